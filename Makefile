@@ -1,0 +1,102 @@
+# Plain "make" prints what there is.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+GO ?= go
+LINT = $(GO) tool -modfile=.ci/lint.mod golangci-lint
+
+.PHONY: help
+help: ## Print this
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: run
+run: build ## Build and start Tideline with everything inside; ARGS="..." for other commands
+	@exec ./bin/tideline $(ARGS)
+
+# The first build compiles SQLite and some hundred other packages.
+.PHONY: build
+build: ## Build bin/tideline
+	@set -o pipefail; \
+	if [ -x bin/tideline ]; then \
+	  CGO_ENABLED=0 $(GO) build -o bin/tideline .; \
+	else \
+	  echo "The first build downloads and compiles everything, SQLite included: a few minutes. Later ones take seconds."; \
+	  all=$$(CGO_ENABLED=0 $(GO) list -deps . | wc -l | tr -d ' '); \
+	  CGO_ENABLED=0 $(GO) build -v -o bin/tideline . 2>&1 | awk -v all=$$all -v tty=$$([ -t 1 ] && echo 1 || echo 0) '\
+	    / / { print; next } \
+	    { n++ } \
+	    tty == 1 { printf "\r\033[Kpackage %d of at most %d: %s", n, all, $$0; fflush(); next } \
+	    n % 50 == 0 { printf "package %d of at most %d\n", n, all; fflush() } \
+	    END { if (tty == 1) printf "\r\033[K" }'; \
+	fi
+
+.PHONY: test
+test: deps lint verify ## Lint, verify, then all tests with the race detector on all databases
+	@mkdir -p .test
+	@set -o pipefail; TIDELINE_TEST_REQUIRE_REAL=1 $(GO) test -race -count=1 -timeout=9m -json ./... 2>.test/stderr | tee .test/events.json \
+	  | $(GO) run .ci/summary.go || { cat .test/stderr >&2; exit 1; }
+
+.PHONY: deps
+deps:
+	@bash .ci/deps
+	@$(MAKE) --no-print-directory e2e-deps
+
+.PHONY: lint
+lint: ## Check the format, go vet, and the rules of .golangci.yml
+	@files=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go' | while read -r f; do [ -f "$$f" ] && echo "$$f"; done)); \
+	  if [ -n "$$files" ]; then echo "not formatted (gofmt -w):"; echo "$$files"; exit 1; fi
+	@$(GO) vet ./...
+	@echo "lint (the first time builds the linter, some minutes)"
+	@if ! $(LINT) version >/dev/null; then \
+	  echo "LINT SKIPPED: golangci-lint could not be built; only gofmt and go vet ran."; \
+	else \
+	  $(LINT) run; \
+	fi
+
+.PHONY: generate
+generate: ## Regenerate ent from ent/schema
+	@$(GO) generate ./...
+
+.PHONY: migration
+migration: ## Write the migration that the changed schema needs: NAME=add-something
+	@test -n "$(NAME)" || { echo 'say what it does: make migration NAME=add-something'; exit 1; }
+	@TIDELINE_TEST_REQUIRE_REAL=1 $(GO) test -count=1 -v -run '^TestMigrationsLeaveNoDifferenceFromTheSchema$$' ./storage \
+	  -args -migration='$(NAME)' $(if $(FROM_SCRATCH),-from-scratch)
+
+GENERATED = ent $(if $(NPM),web/dist web/app/schema.d.ts)
+NPM := $(shell command -v npm)
+
+.PHONY: verify
+verify: ## Regenerate everything; fail if that changes a file
+	@sums() { find $(GENERATED) -type f -exec cksum {} + | LC_ALL=C sort -k3; }; \
+	before=$$(sums); \
+	$(MAKE) --no-print-directory generate $(if $(NPM),web,); \
+	if ! diff <(echo "$$before") <(sums) >/dev/null; then \
+	  echo "generated files were not up to date; now they are, commit them:"; \
+	  diff <(echo "$$before") <(sums) | awk '/^[<>]/ { print "  " $$4 }' | sort -u; \
+	  exit 1; \
+	fi
+	@$(if $(NPM),,echo "WEB NOT VERIFIED: there is no npm here")
+	@$(GO) test -race -run '^TestMigrationsLeaveNoDifferenceFromTheSchema$$' ./storage
+
+.PHONY: web
+web: web/node_modules/.package-lock.json ## Build the app and GraphiQL into web/dist
+	@npm --prefix web run --silent schema
+	@npm --prefix web run --silent check
+	@npm --prefix web run --silent build >/dev/null
+
+.PHONY: e2e-deps
+e2e-deps: $(if $(NPM),$(addsuffix /node_modules/.package-lock.json,web e2e e2e/hostile examples/typescript))
+
+%/node_modules/.package-lock.json: %/package-lock.json
+	npm --prefix $* ci --no-audit --no-fund
+	@touch $@
+
+.PHONY: bench
+bench: build ## Load a running server: ARGS="--help" says how
+	@exec ./bin/tideline bench $(ARGS)
+
+.PHONY: clean
+clean: ## Remove what was built here
+	rm -rf bin .test web/node_modules e2e/node_modules e2e/hostile/node_modules examples/typescript/node_modules

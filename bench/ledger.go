@@ -1,0 +1,128 @@
+package bench
+
+import (
+	"sync"
+	"time"
+)
+
+// ledger knows which post must arrive at which subscription, and when it did.
+type ledger struct {
+	users int
+	place []map[int]int // of each author: the recipients' subscriptions → place in posting.arrived
+
+	mu        sync.Mutex
+	posts     []*posting // by number
+	created   int        // of posts
+	owed      int        // deliveries of created posts still to come
+	doubled   int        // deliveries of what had been delivered
+	strays    int        // deliveries to somebody who does not follow the author, or of no post of ours
+	calls     []time.Duration
+	latencies []time.Duration // of first deliveries, from the start of the call
+	last      time.Time       // delivery
+}
+
+// posting is a post on its way.
+type posting struct {
+	author  int
+	began   time.Time
+	created bool   // the server has said so
+	arrived []bool // at each recipient
+}
+
+// newLedger is for the followers of each user, and for subscriptions that belong
+// to the users in turn. An author's own subscriptions are recipients too.
+func newLedger(followers [][]int, subscriptions int) *ledger {
+	l := &ledger{users: len(followers), place: make([]map[int]int, len(followers))}
+	of := make([][]int, l.users) // subscriptions of each user
+	for sub := range subscriptions {
+		of[l.userOf(sub)] = append(of[l.userOf(sub)], sub)
+	}
+	for author := range followers {
+		place := map[int]int{}
+		for _, user := range append([]int{author}, followers[author]...) {
+			for _, sub := range of[user] {
+				place[sub] = len(place)
+			}
+		}
+		l.place[author] = place
+	}
+	return l
+}
+
+// userOf is whose a subscription is.
+func (l *ledger) userOf(subscription int) int { return subscription % l.users }
+
+// begin numbers a post that is about to be created.
+func (l *ledger) begin(author int, at time.Time) (number int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.posts = append(l.posts, &posting{author: author, began: at, arrived: make([]bool, len(l.place[author]))})
+	return len(l.posts) - 1
+}
+
+// end notes what the server answered. A post that failed may exist all the same:
+// it may arrive, but need not.
+func (l *ledger) end(number int, created bool, at time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !created {
+		return
+	}
+	p := l.posts[number]
+	p.created = true
+	l.created++
+	l.calls = append(l.calls, at.Sub(p.began))
+	for _, arrived := range p.arrived {
+		if !arrived {
+			l.owed++
+		}
+	}
+}
+
+// delivered notes an event.
+func (l *ledger) delivered(subscription, number int, at time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if number < 0 || number >= len(l.posts) {
+		l.strays++
+		return
+	}
+	p := l.posts[number]
+	place, expected := l.place[p.author][subscription]
+	switch {
+	case !expected:
+		l.strays++
+		return
+	case p.arrived[place]:
+		l.doubled++
+		return
+	}
+	p.arrived[place] = true
+	l.latencies = append(l.latencies, at.Sub(p.began))
+	if at.After(l.last) {
+		l.last = at
+	}
+	if p.created {
+		l.owed--
+	}
+}
+
+// missing is how many deliveries are still to come.
+func (l *ledger) missing() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.owed
+}
+
+// recipients is how many subscriptions each created post was to arrive at.
+func (l *ledger) recipients() []int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var counts []int
+	for _, p := range l.posts {
+		if p.created {
+			counts = append(counts, len(p.arrived))
+		}
+	}
+	return counts
+}

@@ -1,0 +1,361 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gorilla/websocket"
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	preparing = 8                      // calls at once before the load: a sign-up is costly on purpose
+	atOnce    = 64                     // createPost calls under way at once; the rate falls behind when all are
+	deaf      = 30 * time.Second       // a subscription that has got nothing after this never will
+	arrival   = 10 * time.Second       // what has not arrived this long after the load is missing
+	lateness  = 500 * time.Millisecond // how long to look for what must not arrive
+)
+
+// run is a run under way.
+type run struct {
+	options Options
+	client  *client
+	name    string // in its users' handles and its posts' texts
+	users   []account
+	graph   [][]int // followers of each user
+	ledger  *ledger
+	conns   []*websocket.Conn // the subscriptions
+	heard   []atomic.Bool     // which of them have received an event
+	closing atomic.Bool
+	hearing sync.WaitGroup // the goroutines that read them
+
+	loaded time.Duration // how long the load lasted
+
+	mu          sync.Mutex
+	reads       []time.Duration
+	pageBytes   int // of all reads
+	eventBytes  int // of all events
+	events      int
+	invalidated int
+	errs        map[string]int // by code
+}
+
+type account struct{ id, token string }
+
+func newRun(o Options) *run {
+	return &run{
+		options: o,
+		client:  newClient(o.URL),
+		name:    strconv.FormatUint(rand.Uint64(), 36),
+		users:   make([]account, o.Users),
+		graph:   followGraph(o.Users, o.Followers),
+		heard:   make([]atomic.Bool, o.Subscribers),
+		errs:    map[string]int{},
+	}
+}
+
+// followGraph chooses the followers of each user: the first has the most, the
+// k-th a k-th of that, everyone at least one. It is the same for every run.
+func followGraph(users, most int) [][]int {
+	random := rand.New(rand.NewPCG(1, 2))
+	graph := make([][]int, users)
+	for user := range graph {
+		n := max(1, most/(user+1))
+		for _, follower := range random.Perm(users)[:n+1] {
+			if follower != user && len(graph[user]) < n {
+				graph[user] = append(graph[user], follower)
+			}
+		}
+	}
+	return graph
+}
+
+// populate signs up the users and has them follow each other.
+func (r *run) populate(ctx context.Context) error {
+	signUps, signUpCtx := errgroup.WithContext(ctx)
+	signUps.SetLimit(preparing)
+	for i := range r.users {
+		signUps.Go(func() error {
+			var data struct {
+				SignUp struct {
+					Token string
+					User  struct{ ID string }
+				}
+			}
+			err := r.client.insist(signUpCtx, "", `mutation($input: SignUpInput!) { signUp(input: $input) { token user { id } } }`,
+				map[string]any{"input": map[string]string{
+					"handle": fmt.Sprintf("b%s_%d", r.name, i), "name": fmt.Sprintf("Bench %d", i), "password": r.name + "-password",
+				}}, &data)
+			if err != nil {
+				return fmt.Errorf("sign up: %w", err)
+			}
+			r.users[i] = account{data.SignUp.User.ID, data.SignUp.Token}
+			return nil
+		})
+	}
+	if err := signUps.Wait(); err != nil {
+		return err
+	}
+	follows, followCtx := errgroup.WithContext(ctx)
+	follows.SetLimit(preparing)
+	for user, followers := range r.graph {
+		for _, follower := range followers {
+			follows.Go(func() error {
+				err := r.client.insist(followCtx, r.users[follower].token,
+					`mutation($user: ID!) { follow(input: {userId: $user}) { user { id } } }`,
+					map[string]any{"user": r.users[user].id}, &struct{}{})
+				if err != nil {
+					return fmt.Errorf("follow: %w", err)
+				}
+				return nil
+			})
+		}
+	}
+	return follows.Wait()
+}
+
+// subscribe opens the subscriptions and waits until each of them is known to be
+// served. The protocol has no word for that, so their users post until all of
+// them have received something.
+func (r *run) subscribe(ctx context.Context) error {
+	r.ledger = newLedger(r.graph, r.options.Subscribers)
+	r.conns = make([]*websocket.Conn, r.options.Subscribers)
+	opening, openCtx := errgroup.WithContext(ctx)
+	opening.SetLimit(preparing)
+	for sub := range r.conns {
+		opening.Go(func() error {
+			conn, err := r.client.open(openCtx, r.users[r.ledger.userOf(sub)].token)
+			if err != nil {
+				return fmt.Errorf("subscribe: %w", err)
+			}
+			r.conns[sub] = conn
+			r.hearing.Go(func() { r.listen(sub, conn) })
+			return nil
+		})
+	}
+	if err := opening.Wait(); err != nil {
+		return err
+	}
+	deadline := time.Now().Add(deaf)
+	for {
+		silent := r.silent()
+		if len(silent) == 0 {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("the subscriptions of %d users received nothing for %v", len(silent), deaf)
+		}
+		for _, user := range silent {
+			if err := r.client.insist(ctx, r.users[user].token, createPost, r.post("warm-up"), &struct{}{}); err != nil {
+				return fmt.Errorf("create post: %w", err)
+			}
+		}
+		select {
+		case <-time.After(lateness):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// silent are the users with a subscription that has received nothing yet.
+func (r *run) silent() []int {
+	found := map[int]bool{}
+	var users []int
+	for sub := range r.heard {
+		if user := r.ledger.userOf(sub); !r.heard[sub].Load() && !found[user] {
+			found[user] = true
+			users = append(users, user)
+		}
+	}
+	return users
+}
+
+// hangUp closes the subscriptions. From then on the books do not change.
+func (r *run) hangUp() {
+	r.closing.Store(true)
+	for _, conn := range r.conns {
+		if conn != nil {
+			conn.Close()
+		}
+	}
+	r.hearing.Wait()
+}
+
+// listen reads a subscription until it ends.
+func (r *run) listen(sub int, conn *websocket.Conn) {
+	for {
+		_, raw, err := conn.ReadMessage()
+		at := time.Now()
+		if err == nil {
+			err = r.obey(sub, conn, raw, at)
+		}
+		if err != nil {
+			if !r.closing.Load() {
+				r.failed(err)
+			}
+			return
+		}
+	}
+}
+
+// obey does what a message from the server asks for. An error ends the
+// subscription.
+func (r *run) obey(sub int, conn *websocket.Conn, raw []byte, at time.Time) error {
+	var m struct {
+		Type    string
+		Payload json.RawMessage
+	}
+	if err := json.Unmarshal(raw, &m); err != nil {
+		return fmt.Errorf("read a message: %w", err)
+	}
+	switch m.Type {
+	case "ping":
+		return conn.WriteMessage(websocket.TextMessage, []byte(`{"type":"pong"}`))
+	case "next":
+		return r.event(sub, m.Payload, len(raw), at)
+	case "error", "complete":
+		return &refusal{code: "SUBSCRIPTION_ENDED", message: string(m.Payload)}
+	}
+	return nil
+}
+
+// event enters a result of a subscription into the books.
+func (r *run) event(sub int, payload []byte, size int, at time.Time) error {
+	var result struct {
+		Data struct {
+			TimelineEvents struct {
+				Typename string `json:"__typename"`
+				Edge     struct {
+					Node struct{ Text string }
+				}
+			}
+		}
+		Errors []struct {
+			Message    string
+			Extensions struct{ Code string }
+		}
+	}
+	if err := json.Unmarshal(payload, &result); err != nil {
+		return fmt.Errorf("read an event: %w", err)
+	}
+	for _, e := range result.Errors {
+		r.failed(&refusal{code: e.Extensions.Code, message: e.Message})
+	}
+	event := result.Data.TimelineEvents
+	switch event.Typename {
+	case "TimelineInvalidated":
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.invalidated++
+	case "TimelinePostAdded":
+		r.heard[sub].Store(true)
+		number, ours := strings.CutPrefix(event.Edge.Node.Text, r.text(""))
+		n, err := strconv.Atoi(number)
+		if !ours || err != nil {
+			return nil // the warm-up
+		}
+		r.ledger.delivered(sub, n, at)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.events++
+		r.eventBytes += size
+	}
+	return nil
+}
+
+const createPost = `mutation($input: CreatePostInput!) { createPost(input: $input) { post { id } } }`
+
+func (r *run) text(what string) string { return "Bench " + r.name + ": " + what }
+
+func (r *run) post(what string) map[string]any {
+	return map[string]any{"input": map[string]string{"text": r.text(what), "visibility": "FOLLOWERS"}}
+}
+
+// load posts and reads for the time given, or until ctx ends. What is under way
+// then is finished: a call cut off would leave it open whether its post exists.
+func (r *run) load(ctx context.Context) {
+	began := time.Now()
+	calls := context.WithoutCancel(ctx)
+	ctx, cancel := context.WithTimeout(ctx, r.options.Duration)
+	defer cancel()
+	var readers, posts errgroup.Group
+	for range r.options.Readers {
+		readers.Go(func() error {
+			for ctx.Err() == nil {
+				r.read(calls)
+			}
+			return nil
+		})
+	}
+	posts.SetLimit(atOnce)
+	tick := time.NewTicker(time.Duration(float64(time.Second) / r.options.PostRate))
+	defer tick.Stop()
+	for author := 0; ctx.Err() == nil; author++ {
+		posts.Go(func() error { r.create(calls, author%r.options.Users); return nil })
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+	}
+	_, _ = posts.Wait(), readers.Wait() // they return no error: failures are counted
+	r.loaded = time.Since(began)
+}
+
+// create makes a numbered post.
+func (r *run) create(ctx context.Context, author int) {
+	n := r.ledger.begin(author, time.Now())
+	_, err := r.client.call(ctx, r.users[author].token, createPost, r.post(strconv.Itoa(n)), &struct{}{})
+	r.ledger.end(n, err == nil, time.Now())
+	r.failed(err)
+}
+
+const timelineQuery = `query { timeline(first: 20) {
+	edges { cursor score node { id text createdAt visibility likeCount viewerHasLiked author { id handle name } } }
+	pageInfo { hasNextPage endCursor } unreadCount
+} }`
+
+// read reads the first page of somebody's timeline.
+func (r *run) read(ctx context.Context) {
+	began := time.Now()
+	size, err := r.client.call(ctx, r.users[rand.IntN(len(r.users))].token, timelineQuery, nil, &struct{}{})
+	took := time.Since(began)
+	if err != nil {
+		r.failed(err)
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.reads = append(r.reads, took)
+	r.pageBytes += size
+}
+
+// failed counts an error; nil is none.
+func (r *run) failed(err error) {
+	if err == nil || errors.Is(err, context.Canceled) {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.errs[codeOf(err)]++
+}
+
+// settle waits for what is still to arrive, then a little for what must not,
+// and closes the subscriptions.
+func (r *run) settle() {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(arrival); r.ledger.missing() > 0 && time.Now().Before(end); {
+		<-tick.C
+	}
+	<-time.After(lateness)
+	r.hangUp()
+}

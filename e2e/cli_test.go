@@ -1,0 +1,95 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"os/exec"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// run runs a command to its end.
+func run(t *testing.T, settings []string, args ...string) (code int, out string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience) // for one that serves when it should refuse
+	defer cancel()
+	cmd := command(ctx, settings, args...)
+	cmd.Dir = t.TempDir() // where a data directory would be made that nobody asked for
+	raw, err := cmd.CombinedOutput()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		return exit.ExitCode(), string(raw)
+	}
+	require.NoError(t, err)
+	return 0, string(raw)
+}
+
+func TestHelpNamesEverySetting(t *testing.T) {
+	t.Parallel()
+	code, out := run(t, nil, "--help")
+	require.Zero(t, code, out)
+	for _, word := range []string{
+		"serve", "server", "worker", "migrate", "seed", "feeds", "jobs", "bench",
+		"$TIDELINE_ADDR", "$TIDELINE_DATA_DIR", "$TIDELINE_DATABASE_URL", "$TIDELINE_REDIS_URL", "127.0.0.1:8080",
+	} {
+		require.Contains(t, out, word)
+	}
+}
+
+// What is not allowed refuses to start and says what is.
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		settings []string
+		args     []string
+		says     []string
+	}{
+		"unknown flag":              {args: []string{"--adress=:1"}, says: []string{"--adress"}},
+		"unknown command":           {args: []string{"sreve"}, says: []string{"sreve"}},
+		"address":                   {args: []string{"--addr=8080"}, says: []string{"TIDELINE_ADDR", "host:port"}},
+		"address nobody can use":    {args: []string{"--addr=192.0.2.1:1"}, says: []string{"192.0.2.1:1"}},
+		"number":                    {settings: []string{"TIDELINE_INBOX_CAP=many"}, says: []string{"inbox-cap"}},
+		"number out of bounds":      {settings: []string{"TIDELINE_INBOX_CAP=5"}, says: []string{"TIDELINE_INBOX_CAP", "300 to 1000"}},
+		"duration":                  {settings: []string{"TIDELINE_ACTIVE_FOR=72"}, says: []string{"active-for"}},
+		"choice":                    {args: []string{"--log-format=xml"}, says: []string{"text", "json"}},
+		"two mistakes":              {args: []string{"--addr=x", "--max-sockets=0"}, says: []string{"TIDELINE_ADDR", "TIDELINE_MAX_SOCKETS"}},
+		"another database":          {args: []string{"--database-url=mysql://localhost/x"}, says: []string{"postgres://"}},
+		"another cache":             {args: []string{"--redis-url=memcached://localhost"}, says: []string{"redis://"}},
+		"a database that is away":   {args: []string{"--database-url=postgres://localhost:1/x"}, says: []string{"localhost"}},
+		"a Redis that is away":      {args: []string{"--redis-url=redis://localhost:1"}, says: []string{"localhost:1"}},
+		"a server without Redis":    {args: []string{"server"}, says: []string{"TIDELINE_REDIS_URL", "tideline serve"}},
+		"a worker without Redis":    {args: []string{"worker"}, says: []string{"TIDELINE_REDIS_URL", "tideline serve"}},
+		"a schema that is not made": {settings: []string{"TIDELINE_MIGRATE=off"}, says: []string{"tideline migrate"}},
+		"load on somebody else":     {args: []string{"bench", "--url=http://192.0.2.1/graphql"}, says: []string{"--allow-remote"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, out := run(t, c.settings, c.args...)
+			require.NotZero(t, code, out)
+			require.NotContains(t, out, "goroutine ")
+			for _, word := range c.says {
+				require.Contains(t, out, word)
+			}
+		})
+	}
+}
+
+// A misspelt setting does not keep a process from starting, but it is told of.
+func TestUnknownSettingIsNamed(t *testing.T) {
+	t.Parallel()
+	code, out := run(t, []string{"TIDELINE_DATA_DRI=x"}, "migrate")
+	require.Zero(t, code, out)
+	require.Contains(t, out, "TIDELINE_DATA_DRI")
+	require.Contains(t, out, "did you mean TIDELINE_DATA_DIR?")
+}
+
+func TestMigrate(t *testing.T) {
+	t.Parallel()
+	settings := []string{"TIDELINE_DATA_DIR=" + t.TempDir(), "TIDELINE_MIGRATE=off"}
+	for range 2 {
+		code, out := run(t, settings, "migrate")
+		require.Zero(t, code, out)
+	}
+	p := start(t, settings, "--addr=127.0.0.1:0")
+	signUp(t, p, "ann")
+	require.Zero(t, p.stop())
+}

@@ -1,0 +1,139 @@
+package hostile
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+)
+
+// crowd is how many hostile connections there are at once.
+const crowd = 2000
+
+// slack is for what a process keeps that has been busy, such as connections to
+// its stores.
+const slack = crowd / 10
+
+// served is how long an ordinary client may wait during a flood. It is served
+// within a second on a quiet machine; tests share theirs with others.
+const served = 5 * time.Second
+
+func TestFloods(t *testing.T) {
+	p := start(t, "--rate-limit=off")
+	token := p.signUp("x")
+	p.ask("{viewer{handle}}", nil, as(token))
+	address := strings.TrimPrefix(p.url, "http://")
+	half := func(text string) func() (io.Closer, error) {
+		return func() (io.Closer, error) {
+			conn, err := net.Dial("tcp", address)
+			if err == nil {
+				_, err = io.WriteString(conn, text)
+			}
+			return conn, err
+		}
+	}
+	for _, flood := range []struct {
+		name string
+		open func() (io.Closer, error)
+	}{
+		{"silent sockets", func() (io.Closer, error) { return dial(p, "") }},
+		{"idle subscriptions", func() (io.Closer, error) { return dial(p, token) }},
+		{"slow headers", half("POST /graphql HTTP/1.1\r\nHost: x\r\nX-Slow: ")},
+		{"slow bodies", half("POST /graphql HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n" + strings.Repeat(" ", 20_000))},
+	} {
+		t.Run(flood.name, func(t *testing.T) {
+			http.DefaultClient.CloseIdleConnections()
+			goroutines, files, before := p.metric("go_goroutines"), p.files(), p.rss()
+			stop, slowest := p.bystander(t, token)
+			conns := make([]io.Closer, crowd)
+			var opening errgroup.Group
+			opening.SetLimit(64)
+			for i := range conns {
+				opening.Go(func() (err error) {
+					conns[i], err = flood.open()
+					return err
+				})
+			}
+			require.NoError(t, opening.Wait())
+			if flood.name == "idle subscriptions" {
+				require.Eventually(t, func() bool { return p.metric("tideline_live_subscriptions") == crowd }, patience, poll)
+			}
+			<-time.After(time.Second)
+			held := p.rss()
+			for _, c := range conns {
+				c.Close()
+			}
+			stop()
+			require.Less(t, *slowest, served)
+			require.Eventually(t, func() bool {
+				return p.metric("go_goroutines") <= goroutines+slack && p.files() <= files+slack
+			}, patience, poll, "goroutines (%d before) and files (%d before) come back", goroutines, files)
+			p.healthy()
+			t.Logf("an ordinary client waited %v at most; memory %d MiB before, %d during, %d after", *slowest, before, held, p.rss())
+		})
+	}
+}
+
+// bystander asks again and again until stopped, and remembers the longest wait.
+func (p *target) bystander(t *testing.T, token string) (stop func(), slowest *time.Duration) {
+	done := make(chan struct{})
+	var running sync.WaitGroup
+	slowest = new(time.Duration)
+	running.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			case <-time.After(50 * time.Millisecond):
+			}
+			begin := time.Now()
+			request, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, p.url+"/graphql", strings.NewReader(`{"query":"{timeline{nodes{id}}}"}`))
+			request.Header.Set("Content-Type", "application/json")
+			as(token)(request)
+			response, err := http.DefaultClient.Do(request)
+			if err != nil || response.StatusCode != http.StatusOK {
+				*slowest = time.Hour
+				return
+			}
+			io.Copy(io.Discard, response.Body)
+			response.Body.Close()
+			*slowest = max(*slowest, time.Since(begin))
+		}
+	})
+	return func() { close(done); running.Wait() }, slowest
+}
+
+// dial opens a socket; with a token it says so and subscribes.
+func dial(p *target, token string) (io.Closer, error) {
+	dialer := websocket.Dialer{Subprotocols: []string{"graphql-transport-ws"}, ReadBufferSize: 512, WriteBufferSize: 512}
+	conn, response, err := dialer.Dial("ws"+strings.TrimPrefix(p.url, "http")+"/graphql", nil)
+	if err != nil {
+		return nil, err
+	}
+	response.Body.Close()
+	if token == "" {
+		return conn, nil
+	}
+	for _, message := range []string{
+		fmt.Sprintf(`{"type":"connection_init","payload":{"Authorization":"Bearer %s"}}`, token),
+		`{"id":"1","type":"subscribe","payload":{"query":"subscription{timelineEvents{__typename}}"}}`,
+	} {
+		if err := conn.WriteMessage(websocket.TextMessage, []byte(message)); err != nil {
+			return nil, err
+		}
+		if strings.Contains(message, "init") {
+			if _, _, err := conn.ReadMessage(); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return conn, nil
+}

@@ -1,0 +1,220 @@
+// Package hostile attacks the tideline binary as strangers on the open internet
+// would: requests made to be expensive, floods of connections, and the audit of
+// GraphQL over HTTP by the npm package graphql-http ("npm ci" in this directory).
+//
+// Each limit is tried just under and just over; whatever is refused must be
+// refused within two seconds, and afterwards the process must be healthy and
+// its memory bounded. The binary is built without the race detector, which
+// would be what is measured. Floods and memory are looked at on Linux, in /proc.
+//
+// Without node or the npm package the audit is skipped and says so; with
+// TIDELINE_TEST_REQUIRE_REAL=1 it fails instead.
+package hostile
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	patience = 60 * time.Second
+	poll     = 20 * time.Millisecond
+
+	// refusal is how long a refusal may take.
+	refusal = 2 * time.Second
+	// memory bounds what a process holds at any time, in MiB.
+	memory = 600
+)
+
+var binary string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "tideline-hostile")
+	if err == nil {
+		binary = filepath.Join(dir, "tideline")
+		var out []byte
+		if out, err = exec.Command("go", "build", "-o", binary, "tideline").CombinedOutput(); err != nil {
+			err = fmt.Errorf("%w\n%s", err, out)
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "build the binary:", err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// target is a running tideline, on embedded stores.
+type target struct {
+	t   *testing.T
+	cmd *exec.Cmd
+	url string
+	dir string
+}
+
+// transcript collects what a process writes.
+type transcript struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (tr *transcript) Write(p []byte) (int, error) {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	return tr.text.Write(p)
+}
+
+func (tr *transcript) String() string {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	return tr.text.String()
+}
+
+// start runs a process until the test ends; it must be healthy then.
+func start(t *testing.T, args ...string) *target {
+	t.Helper()
+	dir, out := t.TempDir(), new(transcript)
+	p := &target{t: t, dir: dir, cmd: exec.Command(binary, append([]string{"--addr=127.0.0.1:0", "--data-dir=" + dir}, args...)...)}
+	p.cmd.Env = slices.DeleteFunc(os.Environ(), func(entry string) bool { return strings.HasPrefix(entry, "TIDELINE_") })
+	p.cmd.Stdout, p.cmd.Stderr = out, out
+	require.NoError(t, p.cmd.Start())
+	t.Cleanup(func() {
+		p.healthy()
+		p.cmd.Process.Kill()
+		p.cmd.Wait()
+		if t.Failed() {
+			text := out.String()
+			t.Logf("tideline: %s", text[max(0, len(text)-5000):])
+		}
+		require.NotContains(t, out.String(), "panic")
+	})
+	address := regexp.MustCompile(`http://127\.0\.0\.1:\d+`)
+	require.Eventually(t, func() bool {
+		p.url = address.FindString(out.String())
+		return p.url != "" && p.ready()
+	}, patience, poll)
+	return p
+}
+
+func (p *target) ready() bool {
+	response, err := http.Get(p.url + "/readyz")
+	if err != nil {
+		return false
+	}
+	response.Body.Close()
+	return response.StatusCode == http.StatusOK
+}
+
+// healthy is asserted after every attack.
+func (p *target) healthy() {
+	p.t.Helper()
+	assert.True(p.t, p.ready(), "the process is ready")
+	if used := p.rss(); used > memory {
+		assert.Fail(p.t, "too much memory", "%d MiB", used)
+	}
+}
+
+// rss is the memory the process holds in MiB, 0 where that cannot be told.
+func (p *target) rss() int {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	if err != nil {
+		return 0
+	}
+	kib := regexp.MustCompile(`VmRSS:\s+(\d+)`).FindSubmatch(status)
+	if kib == nil {
+		return 0
+	}
+	n, _ := strconv.Atoi(string(kib[1]))
+	return n >> 10
+}
+
+// files is how many the process has open, 0 where that cannot be told.
+func (p *target) files() int {
+	entries, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", p.cmd.Process.Pid))
+	return len(entries)
+}
+
+// metric is the value of a gauge without labels.
+func (p *target) metric(name string) int {
+	response, err := http.Get(p.url + "/metrics")
+	if err != nil {
+		return -1
+	}
+	defer response.Body.Close()
+	body, _ := io.ReadAll(response.Body)
+	found := regexp.MustCompile(`(?m)^` + name + ` ([0-9.e+]+)$`).FindSubmatch(body)
+	if found == nil {
+		return -1
+	}
+	value, _ := strconv.ParseFloat(string(found[1]), 64)
+	return int(value)
+}
+
+// answer is what a request got.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+	took   time.Duration
+}
+
+// send posts a body, or gets when there is none.
+func (p *target) send(body string, change ...func(*http.Request)) answer {
+	p.t.Helper()
+	method, path := http.MethodPost, "/graphql"
+	if body == "" {
+		method, path = http.MethodGet, "/graphql?query={__typename}"
+	}
+	request, err := http.NewRequestWithContext(p.t.Context(), method, p.url+path, strings.NewReader(body))
+	require.NoError(p.t, err)
+	request.Header.Set("Content-Type", "application/json")
+	for _, c := range change {
+		c(request)
+	}
+	begin := time.Now()
+	response, err := http.DefaultClient.Do(request)
+	require.NoError(p.t, err)
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	require.NoError(p.t, err)
+	return answer{response.StatusCode, response.Header, string(text), time.Since(begin)}
+}
+
+// ask is send for a document and its variables.
+func (p *target) ask(query string, variables map[string]any, change ...func(*http.Request)) answer {
+	p.t.Helper()
+	body, err := json.Marshal(map[string]any{"query": query, "variables": variables})
+	require.NoError(p.t, err)
+	return p.send(string(body), change...)
+}
+
+// signUp makes a user and returns the token.
+func (p *target) signUp(handle string) string {
+	p.t.Helper()
+	got := p.ask(`mutation($h: String!) { signUp(input: {handle: $h, password: "correct horse"}) { token } }`, map[string]any{"h": handle})
+	token := regexp.MustCompile(`"token":"([^"]+)"`).FindStringSubmatch(got.body)
+	require.NotNil(p.t, token, got.body)
+	return token[1]
+}
+
+func as(token string) func(*http.Request) {
+	return func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+token) }
+}

@@ -1,0 +1,60 @@
+// Package e2e drives the tideline binary as its users do: processes with flags
+// and environment variables, GraphQL over HTTP, and the npm clients over
+// WebSocket. It knows the command line and the API; of the product's packages it
+// imports only those that start real databases and open them for a look.
+//
+// The binary is built once, with the race detector, whose reports fail the test
+// whose process made them. Every process that a test starts ends with the test.
+// Nothing here asserts how long something took: what is waited for has a minute.
+//
+// The npm clients are those of package-lock.json ("npm ci" in this directory).
+// Without them, or without node, their tests are skipped and say so; with
+// TIDELINE_TEST_REQUIRE_REAL=1 they fail instead.
+package e2e
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"tideline/storage/storagetest"
+)
+
+const (
+	// patience is how long a test waits for something that must happen: longer
+	// than a dead worker's job waits to be taken over, on a busy machine.
+	patience = 90 * time.Second
+	// poll is how often it looks.
+	poll = 20 * time.Millisecond
+)
+
+// binary is the path of the program under test.
+var binary string
+
+func TestMain(m *testing.M) {
+	// These tests wait more than they compute: more of them at once than there
+	// are processors.
+	flag.Parse()
+	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
+		_ = f.Value.Set("5")
+	}
+	dir, err := os.MkdirTemp("", "tideline-e2e")
+	if err == nil {
+		binary = filepath.Join(dir, "tideline")
+		var out []byte
+		if out, err = exec.Command("go", "build", "-race", "-o", binary, "tideline").CombinedOutput(); err != nil {
+			err = fmt.Errorf("%w\n%s", err, out)
+		}
+	}
+	if err != nil {
+		_ = os.RemoveAll(dir)
+		fmt.Fprintln(os.Stderr, "build the binary:", err)
+		os.Exit(1)
+	}
+	// When a test fails the binary stays, for those who look into it.
+	storagetest.Main(m, func() error { return os.RemoveAll(dir) })
+}

@@ -1,0 +1,152 @@
+// Follows the timelines of many users, as programs do that lose their connection
+// now and then, and keeps of each what it holds: what it read, and what it was
+// told since. When told that the timeline was invalidated it reads again.
+//
+// usage: node crowd.mjs, with a line of JSON on standard input:
+//
+//   {"urls":["http://…/graphql"],"tokens":["…"],"restless":true}
+//
+// Prints {"ready":true} when all are connected. At the line "calm" it stops
+// breaking connections, at the line "report" it prints what each client holds:
+//
+//   {"clients":[{"held":["id"],"twice":["id"],"resumed":3,"invalidated":1,"failed":[]}]}
+//
+// It ends when its standard input does.
+import { createInterface } from 'node:readline';
+import { createClient } from 'graphql-ws';
+import WebSocket from 'ws';
+
+const events = `subscription($after: Cursor) {
+  timelineEvents(after: $after, heartbeat: 1) {
+    __typename
+    ... on TimelinePostAdded { position edge { node { id } } }
+    ... on TimelinePostRemoved { position postId }
+    ... on TimelineInvalidated { position reason }
+    ... on TimelineHeartbeat { position }
+  }
+}`;
+const page = `query($after: Cursor) {
+  timeline(first: 100, after: $after) { nodes { id } pageInfo { hasNextPage endCursor } }
+}`;
+const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+let restless = false;
+
+// A browser keeps it to itself when a socket is closed that has yet to open.
+class Socket extends WebSocket {
+  constructor(...args) {
+    super(...args);
+    this.on('error', () => {});
+  }
+}
+
+class Follower {
+  held = new Set();
+  // What a page brought may also be told: the event was on its way.
+  read = new Set();
+  // What was removed while pages were on their way must not come back with them.
+  gone = new Set();
+  twice = [];
+  failed = [];
+  resumed = 0;
+  invalidated = 0;
+  position = null;
+  work = Promise.resolve();
+
+  constructor(urls, token) {
+    this.urls = urls;
+    this.token = token;
+    let turn = Math.floor(Math.random() * urls.length);
+    this.started = new Promise((resolve) => (this.begun = resolve));
+    const follower = this;
+    this.client = createClient({
+      url: () => urls[turn++ % urls.length].replace('http', 'ws'),
+      connectionParams: { Authorization: `Bearer ${token}` },
+      webSocketImpl: Socket,
+      retryAttempts: Infinity,
+      shouldRetry: (reason) => !('code' in reason) || reason.code < 4400 || reason.code === 4499,
+      retryWait: () => pause(50 + 200 * Math.random()),
+      on: { connected: () => this.position && this.resumed++ },
+    });
+    this.client.subscribe(
+      { query: events, variables: { get after() { return follower.position; } } },
+      {
+        next: ({ data, errors }) => (errors ? this.failed.push(errors) : this.told(data.timelineEvents)),
+        error: (error) => this.failed.push(String(error.message ?? JSON.stringify(error))),
+        complete: () => this.failed.push('completed'),
+      },
+    );
+    this.fidget();
+  }
+
+  told(event) {
+    switch (event.__typename) {
+      case 'TimelinePostAdded': {
+        const id = event.edge.node.id;
+        if (this.held.has(id) && !this.read.delete(id)) this.twice.push(id);
+        this.held.add(id);
+        this.gone.delete(id);
+        break;
+      }
+      case 'TimelinePostRemoved':
+        this.held.delete(event.postId);
+        this.gone.add(event.postId);
+        break;
+      case 'TimelineInvalidated':
+        this.invalidated++;
+        this.reread();
+    }
+    this.position = event.position;
+    this.begun();
+  }
+
+  // What is told while pages are on their way is told of the time after them.
+  reread() {
+    this.work = this.work.then(async () => {
+      const before = new Set(this.held);
+      const found = new Set();
+      this.gone.clear();
+      for (let after = null, more = true; more; ) {
+        try {
+          const response = await fetch(this.urls[Math.floor(Math.random() * this.urls.length)], {
+            method: 'POST',
+            headers: { 'Content-Type': 'application/json', Authorization: `Bearer ${this.token}` },
+            body: JSON.stringify({ query: page, variables: { after } }),
+          });
+          const { nodes, pageInfo } = (await response.json()).data.timeline;
+          nodes.forEach(({ id }) => found.add(id));
+          [after, more] = [pageInfo.endCursor, pageInfo.hasNextPage];
+        } catch {
+          await pause(100);
+        }
+      }
+      for (const id of this.gone) found.delete(id);
+      for (const id of before) if (!found.has(id)) this.held.delete(id);
+      for (const id of found) {
+        if (!this.held.has(id)) this.read.add(id);
+        this.held.add(id);
+      }
+    });
+  }
+
+  async fidget() {
+    for (;;) {
+      await pause(300 + 4000 * Math.random());
+      if (restless) this.client.terminate();
+    }
+  }
+}
+
+const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
+const { urls, tokens, ...rest } = JSON.parse((await lines.next()).value);
+const crowd = tokens.map((token) => new Follower(urls, token));
+await Promise.all(crowd.map((follower) => follower.started));
+console.log('{"ready":true}');
+restless = rest.restless;
+for await (const line of lines) {
+  if (line === 'calm') restless = false;
+  if (line === 'report') {
+    await Promise.all(crowd.map((follower) => follower.work));
+    console.log(JSON.stringify({ clients: crowd.map(({ held, twice, failed, resumed, invalidated }) => ({ held: [...held], twice, failed, resumed, invalidated })) }));
+  }
+}
+process.exit();

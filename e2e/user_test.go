@@ -1,0 +1,103 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// user is somebody signed in. Each call goes to the process that it names.
+type user struct{ id, handle, token string }
+
+// call runs an operation for the user, nobody when u is zero, and decodes its data.
+func (u user) call(t *testing.T, p *process, query string, variables map[string]any, data any) {
+	t.Helper()
+	body, err := json.Marshal(map[string]any{"query": query, "variables": variables})
+	require.NoError(t, err)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.url+"/graphql", bytes.NewReader(body))
+	require.NoError(t, err)
+	request.Header.Set("Content-Type", "application/json")
+	if u.token != "" {
+		request.Header.Set("Authorization", "Bearer "+u.token)
+	}
+	response, err := http.DefaultClient.Do(request)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	var answer struct {
+		Data   json.RawMessage
+		Errors []json.RawMessage
+	}
+	require.NoError(t, json.NewDecoder(response.Body).Decode(&answer))
+	for _, refusal := range answer.Errors {
+		require.Fail(t, "the call was refused", "%s", refusal)
+	}
+	if data != nil {
+		require.NoError(t, json.Unmarshal(answer.Data, data))
+	}
+}
+
+func signUp(t *testing.T, p *process, handle string) user {
+	t.Helper()
+	var data struct {
+		SignUp struct {
+			Token string
+			User  struct{ ID string }
+		}
+	}
+	user{}.call(t, p, `mutation($handle: String!) {
+		signUp(input: {handle: $handle, password: "correct horse"}) { token user { id } }
+	}`, map[string]any{"handle": handle}, &data)
+	return user{data.SignUp.User.ID, handle, data.SignUp.Token}
+}
+
+func (u user) follow(t *testing.T, p *process, whom user) {
+	t.Helper()
+	u.call(t, p, `mutation($user: ID!) { follow(input: {userId: $user}) { relationship { following } } }`,
+		map[string]any{"user": whom.id}, nil)
+}
+
+func (u user) post(t *testing.T, p *process, text string) {
+	t.Helper()
+	u.call(t, p, `mutation($text: String!) { createPost(input: {text: $text}) { post { id } } }`,
+		map[string]any{"text": text}, nil)
+}
+
+// timeline is the texts of the user's timeline, newest first, read page by page.
+func (u user) timeline(t *testing.T, p *process) []string {
+	t.Helper()
+	texts := []string{}
+	var after *string
+	for {
+		var data struct {
+			Timeline struct {
+				Nodes    []struct{ Text string }
+				PageInfo struct {
+					HasNextPage bool
+					EndCursor   *string
+				}
+			}
+		}
+		u.call(t, p, `query($after: Cursor) {
+			timeline(first: 2, after: $after) { nodes { text } pageInfo { hasNextPage endCursor } }
+		}`, map[string]any{"after": after}, &data)
+		for _, post := range data.Timeline.Nodes {
+			texts = append(texts, post.Text)
+		}
+		if !data.Timeline.PageInfo.HasNextPage {
+			return texts
+		}
+		after = data.Timeline.PageInfo.EndCursor
+	}
+}
+
+// arrived waits until the user's timeline is these texts, newest first.
+func (u user) arrived(t *testing.T, p *process, texts ...string) {
+	t.Helper()
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		assert.Equal(c, texts, u.timeline(t, p))
+	}, patience, poll)
+}

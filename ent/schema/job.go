@@ -1,0 +1,51 @@
+package schema
+
+import (
+	"encoding/json"
+
+	"entgo.io/ent"
+	"entgo.io/ent/schema/field"
+	"entgo.io/ent/schema/index"
+)
+
+// Job is the outbox: work that follows from a write, stored in the write's own
+// transaction and deleted when the work is finished, not when it is handed out.
+type Job struct{ ent.Schema }
+
+// Fields of Job.
+func (Job) Fields() []ent.Field {
+	return []ent.Field{
+		field.Int64("id"),
+		field.String("kind").Immutable(),
+		field.String("pool").Immutable(),
+		field.JSON("payload", json.RawMessage{}).Immutable(),
+		field.JSON("state", json.RawMessage{}).Optional().Comment("where an interrupted attempt goes on"),
+		field.Int("attempts").Default(0).Comment("attempts that failed or whose worker died"),
+		field.String("last_error").Default(""),
+		field.Bool("dead").Default(false).Comment("given up; waits for an operator"),
+		field.Time("due_at").Comment("when the sweeper hands it out again if nobody has finished it"),
+		field.Time("created_at").Immutable().Default(now),
+	}
+}
+
+// Indexes of Job.
+func (Job) Indexes() []ent.Index {
+	return []ent.Index{
+		index.Fields("dead", "due_at"),
+		index.Fields("dead", "pool", "created_at"),
+	}
+}
+
+// Writer is a lease on one of the numbers that keep the ids of concurrently
+// writing processes apart. The holder writes ids below the lease's end only, so
+// the next holder, starting above it, cannot repeat one, whatever its clock says.
+type Writer struct{ ent.Schema }
+
+// Fields of Writer.
+func (Writer) Fields() []ent.Field {
+	return []ent.Field{
+		plainID(),
+		field.String("holder").Default("").Comment("random name of the process that holds the lease"),
+		field.Int64("until").Default(0).Comment("end of the lease: milliseconds of the id clock"),
+	}
+}

@@ -1,0 +1,106 @@
+package schema
+
+import (
+	"entgo.io/ent"
+	"entgo.io/ent/dialect/entsql"
+	"entgo.io/ent/schema/edge"
+	"entgo.io/ent/schema/field"
+	"entgo.io/ent/schema/index"
+)
+
+// Post is what people write. Its id is also its time and its score in every
+// chronological feed, so "newest first" is always "by id, descending".
+type Post struct{ ent.Schema }
+
+// Fields of Post.
+func (Post) Fields() []ent.Field {
+	return []ent.Field{
+		plainID(),
+		field.Int64("author_id").Immutable(),
+		field.Text("text").Immutable(),
+		field.Enum("visibility").GoType(Public),
+		field.Int("like_count").Default(0),
+	}
+}
+
+// Edges of Post.
+func (Post) Edges() []ent.Edge { return []ent.Edge{owner("author", "author_id")} }
+
+// Indexes of Post.
+func (Post) Indexes() []ent.Index {
+	return []ent.Index{index.Fields("author_id", "id")}
+}
+
+// Delivery is the receipt of a post's fan-out.
+type Delivery struct{ ent.Schema }
+
+// Fields of Delivery. Lags are milliseconds from the post.
+func (Delivery) Fields() []ent.Field {
+	return []ent.Field{
+		plainID(),
+		field.Int("pushed").Default(0).Comment("followers whose inbox took the post"),
+		field.Int("pulled").Default(0).Comment("followers whose reads merge the author's outbox"),
+		field.Int("skipped").Default(0).Comment("followers who were away, or may not see the post"),
+		field.Int64("first_lag").Default(0),
+		field.Int64("median_lag").Default(0),
+		field.Int64("last_lag").Default(0),
+		field.Bool("done").Default(false),
+	}
+}
+
+// Like is one user's like of one post.
+type Like struct{ ent.Schema }
+
+// Fields of Like.
+func (Like) Fields() []ent.Field {
+	return []ent.Field{
+		field.Int64("id"),
+		field.Int64("user_id").Immutable(),
+		field.Int64("post_id").Immutable(),
+	}
+}
+
+// Edges of Like.
+func (Like) Edges() []ent.Edge {
+	return []ent.Edge{owner("user", "user_id"), owner("post", "post_id")}
+}
+
+// Indexes of Like.
+func (Like) Indexes() []ent.Index {
+	return []ent.Index{
+		index.Fields("post_id", "user_id").Unique(),
+		index.Fields("user_id"),
+	}
+}
+
+// IdempotencyKey ties a key that a client chose to the post its first use made.
+type IdempotencyKey struct{ ent.Schema }
+
+// Fields of IdempotencyKey.
+func (IdempotencyKey) Fields() []ent.Field {
+	return []ent.Field{
+		field.Int64("id"),
+		field.Int64("user_id").Immutable(),
+		field.String("key").Immutable().MaxLen(200),
+		field.Int64("post_id").Immutable(),
+		field.Time("created_at").Immutable().Default(now),
+	}
+}
+
+// Indexes of IdempotencyKey.
+func (IdempotencyKey) Indexes() []ent.Index {
+	return []ent.Index{
+		index.Fields("user_id", "key").Unique(),
+		index.Fields("created_at"),
+	}
+}
+
+// owner is a required edge to the row that this row belongs to and goes with.
+func owner(name, column string) ent.Edge {
+	target := map[string]any{"post": Post.Type}[name]
+	if target == nil {
+		target = User.Type
+	}
+	return edge.To(name, target).Field(column).Unique().Required().Immutable().
+		Annotations(entsql.OnDelete(entsql.Cascade))
+}

@@ -1,0 +1,98 @@
+// Package schema is the hand-written description of the tables; package ent is
+// generated from it.
+package schema
+
+import (
+	"time"
+
+	"entgo.io/ent"
+	"entgo.io/ent/dialect/entsql"
+	"entgo.io/ent/schema"
+	"entgo.io/ent/schema/field"
+	"entgo.io/ent/schema/index"
+)
+
+// plainID is a primary key that the program chooses, not the database.
+func plainID() ent.Field {
+	return field.Int64("id").Annotations(entsql.Annotation{Incremental: new(bool)})
+}
+
+// now is in UTC: SQLite compares times as text.
+func now() time.Time { return time.Now().UTC() }
+
+// User is an account and its public profile. The counters are kept in the
+// transactions that add or remove what they count, under a lock on the row.
+type User struct{ ent.Schema }
+
+// Fields of User.
+func (User) Fields() []ent.Field {
+	return []ent.Field{
+		plainID(),
+		field.String("handle").MaxLen(30).Immutable(),
+		field.String("name").Default(""),
+		field.String("bio").Default(""),
+		field.String("password_hash").Sensitive(),
+		field.Bool("approves_followers").Default(false),
+		field.Enum("default_visibility").GoType(Public).Default(string(Public)),
+		field.Int("follower_count").Default(0),
+		field.Int("following_count").Default(0),
+		field.Int("post_count").Default(0),
+		field.Int64("last_post_id").Default(0).
+			Comment("newest post ever written: an author below a cursor's page cannot contribute to it"),
+		field.Enum("diffusion").Values("PUSH", "RISING", "PULL", "FALLING").Default("PUSH").
+			Comment("whether posts are pushed to inboxes, merged by readers, or both, on the way from one to the other"),
+		field.Int64("diffusion_since").Default(0).Comment("Unix milliseconds"),
+		field.Time("created_at").Immutable().Default(now),
+	}
+}
+
+// Indexes of User.
+func (User) Indexes() []ent.Index {
+	return []ent.Index{
+		index.Fields("handle").Unique(),
+		index.Fields("diffusion", "follower_count"),
+	}
+}
+
+// Session is one log-in. The token itself is never stored.
+type Session struct{ ent.Schema }
+
+// Fields of Session.
+func (Session) Fields() []ent.Field {
+	return []ent.Field{
+		field.Int64("id"),
+		field.Bytes("token_hash").MaxLen(32).Immutable().Sensitive().Comment("SHA-256 of the token"),
+		field.Int64("user_id").Immutable(),
+		field.Time("created_at").Immutable().Default(now),
+		field.Time("expires_at"),
+	}
+}
+
+// Edges of Session.
+func (Session) Edges() []ent.Edge { return []ent.Edge{owner("user", "user_id")} }
+
+// Indexes of Session.
+func (Session) Indexes() []ent.Index {
+	return []ent.Index{
+		index.Fields("token_hash").Unique(),
+		index.Fields("user_id"),
+		index.Fields("expires_at"),
+	}
+}
+
+// ReadMarker is how far a user has read the home timeline. It only moves
+// forwards.
+type ReadMarker struct{ ent.Schema }
+
+// Fields of ReadMarker.
+func (ReadMarker) Fields() []ent.Field {
+	return []ent.Field{
+		plainID(),
+		field.Int64("post_id").Default(0).Comment("the newest post seen"),
+	}
+}
+
+// Annotations of ReadMarker.
+func (ReadMarker) Annotations() []schema.Annotation {
+	return []schema.Annotation{schema.Comment("one row a user, keyed by the user's id")}
+}

@@ -1,0 +1,225 @@
+// Package examples holds short clients of the API, to start one's own from. Its
+// test runs each of them against the real program.
+package examples
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	// What is built below is tested again when it changes.
+	_ "tideline/server"
+)
+
+const patience = 20 * time.Second
+
+// start starts a program that ends with the test; its output comes line by line.
+func start(t *testing.T, env []string, name string, args ...string) (lines <-chan string, stop func()) {
+	t.Helper()
+	cmd := exec.Command(name, args...)
+	for _, entry := range os.Environ() {
+		if !strings.HasPrefix(entry, "TIDELINE_") {
+			cmd.Env = append(cmd.Env, entry)
+		}
+	}
+	cmd.Env = append(cmd.Env, env...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	c := make(chan string, 1000)
+	go func() {
+		defer close(c)
+		for scanner := bufio.NewScanner(out); scanner.Scan(); {
+			c <- scanner.Text()
+		}
+	}()
+	stopped := false
+	stop = func() {
+		if !stopped {
+			stopped = true
+			_ = cmd.Process.Signal(syscall.SIGTERM)
+			_ = cmd.Wait()
+		}
+	}
+	t.Cleanup(stop)
+	return c, stop
+}
+
+// expect reads lines up to one that is wanted.
+func expect(t *testing.T, lines <-chan string, wanted ...string) {
+	t.Helper()
+	timeout := time.After(patience)
+	for {
+		select {
+		case line, ok := <-lines:
+			require.True(t, ok, "it ended before it said %q", wanted)
+			if slices.Contains(wanted, line) {
+				return
+			}
+		case <-timeout:
+			require.FailNow(t, "never said", "%q", wanted)
+		}
+	}
+}
+
+type site struct {
+	t             *testing.T
+	program, url  string
+	address, data string
+	stop          func()
+	ada, bob      string // tokens
+}
+
+func (s *site) start() {
+	s.t.Helper()
+	_, s.stop = start(s.t, []string{"TIDELINE_ADDR=" + s.address, "TIDELINE_DATA_DIR=" + s.data, "TIDELINE_LOG_LEVEL=error"}, s.program)
+	require.Eventually(s.t, func() bool {
+		response, err := http.Get(s.url + "/readyz")
+		if err != nil {
+			return false
+		}
+		_ = response.Body.Close()
+		return response.StatusCode == http.StatusOK
+	}, patience, 20*time.Millisecond)
+}
+
+// ask runs an operation and decodes its data.
+func (s *site) ask(token, query string, variables map[string]any, result any) {
+	s.t.Helper()
+	body, err := json.Marshal(map[string]any{"query": query, "variables": variables})
+	require.NoError(s.t, err)
+	request, err := http.NewRequest(http.MethodPost, s.url+"/graphql", bytes.NewReader(body))
+	require.NoError(s.t, err)
+	request.Header.Set("Content-Type", "application/json")
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	response, err := http.DefaultClient.Do(request)
+	require.NoError(s.t, err)
+	defer response.Body.Close()
+	var answer struct {
+		Data   json.RawMessage
+		Errors []any
+	}
+	require.NoError(s.t, json.NewDecoder(response.Body).Decode(&answer))
+	require.Empty(s.t, answer.Errors)
+	require.NoError(s.t, json.Unmarshal(answer.Data, result))
+}
+
+func (s *site) signUp(handle string) (token, id string) {
+	s.t.Helper()
+	var answer struct {
+		SignUp struct {
+			Token string
+			User  struct{ ID string }
+		}
+	}
+	s.ask("", `mutation($h: String!) { signUp(input: { handle: $h, password: "correct horse" }) { token user { id } } }`,
+		map[string]any{"h": handle}, &answer)
+	return answer.SignUp.Token, answer.SignUp.User.ID
+}
+
+func (s *site) post(text string) (id string) {
+	s.t.Helper()
+	var answer struct {
+		CreatePost struct{ Post struct{ ID string } }
+	}
+	s.ask(s.bob, `mutation($t: String!) { createPost(input: { text: $t }) { post { id } } }`, map[string]any{"t": text}, &answer)
+	return answer.CreatePost.Post.ID
+}
+
+// TestExamples starts each client on ada's timeline, lets bob post and delete,
+// and takes the server away in between.
+func TestExamples(t *testing.T) {
+	dir := t.TempDir()
+	program, goExample := filepath.Join(dir, "tideline"), filepath.Join(dir, "example")
+	for target, pkg := range map[string]string{program: "tideline", goExample: "tideline/examples/go"} {
+		out, err := exec.Command("go", "build", "-o", target, pkg).CombinedOutput()
+		require.NoError(t, err, string(out))
+	}
+	for name, command := range map[string][]string{
+		"go":     {goExample},
+		"urql":   {"node", "typescript/build/urql.js"},
+		"apollo": {"node", "typescript/build/apollo.js"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if command[0] == "node" {
+				compileTypeScript(t)
+			}
+			listener, err := net.Listen("tcp", "127.0.0.1:0")
+			require.NoError(t, err)
+			s := &site{t: t, program: program, address: listener.Addr().String(), data: t.TempDir()}
+			require.NoError(t, listener.Close())
+			s.url = "http://" + s.address
+			s.start()
+			var bob string
+			s.ada, _ = s.signUp("ada")
+			s.bob, bob = s.signUp("bob")
+			s.ask(s.ada, `mutation($u: ID!) { follow(input: { userId: $u }) { user { id } } }`, map[string]any{"u": bob}, &struct{}{})
+			for _, text := range []string{"one", "two", "three", "four", "five"} {
+				s.post(text)
+			}
+
+			lines, stop := start(t, []string{"TIDELINE_URL=" + s.url, "TIDELINE_TOKEN=" + s.ada}, command[0], command[1:]...)
+			defer stop() // before the server
+			for _, text := range []string{"five", "four", "three", "two", "one"} {
+				expect(t, lines, "@bob: "+text)
+			}
+			expect(t, lines, "listening")
+			id := s.post("six")
+			expect(t, lines, "new from @bob: six")
+			s.ask(s.bob, `mutation($p: ID!) { deletePost(input: { postId: $p }) { deletedPostId } }`, map[string]any{"p": id}, &struct{}{})
+			expect(t, lines, "gone: "+id)
+
+			s.stop()
+			s.start()
+			s.post("seven")
+			// Where Redis was inside the program, the timeline may be read again.
+			expect(t, lines, "new from @bob: seven", "@bob: seven")
+			s.post("eight")
+			expect(t, lines, "new from @bob: eight")
+		})
+	}
+}
+
+var compile = sync.OnceValue(func() error {
+	out, err := exec.Command("npm", "--prefix", "typescript", "run", "build").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("npm run build: %w\n%s", err, out)
+	}
+	return nil
+})
+
+// compileTypeScript skips the test where that cannot be done, unless everything
+// real is required.
+func compileTypeScript(t *testing.T) {
+	t.Helper()
+	if _, err := os.Stat("typescript/node_modules"); err != nil {
+		const missing = "npm ci has not run in examples/typescript: the TypeScript examples are NOT tested"
+		require.Empty(t, os.Getenv("TIDELINE_TEST_REQUIRE_REAL"), missing)
+		t.Skip(missing)
+	}
+	sources, err := filepath.Glob("typescript/*.ts")
+	require.NoError(t, err)
+	for _, source := range sources {
+		// What the test has read is what it is run again for.
+		_, err := os.ReadFile(source)
+		require.NoError(t, err)
+	}
+	require.NoError(t, compile())
+}

@@ -1,0 +1,32 @@
+package feed
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A cursor is refused or belongs to the list and owner it is used with, and has
+// one spelling.
+func FuzzCursor(f *testing.F) {
+	for _, text := range []string{
+		cursor{score: 1.5, id: 7}.encode(listLatest, 1), cursor{score: math.NaN(), id: -1}.encode(listRanked, 1), cursor{}.encode(listUsers, 0),
+		cursor{score: 1.5, id: 7}.encode(listLatest, 2), "", "x", "AQE", cursor{score: 1.5, id: 7}.encode(listLatest, 1) + "=", "\x00",
+	} {
+		f.Add(text, byte(listLatest), int64(1))
+	}
+	f.Fuzz(func(t *testing.T, text string, l byte, owner int64) {
+		c, err := decodeCursor(text, list(l), owner)
+		if err != nil {
+			require.Equal(t, BadInput, CodeOf(err))
+			require.Zero(t, c)
+			return
+		}
+		require.Equal(t, text, c.encode(list(l), owner))
+		_, err = decodeCursor(text, list(l)+1, owner)
+		require.Error(t, err)
+		_, err = decodeCursor(text, list(l), owner+1)
+		require.Error(t, err)
+	})
+}

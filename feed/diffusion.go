@@ -1,0 +1,148 @@
+package feed
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"tideline/ent"
+	"tideline/ent/follow"
+	"tideline/ent/predicate"
+	"tideline/ent/user"
+	"tideline/queue"
+)
+
+// How an author's posts travel (the column users.diffusion):
+//
+//	PUSH ──too many followers──▶ RISING ──every reader knows──▶ PULL
+//	  ▲                             │                            │
+//	  ├───────────too few───────────┘                        too few
+//	  └──inboxes have what they missed── FALLING ◀───────────────┘
+//
+// Posts are pushed to inboxes in every mode but PULL, and merged by readers
+// from the outbox in every mode but PUSH. In between both is done, and an entry
+// found twice is shown once, so a crossing leaves no hole and no double.
+//
+// Readers keep the list of authors to merge for Config.MergedFor. RISING lasts far
+// longer than that, so when pushing stops there is no reader left who does not
+// merge.
+
+const (
+	// NeverPull, as Config.PullAbove, pushes every author's posts.
+	NeverPull = -1
+	// AlwaysPull, as Config.PullAbove, pushes nobody's.
+	AlwaysPull = -2
+
+	// tooMany merged authors in all are not listed: SQL serves the reads then.
+	tooMany = 2000
+	// fewEnough is how many authors are merged one by one. A reader who follows
+	// more of them is served by SQL.
+	fewEnough = 200
+	// crossings is how many authors change mode in one turn of Rebalance.
+	crossings = 100
+)
+
+// merged is the list of authors whom readers merge, as of some seconds ago.
+type merged struct {
+	mu      sync.Mutex
+	read    time.Time
+	authors []int64
+}
+
+// mergedAuthors is whom readers merge, as far as the list is used.
+func (f *Feed) mergedAuthors(ctx context.Context) ([]int64, error) {
+	f.merged.mu.Lock()
+	defer f.merged.mu.Unlock()
+	if now := f.now(); now.Sub(f.merged.read) > f.cfg.MergedFor {
+		authors, err := f.db.User.Query().Where(user.DiffusionNEQ(user.DiffusionPUSH)).Limit(tooMany).IDs(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("read authors to merge: %w", err)
+		}
+		f.merged.read, f.merged.authors = now, authors
+	}
+	return f.merged.authors, nil
+}
+
+// mergedFollowees is whom the viewer's reads merge; ok is false when they are
+// too many.
+func (f *Feed) mergedFollowees(ctx context.Context, viewer int64) (authors []int64, ok bool, err error) {
+	all, err := f.mergedAuthors(ctx)
+	if err != nil || len(all) == 0 {
+		return nil, err == nil, err
+	}
+	if len(all) == tooMany {
+		return nil, false, nil
+	}
+	err = f.db.Follow.Query().Where(follow.FollowerID(viewer), follow.FolloweeIDIn(all...)).
+		Select(follow.FieldFolloweeID).Scan(ctx, &authors)
+	return authors, len(authors) <= fewEnough, wrap("read followees to merge", err)
+}
+
+// Pushes reports whether the author's new posts go to inboxes.
+func Pushes(author *ent.User) bool { return author.Diffusion != user.DiffusionPULL }
+
+// Rebalance moves authors whose follower count has crossed the threshold a step
+// on their way between push and pull, at most a hundred a step; a worker calls
+// it again and again. An author comes back to push below four fifths of the
+// threshold only, so that one near it does not flap. It costs one index range a
+// step, however many users there are.
+func (f *Feed) Rebalance(ctx context.Context) error {
+	above, below := f.cfg.PullAbove, f.cfg.PullAbove*4/5
+	switch f.cfg.PullAbove {
+	case NeverPull:
+		above, below = 1<<40, 1<<40
+	case AlwaysPull:
+		above, below = -1, -1
+	}
+	settled := f.now().Add(-f.cfg.RisingFor).UnixMilli()
+	for _, step := range []struct {
+		from, to user.Diffusion
+		where    predicate.User
+	}{
+		{user.DiffusionRISING, user.DiffusionPUSH, user.FollowerCountLT(below)},
+		{user.DiffusionRISING, user.DiffusionPULL, user.And(user.FollowerCountGT(above), user.DiffusionSinceLTE(settled))},
+		{user.DiffusionPULL, user.DiffusionFALLING, user.FollowerCountLT(below)},
+		{user.DiffusionPUSH, user.DiffusionRISING, user.FollowerCountGT(above)},
+	} {
+		authors, err := f.db.User.Query().Where(user.DiffusionEQ(step.from), step.where).Limit(crossings).IDs(ctx)
+		if err != nil {
+			return fmt.Errorf("find authors who cross the threshold: %w", err)
+		}
+		for _, author := range authors {
+			if err := f.cross(ctx, author, step.from, step.to); err != nil {
+				return fmt.Errorf("move %d from %s to %s: %w", author, step.from, step.to, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (f *Feed) cross(ctx context.Context, author int64, from, to user.Diffusion) error {
+	return f.inTx(ctx, func(tx *ent.Tx) error {
+		n, err := tx.User.Update().Where(user.ID(author), user.DiffusionEQ(from)).
+			SetDiffusion(to).SetDiffusionSince(f.now().UnixMilli()).Save(ctx)
+		if err != nil || n == 0 || to != user.DiffusionFALLING {
+			return err
+		}
+		return f.queue.Enqueue(ctx, tx, queue.Large, AuthorFalling, AuthorJob{Author: author})
+	})
+}
+
+// Fallen ends an author's way back to push: every inbox has what it missed.
+func (f *Feed) Fallen(ctx context.Context, author int64) error {
+	return f.cross(ctx, author, user.DiffusionFALLING, user.DiffusionPUSH)
+}
+
+// beside is what the reads of a home timeline merge into the inbox; ok is false
+// when SQL has to answer.
+func (f *Feed) beside(ctx context.Context, viewer int64) (feeds []kept, ok bool, err error) {
+	authors, ok, err := f.mergedFollowees(ctx, viewer)
+	if err != nil || !ok {
+		return nil, ok, err
+	}
+	for _, author := range authors {
+		feeds = append(feeds, f.outbox(author))
+	}
+	return feeds, true, nil
+}

@@ -1,0 +1,160 @@
+package feed_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tideline/ent"
+	"tideline/ent/schema"
+	"tideline/ent/user"
+	"tideline/feed"
+	"tideline/storage"
+	"tideline/storage/storagetest"
+	"tideline/timeline"
+)
+
+// eachAbove is each with a threshold between push and pull, and no waiting at it.
+func eachAbove(t *testing.T, above int, test func(w *world)) {
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		w := newWorld(t, s, func(c *feed.Config) {
+			c.PullAbove, c.RisingFor, c.MergedFor = above, -time.Second, time.Nanosecond
+		})
+		w.work()
+		test(w)
+	})
+}
+
+func (w *world) rebalance() {
+	w.t.Helper()
+	require.NoError(w.t, w.feed.Rebalance(w.ctx))
+}
+
+func (w *world) diffusion(v feed.Viewer) user.Diffusion {
+	w.t.Helper()
+	u, err := w.s.DB.User.Get(w.ctx, v.ID)
+	require.NoError(w.t, err)
+	return u.Diffusion
+}
+
+// An author who crosses the threshold, up and down again, with posts at every
+// stage, leaves no hole and no double in any follower's timeline.
+func TestCrossingTheThreshold(t *testing.T) {
+	t.Parallel()
+	eachAbove(t, 5, func(w *world) {
+		u := w.users(9)
+		star, fans := u[0], u[1:]
+		var posts []int64
+		check := func(stage string) {
+			w.t.Helper()
+			posts = append(posts, w.post(star, schema.Public))
+			w.settle()
+			for _, fan := range fans[:4] {
+				require.Equal(w.t, newestFirst(posts...), w.walk(fan, 3, nil), stage)
+			}
+		}
+		for _, fan := range fans[:4] {
+			w.follow(fan, star)
+			w.ready(fan)
+		}
+		w.rebalance()
+		require.Equal(w.t, user.DiffusionPUSH, w.diffusion(star))
+		check("push")
+		for _, fan := range fans[4:] {
+			w.follow(fan, star)
+		}
+		w.rebalance()
+		require.Equal(w.t, user.DiffusionRISING, w.diffusion(star))
+		check("rising")
+		w.rebalance()
+		require.Equal(w.t, user.DiffusionPULL, w.diffusion(star))
+		check("pull")
+		ids, _, err := w.tl.Page(w.ctx, timeline.Inbox(fans[0].ID), timeline.Range{Limit: 10})
+		require.NoError(w.t, err)
+		require.NotContains(w.t, ids, posts[len(posts)-1], "it is not pushed")
+		check("pull, from the outbox")
+
+		_, err = w.feed.Unfollow(w.ctx, fans[7], star.ID)
+		require.NoError(w.t, err)
+		w.settle()
+		w.rebalance()
+		require.Equal(w.t, user.DiffusionPULL, w.diffusion(star), "no flapping near the threshold")
+		for _, fan := range fans[3:7] {
+			_, err := w.feed.Unfollow(w.ctx, fan, star.ID)
+			require.NoError(w.t, err)
+		}
+		fans = append(fans[:3:3], fans[2])
+		w.rebalance()
+		w.settle()
+		require.Equal(w.t, user.DiffusionPUSH, w.diffusion(star))
+		ids, _, err = w.tl.Page(w.ctx, timeline.Inbox(fans[0].ID), timeline.Range{Limit: 10})
+		require.NoError(w.t, err)
+		require.Equal(w.t, newestFirst(posts...), ids, "the inbox has what was not pushed")
+		check("push again")
+	})
+}
+
+// Pure push and pure pull give the same timelines.
+func TestPushAndPullAgree(t *testing.T) {
+	t.Parallel()
+	for name, above := range map[string]int{"never": feed.NeverPull, "always": feed.AlwaysPull, "hybrid": 2} {
+		t.Run(name, func(t *testing.T) {
+			eachAbove(t, above, func(w *world) {
+				u := w.users(5)
+				for i, fan := range u {
+					for j, star := range u {
+						if i != j && (i+j)%3 != 0 {
+							w.follow(fan, star)
+						}
+					}
+					w.ready(fan)
+				}
+				want := map[feed.Viewer][]int64{}
+				for i := range 40 {
+					if i%8 == 0 {
+						w.settle()
+						w.rebalance()
+					}
+					id := w.post(u[i%5], []schema.Visibility{schema.Public, schema.Followers, schema.Mutuals, schema.Private}[i%4])
+					for j, fan := range u {
+						sees := fan == u[i%5] || i%4 != 3 && (i%5+j)%3 != 0 // every follow is mutual
+						if sees {
+							want[fan] = append(want[fan], id)
+						}
+					}
+				}
+				w.settle()
+				for _, fan := range u {
+					require.Equal(w.t, newestFirst(want[fan]...), w.walk(fan, 7, nil))
+				}
+			})
+		})
+	}
+}
+
+func TestDeliveryReceipt(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		u := w.users(12)
+		for i, fan := range u[1:] {
+			w.follow(fan, u[0])
+			if i < 4 {
+				w.ready(fan)
+			}
+		}
+		w.settle()
+		id := w.post(u[0], schema.Public)
+		w.settle()
+		p, err := w.feed.Post(w.ctx, u[0], id)
+		require.NoError(w.t, err)
+		receipts, err := w.feed.Deliveries(w.ctx, u[0], []*ent.Post{p})
+		require.NoError(w.t, err)
+		r := receipts[0]
+		require.Equal(w.t, [4]any{4, 0, 7, true}, [4]any{r.Pushed, r.Pulled, r.Skipped, r.Done})
+		require.LessOrEqual(w.t, r.FirstLag, r.LastLag)
+		receipts, err = w.feed.Deliveries(w.ctx, u[1], []*ent.Post{p})
+		require.NoError(w.t, err)
+		require.Nil(w.t, receipts[0], "the author's alone")
+	})
+}

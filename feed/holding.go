@@ -1,0 +1,211 @@
+package feed
+
+import (
+	"context"
+	"encoding/binary"
+	"slices"
+	"time"
+
+	"tideline/ent"
+	"tideline/timeline"
+)
+
+// What a client has missed is what its timeline holds now and the client did not
+// hold when it was given its cursor. A cursor therefore says what its client
+// holds, in a form that stays small because posts fall into two kinds:
+//
+//   - A post in time is in the timeline, or told of, at most LateAfter after it was made.
+//     Its id says when that was, so only those made within settled of the cursor
+//     can be on their way still. Of these the cursor names the ones its client
+//     holds; every other one that turns up was missed. All older ones are held.
+//   - A late post is noted in the journal of the inbox, as is every post that is
+//     taken out. The cursor carries the position up to which the notes are known.
+//
+// So nothing depends on the order in which posts arrive, and nothing is kept for
+// a client but the journal. It holds while the clocks of processes differ by less
+// than what settled leaves beyond LateAfter, the time a silent connection to
+// Redis takes to be noticed included.
+
+const (
+	// LateAfter is the age from which a post on its way to an inbox is late.
+	LateAfter = 90 * time.Second
+	// settled is the age from which all posts that are not late have arrived.
+	settled = LateAfter + 30*time.Second
+	// maxRecent is how many posts within settled a cursor can name. Of a timeline
+	// that takes more in that time a client that resumes has to read again.
+	maxRecent = 512
+)
+
+// holding is what a client is known to hold of its timeline.
+type holding struct {
+	at     timeline.Position // notes up to here are known
+	low    int64             // posts at or below are held, unless they came late
+	recent []int64           // posts above low that are held, ascending
+}
+
+// settledBefore is the id below which no post that is not late is on its way.
+func settledBefore(t time.Time) int64 {
+	return max(t.Add(-settled).Sub(idEpoch).Milliseconds(), 0) << timeShift
+}
+
+// has reports whether the post is one of the recent.
+func (h *holding) has(id int64) bool {
+	_, found := slices.BinarySearch(h.recent, id)
+	return found
+}
+
+func (h *holding) take(id int64) {
+	if at, found := slices.BinarySearch(h.recent, id); !found {
+		h.recent = slices.Insert(h.recent, at, id)
+	}
+}
+
+func (h *holding) drop(id int64) {
+	if at, found := slices.BinarySearch(h.recent, id); found {
+		h.recent = slices.Delete(h.recent, at, at+1)
+	}
+}
+
+// rise lifts low, and forgets the posts below of which there are too many to
+// remember: those above maxRecent.
+func (h *holding) rise(low int64) {
+	h.low = max(h.low, low)
+	if spare := len(h.recent) - maxRecent; spare > 0 {
+		below, _ := slices.BinarySearch(h.recent, h.low+1)
+		h.recent = slices.Delete(h.recent, 0, min(spare, below))
+	}
+}
+
+// upTo is the holding of a client that holds nothing newer than the post.
+func (h *holding) upTo(id int64) holding {
+	end, _ := slices.BinarySearch(h.recent, id+1)
+	return holding{h.at, min(h.low, id), h.recent[:end]}
+}
+
+// tail is the holding as part of a cursor; empty when it does not fit: the
+// client cannot resume without reading again.
+//
+//	epoch, position, low  uvarints
+//	recent                uvarint distances, each from the post before, the first from low
+func (h *holding) tail() string {
+	first, _ := slices.BinarySearch(h.recent, h.low+1)
+	recent := h.recent[first:]
+	if len(recent) > maxRecent || h.at.Epoch == 0 {
+		return ""
+	}
+	b := make([]byte, 0, 24+4*len(recent))
+	b = binary.AppendUvarint(b, uint64(h.at.Epoch))
+	b = binary.AppendUvarint(b, uint64(h.at.At))
+	b = binary.AppendUvarint(b, uint64(h.low))
+	last := h.low
+	for _, id := range recent {
+		b = binary.AppendUvarint(b, uint64(id-last))
+		last = id
+	}
+	return string(b)
+}
+
+// held is the holding in a cursor; ok is false when it does not tell.
+func (c cursor) held() (h holding, ok bool) {
+	b := []byte(c.tail)
+	next := func() (v int64) {
+		u, n := binary.Uvarint(b)
+		if n <= 0 || u > 1<<62 {
+			b, ok = nil, false
+			return 0
+		}
+		b = b[n:]
+		return int64(u)
+	}
+	ok = true
+	h.at = timeline.Position{Epoch: next(), At: next()}
+	h.low = next()
+	for last := h.low; ok && len(b) > 0; {
+		last += next()
+		h.recent = append(h.recent, last)
+	}
+	return h, ok
+}
+
+// cursor is the place of an entry in the viewer's timeline, for a client that
+// holds this much.
+func (h *holding) cursor(v Viewer, id int64) string {
+	return cursor{score: float64(id), id: id, tail: h.tail()}.encode(listLatest, v.ID)
+}
+
+// visit makes the user active and says where the journal of the inbox stands. An
+// inbox that is missing begins here, so that all is noted from before the read
+// that follows. When Redis does not answer, the read goes on in SQL, and the
+// position is none.
+func (f *Feed) visit(ctx context.Context, user int64) timeline.Position {
+	at, err := f.tl.Visit(ctx, user)
+	if err == nil && at.Epoch == 0 {
+		k := f.inbox(user)
+		var b timeline.Build
+		var started bool
+		if b, started, err = f.tl.Begin(ctx, k.key); started {
+			k.begun = &b
+			f.buildSoon(k)
+			return b.Position()
+		}
+		if err == nil { // somebody else has just begun
+			at, err = f.tl.Visit(ctx, user)
+		}
+	}
+	if err != nil {
+		f.log.WarnContext(ctx, "user not made active", "user", user, "error", err)
+		return timeline.Position{}
+	}
+	return at
+}
+
+// holdingOf is what there is to hold of the timeline from the highest of the
+// posts, which are a part of it, downwards; all of it when there are none. More
+// says whether there may be something below the lowest of them.
+func (f *Feed) holdingOf(ctx context.Context, v Viewer, at timeline.Position, posts []*ent.Post, more bool) (holding, error) {
+	h := holding{at: at, low: settledBefore(f.now())}
+	below := int64(0)
+	for _, p := range posts {
+		if p.ID > h.low {
+			h.take(p.ID)
+		}
+		if below == 0 || p.ID < below {
+			below = p.ID
+		}
+	}
+	if !more || below != 0 && below <= h.low+1 {
+		return h, nil
+	}
+	ids, err := f.within(ctx, v.ID, span{low: h.low, high: below})
+	for _, id := range ids {
+		h.take(id)
+	}
+	return h, err
+}
+
+// within is the ids of the newest of the user's timeline in a span, more than a
+// cursor can name at the most. An inbox alone is taken at its word, which costs
+// no query: what it holds and hides is on its way out, and will be noted.
+func (f *Feed) within(ctx context.Context, user int64, s span) ([]int64, error) {
+	k := f.inbox(user)
+	if merged, ok, err := k.beside(ctx, user); err == nil && ok && len(merged) == 0 {
+		ids, covered, err := f.tl.Page(ctx, k.key, timeline.Range{Before: s.high, After: s.low, Limit: maxRecent + 1})
+		if err == nil && covered.State == timeline.Ready && (covered.Floor <= s.low+1 || len(ids) > maxRecent) {
+			return ids, nil
+		}
+	}
+	posts, err := f.fill(ctx, doorTimeline, user, maxRecent+1, s, f.cached(k))
+	return idsOf(posts), err
+}
+
+// Entry is the post as an entry of the viewer's timeline in the order Latest,
+// for a client that holds the timeline from there downwards.
+func (f *Feed) Entry(ctx context.Context, v Viewer, p *ent.Post) (Edge[ent.Post], error) {
+	at := f.visit(ctx, v.ID)
+	h, err := f.holdingOf(ctx, v, at, []*ent.Post{p}, true)
+	return f.entry(v, p, h.upTo(p.ID)), err
+}
+
+func (f *Feed) entry(v Viewer, p *ent.Post, h holding) Edge[ent.Post] {
+	return Edge[ent.Post]{Cursor: h.cursor(v, p.ID), Score: float64(p.ID), Node: p}
+}

@@ -1,0 +1,203 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"tideline/ent"
+	"tideline/ent/post"
+	"tideline/ent/schema"
+	"tideline/live"
+	"tideline/timeline"
+)
+
+// buildAttempts is how often a build reads SQL again because something was
+// removed meanwhile.
+const buildAttempts = 5
+
+// kept is a feed that is kept in Redis, and where its truth is.
+type kept struct {
+	key  timeline.Key
+	cap  int
+	door door  // what is let in: posts that
+	user int64 // this user may be shown at that door
+	from source
+	// beside, if any, is what reads merge into it; false: let SQL answer.
+	beside func(ctx context.Context, user int64) ([]kept, bool, error)
+	// begun is the build that somebody who asks for it has opened already.
+	begun *timeline.Build
+}
+
+// inbox is the user's home timeline.
+func (f *Feed) inbox(user int64) kept {
+	return kept{key: timeline.Inbox(user), cap: f.cfg.InboxCap, door: doorTimeline, user: user, from: f.pulled(user), beside: f.beside}
+}
+
+// outbox is all that the author posted, whoever may see it.
+func (f *Feed) outbox(author int64) kept {
+	return kept{key: timeline.Outbox(author), cap: f.cfg.OutboxCap, door: doorDirect, user: author, from: f.inSQL(post.AuthorID(author))}
+}
+
+// buildSoon asks for a feed to be built in the background.
+func (f *Feed) buildSoon(k kept) {
+	select {
+	case f.builds <- k:
+	default: // the next read asks again
+	}
+}
+
+// BuildInbox fills the user's inbox from SQL, up to its cap, if it is missing
+// and not being built. What is posted meanwhile is not missed.
+func (f *Feed) BuildInbox(ctx context.Context, user int64) error {
+	return f.build(ctx, f.inbox(user))
+}
+
+func (f *Feed) build(ctx context.Context, k kept) error {
+	// From Begin on the feed takes what is delivered; only then SQL is read.
+	var b timeline.Build
+	if k.begun != nil {
+		b = *k.begun
+	} else {
+		var started bool
+		var err error
+		if b, started, err = f.tl.Begin(ctx, k.key); err != nil || !started {
+			return err
+		}
+	}
+	for range buildAttempts {
+		posts, err := f.fill(ctx, k.door, k.user, k.cap, span{}, k.from)
+		if err != nil {
+			return err
+		}
+		floor := int64(0)
+		if len(posts) == k.cap {
+			floor = posts[k.cap-1].ID
+		}
+		done, err := f.tl.Finish(ctx, &b, idsOf(posts), floor)
+		if errors.Is(err, timeline.ErrBuildLost) {
+			return nil // the next read begins again
+		}
+		if done || err != nil {
+			return err
+		}
+	}
+	return f.tl.Drop(ctx, k.key)
+}
+
+func idsOf(posts []*ent.Post) []int64 {
+	ids := make([]int64, len(posts))
+	for i, p := range posts {
+		ids[i] = p.ID
+	}
+	return ids
+}
+
+// Reconcile is Agree after the relation of the two changed: the viewer's open
+// subscriptions are told to read again when the inbox changed.
+func (f *Feed) Reconcile(ctx context.Context, viewer, author int64) error {
+	changed, err := f.Agree(ctx, viewer, author)
+	if err != nil || !changed {
+		return err
+	}
+	if err := f.tl.Unsettle(ctx, viewer); err != nil { // who is away finds out when resuming
+		return err
+	}
+	ev := live.Event{Kind: live.Invalidated, Author: author, Reason: "a relation changed"}
+	_, err = f.cfg.Publisher.Publish(ctx, ev, []int64{viewer})
+	return wrap("tell of a changed inbox", err)
+}
+
+// Agree makes the viewer's inbox agree with SQL about the posts of one author:
+// those that belong there come in, the others go. It is level-triggered: what
+// it does depends on the relation as it is, not on what happened to it, so it
+// may run late, twice, and beside its opposite. It reports whether the inbox
+// changed, as far as it can tell.
+func (f *Feed) Agree(ctx context.Context, viewer, author int64) (changed bool, err error) {
+	for range buildAttempts {
+		before, err := f.relation(ctx, viewer, author)
+		if err != nil {
+			return changed, err
+		}
+		once, err := f.agreeOnce(ctx, viewer, author, before)
+		if err != nil {
+			return changed, fmt.Errorf("make the inbox of %d agree about %d: %w", viewer, author, err)
+		}
+		changed = changed || once
+		// Whoever changes the relation from here on makes the inbox agree after
+		// that; whoever did so since `before` may have been overwritten.
+		after, err := f.relation(ctx, viewer, author)
+		if err != nil || after == before {
+			return changed, err
+		}
+	}
+	return changed, fmt.Errorf("the relation of %d and %d does not come to rest", viewer, author)
+}
+
+func (f *Feed) relation(ctx context.Context, viewer, other int64) (Relation, error) {
+	found, err := f.relations(ctx, viewer, []int64{other})
+	return found[other], err
+}
+
+// agreeOnce reports whether the inbox changed, or may have for all it knows.
+func (f *Feed) agreeOnce(ctx context.Context, viewer, author int64, r Relation) (changed bool, err error) {
+	k := timeline.Inbox(viewer)
+	// If not even a public post belongs into the inbox, none does.
+	belongs := mayShow(doorTimeline, viewer, r, &ent.Post{AuthorID: author, Visibility: schema.Public})
+	if !belongs {
+		// A distributor that read the followers before now looks here when done.
+		if err := f.tl.Fence(ctx, author, viewer); err != nil {
+			return false, err
+		}
+	}
+	// Builders at work read SQL again, whatever they have read by now.
+	if err := f.tl.Remove(ctx, k); err != nil {
+		return false, err
+	}
+	ids, covered, err := f.tl.Page(ctx, k, timeline.Range{Limit: 2 * f.cfg.InboxCap})
+	if err != nil || covered.State != timeline.Ready {
+		return true, err
+	}
+	have, err := f.db.Post.Query().Where(post.IDIn(ids...), post.AuthorID(author)).IDs(ctx)
+	if err != nil {
+		return false, fmt.Errorf("read posts: %w", err)
+	}
+	var want []int64
+	floor := int64(0)
+	if belongs {
+		above := span{low: max(covered.Floor-1, 0)}
+		posts, err := f.fill(ctx, doorTimeline, viewer, f.cfg.InboxCap, above, f.inSQL(post.AuthorID(author)))
+		if err != nil {
+			return false, err
+		}
+		if want = idsOf(posts); len(want) == f.cfg.InboxCap {
+			floor = want[len(want)-1]
+		}
+	}
+	gone, missing := without(have, want), without(want, have)
+	if len(gone) > 0 {
+		if err := f.tl.Remove(ctx, k, gone...); err != nil {
+			return false, err
+		}
+	}
+	if len(missing) > 0 {
+		if err := f.tl.Merge(ctx, k, missing, floor); err != nil {
+			return false, err
+		}
+	}
+	return len(gone)+len(missing) > 0, nil
+}
+
+// without is the ids that are not among others.
+func without(ids, others []int64) []int64 {
+	return slices.DeleteFunc(slices.Clone(ids), func(id int64) bool { return slices.Contains(others, id) })
+}
+
+// agreeNow brings the caller's own feed up to date before a change of a
+// relation returns. The job does it again, so a failure costs freshness only.
+func (f *Feed) agreeNow(ctx context.Context, viewer, other int64) {
+	if err := f.Reconcile(ctx, viewer, other); err != nil {
+		f.log.WarnContext(ctx, "own inbox not updated; the job will", "error", err)
+	}
+}

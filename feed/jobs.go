@@ -1,0 +1,52 @@
+package feed
+
+import (
+	"context"
+
+	"tideline/ent"
+	"tideline/queue"
+)
+
+// The kinds of jobs that follow from writes. Every job is level-triggered: it
+// names what changed, and its handler reads the truth anew.
+const (
+	// PostCreated: a post is to reach the inboxes of those who may see it.
+	PostCreated = "post.created"
+	// PostChanged: a post's visibility changed, or the post is gone.
+	PostChanged = "post.changed"
+	// RelationChanged: two users' relation changed, in either direction.
+	RelationChanged = "relation.changed"
+	// AuthorFalling: an author's posts are pushed again; inboxes are to get what
+	// was not pushed.
+	AuthorFalling = "author.falling"
+)
+
+// PostJob is the payload of PostCreated and PostChanged. The author is named
+// because the post may be gone when the job runs.
+type PostJob struct {
+	Post   int64 `json:"post"`
+	Author int64 `json:"author"`
+}
+
+// RelationJob is the payload of RelationChanged.
+type RelationJob struct {
+	Users [2]int64 `json:"users"`
+}
+
+// AuthorJob is the payload of AuthorFalling.
+type AuthorJob struct {
+	Author int64 `json:"author"`
+}
+
+// enqueuePost puts the job where the size of the audience belongs.
+func (f *Feed) enqueuePost(ctx context.Context, tx *ent.Tx, kind string, author *ent.User, post int64) error {
+	pool := queue.Small
+	if author.FollowerCount >= f.cfg.LargeAudience {
+		pool = queue.Large
+	}
+	return f.queue.Enqueue(ctx, tx, pool, kind, PostJob{Post: post, Author: author.ID})
+}
+
+func (f *Feed) enqueueRelation(ctx context.Context, tx *ent.Tx, a, b int64) error {
+	return f.queue.Enqueue(ctx, tx, queue.Small, RelationChanged, RelationJob{Users: [2]int64{a, b}})
+}

@@ -1,0 +1,255 @@
+package feed
+
+import (
+	"context"
+	"fmt"
+
+	"entgo.io/ent/dialect"
+	"entgo.io/ent/dialect/sql"
+
+	"tideline/ent"
+	"tideline/ent/block"
+	"tideline/ent/follow"
+	"tideline/ent/followrequest"
+	"tideline/ent/mute"
+	"tideline/ent/predicate"
+	"tideline/ent/user"
+)
+
+// pair is two users under lock in a transaction: nobody else changes what is
+// between them, nor their counters, until it ends.
+type pair struct {
+	tx            *ent.Tx
+	viewer, other *ent.User
+}
+
+// change runs fn on the locked pair and, when fn changed something, has both
+// users' feeds agree with it: the viewer's before change returns, the other's
+// by the workers. It returns the other user as change left it.
+//
+// Locks are taken in the order of ids, so that no two changes wait for each other.
+func (f *Feed) change(ctx context.Context, v Viewer, other int64, fn func(p pair) (bool, error)) (*ent.User, error) {
+	if v.ID == 0 {
+		return nil, errSignIn
+	}
+	if v.ID == other {
+		return nil, refuse(BadInput, "That is yourself.")
+	}
+	changed := false
+	err := f.inTx(ctx, func(tx *ent.Tx) error {
+		users, err := tx.User.Query().Where(user.IDIn(v.ID, other)).Order(user.ByID()).
+			Modify(forUpdate).All(ctx)
+		if err != nil {
+			return fmt.Errorf("lock users: %w", err)
+		}
+		if len(users) != 2 {
+			return errNoSuchUser
+		}
+		p := pair{tx: tx, viewer: users[0], other: users[1]}
+		if p.viewer.ID != v.ID {
+			p.viewer, p.other = p.other, p.viewer
+		}
+		if changed, err = fn(p); err != nil || !changed {
+			return err
+		}
+		return f.enqueueRelation(ctx, tx, v.ID, other)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if changed {
+		f.hidden.Add(1)
+		f.agreeNow(ctx, v.ID, other)
+	}
+	u, err := f.db.User.Get(ctx, other)
+	if err != nil {
+		return nil, fmt.Errorf("read user: %w", err)
+	}
+	return u, nil
+}
+
+// forUpdate locks the rows read, where the database locks rows. SQLite has one
+// writer at a time and needs none.
+func forUpdate(s *sql.Selector) {
+	if s.Dialect() == dialect.Postgres {
+		// Not FOR UPDATE: that would wait for, and deadlock with, every insert
+		// of a row that refers to this one.
+		s.For(sql.LockUpdate, sql.WithLockClause("FOR NO KEY UPDATE"))
+	}
+}
+
+// Follow makes the viewer follow other, or ask to where other approves
+// followers. Doing it again changes nothing. Errors: Unauthenticated,
+// NotFound, BadInput for oneself, Forbidden when either blocks the other.
+func (f *Feed) Follow(ctx context.Context, v Viewer, other int64) (*ent.User, error) {
+	return f.change(ctx, v, other, func(p pair) (bool, error) {
+		blocked, err := p.tx.Block.Query().Where(blockBetween(v.ID, other)).Exist(ctx)
+		if err != nil {
+			return false, fmt.Errorf("look for a block: %w", err)
+		}
+		if blocked {
+			return false, refuse(Forbidden, "You cannot follow this user.")
+		}
+		follows, err := p.tx.Follow.Query().Where(follow.FollowerID(v.ID), follow.FolloweeID(other)).Exist(ctx)
+		if err != nil || follows {
+			return false, err
+		}
+		if !p.other.ApprovesFollowers {
+			return true, p.follow(ctx, p.viewer, p.other)
+		}
+		err = p.tx.FollowRequest.Create().SetRequesterID(v.ID).SetTargetID(other).
+			OnConflictColumns(followrequest.FieldRequesterID, followrequest.FieldTargetID).Ignore().Exec(ctx)
+		if err != nil {
+			return false, fmt.Errorf("ask to follow: %w", err)
+		}
+		return false, nil
+	})
+}
+
+// follow adds the edge and counts it; a request for it has served its purpose.
+func (p pair) follow(ctx context.Context, follower, followee *ent.User) error {
+	_, err := p.tx.FollowRequest.Delete().
+		Where(followrequest.RequesterID(follower.ID), followrequest.TargetID(followee.ID)).Exec(ctx)
+	if err != nil {
+		return fmt.Errorf("delete follow request: %w", err)
+	}
+	if err := p.tx.Follow.Create().SetFollowerID(follower.ID).SetFolloweeID(followee.ID).Exec(ctx); err != nil {
+		return fmt.Errorf("create follow: %w", err)
+	}
+	return p.count(ctx, follower, followee, 1)
+}
+
+// unfollow takes the edge away if there is one.
+func (p pair) unfollow(ctx context.Context, follower, followee *ent.User) (bool, error) {
+	n, err := p.tx.Follow.Delete().Where(follow.FollowerID(follower.ID), follow.FolloweeID(followee.ID)).Exec(ctx)
+	if err != nil {
+		return false, fmt.Errorf("delete follow: %w", err)
+	}
+	if n == 0 {
+		return false, nil
+	}
+	return true, p.count(ctx, follower, followee, -1)
+}
+
+func (p pair) count(ctx context.Context, follower, followee *ent.User, n int) error {
+	if err := p.tx.User.UpdateOneID(follower.ID).AddFollowingCount(n).Exec(ctx); err != nil {
+		return fmt.Errorf("count following: %w", err)
+	}
+	if err := p.tx.User.UpdateOneID(followee.ID).AddFollowerCount(n).Exec(ctx); err != nil {
+		return fmt.Errorf("count followers: %w", err)
+	}
+	return nil
+}
+
+// Unfollow ends the viewer's follow of other, or takes back the request for
+// it. Errors: Unauthenticated, NotFound, BadInput.
+func (f *Feed) Unfollow(ctx context.Context, v Viewer, other int64) (*ent.User, error) {
+	return f.change(ctx, v, other, func(p pair) (bool, error) {
+		if _, err := p.deleteRequest(ctx, v.ID, other); err != nil {
+			return false, err
+		}
+		return p.unfollow(ctx, p.viewer, p.other)
+	})
+}
+
+func (p pair) deleteRequest(ctx context.Context, requester, target int64) (bool, error) {
+	n, err := p.tx.FollowRequest.Delete().
+		Where(followrequest.RequesterID(requester), followrequest.TargetID(target)).Exec(ctx)
+	if err != nil {
+		return false, fmt.Errorf("delete follow request: %w", err)
+	}
+	return n > 0, nil
+}
+
+// AcceptFollower lets other, who asked, follow the viewer. Accepting a follower
+// again changes nothing. Errors: Unauthenticated, BadInput, NotFound when other
+// did not ask.
+func (f *Feed) AcceptFollower(ctx context.Context, v Viewer, other int64) (*ent.User, error) {
+	return f.change(ctx, v, other, func(p pair) (bool, error) {
+		asked, err := p.deleteRequest(ctx, other, v.ID)
+		if err != nil {
+			return false, err
+		}
+		if asked {
+			return true, p.follow(ctx, p.other, p.viewer)
+		}
+		follows, err := p.tx.Follow.Query().Where(follow.FollowerID(other), follow.FolloweeID(v.ID)).Exist(ctx)
+		if err == nil && !follows {
+			err = refuse(NotFound, "This user has not asked to follow you.")
+		}
+		return false, err
+	})
+}
+
+// RejectFollower refuses other's request to follow the viewer; other is not
+// told. Errors: Unauthenticated, BadInput, NotFound when other did not ask.
+func (f *Feed) RejectFollower(ctx context.Context, v Viewer, other int64) (*ent.User, error) {
+	return f.change(ctx, v, other, func(p pair) (bool, error) {
+		asked, err := p.deleteRequest(ctx, other, v.ID)
+		if err == nil && !asked {
+			err = refuse(NotFound, "This user has not asked to follow you.")
+		}
+		return false, err
+	})
+}
+
+// Block ends follows and requests both ways and keeps the two from each other's
+// posts until Unblock. Errors: Unauthenticated, NotFound, BadInput.
+func (f *Feed) Block(ctx context.Context, v Viewer, other int64) (*ent.User, error) {
+	return f.change(ctx, v, other, func(p pair) (bool, error) {
+		blocks, err := p.tx.Block.Query().Where(block.BlockerID(v.ID), block.BlockedID(other)).Exist(ctx)
+		if err != nil || blocks {
+			return false, err
+		}
+		if err := p.tx.Block.Create().SetBlockerID(v.ID).SetBlockedID(other).Exec(ctx); err != nil {
+			return false, fmt.Errorf("create block: %w", err)
+		}
+		for _, way := range [][2]*ent.User{{p.viewer, p.other}, {p.other, p.viewer}} {
+			if _, err := p.deleteRequest(ctx, way[0].ID, way[1].ID); err != nil {
+				return false, err
+			}
+			if _, err := p.unfollow(ctx, way[0], way[1]); err != nil {
+				return false, err
+			}
+		}
+		return true, nil
+	})
+}
+
+// Unblock takes the viewer's block back; follows do not come back with it.
+// Errors: Unauthenticated, NotFound, BadInput.
+func (f *Feed) Unblock(ctx context.Context, v Viewer, other int64) (*ent.User, error) {
+	return f.change(ctx, v, other, func(p pair) (bool, error) {
+		_, err := p.tx.Block.Delete().Where(block.BlockerID(v.ID), block.BlockedID(other)).Exec(ctx)
+		return false, err
+	})
+}
+
+// Mute keeps other's posts out of the viewer's timeline; other is not told.
+// Errors: Unauthenticated, NotFound, BadInput.
+func (f *Feed) Mute(ctx context.Context, v Viewer, other int64) (*ent.User, error) {
+	return f.change(ctx, v, other, func(p pair) (bool, error) {
+		mutes, err := p.tx.Mute.Query().Where(mute.MuterID(v.ID), mute.MutedID(other)).Exist(ctx)
+		if err != nil || mutes {
+			return false, err
+		}
+		return true, p.tx.Mute.Create().SetMuterID(v.ID).SetMutedID(other).Exec(ctx)
+	})
+}
+
+// Unmute brings other's posts back into the viewer's timeline. Errors:
+// Unauthenticated, NotFound, BadInput.
+func (f *Feed) Unmute(ctx context.Context, v Viewer, other int64) (*ent.User, error) {
+	return f.change(ctx, v, other, func(p pair) (bool, error) {
+		n, err := p.tx.Mute.Delete().Where(mute.MuterID(v.ID), mute.MutedID(other)).Exec(ctx)
+		return n > 0, err
+	})
+}
+
+// blockBetween matches a block between the two, whoever blocked.
+func blockBetween(a, b int64) predicate.Block {
+	return block.Or(
+		block.And(block.BlockerID(a), block.BlockedID(b)),
+		block.And(block.BlockerID(b), block.BlockedID(a)),
+	)
+}

@@ -1,0 +1,259 @@
+package feed
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"tideline/ent"
+	"tideline/ent/post"
+	"tideline/ent/predicate"
+	"tideline/timeline"
+)
+
+// span is a range of post ids, strictly between low and high (0: open), read
+// from its upper end downwards or, ascending, from its lower end upwards.
+type span struct {
+	low, high int64
+	ascending bool
+}
+
+// top is the upper bound as a number that every id is below of when it is open.
+func (s span) top() int64 {
+	if s.high == 0 {
+		return math.MaxInt64
+	}
+	return s.high
+}
+
+// beyond is what is left of the span behind the id.
+func (s span) beyond(id int64) span {
+	if s.ascending {
+		s.low = id
+	} else {
+		s.high = id
+	}
+	return s
+}
+
+// batch is what a source found at the near end of a span.
+type batch struct {
+	posts []*ent.Post
+	last  int64 // how far the source has looked; posts may end before it
+	more  bool  // there may be more behind last
+}
+
+// source reads up to n posts from the near end of a span. It knows nothing of
+// visibility: all that it returns goes through fill.
+type source func(ctx context.Context, s span, n int) (batch, error)
+
+// fill reads from the source until n posts have passed at door d or the span
+// is exhausted, so that a page is full while there is more to see.
+func (f *Feed) fill(ctx context.Context, d door, viewer int64, n int, s span, from source) ([]*ent.Post, error) {
+	kept := make([]*ent.Post, 0, n)
+	// What is hidden tends to come in runs, so every further read is larger.
+	for size := n; ; size = min(2*size, 1000) {
+		b, err := from(ctx, s, size)
+		if err != nil {
+			return nil, err
+		}
+		visible, err := f.shown(ctx, d, viewer, b.posts)
+		if err != nil {
+			return nil, err
+		}
+		kept = append(kept, visible[:min(len(visible), n-len(kept))]...)
+		if len(kept) == n || !b.more {
+			return kept, nil
+		}
+		s = s.beyond(b.last)
+	}
+}
+
+// inSQL is the source of the posts in the table that match.
+func (f *Feed) inSQL(match predicate.Post) source {
+	return func(ctx context.Context, s span, n int) (batch, error) {
+		order := ent.Desc(post.FieldID)
+		if s.ascending {
+			order = ent.Asc(post.FieldID)
+		}
+		rows, err := f.db.Post.Query().Where(match, post.IDGT(s.low), post.IDLT(s.top())).Order(order).Limit(n).All(ctx)
+		if err != nil || len(rows) == 0 {
+			return batch{}, wrap("read posts", err)
+		}
+		return batch{posts: rows, last: rows[len(rows)-1].ID, more: len(rows) == n}, nil
+	}
+}
+
+// pulled is the source of a home timeline without an inbox: fan-out on read. It
+// looks up the newest post in the span of everyone the viewer follows, one
+// index probe each, and then reads posts of those authors only who can reach
+// the batch: the n-th newest head is a floor under it.
+func (f *Feed) pulled(viewer int64) source {
+	const heads = `
+SELECT author, head FROM (
+  SELECT a.id AS author, (SELECT %[1]s(p.id) FROM posts p WHERE p.author_id = a.id AND p.id > $2 AND p.id < $3) AS head
+  FROM (
+    SELECT f.followee_id AS id FROM follows f WHERE f.follower_id = $1
+    AND NOT EXISTS (SELECT 1 FROM mutes m WHERE m.muter_id = $1 AND m.muted_id = f.followee_id)
+    UNION ALL SELECT u.id FROM users u WHERE u.id = $1
+  ) a
+) h WHERE head IS NOT NULL ORDER BY head %[2]s LIMIT $4`
+	newest, oldest := fmt.Sprintf(heads, "max", "DESC"), fmt.Sprintf(heads, "min", "ASC")
+	return func(ctx context.Context, s span, n int) (batch, error) {
+		query := newest
+		if s.ascending {
+			query = oldest
+		}
+		rows, err := f.db.QueryContext(ctx, query, viewer, s.low, s.top(), n)
+		if err != nil {
+			return batch{}, fmt.Errorf("read newest posts of followees: %w", err)
+		}
+		defer rows.Close()
+		var authors []int64
+		var head int64
+		for rows.Next() {
+			var author int64
+			if err := rows.Scan(&author, &head); err != nil {
+				return batch{}, fmt.Errorf("read newest posts of followees: %w", err)
+			}
+			authors = append(authors, author)
+		}
+		if err := rows.Err(); err != nil || len(authors) == 0 {
+			return batch{}, wrap("read newest posts of followees", err)
+		}
+		if len(authors) == n { // n posts lie between here and the last head
+			if s.ascending {
+				s.high = head + 1
+			} else {
+				s.low = head - 1
+			}
+		}
+		return f.inSQL(post.AuthorIDIn(authors...))(ctx, s, n)
+	}
+}
+
+// cached is the source that reads a feed in Redis, merged with those beside it,
+// as far as they cover the span, and goes on in SQL, on the same ids, where
+// they do not. Without the feed all comes from SQL and the feed is built behind
+// the answer. When Redis fails, SQL answers.
+func (f *Feed) cached(k kept) source {
+	return func(ctx context.Context, s span, n int) (batch, error) {
+		feeds := []kept{k}
+		if k.beside != nil {
+			more, ok, err := k.beside(ctx, k.user)
+			if err != nil {
+				return batch{}, err
+			}
+			if !ok {
+				return k.from(ctx, s, n)
+			}
+			feeds = append(feeds, more...)
+		}
+		parts, err := f.tl.Pages(ctx, keysOf(feeds), timeline.Range{
+			Before: s.high, After: s.low, Limit: n, Ascending: s.ascending,
+		})
+		if err != nil {
+			f.log.WarnContext(ctx, "feed not read; going on in SQL", "error", err)
+			f.cfg.Observe(false)
+			return k.from(ctx, s, n)
+		}
+		ready := true
+		for i, p := range parts {
+			if p.State != timeline.Ready {
+				f.buildSoon(feeds[i]) // also while it is being built: the builder may be dead
+				ready = false
+			}
+		}
+		f.cfg.Observe(ready)
+		if !ready {
+			return k.from(ctx, s, n)
+		}
+		ids, floor := merge(parts, s, n)
+		if s.ascending && s.low < floor {
+			return k.from(ctx, s, n)
+		}
+		b := batch{more: len(ids) == n}
+		if len(ids) > 0 {
+			b.last = ids[len(ids)-1]
+			if b.posts, err = f.hydrate(ctx, feeds, ids); err != nil {
+				return batch{}, err
+			}
+		}
+		if b.more || s.ascending || s.low >= floor-1 {
+			return b, nil
+		}
+		s.high = min(s.top(), floor)
+		below, err := k.from(ctx, s, n-len(ids))
+		if err != nil {
+			return batch{}, err
+		}
+		below.posts = slices.Concat(b.posts, below.posts)
+		return below, nil
+	}
+}
+
+func keysOf(feeds []kept) []timeline.Key {
+	keys := make([]timeline.Key, len(feeds))
+	for i, k := range feeds {
+		keys[i] = k.key
+	}
+	return keys
+}
+
+// merge is the first n ids of what several feeds hold of a span, each id once,
+// and the highest of the feeds' floors: from there on upwards the union is
+// complete. Ids below it are left out.
+func merge(parts []timeline.Part, s span, n int) (ids []int64, floor int64) {
+	for _, p := range parts {
+		ids = append(ids, p.IDs...)
+		floor = max(floor, p.Floor)
+	}
+	if len(parts) > 1 {
+		slices.Sort(ids)
+		ids = slices.Compact(ids)
+		if !s.ascending {
+			slices.Reverse(ids)
+		}
+	}
+	// A feed that has more ids than n ends with one that is not among the first
+	// n of the union, so nothing is missing before that.
+	ids = slices.DeleteFunc(ids[:min(len(ids), n)], func(id int64) bool { return id < floor })
+	return ids, floor
+}
+
+// hydrate reads the posts of ids that feeds hold, in their order. Those that
+// no longer exist never come back: they are taken out of the feeds.
+func (f *Feed) hydrate(ctx context.Context, feeds []kept, ids []int64) ([]*ent.Post, error) {
+	rows, err := f.db.Post.Query().Where(post.IDIn(ids...)).All(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read posts: %w", err)
+	}
+	ordered := inOrder(ids, rows, func(p *ent.Post) int64 { return p.ID })
+	if len(rows) == len(ids) {
+		return ordered, nil
+	}
+	posts := make([]*ent.Post, 0, len(rows))
+	var gone []int64
+	for i, p := range ordered {
+		if p == nil {
+			gone = append(gone, ids[i])
+		} else {
+			posts = append(posts, p)
+		}
+	}
+	for _, k := range feeds {
+		if err := f.tl.Remove(ctx, k.key, gone...); err != nil {
+			f.log.DebugContext(ctx, "deleted posts not taken out of a feed", "error", err)
+		}
+	}
+	return posts, nil
+}
+
+// wrap adds what was done to an error, and leaves nil alone.
+func wrap(doing string, err error) error {
+	if err != nil {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	return nil
+}

@@ -1,0 +1,319 @@
+package feed_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tideline/ent/schema"
+	"tideline/feed"
+	"tideline/live"
+	"tideline/storage/storagetest"
+	"tideline/timeline"
+)
+
+// old writes a post that was made ten minutes ago and has reached nobody.
+func (w *world) old(author feed.Viewer) int64 {
+	w.t.Helper()
+	id, err := w.ids.Next()
+	require.NoError(w.t, err)
+	id -= (10 * time.Minute).Milliseconds() << 12
+	require.NoError(w.t, w.s.DB.Post.Create().SetID(id).SetAuthorID(author.ID).SetText("late").
+		SetVisibility(schema.Public).Exec(w.ctx))
+	return id
+}
+
+// arrives is a late fan-out that has reached the viewer.
+func (w *world) arrives(v feed.Viewer, id int64) {
+	w.t.Helper()
+	require.NoError(w.t, w.tl.Arrive(w.ctx, timeline.Arrival{Post: id}, []int64{v.ID}))
+	w.tell(v, id)
+}
+
+func (w *world) tell(v feed.Viewer, id int64) {
+	w.t.Helper()
+	_, err := w.pub.Publish(w.ctx, live.Event{Kind: live.Added, Post: id}, []int64{v.ID})
+	require.NoError(w.t, err)
+}
+
+// pair is a reader with a built inbox and whom the reader follows.
+func (w *world) pair() (ann, bob feed.Viewer) {
+	w.t.Helper()
+	ann, bob = w.user("ann"), w.user("bob")
+	w.follow(ann, bob)
+	w.settle()
+	w.ready(ann)
+	return ann, bob
+}
+
+// top is the cursor of the newest entry, as a page has it.
+func (w *world) top(v feed.Viewer) *string {
+	w.t.Helper()
+	one := 1
+	c, err := w.feed.Timeline(w.ctx, v, feed.Page{First: &one}, feed.Latest)
+	require.NoError(w.t, err)
+	require.Len(w.t, c.Edges, 1)
+	return &c.Edges[0].Cursor
+}
+
+func (l listener) position() *string {
+	l.w.t.Helper()
+	ev := l.next()
+	require.IsType(l.w.t, &feed.PostAdded{}, ev)
+	return &ev.(*feed.PostAdded).Edge.Cursor
+}
+
+// still says that nothing else was on its way: the next that comes is a new post.
+func (l listener) still(author feed.Viewer) {
+	l.w.t.Helper()
+	require.Equal(l.w.t, l.w.post(author, schema.Public), l.added())
+}
+
+func TestLateArrivals(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		ann, bob := w.pair()
+		l := w.listen(ann, nil)
+		w.post(bob, schema.Public)
+		before := l.position()
+
+		first := w.old(bob)
+		w.arrives(ann, first)
+		require.Equal(w.t, first, l.added(), "while listening")
+		w.arrives(ann, first)
+		w.tell(ann, first)
+		l.still(bob)
+		second := w.old(bob)
+		w.arrives(ann, second)
+		after := l.position()
+		l.close()
+
+		third := w.old(bob)
+		w.arrives(ann, third)
+		resumed := w.listen(ann, after)
+		require.Equal(w.t, third, resumed.added(), "while away, and nothing that was known")
+		resumed.still(bob)
+
+		all := w.listen(ann, before)
+		for _, id := range []int64{first, second, third} {
+			require.Equal(w.t, id, all.added(), "late ones first, as they came")
+		}
+		require.Greater(w.t, all.added(), third)
+
+		// A page knows what it has shown.
+		page := w.listen(ann, w.top(ann))
+		page.still(bob)
+	})
+}
+
+// Fan-outs overtake each other: what came in below a newer post is not missed.
+func TestOvertakenArrival(t *testing.T) {
+	t.Parallel()
+	eachIdle(t, func(w *world) {
+		ann, bob := w.user("ann"), w.user("bob")
+		require.NoError(w.t, w.s.DB.Follow.Create().SetFollowerID(ann.ID).SetFolloweeID(bob.ID).Exec(w.ctx))
+		w.ready(ann)
+		l := w.listen(ann, nil)
+		slow, quick := w.history(bob, 1)[0], w.history(bob, 1)[0]
+		deliver := func(id int64) {
+			_, err := w.tl.Deliver(w.ctx, id, []int64{ann.ID})
+			require.NoError(w.t, err)
+			w.tell(ann, id)
+		}
+		deliver(quick)
+		first := l.next().(*feed.PostAdded)
+		require.Equal(w.t, quick, first.Edge.Node.ID)
+		l.close()
+		page := w.top(ann)
+		deliver(slow)
+		for _, after := range []*string{&first.Edge.Cursor, page} {
+			resumed := w.listen(ann, after)
+			require.Equal(w.t, slow, resumed.added())
+			resumed.close()
+		}
+		both := w.listen(ann, w.top(ann))
+		next := w.history(bob, 1)[0]
+		deliver(next)
+		require.Equal(w.t, next, both.added(), "a page that has both misses neither")
+	})
+}
+
+// The newest entry of a page stands for everything below it.
+func TestResumeAfterPage(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		ann, bob := w.pair()
+		for range 5 {
+			w.post(bob, schema.Public)
+		}
+		w.settle()
+		after := w.top(ann)
+		next := w.post(bob, schema.Public)
+		own, err := w.feed.CreatePost(w.ctx, ann, feed.Draft{Text: "mine"})
+		require.NoError(w.t, err)
+		w.settle()
+		l := w.listen(ann, after)
+		require.Equal(w.t, next, l.added())
+		require.Equal(w.t, own.ID, l.added())
+		entry, err := w.feed.Entry(w.ctx, ann, own)
+		require.NoError(w.t, err)
+		w.listen(ann, &entry.Cursor).still(bob)
+	})
+}
+
+func TestRemovalsWhileAway(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		ann, bob := w.pair()
+		l := w.listen(ann, nil)
+		deleted, hidden := w.post(bob, schema.Public), w.post(bob, schema.Public)
+		l.next()
+		after := l.position()
+		l.close()
+		require.NoError(w.t, w.feed.DeletePost(w.ctx, bob, deleted))
+		w.settle()
+		_, err := w.feed.SetVisibility(w.ctx, bob, hidden, schema.Private)
+		require.NoError(w.t, err)
+		w.settle()
+		l = w.listen(ann, after)
+		require.ElementsMatch(w.t, []int64{deleted, hidden}, []int64{l.removed(), l.removed()})
+
+		w.post(bob, schema.Public)
+		after = l.position()
+		l.close()
+		_, err = w.feed.Unfollow(w.ctx, ann, bob.ID)
+		require.NoError(w.t, err)
+		w.settle()
+		l = w.listen(ann, after)
+		require.IsType(w.t, &feed.Invalidated{}, l.next(), "more than is told one by one")
+		l.still(ann)
+	})
+}
+
+func TestLostInboxIsAnnounced(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		ann, bob := w.pair()
+		l := w.listen(ann, nil)
+		w.post(bob, schema.Public)
+		after := l.position()
+		l.close()
+		require.NoError(w.t, w.tl.Drop(w.ctx, timeline.Inbox(ann.ID)))
+		missed := w.post(bob, schema.Public)
+		w.settle()
+		l = w.listen(ann, after)
+		ev := l.next()
+		require.IsType(w.t, &feed.Invalidated{}, ev)
+		require.Equal(w.t, missed, l.added(), "what can be told is told")
+		again := w.listen(ann, &ev.(*feed.Invalidated).Position)
+		require.Equal(w.t, missed, again.added())
+	})
+}
+
+// A reader that falls behind is brought up to date, with nothing lost on the way.
+func TestLaggingReaderCatchesUp(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		ann, bob := w.pair()
+		l := w.listen(ann, nil)
+		var posts []int64
+		for range 150 { // more than the hub holds for one
+			posts = append(posts, w.post(bob, schema.Public))
+		}
+		w.settle()
+		require.Eventually(w.t, func() bool { return w.hub.Stats().Lagged > 0 }, 10*time.Second, time.Millisecond)
+		got := make([]int64, len(posts))
+		for i := range got {
+			got[i] = l.added()
+		}
+		require.ElementsMatch(w.t, posts, got)
+		l.still(bob)
+	})
+}
+
+func TestHeartbeat(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		ann, bob := w.pair()
+		_, err := w.feed.TimelineEvents(w.ctx, ann, feed.Listening{Heartbeat: time.Millisecond})
+		require.Equal(w.t, feed.BadInput, feed.CodeOf(err))
+
+		l := w.listenFor(ann, feed.Listening{Heartbeat: time.Second})
+		ev := l.next()
+		require.IsType(w.t, &feed.Heartbeat{}, ev)
+		l.close()
+		missed := w.post(bob, schema.Public)
+		w.settle()
+		l = w.listenFor(ann, feed.Listening{After: &ev.(*feed.Heartbeat).Position, Heartbeat: time.Hour})
+		after := l.position()
+		require.NotZero(w.t, missed)
+
+		// Another device reads: this one is told at once.
+		unread, err := w.feed.MarkRead(w.ctx, ann, *after)
+		require.NoError(w.t, err)
+		require.Zero(w.t, unread)
+		require.IsType(w.t, &feed.Heartbeat{}, l.next())
+		_, err = w.feed.MarkRead(w.ctx, ann, *after)
+		require.NoError(w.t, err)
+		l.still(bob)
+	})
+}
+
+func TestStreamThatCannotGoOnSaysSo(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		ann, bob := w.pair()
+		l := w.listen(ann, nil)
+		w.settle()
+		require.NoError(w.t, w.s.SQL.Close())
+		w.tell(ann, bob.ID)
+		require.IsType(w.t, &feed.Interrupted{}, l.next())
+		l.ends()
+	})
+}
+
+// A post is read and checked once for all whom a message is for.
+func TestOneMessageCostsAConstantNumberOfQueries(t *testing.T) {
+	t.Parallel()
+	eachIdle(t, func(w *world) {
+		bob := w.user("bob")
+		followers := w.users(40)
+		var listeners []listener
+		ids := []int64{bob.ID}
+		for i, v := range followers {
+			if i%2 == 0 { // the others are told by mistake
+				require.NoError(w.t, w.s.DB.Follow.Create().SetFollowerID(v.ID).SetFolloweeID(bob.ID).Exec(w.ctx))
+				listeners = append(listeners, w.listen(v, nil))
+			}
+			ids = append(ids, v.ID)
+		}
+		stranger, own := w.listen(followers[1], nil), w.listen(bob, nil)
+		id := w.history(bob, 1)[0]
+		count := storagetest.CountQueries(w.s)
+		tell := func(id int64) {
+			reached, err := w.pub.Publish(w.ctx, live.Event{Kind: live.Added, Post: id}, ids)
+			require.NoError(w.t, err)
+			require.Equal(w.t, len(listeners)+2, reached)
+		}
+		tell(id)
+		for _, l := range append(listeners, own) {
+			require.Equal(w.t, id, l.added())
+		}
+		require.LessOrEqual(w.t, count(), 9, "three, as often as time runs out")
+
+		// Whom it is hidden from meanwhile does not get it.
+		_, err := w.feed.Block(w.ctx, bob, followers[0].ID)
+		require.NoError(w.t, err)
+		id = w.history(bob, 1)[0]
+		tell(id)
+		for _, l := range append(listeners[1:], own) {
+			require.Equal(w.t, id, l.added())
+		}
+		for _, l := range []listener{listeners[0], stranger} {
+			mine := w.history(l.viewer, 1)[0]
+			w.tell(l.viewer, mine)
+			require.Equal(w.t, mine, l.added(), "nothing else came")
+		}
+	})
+}

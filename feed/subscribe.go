@@ -1,0 +1,116 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"tideline/ent"
+	"tideline/live"
+)
+
+// errStreamEnds ends a stream whose session has ended.
+var errStreamEnds = errors.New("stream ends")
+
+// PostAdded says that a post entered the timeline. A client that resumes after
+// the edge's cursor misses nothing and gets nothing twice.
+type PostAdded struct{ Edge Edge[ent.Post] }
+
+// PostRemoved says that a post left it.
+type PostRemoved struct {
+	PostID   int64
+	Position string // the cursor to resume after
+}
+
+// Invalidated says that more happened than is told one by one: read the
+// timeline again.
+type Invalidated struct {
+	Reason   string
+	Position string
+}
+
+// Heartbeat says that nothing was missed up to here.
+type Heartbeat struct{ Position string }
+
+// Interrupted is the last value of a stream that cannot go on: subscribing
+// again, after the last position, brings what was missed.
+type Interrupted struct{ Cause error }
+
+func (e *Interrupted) Error() string { return fmt.Sprintf("stream interrupted: %v", e.Cause) }
+func (e *Interrupted) Unwrap() error { return e.Cause }
+
+// Interrupted marks the error as the end of its stream.
+func (e *Interrupted) Interrupted() {}
+
+// Listening is what a client asks of TimelineEvents.
+type Listening struct {
+	// After is the cursor of the newest entry the client holds, or the position
+	// of the last event it got; nil: the client wants what happens from now on.
+	After *string
+	// Heartbeat is how often it wants one, 1 s to an hour, and whenever another
+	// device moves the read marker; 0: never.
+	Heartbeat time.Duration
+}
+
+// TimelineEvents streams what happens to the viewer's timeline, as *PostAdded,
+// *PostRemoved, *Invalidated and *Heartbeat, until ctx or the session ends; then
+// the channel is closed. When it cannot go on, the last value is *Interrupted.
+//
+// After a cursor, what came since is sent first, late arrivals and removals
+// included, and then what happens, with nothing missing and nothing twice in
+// between; where that cannot be promised, the first event is Invalidated.
+// Errors: Unauthenticated, BadInput.
+func (f *Feed) TimelineEvents(ctx context.Context, v Viewer, l Listening) (<-chan any, error) {
+	if v.ID == 0 {
+		return nil, errSignIn
+	}
+	if l.Heartbeat != 0 && (l.Heartbeat < time.Second || l.Heartbeat > time.Hour) {
+		return nil, refuse(BadInput, "heartbeat must be 1 to 3600 seconds.")
+	}
+	w, err := Page{Before: l.After}.open(listLatest, v.ID)
+	if err != nil {
+		return nil, err
+	}
+	s := &stream{feed: f, viewer: v, out: make(chan any)}
+	at := f.visit(ctx, v.ID) // from now on posts are pushed
+	if w.before == nil {
+		// What there is now the client reads by itself; it is looked at before
+		// listening starts, so that whatever comes after that is told.
+		s.holding, err = f.holdingOf(ctx, v, at, nil, true)
+		if err != nil {
+			return nil, err
+		}
+	}
+	// Listening starts before the replay reads, so there is no seam between them.
+	sub, err := f.cfg.Hub.Subscribe(ctx, v.ID)
+	if err != nil {
+		return nil, fmt.Errorf("subscribe: %w", err)
+	}
+	go func() {
+		defer close(s.out)
+		err := s.run(ctx, sub, w.before, l.Heartbeat)
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		f.log.WarnContext(ctx, "subscription interrupted", "viewer", v.ID, "error", err)
+		_ = s.send(ctx, &Interrupted{err})
+	}()
+	return s.out, nil
+}
+
+// announceLogOut ends the session's subscriptions on every process.
+func (f *Feed) announceLogOut(ctx context.Context, v Viewer) {
+	_, err := f.cfg.Publisher.Publish(ctx, live.Event{Kind: live.SessionEnded, Session: v.Session}, []int64{v.ID})
+	if err != nil {
+		f.log.WarnContext(ctx, "open subscriptions not told of the log-out", "error", err)
+	}
+}
+
+// announceMarker tells the viewer's devices that the read marker moved.
+func (f *Feed) announceMarker(ctx context.Context, v Viewer) {
+	_, err := f.cfg.Publisher.Publish(ctx, live.Event{Kind: live.MarkerMoved}, []int64{v.ID})
+	if err != nil {
+		f.log.WarnContext(ctx, "other devices not told of the read marker", "error", err)
+	}
+}

@@ -1,0 +1,171 @@
+package feed
+
+import (
+	"context"
+	"fmt"
+
+	"entgo.io/ent/dialect/sql"
+
+	"tideline/ent"
+	"tideline/ent/block"
+	"tideline/ent/follow"
+	"tideline/ent/followrequest"
+	"tideline/ent/mute"
+	"tideline/ent/schema"
+)
+
+// Relation is how a viewer and another user stand to each other.
+type Relation struct {
+	Following  bool // the viewer follows the other
+	FollowedBy bool // the other follows the viewer
+	Blocking   bool // the viewer blocks the other
+	BlockedBy  bool // the other blocks the viewer
+	Muting     bool // the viewer mutes the other
+	Requested  bool // the viewer asked to follow and waits for the answer
+}
+
+// Mutual reports whether both follow each other: friends.
+func (r Relation) Mutual() bool { return r.Following && r.FollowedBy }
+
+// door is where a post is about to be shown. A post may be good for its
+// author's profile and yet not belong into the viewer's home timeline.
+type door uint8
+
+const (
+	doorDirect   door = iota // by id, in a profile, as a target of a like
+	doorTimeline             // in the home timeline or its live events
+)
+
+// mayShow decides whether a viewer who stands to the author as r says may be
+// shown post at door d. It is the one place that compares visibility: every
+// page, look-up and live event passes it with relations read from SQL after
+// the request began, so what feeds or queues hold can at worst hide a post.
+func mayShow(d door, viewer int64, r Relation, post *ent.Post) bool {
+	if viewer != 0 && post.AuthorID == viewer {
+		return true
+	}
+	if r.Blocking || r.BlockedBy {
+		return false
+	}
+	if d == doorTimeline && (!r.Following || r.Muting) {
+		return false
+	}
+	switch post.Visibility {
+	case schema.Public:
+		return true
+	case schema.Followers:
+		return r.Following
+	case schema.Mutuals:
+		return r.Mutual()
+	default:
+		return false
+	}
+}
+
+// shown keeps those of the posts that the viewer may be shown at door d, in
+// order. It costs one query whatever the number of posts.
+func (f *Feed) shown(ctx context.Context, d door, viewer int64, posts []*ent.Post) ([]*ent.Post, error) {
+	authors := make([]int64, len(posts))
+	for i, p := range posts {
+		authors[i] = p.AuthorID
+	}
+	relations, err := f.relations(ctx, viewer, authors)
+	if err != nil {
+		return nil, err
+	}
+	kept := make([]*ent.Post, 0, len(posts))
+	for _, p := range posts {
+		if mayShow(d, viewer, relations[p.AuthorID], p) {
+			kept = append(kept, p)
+		}
+	}
+	return kept, nil
+}
+
+// The flags of a Relation as one query returns them.
+const (
+	flagFollowing = iota
+	flagFollowedBy
+	flagBlocking
+	flagBlockedBy
+	flagMuting
+	flagRequested
+)
+
+// relations reads how viewer stands to each of the others, in one query of six
+// index look-ups. An anonymous viewer stands in no relation to anybody.
+func (f *Feed) relations(ctx context.Context, viewer int64, others []int64) (map[int64]Relation, error) {
+	found := map[int64]Relation{}
+	ids := make([]any, 0, len(others))
+	for _, id := range others {
+		if _, twice := found[id]; !twice && id != viewer {
+			found[id] = Relation{}
+			ids = append(ids, id)
+		}
+	}
+	if viewer == 0 || len(ids) == 0 {
+		return found, nil
+	}
+	edges := func(flag int, table, mine, theirs string) *sql.Selector {
+		t := sql.Dialect(f.dialect).Select().From(sql.Table(table))
+		return t.SelectExpr(sql.Raw(fmt.Sprint(flag)), sql.Raw(t.C(theirs))).
+			Where(sql.And(sql.EQ(t.C(mine), viewer), sql.In(t.C(theirs), ids...)))
+	}
+	query, args := edges(flagFollowing, follow.Table, follow.FieldFollowerID, follow.FieldFolloweeID).
+		UnionAll(edges(flagFollowedBy, follow.Table, follow.FieldFolloweeID, follow.FieldFollowerID)).
+		UnionAll(edges(flagBlocking, block.Table, block.FieldBlockerID, block.FieldBlockedID)).
+		UnionAll(edges(flagBlockedBy, block.Table, block.FieldBlockedID, block.FieldBlockerID)).
+		UnionAll(edges(flagMuting, mute.Table, mute.FieldMuterID, mute.FieldMutedID)).
+		UnionAll(edges(flagRequested, followrequest.Table, followrequest.FieldRequesterID, followrequest.FieldTargetID)).
+		Query()
+	rows, err := f.db.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, fmt.Errorf("read relations: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var flag int
+		var other int64
+		if err := rows.Scan(&flag, &other); err != nil {
+			return nil, fmt.Errorf("read relations: %w", err)
+		}
+		r := found[other]
+		switch flag {
+		case flagFollowing:
+			r.Following = true
+		case flagFollowedBy:
+			r.FollowedBy = true
+		case flagBlocking:
+			r.Blocking = true
+		case flagBlockedBy:
+			r.BlockedBy = true
+		case flagMuting:
+			r.Muting = true
+		case flagRequested:
+			r.Requested = true
+		}
+		found[other] = r
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("read relations: %w", err)
+	}
+	return found, nil
+}
+
+// Relations is how the viewer stands to each of the others, in their order. An
+// item is nil for an anonymous viewer and for the viewer's own id it is zero.
+func (f *Feed) Relations(ctx context.Context, v Viewer, others []int64) ([]*Relation, error) {
+	list := make([]*Relation, len(others))
+	if v.ID == 0 {
+		return list, nil
+	}
+	found, err := f.relations(ctx, v.ID, others)
+	if err != nil {
+		return nil, err
+	}
+	for i, id := range others {
+		r := found[id]
+		list[i] = &r
+	}
+	return list, nil
+}

@@ -1,0 +1,240 @@
+package exec
+
+import (
+	"context"
+	"strings"
+
+	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/gqlerror"
+)
+
+// Request is a GraphQL request as clients send it.
+type Request struct {
+	Query         string         `json:"query"`
+	OperationName string         `json:"operationName"`
+	Variables     map[string]any `json:"variables"`
+	Extensions    map[string]any `json:"extensions"`
+}
+
+// Operation is a request that passed every check: ready to be executed, any number of times.
+type Operation struct {
+	doc       *document
+	def       *ast.OperationDefinition
+	root      *object
+	variables map[string]any
+	args      map[*ast.Field]Args
+	cost      int
+}
+
+// Kind tells which of query, mutation and subscription the operation is.
+func (o *Operation) Kind() ast.Operation { return o.def.Operation }
+
+// Name is the operation's name, empty for an anonymous one.
+func (o *Operation) Name() string { return o.def.Name }
+
+// Cost is the number of fields the operation may produce, as [Limits].Cost estimates it.
+func (o *Operation) Cost() int { return o.cost }
+
+// RootFields names the fields that the operation executes at its root, in order: a field asked for twice under
+// one response key is executed once and named once; under two keys, twice.
+func (o *Operation) RootFields() []string {
+	var names []string
+	for _, f := range o.rootPlan().fields {
+		name := "__typename"
+		if f.typ != nil {
+			name = f.typ.name
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
+func (o *Operation) rootPlan() *plan { return o.plan(o.root, []ast.SelectionSet{o.def.SelectionSet}) }
+
+// Prepare parses, bounds and validates a request and coerces its variables and arguments. The errors are
+// request errors: nothing was executed and the response has no data. Texts are parsed once and remembered.
+func (e *Engine) Prepare(ctx context.Context, r Request) (*Operation, gqlerror.List) {
+	if r.Query == "" {
+		if r.Extensions["persistedQuery"] != nil {
+			return nil, gqlerror.List{requestError(CodePersistedNotSupported, "PersistedQueryNotSupported")}
+		}
+		return nil, gqlerror.List{requestError(CodeBadUserInput, "the request has no query")}
+	}
+	doc, errs := e.load(ctx, r.Query)
+	if errs != nil {
+		return nil, errs
+	}
+	def := doc.ast.Operations.ForName(r.OperationName)
+	if def == nil {
+		if r.OperationName == "" {
+			return nil, gqlerror.List{requestError(CodeBadUserInput,
+				"the document has several operations: operationName must name one")}
+		}
+		return nil, gqlerror.List{requestError(CodeBadUserInput, "the document has no operation %q", r.OperationName)}
+	}
+	variables, err := e.coerceVariables(def, r.Variables)
+	if err != nil {
+		return nil, gqlerror.List{err}
+	}
+	op := &Operation{
+		doc: doc, def: def, root: e.objects[e.root(def.Operation).Name],
+		variables: variables, args: map[*ast.Field]Args{},
+	}
+	p := preparation{engine: e, op: op}
+	op.cost = p.cost(def.SelectionSet, false)
+	if p.err != nil {
+		return nil, gqlerror.List{p.err}
+	}
+	if limit := e.cfg.Limits.Cost; op.cost > limit {
+		return nil, gqlerror.List{limitError("cost", limit,
+			"the operation may produce %d fields, %d are allowed: ask for fewer or smaller pages", op.cost, limit)}
+	}
+	if def.Operation == ast.Subscription {
+		// Validation counts fields by name; two aliases of one field are still two root fields.
+		if n := len(op.rootPlan().fields); n != 1 {
+			return nil, gqlerror.List{at(requestError(CodeValidationFailed,
+				"a subscription must select exactly one top level field, this selects %d", n), def.Position)}
+		}
+	}
+	return op, nil
+}
+
+// Check parses, bounds and validates a document of which no operation is to be executed now.
+func (e *Engine) Check(ctx context.Context, query string) gqlerror.List {
+	_, errs := e.load(ctx, query)
+	return errs
+}
+
+func (e *Engine) root(kind ast.Operation) *ast.Definition {
+	switch kind {
+	case ast.Mutation:
+		return e.schema.Mutation
+	case ast.Subscription:
+		return e.schema.Subscription
+	}
+	return e.schema.Query
+}
+
+// preparation coerces the arguments of one operation and adds up its cost, in time linear in the document.
+type preparation struct {
+	engine    *Engine
+	op        *Operation
+	fragments map[fragmentCost]int
+	err       *gqlerror.Error
+}
+
+type fragmentCost struct {
+	name   string
+	inPage bool
+}
+
+// cost estimates the fields a selection set produces. inPage: its parent was asked for with a page size, so
+// that the list below is that page.
+func (p *preparation) cost(set ast.SelectionSet, inPage bool) int {
+	total := 0
+	for _, selection := range set {
+		switch s := selection.(type) {
+		case *ast.Field:
+			if !p.included(s.Directives) {
+				continue
+			}
+			if isIntrospection(s.Name) {
+				total += introspectionCost
+			}
+			times, paged := p.times(s, p.arguments(s), inPage)
+			total += 1 + times*p.cost(s.SelectionSet, paged && s.Definition.Type.Elem == nil)
+		case *ast.InlineFragment:
+			if p.included(s.Directives) {
+				total += p.cost(s.SelectionSet, inPage)
+			}
+		case *ast.FragmentSpread:
+			if !p.included(s.Directives) {
+				continue
+			}
+			key := fragmentCost{s.Name, inPage}
+			cost, ok := p.fragments[key]
+			if !ok {
+				cost = p.cost(s.Definition.SelectionSet, inPage)
+				if p.fragments == nil {
+					p.fragments = map[fragmentCost]int{}
+				}
+				p.fragments[key] = cost
+			}
+			total += cost
+		}
+		total = min(total, enough)
+	}
+	return total
+}
+
+// times answers how many objects a field may produce, and whether a page size says so.
+func (p *preparation) times(f *ast.Field, args Args, inPage bool) (times int, paged bool) {
+	if len(f.SelectionSet) == 0 || isIntrospection(f.Name) || strings.HasPrefix(f.ObjectDefinition.Name, "__") {
+		return 1, false
+	}
+	for _, def := range f.Definition.Arguments {
+		switch n := args.values[def.Name].(type) {
+		case []any:
+			times = max(times, len(n))
+		case int:
+			if def.Name == "first" || def.Name == "last" {
+				times = max(times, n)
+			}
+		}
+		paged = paged || def.Name == "first" || def.Name == "last"
+	}
+	switch {
+	case times > 0 && (paged || f.Definition.Type.Elem != nil):
+		return times, paged
+	case paged, f.Definition.Type.Elem != nil && !inPage:
+		return p.engine.cfg.Limits.PageSize, paged
+	}
+	return 1, false
+}
+
+func (p *preparation) arguments(f *ast.Field) Args {
+	if len(f.Definition.Arguments) == 0 {
+		return Args{}
+	}
+	if args, ok := p.op.args[f]; ok {
+		return args
+	}
+	values, err := p.engine.coerceArguments(f.Definition.Arguments, f.Arguments, p.op.variables)
+	if err != nil && p.err == nil {
+		p.err = at(err, f.Position)
+	}
+	args := Args{values}
+	p.op.args[f] = args
+	return args
+}
+
+// included is Operation.included, and finds a null condition first.
+func (p *preparation) included(directives ast.DirectiveList) bool {
+	for _, d := range directives {
+		if _, err := p.engine.coerceArguments(d.Definition.Arguments, d.Arguments, p.op.variables); err != nil {
+			if p.err == nil {
+				p.err = at(err, d.Position)
+			}
+			return false
+		}
+	}
+	return p.op.included(directives)
+}
+
+// included evaluates @skip and @include.
+func (o *Operation) included(directives ast.DirectiveList) bool {
+	for _, d := range directives {
+		if d.Name != "skip" && d.Name != "include" {
+			continue
+		}
+		condition := d.Arguments.ForName("if").Value
+		met := condition.Raw == "true"
+		if condition.Kind == ast.Variable {
+			met, _ = o.variables[condition.Raw].(bool)
+		}
+		if met == (d.Name == "skip") {
+			return false
+		}
+	}
+	return true
+}

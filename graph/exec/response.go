@@ -1,0 +1,65 @@
+package exec
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"github.com/vektah/gqlparser/v2/gqlerror"
+)
+
+// Response is the answer to one operation, or one event of a subscription.
+type Response struct {
+	Data       json.RawMessage // nil when nothing was executed: a request error
+	Errors     gqlerror.List
+	Extensions map[string]any
+
+	// Interrupted says, of a subscription's last response, that its source broke off: subscribing again may
+	// bring the rest. It is not part of what is sent.
+	Interrupted bool
+}
+
+// AppendJSON appends the response to b as the GraphQL specification has it: errors first, data left out of a
+// request error. It does not escape HTML, and does not look at Data again, which makes it the cheap way to
+// send a response. It fails only when extensions hold what JSON cannot.
+func (r Response) AppendJSON(b []byte) ([]byte, error) {
+	b = append(b, '{')
+	var err error
+	if len(r.Errors) > 0 {
+		b = append(b, `"errors":`...)
+		if b, err = appendMarshaled(b, r.Errors); err != nil {
+			return nil, fmt.Errorf("encode the errors of a response: %w", err)
+		}
+	}
+	if r.Data != nil {
+		if len(r.Errors) > 0 {
+			b = append(b, ',')
+		}
+		b = append(append(b, `"data":`...), r.Data...)
+	}
+	if len(r.Extensions) > 0 {
+		if len(r.Errors) > 0 || r.Data != nil {
+			b = append(b, ',')
+		}
+		b = append(b, `"extensions":`...)
+		if b, err = appendMarshaled(b, r.Extensions); err != nil {
+			return nil, fmt.Errorf("encode the extensions of a response: %w", err)
+		}
+	}
+	return append(b, '}'), nil
+}
+
+// MarshalJSON is AppendJSON for encoding/json, which then checks and copies the whole once more.
+func (r Response) MarshalJSON() ([]byte, error) {
+	return r.AppendJSON(nil)
+}
+
+func appendMarshaled(b []byte, v any) ([]byte, error) {
+	buf := bytes.NewBuffer(b)
+	enc := json.NewEncoder(buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
+}

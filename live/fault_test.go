@@ -1,0 +1,194 @@
+package live_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"tideline/live"
+	"tideline/storage/storagetest"
+)
+
+// recovers breaks something and expects a Resync, and then that events flow.
+func recovers(t *testing.T, h *live.Hub, p *live.Publisher, breakIt func()) {
+	a, b := subscribe(t, h, 1), subscribe(t, h, 2)
+	publish(t, p, 1, 1, 2)
+	assert.EqualValues(t, 1, after(t, a).Post)
+	assert.EqualValues(t, 1, after(t, b).Post)
+
+	breakIt()
+
+	assert.Equal(t, live.Event{Kind: live.Resync}, next(t, a))
+	assert.Equal(t, live.Event{Kind: live.Resync}, next(t, b))
+	require.Eventually(t, func() bool { return h.Ready(t.Context()) == nil }, patience, time.Millisecond)
+	require.Eventually(t, func() bool {
+		reached, err := p.Publish(t.Context(), live.Event{Kind: live.Added, Post: 2}, []int64{1, 2})
+		return err == nil && reached == 2
+	}, patience, time.Millisecond)
+	assert.EqualValues(t, 2, after(t, a).Post)
+	assert.EqualValues(t, 2, after(t, b).Post)
+	require.Eventually(t, func() bool { return h.Stats().Resyncs >= 2 }, patience, time.Millisecond)
+}
+
+func TestBrokenConnection(t *testing.T) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
+		mine, net := through(t, rdb)
+		h, _ := run(t, mine, live.HubConfig{Sharded: sharded})
+		recovers(t, h, live.NewPublisher(rdb, sharded), net.Cut)
+		assert.EqualValues(t, 2, h.Stats().Connects)
+	})
+}
+
+func TestKilledByRedis(t *testing.T) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
+		kill := func(ctx context.Context, node *redis.Client) error {
+			return node.Do(ctx, "client", "kill", "type", "pubsub").Err()
+		}
+		h, _ := run(t, rdb, live.HubConfig{Sharded: sharded})
+		recovers(t, h, live.NewPublisher(rdb, sharded), func() {
+			switch c := rdb.(type) {
+			case *redis.ClusterClient:
+				require.NoError(t, c.ForEachMaster(t.Context(), kill))
+			case *redis.Client:
+				if err := kill(t.Context(), c); err != nil {
+					t.Skipf("this Redis cannot kill its clients: %v", err)
+				}
+			}
+		})
+	})
+}
+
+func TestSilentConnection(t *testing.T) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
+		mine, net := through(t, rdb)
+		h, _ := run(t, mine, live.HubConfig{Sharded: sharded, Silence: 600 * time.Millisecond})
+		p := live.NewPublisher(rdb, sharded)
+		recovers(t, h, p, func() {
+			net.Freeze()
+			publish(t, p, 99, 1, 2) // lost: a Resync has to follow
+		})
+	})
+}
+
+// Probes keep a connection on which nothing happens.
+func TestIdleConnectionStays(t *testing.T) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
+		probed, seen := make(chan struct{}, 100), 0
+		mine, _ := through(t, rdb)
+		mine.AddHook(onCommand(map[string]func(){
+			"publish":  func() { probed <- struct{}{} },
+			"spublish": func() { probed <- struct{}{} },
+		}))
+		h, _ := run(t, mine, live.HubConfig{Sharded: sharded, Silence: 1500 * time.Millisecond})
+		for ; seen < 4; seen++ { // more than one Silence
+			<-probed
+		}
+		assert.NoError(t, h.Ready(t.Context()))
+		assert.Equal(t, live.Stats{Connects: 1}, h.Stats())
+	})
+}
+
+func TestRestartedServer(t *testing.T) {
+	server := storagetest.StartRedis(t)
+	rdb := serverClient(t, server)
+	h, _ := run(t, rdb, live.HubConfig{})
+	recovers(t, h, live.NewPublisher(rdb, false), func() {
+		server.Kill()
+		require.Eventually(t, func() bool { return h.Ready(t.Context()) != nil }, patience, time.Millisecond)
+		server.Start(t)
+	})
+}
+
+func TestWipedRedis(t *testing.T) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
+		h, _ := run(t, rdb, quick(sharded))
+		recovers(t, h, live.NewPublisher(rdb, sharded), func() { flush(t, rdb) })
+	})
+}
+
+// A new subscriber right after a wipe must not hide that the others are gone.
+func TestWipedRedisThenSubscribe(t *testing.T) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
+		h, _ := run(t, rdb, quick(sharded))
+		p := live.NewPublisher(rdb, sharded)
+		recovers(t, h, p, func() {
+			flush(t, rdb)
+			subscribe(t, h, 3)
+		})
+		assert.Equal(t, 3, publish(t, p, 1, 1, 2, 3))
+	})
+}
+
+func TestUnreadableMessage(t *testing.T) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
+		h, _ := run(t, rdb, quick(sharded))
+		recovers(t, h, live.NewPublisher(rdb, sharded), func() {
+			procs, err := rdb.ZRange(t.Context(), "live:procs", 0, -1).Result()
+			require.NoError(t, err)
+			require.Len(t, procs, 1)
+			if channel := "live:{p" + procs[0] + "}"; sharded {
+				err = rdb.SPublish(t.Context(), channel, "\x02from tomorrow").Err()
+			} else {
+				err = rdb.Publish(t.Context(), channel, "\x02from tomorrow").Err()
+			}
+			require.NoError(t, err)
+		})
+		assert.EqualValues(t, 1, h.Stats().Malformed)
+	})
+}
+
+// A process that dies without a word is not addressed for long, and leaves
+// nothing behind.
+func TestDeadProcess(t *testing.T) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
+		mine, _ := through(t, rdb)
+		dead, stop := run(t, mine, quick(sharded))
+		subscribe(t, dead, 1)
+		p := live.NewPublisher(rdb, sharded)
+		assert.Equal(t, 1, publish(t, p, 1, 1))
+		require.NoError(t, mine.Close()) // it can no longer say good-bye
+		stop()
+		require.Eventually(t, func() bool { return publish(t, p, 1, 1) == 0 }, patience, 10*time.Millisecond)
+		require.Eventually(t, func() bool { return len(keys(t, rdb)) == 0 }, patience, 10*time.Millisecond)
+	})
+}
+
+// A write of presence that fails is made up for, by the next heartbeat or the
+// next connection, and Subscribe waits for it.
+func TestPresenceWriteFails(t *testing.T) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
+		mine, net := through(t, rdb)
+		var failing failures
+		mine.AddHook(&failing)
+		h, _ := run(t, mine, quick(sharded))
+		p := live.NewPublisher(rdb, sharded)
+		for _, disconnect := range []bool{false, true} {
+			old := subscribe(t, h, 1)
+			failing.set(true)
+			old.Close()
+			waiting := make(chan *live.Subscription, 1)
+			go func() {
+				s, err := h.Subscribe(t.Context(), 2)
+				assert.NoError(t, err)
+				waiting <- s
+			}()
+			if disconnect {
+				net.Cut()
+				require.Eventually(t, func() bool { return h.Ready(t.Context()) != nil }, patience, time.Millisecond)
+			}
+			failed := failing.count()
+			require.Eventually(t, func() bool { return failing.count() > failed+2 }, patience, time.Millisecond)
+			assert.Empty(t, waiting)
+			failing.set(false)
+
+			s := <-waiting
+			assert.Equal(t, 1, publish(t, p, 7, 1, 2), "1 is gone, 2 is there")
+			assert.EqualValues(t, 7, after(t, s).Post)
+			s.Close()
+		}
+	})
+}

@@ -1,0 +1,368 @@
+package live_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"tideline/live"
+	"tideline/storage/storagetest"
+)
+
+func TestMain(m *testing.M) {
+	storagetest.Main(m, func() error { return goleak.Find() })
+}
+
+const patience = 20 * time.Second
+
+// quick finds a lost presence and a silent connection soon.
+func quick(sharded bool) live.HubConfig {
+	return live.HubConfig{Sharded: sharded, Heartbeat: 100 * time.Millisecond, Silence: 600 * time.Millisecond}
+}
+
+// run starts a hub and waits until it is ready. stop returns when Run has.
+func run(t testing.TB, rdb redis.UniversalClient, cfg live.HubConfig) (h *live.Hub, stop func()) {
+	h = live.NewHub(rdb, cfg)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- h.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		assert.ErrorIs(t, <-done, context.Canceled)
+	})
+	t.Cleanup(stop)
+	require.Eventually(t, func() bool { return h.Ready(t.Context()) == nil }, patience, time.Millisecond)
+	return h, stop
+}
+
+func subscribe(t testing.TB, h *live.Hub, user int64) *live.Subscription {
+	s, err := h.Subscribe(t.Context(), user)
+	require.NoError(t, err)
+	return s
+}
+
+func publish(t testing.TB, p *live.Publisher, post int64, users ...int64) (reached int) {
+	reached, err := p.Publish(t.Context(), live.Event{Kind: live.Added, Post: post}, users)
+	require.NoError(t, err)
+	return reached
+}
+
+// next is the next event; it fails the test when there is none.
+func next(t testing.TB, s *live.Subscription) live.Event {
+	select {
+	case ev, ok := <-s.Events():
+		require.True(t, ok, "subscription ended: %v", s.Err())
+		ev.Batch = nil // who else was told is tested on its own
+		return ev
+	case <-time.After(patience):
+		require.FailNow(t, "no event")
+		return live.Event{}
+	}
+}
+
+// after is the next event that is not a Resync.
+func after(t testing.TB, s *live.Subscription) live.Event {
+	for {
+		if ev := next(t, s); ev.Kind != live.Resync {
+			return ev
+		}
+	}
+}
+
+func TestDelivery(t *testing.T) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
+		p := live.NewPublisher(rdb, sharded)
+		assert.Zero(t, publish(t, p, 1, 10, 20), "no hub at all")
+
+		a, _ := run(t, rdb, live.HubConfig{Sharded: sharded, Buffer: 64})
+		b, _ := run(t, rdb, live.HubConfig{Sharded: sharded, Buffer: 64})
+		assert.Zero(t, publish(t, p, 1, 10, 20), "hubs without subscribers")
+		assert.Zero(t, publish(t, p, 1), "no recipients")
+
+		tenA, tenB := subscribe(t, a, 10), subscribe(t, b, 10)
+		tenAgain := subscribe(t, a, 10)
+		twenty := subscribe(t, a, 20)
+		assert.Equal(t, 3, a.Subscribers())
+
+		ev := live.Event{Kind: live.Removed, Post: 1<<53 - 1, Author: 2, Session: 3, Reason: "gone — for good"}
+		reached, err := p.Publish(t.Context(), ev, []int64{30, 10, 1 << 52, 10})
+		require.NoError(t, err)
+		assert.Equal(t, 2, reached, "one user in two processes")
+		for _, s := range []*live.Subscription{tenA, tenB, tenAgain} {
+			assert.Equal(t, ev, next(t, s))
+		}
+
+		// What twenty gets first is the first that was for it; and in order.
+		for post := range int64(50) {
+			assert.Equal(t, 1, publish(t, p, post, 20))
+		}
+		for post := range int64(50) {
+			assert.Equal(t, live.Event{Kind: live.Added, Post: post}, next(t, twenty))
+		}
+		for _, s := range []*live.Subscription{tenA, tenB, tenAgain} {
+			assert.Empty(t, s.Events(), "each event once")
+		}
+		require.Eventually(t, func() bool {
+			return a.Stats() == live.Stats{Received: 51, Delivered: 52, Connects: 1}
+		}, patience, time.Millisecond)
+	})
+}
+
+func TestPublishRefuses(t *testing.T) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
+		p := live.NewPublisher(rdb, sharded)
+		for _, ev := range []live.Event{
+			{}, {Kind: live.Resync}, {Kind: live.MarkerMoved + 1},
+			{Kind: live.Added, Post: -1}, {Kind: live.Added, Author: -1}, {Kind: live.SessionEnded, Session: -1},
+			{Kind: live.Invalidated, Reason: fmt.Sprintf("%257d", 1)},
+		} {
+			_, err := p.Publish(t.Context(), ev, []int64{1})
+			assert.Error(t, err, "%+v", ev)
+		}
+		for _, users := range [][]int64{{0}, {3, -1}} {
+			_, err := p.Publish(t.Context(), live.Event{Kind: live.Added}, users)
+			assert.Error(t, err, "%v", users)
+		}
+		_, err := live.NewHub(rdb, live.HubConfig{}).Subscribe(t.Context(), 0)
+		assert.Error(t, err)
+
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err = p.Publish(ctx, live.Event{Kind: live.Added}, []int64{1})
+		assert.ErrorIs(t, err, context.Canceled)
+	})
+}
+
+// Several chunks of presence, of look-ups and of messages.
+func TestManyRecipients(t *testing.T) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
+		const held, others = 3500, 4000
+		h, _ := run(t, rdb, live.HubConfig{Sharded: sharded, Buffer: 4})
+		subs := subscribeAll(t, h, held)
+		users := make([]int64, 0, held+others)
+		for user := int64(held + others); user > 0; user-- {
+			users = append(users, user)
+		}
+		assert.Equal(t, held, publish(t, live.NewPublisher(rdb, sharded), 5, users...))
+		for _, s := range subs {
+			assert.EqualValues(t, 5, next(t, s).Post)
+			assert.Empty(t, s.Events())
+		}
+	})
+}
+
+// subscribeAll subscribes the users 1..n at the same time.
+func subscribeAll(t testing.TB, h *live.Hub, n int) []*live.Subscription {
+	subs := make([]*live.Subscription, n)
+	errs := make([]error, n)
+	var all sync.WaitGroup
+	for i := range subs {
+		all.Go(func() { subs[i], errs[i] = h.Subscribe(t.Context(), int64(i+1)) })
+	}
+	all.Wait()
+	for _, err := range errs {
+		require.NoError(t, err)
+	}
+	return subs
+}
+
+func TestLaggingSubscriberIsClosedAlone(t *testing.T) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
+		h, _ := run(t, rdb, live.HubConfig{Sharded: sharded, Buffer: 3})
+		p := live.NewPublisher(rdb, sharded)
+		slow, sameUser, other := subscribe(t, h, 1), subscribe(t, h, 1), subscribe(t, h, 2)
+		for post := range int64(5) {
+			publish(t, p, post, 1, 2)
+			assert.Equal(t, post, next(t, sameUser).Post)
+			assert.Equal(t, post, next(t, other).Post)
+		}
+		var got []int64
+		for ev := range slow.Events() { // it ends
+			got = append(got, ev.Post)
+		}
+		assert.Equal(t, []int64{0, 1, 2}, got, "what fitted can still be read")
+		assert.ErrorIs(t, slow.Err(), live.ErrLagged)
+		slow.Close()
+		assert.ErrorIs(t, slow.Err(), live.ErrLagged, "the reason stays")
+		assert.Equal(t, 2, h.Subscribers())
+		assert.EqualValues(t, 1, h.Stats().Lagged)
+		assert.NoError(t, other.Err())
+	})
+}
+
+func TestPresenceFollowsSubscriptions(t *testing.T) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
+		h, _ := run(t, rdb, live.HubConfig{Sharded: sharded})
+		p := live.NewPublisher(rdb, sharded)
+		first, second := subscribe(t, h, 1), subscribe(t, h, 1)
+		first.Close()
+		first.Close()
+		_, open := <-first.Events()
+		assert.False(t, open)
+		assert.NoError(t, first.Err())
+		assert.Equal(t, 1, publish(t, p, 1, 1), "one is still there")
+		assert.EqualValues(t, 1, next(t, second).Post)
+
+		second.Close()
+		assert.Zero(t, h.Subscribers())
+		require.Eventually(t, func() bool { return publish(t, p, 2, 1) == 0 }, patience, time.Millisecond)
+
+		again := subscribe(t, h, 1)
+		assert.Equal(t, 1, publish(t, p, 3, 1))
+		assert.EqualValues(t, 3, next(t, again).Post)
+	})
+}
+
+// Every subscription gets what is published after Subscribe returned, while
+// others of the same user come and go.
+func TestConcurrentSubscribePublishClose(t *testing.T) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
+		const workers, rounds, users = 8, 40, 3
+		h, _ := run(t, rdb, live.HubConfig{Sharded: sharded, Buffer: 2 * workers * rounds})
+		p := live.NewPublisher(rdb, sharded)
+		var all sync.WaitGroup
+		for w := range int64(workers) {
+			all.Go(func() {
+				for round := range int64(rounds) {
+					s, err := h.Subscribe(t.Context(), 1+w%users)
+					if !assert.NoError(t, err) {
+						return
+					}
+					post := 1 + w*rounds + round
+					reached, err := p.Publish(t.Context(), live.Event{Kind: live.Added, Post: post}, []int64{1 + w%users})
+					assert.NoError(t, err)
+					assert.Equal(t, 1, reached)
+					for ev := range s.Events() {
+						if ev.Post == post {
+							break
+						}
+					}
+					assert.NoError(t, s.Err())
+					s.Close()
+				}
+			})
+		}
+		all.Wait()
+		assert.Zero(t, h.Subscribers())
+		assert.EqualValues(t, 1, h.Stats().Connects)
+		require.Eventually(t, func() bool { return publish(t, p, 1, 1, 2, 3) == 0 }, patience, time.Millisecond)
+	})
+}
+
+func TestSubscribeWaitsForTheHub(t *testing.T) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
+		h := live.NewHub(rdb, live.HubConfig{Sharded: sharded})
+		assert.Error(t, h.Ready(t.Context()))
+
+		gaveUp, giveUp := context.WithCancel(t.Context())
+		waiting := make(chan error, 1)
+		go func() {
+			_, err := h.Subscribe(gaveUp, 1)
+			waiting <- err
+		}()
+		require.Eventually(t, func() bool { return h.Subscribers() == 1 }, patience, time.Millisecond)
+		giveUp()
+		assert.ErrorIs(t, <-waiting, context.Canceled)
+		assert.Zero(t, h.Subscribers())
+
+		got := make(chan *live.Subscription, 1)
+		go func() {
+			s, err := h.Subscribe(t.Context(), 1)
+			assert.NoError(t, err)
+			got <- s
+		}()
+		require.Eventually(t, func() bool { return h.Subscribers() == 1 }, patience, time.Millisecond)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- h.Run(ctx) }()
+		s := <-got
+		assert.Equal(t, 1, publish(t, live.NewPublisher(rdb, sharded), 9, 1))
+		assert.Equal(t, live.Event{Kind: live.Added, Post: 9}, next(t, s), "and no Resync before it")
+		cancel()
+		assert.ErrorIs(t, <-done, context.Canceled)
+	})
+}
+
+func TestStop(t *testing.T) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
+		h, stop := run(t, rdb, live.HubConfig{Sharded: sharded})
+		subs := []*live.Subscription{subscribe(t, h, 1), subscribe(t, h, 1), subscribe(t, h, 2)}
+		assert.Error(t, h.Run(t.Context()), "it runs already")
+		stop()
+		for _, s := range subs {
+			_, open := <-s.Events()
+			assert.False(t, open)
+			assert.ErrorIs(t, s.Err(), live.ErrClosed)
+		}
+		assert.Zero(t, h.Subscribers())
+		assert.Error(t, h.Ready(t.Context()))
+		_, err := h.Subscribe(t.Context(), 1)
+		assert.ErrorIs(t, err, live.ErrClosed)
+		assert.Zero(t, publish(t, live.NewPublisher(rdb, sharded), 1, 1, 2))
+		assert.Empty(t, keys(t, rdb), "nothing stays behind")
+	})
+}
+
+// keys are all keys on all masters.
+func keys(t testing.TB, rdb redis.UniversalClient) []string {
+	var mu sync.Mutex
+	var all []string
+	collect := func(ctx context.Context, node *redis.Client) error {
+		found, err := node.Keys(ctx, "*").Result()
+		mu.Lock()
+		defer mu.Unlock()
+		all = append(all, found...)
+		return err
+	}
+	if c, ok := rdb.(*redis.ClusterClient); ok {
+		require.NoError(t, c.ForEachMaster(t.Context(), collect))
+	} else {
+		require.NoError(t, collect(t.Context(), rdb.(*redis.Client)))
+	}
+	return all
+}
+
+// What one recipient finds out serves all of a message, until it is no longer good.
+func TestShare(t *testing.T) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
+		h, _ := run(t, rdb, live.HubConfig{Sharded: sharded})
+		a, b := subscribe(t, h, 1), subscribe(t, h, 2)
+		publish(t, live.NewPublisher(rdb, sharded), 5, 3, 2, 1)
+		first, second := <-a.Events(), <-b.Events()
+		require.Same(t, first.Batch, second.Batch)
+		require.Equal(t, []int64{1, 2}, first.Batch.Users)
+
+		found := 0
+		good := true
+		share := func(batch *live.Batch, lasts time.Duration, fails error) (int, error) {
+			return live.Share(batch, lasts, func(int) bool { return good }, func(users []int64) (int, error) {
+				found++
+				return len(users), fails
+			})
+		}
+		for range 2 {
+			_, err := share(first.Batch, time.Hour, context.Canceled)
+			require.ErrorIs(t, err, context.Canceled)
+		}
+		for _, ev := range []live.Event{first, second} {
+			n, err := share(ev.Batch, time.Hour, nil)
+			require.NoError(t, err)
+			require.Equal(t, 2, n)
+		}
+		require.Equal(t, 3, found, "failures are not shared")
+		good = false
+		_, _ = share(first.Batch, 0, nil)
+		good = true
+		_, _ = share(first.Batch, time.Hour, nil)
+		require.Equal(t, 5, found, "neither is what no longer holds, or lasted long enough")
+		_, _ = share(nil, time.Hour, nil)
+		require.Equal(t, 6, found)
+	})
+}

@@ -1,0 +1,108 @@
+package live
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	procsKey = "live:procs"
+
+	// presenceChunk bounds the members of one SADD or SREM.
+	presenceChunk = 1000
+
+	// self is the member of the set of users that stands for the process: the
+	// set exists as long as the process does, whether it holds anyone or not,
+	// and a set that lacks it was lost and begun anew. No user has this id.
+	self = 0
+)
+
+func channel(proc string) string  { return "live:{p" + proc + "}" }
+func usersKey(proc string) string { return "live:{p" + proc + "}:users" }
+
+//go:embed beat.lua
+var beatSource string
+
+var beatScript = redis.NewScript(beatSource)
+
+// presence is what one process says about itself in Redis. Its calls must not
+// run at the same time: the last one wins.
+type presence struct {
+	rdb  redis.UniversalClient
+	proc string
+	ttl  time.Duration
+}
+
+// refresh extends the life of the process' entries. It answers whether they
+// were as they should be: known among the processes, and held users in the set.
+func (p *presence) refresh(ctx context.Context, held int) (intact bool, err error) {
+	pipe := p.rdb.Pipeline()
+	alive := pipe.PExpire(ctx, usersKey(p.proc), p.ttl)
+	marked := pipe.SIsMember(ctx, usersKey(p.proc), self)
+	size := pipe.SCard(ctx, usersKey(p.proc))
+	if _, err := pipe.Exec(ctx); err != nil {
+		return false, fmt.Errorf("refresh presence: %w", err)
+	}
+	known, err := beatScript.Run(ctx, p.rdb, []string{procsKey}, p.proc, p.ttl.Milliseconds()).Bool()
+	if err != nil {
+		return false, fmt.Errorf("refresh process: %w", err)
+	}
+	return known && alive.Val() && marked.Val() && size.Val() == int64(held)+1, nil
+}
+
+// rewrite replaces the set of users as a whole, in one step for those who read it.
+func (p *presence) rewrite(ctx context.Context, users []int64) error {
+	pipe := p.rdb.TxPipeline()
+	pipe.Del(ctx, usersKey(p.proc))
+	pipe.SAdd(ctx, usersKey(p.proc), self)
+	each(users, func(members []any) { pipe.SAdd(ctx, usersKey(p.proc), members...) })
+	pipe.PExpire(ctx, usersKey(p.proc), p.ttl)
+	if _, err := pipe.Exec(ctx); err != nil {
+		return fmt.Errorf("write presence: %w", err)
+	}
+	return nil
+}
+
+// change adds and removes users. Idempotent; after an error the set may have
+// changed in part.
+func (p *presence) change(ctx context.Context, add, remove []int64) error {
+	if len(add)+len(remove) == 0 {
+		return nil
+	}
+	pipe := p.rdb.Pipeline()
+	each(add, func(members []any) { pipe.SAdd(ctx, usersKey(p.proc), members...) })
+	each(remove, func(members []any) { pipe.SRem(ctx, usersKey(p.proc), members...) })
+	// A set that was wiped a moment ago begins here anew: never without an end.
+	pipe.PExpire(ctx, usersKey(p.proc), p.ttl)
+	if _, err := pipe.Exec(ctx); err != nil {
+		return fmt.Errorf("change presence: %w", err)
+	}
+	return nil
+}
+
+// remove takes the process out of Redis.
+func (p *presence) remove(ctx context.Context) error {
+	pipe := p.rdb.Pipeline()
+	pipe.ZRem(ctx, procsKey, p.proc)
+	pipe.Del(ctx, usersKey(p.proc))
+	if _, err := pipe.Exec(ctx); err != nil {
+		return fmt.Errorf("remove presence: %w", err)
+	}
+	return nil
+}
+
+// each calls add with the users, as arguments of a command, a chunk at a time.
+func each(users []int64, add func(members []any)) {
+	for chunk := range slices.Chunk(users, presenceChunk) {
+		members := make([]any, len(chunk))
+		for i, user := range chunk {
+			members[i] = user
+		}
+		add(members)
+	}
+}

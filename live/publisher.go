@@ -1,0 +1,123 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// chunkSize bounds the recipients in one look-up and in one message (about
+// 24 KB), so that no single command holds Redis for long.
+const chunkSize = 3000
+
+// Publisher sends events to users wherever they are connected. It holds no
+// state, needs no hub, and is safe for concurrent use.
+type Publisher struct {
+	rdb     redis.UniversalClient
+	sharded bool
+}
+
+// NewPublisher returns a publisher. With sharded, messages go by the sharded
+// pub/sub of Redis Cluster, which spares the other nodes; hubs must be told the
+// same. The client must read from masters: a replica may not yet know of a user
+// who is connected.
+func NewPublisher(rdb redis.UniversalClient, sharded bool) *Publisher {
+	return &Publisher{rdb: rdb, sharded: sharded}
+}
+
+// Publish tells ev to those of users (positive ids in any order, repetitions
+// count once) that have a subscription in any process, and returns how many
+// were addressed, a user held by two processes counting twice. At most once:
+// who is addressed may still miss it, and then gets a [Resync].
+//
+// On an error some may have been reached; publishing again reaches those twice.
+func (p *Publisher) Publish(ctx context.Context, ev Event, users []int64) (reached int, err error) {
+	if err := ev.validate(); err != nil {
+		return 0, fmt.Errorf("live: publish: %w", err)
+	}
+	if len(users) == 0 {
+		return 0, nil
+	}
+	users = slices.Clone(users)
+	slices.Sort(users)
+	users = slices.Compact(users)
+	if users[0] <= 0 {
+		return 0, fmt.Errorf("live: publish: %d is not a user id", users[0])
+	}
+	procs, err := p.rdb.ZRange(ctx, procsKey, 0, -1).Result()
+	if err != nil {
+		return 0, fmt.Errorf("live: publish: list processes: %w", err)
+	}
+	if len(procs) == 0 {
+		return 0, nil
+	}
+	// A part of a cluster may be down: the others are served all the same.
+	var errs []error
+	for chunk := range slices.Chunk(users, chunkSize) {
+		n, err := p.publishChunk(ctx, procs, ev, chunk)
+		reached += n
+		if err != nil {
+			errs = append(errs, err)
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return reached, errors.Join(errs...)
+}
+
+func (p *Publisher) publishChunk(ctx context.Context, procs []string, ev Event, users []int64) (reached int, err error) {
+	members := make([]any, len(users))
+	for i, user := range users {
+		members[i] = user
+	}
+	pipe := p.rdb.Pipeline()
+	lookups := make([]*redis.BoolSliceCmd, len(procs))
+	for i, proc := range procs {
+		lookups[i] = pipe.SMIsMember(ctx, usersKey(proc), members...)
+	}
+	_, _ = pipe.Exec(ctx) // each command has its own error
+
+	pipe = p.rdb.Pipeline()
+	var sizes []int
+	var sent []*redis.IntCmd
+	recipients := make([]int64, 0, len(users))
+	for i, proc := range procs {
+		held, lookupErr := lookups[i].Result()
+		if lookupErr != nil {
+			err = fmt.Errorf("live: publish: look up users of a process: %w", lookupErr)
+			continue
+		}
+		recipients = recipients[:0]
+		for j, here := range held {
+			if here {
+				recipients = append(recipients, users[j])
+			}
+		}
+		if len(recipients) == 0 {
+			continue
+		}
+		msg := encode(ev, recipients)
+		if p.sharded {
+			sent = append(sent, pipe.SPublish(ctx, channel(proc), msg))
+		} else {
+			sent = append(sent, pipe.Publish(ctx, channel(proc), msg))
+		}
+		sizes = append(sizes, len(recipients))
+	}
+	if len(sent) == 0 {
+		return 0, err
+	}
+	_, _ = pipe.Exec(ctx)
+	for i, cmd := range sent {
+		if sendErr := cmd.Err(); sendErr != nil {
+			err = fmt.Errorf("live: publish: send to a process: %w", sendErr)
+			continue
+		}
+		reached += sizes[i]
+	}
+	return reached, err
+}

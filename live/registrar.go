@@ -1,0 +1,183 @@
+package live
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// The registrar is the one goroutine that writes presence. It works by level,
+// not by edge: a subscription that begins or ends only touches its user, and
+// the registrar then writes what is true of that user at that moment. So no
+// order of Subscribe and Close leaves a subscriber without presence, and what
+// many touched while a write was under way goes out in one.
+
+// touch has the presence of a user looked at. The caller holds h.mu.
+func (h *Hub) touch(user int64) {
+	h.touched[user] = struct{}{}
+	select {
+	case h.wake <- struct{}{}:
+	default: // it is awake
+	}
+}
+
+// keepPresence registers all users, brings the subscriptions up to date after a
+// gap, and then follows the changes, beats and probes until ctx is done. It
+// returns an error when it did not get as far as that.
+func (h *Hub) keepPresence(ctx context.Context) error {
+	if err := h.beat(ctx, true); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return fmt.Errorf("live: %w", err)
+	}
+	h.connects.Add(1)
+	h.online.Store(true)
+
+	heartbeat := time.NewTimer(h.cfg.Heartbeat)
+	defer heartbeat.Stop()
+	probes := time.NewTicker(max(h.cfg.Silence/3, time.Millisecond))
+	defer probes.Stop()
+	for {
+		var err error
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-h.wake:
+			if err = h.change(ctx); err != nil {
+				heartbeat.Reset(h.cfg.Heartbeat / 10) // which mends it
+			}
+		case <-heartbeat.C:
+			if err = h.beat(ctx, false); err != nil {
+				heartbeat.Reset(h.cfg.Heartbeat / 10)
+			} else {
+				heartbeat.Reset(h.cfg.Heartbeat)
+			}
+		case <-probes.C:
+			err = h.probe(ctx)
+		}
+		if err != nil && ctx.Err() == nil {
+			h.log.Warn("live: presence", "error", err)
+		}
+	}
+}
+
+// beat refreshes presence, and writes it whole when it is not what it should
+// be. A gap, which fresh is (a new connection) and lost presence is, ends in a
+// Resync: after the presence is back, so that nothing falls between the two.
+func (h *Hub) beat(ctx context.Context, fresh bool) error {
+	intact, err := h.presence.refresh(ctx, len(h.held))
+	if err != nil {
+		return err
+	}
+	var waiting []*Subscription
+	if fresh || h.dirty || !intact {
+		var users []int64
+		users, waiting = h.everyone()
+		h.dirty = true
+		if err := h.presence.rewrite(ctx, users); err != nil {
+			return err
+		}
+		h.dirty = false
+		clear(h.held)
+		for _, user := range users {
+			h.held[user] = struct{}{}
+		}
+	}
+	if h.gap.Swap(false) || fresh || !intact {
+		h.resync()
+	}
+	h.release(waiting)
+	return nil
+}
+
+// change writes the presence of the touched users.
+func (h *Hub) change(ctx context.Context) error {
+	if h.dirty {
+		return nil // the next beat writes everything
+	}
+	add, remove, waiting := h.changes()
+	if err := h.presence.change(ctx, add, remove); err != nil {
+		// Those who wait go on waiting: for the beat that mends it.
+		h.dirty = true
+		return err
+	}
+	for _, user := range add {
+		h.held[user] = struct{}{}
+	}
+	for _, user := range remove {
+		delete(h.held, user)
+	}
+	h.release(waiting)
+	return nil
+}
+
+func (h *Hub) probe(ctx context.Context) error {
+	var err error
+	if name := channel(h.presence.proc); h.cfg.Sharded {
+		err = h.rdb.SPublish(ctx, name, probe).Err()
+	} else {
+		err = h.rdb.Publish(ctx, name, probe).Err()
+	}
+	if err != nil {
+		return fmt.Errorf("probe own channel: %w", err)
+	}
+	return nil
+}
+
+// changes takes the touched users: those to add, those to remove, and the
+// subscriptions that wait for it.
+func (h *Hub) changes() (add, remove []int64, waiting []*Subscription) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for user := range h.touched {
+		subs := h.subs[user]
+		_, held := h.held[user]
+		switch {
+		case len(subs) > 0 && !held:
+			add = append(add, user)
+		case len(subs) == 0 && held:
+			remove = append(remove, user)
+		}
+		waiting = append(waiting, unregistered(subs)...)
+	}
+	clear(h.touched)
+	return add, remove, waiting
+}
+
+// everyone is changes for all users.
+func (h *Hub) everyone() (users []int64, waiting []*Subscription) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, subs := range h.subs {
+		waiting = append(waiting, unregistered(subs)...)
+	}
+	clear(h.touched)
+	return slices.Collect(maps.Keys(h.subs)), waiting
+}
+
+func unregistered(subs []*Subscription) (waiting []*Subscription) {
+	for _, s := range subs {
+		if !s.registered {
+			waiting = append(waiting, s)
+		}
+	}
+	return waiting
+}
+
+// release lets Subscribe return.
+func (h *Hub) release(waiting []*Subscription) {
+	if len(waiting) == 0 {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, s := range waiting {
+		if !s.ended && !s.registered {
+			s.registered = true
+			close(s.ready)
+		}
+	}
+}

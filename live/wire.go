@@ -1,0 +1,117 @@
+package live
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+	"strings"
+)
+
+// The wire format, version 1. A message is
+//
+//	version     1 byte, 1
+//	kind        1 byte; 0 is a probe, and the message ends here
+//	post        uvarint
+//	author      uvarint
+//	session     uvarint
+//	reason      uvarint length ≤ 256, then the bytes
+//	recipients  uvarint count ≥ 1, then each user id as a uvarint: the first as
+//	            it is, the others as the distance to the one before (≥ 1)
+//
+// and nothing after it. Ids are in 0..2^63-1, users in 1..2^63-1, every uvarint
+// is the shortest of its value: one message has one encoding, and everything
+// else is refused.
+const wireVersion = 1
+
+// probe is what a hub sends itself to see that its channel is alive.
+const probe = "\x01\x00"
+
+var errMalformed = errors.New("live: malformed message")
+
+// encode is the message that tells users of ev. The event is valid, users are
+// positive, distinct, ascending and at least one.
+func encode(ev Event, users []int64) []byte {
+	b := []byte{wireVersion, byte(ev.Kind)}
+	b = binary.AppendUvarint(b, uint64(ev.Post))
+	b = binary.AppendUvarint(b, uint64(ev.Author))
+	b = binary.AppendUvarint(b, uint64(ev.Session))
+	b = binary.AppendUvarint(b, uint64(len(ev.Reason)))
+	b = append(b, ev.Reason...)
+	b = binary.AppendUvarint(b, uint64(len(users)))
+	var last int64
+	for _, user := range users {
+		b = binary.AppendUvarint(b, uint64(user-last))
+		last = user
+	}
+	return b
+}
+
+// decode reads a message, and appends its recipients to users. A probe is an
+// event of kind 0 to nobody. Any input is safe; memory used is bounded by its
+// length.
+func decode(msg string, users []int64) (Event, []int64, error) {
+	if msg == probe {
+		return Event{}, users, nil
+	}
+	if len(msg) < 2 || msg[0] != wireVersion {
+		return Event{}, users, errMalformed
+	}
+	r := reader{rest: msg[2:]}
+	ev := Event{Kind: Kind(msg[1]), Post: r.id(), Author: r.id(), Session: r.id()}
+	ev.Reason = r.text()
+	count := r.id()
+	// Each recipient takes at least a byte, so a count beyond the rest is a lie.
+	if r.bad || ev.validate() != nil || count < 1 || count > int64(len(r.rest)) {
+		return Event{}, users, errMalformed
+	}
+	var last int64
+	for range count {
+		step := r.id()
+		if r.bad || step < 1 || step > math.MaxInt64-last {
+			return Event{}, users, errMalformed
+		}
+		last += step
+		users = append(users, last)
+	}
+	if r.rest != "" {
+		return Event{}, users, errMalformed
+	}
+	return ev, users, nil
+}
+
+// reader takes a message apart. After the first fault it is bad and answers
+// zeros.
+type reader struct {
+	rest string
+	bad  bool
+}
+
+// id takes the shortest uvarint of a value in 0..2^63-1.
+func (r *reader) id() int64 {
+	var v uint64
+	for i := 0; i < len(r.rest) && i < 9; i++ { // 9 × 7 bits = 63
+		c := r.rest[i]
+		v |= uint64(c&0x7f) << (7 * i)
+		if c < 0x80 {
+			if c == 0 && i > 0 {
+				break // padded
+			}
+			r.rest = r.rest[i+1:]
+			return int64(v)
+		}
+	}
+	r.rest, r.bad = "", true
+	return 0
+}
+
+// text takes a length and that many bytes.
+func (r *reader) text() string {
+	n := r.id()
+	if n > int64(len(r.rest)) {
+		r.rest, r.bad = "", true
+		return ""
+	}
+	s := strings.Clone(r.rest[:n]) // an event in a buffer must not hold the message
+	r.rest = r.rest[n:]
+	return s
+}

@@ -1,0 +1,197 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"tideline/ent"
+	"tideline/ent/job"
+)
+
+const (
+	maxBackoff = 5 * time.Minute
+	// settleTimeout bounds the storing of an attempt's end.
+	settleTimeout = 10 * time.Second
+	maxLastError  = 500 // characters
+)
+
+// attempt makes one attempt at the job that e brings, and stores how it ended.
+//
+// The row's attempts counts, from the first failure on, every attempt that was
+// begun: an attempt that is not the plain first one is counted before it
+// begins, so that a job that takes its process down runs out of attempts too.
+func (w *worker) attempt(ctx context.Context, e entry) {
+	settle, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
+	j, err := w.load(settle, e)
+	if err != nil {
+		w.log.WarnContext(ctx, "job cannot be started; the sweeper brings it again", "job", e.job, "err", err)
+	}
+	if j == nil {
+		w.free(settle, e.job)
+		cancel()
+		return
+	}
+	cancel()
+
+	begun := time.Now()
+	res := Result{Kind: j.Kind, Pool: w.pool, Attempt: j.Attempt, Wait: max(0, begun.Sub(j.CreatedAt))}
+	res.Err = w.call(ctx, j)
+	res.Duration = time.Since(begun)
+
+	settle, cancel = context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
+	defer cancel()
+	var due time.Time
+	res.Outcome, due, err = w.settle(settle, j, res.Err, ctx.Err() != nil)
+	if err != nil {
+		w.log.ErrorContext(ctx, "the end of an attempt is not stored; it will be repeated",
+			"job", j.ID, "kind", j.Kind, "outcome", res.Outcome, "err", err)
+	}
+	w.free(settle, j.ID)
+	// A sweeper that saw the row due before it was free took it to be in the
+	// stream: nobody else would bring it soon.
+	if err == nil && !due.IsZero() && !now().Before(due) {
+		w.bring(settle, j.ID)
+	}
+	w.report(settle, j.ID, res)
+}
+
+// load returns the job to run, or nil if there is none any more.
+func (w *worker) load(ctx context.Context, e entry) (*Job, error) {
+	if e.kind != "" {
+		return &Job{ID: e.job, Kind: e.kind, Payload: e.payload, Attempt: 1, CreatedAt: time.UnixMicro(e.at), db: w.db}, nil
+	}
+	row, err := w.db.Job.Get(ctx, e.job)
+	if ent.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("load job: %w", err)
+	}
+	if row.Dead {
+		return nil, nil
+	}
+	j := &Job{
+		ID: row.ID, Kind: row.Kind, Payload: row.Payload, State: row.State,
+		Attempt: row.Attempts + 1, CreatedAt: row.CreatedAt, db: w.db,
+	}
+	if j.Attempt > w.cfg.MaxAttempts {
+		// Failures end before this: the last attempt's worker died.
+		lost := fmt.Errorf("attempt %d never ended (earlier: %q)", row.Attempts, row.LastError)
+		if err := w.bury(ctx, row.ID, row.Attempts, lost); err != nil {
+			return nil, err
+		}
+		w.report(ctx, row.ID, Result{
+			Kind: row.Kind, Pool: w.pool, Attempt: row.Attempts,
+			Wait: max(0, time.Since(row.CreatedAt)), Outcome: Dead, Err: lost,
+		})
+		return nil, nil
+	}
+	n, err := w.db.Job.Update().Where(job.ID(row.ID), job.Dead(false)).SetAttempts(j.Attempt).Save(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("count attempt: %w", err)
+	}
+	if n == 0 {
+		return nil, nil
+	}
+	return j, nil
+}
+
+// call runs the handler and turns a panic into an error.
+func (w *worker) call(ctx context.Context, j *Job) (err error) {
+	h, ok := w.handlers[j.Kind]
+	if !ok {
+		return fmt.Errorf("no handler for jobs of kind %q", j.Kind)
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("panic: %v", r)
+			w.log.ErrorContext(ctx, "handler panicked", "job", j.ID, "kind", j.Kind,
+				"panic", r, "stack", string(debug.Stack()))
+		}
+	}()
+	return h(ctx, j)
+}
+
+// settle stores how the handler's attempt ended and returns what that means
+// for the job, and when it is due again if it is. A row that is gone has been
+// settled by another attempt.
+func (w *worker) settle(ctx context.Context, j *Job, err error, interrupted bool) (Outcome, time.Time, error) {
+	var drop *discarded
+	var later *postponed
+	switch {
+	case err == nil:
+		_, err := w.db.Job.Delete().Where(job.ID(j.ID)).Exec(ctx)
+		return Done, time.Time{}, err
+	case errors.As(err, &drop):
+		return Dead, time.Time{}, w.bury(ctx, j.ID, j.Attempt, drop.err)
+	case errors.As(err, &later):
+		due := now().Add(later.after)
+		return Postponed, due, w.postpone(ctx, j.ID, j.Attempt-1, due, later.err)
+	case interrupted:
+		due := now()
+		return Returned, due, w.postpone(ctx, j.ID, j.Attempt-1, due, nil)
+	case j.Attempt >= w.cfg.MaxAttempts:
+		return Dead, time.Time{}, w.bury(ctx, j.ID, j.Attempt, err)
+	default:
+		due := now().Add(w.backoff(j.Attempt))
+		return Failed, due, w.postpone(ctx, j.ID, j.Attempt, due, err)
+	}
+}
+
+// postpone stores when the job is due again; a nil cause leaves the last error.
+func (w *worker) postpone(ctx context.Context, id int64, attempts int, due time.Time, cause error) error {
+	up := w.db.Job.Update().Where(job.ID(id)).SetAttempts(attempts).SetDueAt(due)
+	if cause != nil {
+		up.SetLastError(storable(cause))
+	}
+	if err := up.Exec(ctx); err != nil {
+		return fmt.Errorf("postpone job: %w", err)
+	}
+	return nil
+}
+
+// bury gives the job up.
+func (w *worker) bury(ctx context.Context, id int64, attempts int, cause error) error {
+	err := w.db.Job.Update().Where(job.ID(id)).
+		SetAttempts(attempts).SetDead(true).SetLastError(storable(cause)).Exec(ctx)
+	if err != nil {
+		return fmt.Errorf("give job up: %w", err)
+	}
+	return nil
+}
+
+// backoff after that many attempts: doubling, with ±25 % so that jobs that
+// failed together do not come back together.
+func (w *worker) backoff(attempts int) time.Duration {
+	d := min(w.retryBase<<min(attempts-1, 20), maxBackoff)
+	return d*3/4 + rand.N(d/2)
+}
+
+func (w *worker) report(ctx context.Context, id int64, res Result) {
+	args := []any{"job", id, "kind", res.Kind, "attempt", res.Attempt, "err", res.Err}
+	switch res.Outcome {
+	case Failed:
+		w.log.WarnContext(ctx, "job failed and will be tried again", args...)
+	case Dead:
+		w.log.ErrorContext(ctx, "job is given up", args...)
+	case Postponed, Returned:
+		w.log.DebugContext(ctx, "job "+string(res.Outcome), args...)
+	}
+	if w.cfg.Observe != nil {
+		w.cfg.Observe(res)
+	}
+}
+
+// storable trims an error's text to what the column takes on every database.
+func storable(err error) string {
+	text := strings.ReplaceAll(strings.ToValidUTF8(err.Error(), "?"), "\x00", "?")
+	if runes := []rune(text); len(runes) > maxLastError {
+		return string(runes[:maxLastError])
+	}
+	return text
+}

@@ -1,0 +1,55 @@
+package queue
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"tideline/ent"
+)
+
+// pushTimeout bounds what a commit waits for Redis: a job that is not pushed
+// by then is found by the sweeper.
+const pushTimeout = 250 * time.Millisecond
+
+// Enqueue adds a job to tx: it exists when tx commits and not otherwise. The
+// commit pushes it to the workers before it returns, at best effort: Redis may
+// be down. payload is encoded as JSON and must be small, since it waits in SQL
+// and in Redis.
+func (q *Queue) Enqueue(ctx context.Context, tx *ent.Tx, pool Pool, kind string, payload any) error {
+	if !slices.Contains(pools, pool) {
+		return fmt.Errorf("enqueue %s: unknown pool %q", kind, pool)
+	}
+	if kind == "" {
+		return errors.New("enqueue: a job must have a kind")
+	}
+	raw, err := json.Marshal(payload)
+	if err != nil {
+		return fmt.Errorf("enqueue %s: %w", kind, err)
+	}
+	at := now()
+	row, err := tx.Job.Create().SetPool(string(pool)).SetKind(kind).SetPayload(raw).
+		SetCreatedAt(at).SetDueAt(at.Add(q.cfg.Lease)).Save(ctx)
+	if err != nil {
+		return fmt.Errorf("enqueue %s: %w", kind, err)
+	}
+	tx.OnCommit(func(next ent.Committer) ent.Committer {
+		return ent.CommitFunc(func(ctx context.Context, tx *ent.Tx) error {
+			if err := next.Commit(ctx, tx); err != nil {
+				return err
+			}
+			// The job is a fact now, even if its cause's caller has gone.
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pushTimeout)
+			defer cancel()
+			_, err := q.push(ctx, pool, entry{job: row.ID, kind: kind, payload: raw, at: at.UnixMicro()})
+			if err != nil {
+				q.log.WarnContext(ctx, "job is left to the sweeper", "job", row.ID, "kind", kind, "err", err)
+			}
+			return nil
+		})
+	})
+	return nil
+}

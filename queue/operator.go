@@ -1,0 +1,124 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"tideline/ent"
+	"tideline/ent/job"
+)
+
+// Stats is what is outstanding, running jobs included.
+type Stats struct {
+	Pools map[Pool]PoolStats // every pool
+	Dead  int                // jobs that wait for an operator
+}
+
+// PoolStats is what is outstanding in a pool.
+type PoolStats struct {
+	Depth  int           // jobs that are not dead
+	Oldest time.Duration // age of the oldest of them; 0 when there is none
+}
+
+// Stats counts the jobs in SQL, by index: its cost grows with their number.
+func (q *Queue) Stats(ctx context.Context) (Stats, error) {
+	s := Stats{Pools: map[Pool]PoolStats{}}
+	for _, p := range pools {
+		of := q.db.Job.Query().Where(job.Dead(false), job.Pool(string(p)))
+		depth, err := of.Clone().Count(ctx)
+		if err != nil {
+			return Stats{}, fmt.Errorf("count jobs of pool %s: %w", p, err)
+		}
+		ps := PoolStats{Depth: depth}
+		oldest, err := of.Order(job.ByCreatedAt()).Select(job.FieldCreatedAt).First(ctx)
+		if err == nil {
+			ps.Oldest = max(0, time.Since(oldest.CreatedAt))
+		} else if !ent.IsNotFound(err) {
+			return Stats{}, fmt.Errorf("find oldest job of pool %s: %w", p, err)
+		}
+		s.Pools[p] = ps
+	}
+	var err error
+	if s.Dead, err = q.db.Job.Query().Where(job.Dead(true)).Count(ctx); err != nil {
+		return Stats{}, fmt.Errorf("count dead jobs: %w", err)
+	}
+	return s, nil
+}
+
+// ListOptions selects jobs; a zero field selects all.
+type ListOptions struct {
+	Dead  bool // only dead ones
+	Pool  Pool
+	Kind  string
+	After int64 // ids above this one: the last id of the page before
+	Limit int   // 1 to 1000; defaults to 100
+}
+
+// List returns jobs in the order of their ids.
+func (q *Queue) List(ctx context.Context, o ListOptions) ([]*ent.Job, error) {
+	if o.Limit == 0 {
+		o.Limit = 100
+	}
+	if o.Limit < 1 || o.Limit > 1000 {
+		return nil, fmt.Errorf("list jobs: limit is %d: it must be 1 to 1000", o.Limit)
+	}
+	query := q.db.Job.Query().Where(job.IDGT(o.After)).Order(job.ByID()).Limit(o.Limit)
+	if o.Dead {
+		query.Where(job.Dead(true))
+	}
+	if o.Pool != "" {
+		query.Where(job.Pool(string(o.Pool)))
+	}
+	if o.Kind != "" {
+		query.Where(job.Kind(o.Kind))
+	}
+	rows, err := query.All(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list jobs: %w", err)
+	}
+	return rows, nil
+}
+
+// Retry makes jobs due now, with all their attempts before them, and revives
+// dead ones. It returns how many of the ids there were. They are in their
+// streams when it returns nil; after an error of Redis alone the sweeper brings
+// them.
+func (q *Queue) Retry(ctx context.Context, ids ...int64) (int, error) {
+	total := 0
+	for part := range slices.Chunk(ids, sweepBatch) {
+		n, err := q.db.Job.Update().Where(job.IDIn(part...)).
+			SetDead(false).SetAttempts(0).SetDueAt(now()).Save(ctx)
+		if err != nil {
+			return total, fmt.Errorf("retry jobs: %w", err)
+		}
+		total += n
+		rows, err := q.db.Job.Query().Where(job.IDIn(part...)).Select(job.FieldID, job.FieldPool).All(ctx)
+		if err == nil {
+			_, err = q.pushRows(ctx, rows)
+		}
+		if err != nil {
+			return total, fmt.Errorf("retry jobs: %w", err)
+		}
+	}
+	return total, nil
+}
+
+// Drain waits until no job is outstanding in any process, dead ones not
+// counted, or until ctx ends, whose error it then returns. Somebody must be
+// running the jobs meanwhile.
+func (q *Queue) Drain(ctx context.Context) error {
+	for wait := 2 * time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
+		left, err := q.db.Job.Query().Where(job.Dead(false)).Exist(ctx)
+		if err != nil {
+			return fmt.Errorf("drain queue: %w", err)
+		}
+		if !left {
+			return nil
+		}
+		if !pause(ctx, wait) {
+			return fmt.Errorf("drain queue: %w", ctx.Err())
+		}
+	}
+}

@@ -1,0 +1,293 @@
+// Package queue runs durable jobs. It hides how a job travels from the
+// transaction that causes it to the process that does it: a row in SQL, a
+// Redis stream per pool, a sweeper that puts back what Redis has lost.
+//
+// What holds:
+//   - A job exists exactly when the transaction that enqueued it committed, and
+//     is in no stream before that.
+//   - Its row is deleted when the job is finished, not when it is handed out. A
+//     wiped Redis, a killed process or a push that never came loses nothing: the
+//     sweeper of any running process adds the row to the stream again.
+//   - A row is in its stream once, however often it is swept, so a backlog is
+//     not multiplied.
+//   - A process reads only as many jobs as it can start at once; the rest stay
+//     for the others.
+//   - A job that keeps failing, or keeps taking its worker down, is given up
+//     after Config.MaxAttempts and waits as a dead row for an operator.
+//
+// Handlers run at least once: an attempt whose process dies, stalls or loses
+// Redis is made again, perhaps while the first is still running. A handler must
+// therefore be idempotent, and should re-read the truth and act on that.
+//
+// What it does not do: order jobs, schedule them at given times, or keep the
+// results or the history of finished ones.
+package queue
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"tideline/ent"
+	"tideline/ent/job"
+)
+
+// Pool is a share of the workers that jobs of about one size have to
+// themselves, so that long ones never hold up short ones.
+type Pool string
+
+// The pools.
+const (
+	Small Pool = "small"
+	Large Pool = "large"
+)
+
+var pools = []Pool{Small, Large}
+
+// Config of a Queue. The zero value of a field means its default.
+type Config struct {
+	// Pools says how many jobs of each pool run at once in this process (1 to
+	// 1024). A pool that is absent is left to other processes. Defaults to 8 of
+	// Small and 2 of Large.
+	Pools map[Pool]int
+	// MaxAttempts is how many attempts a job gets before it is dead. Defaults to 12.
+	MaxAttempts int
+	// Lease is how long a new row is left to the push that follows its commit
+	// before the sweeper looks after it. Defaults to 5 s.
+	Lease time.Duration
+	// SweepEvery is the sweeper's period. Defaults to 1 s.
+	SweepEvery time.Duration
+	// Resweep is how long the sweeper leaves a row alone that it has just found
+	// or put in the stream: the longest that a wiped Redis delays a job.
+	// Defaults to 30 s.
+	Resweep time.Duration
+	// ClaimIdle is how long a running job may go without a sign of life before
+	// another process takes it over; signs are given three times as often.
+	// Defaults to 30 s.
+	ClaimIdle time.Duration
+	// StopGrace is how long running handlers may go on after Run's context has
+	// ended. Defaults to 10 s.
+	StopGrace time.Duration
+	// Observe, if set, is called after every attempt, by the goroutine that made
+	// it: it must be quick and safe for concurrent use.
+	Observe func(Result)
+	// Logger defaults to one that discards.
+	Logger *slog.Logger
+}
+
+func (c Config) withDefaults() (Config, error) {
+	if len(c.Pools) == 0 {
+		c.Pools = map[Pool]int{Small: 8, Large: 2}
+	}
+	for p, n := range c.Pools {
+		if p != Small && p != Large {
+			return c, fmt.Errorf("queue: unknown pool %q: it must be %q or %q", p, Small, Large)
+		}
+		if n < 1 || n > 1024 {
+			return c, fmt.Errorf("queue: %d workers for pool %q: it must be 1 to 1024", n, p)
+		}
+	}
+	if c.MaxAttempts == 0 {
+		c.MaxAttempts = 12
+	}
+	if c.MaxAttempts < 1 {
+		return c, fmt.Errorf("queue: MaxAttempts is %d: it must be at least 1", c.MaxAttempts)
+	}
+	for _, d := range []struct {
+		name  string
+		value *time.Duration
+		or    time.Duration
+	}{
+		{"Lease", &c.Lease, 5 * time.Second},
+		{"SweepEvery", &c.SweepEvery, time.Second},
+		{"Resweep", &c.Resweep, 30 * time.Second},
+		{"ClaimIdle", &c.ClaimIdle, 30 * time.Second},
+		{"StopGrace", &c.StopGrace, 10 * time.Second},
+	} {
+		if *d.value == 0 {
+			*d.value = d.or
+		}
+		// Redis counts in milliseconds; the shortest period derived is a sixth.
+		if *d.value < 10*time.Millisecond {
+			return c, fmt.Errorf("queue: %s is %v: it must be at least 10ms", d.name, *d.value)
+		}
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c, nil
+}
+
+// Outcome is how an attempt ended.
+type Outcome string
+
+// The outcomes.
+const (
+	Done      Outcome = "done"      // finished; the row is deleted
+	Failed    Outcome = "failed"    // to be tried again after a backoff
+	Postponed Outcome = "postponed" // by Later; the attempt does not count
+	Dead      Outcome = "dead"      // given up: by Discard or after the last attempt
+	Returned  Outcome = "returned"  // interrupted by the stop of this process; the attempt does not count
+)
+
+// Result of one attempt, for metrics.
+type Result struct {
+	Kind     string
+	Pool     Pool
+	Attempt  int           // 1 is the first
+	Wait     time.Duration // from Enqueue to this start; a later attempt's includes the earlier ones
+	Duration time.Duration // of the handler
+	Outcome  Outcome
+	Err      error // what the handler returned, or why the job was given up
+}
+
+// Job is a job in the hands of its handler.
+type Job struct {
+	ID             int64
+	Kind           string
+	Payload, State json.RawMessage // State: what Checkpoint stored last, or nil
+	Attempt        int             // 1 is the first
+	CreatedAt      time.Time
+
+	db *ent.Client
+}
+
+// Checkpoint stores state (encoded as JSON) with the job: a later attempt finds
+// it in State and can go on from there. It is durable when Checkpoint returns
+// nil. It fails when the job no longer exists, because another attempt finished
+// it or gave it up: the handler should return that error.
+func (j *Job) Checkpoint(ctx context.Context, state any) error {
+	raw, err := json.Marshal(state)
+	if err != nil {
+		return fmt.Errorf("checkpoint job %d: %w", j.ID, err)
+	}
+	n, err := j.db.Job.Update().Where(job.ID(j.ID), job.Dead(false)).SetState(raw).Save(ctx)
+	if err != nil {
+		return fmt.Errorf("checkpoint job %d: %w", j.ID, err)
+	}
+	if n == 0 {
+		return fmt.Errorf("checkpoint job %d: it is finished or given up", j.ID)
+	}
+	j.State = raw
+	return nil
+}
+
+// Handler does a job. Nil finishes it; an error has it tried again, after 1 s,
+// 2 s, 4 s and so on up to 5 min (±25 %); see Discard and Later for the other
+// ends. A panic counts as an error. The context ends when the process stops,
+// after the grace period; a handler that then returns an error is not charged
+// for the attempt.
+type Handler func(ctx context.Context, j *Job) error
+
+type discarded struct{ err error }
+
+func (d *discarded) Error() string { return "discarded: " + d.err.Error() }
+func (d *discarded) Unwrap() error { return d.err }
+
+// Discard, returned by a handler, gives the job up at once: trying again cannot
+// help. The row stays, dead, with err, which must not be nil.
+func Discard(err error) error { return &discarded{err} }
+
+type postponed struct {
+	after time.Duration
+	err   error
+}
+
+func (p *postponed) Error() string {
+	if p.err == nil {
+		return fmt.Sprintf("postponed by %v", p.after)
+	}
+	return fmt.Sprintf("postponed by %v: %v", p.after, p.err)
+}
+func (p *postponed) Unwrap() error { return p.err }
+
+// Later, returned by a handler, has the job tried again after d, and does not
+// count the attempt. err is why, for the row and the log; it may be nil.
+func Later(d time.Duration, err error) error { return &postponed{d, err} }
+
+// Queue enqueues jobs and, while Run runs, does them. Its methods are safe for
+// concurrent use.
+type Queue struct {
+	db       *ent.Client
+	rdb      redis.UniversalClient
+	cfg      Config
+	log      *slog.Logger
+	handlers map[string]Handler
+	consumer string // this process, in the consumer groups
+	running  atomic.Bool
+
+	retryBase time.Duration // the first backoff
+}
+
+// New returns a queue on db and rdb. It fails when cfg is invalid. rdb should
+// have ContextTimeoutEnabled set: without it a Redis that hangs holds up every
+// commit that enqueues a job for the client's own time limits.
+func New(db *ent.Client, rdb redis.UniversalClient, cfg Config) (*Queue, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	return &Queue{
+		db: db, rdb: rdb, cfg: cfg, log: cfg.Logger,
+		handlers:  map[string]Handler{},
+		consumer:  rand.Text(),
+		retryBase: time.Second,
+	}, nil
+}
+
+// Handle makes h the handler of jobs of this kind. It must be called before
+// Run, once per kind; it panics otherwise. A job of a kind that no handler
+// knows fails like any other, so that a newer process can still do it.
+func (q *Queue) Handle(kind string, h Handler) {
+	if q.running.Load() {
+		panic("queue: Handle after Run")
+	}
+	if _, ok := q.handlers[kind]; ok {
+		panic("queue: second handler for " + kind)
+	}
+	q.handlers[kind] = h
+}
+
+// Run does jobs until ctx ends, then returns nil. On the way out it starts
+// nothing new, gives running handlers Config.StopGrace to finish, then ends
+// their contexts and hands their jobs back, to be done by another process at
+// once or by this one's successor. A handler that ignores the end of its
+// context for another second is left behind, running. Trouble with SQL or Redis
+// is logged and waited out. It fails only when it is already running.
+func (q *Queue) Run(ctx context.Context) error {
+	if !q.running.CompareAndSwap(false, true) {
+		return errors.New("queue: already running")
+	}
+	defer q.running.Store(false)
+
+	var wg sync.WaitGroup
+	for p, n := range q.cfg.Pools {
+		wg.Go(func() { newWorker(q, p, n).run(ctx) })
+	}
+	wg.Go(func() { q.sweep(ctx) })
+	wg.Wait()
+	return nil
+}
+
+// pause waits for d and reports false when ctx ended first.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// now is in UTC because SQLite compares times as texts.
+func now() time.Time { return time.Now().UTC() }

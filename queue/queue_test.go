@@ -1,0 +1,756 @@
+package queue
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"tideline/ent"
+	"tideline/ent/job"
+	"tideline/storage"
+	"tideline/storage/storagetest"
+)
+
+func TestMain(m *testing.M) {
+	storagetest.Main(m, func() error { return goleak.Find() })
+}
+
+// soon is ample for what takes milliseconds, on a busy machine too.
+const soon = time.Minute
+
+// brisk has the periods short.
+func brisk() Config {
+	return Config{
+		Lease: 200 * time.Millisecond, SweepEvery: 20 * time.Millisecond,
+		Resweep: 200 * time.Millisecond, ClaimIdle: 300 * time.Millisecond,
+	}
+}
+
+// pushOnly has nothing happen by itself: what runs was pushed by its commit.
+func pushOnly() Config { return Config{SweepEvery: time.Hour, Lease: time.Hour} }
+
+func newQueue(t testing.TB, s *storage.Stores, cfg Config) *Queue {
+	t.Helper()
+	q, err := New(s.DB, s.Redis, cfg)
+	require.NoError(t, err)
+	q.retryBase = 10 * time.Millisecond
+	return q
+}
+
+// start runs q and returns what stops it; the end of the test does too.
+func start(t testing.TB, q *Queue) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- q.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		assert.NoError(t, <-ended)
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+// enqueue enqueues one job per payload, all in one transaction.
+func enqueue(t testing.TB, q *Queue, p Pool, kind string, payloads ...any) {
+	t.Helper()
+	tx, err := q.db.Tx(t.Context())
+	require.NoError(t, err)
+	for _, payload := range payloads {
+		require.NoError(t, q.Enqueue(t.Context(), tx, p, kind, payload))
+	}
+	require.NoError(t, tx.Commit())
+}
+
+func drain(t testing.TB, q *Queue) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	defer cancel()
+	require.NoError(t, q.Drain(ctx))
+}
+
+func receive[T any](t testing.TB, c <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(soon):
+		require.FailNow(t, "nothing came")
+		panic("unreachable")
+	}
+}
+
+// settled waits until the streams and the sets beside them are empty.
+func settled(t testing.TB, q *Queue) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		for _, p := range pools {
+			if q.rdb.XLen(t.Context(), p.stream()).Val()+q.rdb.SCard(t.Context(), p.known()).Val() != 0 {
+				return false
+			}
+		}
+		return true
+	}, soon, 5*time.Millisecond)
+}
+
+func onlyJob(t testing.TB, q *Queue) *ent.Job {
+	t.Helper()
+	row, err := q.db.Job.Query().Only(t.Context())
+	require.NoError(t, err)
+	return row
+}
+
+func TestCommittedJobRunsOnceByPush(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		results := make(chan Result, 10)
+		cfg := pushOnly()
+		cfg.Observe = func(r Result) { results <- r }
+		q := newQueue(t, s, cfg)
+		jobs := make(chan *Job, 10)
+		q.Handle("greet", func(_ context.Context, j *Job) error { jobs <- j; return nil })
+		start(t, q)
+
+		enqueue(t, q, Large, "greet", map[string]int64{"post": 1<<53 - 1})
+		j := receive(t, jobs)
+		assert.JSONEq(t, `{"post":9007199254740991}`, string(j.Payload))
+		assert.Equal(t, 1, j.Attempt)
+		assert.Nil(t, j.State)
+		r := receive(t, results)
+		assert.Equal(t, Result{
+			Kind: "greet", Pool: Large, Attempt: 1, Outcome: Done, Wait: r.Wait, Duration: r.Duration,
+		}, r)
+		assert.Positive(t, r.Wait)
+		drain(t, q)
+		settled(t, q)
+		assert.Empty(t, jobs)
+	})
+}
+
+func TestRolledBackJobNeverRuns(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		q := newQueue(t, s, brisk())
+		kept := make(chan string, 10)
+		q.Handle("k", func(_ context.Context, j *Job) error { kept <- string(j.Payload); return nil })
+		start(t, q)
+
+		tx, err := s.DB.Tx(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, q.Enqueue(t.Context(), tx, Small, "k", "lost"))
+		assert.Zero(t, s.Redis.Exists(t.Context(), Small.known()).Val(), "pushed before the commit")
+		require.NoError(t, tx.Rollback())
+		enqueue(t, q, Small, "k", "kept")
+		drain(t, q)
+		assert.Equal(t, `"kept"`, receive(t, kept))
+		assert.Empty(t, kept)
+	})
+}
+
+func TestFailedCommitDoesNotPush(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		q := newQueue(t, s, pushOnly())
+		tx, err := s.DB.Tx(t.Context())
+		require.NoError(t, err)
+		refusal := errors.New("refused")
+		tx.OnCommit(func(ent.Committer) ent.Committer {
+			return ent.CommitFunc(func(_ context.Context, tx *ent.Tx) error {
+				return errors.Join(refusal, tx.Rollback())
+			})
+		})
+		require.NoError(t, q.Enqueue(t.Context(), tx, Small, "k", nil))
+		require.ErrorIs(t, tx.Commit(), refusal)
+		assert.Zero(t, s.Redis.Exists(t.Context(), Small.stream()).Val())
+	})
+}
+
+func TestCommitSurvivesRedisDown(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		cut := &switchHook{}
+		cut.off.Store(true)
+		front := newQueue(t, sibling(t, s, cut), brisk())
+		enqueue(t, front, Small, "k", nil)
+
+		back := newQueue(t, s, brisk())
+		ran := make(chan struct{}, 1)
+		back.Handle("k", func(context.Context, *Job) error { ran <- struct{}{}; return nil })
+		start(t, back)
+		receive(t, ran)
+		drain(t, back)
+	})
+}
+
+func TestFailureIsRetried(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		var mu sync.Mutex
+		var outcomes []string
+		cfg := brisk()
+		cfg.Observe = func(r Result) {
+			mu.Lock()
+			defer mu.Unlock()
+			outcomes = append(outcomes, fmt.Sprintf("%d %s %v", r.Attempt, r.Outcome, r.Err))
+		}
+		q := newQueue(t, s, cfg)
+		q.Handle("k", func(_ context.Context, j *Job) error {
+			switch j.Attempt {
+			case 1:
+				return errors.New("no luck")
+			case 2:
+				panic("ouch")
+			}
+			assert.Equal(t, `"p"`, string(j.Payload))
+			return nil
+		})
+		stop := start(t, q)
+		enqueue(t, q, Small, "k", "p")
+		drain(t, q)
+		settled(t, q)
+		stop()
+		assert.Equal(t, []string{"1 failed no luck", "2 failed panic: ouch", "3 done <nil>"}, outcomes)
+	})
+}
+
+func TestDeadAfterMaxAttempts(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		cfg := brisk()
+		cfg.MaxAttempts = 3
+		q := newQueue(t, s, cfg)
+		var calls atomic.Int32
+		var healed atomic.Bool
+		q.Handle("k", func(context.Context, *Job) error {
+			calls.Add(1)
+			if healed.Load() {
+				return nil
+			}
+			return errors.New(strings.Repeat("ä", 600) + "\xff\x00")
+		})
+		start(t, q)
+		enqueue(t, q, Small, "k", nil)
+		drain(t, q)
+		settled(t, q)
+
+		row := onlyJob(t, q)
+		assert.True(t, row.Dead)
+		assert.Equal(t, 3, row.Attempts)
+		assert.EqualValues(t, 3, calls.Load())
+		assert.Equal(t, strings.Repeat("ä", 500), row.LastError)
+		stats, err := q.Stats(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, Stats{Pools: map[Pool]PoolStats{Small: {}, Large: {}}, Dead: 1}, stats)
+		dead, err := q.List(t.Context(), ListOptions{Dead: true, Pool: Small, Kind: "k"})
+		require.NoError(t, err)
+		require.Len(t, dead, 1)
+
+		healed.Store(true)
+		n, err := q.Retry(t.Context(), dead[0].ID, 12345)
+		require.NoError(t, err)
+		assert.Equal(t, 1, n)
+		drain(t, q)
+		left, err := q.List(t.Context(), ListOptions{})
+		require.NoError(t, err)
+		assert.Empty(t, left)
+	})
+}
+
+func TestDiscard(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		q := newQueue(t, s, brisk())
+		q.Handle("k", func(context.Context, *Job) error {
+			return fmt.Errorf("wrapped: %w", Discard(errors.New("hopeless")))
+		})
+		start(t, q)
+		enqueue(t, q, Small, "k", nil)
+		drain(t, q)
+		row := onlyJob(t, q)
+		assert.True(t, row.Dead)
+		assert.Equal(t, 1, row.Attempts)
+		assert.Equal(t, "hopeless", row.LastError)
+	})
+}
+
+func TestLaterDoesNotCount(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		cfg := brisk()
+		cfg.MaxAttempts = 2
+		q := newQueue(t, s, cfg)
+		var calls atomic.Int32
+		q.Handle("k", func(_ context.Context, j *Job) error {
+			assert.Equal(t, 1, j.Attempt)
+			if calls.Add(1) < 5 {
+				return Later(time.Millisecond, errors.New("not yet"))
+			}
+			return nil
+		})
+		start(t, q)
+		enqueue(t, q, Small, "k", nil)
+		drain(t, q)
+		assert.EqualValues(t, 5, calls.Load())
+	})
+}
+
+func TestUnknownKindFails(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		cfg := brisk()
+		cfg.MaxAttempts = 1
+		q := newQueue(t, s, cfg)
+		start(t, q)
+		enqueue(t, q, Small, "k", nil)
+		drain(t, q)
+		assert.Contains(t, onlyJob(t, q).LastError, "no handler")
+	})
+}
+
+func TestWipedRedisLosesNothing(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		cfg := brisk()
+		cfg.Pools = map[Pool]int{Small: 2}
+		q := newQueue(t, s, cfg)
+		started, release := make(chan struct{}, 100), make(chan struct{})
+		var mu sync.Mutex
+		ran := map[string]int{}
+		q.Handle("k", func(_ context.Context, j *Job) error {
+			started <- struct{}{}
+			<-release
+			mu.Lock()
+			defer mu.Unlock()
+			ran[string(j.Payload)]++
+			return nil
+		})
+		stop := start(t, q)
+		for i := range 50 {
+			enqueue(t, q, Small, "k", i)
+		}
+		receive(t, started)
+		receive(t, started)
+		storagetest.Wipe(t, s)
+		close(release)
+		drain(t, q)
+		settled(t, q)
+		stop()
+		assert.Len(t, ran, 50)
+	})
+}
+
+// A job that is running while Redis is wiped comes again from the sweeper; the
+// process that runs it must not run it twice at a time.
+func TestWipeDoesNotDoubleRunningJob(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		q := newQueue(t, s, brisk())
+		started, release := make(chan struct{}, 10), make(chan struct{})
+		q.Handle("k", func(context.Context, *Job) error {
+			started <- struct{}{}
+			<-release
+			return nil
+		})
+		start(t, q)
+		enqueue(t, q, Small, "k", nil)
+		receive(t, started)
+		storagetest.Wipe(t, s)
+		require.Eventually(t, func() bool { // delivered anew
+			p, err := s.Redis.XPending(t.Context(), Small.stream(), group).Result()
+			return err == nil && p.Count == 1
+		}, soon, 5*time.Millisecond)
+		close(release)
+		drain(t, q)
+		settled(t, q)
+		assert.Empty(t, started)
+	})
+}
+
+func TestStreamEvictedAlone(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		q := newQueue(t, s, brisk())
+		enqueue(t, q, Small, "k", 1, 2, 3)
+		require.NoError(t, s.Redis.Del(t.Context(), Small.stream()).Err())
+		var calls atomic.Int32
+		q.Handle("k", func(context.Context, *Job) error { calls.Add(1); return nil })
+		start(t, q)
+		drain(t, q)
+		assert.GreaterOrEqual(t, calls.Load(), int32(3))
+	})
+}
+
+// A process that is cut off from Redis is dead to the others.
+func TestDeadWorkersJobIsClaimedWithItsState(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		cut := &switchHook{}
+		cfg := brisk()
+		cfg.Lease, cfg.SweepEvery = time.Hour, time.Hour // by claim, not by sweep
+		a := newQueue(t, sibling(t, s, cut), cfg)
+		reached, hang := make(chan struct{}), make(chan struct{})
+		a.Handle("k", func(ctx context.Context, j *Job) error {
+			if err := j.Checkpoint(ctx, map[string]int{"page": 7}); err != nil {
+				return err
+			}
+			close(reached)
+			<-hang
+			return errors.New("too late")
+		})
+		stop := start(t, a)
+		enqueue(t, a, Small, "k", "p")
+		receive(t, reached)
+		cut.off.Store(true)
+
+		b := newQueue(t, s, cfg)
+		jobs := make(chan *Job, 1)
+		b.Handle("k", func(_ context.Context, j *Job) error { jobs <- j; return nil })
+		start(t, b)
+		j := receive(t, jobs)
+		assert.JSONEq(t, `{"page":7}`, string(j.State))
+		assert.Equal(t, `"p"`, string(j.Payload))
+		drain(t, b)
+		settled(t, b)
+		close(hang)
+		stop()
+		assert.Zero(t, s.DB.Job.Query().CountX(t.Context()), "its failure must not bring the job back")
+	})
+}
+
+func TestPoisonIsGivenUp(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		cfg := brisk()
+		cfg.MaxAttempts = 2
+		q := newQueue(t, s, cfg)
+		q.Handle("k", func(context.Context, *Job) error {
+			assert.Fail(t, "poison ran again")
+			return nil
+		})
+		enqueue(t, q, Small, "k", nil)
+		// As two workers leave it that died of it: delivered, begun twice.
+		require.NoError(t, q.createGroup(t.Context(), Small))
+		dead := newQueue(t, s, cfg)
+		entries, err := dead.readNew(t.Context(), Small, 1)
+		require.NoError(t, err)
+		require.Len(t, entries, 1)
+		require.NoError(t, s.DB.Job.Update().SetAttempts(2).Exec(t.Context()))
+		start(t, q)
+		drain(t, q)
+		row := onlyJob(t, q)
+		assert.True(t, row.Dead)
+		assert.Contains(t, row.LastError, "never ended")
+	})
+}
+
+func TestRunningJobIsNotClaimed(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		cfg := brisk()
+		cfg.ClaimIdle = 2 * time.Second // signs of life every 0.7 s, on a busy machine too
+		a, b := newQueue(t, s, cfg), newQueue(t, s, cfg)
+		var calls atomic.Int32
+		began, release := make(chan struct{}, 2), make(chan struct{})
+		h := func(context.Context, *Job) error {
+			calls.Add(1)
+			began <- struct{}{}
+			<-release
+			return nil
+		}
+		a.Handle("k", h)
+		b.Handle("k", h)
+		start(t, a)
+		start(t, b)
+		enqueue(t, a, Small, "k", nil)
+		receive(t, began)
+		require.Never(t, func() bool { return calls.Load() > 1 }, 2*cfg.ClaimIdle, cfg.ClaimIdle/8)
+		close(release)
+		drain(t, a)
+	})
+}
+
+func TestTwoProcessesShareAThousandJobs(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		const jobs = 1000
+		var mu sync.Mutex
+		done, by := map[string]bool{}, map[string]int{}
+		var queues []*Queue
+		for _, name := range []string{"a", "b"} {
+			cfg := brisk()
+			cfg.Pools = map[Pool]int{Small: 2}
+			cfg.Lease, cfg.Resweep, cfg.ClaimIdle = soon, soon, soon // nothing is lost here
+			q := newQueue(t, s, cfg)
+			q.Handle("k", func(_ context.Context, j *Job) error {
+				mu.Lock()
+				defer mu.Unlock()
+				if j.ID%10 == 0 && j.Attempt == 1 {
+					return errors.New("once")
+				}
+				done[string(j.Payload)] = true
+				by[name]++
+				return nil
+			})
+			queues = append(queues, q)
+		}
+		payloads := make([]any, jobs)
+		for i := range payloads {
+			payloads[i] = i
+		}
+		for part := range slices.Chunk(payloads, 100) {
+			enqueue(t, queues[0], Small, "k", part...)
+		}
+		stop := []func(){start(t, queues[0]), start(t, queues[1])}
+		drain(t, queues[0])
+		settled(t, queues[0])
+		for _, f := range stop {
+			f()
+		}
+		assert.Len(t, done, jobs)
+		assert.Positive(t, by["a"])
+		assert.Positive(t, by["b"])
+	})
+}
+
+func TestLargeDoesNotDelaySmall(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		q := newQueue(t, s, brisk())
+		release := make(chan struct{})
+		q.Handle("slow", func(context.Context, *Job) error { <-release; return nil })
+		var quick atomic.Int32
+		q.Handle("quick", func(context.Context, *Job) error { quick.Add(1); return nil })
+		start(t, q)
+		enqueue(t, q, Large, "slow", 1, 2, 3, 4, 5)
+		enqueue(t, q, Small, "quick", 1, 2, 3, 4, 5)
+		require.Eventually(t, func() bool { return quick.Load() == 5 }, soon, time.Millisecond)
+		require.Eventually(t, func() bool {
+			stats, err := q.Stats(t.Context())
+			require.NoError(t, err)
+			return stats.Pools[Small].Depth == 0 && stats.Pools[Large].Depth == 5 && stats.Pools[Large].Oldest > 0
+		}, soon, time.Millisecond)
+		close(release)
+		drain(t, q)
+	})
+}
+
+func TestStop(t *testing.T) {
+	for name, c := range map[string]struct {
+		handler func(ctx context.Context, let <-chan struct{}) error
+		left    int
+	}{
+		"finishes in time":    {func(_ context.Context, let <-chan struct{}) error { <-let; return nil }, 0},
+		"obeys its context":   {func(ctx context.Context, _ <-chan struct{}) error { <-ctx.Done(); return ctx.Err() }, 1},
+		"ignores its context": {func(_ context.Context, let <-chan struct{}) error { <-let; return errors.New("x") }, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+				cfg := pushOnly()
+				cfg.StopGrace = 50 * time.Millisecond
+				a := newQueue(t, s, cfg)
+				began, let := make(chan struct{}), make(chan struct{})
+				ended := make(chan struct{})
+				a.Handle("k", func(ctx context.Context, _ *Job) error {
+					defer close(ended)
+					close(began)
+					return c.handler(ctx, let)
+				})
+				stop := start(t, a)
+				enqueue(t, a, Small, "k", nil)
+				receive(t, began)
+				if c.left == 0 {
+					close(let)
+				}
+				stop()
+				assert.Equal(t, c.left, s.DB.Job.Query().CountX(t.Context()))
+				assert.EqualValues(t, c.left, s.Redis.XLen(t.Context(), Small.stream()).Val())
+
+				if c.left > 0 { // another process does it, without any sweep
+					b := newQueue(t, s, pushOnly())
+					b.Handle("k", func(_ context.Context, j *Job) error {
+						assert.Equal(t, 1, j.Attempt)
+						return nil
+					})
+					start(t, b)
+					drain(t, b)
+					settled(t, b)
+					if name == "ignores its context" {
+						close(let)
+					}
+				}
+				receive(t, ended)
+			})
+		})
+	}
+}
+
+func TestOnRedisCluster(t *testing.T) {
+	t.Parallel()
+	s := storagetest.Open(t, storage.Config{DataDir: t.TempDir(), RedisURL: storagetest.ClusterURL(t)})
+	require.NoError(t, s.Migrate(t.Context()))
+	cfg := brisk()
+	cfg.Lease = soon // by push first, then by wipe
+	q := newQueue(t, s, cfg)
+	began, let := make(chan struct{}, 100), make(chan struct{})
+	q.Handle("k", func(_ context.Context, j *Job) error {
+		began <- struct{}{}
+		<-let
+		if j.Attempt == 1 {
+			return errors.New("once")
+		}
+		return nil
+	})
+	start(t, q)
+	for _, p := range pools {
+		enqueue(t, q, p, "k", 1, 2, 3, 4, 5, 6, 7, 8, 9, 10)
+	}
+	for range 8 + 2 {
+		receive(t, began)
+	}
+	storagetest.Wipe(t, s)
+	require.NoError(t, s.DB.Job.Update().SetDueAt(now()).Exec(t.Context()))
+	close(let)
+	drain(t, q)
+	settled(t, q)
+}
+
+func TestSweepDoesNotMultiplyBacklog(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		q := newQueue(t, s, brisk())
+		for range 20 {
+			enqueue(t, q, Small, "k", 1, 2, 3, 4, 5)
+		}
+		for range 5 { // every row, whenever due
+			require.NoError(t, s.DB.Job.Update().SetDueAt(now()).Exec(t.Context()))
+			found, added, err := q.sweepDue(t.Context())
+			require.NoError(t, err)
+			assert.Equal(t, 100, found)
+			assert.Zero(t, added)
+		}
+		assert.EqualValues(t, 100, s.Redis.XLen(t.Context(), Small.stream()).Val())
+		assert.Zero(t, s.DB.Job.Query().Where(job.DueAtLTE(now())).CountX(t.Context()))
+	})
+}
+
+func TestCheckpointOfAJobThatIsGone(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		q := newQueue(t, s, pushOnly())
+		errs := make(chan error, 1)
+		q.Handle("k", func(ctx context.Context, j *Job) error {
+			s.DB.Job.DeleteOneID(j.ID).ExecX(ctx)
+			errs <- j.Checkpoint(ctx, 1)
+			return nil
+		})
+		start(t, q)
+		enqueue(t, q, Small, "k", nil)
+		require.ErrorContains(t, receive(t, errs), "finished or given up")
+		settled(t, q)
+	})
+}
+
+func TestConsumersOfDeadProcessesAreForgotten(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		q := newQueue(t, s, pushOnly())
+		require.NoError(t, q.createGroup(t.Context(), Small))
+		require.NoError(t, q.createGroup(t.Context(), Small), "twice is harmless")
+		enqueue(t, q, Small, "k", nil)
+		entries, err := q.readNew(t.Context(), Small, 1)
+		require.NoError(t, err)
+		consumers := func() int { return len(s.Redis.XInfoConsumers(t.Context(), Small.stream(), group).Val()) }
+
+		require.NoError(t, q.forget(t.Context(), Small, -time.Hour))
+		assert.Equal(t, 1, consumers(), "it holds a job")
+		require.NoError(t, q.release(t.Context(), Small, entries[0].job, []string{entries[0].id}))
+		require.NoError(t, q.forget(t.Context(), Small, time.Hour))
+		assert.Equal(t, 1, consumers(), "it was there just now")
+		require.NoError(t, q.forget(t.Context(), Small, -time.Hour))
+		assert.Zero(t, consumers())
+	})
+}
+
+func TestRefusals(t *testing.T) {
+	s := storagetest.Embedded(t)
+	for _, cfg := range []Config{
+		{Pools: map[Pool]int{"huge": 1}}, {Pools: map[Pool]int{Small: 0}}, {Pools: map[Pool]int{Small: 1025}},
+		{MaxAttempts: -1}, {Lease: -1}, {SweepEvery: time.Microsecond},
+	} {
+		_, err := New(s.DB, s.Redis, cfg)
+		require.Error(t, err)
+	}
+	q := newQueue(t, s, Config{})
+	tx, err := s.DB.Tx(t.Context())
+	require.NoError(t, err)
+	require.Error(t, q.Enqueue(t.Context(), tx, "huge", "k", nil))
+	require.Error(t, q.Enqueue(t.Context(), tx, Small, "", nil))
+	require.Error(t, q.Enqueue(t.Context(), tx, Small, "k", func() {}))
+	require.NoError(t, tx.Rollback())
+	_, err = q.List(t.Context(), ListOptions{Limit: 1001})
+	require.Error(t, err)
+	q.Handle("k", nil)
+	assert.Panics(t, func() { q.Handle("k", nil) })
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.NoError(t, q.Run(ctx))
+	require.ErrorIs(t, func() error { enqueue(t, q, Small, "k", json.RawMessage(`{}`)); return q.Drain(ctx) }(), context.Canceled)
+}
+
+func TestBackoff(t *testing.T) {
+	w := &worker{Queue: &Queue{retryBase: time.Second}}
+	for attempts, want := range map[int]time.Duration{
+		1: time.Second, 2: 2 * time.Second, 4: 8 * time.Second, 10: maxBackoff, 1000: maxBackoff,
+	} {
+		for range 100 {
+			got := w.backoff(attempts)
+			assert.GreaterOrEqual(t, got, want*3/4)
+			assert.Less(t, got, want*5/4)
+		}
+	}
+}
+
+// sibling is s as another process sees it: with a connection of its own to Redis.
+func sibling(t testing.TB, s *storage.Stores, h redis.Hook) *storage.Stores {
+	opt := *s.Redis.(*redis.Client).Options()
+	opt.PushNotificationProcessor = nil // the first client's own
+	rdb := redis.NewClient(&opt)
+	rdb.AddHook(h)
+	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
+	other := *s
+	other.Redis = rdb
+	return &other
+}
+
+// switchHook cuts a client off while off is set.
+type switchHook struct{ off atomic.Bool }
+
+func (h *switchHook) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
+}
+
+func (h *switchHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if h.off.Load() {
+			return errors.New("cut off")
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (h *switchHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}

@@ -1,0 +1,176 @@
+package queue
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// group is the consumer group of every stream: all processes share the work.
+const group = "w"
+
+// keys of a pool share a hash tag: its scripts touch one slot of a cluster.
+func (p Pool) stream() string { return "q:{" + string(p) + "}:s" }
+func (p Pool) known() string  { return "q:{" + string(p) + "}:known" }
+
+var (
+	//go:embed push.lua
+	pushSource string
+	pushScript = redis.NewScript(pushSource)
+
+	//go:embed group.lua
+	groupSource string
+	groupScript = redis.NewScript(groupSource)
+)
+
+// entry is a job as the stream carries it. One pushed by its commit brings
+// everything; one pushed later brings the id alone, because only the row then
+// knows attempts and state.
+type entry struct {
+	job     int64
+	kind    string // "" when the row must be read
+	payload json.RawMessage
+	at      int64  // when it was enqueued: Unix, in microseconds
+	id      string // in the stream
+}
+
+// push adds entries to the pool's stream, those that are in it already
+// excepted, and returns how many it added.
+func (q *Queue) push(ctx context.Context, p Pool, entries ...entry) (added int, err error) {
+	// A few at a time: while a script runs, Redis does nothing else.
+	for part := range slices.Chunk(entries, 100) {
+		args := make([]any, 0, 4*len(part))
+		for _, e := range part {
+			args = append(args, e.job, e.kind, []byte(e.payload), e.at)
+		}
+		n, err := pushScript.Run(ctx, q.rdb, []string{p.stream(), p.known()}, args...).Int()
+		if err != nil {
+			return added, fmt.Errorf("push to pool %s: %w", p, err)
+		}
+		added += n
+	}
+	return added, nil
+}
+
+// release takes a job's entries out of the stream, so that it can be pushed
+// again.
+func (q *Queue) release(ctx context.Context, p Pool, job int64, ids []string) error {
+	_, err := q.rdb.TxPipelined(ctx, func(tx redis.Pipeliner) error {
+		tx.XAck(ctx, p.stream(), group, ids...)
+		tx.XDel(ctx, p.stream(), ids...)
+		tx.SRem(ctx, p.known(), job)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("release job %d: %w", job, err)
+	}
+	return nil
+}
+
+// createGroup makes stream and group exist.
+func (q *Queue) createGroup(ctx context.Context, p Pool) error {
+	err := groupScript.Run(ctx, q.rdb, []string{p.stream(), p.known()}, group).Err()
+	if err != nil && !strings.Contains(err.Error(), "BUSYGROUP") {
+		return fmt.Errorf("create group of pool %s: %w", p, err)
+	}
+	return nil
+}
+
+// forget removes the consumers that have not read for that long. Their
+// processes are gone: a live one reads twice a second. One with pending entries
+// is kept, since the entries would go with it.
+func (q *Queue) forget(ctx context.Context, p Pool, silent time.Duration) error {
+	consumers, err := q.rdb.XInfoConsumers(ctx, p.stream(), group).Result()
+	if err != nil {
+		return fmt.Errorf("list consumers of pool %s: %w", p, err)
+	}
+	for _, c := range consumers {
+		if c.Pending > 0 || c.Idle < silent {
+			continue
+		}
+		if err := q.rdb.XGroupDelConsumer(ctx, p.stream(), group, c.Name).Err(); err != nil {
+			return fmt.Errorf("remove consumer of pool %s: %w", p, err)
+		}
+	}
+	return nil
+}
+
+// readNew waits up to readBlock for at most n new entries.
+func (q *Queue) readNew(ctx context.Context, p Pool, n int) ([]entry, error) {
+	streams, err := q.rdb.XReadGroup(ctx, &redis.XReadGroupArgs{
+		Group: group, Consumer: q.consumer, Streams: []string{p.stream(), ">"},
+		Count: int64(n), Block: readBlock,
+	}).Result()
+	if errors.Is(err, redis.Nil) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read pool %s: %w", p, err)
+	}
+	var entries []entry
+	for _, s := range streams {
+		for _, m := range s.Messages {
+			entries = append(entries, parse(m))
+		}
+	}
+	return entries, nil
+}
+
+// claimIdle takes over up to n entries whose worker has given no sign of life for
+// ClaimIdle.
+func (q *Queue) claimIdle(ctx context.Context, p Pool, n int) ([]entry, error) {
+	// One call looks at a part of the pending entries only; the cursor leads on,
+	// and is "0-0" again behind the last.
+	for cursor := "0-0"; ; {
+		msgs, next, err := q.rdb.XAutoClaim(ctx, &redis.XAutoClaimArgs{
+			Stream: p.stream(), Group: group, Consumer: q.consumer,
+			MinIdle: q.cfg.ClaimIdle, Start: cursor, Count: int64(n),
+		}).Result()
+		if err != nil {
+			return nil, fmt.Errorf("claim in pool %s: %w", p, err)
+		}
+		if len(msgs) > 0 || next == "0-0" {
+			entries := make([]entry, len(msgs))
+			for i, m := range msgs {
+				entries[i] = parse(m)
+				entries[i].kind = "" // somebody has started it: read the row
+			}
+			return entries, nil
+		}
+		cursor = next
+	}
+}
+
+// beat tells the other processes that these entries are being worked on.
+func (q *Queue) beat(ctx context.Context, p Pool, ids []string) error {
+	err := q.rdb.XClaimJustID(ctx, &redis.XClaimArgs{
+		Stream: p.stream(), Group: group, Consumer: q.consumer, Messages: ids,
+	}).Err()
+	if err != nil {
+		return fmt.Errorf("heartbeat of pool %s: %w", p, err)
+	}
+	return nil
+}
+
+// parse never fails: an entry that is not ours to read gets the id 0, which no
+// row has, and so is dropped like any job whose row is gone.
+func parse(m redis.XMessage) entry {
+	text := func(field string) string { s, _ := m.Values[field].(string); return s }
+	job, _ := strconv.ParseInt(text("id"), 10, 64)
+	at, _ := strconv.ParseInt(text("at"), 10, 64)
+	return entry{
+		job: job, kind: text("kind"), payload: json.RawMessage(text("payload")),
+		at: at, id: m.ID,
+	}
+}
+
+// noGroup reports the error of a stream that was wiped.
+func noGroup(err error) bool { return err != nil && strings.Contains(err.Error(), "NOGROUP") }

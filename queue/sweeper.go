@@ -1,0 +1,86 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+
+	"tideline/ent"
+	"tideline/ent/job"
+)
+
+// sweepBatch is how many due rows a sweep takes at a time.
+const sweepBatch = 1000
+
+// sweep brings due rows to the streams until ctx ends: retries, and whatever
+// Redis has lost or never got.
+func (q *Queue) sweep(ctx context.Context) {
+	trouble := false
+	// Every process sweeps: who comes first leaves little to the others. The
+	// jitter keeps them from coming all at once.
+	for pause(ctx, q.cfg.SweepEvery*3/4+rand.N(q.cfg.SweepEvery/2)) {
+		err := q.sweepOnce(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil && !trouble {
+			q.log.WarnContext(ctx, "due jobs cannot be swept", "err", err)
+		}
+		trouble = err != nil
+	}
+}
+
+// sweepOnce sweeps one batch, and goes on while batches are full of jobs that
+// really were missing: a wiped Redis is refilled at full speed, whereas looking
+// through a long backlog costs no more than a batch per period.
+func (q *Queue) sweepOnce(ctx context.Context) error {
+	for {
+		found, added, err := q.sweepDue(ctx)
+		if err != nil {
+			return fmt.Errorf("sweep: %w", err)
+		}
+		if found < sweepBatch || added <= found/2 {
+			return nil
+		}
+	}
+}
+
+// sweepDue sweeps the rows that have been due the longest. They are moved on in
+// time afterwards, so that the next batch is others.
+func (q *Queue) sweepDue(ctx context.Context) (found, added int, err error) {
+	cut := now()
+	rows, err := q.db.Job.Query().Where(job.Dead(false), job.DueAtLTE(cut)).
+		Order(job.ByDueAt()).Limit(sweepBatch).Select(job.FieldID, job.FieldPool).All(ctx)
+	if err != nil || len(rows) == 0 {
+		return 0, 0, err
+	}
+	added, err = q.pushRows(ctx, rows)
+	if err != nil {
+		return 0, 0, err
+	}
+	ids := make([]int64, len(rows))
+	for i, r := range rows {
+		ids[i] = r.ID
+	}
+	// Only what is still due: a job that failed meanwhile has a date of its own.
+	err = q.db.Job.Update().Where(job.IDIn(ids...), job.DueAtLTE(cut)).
+		SetDueAt(now().Add(q.cfg.Resweep)).Exec(ctx)
+	return len(rows), added, err
+}
+
+// pushRows pushes rows (of which id and pool must be set) to their streams, as
+// entries that bring the id alone.
+func (q *Queue) pushRows(ctx context.Context, rows []*ent.Job) (added int, err error) {
+	byPool := map[Pool][]entry{}
+	for _, r := range rows {
+		byPool[Pool(r.Pool)] = append(byPool[Pool(r.Pool)], entry{job: r.ID})
+	}
+	for p, entries := range byPool {
+		n, err := q.push(ctx, p, entries...)
+		if err != nil {
+			return added, err
+		}
+		added += n
+	}
+	return added, nil
+}

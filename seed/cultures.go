@@ -1,0 +1,125 @@
+package seed
+
+// cultures are the people of the demo network: many scripts, directions of
+// writing and lengths of names, because an app that shows them has to cope.
+var cultures = []culture{
+	{
+		first: names("Alice Ben Chloe Dylan Ella Finn Grace Harry Isla Jack Keira Liam Maya Noah Olivia Ruby"),
+		last:  names("Archer Bennett Clarke Doyle Evans Fletcher Grant Hughes Jones Kelly Murray O’Brien=obrien Price Shaw Turner Walsh"),
+	},
+	{
+		first:       names("梅=mei 伟=wei 芳=fang 娜=na 静=jing 强=qiang 磊=lei 洋=yang 艳=yan 勇=yong 思远=siyuan 雨桐=yutong 子涵=zihan 晓明=xiaoming"),
+		last:        names("李=li 王=wang 张=zhang 刘=liu 陈=chen 杨=yang 赵=zhao 黄=huang 周=zhou 吴=wu 欧阳=ouyang 林=lin"),
+		familyFirst: true,
+		own:         0.7,
+		bios:        []string{"住在{城市},喜欢{爱好}和{菜}。", "{爱好} / {爱好} {emoji}", "慢慢来,比较快。", "{城市}人。"},
+		texts: []string{
+			"早上好,{城市}!{emoji}",
+			"今天的{菜}太好吃了,下次还要来。",
+			"周末有人一起{爱好}吗?新手也欢迎。",
+			"在{城市}住了{n}年,还是会迷路。",
+			"读完了一本关于{爱好}的书,最后一章让我改变了想法。",
+			"下雨天最适合在家做{菜}。🌧️",
+			"昨晚睡不着,起来看了一会儿星星。城市里能看到的星星不多,但是{n}颗也够了。",
+			"外婆教我做{菜}:一共{n}个步骤,其中一半是“等”。我以前不明白,现在觉得这才是最重要的部分。\n\n等水开,等面醒,等人回家。",
+			"终于下班了。",
+		},
+	},
+	{
+		first: names("Lucía=lucia Mateo Sofía=sofia Diego Valentina Andrés=andres Camila Joaquín=joaquin Ximena Íñigo=inigo Núria=nuria Álvaro=alvaro"),
+		last:  names("García=garcia Núñez=nunez Fernández=fernandez Rojas Quispe Ibáñez=ibanez Vargas Muñoz=munoz Castro Peña=pena"),
+		own:   0.5,
+		bios:  []string{"De {city}, con amor. {emoji}", "Profe, lectora, adicta al café ☕"},
+		texts: []string{
+			"¿Alguien más despierto a esta hora?",
+			"Hoy cociné {food} para {n} personas y no sobró nada. ¡Ni una cucharada!",
+			"Qué mañana tan bonita en {city}. {emoji}",
+			"Llevo {n} días sin café. No lo recomiendo.",
+			"Mi abuela decía que las prisas no llevan a ningún lado. El tren de hoy tampoco.",
+			"¡Por fin viernes!",
+		},
+	},
+	{
+		first: names("Anna Björn=bjoern Jürgen=juergen Käthe=kaethe Lena Moritz Nils Sören=soeren Theresa Zoë=zoe"),
+		last:  names("Bauer Groß=gross Krüger=krueger Lehmann Müller=mueller Öztürk=oeztuerk Schäfer=schaefer Vogel Weiß=weiss Zimmermann"),
+		own:   0.5,
+		bios:  []string{"Meistens draußen. {emoji}", "{city}. Fahrrad statt Auto.", "Liest zu viel, schläft zu wenig."},
+		texts: []string{
+			"Der Zug nach {city} hat {n} Minuten Verspätung. Immerhin gibt es Brezeln.",
+			"Guten Morgen zusammen! {emoji}",
+			"Heute gelernt: Das Wort „Fingerspitzengefühl“ gibt es auch im Englischen.",
+			"Wer kommt am Wochenende mit in die Berge? Ein Platz im Auto ist noch frei.",
+			"Seit {n} Jahren wohne ich hier und entdecke erst heute diesen kleinen Park hinter dem Bahnhof.",
+			"Feierabend.",
+		},
+	},
+	{
+		first: names("João=joao Beatriz Thiago Marília=marilia Antônio=antonio Luíza=luiza Davi Conceição=conceicao"),
+		last:  names("Silva Gonçalves=goncalves Araújo=araujo Magalhães=magalhaes Souza Conceição=conceicao Lima Falcão=falcao"),
+		own:   0.5,
+		texts: []string{
+			"Bom dia, {city}! {emoji}",
+			"Saudade de um bom {food}.",
+			"Alguém indica um livro curto para o fim de semana?",
+			"Choveu {n} dias seguidos e a minha horta está feliz. Eu, nem tanto.",
+			"Aprendi hoje que não se apressa pão nem conversa boa.",
+		},
+	},
+	{
+		first:       names("さくら=sakura 蓮=ren 陽菜=hina 湊=minato 結衣=yui 大翔=hiroto 美咲=misaki ハナ=hana"),
+		last:        names("佐藤=sato 鈴木=suzuki 高橋=takahashi 田中=tanaka 渡辺=watanabe 小林=kobayashi 五十嵐=igarashi"),
+		familyFirst: true,
+		own:         0.7,
+		bios:        []string{"{都市}在住。{趣味}が好きです。", "{趣味}と猫 🐈", "のんびりやってます。"},
+		texts: []string{
+			"おはようございます{emoji}",
+			"週末は{都市}で{趣味}をしてきました。とても楽しかった!",
+			"今日の空、きれいだったなあ。",
+			"{趣味}を始めて{n}年。まだまだ初心者です。",
+			"コーヒーを淹れて、窓を開けて、何もしない時間。こういう朝がいちばん好きです。",
+			"電車が{n}分遅れています…",
+		},
+	},
+	{
+		first: names("Олена=olena Андрій=andriy Оксана=oksana Тарас=taras Соломія=solomia Богдан=bohdan Ганна=hanna Юрій=yuriy"),
+		last:  names("Коваль=koval Шевчук=shevchuk Бондар=bondar Мельник=melnyk Лисенко=lysenko Гайовий=haiovyi Петренко=petrenko"),
+		own:   0.5,
+		texts: []string{
+			"Доброго ранку! {emoji}",
+			"Зварила борщ на {n} осіб, і нічого не залишилося.",
+			"Хтось знає гарну книжку на вихідні?",
+			"Сьогодні бачила лелеку дорогою на роботу. Найкраща частина дня.",
+			"Потяг запізнюється на {n} хвилин, зате який захід сонця.",
+		},
+	},
+	{
+		first: names("ليلى=layla عمر=omar نور=nour يوسف=youssef مريم=maryam كريم=karim هدى=huda سامي=sami"),
+		last:  names("حداد=haddad منصور=mansour الخطيب=alkhatib صباغ=sabbagh النجار=alnajjar خليل=khalil"),
+		own:   0.6,
+		bios:  []string{"قهوة وكتب وموسيقى ☕", "من القاهرة إلى بيروت"},
+		texts: []string{
+			"صباح الخير يا جماعة {emoji}",
+			"هل من كتاب جيد تنصحون به لعطلة نهاية الأسبوع؟",
+			"طبخت اليوم لـ {n} أشخاص ولم يبق شيء.",
+			"أجمل ما في المدينة هدوؤها قبل الفجر.",
+			"منذ {n} سنوات وأنا أتعلم العود، وما زال الجيران صابرين.",
+		},
+	},
+	{
+		first: names("Chinedu Ngozi Adébáyọ̀=adebayo Fúnmiláyọ̀=funmilayo Kwame Ama Thandiwe Sipho Wanjikũ=wanjiku Amina"),
+		last:  names("Okafor Adéyẹmí=adeyemi Mensah Eze Nkosi Mwangi Diallo Balogun Owusu"),
+		own:   0.2,
+		texts: []string{"Ẹ káàárọ̀ o! {emoji}", "Jollof debate again. {n} rounds. I won all of them.", "Habari za asubuhi, {city}?"},
+	},
+	{
+		first: names("आरव=aarav दिया=diya रोहन=rohan अनन्या=ananya कबीर=kabir मीरा=meera தமிழ்=tamil ప్రియ=priya"),
+		last:  names("शर्मा=sharma पटेल=patel गुप्ता=gupta नायर=nair सिंह=singh रेड्डी=reddy चटर्जी=chatterjee"),
+		own:   0.3,
+		texts: []string{
+			"सुप्रभात! {emoji}",
+			"आज {n} किलोमीटर चला। पैर शिकायत कर रहे हैं।",
+			"बारिश, चाय और पकौड़े। और क्या चाहिए?",
+			"क्या कोई अच्छी किताब बता सकता है?",
+		},
+	},
+}

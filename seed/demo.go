@@ -1,0 +1,130 @@
+package seed
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"tideline/feed"
+	"tideline/storage"
+)
+
+const (
+	// DemoHandle is the handle of the person of a demo network to log in as: one
+	// with a full timeline and with requests to answer. It marks the network, too.
+	DemoHandle = "demo"
+	// DemoPassword is the password of everybody in a demo network.
+	DemoPassword = "tideline-demo"
+)
+
+// makeDemo makes a demo network and stores all of it or nothing.
+func makeDemo(ctx context.Context, s *storage.Stores, o Options, now time.Time) (*network, error) {
+	m := newMaker(o.Seed, now)
+	m.makePeople(o.Users)
+	if err := m.avoidTaken(ctx, s); err != nil {
+		return nil, err
+	}
+	m.makeRelations()
+	m.makePosts(o.Posts)
+	m.makeLikes()
+	hash, err := feed.HashPassword(DemoPassword)
+	if err != nil {
+		return nil, err
+	}
+
+	tx, err := s.SQL.BeginTx(ctx, nil)
+	if err != nil {
+		return nil, fmt.Errorf("store the demo network: %w", err)
+	}
+	defer func() { _ = tx.Rollback() }() // nothing, after Commit
+	if err := m.store(ctx, writer{dialect: s.Dialect, db: tx}, hash); err != nil {
+		return nil, fmt.Errorf("store the demo network: %w", err)
+	}
+	if err := tx.Commit(); err != nil {
+		return nil, fmt.Errorf("store the demo network: %w", err)
+	}
+	return &m.network, nil
+}
+
+// avoidTaken renames people whose handle somebody in the database has. It fails
+// when that is so of the demo's.
+func (m *maker) avoidTaken(ctx context.Context, s *storage.Stores) error {
+	ours := map[string]bool{}
+	for _, p := range m.people {
+		ours[p.handle] = true
+	}
+	check := m.people
+	for len(check) > 0 {
+		handles := make([]string, len(check))
+		for i, p := range check {
+			handles[i] = p.handle
+		}
+		taken, err := handlesIn(ctx, s.SQL, s.Dialect, handles)
+		if err != nil {
+			return err
+		}
+		if _, there := taken[DemoHandle]; there {
+			return fmt.Errorf("there is a user %s: this database has a demo network already. "+
+				"Nothing was changed; to make another one, use another database", DemoHandle)
+		}
+		check = nil
+		for i := range m.people {
+			p := &m.people[i]
+			if _, there := taken[p.handle]; !there {
+				continue
+			}
+			p.handle = free(p.handle, func(h string) bool { _, there := taken[h]; return there || ours[h] })
+			ours[p.handle] = true
+			check = append(check, *p)
+		}
+	}
+	return nil
+}
+
+// store writes the network. Nobody else can see it, and so change it, before
+// the transaction ends: the counters are written once, as they will be.
+func (m *maker) store(ctx context.Context, w writer, hash string) error {
+	written, newest := make([]int, len(m.people)), make([]int64, len(m.people))
+	posts := make([][]any, len(m.posts))
+	for i, p := range m.posts {
+		posts[i] = []any{p.id, m.people[p.author].id, p.text, string(p.visibility), p.likes}
+		written[p.author]++
+		newest[p.author] = p.id
+	}
+	people := make([][]any, len(m.people))
+	for i, p := range m.people {
+		people[i] = []any{p.id, p.handle, p.name, p.bio, hash, p.approves, string(p.visibility),
+			len(m.followers[i]), len(m.following[i]), written[i], newest[i], p.joined}
+	}
+	likes := make([][]any, len(m.likes))
+	for i, l := range m.likes {
+		likes[i] = []any{m.people[l.person].id, m.posts[l.post].id}
+	}
+	for _, t := range []struct {
+		name    string
+		columns []string
+		rows    [][]any
+	}{
+		{"users", []string{"id", "handle", "name", "bio", "password_hash", "approves_followers", "default_visibility",
+			"follower_count", "following_count", "post_count", "last_post_id", "created_at"}, people},
+		{"posts", []string{"id", "author_id", "text", "visibility", "like_count"}, posts},
+		{"follows", []string{"follower_id", "followee_id", "created_at"}, m.rows(m.follows)},
+		{"follow_requests", []string{"requester_id", "target_id", "created_at"}, m.rows(m.requests)},
+		{"blocks", []string{"blocker_id", "blocked_id", "created_at"}, m.rows(m.blocks)},
+		{"mutes", []string{"muter_id", "muted_id", "created_at"}, m.rows(m.mutes)},
+		{"likes", []string{"user_id", "post_id"}, likes},
+	} {
+		if _, err := w.insert(ctx, t.name, t.columns, t.rows); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *maker) rows(edges []edge) [][]any {
+	rows := make([][]any, len(edges))
+	for i, e := range edges {
+		rows[i] = []any{m.people[e.from].id, m.people[e.to].id, e.at}
+	}
+	return rows
+}

@@ -1,0 +1,343 @@
+package seed
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"entgo.io/ent/dialect"
+	entsql "entgo.io/ent/dialect/sql"
+	"golang.org/x/sync/errgroup"
+
+	"tideline/feed"
+	"tideline/storage"
+)
+
+// badShown is how many bad lines are reported one by one.
+const badShown = 20
+
+// imported is what an import did.
+type imported struct {
+	lines   int // read
+	users   int // that the file names
+	made    int // of them
+	follows int // added
+	there   int // that a line named but that were there already
+	blocked int // not added because of a block
+	bad     int // lines
+	first   []badLine
+}
+
+// importer puts a follow file into the tables.
+//
+// Nothing remembers how far it is but the tables: each statement leaves out
+// what is there, so a second run passes quickly over what a first one did. It
+// needs memory for every name in the file, about 100 bytes each, and for one
+// chunk of lines.
+type importer struct {
+	writer
+	sql  *sql.DB
+	ids  *feed.IDs
+	hash string // of the accounts it makes
+	now  func() time.Time
+
+	known map[string]int64 // handle to id, of accounts that surely exist
+	done  imported
+}
+
+func runImport(ctx context.Context, s *storage.Stores, o Options, out, progress io.Writer) error {
+	hash := "" // no password fits this
+	if o.Password != "" {
+		var err error
+		if hash, err = feed.HashPassword(o.Password); err != nil {
+			return fmt.Errorf("--password: %w", err)
+		}
+	}
+	file, err := os.Open(o.Follows)
+	if err != nil {
+		return fmt.Errorf("follow file: %w", err)
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return fmt.Errorf("follow file: %w", err)
+	}
+	im, err := newImporter(ctx, s, hash)
+	if err == nil {
+		err = im.run(ctx, file, info.Size(), progress)
+		im.done.users = len(im.known)
+		im.done.print(out, o.Follows)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return Interrupted{what: "Interrupted. Run the same command again: it goes on from here, and only its end sets the follower counts."}
+	case err != nil:
+		return fmt.Errorf("import %s: %w", o.Follows, err)
+	case o.Strict && im.done.bad > 0:
+		return fmt.Errorf("%s has %d bad lines", o.Follows, im.done.bad)
+	}
+	return nil
+}
+
+func newImporter(ctx context.Context, s *storage.Stores, hash string) (*importer, error) {
+	ids, err := feed.OpenIDs(ctx, s.DB)
+	if err != nil {
+		return nil, err
+	}
+	return &importer{
+		writer: writer{dialect: s.Dialect, db: s.SQL}, sql: s.SQL,
+		ids: ids, hash: hash, now: time.Now, known: map[string]int64{},
+	}, nil
+}
+
+// run imports r, of size bytes, 0 if that is not known. What could be read is
+// imported and counted also when r then fails.
+func (im *importer) run(ctx context.Context, r io.Reader, size int64, progress io.Writer) error {
+	g, leased := errgroup.WithContext(ctx)
+	leased, release := context.WithCancel(leased)
+	g.Go(func() error { return im.ids.Run(leased) })
+	g.Go(func() error {
+		defer release()
+		counted := &countingReader{r: r}
+		p := startProgress(progress, "Importing", size, "lines")
+		step := func() { p.at(counted.n.Load(), im.done.lines) }
+		unread, err := im.readAll(ctx, counted, step)
+		step()
+		p.stop()
+		if err != nil {
+			return err
+		}
+		return errors.Join(unread, im.settle(ctx, progress))
+	})
+	return g.Wait()
+}
+
+// readAll adds what the file says. unread is why the file could not be read to
+// its end, err why a statement failed.
+func (im *importer) readAll(ctx context.Context, r io.Reader, step func()) (unread, err error) {
+	lines, err := newLineReader(r)
+	if err != nil {
+		return err, nil
+	}
+	pairs := make([][2]string, 0, chunk)
+	for n := 1; ; n++ {
+		follower, followee, err := lines.next()
+		im.done.lines = lines.number
+		bad := (*badLine)(nil)
+		switch {
+		case err == nil:
+			pairs = append(pairs, [2]string{follower, followee})
+		case errors.As(err, &bad):
+			im.refuse(bad)
+		case errors.Is(err, io.EOF):
+			err = nil
+			if im.done.bad > 0 && len(im.known)+len(pairs) == 0 {
+				err = errors.New("no line of it is a follow")
+			}
+			return err, im.add(ctx, pairs)
+		default:
+			return fmt.Errorf("after line %d: %w", lines.number, err), im.add(ctx, pairs)
+		}
+		if n%chunk == 0 {
+			if err := im.add(ctx, pairs); err != nil {
+				return nil, err
+			}
+			pairs = pairs[:0]
+			step()
+		}
+	}
+}
+
+func (im *importer) refuse(bad *badLine) {
+	im.done.bad++
+	if len(im.done.first) < badShown {
+		im.done.first = append(im.done.first, *bad)
+	}
+}
+
+// add adds follows, and the accounts they need. It adds at most chunk.
+func (im *importer) add(ctx context.Context, pairs [][2]string) error {
+	if err := ctx.Err(); err != nil || len(pairs) == 0 {
+		return err
+	}
+	if err := im.addUsers(ctx, pairs); err != nil {
+		return err
+	}
+	now := im.now().UTC().Truncate(time.Millisecond)
+	rows := make([][]any, len(pairs))
+	for i, pair := range pairs {
+		rows[i] = []any{im.known[pair[0]], im.known[pair[1]], now}
+	}
+	added, err := im.insert(ctx, "follows", []string{"follower_id", "followee_id", "created_at"}, rows,
+		"follower_id", "followee_id")
+	im.done.follows += added
+	if err != nil {
+		return err
+	}
+	im.done.there += len(pairs) - added
+	return nil
+}
+
+// addUsers makes everybody in pairs known, and exist.
+func (im *importer) addUsers(ctx context.Context, pairs [][2]string) error {
+	var unknown []string
+	for _, pair := range pairs {
+		for _, handle := range pair {
+			if _, ok := im.known[handle]; !ok {
+				unknown = append(unknown, handle)
+			}
+		}
+	}
+	// In order, so that two imports do not wait for each other in a circle.
+	slices.Sort(unknown)
+	unknown = slices.Compact(unknown)
+	for len(unknown) > 0 {
+		found, err := handlesIn(ctx, im.sql, im.dialect, unknown)
+		if err != nil {
+			return err
+		}
+		for handle, id := range found {
+			im.known[handle] = id
+		}
+		unknown = slices.DeleteFunc(unknown, func(handle string) bool { _, ok := found[handle]; return ok })
+		if unknown, err = im.makeUsers(ctx, unknown); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// makeUsers makes accounts. It returns the handles to look up once more,
+// because somebody else took one of them meanwhile.
+func (im *importer) makeUsers(ctx context.Context, handles []string) ([]string, error) {
+	now := im.now().UTC().Truncate(time.Millisecond)
+	rows := make([][]any, len(handles))
+	ids := make([]int64, len(handles))
+	for i, handle := range handles {
+		var err error
+		if ids[i], err = im.ids.Next(); err != nil {
+			return nil, err
+		}
+		rows[i] = []any{ids[i], handle, handle, im.hash, now}
+	}
+	added, err := im.insert(ctx, "users", []string{"id", "handle", "name", "password_hash", "created_at"}, rows, "handle")
+	im.done.made += added
+	if err != nil {
+		return nil, err
+	}
+	if added < len(handles) {
+		return handles, nil
+	}
+	for i, handle := range handles {
+		im.known[handle] = ids[i]
+	}
+	return nil, nil
+}
+
+// settle makes the rest of the tables agree with the follows: it takes out
+// those that a block forbids and the requests that have been granted, then
+// counts. It changes nothing when it has been done before.
+func (im *importer) settle(ctx context.Context, progress io.Writer) error {
+	result, err := im.sql.ExecContext(ctx, `DELETE FROM follows WHERE id IN (
+		SELECT f.id FROM blocks b JOIN follows f ON f.follower_id = b.blocker_id AND f.followee_id = b.blocked_id
+		UNION ALL
+		SELECT f.id FROM blocks b JOIN follows f ON f.follower_id = b.blocked_id AND f.followee_id = b.blocker_id)`)
+	if err != nil {
+		return fmt.Errorf("take out follows that a block forbids: %w", err)
+	}
+	blocked, err := result.RowsAffected()
+	if err != nil {
+		return fmt.Errorf("take out follows that a block forbids: %w", err)
+	}
+	im.done.blocked = int(blocked)
+	im.done.follows -= int(blocked)
+	_, err = im.sql.ExecContext(ctx, `DELETE FROM follow_requests WHERE EXISTS (SELECT 1 FROM follows
+		WHERE follower_id = requester_id AND followee_id = target_id)`)
+	if err != nil {
+		return fmt.Errorf("take out granted requests: %w", err)
+	}
+
+	if im.dialect == dialect.Postgres {
+		// Until it gets round to it by itself, it would plan for empty tables.
+		if _, err := im.sql.ExecContext(ctx, "ANALYZE users, follows"); err != nil {
+			return fmt.Errorf("analyze: %w", err)
+		}
+	}
+	users := make([]int64, 0, len(im.known))
+	for _, id := range im.known {
+		users = append(users, id)
+	}
+	slices.Sort(users)
+	p := startProgress(progress, "Counting ", int64(len(users)), "users")
+	defer p.stop()
+	for i := 0; i < len(users); i += chunk {
+		end := min(i+chunk, len(users))
+		if err := im.count(ctx, users[i:end]); err != nil {
+			return fmt.Errorf("count follows: %w", err)
+		}
+		p.at(int64(end), end)
+	}
+	return nil
+}
+
+// count sets the follow counters of the users, whose ids ascend.
+func (im *importer) count(ctx context.Context, users []int64) error {
+	tx, err := im.sql.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // nothing, after Commit
+	these := entsql.In("id", values(users)...)
+	if im.dialect == dialect.Postgres {
+		// Compiling the statement takes longer than running it.
+		if _, err := tx.ExecContext(ctx, "SET LOCAL jit = off"); err != nil {
+			return err
+		}
+		// Whoever changes a counter holds this lock. It must be had before the
+		// statement that counts begins: that one sees what was committed by then.
+		query, args := entsql.Dialect(im.dialect).Select("id").From(entsql.Table("users")).Where(these).
+			OrderBy("id").For(entsql.LockUpdate, entsql.WithLockClause("FOR NO KEY UPDATE")).Query()
+		if _, err := tx.ExecContext(ctx, query, args...); err != nil {
+			return err
+		}
+	}
+	query, args := entsql.Dialect(im.dialect).Update("users").
+		Set("follower_count", entsql.Expr("(SELECT count(*) FROM follows WHERE followee_id = users.id)")).
+		Set("following_count", entsql.Expr("(SELECT count(*) FROM follows WHERE follower_id = users.id)")).
+		Where(these).Query()
+	if _, err := tx.ExecContext(ctx, query, args...); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+func (d imported) print(out io.Writer, file string) {
+	for _, bad := range d.first {
+		fmt.Fprintln(out, bad.Error())
+	}
+	if more := d.bad - len(d.first); more > 0 {
+		fmt.Fprintf(out, "… and %d more bad lines\n", more)
+	}
+	fmt.Fprintf(out, "%s: %d lines read, %d not imported because they are bad.\n", file, d.lines, d.bad)
+	fmt.Fprintf(out, "Users: %d, of whom %d have been made.\n", d.users, d.made)
+	fmt.Fprintf(out, "Follows: %d added, %d were there already or are repeated in the file, %d refused because of a block.\n",
+		d.follows, d.there, d.blocked)
+}
+
+// countingReader knows how much has been read.
+type countingReader struct {
+	r io.Reader
+	n atomic.Int64
+}
+
+func (c *countingReader) Read(b []byte) (int, error) {
+	n, err := c.r.Read(b)
+	c.n.Add(int64(n))
+	return n, err
+}

@@ -1,0 +1,354 @@
+package seed
+
+import (
+	"cmp"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+	"time"
+
+	"tideline/ent/schema"
+	"tideline/feed"
+)
+
+// history is how far back the posts go; people joined before that.
+const history = 28 * 24 * time.Hour
+
+// network is a made-up network. People are named by their index; the first is
+// DemoHandle's.
+type network struct {
+	people                           []person
+	follows, requests, blocks, mutes []edge // oldest first
+	posts                            []post // oldest first
+	likes                            []like
+}
+
+type person struct {
+	id                int64
+	handle, name, bio string
+	approves          bool // followers
+	visibility        schema.Visibility
+	joined            time.Time
+	home              *culture
+	fame, zeal        float64 // weights: of being followed, of posting
+}
+
+type edge struct {
+	from, to int
+	at       time.Time
+}
+
+type post struct {
+	id         int64
+	author     int
+	text       string
+	visibility schema.Visibility
+	likes      int
+}
+
+type like struct{ person, post int }
+
+// maker makes a network. The same random numbers make the same network, but
+// for its times, which end at now.
+type maker struct {
+	*rand.Rand
+	now time.Time
+	network
+	used      map[int64]bool  // ids
+	related   map[[2]int]bool // from and to of every follow and request, both ways of every block
+	following map[int][]int   // who each follows
+	followers map[int][]int   // and who follows each
+}
+
+func newMaker(seed uint64, now time.Time) *maker {
+	return &maker{
+		Rand: rand.New(rand.NewPCG(seed, 0)), now: now.UTC().Truncate(time.Millisecond),
+		used: map[int64]bool{}, related: map[[2]int]bool{}, following: map[int][]int{}, followers: map[int][]int{},
+	}
+}
+
+// id makes an id of the time t that this network does not have yet.
+func (m *maker) id(t time.Time) int64 {
+	first, next := feed.IDAt(t), feed.IDAt(t.Add(time.Millisecond))
+	for {
+		if id := first + m.Int64N(next-first); !m.used[id] {
+			m.used[id] = true
+			return id
+		}
+	}
+}
+
+// zipf gives n weights of which the k-th largest is 1/k^s, in random order.
+func (m *maker) zipf(n int, s float64) []float64 {
+	weights := make([]float64, n)
+	for k, i := range m.Perm(n) {
+		weights[i] = math.Pow(float64(k+1), -s)
+	}
+	return weights
+}
+
+// wheel draws indexes with probabilities as their weights.
+type wheel []float64 // sums of the weights so far
+
+func newWheel(weights []float64) wheel {
+	sums, sum := make(wheel, len(weights)), 0.0
+	for i, w := range weights {
+		sum += w
+		sums[i] = sum
+	}
+	return sums
+}
+
+func (w wheel) draw(r *rand.Rand) int {
+	return sort.SearchFloat64s(w, r.Float64()*w[len(w)-1])
+}
+
+// makePeople makes n people. Their handles differ from each other.
+func (m *maker) makePeople(n int) {
+	fame, zeal := m.zipf(n, 0.9), m.zipf(n, 0.7)
+	handles := map[string]bool{}
+	for i := range n {
+		home := &cultures[m.IntN(len(cultures))]
+		joined := m.now.Add(-history - time.Duration(m.Int64N(int64(360*24*time.Hour)))).Truncate(time.Millisecond)
+		p := person{
+			id: m.id(joined), joined: joined, home: home, fame: fame[i], zeal: zeal[i],
+			visibility: schema.Public, approves: m.Float64() < 0.08,
+		}
+		p.name, p.handle = m.name(home)
+		if i == 0 {
+			p.name, p.handle, p.approves = "Demo 🌊", DemoHandle, true
+		}
+		p.handle = free(p.handle, func(h string) bool { return handles[h] })
+		handles[p.handle] = true
+		p.bio = m.bio(home)
+		if p.approves && i > 0 {
+			p.visibility = schema.Followers
+		}
+		m.people = append(m.people, p)
+	}
+}
+
+// free is the handle, or the handle with the lowest number that is not taken.
+func free(handle string, taken func(string) bool) string {
+	for n, h := 2, handle; ; n++ {
+		if !taken(h) {
+			return h
+		}
+		suffix := strconv.Itoa(n)
+		h = handle[:min(len(handle), feed.MaxHandle-len(suffix))] + suffix
+	}
+}
+
+// makeRelations makes who follows, asks, blocks and mutes whom.
+func (m *maker) makeRelations() {
+	n := len(m.people)
+	for len(m.blocks) < max(n/40, 1) {
+		m.block(m.IntN(n), m.IntN(n))
+	}
+	fame := make([]float64, n)
+	for i, p := range m.people {
+		fame[i] = p.fame
+	}
+	byFame := newWheel(fame)
+
+	// One friend of the demo's is sure, and so are a few who ask.
+	m.follow(0, 1, false)
+	m.follow(1, 0, false)
+	for _, asker := range []int{2, 3, 4} {
+		m.follow(asker, 0, true)
+	}
+	mean := min(float64(n)/8+3, 25)
+	for i := range n {
+		// Most follow few, some follow many.
+		wanted := min(int(mean*math.Exp(m.NormFloat64()*0.8-0.32))+1, n/2)
+		if i == 0 {
+			wanted = min(n/2, 40)
+		}
+		for tries := 0; wanted > 0 && tries < 20*n; tries++ {
+			if m.follow(i, m.followee(i, byFame), m.Float64() < 0.3) {
+				wanted--
+			}
+		}
+	}
+	// The less famous somebody is, the likelier they follow back.
+	for _, f := range slices.Clone(m.follows) {
+		if m.Float64() < 0.5/(1+float64(len(m.followers[f.to]))/mean) {
+			m.follow(f.to, f.from, false)
+		}
+	}
+	for i, f := range m.follows {
+		if m.Float64() < 0.01 || i == len(m.follows)/2 {
+			m.mutes = append(m.mutes, edge{f.from, f.to, m.after(f.at)})
+		}
+	}
+	for _, edges := range [][]edge{m.follows, m.requests, m.blocks, m.mutes} {
+		slices.SortStableFunc(edges, func(a, b edge) int { return a.at.Compare(b.at) })
+	}
+}
+
+// followee draws somebody for i to follow: mostly a famous one, at times
+// somebody a followee follows, at times anybody.
+func (m *maker) followee(i int, byFame wheel) int {
+	switch d := m.Float64(); {
+	case d < 0.7:
+		return byFame.draw(m.Rand)
+	case d < 0.93 && len(m.following[i]) > 0:
+		if further := m.following[one(m, m.following[i])]; len(further) > 0 {
+			return one(m, further)
+		}
+	}
+	return m.IntN(len(m.people))
+}
+
+// follow makes from follow to, or ask to follow, which is possible where to
+// approves followers. It reports whether anything came of it.
+func (m *maker) follow(from, to int, ask bool) bool {
+	if from == to || m.related[[2]int{from, to}] {
+		return false
+	}
+	m.related[[2]int{from, to}] = true
+	since := m.people[from].joined
+	if m.people[to].joined.After(since) {
+		since = m.people[to].joined
+	}
+	e := edge{from, to, m.after(since)}
+	if ask && m.people[to].approves {
+		m.requests = append(m.requests, e)
+		return true
+	}
+	m.follows = append(m.follows, e)
+	m.following[from] = append(m.following[from], to)
+	m.followers[to] = append(m.followers[to], from)
+	return true
+}
+
+// block makes from block to, before any follow. The demo and the first few are
+// left out: they are what people look at.
+func (m *maker) block(from, to int) {
+	if from == to || min(from, to) < 5 || m.related[[2]int{from, to}] {
+		return
+	}
+	m.related[[2]int{from, to}], m.related[[2]int{to, from}] = true, true
+	m.blocks = append(m.blocks, edge{from, to, m.after(m.now.Add(-history))})
+}
+
+// after is a time between t and now.
+func (m *maker) after(t time.Time) time.Time {
+	return t.Add(time.Duration(m.Int64N(int64(m.now.Sub(t))))).Truncate(time.Millisecond)
+}
+
+// one draws one of the list.
+func one[T any](m *maker, list []T) T { return list[m.IntN(len(list))] }
+
+// makePosts makes n posts, more of them of late than long ago.
+func (m *maker) makePosts(n int) {
+	zeal := make([]float64, len(m.people))
+	for i, p := range m.people {
+		zeal[i] = p.zeal + p.fame/2
+	}
+	byZeal := newWheel(zeal)
+	all := []schema.Visibility{schema.Public, schema.Followers, schema.Mutuals, schema.Private}
+	for i := range n {
+		age := time.Minute + time.Duration(math.Pow(m.Float64(), 1.7)*float64(history-time.Hour))
+		p := post{id: m.id(m.now.Add(-age)), author: byZeal.draw(m.Rand)}
+		p.visibility = m.visibility(m.people[p.author].approves)
+		// Of every kind there is one by a friend of the demo's and one of its own.
+		if i < 2*len(all) {
+			p.author, p.visibility = 1-i/len(all), all[i%len(all)]
+		}
+		p.text = m.text(p.author)
+		m.posts = append(m.posts, p)
+	}
+	slices.SortFunc(m.posts, func(a, b post) int { return cmp.Compare(a.id, b.id) })
+}
+
+func (m *maker) visibility(shy bool) schema.Visibility {
+	limits := [3]float64{0.82, 0.93, 0.98}
+	if shy {
+		limits = [3]float64{0.25, 0.75, 0.95}
+	}
+	switch d := m.Float64(); {
+	case d < limits[0]:
+		return schema.Public
+	case d < limits[1]:
+		return schema.Followers
+	case d < limits[2]:
+		return schema.Mutuals
+	default:
+		return schema.Private
+	}
+}
+
+// mostLikes bounds the likes of one post.
+const mostLikes = 500
+
+// makeLikes has followers who may see a post like it: few posts get many likes.
+func (m *maker) makeLikes() {
+	follows := make(map[[2]int]bool, len(m.follows))
+	for _, f := range m.follows {
+		follows[[2]int{f.from, f.to}] = true
+	}
+	for i := range m.posts {
+		p := &m.posts[i]
+		var may []int
+		switch p.visibility {
+		case schema.Public, schema.Followers:
+			may = slices.Clone(m.followers[p.author])
+		case schema.Mutuals:
+			for _, f := range m.followers[p.author] {
+				if follows[[2]int{p.author, f}] {
+					may = append(may, f)
+				}
+			}
+		}
+		appeal := 0.03 * math.Pow(1-m.Float64(), -0.8) // Pareto
+		p.likes = min(int(appeal*float64(len(may))+m.Float64()), len(may), mostLikes)
+		m.Shuffle(len(may), func(a, b int) { may[a], may[b] = may[b], may[a] })
+		for _, person := range may[:p.likes] {
+			m.likes = append(m.likes, like{person, i})
+		}
+	}
+}
+
+// celebrities are the handles of the n most followed.
+func (n *network) celebrities(most int) []string {
+	followers := make([]int, len(n.people))
+	for _, f := range n.follows {
+		followers[f.to]++
+	}
+	order := make([]int, len(n.people))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(followers[b], followers[a]) })
+	var handles []string
+	for _, i := range order[:min(most, len(order))] {
+		handles = append(handles, n.people[i].handle)
+	}
+	return handles
+}
+
+// mention is a handle for author's post to name: of somebody they follow.
+func (m *maker) mention(author int) string {
+	if followed := m.following[author]; len(followed) > 0 {
+		return m.people[one(m, followed)].handle
+	}
+	return DemoHandle
+}
+
+// fill replaces every {slot} by a draw from the lists, until none is left.
+func (m *maker) fill(template string, lists map[string][]string) string {
+	var b strings.Builder
+	for {
+		before, rest, found := strings.Cut(template, "{")
+		b.WriteString(before)
+		if !found {
+			return b.String()
+		}
+		slot, after, _ := strings.Cut(rest, "}")
+		template = one(m, lists[slot]) + after
+	}
+}

@@ -1,0 +1,201 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alecthomas/kong"
+	"github.com/stretchr/testify/require"
+
+	"tideline/queue"
+	"tideline/workers"
+)
+
+// parse is what the command line makes of arguments.
+func parse(t *testing.T, args ...string) (Config, error) {
+	var c Config
+	parser, err := kong.New(&c, kong.DefaultEnvars(EnvPrefix), kong.Exit(func(int) {}))
+	require.NoError(t, err)
+	_, err = parser.Parse(args)
+	if err != nil {
+		return c, err
+	}
+	return c, c.Validate()
+}
+
+func TestDefaultsAreValid(t *testing.T) {
+	c, err := parse(t)
+	require.NoError(t, err)
+	require.Equal(t, "127.0.0.1:8080", c.Addr)
+	require.Equal(t, 72*time.Hour, c.ActiveFor)
+	require.True(t, c.graphiql())
+}
+
+func TestEnvironment(t *testing.T) {
+	t.Setenv("TIDELINE_ADDR", ":9")
+	t.Setenv("TIDELINE_DATABASE_URL", "postgres://h/d")
+	t.Setenv("TIDELINE_ALLOWED_ORIGINS", "https://a.example,http://b.example:81")
+	t.Setenv("TIDELINE_RATE_LIMIT", "off")
+	t.Setenv("TIDELINE_PRODUCTION", "true")
+	t.Setenv("TIDELINE_SESSION_TTL", "1h")
+	c, err := parse(t, "--addr=:10")
+	require.NoError(t, err)
+	require.Equal(t, ":10", c.Addr, "the flag wins")
+	require.Equal(t, "postgres://h/d", c.DatabaseURL)
+	require.Equal(t, []string{"https://a.example", "http://b.example:81"}, c.AllowedOrigins)
+	require.Equal(t, "off", c.RateLimit)
+	require.Equal(t, time.Hour, c.SessionTTL)
+	require.False(t, c.graphiql())
+}
+
+func TestInvalidSettings(t *testing.T) {
+	for arg, wants := range map[string][]string{
+		"--addr=8080":     {"--addr (TIDELINE_ADDR)", `"8080"`, "host:port"},
+		"--addr=:99999":   {"--addr", "host:port"},
+		"--worker-addr=x": {"--worker-addr (TIDELINE_WORKER_ADDR)", "host:port"},
+		"--allowed-origins=https://a.example/path": {"--allowed-origins (TIDELINE_ALLOWED_ORIGINS)", "without a path"},
+		"--allowed-origins=a.example":              {"--allowed-origins", "https://app.example.com"},
+		"--inbox-cap=299":                          {"--inbox-cap (TIDELINE_INBOX_CAP) is 299", "300 to 1000"},
+		"--outbox-cap=10001":                       {"--outbox-cap", "100 to 10000"},
+		"--active-for=1s":                          {"--active-for", "1m0s to 8760h0m0s"},
+		"--session-ttl=-1h":                        {"--session-ttl (TIDELINE_SESSION_TTL)", "1m0s"},
+		"--small-workers=0":                        {"--small-workers", "1 to 1024"},
+		"--large-workers=1025":                     {"--large-workers", "1 to 1024"},
+		"--request-timeout=1ms":                    {"--request-timeout", "100ms to 5m0s"},
+		"--shutdown-grace=0s":                      {"--shutdown-grace", "1s to 10m0s"},
+		"--max-sockets=0":                          {"--max-sockets", "1 to 1000000"},
+		"--max-sockets-per-user=0":                 {"--max-sockets-per-user (TIDELINE_MAX_SOCKETS_PER_USER)", "1 to 1000000"},
+		"--max-sockets-per-address=0":              {"--max-sockets-per-address", "1 to 1000000"},
+		"--max-subscriptions-per-user=0":           {"--max-subscriptions-per-user", "1 to 1000000"},
+		"--max-subscriptions-per-address=0":        {"--max-subscriptions-per-address", "1 to 1000000"},
+		"--max-body=1023":                          {"--max-body (TIDELINE_MAX_BODY)", "1024 to 67108864"},
+		"--max-document=1":                         {"--max-document", "256 to 1048576"},
+		"--max-tokens=9":                           {"--max-tokens", "10 to 100000"},
+		"--max-depth=0":                            {"--max-depth", "1 to 100"},
+		"--max-aliases=0":                          {"--max-aliases", "1 to 1000"},
+		"--max-directives=1001":                    {"--max-directives", "1 to 1000"},
+		"--max-cost=99":                            {"--max-cost", "100 to 1000000"},
+		"--max-errors=0":                           {"--max-errors", "1 to 1000"},
+		"--persisted-cache=-1":                     {"--persisted-cache", "0 to 1073741824"},
+		"--rate-accounts=0":                        {"--rate-accounts", "1 to 60000"},
+		"--rate-mutations=0":                       {"--rate-mutations", "1 to 60000"},
+		"--rate-cost=1":                            {"--rate-cost", "1000 to 10000000"},
+		"--trusted-proxies=10.0.0.0/33":            {"--trusted-proxies (TIDELINE_TRUSTED_PROXIES)", "such as 10.0.0.0/8"},
+		"--proxy-header=x-real-ip":                 {"--proxy-header", "x-forwarded-for"},
+		"--tls-cert=cert.pem":                      {"--tls-cert (TIDELINE_TLS_CERT)", "together with --tls-key"},
+		"--tls-key=key.pem":                        {"--tls-key (TIDELINE_TLS_KEY)"},
+		"--log-format=xml":                         {"--log-format", `"text","json"`},
+		"--log-level=loud":                         {"--log-level", "debug"},
+		"--rate-limit=maybe":                       {"--rate-limit", `"on","off"`},
+		"--graphiql=maybe":                         {"--graphiql", `"on","off"`},
+		"--inbox-cap=many":                         {"--inbox-cap", "many"},
+		"--database-url=mysql://h/d":               {"database URL", "postgres://"},
+		"--redis-url=http://h":                     {"Redis URL", "redis://"},
+		"--data-dir=":                              {"data directory", "must be set"},
+		"--no-such-flag":                           {"--no-such-flag"},
+	} {
+		t.Run(arg, func(t *testing.T) {
+			_, err := parse(t, arg)
+			require.Error(t, err)
+			for _, want := range wants {
+				require.ErrorContains(t, err, want)
+			}
+		})
+	}
+}
+
+func TestAllMistakesAreNamedAtOnce(t *testing.T) {
+	_, err := parse(t, "--inbox-cap=1", "--outbox-cap=1")
+	require.ErrorContains(t, err, "--inbox-cap")
+	require.ErrorContains(t, err, "--outbox-cap")
+}
+
+func TestCheckEnv(t *testing.T) {
+	known := []string{"TIDELINE_ADDR", "TIDELINE_DATABASE_URL", "TIDELINE_REDIS_URL"}
+	require.NoError(t, CheckEnv([]string{
+		"HOME=/", "TIDELINE=1", "TIDELINE_ADDR=:1",
+		"TIDELINE_PORT=tcp://10.0.0.1:80", "TIDELINE_SERVICE_HOST=10.0.0.1", "TIDELINE_SERVICE_PORT_HTTP=80",
+		"TIDELINE_PORT_80_TCP_ADDR=10.0.0.1", "TIDELINE_POSTGRES_SERVICE_HOST=10.0.0.2",
+	}, known))
+	err := CheckEnv([]string{"TIDELINE_DATABSE_URL=x", "TIDELINE_SOMETHING_ELSE=x"}, known)
+	require.ErrorContains(t, err, "TIDELINE_DATABSE_URL is no setting; did you mean TIDELINE_DATABASE_URL?")
+	require.ErrorContains(t, err, "TIDELINE_SOMETHING_ELSE is no setting; see tideline --help")
+	require.NotContains(t, err.Error(), "=x", "a value may be a secret")
+}
+
+func TestReadiness(t *testing.T) {
+	failure := error(nil)
+	h := &health{log: slog.New(slog.DiscardHandler), checks: []check{
+		{"sql", func(context.Context) error { return nil }},
+		{"redis", func(context.Context) error { return failure }},
+	}}
+	ask := func() (int, string) {
+		w := httptest.NewRecorder()
+		h.ready(w, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+		return w.Code, w.Body.String()
+	}
+	status, body := ask()
+	require.Equal(t, http.StatusOK, status)
+	require.JSONEq(t, `{"ready":true,"checks":{"sql":"ok","redis":"ok"}}`, body)
+	failure = errors.New("secret")
+	status, body = ask()
+	require.Equal(t, http.StatusServiceUnavailable, status)
+	require.JSONEq(t, `{"ready":false,"checks":{"sql":"ok","redis":"failed"}}`, body)
+	failure = nil
+	h.stopping.Store(true)
+	status, body = ask()
+	require.Equal(t, http.StatusServiceUnavailable, status)
+	require.JSONEq(t, `{"ready":false,"checks":{"sql":"ok","redis":"ok","process":"stopping"}}`, body)
+}
+
+func TestMetrics(t *testing.T) {
+	m := newMetrics()
+	m.countSockets(func() int { return 3 })
+	m.request("query", "OK", time.Millisecond)
+	m.timelineRead(true)
+	m.timelineRead(false)
+	m.attempt(queue.Result{Kind: "post.created", Pool: queue.Small, Attempt: 1, Outcome: queue.Done})
+	m.fanOut(workers.Fanout{Kind: "post.created", Followers: 10, Pushed: 4, Live: 2})
+	asked := 0
+	handler := m.handler(func(context.Context) (queue.Stats, error) {
+		asked++
+		return queue.Stats{Dead: 2, Pools: map[queue.Pool]queue.PoolStats{queue.Large: {Depth: 5, Oldest: time.Minute}}}, nil
+	}, slog.New(slog.DiscardHandler))
+	var w *httptest.ResponseRecorder
+	for range 2 {
+		w = httptest.NewRecorder()
+		handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	}
+	require.Equal(t, 1, asked, "scrapes in one second share an answer")
+	for _, want := range []string{
+		`tideline_graphql_requests_total{code="OK",kind="query"} 1`,
+		`tideline_graphql_request_seconds_count{kind="query"} 1`,
+		`tideline_timeline_reads_total{inbox="hit"} 1`,
+		`tideline_jobs_total{kind="post.created",outcome="done",pool="small"} 1`,
+		`tideline_fanout_deliveries_total{to="inbox"} 4`,
+		`tideline_queue_jobs{pool="large"} 5`,
+		`tideline_queue_oldest_seconds{pool="large"} 60`,
+		`tideline_jobs_dead 2`, `tideline_sockets 3`, `tideline_live_subscriptions 0`, `go_goroutines `,
+	} {
+		require.Contains(t, w.Body.String(), want)
+	}
+}
+
+func TestLogCarriesTheRequest(t *testing.T) {
+	var out strings.Builder
+	log, err := newLogger(&out, "json", "info")
+	require.NoError(t, err)
+	log.With("a", 1).InfoContext(withRequestID(t.Context(), "r1"), "hello")
+	log.DebugContext(t.Context(), "hidden")
+	var record map[string]any
+	require.NoError(t, json.Unmarshal([]byte(out.String()), &record))
+	require.Equal(t, "r1", record["request"])
+	require.Equal(t, "hello", record["msg"])
+}

@@ -1,0 +1,204 @@
+package server
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"tideline/feed"
+	"tideline/queue"
+	"tideline/workers"
+)
+
+// metrics is what this process counts, for Prometheus. Labels take values from
+// fixed sets only: no client can add one.
+type metrics struct {
+	registry *prometheus.Registry
+
+	requests        *prometheus.CounterVec
+	requestSeconds  *prometheus.HistogramVec
+	subscriptions   prometheus.Gauge
+	slowSockets     prometheus.Counter
+	timelineReads   *prometheus.CounterVec
+	jobs            *prometheus.CounterVec
+	jobSeconds      *prometheus.HistogramVec
+	jobWaitSeconds  *prometheus.HistogramVec
+	queueDepth      *prometheus.GaugeVec
+	queueOldest     *prometheus.GaugeVec
+	deadJobs        prometheus.Gauge
+	fanOutFollowers prometheus.Histogram
+	fanOutTook      *prometheus.CounterVec
+	fanOutSeconds   prometheus.Histogram
+	fanOutLag       *prometheus.HistogramVec
+	audited         *prometheus.CounterVec
+	lagging         prometheus.Gauge
+	canarySeconds   prometheus.Gauge
+}
+
+func newMetrics() *metrics {
+	// From a tenth of a millisecond to nearly two minutes, doubling.
+	seconds := prometheus.ExponentialBuckets(0.0001, 2, 21)
+	m := &metrics{
+		registry: prometheus.NewRegistry(),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "tideline_graphql_requests_total",
+			Help: "GraphQL operations by kind (query, mutation, subscription; invalid before it is known) and the code of their first error (OK without).",
+		}, []string{"kind", "code"}),
+		requestSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "tideline_graphql_request_seconds", Help: "Time to execute queries and mutations.", Buckets: seconds,
+		}, []string{"kind"}),
+		subscriptions: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "tideline_live_subscriptions", Help: "Subscriptions under way.",
+		}),
+		slowSockets: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "tideline_slow_sockets_total", Help: "Sockets closed because their client did not read.",
+		}),
+		timelineReads: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "tideline_timeline_reads_total", Help: "Timeline pages by whether the inbox served them (hit) or SQL did (miss).",
+		}, []string{"inbox"}),
+		jobs: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "tideline_jobs_total", Help: "Attempts at jobs by kind, pool and outcome.",
+		}, []string{"kind", "pool", "outcome"}),
+		jobSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "tideline_job_seconds", Help: "Duration of attempts at jobs.", Buckets: seconds,
+		}, []string{"kind"}),
+		jobWaitSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "tideline_job_wait_seconds", Help: "Time from a job's enqueueing to its first attempt.", Buckets: seconds,
+		}, []string{"pool"}),
+		queueDepth: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "tideline_queue_jobs", Help: "Jobs outstanding, running ones included.",
+		}, []string{"pool"}),
+		queueOldest: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "tideline_queue_oldest_seconds", Help: "Age of the oldest outstanding job.",
+		}, []string{"pool"}),
+		deadJobs: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "tideline_jobs_dead", Help: "Jobs given up, waiting for an operator.",
+		}),
+		fanOutFollowers: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "tideline_fanout_followers", Help: "Followers that a post was fanned out to.",
+			Buckets: prometheus.ExponentialBuckets(1, 4, 13),
+		}),
+		fanOutTook: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "tideline_fanout_deliveries_total", Help: "Inboxes that took a post, and connections that were told of one.",
+		}, []string{"to"}),
+		fanOutSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "tideline_fanout_seconds", Help: "Duration of a post's fan-out.", Buckets: seconds,
+		}),
+		fanOutLag: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "tideline_fanout_lag_seconds", Help: "Time from a post's creation to its first and its last follower.", Buckets: seconds,
+		}, []string{"follower"}),
+		audited: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "tideline_audit_total", Help: "Timelines sampled and compared with SQL, and the entries missing or extra in them.",
+		}, []string{"what"}),
+		lagging: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "tideline_jobs_lagging", Help: "1 while a job has waited longer than the limit.",
+		}),
+		canarySeconds: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "tideline_canary_seconds", Help: "Time that the last canary job took from its commit to a worker, measured while the queue is idle.",
+		}),
+	}
+	m.registry.MustRegister(
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		m.requests, m.requestSeconds, m.subscriptions, m.slowSockets, m.timelineReads,
+		m.jobs, m.jobSeconds, m.jobWaitSeconds, m.queueDepth, m.queueOldest, m.deadJobs,
+		m.fanOutFollowers, m.fanOutTook, m.fanOutSeconds, m.fanOutLag,
+		m.audited, m.lagging, m.canarySeconds,
+	)
+	return m
+}
+
+// health notes what the monitor found.
+func (m *metrics) health(h workers.Health) {
+	m.audited.WithLabelValues("timelines").Add(float64(h.Sampled))
+	m.audited.WithLabelValues("missing").Add(float64(h.Missing))
+	m.audited.WithLabelValues("extra").Add(float64(h.Extra))
+	m.lagging.Set(0)
+	if h.Lagging {
+		m.lagging.Set(1)
+	}
+}
+
+func (m *metrics) canary(took time.Duration) { m.canarySeconds.Set(took.Seconds()) }
+
+// countSockets has the number of open sockets asked for at each scrape.
+func (m *metrics) countSockets(count func() int) {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "tideline_sockets", Help: "WebSocket connections open.",
+	}, func() float64 { return float64(count()) }))
+}
+
+// request notes an operation; one that was not executed has no duration.
+func (m *metrics) request(kind, code string, d time.Duration) {
+	m.requests.WithLabelValues(kind, code).Inc()
+	if d > 0 {
+		m.requestSeconds.WithLabelValues(kind).Observe(d.Seconds())
+	}
+}
+
+// timelineRead is feed.Config.Observe.
+func (m *metrics) timelineRead(hit bool) {
+	label := "miss"
+	if hit {
+		label = "hit"
+	}
+	m.timelineReads.WithLabelValues(label).Inc()
+}
+
+// attempt is queue.Config.Observe.
+func (m *metrics) attempt(r queue.Result) {
+	m.jobs.WithLabelValues(r.Kind, string(r.Pool), string(r.Outcome)).Inc()
+	m.jobSeconds.WithLabelValues(r.Kind).Observe(r.Duration.Seconds())
+	if r.Attempt == 1 {
+		m.jobWaitSeconds.WithLabelValues(string(r.Pool)).Observe(r.Wait.Seconds())
+	}
+}
+
+// fanOut is workers.Config.Observe.
+func (m *metrics) fanOut(f workers.Fanout) {
+	m.fanOutFollowers.Observe(float64(f.Followers))
+	m.fanOutTook.WithLabelValues("inbox").Add(float64(f.Pushed))
+	m.fanOutTook.WithLabelValues("connection").Add(float64(f.Live))
+	m.fanOutSeconds.Observe(f.Duration.Seconds())
+	if f.Kind == feed.PostCreated { // the age of a post that changed later is no lag
+		m.fanOutLag.WithLabelValues("first").Observe(f.FirstLag.Seconds())
+		m.fanOutLag.WithLabelValues("last").Observe(f.LastLag.Seconds())
+	}
+}
+
+// handler serves /metrics. The queue is counted in SQL, at most once a second
+// however often it is asked for.
+func (m *metrics) handler(stats func(context.Context) (queue.Stats, error), log *slog.Logger) http.Handler {
+	var mu sync.Mutex
+	var counted time.Time
+	count := func(ctx context.Context) {
+		mu.Lock()
+		defer mu.Unlock()
+		if time.Since(counted) < time.Second {
+			return
+		}
+		counted = time.Now()
+		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+		defer cancel()
+		now, err := stats(ctx)
+		if err != nil {
+			log.WarnContext(ctx, "queue not counted", "err", err)
+			return
+		}
+		m.deadJobs.Set(float64(now.Dead))
+		for pool, of := range now.Pools {
+			m.queueDepth.WithLabelValues(string(pool)).Set(float64(of.Depth))
+			m.queueOldest.WithLabelValues(string(pool)).Set(of.Oldest.Seconds())
+		}
+	}
+	scrape := promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		count(r.Context())
+		scrape.ServeHTTP(w, r)
+	})
+}

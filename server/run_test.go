@@ -1,0 +1,142 @@
+package server
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+	"github.com/stretchr/testify/require"
+)
+
+// start runs a process on the embedded stores and returns the URL it announces,
+// and what stops it and returns Run's error.
+func start(t *testing.T, role Role, args ...string) (url string, stop func() error) {
+	c, err := parse(t, append([]string{"--addr=127.0.0.1:0", "--data-dir=" + t.TempDir(), "--log-level=warn"}, args...)...)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	read, write := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		err := Run(ctx, c, role, Console{Out: write, Log: t.Output()})
+		write.CloseWithError(err)
+		ended <- err
+	}()
+	stop = func() error {
+		cancel()
+		return <-ended
+	}
+	lines := bufio.NewScanner(read)
+	for lines.Scan() {
+		if found := regexp.MustCompile(`API +(https?://\S+)`).FindStringSubmatch(lines.Text()); found != nil {
+			go io.Copy(io.Discard, read)
+			return strings.TrimSuffix(found[1], "/graphql"), stop
+		}
+	}
+	require.NoError(t, stop(), "the process ended before it announced itself")
+	return "", nil
+}
+
+func ask(t *testing.T, method, url, body string) (int, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	require.NoError(t, err)
+	r.Header.Set("Content-Type", asJSON)
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Do(r)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	data, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	return response.StatusCode, string(data)
+}
+
+func TestRun(t *testing.T) {
+	url, stop := start(t, Serve)
+	require.Eventually(t, func() bool {
+		status, _ := ask(t, http.MethodGet, url+"/readyz", "")
+		return status == http.StatusOK
+	}, 10*time.Second, 10*time.Millisecond)
+	for path, want := range map[string]string{
+		"/livez": `"live":true`, "/readyz": `"live":"ok"`, "/metrics": "tideline_queue_jobs", "/": "<html", "/graphiql": "<html",
+	} {
+		status, body := ask(t, http.MethodGet, url+path, "")
+		require.Equal(t, http.StatusOK, status, path)
+		require.Contains(t, body, want, path)
+	}
+	_, body := ask(t, http.MethodPost, url+"/graphql",
+		`{"query":"mutation{signUp(input:{handle:\"ann\",password:\"correct horse\"}){token user{handle}}}"}`)
+	token := regexp.MustCompile(`"token":"([^"]+)"`).FindStringSubmatch(body)
+	require.NotNil(t, token, body)
+
+	dialer := websocket.Dialer{Subprotocols: []string{modern}}
+	conn, response, err := dialer.Dial("ws"+strings.TrimPrefix(url, "http")+"/graphql", nil)
+	require.NoError(t, err)
+	response.Body.Close()
+	defer conn.Close()
+	p := &peer{t, conn}
+	p.send(`{"type":"connection_init","payload":{"Authorization":"Bearer ` + token[1] + `"}}`)
+	p.expect(`{"type":"connection_ack"}`)
+	p.send(`{"id":"1","type":"subscribe","payload":{"query":"{viewer{handle}}"}}`)
+	p.expect(`{"id":"1","type":"next","payload":{"data":{"viewer":{"handle":"ann"}}}}`)
+	p.expect(`{"id":"1","type":"complete"}`)
+	p.send(`{"id":"2","type":"subscribe","payload":{"query":"subscription{timelineEvents{__typename}}"}}`)
+
+	stopped := make(chan error, 1)
+	go func() { stopped <- stop() }()
+	p.expectClose(websocket.CloseServiceRestart)
+	require.NoError(t, <-stopped)
+}
+
+func TestSwitches(t *testing.T) {
+	url, stop := start(t, Serve, "--production", "--metrics=off")
+	for _, path := range []string{"/graphiql", "/metrics"} {
+		status, _ := ask(t, http.MethodGet, url+path, "")
+		require.Equal(t, http.StatusNotFound, status, path)
+	}
+	_, body := ask(t, http.MethodPost, url+"/graphql", `{"query":"{__schema{queryType{name}} viewr}"}`)
+	require.Contains(t, body, `"errors"`)
+	require.NotContains(t, body, "Did you mean")
+	require.NoError(t, stop())
+}
+
+func TestRunRefusals(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer taken.Close()
+	dir := "--data-dir=" + t.TempDir()
+	for name, c := range map[string]struct {
+		role Role
+		args []string
+		want string
+	}{
+		"server without Redis":       {Server, nil, "--redis-url"},
+		"worker without Redis":       {Worker, nil, "tideline serve"},
+		"address in use":             {Serve, []string{"--addr=" + taken.Addr().String()}, "address already in use"},
+		"schema not up to date":      {Serve, []string{"--migrate=off", "--data-dir=" + t.TempDir()}, "tideline migrate"},
+		"Redis that is not there":    {Serve, []string{"--redis-url=redis://" + deadAddress(t)}, "Redis"},
+		"database that is not there": {Serve, []string{"--database-url=postgres://u:topsecret@" + deadAddress(t) + "/d"}, "PostgreSQL"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config, err := parse(t, append([]string{"--addr=127.0.0.1:0", dir}, c.args...)...)
+			require.NoError(t, err)
+			err = Run(t.Context(), config, c.role, Console{Out: io.Discard, Log: io.Discard})
+			require.ErrorContains(t, err, c.want)
+			require.NotContains(t, err.Error(), "topsecret")
+		})
+	}
+}
+
+// deadAddress is a host and port where nobody listens.
+func deadAddress(t *testing.T) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	return l.Addr().String()
+}

@@ -1,0 +1,67 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A socket ends with its session, whether it has a subscription or only waits;
+// the others stay.
+func TestWatchedSessionEndsItsSockets(t *testing.T) {
+	f := newFixture(t, nil)
+	gone := map[int64]bool{}
+	f.sockets.sessions = newSessions(func(_ context.Context, ids []int64) (ended []int64, err error) {
+		for _, id := range ids {
+			if gone[id] {
+				ended = append(ended, id)
+			}
+		}
+		return ended, nil
+	}, slog.New(slog.DiscardHandler))
+
+	idle, busy := f.connect(t, modern, asUser), f.connect(t, legacy, asUser)
+	busy.send(`{"id":"1","type":"start","payload":{"query":"subscription{news}"}}`)
+	f.news <- 1
+	busy.expect(`{"id":"1","type":"data","payload":{"data":{"news":1}}}`)
+	anonymous := f.connect(t, modern, "")
+
+	require.NoError(t, f.sockets.sessions.check(t.Context()))
+	idle.send(`{"type":"ping"}`)
+	idle.expect(`{"type":"pong"}`)
+	gone[10] = true
+	require.NoError(t, f.sockets.sessions.check(t.Context()))
+	idle.expectClose(4403)
+	busy.expectClose(4403)
+	anonymous.send(`{"type":"ping"}`)
+	anonymous.expect(`{"type":"pong"}`)
+	require.Eventually(t, func() bool {
+		f.sockets.sessions.mu.Lock()
+		defer f.sockets.sessions.mu.Unlock()
+		return len(f.sockets.sessions.held) == 0
+	}, 10*time.Second, time.Millisecond)
+
+	f.sockets.sessions.ended = func(context.Context, []int64) ([]int64, error) { return nil, errors.New("no database") }
+	f.connect(t, modern, asUser)
+	require.Error(t, f.sockets.sessions.check(t.Context()))
+}
+
+// A stream that cannot go on is no end that a client would take for one.
+func TestInterruptedStreamClosesTheSocket(t *testing.T) {
+	f := newFixture(t, nil)
+	p := f.connect(t, modern, "")
+	p.send(`{"id":"1","type":"subscribe","payload":{"query":"subscription{news}"}}`)
+	f.news <- 1
+	p.expect(`{"id":"1","type":"next","payload":{"data":{"news":1}}}`)
+	f.news <- interrupted{}
+	p.expectClose(1013)
+}
+
+type interrupted struct{}
+
+func (interrupted) Error() string { return "the source broke off" }
+func (interrupted) Interrupted()  {}

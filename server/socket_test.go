@@ -1,0 +1,355 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	modern = "graphql-transport-ws"
+	legacy = "graphql-ws"
+	asUser = `{"Authorization":"Bearer alice"}`
+)
+
+func TestModernFlow(t *testing.T) {
+	f := newFixture(t, nil)
+	p := f.connect(t, modern, asUser)
+	p.send(`{"type":"ping","payload":{"n":1}}`)
+	p.expect(`{"type":"pong","payload":{"n":1}}`)
+	p.send(`{"type":"ping"}`)
+	p.expect(`{"type":"pong"}`)
+	p.send(`{"type":"pong"}`)
+
+	p.send(`{"id":"q","type":"subscribe","payload":{"query":"query($n:Int){echo(n:$n)}","variables":{"n":7}}}`)
+	p.expect(`{"id":"q","type":"next","payload":{"data":{"echo":7}}}`)
+	p.expect(`{"id":"q","type":"complete"}`)
+
+	p.send(`{"id":"q","type":"subscribe","payload":{"query":"mutation{set(n:3)}"}}`)
+	p.expect(`{"id":"q","type":"next","payload":{"data":{"set":3}}}`)
+	p.expect(`{"id":"q","type":"complete"}`)
+
+	p.send(`{"id":"s","type":"subscribe","payload":{"query":"subscription{count(to:2)}"}}`)
+	p.expect(`{"id":"s","type":"next","payload":{"data":{"count":1}}}`)
+	p.expect(`{"id":"s","type":"next","payload":{"data":{"count":2}}}`)
+	p.expect(`{"id":"s","type":"complete"}`)
+
+	p.send(`{"id":"n","type":"subscribe","payload":{"query":"subscription{news}"}}`)
+	f.news <- 1
+	p.expect(`{"id":"n","type":"next","payload":{"data":{"news":1}}}`)
+	require.Equal(t, 1.0, f.metric("tideline_live_subscriptions"))
+	p.send(`{"id":"n","type":"complete"}`)
+	// The id is free at once, and nothing more is heard of the first.
+	p.send(`{"id":"n","type":"subscribe","payload":{"query":"{hello}"}}`)
+	p.expect(`{"id":"n","type":"next","payload":{"data":{"hello":"world"}}}`)
+	p.expect(`{"id":"n","type":"complete"}`)
+	require.Eventually(t, func() bool {
+		return f.metric("tideline_live_subscriptions") == 0
+	}, 5*time.Second, time.Millisecond)
+
+	require.NoError(t, p.conn.WriteMessage(websocket.CloseMessage, websocket.FormatCloseMessage(1000, "")))
+	p.expectClose(1000)
+	f.gone(t)
+}
+
+// An error ends an operation by itself: no complete follows.
+func TestModernErrors(t *testing.T) {
+	f := newFixture(t, nil)
+	p := f.connect(t, modern, "")
+	for name, c := range map[string]struct{ query, code string }{
+		"unparsable":           {"{", "GRAPHQL_PARSE_FAILED"},
+		"invalid":              {"{nothing}", "GRAPHQL_VALIDATION_FAILED"},
+		"refused subscription": {"subscription{refused}", "UNAUTHENTICATED"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &peer{t, p.conn}
+			p.send(fmt.Sprintf(`{"id":"e","type":"subscribe","payload":{"query":%q}}`, c.query))
+			answer := p.receive()
+			require.Contains(t, answer, `"type":"error","id":"e","payload":[{`)
+			require.Contains(t, answer, `"code":"`+c.code+`"`)
+			p.send(`{"type":"ping"}`)
+			p.expect(`{"type":"pong"}`)
+		})
+	}
+	p.send(`{"id":"e","type":"subscribe","payload":{"query":"{fail}"}}`)
+	answer := p.receive()
+	require.Contains(t, answer, `"type":"next"`)
+	require.Contains(t, answer, `"requestId":"`)
+	require.NotContains(t, answer, "secret")
+	p.expect(`{"id":"e","type":"complete"}`)
+}
+
+func TestLegacyFlow(t *testing.T) {
+	f := newFixture(t, nil)
+	p := f.connect(t, legacy, asUser)
+	p.send(`{"id":"1","type":"start","payload":{"query":"subscription{count(to:1)}"}}`)
+	p.expect(`{"id":"1","type":"data","payload":{"data":{"count":1}}}`)
+	p.expect(`{"id":"1","type":"complete"}`)
+
+	p.send(`{"id":"2","type":"start","payload":{"query":"{nothing}"}}`)
+	require.Contains(t, p.receive(), `"type":"error","id":"2","payload":{"message"`)
+
+	p.send(`{"id":"3","type":"start","payload":{"query":"subscription{news}"}}`)
+	f.news <- 5
+	p.expect(`{"id":"3","type":"data","payload":{"data":{"news":5}}}`)
+	// The same id again takes the first one's place.
+	p.send(`{"id":"3","type":"start","payload":{"query":"subscription{news}"}}`)
+	p.send(`{"id":"3","type":"stop"}`)
+	p.expect(`{"id":"3","type":"complete"}`)
+
+	p.send(`{"type":"connection_terminate"}`)
+	p.expectClose(1000)
+	f.gone(t)
+}
+
+func TestCloseCodes(t *testing.T) {
+	initOnly := []string{`{"type":"connection_init"}`}
+	then := func(messages ...string) []string { return append(initOnly, messages...) }
+	forever := `{"id":"1","type":"subscribe","payload":{"query":"subscription{news}"}}`
+	for name, c := range map[string]struct {
+		protocol string // graphql-transport-ws when empty
+		messages []string
+		code     int
+		reason   string
+	}{
+		"not JSON":                   {messages: []string{`{`}, code: 4400},
+		"two values":                 {messages: []string{`{"type":"ping"} {}`}, code: 4400},
+		"an array":                   {messages: []string{`[]`}, code: 4400},
+		"null":                       {messages: []string{`null`}, code: 4400},
+		"not UTF-8":                  {messages: []string{"{\"type\":\"\xff\"}"}, code: 4400},
+		"no type":                    {messages: []string{`{}`}, code: 4400},
+		"type is a number":           {messages: []string{`{"type":1}`}, code: 4400},
+		"unknown type":               {messages: then(`{"type":"hello"}`), code: 4400},
+		"the server's type":          {messages: then(`{"type":"connection_ack"}`), code: 4400},
+		"the other protocol's type":  {messages: then(`{"id":"1","type":"start","payload":{"query":"{hello}"}}`), code: 4400},
+		"id is a number":             {messages: then(`{"id":1,"type":"subscribe","payload":{"query":"{hello}"}}`), code: 4400},
+		"no id":                      {messages: then(`{"type":"subscribe","payload":{"query":"{hello}"}}`), code: 4400},
+		"no payload":                 {messages: then(`{"id":"1","type":"subscribe"}`), code: 4400},
+		"no query":                   {messages: then(`{"id":"1","type":"subscribe","payload":{}}`), code: 4400},
+		"variables are no object":    {messages: then(`{"id":"1","type":"subscribe","payload":{"query":"{hello}","variables":1}}`), code: 4400},
+		"payload of init":            {messages: []string{`{"type":"connection_init","payload":1}`}, code: 4400},
+		"subscribe before init":      {messages: []string{forever}, code: 4401, reason: "Unauthorized"},
+		"start before init":          {protocol: legacy, messages: []string{`{"id":"1","type":"start","payload":{"query":"{hello}"}}`}, code: 4401},
+		"unknown token":              {messages: []string{`{"type":"connection_init","payload":{"authorization":"Bearer mallory"}}`}, code: 4403, reason: "Forbidden"},
+		"not a bearer token":         {messages: []string{`{"type":"connection_init","payload":{"Authorization":"Basic YTpi"}}`}, code: 4403, reason: "Forbidden"},
+		"token is a number":          {messages: []string{`{"type":"connection_init","payload":{"Authorization":1}}`}, code: 4403, reason: "Forbidden"},
+		"unknown token, legacy":      {protocol: legacy, messages: []string{`{"type":"connection_init","payload":{"Authorization":"Bearer mallory"}}`}, code: 4403},
+		"sessions cannot be checked": {messages: []string{`{"type":"connection_init","payload":{"Authorization":"Bearer database-down"}}`}, code: 1013},
+		"no subprotocol we know":     {protocol: "soap", code: 4406, reason: "Subprotocol not acceptable"},
+		"no init in time":            {code: 4408, reason: "Connection initialisation timeout"},
+		"same id twice":              {messages: then(forever, forever), code: 4409, reason: "Subscriber for 1 already exists"},
+		"second init":                {messages: then(initOnly...), code: 4429, reason: "Too many initialisation requests"},
+		"too much before init":       {messages: []string{`{"type":"connection_init","payload":{"x":"` + strings.Repeat("x", maxInit) + `"}}`}, code: 1009},
+		"too much":                   {messages: then(`{"type":"ping","payload":{"x":"` + strings.Repeat("x", maxBody) + `"}}`), code: 1009},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, func(c *socketConfig) {
+				if name == "no init in time" {
+					c.InitTimeout = 50 * time.Millisecond
+				}
+			})
+			protocol := c.protocol
+			if protocol == "" {
+				protocol = modern
+			}
+			p := f.dial(t, protocol)
+			for _, message := range c.messages {
+				_ = p.conn.WriteMessage(websocket.TextMessage, []byte(message)) // the server may have closed already
+			}
+			reason := p.expectClose(c.code)
+			if c.reason != "" {
+				require.Equal(t, c.reason, reason)
+			}
+			f.gone(t)
+		})
+	}
+}
+
+func TestBinaryFrameIsRefused(t *testing.T) {
+	f := newFixture(t, nil)
+	p := f.dial(t, modern)
+	require.NoError(t, p.conn.WriteMessage(websocket.BinaryMessage, []byte(`{"type":"ping"}`)))
+	p.expectClose(4400)
+}
+
+func TestLegacyRefusalComesWithItsMessage(t *testing.T) {
+	f := newFixture(t, nil)
+	p := f.dial(t, legacy)
+	p.send(`{"type":"connection_init","payload":{"authorization":"Bearer mallory"}}`)
+	p.expect(`{"type":"connection_error","payload":{"message":"Forbidden"}}`)
+	p.expectClose(4403)
+}
+
+func TestSocketEndsWithItsToken(t *testing.T) {
+	f := newFixture(t, nil)
+	f.logIn("short", time.Now().Add(200*time.Millisecond))
+	p := f.connect(t, modern, `{"authorization":"Bearer short"}`)
+	p.send(`{"id":"1","type":"subscribe","payload":{"query":"subscription{news}"}}`)
+	p.expectClose(4403)
+	f.gone(t)
+}
+
+func TestLoggedOutSocketCanDoNothing(t *testing.T) {
+	f := newFixture(t, nil)
+	p := f.connect(t, modern, asUser)
+	f.logOut("alice")
+	p.send(`{"id":"1","type":"subscribe","payload":{"query":"{hello}"}}`)
+	p.expectClose(4403)
+}
+
+// A stream that ends because its session did takes the socket with it.
+func TestEndedSessionEndsTheSocket(t *testing.T) {
+	f := newFixture(t, nil)
+	p := f.connect(t, modern, asUser)
+	p.send(`{"id":"1","type":"subscribe","payload":{"query":"subscription{news}"}}`)
+	f.news <- 1
+	p.expect(`{"id":"1","type":"next","payload":{"data":{"news":1}}}`)
+	f.logOut("alice")
+	close(f.news)
+	p.expectClose(4403)
+}
+
+func TestOperationsAreBounded(t *testing.T) {
+	f := newFixture(t, func(c *socketConfig) { c.Operations = 2 })
+	p := f.connect(t, modern, "")
+	for _, id := range []string{"1", "2", "3"} {
+		p.send(`{"id":"` + id + `","type":"subscribe","payload":{"query":"subscription{news}"}}`)
+	}
+	answer := p.receive()
+	require.Contains(t, answer, `"type":"error","id":"3"`)
+	require.Contains(t, answer, "RATE_LIMITED")
+	p.send(`{"id":"1","type":"complete"}`)
+	require.Eventually(t, func() bool {
+		p.send(`{"id":"4","type":"subscribe","payload":{"query":"{hello}"}}`)
+		answer := p.receive()
+		if strings.Contains(answer, "RATE_LIMITED") {
+			return false
+		}
+		p.expect(`{"id":"4","type":"complete"}`)
+		return true
+	}, 5*time.Second, time.Millisecond)
+}
+
+func TestSocketsAreBounded(t *testing.T) {
+	f := newFixture(t, func(c *socketConfig) { c.Sockets = 1 })
+	f.dial(t, modern)
+	dialer := websocket.Dialer{Subprotocols: []string{modern}}
+	_, response, err := dialer.Dial("ws"+strings.TrimPrefix(f.server.URL, "http"), nil)
+	require.ErrorIs(t, err, websocket.ErrBadHandshake)
+	require.Equal(t, http.StatusServiceUnavailable, response.StatusCode)
+}
+
+func TestOrigin(t *testing.T) {
+	f := newFixture(t, nil)
+	for origin, want := range map[string]int{
+		"":                       http.StatusSwitchingProtocols,
+		f.server.URL:             http.StatusSwitchingProtocols,
+		"https://friend.example": http.StatusSwitchingProtocols,
+		"https://evil.example":   http.StatusForbidden,
+		"null":                   http.StatusForbidden,
+		"http://friend.example":  http.StatusForbidden,
+	} {
+		t.Run(origin, func(t *testing.T) {
+			header := http.Header{}
+			if origin != "" {
+				header.Set("Origin", origin)
+			}
+			dialer := websocket.Dialer{Subprotocols: []string{modern}}
+			conn, response, _ := dialer.Dial("ws"+strings.TrimPrefix(f.server.URL, "http"), header)
+			require.NotNil(t, response)
+			require.Equal(t, want, response.StatusCode)
+			if conn != nil {
+				conn.Close()
+			}
+		})
+	}
+}
+
+// A client that stops reading is told to come back, and costs nobody else
+// anything.
+func TestSlowClientIsClosed(t *testing.T) {
+	f := newFixture(t, func(c *socketConfig) { c.QueueFrames = 16 })
+	slow := f.connect(t, modern, "")
+	slow.send(`{"id":"1","type":"subscribe","payload":{"query":"subscription{flood}"}}`)
+	require.Eventually(t, func() bool {
+		return f.metric("tideline_slow_sockets_total") == 1
+	}, 10*time.Second, time.Millisecond)
+
+	other := f.connect(t, modern, "")
+	other.send(`{"id":"1","type":"subscribe","payload":{"query":"{hello}"}}`)
+	other.expect(`{"id":"1","type":"next","payload":{"data":{"hello":"world"}}}`)
+
+	slow.expectClose(1013)
+}
+
+func TestClientThatNeverReadsAgainIsCutOff(t *testing.T) {
+	f := newFixture(t, func(c *socketConfig) { c.QueueFrames, c.WriteTimeout = 16, 100*time.Millisecond })
+	p := f.connect(t, modern, "")
+	p.send(`{"id":"1","type":"subscribe","payload":{"query":"subscription{flood}"}}`)
+	f.gone(t)
+}
+
+// A peer whose network has gone answers no ping.
+func TestSilentPeerIsDropped(t *testing.T) {
+	f := newFixture(t, func(c *socketConfig) { c.PingInterval = 50 * time.Millisecond })
+	silent := f.connect(t, modern, "")
+	silent.conn.SetPingHandler(func(string) error { return nil })
+	alive := f.connect(t, modern, "")
+	for range 5 {
+		alive.expect(`{"type":"ping"}`) // reading answers the pings of the WebSocket layer
+	}
+	require.Eventually(t, func() bool {
+		require.NoError(t, alive.conn.SetReadDeadline(time.Now().Add(10*time.Second)))
+		_, _, err := alive.conn.ReadMessage()
+		require.NoError(t, err)
+		return f.sockets.count() == 1
+	}, 10*time.Second, time.Millisecond)
+}
+
+func TestLegacyKeepAlive(t *testing.T) {
+	f := newFixture(t, func(c *socketConfig) { c.PingInterval = 20 * time.Millisecond })
+	p := f.connect(t, legacy, "")
+	for range 5 {
+		p.expect(`{"type":"ka"}`)
+	}
+}
+
+func TestShutdown(t *testing.T) {
+	f := newFixture(t, nil)
+	idle := f.connect(t, modern, "")
+	idle.send(`{"id":"1","type":"subscribe","payload":{"query":"subscription{news}"}}`)
+	busy := f.connect(t, modern, "")
+	busy.send(`{"id":"1","type":"subscribe","payload":{"query":"mutation{hold}"}}`)
+	<-f.held
+
+	stopped := make(chan error, 1)
+	go func() { stopped <- f.sockets.shutdown(t.Context()) }()
+	idle.expectClose(1012)
+	require.Never(t, func() bool { return len(stopped) > 0 }, 50*time.Millisecond, 10*time.Millisecond)
+	close(f.free) // work in hand is finished first
+	busy.expect(`{"id":"1","type":"next","payload":{"data":{"hold":true}}}`)
+	busy.expect(`{"id":"1","type":"complete"}`)
+	busy.expectClose(1012)
+	require.NoError(t, <-stopped)
+
+	_, response, err := websocket.DefaultDialer.Dial("ws"+strings.TrimPrefix(f.server.URL, "http"), nil)
+	require.ErrorIs(t, err, websocket.ErrBadHandshake)
+	require.Equal(t, http.StatusServiceUnavailable, response.StatusCode)
+}
+
+func TestShutdownCutsOffWhatTakesTooLong(t *testing.T) {
+	f := newFixture(t, nil)
+	p := f.connect(t, modern, "")
+	p.send(`{"id":"1","type":"subscribe","payload":{"query":"mutation{hold}"}}`)
+	<-f.held
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, f.sockets.shutdown(ctx), context.Canceled)
+	require.Zero(t, f.sockets.count())
+}

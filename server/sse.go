@@ -1,0 +1,133 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"mime"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/gqlerror"
+
+	"tideline/feed"
+	"tideline/graph/exec"
+)
+
+// Server-sent events, for clients without WebSocket: GraphQL over SSE in its
+// mode of distinct connections. Each operation is a request of its own that is
+// answered by events: "next" with a result, as many as there are, and at last
+// "complete". A stream that ends without is to be asked for again.
+
+const typeEvents = "text/event-stream"
+
+// wantsEvents says whether a request asks to be answered by events.
+func wantsEvents(r *http.Request) bool {
+	for _, item := range strings.Split(strings.Join(r.Header.Values("Accept"), ","), ",") {
+		if name, params, err := mime.ParseMediaType(strings.TrimSpace(item)); err == nil && name == typeEvents {
+			return quality(params["q"]) > 0
+		}
+	}
+	return false
+}
+
+// eventStream is an answer under way. A client that takes no event within the
+// deadline loses its stream; what waits for it meanwhile is held back at the
+// source, which has bounds of its own.
+type eventStream struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+	timeout time.Duration
+}
+
+func (s *eventStream) write(text []byte) error {
+	if err := s.control.SetWriteDeadline(time.Now().Add(s.timeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	if _, err := s.w.Write(text); err != nil {
+		return err
+	}
+	return s.control.Flush()
+}
+
+func (s *eventStream) next(response exec.Response) error {
+	text, err := response.AppendJSON([]byte("event: next\ndata: "))
+	if err != nil {
+		return err
+	}
+	return s.write(append(text, "\n\n"...))
+}
+
+func (s *eventStream) complete() error { return s.write([]byte("event: complete\ndata:\n\n")) }
+
+// stream answers an operation, or the errors that kept it from being one, by
+// events.
+func (h *graphqlHandler) stream(w http.ResponseWriter, r *http.Request, v feed.Viewer, operation *exec.Operation, errs gqlerror.List) {
+	if !h.sockets.reserve() {
+		w.Header().Set("Retry-After", "5")
+		http.Error(w, "This server takes no more connections.", http.StatusServiceUnavailable)
+		return
+	}
+	defer h.sockets.release()
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer h.sockets.sessions.hold(v.Session, cancel)()
+
+	s := &eventStream{w, http.NewResponseController(w), h.sockets.config.WriteTimeout}
+	_ = s.control.SetReadDeadline(time.Time{}) // a hint that not every writer takes
+	w.Header().Set("Content-Type", typeEvents+"; charset=utf-8")
+	w.Header().Set("X-Accel-Buffering", "no") // proxies, too, pass events on as they come
+	switch {
+	case len(errs) > 0:
+	case operation.Kind() != ast.Subscription:
+		if s.next(h.api.execute(ctx, v, operation)) == nil {
+			_ = s.complete()
+		}
+		return
+	default:
+		var responses <-chan exec.Response
+		if responses, errs = h.api.subscribe(ctx, v, operation); len(errs) == 0 {
+			h.forward(ctx, s, r, responses)
+			return
+		}
+	}
+	if s.next(exec.Response{Errors: errs}) == nil {
+		_ = s.complete()
+	}
+}
+
+// forward passes on what a subscription brings, and now and then a comment, by
+// which both sides find out whether the other is still there.
+func (h *graphqlHandler) forward(ctx context.Context, s *eventStream, r *http.Request, responses <-chan exec.Response) {
+	h.api.metrics.subscriptions.Inc()
+	defer h.api.metrics.subscriptions.Dec()
+	pulse := time.NewTicker(h.sockets.config.PingInterval)
+	defer pulse.Stop()
+	err := s.write([]byte(":\n\n")) // the client is connected
+	for err == nil {
+		select {
+		case <-ctx.Done():
+			return
+		case <-h.sockets.stopping:
+			return
+		case <-pulse.C:
+			err = s.write([]byte(":\n\n"))
+		case response, more := <-responses:
+			switch {
+			case response.Interrupted || ctx.Err() != nil:
+				return
+			case more:
+				stamp(ctx, response.Errors)
+				err = s.next(response)
+			default:
+				// A stream that ended with its session is not complete: the next
+				// attempt is told why.
+				if _, gone := h.viewer(r); gone == nil {
+					_ = s.complete()
+				}
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,162 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"path/filepath"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/redis/go-redis/v9"
+)
+
+// Config says which databases to use. The zero value of everything but DataDir
+// is the embedded setup: a SQLite file and a Redis inside the process.
+type Config struct {
+	// DataDir holds the SQLite file and the lock of the embedded setup. Created
+	// when it is missing, for its owner only. Required unless both URLs are set.
+	DataDir string
+	// DatabaseURL is postgres://… or postgresql://… for PostgreSQL, sqlite://PATH
+	// or file:PATH for SQLite. Defaults to the file tideline.db in DataDir.
+	DatabaseURL string
+	// RedisURL is redis://[USER:PASSWORD@]HOST:PORT[/DB], rediss://… for TLS, or
+	// unix:///PATH. Several nodes of a Redis Cluster are separated by commas or
+	// given as ?addr=HOST:PORT; one is enough, a cluster tells that it is one.
+	// Defaults to a Redis inside the process.
+	RedisURL string
+}
+
+// Validate returns an error that says what is wrong and what is allowed, or nil
+// when [Open] would accept the configuration. It touches no file and no server.
+func (c Config) Validate() error {
+	_, err := c.parse()
+	return err
+}
+
+const (
+	databaseName = "tideline.db"
+	lockName     = "tideline.lock"
+	defaultPort  = "6379" // of Redis
+)
+
+// target is a validated Config. Of postgres and sqlite one is set; redis is
+// nil for the in-process Redis.
+type target struct {
+	postgres *pgx.ConnConfig
+	sqlite   *sqliteFile
+	redis    *redisServers
+}
+
+// sqliteFile is a file's path and the data source name that opens it.
+type sqliteFile struct{ path, dsn string }
+
+// redisServers is where a Redis is, before it is known whether it is a cluster.
+type redisServers struct {
+	url   *url.URL // of the first address
+	addrs []string // all addresses; what a message may show
+	first *redis.Options
+}
+
+func (c Config) parse() (target, error) {
+	var t target
+	var errs []error
+	if c.DataDir == "" && (c.DatabaseURL == "" || c.RedisURL == "") {
+		errs = append(errs, errors.New(
+			"data directory: must be set, unless both a database URL and a Redis URL are"))
+	}
+	errs = append(errs, t.parseDatabase(c), t.parseRedis(c))
+	return t, errors.Join(errs...)
+}
+
+func (t *target) parseDatabase(c Config) error {
+	raw := c.DatabaseURL
+	switch {
+	case raw == "":
+		path := filepath.Join(c.DataDir, databaseName)
+		escaped := (&url.URL{Path: path}).EscapedPath()
+		t.sqlite = &sqliteFile{path: path, dsn: sqliteDSN(escaped, "")}
+		return nil
+	case strings.HasPrefix(raw, "postgres://"), strings.HasPrefix(raw, "postgresql://"):
+		var err error
+		if t.postgres, err = pgx.ParseConfig(raw); err != nil {
+			return fmt.Errorf("database URL: %w", err) // pgx hides the password
+		}
+		return nil
+	}
+	rest, ok := strings.CutPrefix(raw, "sqlite://")
+	if !ok {
+		rest, ok = strings.CutPrefix(raw, "file:")
+		rest = strings.TrimPrefix(rest, "//")
+	}
+	if !ok {
+		return errors.New("database URL: must be empty (a SQLite file in the data directory), or begin with " +
+			"postgres://, postgresql://, sqlite:// or file:")
+	}
+	escaped, query, _ := strings.Cut(rest, "?")
+	path, err := url.PathUnescape(escaped)
+	if err != nil {
+		return fmt.Errorf("database URL: path of the SQLite file: %w", err)
+	}
+	if path == "" || strings.Contains(path, ":memory:") || strings.Contains(query, "mode=memory") {
+		return errors.New("database URL: must name a SQLite file; a database in memory does not last")
+	}
+	t.sqlite = &sqliteFile{path: path, dsn: sqliteDSN(escaped, query)}
+	return nil
+}
+
+func (t *target) parseRedis(c Config) error {
+	raw := c.RedisURL
+	if raw == "" {
+		return nil
+	}
+	scheme, rest, _ := strings.Cut(raw, "://")
+	switch scheme {
+	case "redis", "rediss", "unix":
+	default:
+		return errors.New("Redis URL: must be empty (a Redis inside the process), or begin with " +
+			"redis://, rediss:// or unix://")
+	}
+	// The commas have to go before the URL is parsed: a URL has one host.
+	authority, tail := rest, ""
+	if i := strings.IndexAny(rest, "/?"); i >= 0 {
+		authority, tail = rest[:i], rest[i:]
+	}
+	user := ""
+	if i := strings.LastIndex(authority, "@"); i >= 0 {
+		user, authority = authority[:i+1], authority[i+1:]
+	}
+	hosts := strings.Split(authority, ",")
+	u, err := url.Parse(scheme + "://" + user + hosts[0] + tail)
+	if err != nil {
+		return fmt.Errorf("Redis URL: %w", withoutURL(err))
+	}
+	query := u.Query()
+	hosts = append(hosts[1:], query["addr"]...)
+	query.Del("addr")
+	u.RawQuery = query.Encode()
+	first, err := redis.ParseURL(u.String())
+	if err != nil {
+		return fmt.Errorf("Redis URL: %w", withoutURL(err))
+	}
+	t.redis = &redisServers{url: u, addrs: []string{first.Addr}, first: first}
+	for _, host := range hosts {
+		if host == "" {
+			return errors.New("Redis URL: an address in the list is empty")
+		}
+		if _, _, err := net.SplitHostPort(host); err != nil {
+			host = net.JoinHostPort(strings.Trim(host, "[]"), defaultPort)
+		}
+		t.redis.addrs = append(t.redis.addrs, host)
+	}
+	return nil
+}
+
+// withoutURL takes the URL, and with it the password, out of a parse error.
+func withoutURL(err error) error {
+	if e := (*url.Error)(nil); errors.As(err, &e) {
+		return e.Err
+	}
+	return err
+}

@@ -1,0 +1,77 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+
+	"entgo.io/ent/dialect"
+	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/lock"
+
+	"tideline/ent/migrate/migrations"
+)
+
+// migrationLockTries times one second is how long a process waits for another
+// one's migration.
+const migrationLockTries = 600
+
+// Migrate brings the tables to the version this program was built for. Each
+// migration is one transaction, so that an interrupted run is taken up by the
+// next one. Safe when several processes start at once: they take turns.
+func (s *Stores) Migrate(ctx context.Context) (err error) {
+	if s.Dialect == dialect.SQLite {
+		turn, err := await(ctx, s.path+".migrate.lock")
+		if err != nil {
+			return fmt.Errorf("migrate: %w", err)
+		}
+		defer turn.Close()
+	}
+	p, err := s.migrations()
+	if err != nil {
+		return err
+	}
+	results, err := p.Up(ctx)
+	if err != nil {
+		return fmt.Errorf("migrate: %w", err)
+	}
+	for _, r := range results {
+		s.log.InfoContext(ctx, "migrated", "version", r.Source.Version, "duration", r.Duration)
+	}
+	return nil
+}
+
+// Pending says whether Migrate has something to do.
+func (s *Stores) Pending(ctx context.Context) (bool, error) {
+	p, err := s.migrations()
+	if err != nil {
+		return false, err
+	}
+	pending, err := p.HasPending(ctx)
+	if err != nil {
+		return false, fmt.Errorf("pending migrations: %w", err)
+	}
+	return pending, nil
+}
+
+func (s *Stores) migrations() (*goose.Provider, error) {
+	d, name := goose.DialectSQLite3, "sqlite"
+	opts := []goose.ProviderOption{goose.WithDisableGlobalRegistry(true)}
+	if s.Dialect == dialect.Postgres {
+		d, name = goose.DialectPostgres, "postgres"
+		locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, migrationLockTries))
+		if err != nil {
+			return nil, fmt.Errorf("migration lock: %w", err)
+		}
+		opts = append(opts, goose.WithSessionLocker(locker))
+	}
+	dir, err := fs.Sub(migrations.FS, name)
+	if err != nil {
+		return nil, fmt.Errorf("migrations: %w", err)
+	}
+	p, err := goose.NewProvider(d, s.SQL, dir, opts...)
+	if err != nil {
+		return nil, fmt.Errorf("migrations: %w", err)
+	}
+	return p, nil
+}

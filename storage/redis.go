@@ -1,0 +1,111 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// clusterReload is how soon a client notices a failover: go-redis's own minute
+// leaves the keys of a dead master unreachable all that time.
+const clusterReload = time.Second
+
+// dialRedis asks the first server that answers whether it is part of a Redis
+// Cluster and returns the client that fits.
+func dialRedis(ctx context.Context, servers *redisServers) (rdb redis.UniversalClient, sharded bool, err error) {
+	var errs []error
+	for _, addr := range servers.addrs {
+		isCluster, err := askCluster(ctx, servers.first, addr)
+		switch {
+		case err != nil:
+			errs = append(errs, err)
+		case isCluster:
+			return dialCluster(ctx, servers)
+		case len(servers.addrs) > 1:
+			return nil, false, fmt.Errorf(
+				"Redis URL: several addresses are for a Redis Cluster, but %s is a single server", addr)
+		default:
+			return dialSingle(ctx, servers.first)
+		}
+	}
+	return nil, false, errors.Join(errs...)
+}
+
+func askCluster(ctx context.Context, opts *redis.Options, addr string) (isCluster bool, err error) {
+	probe := *opts
+	probe.Addr = addr
+	probe.DB = 0 // a cluster refuses any other
+	probe.ContextTimeoutEnabled = true
+	probe.MaintNotificationsConfig = noMaintNotifications()
+	client := redis.NewClient(&probe)
+	info, err := client.Info(ctx, "cluster").Result()
+	if err := errors.Join(err, client.Close()); err != nil {
+		return false, fmt.Errorf("Redis at %s does not answer: %w", addr, err)
+	}
+	return strings.Contains(info, "cluster_enabled:1"), nil
+}
+
+func dialSingle(ctx context.Context, opts *redis.Options) (redis.UniversalClient, bool, error) {
+	opts.ContextTimeoutEnabled = true
+	opts.MaintNotificationsConfig = noMaintNotifications()
+	client := redis.NewClient(opts)
+	if err := client.Ping(ctx).Err(); err != nil {
+		return nil, false, errors.Join(fmt.Errorf("Redis at %s: %w", opts.Addr, err), client.Close())
+	}
+	return client, false, nil
+}
+
+func dialCluster(ctx context.Context, servers *redisServers) (redis.UniversalClient, bool, error) {
+	if servers.first.DB != 0 {
+		return nil, false, fmt.Errorf("Redis URL: a Redis Cluster has no database %d, only 0", servers.first.DB)
+	}
+	u := *servers.url
+	if u.Scheme == "unix" {
+		return nil, false, errors.New("Redis URL: a Redis Cluster is reached by redis:// or rediss://, not by a socket file")
+	}
+	u.Path = ""
+	opts, err := redis.ParseClusterURL(u.String())
+	if err != nil {
+		return nil, false, fmt.Errorf("Redis URL: %w", withoutURL(err))
+	}
+	opts.Addrs = servers.addrs
+	opts.ClusterStateReloadInterval = clusterReload
+	opts.ContextTimeoutEnabled = true
+	opts.MaintNotificationsConfig = noMaintNotifications()
+	rdb := redis.NewClusterClient(opts)
+	err = rdb.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error {
+		if err := master.Ping(ctx).Err(); err != nil {
+			return fmt.Errorf("%s: %w", master.Options().Addr, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, false, errors.Join(fmt.Errorf("Redis Cluster: a master does not answer: %w", err), rdb.Close())
+	}
+	return rdb, true, nil
+}
+
+// noMaintNotifications spares every new connection a command that only a hosted
+// Redis understands.
+func noMaintNotifications() *maintnotifications.Config {
+	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+}
+
+// redisLog is done once because go-redis has one logger for the whole process;
+// the first process-wide logger is the only one there is outside tests.
+var redisLog sync.Once
+
+// redisLogger passes on what go-redis would print to standard error: lost
+// connections, which every caller also sees as an error.
+type redisLogger struct{ log *slog.Logger }
+
+func (l redisLogger) Printf(ctx context.Context, format string, v ...any) {
+	l.log.DebugContext(ctx, "redis client", "message", fmt.Sprintf(format, v...))
+}

@@ -1,0 +1,168 @@
+// Package storage hides the drivers: which database answers SQL, which server
+// answers Redis, how each is opened, tuned, migrated and closed.
+//
+// Invariants:
+//
+//   - No other package imports a driver. SQLite or PostgreSQL, in-process Redis,
+//     Redis or Redis Cluster are chosen by two URLs, and the rest of Tideline
+//     sees an ent client and a go-redis client.
+//   - With the in-process Redis, at most one process uses a data directory: a
+//     second one is refused, and the operating system lets go of the claim when
+//     a process dies.
+//   - Messages name hosts and paths, never passwords.
+//
+// It does not retry: a server that cannot be reached makes [Open] fail. What is
+// stored is not its business either; tables belong to ent, keys to the packages
+// that own them.
+package storage
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"entgo.io/ent/dialect"
+	entsql "entgo.io/ent/dialect/sql"
+	"github.com/redis/go-redis/v9"
+
+	"tideline/ent"
+)
+
+// Stores are the open connections of one process. They are safe for concurrent
+// use.
+type Stores struct {
+	// DB is the typed door to the tables.
+	DB *ent.Client
+	// SQL is the pool under DB, for statements that ent cannot express.
+	SQL *sql.DB
+	// Dialect is dialect.SQLite or dialect.Postgres.
+	Dialect string
+	// Redis is a *redis.Client, or a *redis.ClusterClient when Sharded.
+	Redis redis.UniversalClient
+	// Sharded says that Redis is a Redis Cluster: keys of one command must share a
+	// slot, and pub/sub should be the sharded kind.
+	Sharded bool
+	// Embedded says that Redis lives in this process and ends with it.
+	Embedded bool
+
+	log     *slog.Logger
+	path    string // of the SQLite file; empty for PostgreSQL
+	closers []func() error
+}
+
+// Open connects to the databases of cfg, creating the data directory and the
+// SQLite file when they are needed and missing. It does not migrate. It returns
+// an error when cfg is invalid, when the data directory is in use by another
+// process or when a server does not answer; nothing is left open then.
+func Open(ctx context.Context, cfg Config, log *slog.Logger) (_ *Stores, err error) {
+	target, err := cfg.parse()
+	if err != nil {
+		return nil, fmt.Errorf("open storage: %w", err)
+	}
+	s := &Stores{log: log, Embedded: cfg.RedisURL == ""}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("open storage: %w", err), s.Close())
+		}
+	}()
+
+	if s.Embedded {
+		if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
+			return nil, fmt.Errorf("data directory: %w", err)
+		}
+		lock, err := claim(filepath.Join(cfg.DataDir, lockName))
+		if err != nil {
+			return nil, err
+		}
+		s.closers = append(s.closers, lock.Close)
+	}
+	if err := s.openSQL(ctx, target); err != nil {
+		return nil, err
+	}
+	s.DB = ent.NewClient(ent.Driver(entsql.OpenDB(s.Dialect, s.SQL)))
+	if err := s.openRedis(ctx, target); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Stores) openSQL(ctx context.Context, t target) error {
+	if t.postgres != nil {
+		s.Dialect, s.SQL = dialect.Postgres, openPostgres(t.postgres)
+	} else {
+		s.Dialect, s.path = dialect.SQLite, t.sqlite.path
+		if err := os.MkdirAll(filepath.Dir(s.path), 0o700); err != nil {
+			return fmt.Errorf("directory of the SQLite file: %w", err)
+		}
+		db, err := sql.Open("sqlite", t.sqlite.dsn)
+		if err != nil {
+			return fmt.Errorf("SQLite file %s: %w", s.path, err)
+		}
+		db.SetMaxOpenConns(sqliteConns)
+		db.SetMaxIdleConns(sqliteConns)
+		s.SQL = db
+	}
+	s.closers = append(s.closers, s.SQL.Close)
+	if err := s.pingSQL(ctx); err != nil {
+		return err
+	}
+	return nil
+}
+
+func (s *Stores) openRedis(ctx context.Context, t target) error {
+	redisLog.Do(func() { redis.SetLogger(redisLogger{s.log}) })
+	if s.Embedded {
+		e := startEmbedded()
+		s.Redis = e.client()
+		// Closers run last to first: clients hang up before the server goes.
+		s.closers = append(s.closers, e.close, s.Redis.Close)
+		return s.pingRedis(ctx)
+	}
+	rdb, sharded, err := dialRedis(ctx, t.redis)
+	if err != nil {
+		return err
+	}
+	s.Redis, s.Sharded = rdb, sharded
+	s.closers = append(s.closers, rdb.Close)
+	return nil
+}
+
+// Ping asks both databases for a sign of life. The error says which of them did
+// not give one.
+func (s *Stores) Ping(ctx context.Context) error {
+	return errors.Join(s.pingSQL(ctx), s.pingRedis(ctx))
+}
+
+func (s *Stores) pingSQL(ctx context.Context) error {
+	err := s.SQL.PingContext(ctx)
+	switch {
+	case err == nil:
+		return nil
+	case s.Dialect == dialect.SQLite:
+		return fmt.Errorf("SQLite file %s: %w", s.path, err)
+	default:
+		return fmt.Errorf("PostgreSQL does not answer: %w", err)
+	}
+}
+
+func (s *Stores) pingRedis(ctx context.Context) error {
+	if err := s.Redis.Ping(ctx).Err(); err != nil {
+		return fmt.Errorf("Redis does not answer: %w", err)
+	}
+	return nil
+}
+
+// Close releases everything, in the opposite order of opening. A second call
+// does nothing.
+func (s *Stores) Close() error {
+	var errs []error
+	for i := len(s.closers) - 1; i >= 0; i-- {
+		errs = append(errs, s.closers[i]())
+	}
+	s.closers = nil
+	return errors.Join(errs...)
+}

@@ -1,0 +1,183 @@
+package storagetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// startTimeout bounds the start of a server; a busy machine takes a second.
+const startTimeout = 30 * time.Second
+
+// farm is everything this test binary has started.
+var farm struct {
+	mu        sync.Mutex
+	dir       string // parent of all directories
+	dirs      int
+	processes map[*process]struct{}
+	// starts is served by one goroutine on a thread of its own: on Linux a server
+	// dies with the thread that started it, not with the process.
+	starts chan func()
+}
+
+// process is a running server.
+type process struct {
+	cmd  *exec.Cmd
+	stop syscall.Signal // ends it fast
+	done chan struct{}  // closed when it has ended
+}
+
+// start runs a server whose output goes to the file log in its directory, and
+// which ends fast on the signal stop. It ends at the latest with the test binary.
+func start(cmd *exec.Cmd, stop syscall.Signal) (*process, error) {
+	out, err := os.OpenFile(filepath.Join(cmd.Dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer out.Close()
+	// A file and not a pipe: go test waits for whoever holds its pipes.
+	cmd.Stdout, cmd.Stderr = out, out
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	dieWithParent(cmd.SysProcAttr, stop)
+
+	farm.mu.Lock()
+	defer farm.mu.Unlock()
+	if farm.starts == nil {
+		farm.processes = map[*process]struct{}{}
+		farm.starts = make(chan func())
+		go func(starts <-chan func()) {
+			runtime.LockOSThread() // and never unlocked: the thread ends with the loop
+			for f := range starts {
+				f()
+			}
+		}(farm.starts)
+	}
+	started := make(chan error)
+	farm.starts <- func() { started <- cmd.Start() }
+	if err := <-started; err != nil {
+		return nil, err
+	}
+	p := &process{cmd: cmd, stop: stop, done: make(chan struct{})}
+	farm.processes[p] = struct{}{}
+	go func() {
+		_ = cmd.Wait() // how it ended is in the log
+		farm.mu.Lock()
+		delete(farm.processes, p)
+		farm.mu.Unlock()
+		close(p.done)
+	}()
+	return p, nil
+}
+
+// signal sends sig and waits for the end of the process.
+func (p *process) signal(sig syscall.Signal) {
+	_ = p.cmd.Process.Signal(sig) // fails only when it has ended already
+	<-p.done
+}
+
+// until waits for ready to succeed; it gives up early when the process ends.
+func (p *process) until(ready func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	for {
+		err := ready(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-p.done:
+			return p.failed(errors.New("ended at its start"))
+		case <-ctx.Done():
+			return p.failed(err)
+		}
+	}
+}
+
+func (p *process) failed(err error) error {
+	log, _ := os.ReadFile(filepath.Join(p.cmd.Dir, "log"))
+	return fmt.Errorf("%s: %w\n%s", filepath.Base(p.cmd.Path), err, log[max(0, len(log)-2000):])
+}
+
+// newDir makes a directory that is removed with everything else at the end. Its
+// path is short, because a socket's must be, and open to other users, because
+// PostgreSQL refuses to run as root.
+func newDir(name string) (string, error) {
+	farm.mu.Lock()
+	defer farm.mu.Unlock()
+	if farm.dir == "" {
+		dir, err := os.MkdirTemp("", "tl")
+		if err != nil {
+			return "", err
+		}
+		if err := os.Chmod(dir, 0o711); err != nil {
+			return "", err
+		}
+		farm.dir = dir
+	}
+	farm.dirs++
+	dir := filepath.Join(farm.dir, fmt.Sprintf("%s%d", name, farm.dirs))
+	return dir, os.Mkdir(dir, 0o711)
+}
+
+// stopAll ends every server and removes every directory.
+func stopAll() {
+	farm.mu.Lock()
+	var running []*process
+	for p := range farm.processes {
+		running = append(running, p)
+	}
+	if farm.starts != nil {
+		close(farm.starts)
+		farm.starts = nil
+	}
+	dir := farm.dir
+	farm.dir = ""
+	farm.mu.Unlock()
+	for _, p := range running {
+		p.signal(p.stop)
+	}
+	if dir != "" {
+		_ = os.RemoveAll(dir) // what is left of it is the system's to clean
+	}
+}
+
+// freePort returns a port that nobody listens on. Somebody else may take it
+// before its user does, so starting a server on it is tried more than once.
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}
+
+// find looks for a program in the directories given, which may be patterns, and
+// then in PATH. Of several versions it takes the last.
+func find(name string, dirs ...string) (string, error) {
+	for _, dir := range dirs {
+		if dir == "" {
+			continue
+		}
+		found, _ := filepath.Glob(filepath.Join(dir, name)) // the patterns are ours, and well formed
+		if len(found) > 0 {
+			return found[len(found)-1], nil
+		}
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return "", fmt.Errorf("%s is not installed: %w", name, err)
+	}
+	return path, nil
+}

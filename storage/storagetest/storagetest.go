@@ -1,0 +1,182 @@
+// Package storagetest gives tests real databases: it starts PostgreSQL,
+// redis-server and a Redis Cluster when a test first asks for them, on free
+// ports and in temporary directories, also as root.
+//
+// Invariants:
+//
+//   - Every test gets stores of its own, empty and migrated, so that tests may
+//     be parallel. (The cluster is the exception: one for the test binary, and
+//     one test at a time.)
+//   - Nothing outlives the test binary: [Main] stops what was started, and where
+//     the operating system can, a killed test binary takes its servers along.
+//
+// A test that needs a program which is not installed is skipped and says so;
+// with TIDELINE_TEST_REQUIRE_REAL=1 it fails instead. It does not speed up time
+// and it fakes nothing but what the embedded setup itself consists of.
+package storagetest
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"entgo.io/ent/dialect"
+	entsql "entgo.io/ent/dialect/sql"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"tideline/ent"
+	"tideline/storage"
+)
+
+// Main runs the tests, stops the servers they started and exits. Checks run
+// after that, if the tests passed; an error of one fails the run. It is meant
+// for leak detectors: nothing of this package is left to be found.
+//
+//	func TestMain(m *testing.M) { storagetest.Main(m, func() error { return goleak.Find() }) }
+func Main(m *testing.M, checks ...func() error) {
+	code := m.Run()
+	stopAll()
+	for _, check := range checks {
+		if code != 0 {
+			break
+		}
+		if err := check(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// Each runs fn twice, as the subtests "sqlite+embedded" and "postgres+redis",
+// each on empty, migrated stores of its own that are closed when it ends.
+// The subtests run one after the other; call t.Parallel before Each to run
+// beside other tests.
+func Each(t *testing.T, fn func(t *testing.T, s *storage.Stores)) {
+	t.Helper()
+	t.Run("sqlite+embedded", func(t *testing.T) {
+		fn(t, Embedded(t))
+	})
+	t.Run("postgres+redis", func(t *testing.T) {
+		fn(t, Real(t))
+	})
+}
+
+// EachRedis runs fn three times, as the subtests "embedded", "redis" and
+// "cluster", each on an empty Redis.
+func EachRedis(t *testing.T, fn func(t *testing.T, rdb redis.UniversalClient, sharded bool)) {
+	t.Helper()
+	t.Run("embedded", func(t *testing.T) {
+		s := Open(t, storage.Config{DataDir: t.TempDir()})
+		fn(t, s.Redis, s.Sharded)
+	})
+	t.Run("redis", func(t *testing.T) {
+		s := Open(t, storage.Config{DataDir: t.TempDir(), RedisURL: StartRedis(t).URL()})
+		fn(t, s.Redis, s.Sharded)
+	})
+	t.Run("cluster", func(t *testing.T) {
+		s := Open(t, storage.Config{DataDir: t.TempDir(), RedisURL: ClusterURL(t)})
+		fn(t, s.Redis, s.Sharded)
+	})
+}
+
+// Embedded returns migrated stores on a new SQLite file and an in-process Redis.
+func Embedded(t testing.TB) *storage.Stores {
+	t.Helper()
+	s := Open(t, storage.Config{DataDir: t.TempDir()})
+	require.NoError(t, s.Migrate(t.Context()))
+	return s
+}
+
+// Real returns migrated stores on a new PostgreSQL database and a redis-server
+// of their own. It skips the test when either is not installed.
+func Real(t testing.TB) *storage.Stores {
+	t.Helper()
+	return Open(t, storage.Config{DatabaseURL: PostgresURL(t), RedisURL: StartRedis(t).URL()})
+}
+
+// Open opens cfg as it is, without migrating, and closes it at the end of the
+// test. What it returns can be asked for its [Config] and its [Queries].
+func Open(t testing.TB, cfg storage.Config) *storage.Stores {
+	t.Helper()
+	s, err := storage.Open(t.Context(), cfg, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	queries := new(atomic.Int64)
+	s.DB = ent.NewClient(ent.Driver(dialect.DebugWithContext(entsql.OpenDB(s.Dialect, s.SQL),
+		func(_ context.Context, v ...any) {
+			if len(v) == 1 && isStatement(fmt.Sprint(v[0])) {
+				queries.Add(1)
+			}
+		})))
+	opened.Store(s, &origin{cfg: cfg, queries: queries})
+	t.Cleanup(func() {
+		opened.Delete(s)
+		require.NoError(t, s.Close())
+	})
+	return s
+}
+
+// opened has the *origin of every *storage.Stores that a test has open.
+var opened sync.Map
+
+type origin struct {
+	cfg     storage.Config
+	queries *atomic.Int64
+}
+
+func originOf(s *storage.Stores) *origin {
+	o, ok := opened.Load(s)
+	if !ok {
+		panic("storagetest: these stores were opened elsewhere, or are closed")
+	}
+	return o.(*origin)
+}
+
+// isStatement tells a line of ent's debug driver about a statement from one
+// about the begin or the end of a transaction.
+func isStatement(line string) bool { return strings.Contains(line, ": query=") }
+
+// Config returns the configuration that opens the databases of s again, in this
+// process or in another one. The embedded setup can only be opened after s.Close.
+func Config(s *storage.Stores) storage.Config { return originOf(s).cfg }
+
+// Queries returns how many SQL statements have gone through s.DB so far, those
+// in transactions included, BEGIN and COMMIT not.
+func Queries(s *storage.Stores) int { return int(originOf(s).queries.Load()) }
+
+// CountQueries starts counting: the function it returns answers how many SQL
+// statements have gone through s.DB since.
+func CountQueries(s *storage.Stores) func() int {
+	start := Queries(s)
+	return func() int { return Queries(s) - start }
+}
+
+// Wipe empties the Redis of s, all masters of it, as FLUSHALL does.
+func Wipe(t testing.TB, s *storage.Stores) {
+	t.Helper()
+	require.NoError(t, flush(t.Context(), s.Redis))
+}
+
+func flush(ctx context.Context, rdb redis.UniversalClient) error {
+	if cluster, ok := rdb.(*redis.ClusterClient); ok {
+		return cluster.ForEachMaster(ctx, func(ctx context.Context, c *redis.Client) error {
+			return c.FlushAll(ctx).Err()
+		})
+	}
+	return rdb.FlushAll(ctx).Err()
+}
+
+// missing skips the test, or fails it where the real servers are demanded.
+func missing(t testing.TB, err error) {
+	t.Helper()
+	if os.Getenv("TIDELINE_TEST_REQUIRE_REAL") == "1" {
+		t.Fatalf("a real server is required here: %v", err)
+	}
+	t.Skipf("SKIPPED, NOT TESTED ON THE REAL SERVER: %v", err)
+}

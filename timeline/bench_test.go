@@ -1,0 +1,111 @@
+package timeline_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"tideline/storage/storagetest"
+	"tideline/timeline"
+)
+
+// BenchmarkDeliver is one page of a fan-out into full inboxes, all of whose
+// owners are active, beside its floor, the bare inserts. Both take turns, so
+// that what else the machine does slows both.
+func BenchmarkDeliver(b *testing.B) {
+	const followers = 3000
+	for name, entries := range encodings {
+		b.Run(name, func(b *testing.B) {
+			ctx, rdb := b.Context(), benchRedis(b, entries)
+			s, _ := newStore(b, rdb)
+			var users []int64
+			var keys []string
+			for user := int64(1); user <= followers; user++ {
+				users = append(users, user)
+				keys = append(keys, inboxSet(user))
+				require.NoError(b, s.Touch(ctx, user))
+				build(b, s, timeline.Inbox(user), down(1000+inboxCap, 1001), 0)
+			}
+			var deliver, look, floor time.Duration
+			post := int64(10000)
+			for b.Loop() {
+				post++
+				start := time.Now()
+				pushed, err := s.Deliver(ctx, post, users)
+				deliver += time.Since(start)
+				require.NoError(b, err)
+				require.Len(b, pushed, followers)
+
+				start = time.Now()
+				_, err = s.Active(ctx, users)
+				look += time.Since(start)
+				require.NoError(b, err)
+
+				post++
+				start = time.Now()
+				member := redis.Z{Score: float64(-post), Member: itoa(post)}
+				for chunk := range slices.Chunk(keys, 1000) {
+					_, err := rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+						for _, key := range chunk {
+							p.ZAdd(ctx, key, member)
+						}
+						return nil
+					})
+					require.NoError(b, err)
+				}
+				floor += time.Since(start)
+			}
+			n := float64(followers * b.N)
+			b.ReportMetric(n/deliver.Seconds(), "delivered/s")
+			b.ReportMetric(n/look.Seconds(), "looked-up/s")
+			b.ReportMetric(n/floor.Seconds(), "floor/s")
+			b.ReportMetric(floor.Seconds()/deliver.Seconds(), "of-floor")
+		})
+	}
+}
+
+// BenchmarkPage is a page of 20 from the middle of a full inbox beside the
+// bare range command, in turns.
+func BenchmarkPage(b *testing.B) {
+	for name, entries := range encodings {
+		b.Run(name, func(b *testing.B) {
+			ctx, rdb := b.Context(), benchRedis(b, entries)
+			s, _ := newStore(b, rdb)
+			build(b, s, timeline.Inbox(1), down(1000+inboxCap, 1001), 0)
+			var paged, floor time.Duration
+			for b.Loop() {
+				start := time.Now()
+				ids, _, err := s.Page(ctx, timeline.Inbox(1), timeline.Range{Before: 1200, Limit: 20})
+				paged += time.Since(start)
+				require.NoError(b, err)
+				require.Len(b, ids, 20)
+
+				start = time.Now()
+				bare, err := rdb.ZRangeByScore(ctx, inboxSet(1),
+					&redis.ZRangeBy{Min: "(-1200", Max: "(0", Count: 20}).Result()
+				floor += time.Since(start)
+				require.NoError(b, err)
+				require.Len(b, bare, 20)
+			}
+			b.ReportMetric(float64(paged.Microseconds())/float64(b.N), "page-µs")
+			b.ReportMetric(float64(floor.Microseconds())/float64(b.N), "floor-µs")
+		})
+	}
+}
+
+// encodings are the two ways Redis stores a full inbox, by the setting
+// zset-max-listpack-entries.
+var encodings = map[string]string{"listpack": "1200", "skiplist": "128"}
+
+func benchRedis(b *testing.B, listpackEntries string) redis.UniversalClient {
+	b.Helper()
+	opts, err := redis.ParseURL(storagetest.StartRedis(b).URL())
+	require.NoError(b, err)
+	rdb := redis.NewClient(opts)
+	b.Cleanup(func() { require.NoError(b, rdb.Close()) })
+	require.NoError(b, rdb.ConfigSet(b.Context(), "zset-max-listpack-entries", listpackEntries).Err())
+	return rdb
+}

@@ -1,0 +1,83 @@
+package timeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+)
+
+// ErrBuildLost says that a build is no longer the caller's: Redis was wiped, the
+// feed dropped, or another builder has taken over. There is nothing left to
+// do, as the next read begins again if need be.
+var ErrBuildLost = errors.New("build lost")
+
+// Build is the right to fill one feed, from Begin to Finish.
+type Build struct {
+	key        Key
+	epoch, gen int64
+}
+
+// Begin opens a build. It answers started=false when there is nothing to do:
+// the feed is Ready, or a builder heard of within the last 10 s is at work. A
+// builder silent for longer is replaced, and its Finish fails.
+//
+// From here on, Deliver, Add and Merge put ids into the feed, so that what is
+// committed to SQL after the builder read it is not missed: read SQL after
+// Begin, never before. For an inbox that holds only for an active user, so
+// Touch comes first.
+//
+// Cost: one round trip.
+func (s *Store) Begin(ctx context.Context, k Key) (b Build, started bool, err error) {
+	now := s.nowMillis()
+	b = Build{key: k, epoch: 1 + rand.Int64N(idMax)}
+	cmd, err := s.runOne(ctx, beginScript, k,
+		formatID(b.epoch), now, now-staleAfter.Milliseconds(), s.life(k), s.setLife(k))
+	if err != nil {
+		return Build{}, false, fmt.Errorf("begin build of %s: %w", k, err)
+	}
+	if started, err = cmd.Bool(); err != nil || !started {
+		return Build{}, false, wrap(err, "begin build of %s", k)
+	}
+	return b, true, nil
+}
+
+// Finish adds the ids the builder read, in any order, to those that have come
+// in since Begin, and makes the feed Ready. floor is the id down to which the
+// ids are complete, 0 when nothing older exists; it rises when the cap cuts.
+//
+// It answers false and adds nothing when something was removed from the feed
+// since Begin, or since the last Finish of this build: read SQL again and call
+// Finish again with the same b, which Finish has updated. The build stays open
+// for another 10 s then. The error is ErrBuildLost when the build is no longer
+// the caller's.
+//
+// Cost: one round trip, O(n log size).
+func (s *Store) Finish(ctx context.Context, b *Build, ids []int64, floor int64) (ok bool, err error) {
+	if err := checkIDs(ids...); err != nil {
+		return false, fmt.Errorf("finish build of %s: %w", b.key, err)
+	}
+	limit := s.cap(b.key)
+	ids, floor = newest(ids, limit, floor)
+	args := []any{formatID(b.epoch), formatID(b.gen), formatID(floor), limit,
+		s.life(b.key), s.setLife(b.key), s.nowMillis()}
+	cmd, err := s.runOne(ctx, finishScript, b.key, appendIDs(args, ids)...)
+	if err != nil {
+		return false, fmt.Errorf("finish build of %s: %w", b.key, err)
+	}
+	reply, err := cmd.StringSlice()
+	switch {
+	case err != nil:
+		return false, fmt.Errorf("finish build of %s: %w", b.key, err)
+	case reply[0] == "done":
+		return true, nil
+	case reply[0] == "removed":
+		b.gen, err = parseID(reply[1])
+		return false, wrap(err, "finish build of %s", b.key)
+	default:
+		return false, fmt.Errorf("finish build of %s: %w", b.key, ErrBuildLost)
+	}
+}
+
+// Position is where the journal of the feed stands when the build begins.
+func (b Build) Position() Position { return Position{Epoch: b.epoch} }

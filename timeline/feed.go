@@ -1,0 +1,247 @@
+package timeline
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// State says what a feed is good for.
+type State uint8
+
+const (
+	// Missing: nothing is known; SQL has the answer.
+	Missing State = iota
+	// Building: somebody has begun to fill it; SQL has the answer.
+	Building
+	// Ready: complete from the newest id down to the floor.
+	Ready
+)
+
+func (s State) String() string {
+	switch s {
+	case Building:
+		return "building"
+	case Ready:
+		return "ready"
+	default:
+		return "missing"
+	}
+}
+
+// Coverage is what a feed claims to hold. Of a Missing feed all else is zero.
+type Coverage struct {
+	// Epoch differs from one build of the feed to the next.
+	Epoch int64
+	// Floor is the id down to which the feed is complete, itself included; 0:
+	// to the beginning. It only ever rises within an epoch.
+	Floor int64
+	State State
+}
+
+// Range selects a page.
+type Range struct {
+	// Before and After are exclusive bounds; 0 leaves that end open.
+	Before, After int64
+	// Limit is how many ids at most. 0 asks for the coverage alone.
+	Limit int
+	// Ascending starts at the oldest id of the range in place of the newest.
+	Ascending bool
+}
+
+// Page returns ids of the feed in the order of the range, and what the feed
+// covers, both of the same instant. Ids come only from a Ready feed, and never
+// from below its floor: fewer than the limit means that the feed holds no more
+// in the range, and when the floor is above r.After, that SQL may.
+//
+// Of an inbox Touch comes first: it finds out whether the inbox has been
+// pushed to all the time. A feed that is not Ready wants a Begin.
+//
+// Cost: one round trip, O(log size + Limit).
+func (s *Store) Page(ctx context.Context, k Key, r Range) ([]int64, Coverage, error) {
+	parts, err := s.Pages(ctx, []Key{k}, r)
+	if err != nil {
+		return nil, Coverage{}, err
+	}
+	return parts[0].IDs, parts[0].Coverage, nil
+}
+
+// Part is what one feed has of a range.
+type Part struct {
+	IDs []int64
+	Coverage
+}
+
+// Pages is Page of several feeds in one round trip, in their order.
+//
+// Cost: one round trip, O(log size + Limit) a feed.
+func (s *Store) Pages(ctx context.Context, feeds []Key, r Range) ([]Part, error) {
+	if len(feeds) == 0 {
+		return nil, nil
+	}
+	if r.Limit < 0 || r.Before < 0 || r.After < 0 {
+		return nil, fmt.Errorf("page of %s: negative bound in %+v", feeds[0], r)
+	}
+	lowest, ascending := "-inf", "0"
+	if r.Before > 0 {
+		lowest = "(-" + formatID(r.Before)
+	}
+	if r.Ascending {
+		ascending = "1"
+	}
+	done, err := s.run(ctx, onFeeds(pageScript, feeds, lowest, formatID(r.After), r.Limit, ascending)...)
+	if err != nil {
+		return nil, fmt.Errorf("page of %s: %w", feeds[0], err)
+	}
+	parts := make([]Part, len(feeds))
+	for i, cmd := range done {
+		if parts[i], err = part(cmd); err != nil {
+			return nil, fmt.Errorf("page of %s: %w", feeds[i], err)
+		}
+	}
+	return parts, nil
+}
+
+// part is the answer of the page script.
+func part(cmd *redis.Cmd) (p Part, err error) {
+	var rest any
+	p.Coverage, rest, err = coverage(cmd)
+	if err != nil || p.State != Ready {
+		return p, err
+	}
+	members, ok := rest.([]any)
+	if !ok {
+		return Part{}, fmt.Errorf("redis answered %T", rest)
+	}
+	p.IDs = make([]int64, len(members))
+	for i, m := range members {
+		if p.IDs[i], err = parseID(m); err != nil {
+			return Part{}, err
+		}
+	}
+	return p, nil
+}
+
+// Count returns how many ids above after a Ready feed holds, not counting any
+// below its floor: when the floor is above after, SQL may know more. Of a feed
+// that is not Ready the count is 0 and means nothing.
+//
+// Cost: one round trip, O(log size), O(size) in the compact encoding.
+func (s *Store) Count(ctx context.Context, k Key, after int64) (int, Coverage, error) {
+	if after < 0 {
+		return 0, Coverage{}, fmt.Errorf("count of %s: negative bound %d", k, after)
+	}
+	cov, rest, err := s.read(ctx, call{countScript, k.keys(), []any{formatID(after)}})
+	if err != nil || cov.State != Ready {
+		return 0, cov, wrap(err, "count of %s", k)
+	}
+	n, ok := rest.(int64)
+	if !ok {
+		return 0, Coverage{}, fmt.Errorf("count of %s: redis answered %T", k, rest)
+	}
+	return int(n), cov, nil
+}
+
+// read runs a script that answers with the coverage and one thing more.
+func (s *Store) read(ctx context.Context, c call) (cov Coverage, rest any, err error) {
+	done, err := s.run(ctx, c)
+	if err != nil {
+		return Coverage{}, nil, err
+	}
+	return coverage(done[0])
+}
+
+// coverage is the head that the answers of all scripts that read have, and
+// what comes behind it.
+func coverage(cmd *redis.Cmd) (cov Coverage, rest any, err error) {
+	reply, err := cmd.Slice()
+	if err != nil || len(reply) == 0 {
+		return Coverage{}, nil, err
+	}
+	if len(reply) != 4 {
+		return Coverage{}, nil, fmt.Errorf("redis answered %d parts", len(reply))
+	}
+	cov.State = Building
+	if reply[0] == "ready" {
+		cov.State = Ready
+	}
+	if cov.Epoch, err = parseID(reply[1]); err != nil {
+		return Coverage{}, nil, err
+	}
+	if cov.Floor, err = parseID(reply[2]); err != nil {
+		return Coverage{}, nil, err
+	}
+	return cov, reply[3], nil
+}
+
+// Add puts ids into a feed that is Ready or Building, and does nothing to one
+// that is Missing. They must be all the ids that the feed ought to gain above
+// its floor; if they are only the newest of more, see Merge. An outbox lives
+// on from here.
+//
+// Cost: one round trip, O(n log size), and a trim when the feed is full.
+func (s *Store) Add(ctx context.Context, k Key, ids ...int64) error {
+	return s.Merge(ctx, k, ids, 0)
+}
+
+// Merge is Add of ids that are complete only down to floor, such as the recent
+// posts of an author with many more: the feed's own floor rises to it, as
+// below it the feed is no longer complete.
+//
+// Cost: as Add.
+func (s *Store) Merge(ctx context.Context, k Key, ids []int64, floor int64) error {
+	if err := checkIDs(ids...); err != nil {
+		return fmt.Errorf("add to %s: %w", k, err)
+	}
+	limit := s.cap(k)
+	ids, floor = newest(ids, limit, floor)
+	args := []any{formatID(floor), limit, slack(limit), "0", "0"}
+	if k.kind == outbox {
+		args[3], args[4] = s.life(k), s.setLife(k)
+	}
+	_, err := s.runOne(ctx, addScript, k, appendIDs(args, ids)...)
+	return wrap(err, "add to %s", k)
+}
+
+// newest is the newest limit ids and the floor that goes with them.
+func newest(ids []int64, limit int, floor int64) ([]int64, int64) {
+	if len(ids) <= limit {
+		return ids, floor
+	}
+	ids = slices.Clone(ids)
+	slices.Sort(ids)
+	ids = ids[len(ids)-limit:]
+	return ids, max(floor, ids[0])
+}
+
+// Remove takes ids out of a feed, and makes Finish of a build at work answer
+// false, as its builder may have read them before they went. A Missing feed
+// stays as it is. What a slower Deliver puts back is for the caller's check of
+// visibility to hide.
+//
+// Cost: one round trip, O(n log size).
+func (s *Store) Remove(ctx context.Context, k Key, ids ...int64) error {
+	if err := checkIDs(ids...); err != nil {
+		return fmt.Errorf("remove from %s: %w", k, err)
+	}
+	_, err := s.runOne(ctx, removeScript, k, appendIDs([]any{k.journal()}, ids)...)
+	return wrap(err, "remove from %s", k)
+}
+
+// Drop makes the feed Missing; a build at work is lost. Drop, then Begin, is
+// how a Ready feed is built anew.
+//
+// Cost: one round trip, O(size).
+func (s *Store) Drop(ctx context.Context, k Key) error {
+	return wrap(s.rdb.Del(ctx, k.keys()...).Err(), "drop %s", k)
+}
+
+// wrap says what failed; it returns nil for nil.
+func wrap(err error, format string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf(format+": %w", append(args, err)...)
+}

@@ -1,0 +1,103 @@
+package timeline
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// All keys, and the encoding of ids, are in this file.
+//
+//	tl:{i<user>}:z    inbox: sorted set, member = post id, score = -post id
+//	tl:{i<user>}:m    its coverage: hash of epoch, state, floor, gen, started
+//	tl:{o<author>}:z  outbox, as above
+//	tl:{o<author>}:m
+//	tl:{o<author>}:f  fences: sorted set, member = viewer, score = Unix seconds
+//	tl:{a<shard>}     active users: sorted set, member = user id,
+//	                  score = deadline in Unix milliseconds
+//
+// The hash tag keeps all keys of one feed in one slot of a cluster.
+
+type kind byte
+
+const (
+	inbox  kind = 'i'
+	outbox kind = 'o'
+)
+
+// Key names a feed. Its zero value names none.
+type Key struct {
+	kind kind
+	id   int64
+}
+
+// Inbox is the feed of posts that reach user.
+func Inbox(user int64) Key { return Key{inbox, user} }
+
+// Outbox is the feed of the author's own posts.
+func Outbox(author int64) Key { return Key{outbox, author} }
+
+// String is the key as it begins in Redis, for logs and errors.
+func (k Key) String() string { return string(k.tagged(make([]byte, 0, 32))) }
+
+func (k Key) tagged(b []byte) []byte {
+	b = append(b, "tl:{"...)
+	b = append(b, byte(k.kind))
+	b = strconv.AppendInt(b, k.id, 10)
+	return append(b, '}')
+}
+
+func (k Key) part(suffix string) string {
+	return string(append(k.tagged(make([]byte, 0, 32)), suffix...))
+}
+
+func (k Key) set() string    { return k.part(":z") }
+func (k Key) meta() string   { return k.part(":m") }
+func (k Key) fences() string { return k.part(":f") }
+
+// keys are the KEYS of every script on a feed.
+func (k Key) keys() []string { return []string{k.meta(), k.set()} }
+
+// shards is how many keys hold the active users: enough for a cluster of a
+// dozen masters to share the look-ups of a fan-out, few enough for one page of
+// followers to be looked up in a handful of commands.
+const shards = 16
+
+func activeKey(shard int) string { return "tl:{a" + strconv.Itoa(shard) + "}" }
+
+func shardOf(user int64) int { return int(sixteenth(user)) }
+
+// sixteenth maps an id to 0..15 evenly. The low bits of an id are a sequence
+// that is mostly zero, so that a remainder would not do; multiplying by the
+// golden ratio spreads all bits into the upper four.
+func sixteenth(id int64) uint64 { return uint64(id) * 0x9E3779B97F4A7C15 >> 60 }
+
+// idMax is the largest id that is exact as the score of a sorted set.
+const idMax = 1<<53 - 1
+
+func checkIDs(ids ...int64) error {
+	for _, id := range ids {
+		if id < 1 || id > idMax {
+			return fmt.Errorf("post id %d is not within 1 to %d", id, int64(idMax))
+		}
+	}
+	return nil
+}
+
+func formatID(id int64) string { return strconv.FormatInt(id, 10) }
+
+// appendIDs appends ids as arguments of a script: always as text, as a number
+// in Lua loses digits when it becomes text again.
+func appendIDs(args []any, ids []int64) []any {
+	for _, id := range ids {
+		args = append(args, formatID(id))
+	}
+	return args
+}
+
+func parseID(v any) (int64, error) {
+	text, ok := v.(string)
+	if !ok {
+		return 0, fmt.Errorf("redis answered %T for an id", v)
+	}
+	return strconv.ParseInt(text, 10, 64)
+}

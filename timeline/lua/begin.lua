@@ -1,0 +1,21 @@
+-- Purpose: opens a build, unless the feed is ready or another builder is at it.
+-- ARGV:    1 epoch of this build, 2 now, 3 builders begun at or before this are
+--          stale (both Unix ms), 4 life of coverage, 5 life of set (ms)
+-- Returns: 1 begun (also when this very build was begun before), 0 not
+-- Cost:    O(size) of what is deleted
+
+if intact() then
+  local have = redis.call('HMGET', meta, 'epoch', 'state', 'started')
+  if have[1] == ARGV[1] then
+    return 1
+  end
+  if have[2] == 'ready' or tonumber(have[3]) > tonumber(ARGV[3]) then
+    return 0
+  end
+end
+redis.call('DEL', meta, set)
+redis.call('HSET', meta, 'epoch', ARGV[1], 'state', 'building', 'floor', '0',
+  'gen', '0', 'started', ARGV[2])
+redis.call('ZADD', set, '0', '0')
+expire(ARGV[4], ARGV[5])
+return 1

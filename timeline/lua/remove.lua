@@ -1,0 +1,18 @@
+-- Purpose: takes ids out of a feed, and makes a builder at work look again. The
+--          journal notes them, held or not: a reader may know them from SQL.
+-- ARGV:    1 cap of the journal ('0': the feed has none), 2.. ids
+-- Returns: 1 done, 0 the feed is missing
+-- Cost:    O(n log size)
+
+if redis.call('EXISTS', meta) == 0 then
+  return 0
+end
+for i = 2, #ARGV, 1000 do
+  redis.call('ZREM', set, unpack(ARGV, i, math.min(i + 999, #ARGV)))
+end
+local cap = tonumber(ARGV[1])
+for i = 2, cap > 0 and #ARGV or 0 do
+  note('-' .. ARGV[i], cap)
+end
+redis.call('HINCRBY', meta, 'gen', 1)
+return 1

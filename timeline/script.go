@@ -1,0 +1,117 @@
+package timeline
+
+import (
+	"context"
+	_ "embed"
+
+	"github.com/redis/go-redis/v9"
+)
+
+var (
+	//go:embed lua/feed.lua
+	feedLua string
+	//go:embed lua/page.lua
+	pageLua string
+	//go:embed lua/count.lua
+	countLua string
+	//go:embed lua/begin.lua
+	beginLua string
+	//go:embed lua/finish.lua
+	finishLua string
+	//go:embed lua/add.lua
+	addLua string
+	//go:embed lua/remove.lua
+	removeLua string
+	//go:embed lua/trim.lua
+	trimLua string
+	//go:embed lua/extend.lua
+	extendLua string
+	//go:embed lua/activate.lua
+	activateLua string
+	//go:embed lua/arrive.lua
+	arriveLua string
+	//go:embed lua/changes.lua
+	changesLua string
+	//go:embed lua/unsettle.lua
+	unsettleLua string
+)
+
+var (
+	pageScript     = redis.NewScript(feedLua + pageLua)
+	countScript    = redis.NewScript(feedLua + countLua)
+	beginScript    = redis.NewScript(feedLua + beginLua)
+	finishScript   = redis.NewScript(feedLua + finishLua)
+	addScript      = redis.NewScript(feedLua + addLua)
+	removeScript   = redis.NewScript(feedLua + removeLua)
+	trimScript     = redis.NewScript(feedLua + trimLua)
+	extendScript   = redis.NewScript(feedLua + extendLua)
+	activateScript = redis.NewScript(activateLua)
+	arriveScript   = redis.NewScript(feedLua + arriveLua)
+	changesScript  = redis.NewScript(feedLua + changesLua)
+	unsettleScript = redis.NewScript(feedLua + unsettleLua)
+)
+
+// call is one execution of a script.
+type call struct {
+	script *redis.Script
+	keys   []string
+	args   []any
+}
+
+// onFeeds are calls of one script on several feeds with the same arguments.
+func onFeeds(script *redis.Script, feeds []Key, args ...any) []call {
+	calls := make([]call, len(feeds))
+	for i, k := range feeds {
+		calls[i] = call{script, k.keys(), args}
+	}
+	return calls
+}
+
+// run executes the calls in one pipeline, in order where they share a slot.
+// Calls that meet a server which does not know their script, because it is new
+// or was wiped, are executed again with the text of the script, in a second
+// pipeline: a script is not known means that it has not run.
+func (s *Store) run(ctx context.Context, calls ...call) ([]*redis.Cmd, error) {
+	done := make([]*redis.Cmd, len(calls))
+	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, c := range calls {
+			done[i] = c.script.EvalSha(ctx, p, c.keys, c.args...)
+		}
+		return nil
+	})
+	if err == nil {
+		return done, nil
+	}
+	var unknown []int
+	for i, cmd := range done {
+		switch err := cmd.Err(); {
+		case err == nil:
+		case redis.HasErrorPrefix(err, "NOSCRIPT"):
+			unknown = append(unknown, i)
+		default:
+			return nil, err
+		}
+	}
+	if len(unknown) == 0 {
+		return nil, err
+	}
+	_, err = s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for _, i := range unknown {
+			done[i] = calls[i].script.Eval(ctx, p, calls[i].keys, calls[i].args...)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return done, nil
+}
+
+// runOne executes one script on one feed.
+func (s *Store) runOne(ctx context.Context, script *redis.Script, k Key, args ...any) (*redis.Cmd, error) {
+	done, err := s.run(ctx, call{script, k.keys(), args})
+	if err != nil {
+		return nil, err
+	}
+	return done[0], nil
+}

@@ -1,0 +1,123 @@
+package timeline
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// SweepResult is what one Sweep did.
+type SweepResult struct {
+	// Expired users are no longer active.
+	Expired int
+	// Visited inboxes were looked at.
+	Visited int
+	// Trimmed inboxes were past their cap by more than a tenth.
+	Trimmed int
+	// Cut is how many ids they lost.
+	Cut int
+	// Lost inboxes had lost their coverage or their ids; the rest was deleted.
+	Lost int
+	// Complete says that a round through all active users has ended.
+	Complete bool
+}
+
+// sweeper is how far the round of this process has come.
+type sweeper struct {
+	mu sync.Mutex
+	at place
+}
+
+// place is a place in the round: the users of the shard whose deadline is
+// later than after and not later than until are still to come.
+type place struct {
+	shard        int
+	after, until int64 // Unix milliseconds; until 0: the shard is not begun
+}
+
+// Sweep does a bounded piece of tidying and remembers where it stopped: it
+// forgets the users whose activity is over, then trims the inboxes of the next
+// 1,000 active users at most. Calls that follow each other go round all active
+// users. Outboxes need no sweep, as every Add trims.
+//
+// A round goes by deadline. Who is touched meanwhile moves ahead and is not
+// missed; of more than 1,000 users with a deadline in the same millisecond some
+// wait for a later round. Several processes may sweep, each its own round.
+//
+// Cost: at most 18 round trips, O(log active users + expired), a script per
+// inbox visited, O(1) where there is nothing to trim. Never KEYS or SCAN.
+func (s *Store) Sweep(ctx context.Context) (SweepResult, error) {
+	s.sweep.mu.Lock()
+	defer s.sweep.mu.Unlock()
+	var result SweepResult
+	var err error
+	if result.Expired, err = s.expire(ctx); err != nil {
+		return result, fmt.Errorf("sweep: expire users: %w", err)
+	}
+	users, next, err := s.nextActive(ctx, s.sweep.at)
+	if err != nil {
+		return result, fmt.Errorf("sweep: active users: %w", err)
+	}
+	if len(users) > 0 {
+		t, err := s.trim(ctx, users)
+		if err != nil {
+			return result, fmt.Errorf("sweep: %w", err)
+		}
+		result.Visited, result.Trimmed, result.Cut, result.Lost = len(users), t.feeds, t.ids, t.lost
+	}
+	s.sweep.at = next
+	result.Complete = next == place{}
+	return result, nil
+}
+
+// expire forgets the users whose deadline has passed, and says how many. Their
+// inboxes expire, or have expired, by themselves.
+func (s *Store) expire(ctx context.Context) (int, error) {
+	now := strconv.FormatInt(s.nowMillis(), 10)
+	var removed [shards]*redis.IntCmd
+	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for n := range shards {
+			removed[n] = p.ZRemRangeByScore(ctx, activeKey(n), "-inf", now)
+		}
+		return nil
+	})
+	total := 0
+	for _, cmd := range removed {
+		total += int(cmd.Val())
+	}
+	return total, err
+}
+
+// nextActive returns the next users of the round and the place after them; the
+// zero place when the round ends with them.
+func (s *Store) nextActive(ctx context.Context, at place) (users []int64, next place, err error) {
+	for ; at.shard < shards; at = (place{shard: at.shard + 1}) {
+		if at.until == 0 {
+			at.until = s.deadline(s.nowMillis())
+		}
+		room := batch - len(users)
+		found, err := s.rdb.ZRangeByScoreWithScores(ctx, activeKey(at.shard), &redis.ZRangeBy{
+			Min:   "(" + strconv.FormatInt(at.after, 10),
+			Max:   strconv.FormatInt(at.until, 10),
+			Count: int64(room),
+		}).Result()
+		if err != nil {
+			return nil, at, err
+		}
+		for _, z := range found {
+			user, err := parseID(z.Member)
+			if err != nil {
+				return nil, at, err
+			}
+			users = append(users, user)
+		}
+		if len(found) == room {
+			at.after = int64(found[room-1].Score)
+			return users, at, nil
+		}
+	}
+	return users, place{}, nil
+}

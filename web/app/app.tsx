@@ -1,0 +1,184 @@
+// The frame of the page: who is signed in, and which view the address names.
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks'
+
+import { Compose } from './compose'
+import type { Session } from './documents'
+import { Home, LiveSign, placeBefore } from './home'
+import { Dialog, Empty, Icon, Notices } from './parts'
+import { People, Requests, Suggestions, useRequests } from './people'
+import { PostPage, Profile } from './profile'
+import { preferences, t } from './preferences'
+import { useRoute, type Route } from './route'
+import { session as sessions } from './session'
+import { Settings } from './settings'
+import { Shortcuts } from './shortcuts'
+import { useStore } from './store'
+import { Timeline } from './timeline'
+import { Welcome } from './welcome'
+
+export function App() {
+  // With another language every text is drawn again.
+  useStore(preferences)
+  const session = useStore(sessions)
+  const before = useRef(session?.token)
+  useLayoutEffect(() => {
+    // Another page in all but name.
+    if (before.current !== session?.token) scrollTo({ top: 0, behavior: 'instant' })
+    before.current = session?.token
+  }, [session?.token])
+  return (
+    <>
+      <a class="skip" href="#content">
+        {t.skip}
+      </a>
+      {session ? <Member session={session} key={session.token} /> : <Visitor />}
+      <Notices />
+    </>
+  )
+}
+
+function Visitor() {
+  const route = useRoute()
+  const open = route.name === 'profile' || route.name === 'post' || route.name === 'lost'
+  useTitle(open ? '' : t.tagline)
+  return (
+    <div class="frame visitor">
+      <header class="bar">
+        <Brand />
+        {open && (
+          <a class="button" href="/">
+            {t.logIn}
+          </a>
+        )}
+      </header>
+      <main id="content" tabIndex={-1} class={open ? '' : 'wide'}>
+        {open ? <View route={route} /> : <Welcome />}
+      </main>
+    </div>
+  )
+}
+
+function Member({ session }: { session: Session }) {
+  const route = useRoute()
+  const timeline = useMemo(() => new Timeline(session), [])
+  useEffect(() => {
+    void timeline.start(placeBefore(session)?.entries)
+    return () => timeline.dispose()
+  }, [])
+  const { waiting, status } = useStore(timeline.store)
+  const asking = useRequests(session.user.id)
+  const [composing, setComposing] = useState(false)
+  const { handle } = session.user
+  useTitle(`${waiting.length ? `(${waiting.length}) ` : ''}${titleOf(route)}`)
+
+  const links = [
+    ['home', '/', t.home, waiting.length, t.newPosts],
+    ['people', '/people', t.people, asking, t.requestCount],
+    ['profile', `/@${handle}`, t.profile, 0, String],
+    ['settings', '/settings', t.settings, 0, String],
+  ] as const
+  const current = route.name === 'profile' && route.handle !== handle ? undefined : route.name
+
+  return (
+    <div class="frame">
+      <header class="bar">
+        <Brand />
+        <nav aria-label={t.main}>
+          {links.map(([name, address, label, count, say]) => (
+            <a href={address} aria-current={name === current ? 'page' : undefined} key={name}>
+              <Icon name={name} />
+              <span class="label">{label}</span>
+              {count > 0 && (
+                <span class="badge">
+                  <span aria-hidden="true">{count > 99 ? '99+' : count}</span>
+                  <span class="hidden">{say(count)}</span>
+                </span>
+              )}
+            </a>
+          ))}
+        </nav>
+        <button class="write" onClick={() => setComposing(true)}>
+          <Icon name="write" />
+          <span class="label">{t.compose}</span>
+        </button>
+        <LiveSign status={status} />
+      </header>
+      <main id="content" tabIndex={-1}>
+        {route.name === 'home' ? (
+          <Home session={session} timeline={timeline} />
+        ) : route.name === 'settings' ? (
+          <Settings session={session} />
+        ) : (
+          <View route={route} />
+        )}
+      </main>
+      <aside aria-label={t.people}>
+        {route.name !== 'people' && (
+          <>
+            <Requests />
+            <Suggestions brief />
+          </>
+        )}
+      </aside>
+      {composing && (
+        <Dialog label={t.compose} onClose={() => setComposing(false)}>
+          <div class="row">
+            <h2>{t.compose}</h2>
+            <button class="quiet" onClick={() => setComposing(false)}>
+              {t.close}
+            </button>
+          </div>
+          <Compose session={session} timeline={timeline} focused onPosted={() => setComposing(false)} />
+        </Dialog>
+      )}
+      <Shortcuts onCompose={() => setComposing(true)} />
+    </div>
+  )
+}
+
+/** The views that do not depend on who looks. */
+function View({ route }: { route: Route }) {
+  switch (route.name) {
+    case 'profile':
+      return <Profile handle={route.handle} tab={route.tab} />
+    case 'post':
+      return <PostPage id={route.id} key={route.id} />
+    case 'people':
+      return <People />
+    default:
+      return (
+        <Empty title={t.lost} whole>
+          <a class="button" href="/">
+            {t.toHome}
+          </a>
+        </Empty>
+      )
+  }
+}
+
+function Brand() {
+  return (
+    <a class="brand" href="/">
+      <span class="mark" aria-hidden="true" />
+      Tideline
+    </a>
+  )
+}
+
+function titleOf(route: Route): string {
+  switch (route.name) {
+    case 'profile':
+      return `@${route.handle}`
+    case 'post':
+    case 'lost':
+      return ''
+    default:
+      return t[route.name]
+  }
+}
+
+function useTitle(title: string) {
+  useEffect(() => {
+    document.title = title ? `${title} · Tideline` : 'Tideline'
+  }, [title])
+}

@@ -1,0 +1,459 @@
+// Every GraphQL document of the app. Their types come from the schema: `npm run schema` writes schema.d.ts,
+// `npm run check` then finds a field or an argument that does not exist.
+import { initGraphQLTada, type FragmentOf } from 'gql.tada'
+
+import type { introspection } from './schema'
+
+const graphql = initGraphQLTada<{
+  introspection: introspection
+  disableMasking: true
+  scalars: { Cursor: string; Time: string }
+}>()
+
+const session = graphql(`
+  fragment Session on AuthPayload {
+    token
+    user {
+      id
+      handle
+      name
+      defaultVisibility
+    }
+  }
+`)
+
+const person = graphql(`
+  fragment Person on User {
+    id
+    handle
+    name
+    bio
+    createdAt
+    approvesFollowers
+    postCount
+    followerCount
+    followingCount
+    relationship {
+      following
+      followedBy
+      mutual
+      blocking
+      muting
+      requested
+    }
+  }
+`)
+
+const post = graphql(`
+  fragment Post on Post {
+    id
+    text
+    visibility
+    createdAt
+    likeCount
+    viewerHasLiked
+    author {
+      id
+      handle
+      name
+    }
+  }
+`)
+
+const entry = graphql(
+  `
+    fragment Entry on TimelineEdge {
+      cursor
+      score
+      node {
+        ...Post
+      }
+    }
+  `,
+  [post],
+)
+
+export type Session = FragmentOf<typeof session>
+export type Person = FragmentOf<typeof person>
+export type Post = FragmentOf<typeof post>
+export type Entry = FragmentOf<typeof entry>
+export type Visibility = Post['visibility']
+
+export const SignUp = graphql(
+  `
+    mutation SignUp($input: SignUpInput!) {
+      signUp(input: $input) {
+        ...Session
+      }
+    }
+  `,
+  [session],
+)
+
+export const LogIn = graphql(
+  `
+    mutation LogIn($input: LogInInput!) {
+      logIn(input: $input) {
+        ...Session
+      }
+    }
+  `,
+  [session],
+)
+
+export const LogOut = graphql(`
+  mutation LogOut {
+    logOut
+  }
+`)
+
+export const Viewer = graphql(`
+  query Viewer {
+    viewer {
+      id
+    }
+  }
+`)
+
+export const Requests = graphql(
+  `
+    query Requests {
+      viewer {
+        id
+        followRequests(first: 20) {
+          nodes {
+            ...Person
+          }
+        }
+      }
+    }
+  `,
+  [person],
+)
+
+export const Settings = graphql(`
+  query Settings {
+    viewer {
+      handle
+      name
+      bio
+      defaultVisibility
+      approvesFollowers
+    }
+  }
+`)
+
+export const UpdateProfile = graphql(`
+  mutation UpdateProfile($input: UpdateProfileInput!) {
+    updateProfile(input: $input) {
+      user {
+        id
+        handle
+        name
+        defaultVisibility
+      }
+    }
+  }
+`)
+
+export const Timeline = graphql(
+  `
+    query Timeline($first: Int!, $after: Cursor, $order: TimelineOrder!) {
+      timeline(first: $first, after: $after, order: $order) {
+        unreadCount
+        edges {
+          ...Entry
+        }
+        pageInfo {
+          hasNextPage
+          endCursor
+        }
+      }
+    }
+  `,
+  [entry],
+)
+
+export const MarkRead = graphql(`
+  mutation MarkRead($input: MarkTimelineReadInput!) {
+    markTimelineRead(input: $input) {
+      unreadCount
+    }
+  }
+`)
+
+export const TimelineEvents = graphql(
+  `
+    subscription TimelineEvents($after: Cursor) {
+      timelineEvents(after: $after) {
+        __typename
+        ... on TimelinePostAdded {
+          position
+          edge {
+            ...Entry
+          }
+        }
+        ... on TimelinePostRemoved {
+          position
+          postId
+        }
+        ... on TimelineInvalidated {
+          position
+        }
+      }
+    }
+  `,
+  [entry],
+)
+
+export const CreatePost = graphql(
+  `
+    mutation CreatePost($input: CreatePostInput!) {
+      createPost(input: $input) {
+        edge {
+          ...Entry
+        }
+      }
+    }
+  `,
+  [entry],
+)
+
+export const DeletePost = graphql(`
+  mutation DeletePost($input: DeletePostInput!) {
+    deletePost(input: $input) {
+      deletedPostId
+    }
+  }
+`)
+
+export const SetVisibility = graphql(
+  `
+    mutation SetVisibility($input: SetPostVisibilityInput!) {
+      setPostVisibility(input: $input) {
+        post {
+          ...Post
+        }
+      }
+    }
+  `,
+  [post],
+)
+
+export const LikePost = graphql(
+  `
+    mutation LikePost($input: LikePostInput!) {
+      likePost(input: $input) {
+        post {
+          ...Post
+        }
+      }
+    }
+  `,
+  [post],
+)
+
+export const UnlikePost = graphql(
+  `
+    mutation UnlikePost($input: LikePostInput!) {
+      unlikePost(input: $input) {
+        post {
+          ...Post
+        }
+      }
+    }
+  `,
+  [post],
+)
+
+export const OnePost = graphql(
+  `
+    query OnePost($id: ID!) {
+      post(id: $id) {
+        ...Post
+      }
+    }
+  `,
+  [post],
+)
+
+export const People = graphql(
+  `
+    query People($query: String, $first: Int!, $after: Cursor) {
+      users(query: $query, first: $first, after: $after) {
+        nodes {
+          ...Person
+        }
+        pageInfo {
+          hasNextPage
+          endCursor
+        }
+      }
+    }
+  `,
+  [person],
+)
+
+export const Profile = graphql(
+  `
+    query Profile($handle: String!, $after: Cursor) {
+      user(handle: $handle) {
+        ...Person
+        posts(first: 20, after: $after) {
+          nodes {
+            ...Post
+          }
+          pageInfo {
+            hasNextPage
+            endCursor
+          }
+        }
+      }
+    }
+  `,
+  [person, post],
+)
+
+export const Followers = graphql(
+  `
+    query Followers($handle: String!, $after: Cursor) {
+      user(handle: $handle) {
+        ...Person
+        list: followers(first: 20, after: $after) {
+          nodes {
+            ...Person
+          }
+          pageInfo {
+            hasNextPage
+            endCursor
+          }
+        }
+      }
+    }
+  `,
+  [person],
+)
+
+export const Following = graphql(
+  `
+    query Following($handle: String!, $after: Cursor) {
+      user(handle: $handle) {
+        ...Person
+        list: following(first: 20, after: $after) {
+          nodes {
+            ...Person
+          }
+          pageInfo {
+            hasNextPage
+            endCursor
+          }
+        }
+      }
+    }
+  `,
+  [person],
+)
+
+export const Follow = graphql(
+  `
+    mutation Follow($input: UserInput!) {
+      change: follow(input: $input) {
+        user {
+          ...Person
+        }
+      }
+    }
+  `,
+  [person],
+)
+
+export const Unfollow = graphql(
+  `
+    mutation Unfollow($input: UserInput!) {
+      change: unfollow(input: $input) {
+        user {
+          ...Person
+        }
+      }
+    }
+  `,
+  [person],
+)
+
+export const Block = graphql(
+  `
+    mutation Block($input: UserInput!) {
+      change: block(input: $input) {
+        user {
+          ...Person
+        }
+      }
+    }
+  `,
+  [person],
+)
+
+export const Unblock = graphql(
+  `
+    mutation Unblock($input: UserInput!) {
+      change: unblock(input: $input) {
+        user {
+          ...Person
+        }
+      }
+    }
+  `,
+  [person],
+)
+
+export const Mute = graphql(
+  `
+    mutation Mute($input: UserInput!) {
+      change: mute(input: $input) {
+        user {
+          ...Person
+        }
+      }
+    }
+  `,
+  [person],
+)
+
+export const Unmute = graphql(
+  `
+    mutation Unmute($input: UserInput!) {
+      change: unmute(input: $input) {
+        user {
+          ...Person
+        }
+      }
+    }
+  `,
+  [person],
+)
+
+export const AcceptFollower = graphql(
+  `
+    mutation AcceptFollower($input: UserInput!) {
+      change: acceptFollower(input: $input) {
+        user {
+          ...Person
+        }
+      }
+    }
+  `,
+  [person],
+)
+
+export const RejectFollower = graphql(
+  `
+    mutation RejectFollower($input: UserInput!) {
+      change: rejectFollower(input: $input) {
+        user {
+          ...Person
+        }
+      }
+    }
+  `,
+  [person],
+)

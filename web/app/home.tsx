@@ -1,0 +1,160 @@
+// The home view: writing, and the live timeline.
+import { Fragment, type RefObject } from 'preact'
+import { useEffect, useLayoutEffect, useRef } from 'preact/hooks'
+
+import { Compose } from './compose'
+import type { Entry, Session } from './documents'
+import { Empty, Failure, Icon, More, Skeleton } from './parts'
+import { Suggestions } from './people'
+import { PostCard } from './post'
+import { t } from './preferences'
+import { Store, useStore } from './store'
+import type { Order, Status, Timeline } from './timeline'
+
+/** Whether what one sees is what is. */
+export function LiveSign({ status }: { status: Status }) {
+  return (
+    <span class={`live ${status}`} role="status">
+      <svg viewBox="0 0 24 12" aria-hidden="true">
+        <path d="M-8 6c2.7-3.5 5.3-3.5 8 0s5.3 3.5 8 0 5.3-3.5 8 0 5.3 3.5 8 0 5.3-3.5 8 0" />
+      </svg>
+      {t[status]}
+    </span>
+  )
+}
+
+export function Home({ session, timeline }: { session: Session; timeline: Timeline }) {
+  const state = useStore(timeline.store)
+  const { entries, waiting, pending, order, read } = state
+  const list = useRef<HTMLDivElement>(null)
+  const foreign = ({ node }: Entry) => node.author.id !== session.user.id
+
+  usePlace(timeline, list)
+  useReadMarker(timeline, entries[0]?.node.id)
+
+  const show = () => {
+    timeline.showWaiting()
+    scrollTo({ top: 0 })
+    // After the new ones are drawn; to the first of them, so that the keyboard goes on from there.
+    requestAnimationFrame(() => list.current?.querySelector<HTMLElement>('article')?.focus({ preventScroll: true }))
+  }
+
+  // The line is drawn above the first entry that is not new, if a new one of somebody else's is above it.
+  const line = order === 'LATEST' && read !== undefined ? entries.findIndex(({ score }) => score <= read) : -1
+  const fresh = line > 0 && entries.slice(0, line).some(foreign) ? line : 0
+  const lonely = state.loaded && !state.next && !entries.some(foreign)
+
+  return (
+    <>
+      <div class="head">
+        <h1>{t.home}</h1>
+        <div class="tabs" role="group" aria-label={t.order}>
+          {(['LATEST', 'RANKED'] satisfies Order[]).map((choice) => (
+            <button key={choice} aria-pressed={order === choice} onClick={() => timeline.setOrder(choice)}>
+              {choice === 'LATEST' ? t.latest : t.ranked}
+            </button>
+          ))}
+        </div>
+      </div>
+      <Compose session={session} timeline={timeline} />
+      <div class="shore" aria-live="polite">
+        {state.unread > 0 && order === 'LATEST' && entries.some(foreign) && <span class="unread">{t.unread(state.unread)}</span>}
+        {waiting.length > 0 && (
+          <button class="new-posts" onClick={show}>
+            <Icon name="up" />
+            {t.newPosts(waiting.length)}
+          </button>
+        )}
+      </div>
+      <section aria-label={t.posts} class="posts" ref={list}>
+        {pending.map((post) => (
+          <PostCard key={post.id} post={post} pending />
+        ))}
+        {entries.map(({ node }, i) => (
+          <Fragment key={node.id}>
+            {i === fresh && i > 0 && <Tideline />}
+            <PostCard post={node} fresh={i < fresh} />
+          </Fragment>
+        ))}
+      </section>
+      {!state.loaded && !state.error && <Skeleton />}
+      {state.error && <Failure message={state.error} onRetry={timeline.retry} />}
+      {state.loaded && entries.length + pending.length === 0 && <Empty title={t.emptyTimeline}>{<p class="muted">{t.emptyTimelineHint}</p>}</Empty>}
+      {lonely && <Suggestions />}
+      {state.next && !state.error && <More busy={state.busy} onMore={timeline.more} />}
+      {state.loaded && !state.next && !lonely && <p class="muted end-of-list">{t.end}</p>}
+    </>
+  )
+}
+
+function Tideline() {
+  return (
+    <div class="tideline" role="separator" aria-label={t.tideline}>
+      <span>{t.tideline}</span>
+    </div>
+  )
+}
+
+const storageKey = 'tideline:place'
+
+type Place = { token: string; entries: number; id: string; top: number }
+
+/** How many entries were shown, and which one where, before the page was loaded again. */
+export function placeBefore(session: Session): Place | null {
+  const place: Place | null = JSON.parse(sessionStorage.getItem(storageKey) ?? 'null')
+  return place?.token === session.token && location.pathname === '/' ? place : null
+}
+
+const restored = new Store(false)
+
+/** Remembers the place for when the page is loaded again, and goes there once the entries are drawn. */
+function usePlace(timeline: Timeline, list: RefObject<HTMLElement | null>) {
+  const { loaded } = timeline.store.state
+  useLayoutEffect(() => {
+    if (!loaded || restored.state) return
+    restored.set(true)
+    const place = placeBefore(timeline.session)
+    const element = place && document.getElementById(place.id)
+    if (element) scrollTo({ top: scrollY + element.getBoundingClientRect().top - place.top, behavior: 'instant' })
+  }, [loaded])
+  useEffect(() => {
+    const keep = () => {
+      const first = [...(list.current?.querySelectorAll('article') ?? [])].find((post) => post.getBoundingClientRect().bottom > 0)
+      const { entries } = timeline.store.state
+      sessionStorage.removeItem(storageKey)
+      if (!first || scrollY === 0) return
+      const place: Place = { token: timeline.session.token, entries: entries.length, id: first.id, top: first.getBoundingClientRect().top }
+      sessionStorage.setItem(storageKey, JSON.stringify(place))
+    }
+    addEventListener('pagehide', keep)
+    return () => removeEventListener('pagehide', keep)
+  }, [])
+}
+
+/** How long the page is in view after the newest post was, before that counts as read, in milliseconds. */
+const readAfter = 1000
+
+function useReadMarker(timeline: Timeline, newest: string | undefined) {
+  useEffect(() => {
+    const element = newest && document.getElementById(newest)
+    if (!element) return
+    let timer: number | undefined
+    let seen = false
+    const look = () => {
+      clearTimeout(timer)
+      if (seen && document.visibilityState === 'visible') timer = setTimeout(() => timeline.markRead(), readAfter)
+    }
+    const observer = new IntersectionObserver(([entry]) => {
+      if (seen || !entry!.isIntersecting) return
+      seen = true
+      look()
+    })
+    observer.observe(element)
+    document.addEventListener('visibilitychange', look)
+    return () => {
+      clearTimeout(timer)
+      observer.disconnect()
+      document.removeEventListener('visibilitychange', look)
+    }
+  }, [newest])
+}

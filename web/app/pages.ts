@@ -1,0 +1,55 @@
+// A list that comes in pages.
+import { useEffect, useRef, useState } from 'preact/hooks'
+
+export type Page<T> = { nodes: T[]; pageInfo: { hasNextPage: boolean; endCursor: string | null } }
+
+type State<T> = { items: T[]; next: string | null; loaded: boolean; busy: boolean; error: string }
+
+const nothing = { items: [], next: null, loaded: false, busy: true, error: '' }
+
+/**
+ * Loads the first page, and again whenever one of the keys is another; fetch returns null where there is no such
+ * list. What is shown stays until the answer is there.
+ */
+export function usePages<T extends { id: string }>(fetch: (after: string | null) => Promise<Page<T> | null>, keys: unknown[]) {
+  const [state, setState] = useState<State<T>>(nothing)
+  const generation = useRef(0)
+
+  const load = async (after: string | null) => {
+    const mine = after ? generation.current : ++generation.current
+    setState((old) => ({ ...old, busy: true, error: '' }))
+    try {
+      const page = await fetch(after)
+      if (mine !== generation.current) return
+      setState((old) => {
+        const before = after ? old.items : []
+        const known = new Set(before.map(({ id }) => id))
+        return {
+          items: [...before, ...(page?.nodes.filter(({ id }) => !known.has(id)) ?? [])],
+          next: page?.pageInfo.hasNextPage ? page.pageInfo.endCursor : null,
+          loaded: true,
+          busy: false,
+          error: '',
+        }
+      })
+    } catch (e) {
+      if (mine === generation.current) setState((old) => ({ ...old, busy: false, error: (e as Error).message }))
+    }
+  }
+
+  useEffect(() => {
+    setState(nothing)
+    void load(null)
+    return () => {
+      generation.current++
+    }
+  }, keys)
+
+  return {
+    ...state,
+    more: () => void (state.next && !state.busy && load(state.next)),
+    retry: () => void load(state.loaded ? state.next : null),
+    reload: () => void load(null),
+    change: (edit: (items: T[]) => T[]) => setState((old) => ({ ...old, items: edit(old.items) })),
+  }
+}

@@ -1,0 +1,232 @@
+// Small parts that every view uses.
+import type { ComponentChildren } from 'preact'
+import { useEffect, useLayoutEffect, useRef } from 'preact/hooks'
+
+import { preferences, t } from './preferences'
+import { Store, useStore } from './store'
+
+const icons = {
+  home: 'M3 9c3-2.6 6-2.6 9 0s6 2.6 9 0M3 15c3-2.6 6-2.6 9 0s6 2.6 9 0',
+  people: 'M9 11a3.5 3.5 0 1 0 0-7 3.5 3.5 0 0 0 0 7ZM2.5 20c.4-3.6 2.9-5.5 6.5-5.5s6.1 1.9 6.5 5.5M16 4.3a3.5 3.5 0 0 1 0 6.4M18.5 15c1.8.8 2.8 2.4 3 5',
+  profile: 'M12 12a4 4 0 1 0 0-8 4 4 0 0 0 0 8ZM4.5 20.5c.5-4 3.3-6 7.5-6s7 2 7.5 6',
+  settings: 'M4 7h9M17 7h3M4 17h3M11 17h9M15 4.8v4.4M9 14.8v4.4',
+  write: 'M4 20l1-4L16.5 4.5a2.1 2.1 0 0 1 3 3L8 19l-4 1ZM14.5 6.5l3 3',
+  heart: 'M12 20S3.5 15 3.5 8.9C3.5 6 5.6 4.2 8 4.2c1.7 0 3.2 1 4 2.5.8-1.5 2.3-2.5 4-2.5 2.4 0 4.5 1.8 4.5 4.7C20.5 15 12 20 12 20Z',
+  trash: 'M4.5 6.5h15M9 6.5V4h6v2.5M6.5 6.5l.8 13.5h9.4l.8-13.5M10 10.5v6M14 10.5v6',
+  more: 'M5.5 12h.01M12 12h.01M18.5 12h.01',
+  up: 'M12 19V5M6 11l6-6 6 6',
+  PUBLIC: 'M12 21a9 9 0 1 0 0-18 9 9 0 0 0 0 18ZM3 12h18M12 3c2.5 2.5 3.6 5.5 3.6 9s-1.1 6.5-3.6 9c-2.5-2.5-3.6-5.5-3.6-9S9.5 5.5 12 3Z',
+  FOLLOWERS: 'M9 11a3.5 3.5 0 1 0 0-7 3.5 3.5 0 0 0 0 7ZM2.5 20c.4-3.6 2.9-5.5 6.5-5.5s6.1 1.9 6.5 5.5M16 4.3a3.5 3.5 0 0 1 0 6.4M18.5 15c1.8.8 2.8 2.4 3 5',
+  MUTUALS: 'M4 9h14l-4-4M20 15H6l4 4',
+  PRIVATE: 'M6 11h12v9H6zM8.5 11V8a3.5 3.5 0 0 1 7 0v3',
+} as const
+
+export function Icon({ name }: { name: keyof typeof icons }) {
+  return (
+    <svg class="icon" viewBox="0 0 24 24" aria-hidden="true">
+      <path d={icons[name]} />
+    </svg>
+  )
+}
+
+/** A person's mark: the first letter on a water colour of their own. */
+export function Avatar({ person, large }: { person: { handle: string; name: string }; large?: boolean }) {
+  let hash = 0
+  for (const letter of person.handle) hash = Math.imul(hash ^ letter.charCodeAt(0), 0x01000193)
+  return (
+    <span class={large ? 'avatar large' : 'avatar'} data-hue={(hash >>> 8) & 7} aria-hidden="true">
+      {[...(person.name || person.handle)][0]!.toUpperCase()}
+    </span>
+  )
+}
+
+const clock = new Store(Date.now())
+setInterval(() => clock.set(Date.now()), 30_000)
+
+/** When something was, as one would say it; the exact time is its title. */
+export function Time({ at }: { at: string }) {
+  const { language } = useStore(preferences)
+  const now = useStore(clock)
+  const date = new Date(at)
+  const minutes = Math.floor((now - date.getTime()) / 60_000)
+  const relative = new Intl.RelativeTimeFormat(language, { numeric: 'always', style: 'narrow' })
+  const text =
+    minutes < 1
+      ? t.now
+      : minutes < 60
+        ? relative.format(-minutes, 'minute')
+        : minutes < 24 * 60
+          ? relative.format(-Math.floor(minutes / 60), 'hour')
+          : date.toLocaleDateString(language, {
+              month: 'short',
+              day: 'numeric',
+              ...(date.getFullYear() !== new Date(now).getFullYear() && { year: 'numeric' }),
+            })
+  return (
+    <time dateTime={at} title={date.toLocaleString(language, { dateStyle: 'long', timeStyle: 'short' })}>
+      {text}
+    </time>
+  )
+}
+
+type DialogProps = { label: string; onClose: () => void; children: ComponentChildren }
+
+/** A modal dialog, for as long as it is drawn: the focus stays in it, and goes back when it is gone. */
+export function Dialog({ label, onClose, children }: DialogProps) {
+  const element = useRef<HTMLDialogElement>(null)
+  useLayoutEffect(() => {
+    const dialog = element.current!
+    const before = document.activeElement as HTMLElement | null
+    dialog.showModal()
+    return () => {
+      dialog.close()
+      before?.focus({ preventScroll: true })
+    }
+  }, [])
+  return (
+    <dialog
+      ref={element}
+      aria-label={label}
+      onCancel={(event) => {
+        event.preventDefault()
+        onClose()
+      }}
+      onClick={(event) => event.target === event.currentTarget && onClose()}
+    >
+      <div class="sheet">{children}</div>
+    </dialog>
+  )
+}
+
+type ConfirmProps = { title: string; hint: string; action: string; onYes: () => void; onNo: () => void }
+
+export function Confirm({ title, hint, action, onYes, onNo }: ConfirmProps) {
+  return (
+    <Dialog label={title} onClose={onNo}>
+      <h2>{title}</h2>
+      <p class="muted">{hint}</p>
+      <div class="row end">
+        <button class="quiet" onClick={onNo}>
+          {t.cancel}
+        </button>
+        <button class="grave" onClick={onYes}>
+          {action}
+        </button>
+      </div>
+    </Dialog>
+  )
+}
+
+/** A button that opens a small list of further ones; Escape and a click elsewhere close it. */
+export function Menu({ label, children }: { label: string; children: ComponentChildren }) {
+  const element = useRef<HTMLDetailsElement>(null)
+  useEffect(() => {
+    const close = (event: Event) => {
+      const menu = element.current
+      if (!menu?.open) return
+      if (event instanceof KeyboardEvent) {
+        if (event.key !== 'Escape') return
+        menu.querySelector('summary')!.focus()
+      } else if (menu.contains(event.target as Node) && !(event.target as Element).closest('.menu-items button')) return
+      menu.open = false
+    }
+    document.addEventListener('click', close)
+    document.addEventListener('keydown', close)
+    return () => {
+      document.removeEventListener('click', close)
+      document.removeEventListener('keydown', close)
+    }
+  }, [])
+  return (
+    <details class="menu" ref={element}>
+      <summary aria-label={label}>
+        <Icon name="more" />
+      </summary>
+      <div class="menu-items">{children}</div>
+    </details>
+  )
+}
+
+const notices = new Store<{ id: number; text: string }[]>([])
+let lastNotice = 0
+
+/** Tells the reader something in passing. */
+export function notify(text: string) {
+  const id = ++lastNotice
+  notices.set([...notices.state, { id, text }])
+  setTimeout(() => notices.set(notices.state.filter((notice) => notice.id !== id)), 5_000)
+}
+
+export function Notices() {
+  return (
+    <div class="notices" role="status">
+      {useStore(notices).map(({ id, text }) => (
+        <p key={id}>{text}</p>
+      ))}
+    </div>
+  )
+}
+
+/** Stands where a list will be, in about its size. */
+export function Skeleton({ lines = 4 }: { lines?: number }) {
+  return (
+    <div aria-busy="true">
+      <p class="hidden" role="status">
+        {t.loading}
+      </p>
+      {Array.from({ length: lines }, (_, i) => (
+        <div class="skeleton" key={i} aria-hidden="true">
+          <span class="avatar" />
+          <div>
+            <i />
+            <i />
+            <i />
+          </div>
+        </div>
+      ))}
+    </div>
+  )
+}
+
+export function Failure({ message, onRetry }: { message: string; onRetry: () => void }) {
+  return (
+    <div class="failure" role="alert">
+      <p>{message}</p>
+      <button class="quiet" onClick={onRetry}>
+        {t.tryAgain}
+      </button>
+    </div>
+  )
+}
+
+type EmptyProps = { title: string; whole?: boolean; children?: ComponentChildren }
+
+/** Says why there is nothing; whole: it is all that the page shows. */
+export function Empty({ title, whole, children }: EmptyProps) {
+  return (
+    <div class="empty">
+      <span class="swell" aria-hidden="true" />
+      {whole ? <h1>{title}</h1> : <p class="title">{title}</p>}
+      {children}
+    </div>
+  )
+}
+
+/** Asks for the next page shortly before the reader gets there; also a button, for those who do not scroll. */
+export function More({ busy, onMore }: { busy: boolean; onMore: () => void }) {
+  const element = useRef<HTMLButtonElement>(null)
+  const latest = useRef(onMore)
+  latest.current = onMore
+  useEffect(() => {
+    // Observed anew after each page, or a page that leaves the button in view would be the last.
+    if (busy) return
+    const observer = new IntersectionObserver(([entry]) => entry!.isIntersecting && latest.current(), { rootMargin: '1200px' })
+    observer.observe(element.current!)
+    return () => observer.disconnect()
+  }, [busy])
+  return (
+    <button class="quiet more" ref={element} aria-disabled={busy} onClick={() => !busy && onMore()}>
+      {busy ? t.loading : t.loadMore}
+    </button>
+  )
+}

@@ -1,0 +1,255 @@
+// People: finding them, and what one can do about them.
+import { useEffect, useState } from 'preact/hooks'
+
+import { useAction } from './action'
+import { request } from './api'
+import { tell, useChanges } from './changes'
+import { AcceptFollower, Block, Follow, Mute, People as PeopleQuery, RejectFollower, Requests as RequestsQuery, Unblock, Unfollow, Unmute, type Person } from './documents'
+import { usePages } from './pages'
+import { Avatar, Confirm, Empty, Failure, Icon, Menu, More, notify, Skeleton } from './parts'
+import { t } from './preferences'
+import { session } from './session'
+import { Store, useStore } from './store'
+
+/** The people after a relation changed. */
+export function withPerson<P extends Person>(people: P[], person: Person): P[] {
+  return people.map((other) => (other.id === person.id ? { ...other, ...person } : other))
+}
+
+const changes = { follow: Follow, unfollow: Unfollow, block: Block, unblock: Unblock, mute: Mute, unmute: Unmute, accept: AcceptFollower, reject: RejectFollower }
+
+/** Changes the viewer's relation to a person, and tells all who show either. */
+function useRelation(person: Person) {
+  const { run, busy } = useAction(notify)
+  const change = (how: keyof typeof changes) =>
+    run(async () => {
+      const answer = await request(changes[how], { input: { userId: person.id } })
+      tell({ what: 'relation', person: answer.change.user })
+    })
+  return { change, busy }
+}
+
+export function FollowButton({ person }: { person: Person }) {
+  const { change, busy } = useRelation(person)
+  const { relationship, handle } = person
+  if (!relationship || relationship.blocking || person.id === session.state?.user.id) return null
+  const { following, requested } = relationship
+  const label = following ? t.following : requested ? t.requested : t.follow
+  const undo = following ? t.unfollow : requested ? t.takeBack : undefined
+  return (
+    <button
+      class={undo ? 'quiet' : ''}
+      disabled={busy}
+      aria-label={`${label} @${handle}${undo ? `, ${undo}` : ''}`}
+      data-hover={undo}
+      onClick={() => change(undo ? 'unfollow' : 'follow')}
+    >
+      <span>{label}</span>
+    </button>
+  )
+}
+
+/** What one does less often: mute and block. */
+export function RelationMenu({ person }: { person: Person }) {
+  const { change, busy } = useRelation(person)
+  const [asking, setAsking] = useState(false)
+  const { relationship, handle } = person
+  if (!relationship || person.id === session.state?.user.id) return null
+  return (
+    <>
+      <Menu label={`${t.more}: @${handle}`}>
+        <button disabled={busy} onClick={() => change(relationship.muting ? 'unmute' : 'mute')}>
+          {relationship.muting ? t.unmute : t.mute}
+        </button>
+        <button disabled={busy} onClick={() => (relationship.blocking ? change('unblock') : setAsking(true))}>
+          {relationship.blocking ? t.unblock : t.block}
+        </button>
+      </Menu>
+      {asking && (
+        <Confirm
+          title={t.blockPerson(handle)}
+          hint={t.blockHint}
+          action={t.block}
+          onYes={() => {
+            setAsking(false)
+            void change('block')
+          }}
+          onNo={() => setAsking(false)}
+        />
+      )}
+    </>
+  )
+}
+
+export function PersonRow({ person, brief }: { person: Person; brief?: boolean }) {
+  const { relationship } = person
+  return (
+    <li class="person">
+      <Avatar person={person} />
+      <div class="grow">
+        <a class="who" href={`/@${person.handle}`}>
+          <b>{person.name}</b> <span class="muted">@{person.handle}</span>
+        </a>
+        {relationship?.followedBy && <span class="tag">{relationship.mutual ? t.friends : t.followsYou}</span>}
+        {!brief && person.bio && <p class="muted bio">{person.bio}</p>}
+      </div>
+      <FollowButton person={person} />
+    </li>
+  )
+}
+
+export function PersonList({ people, label, brief }: { people: Person[]; label: string; brief?: boolean }) {
+  return (
+    <ul class="people" aria-label={label}>
+      {people.map((person) => (
+        <PersonRow person={person} brief={brief} key={person.id} />
+      ))}
+    </ul>
+  )
+}
+
+/** How many of those who came last are looked through for a suggestion, and how many are suggested. */
+const lookedThrough = 30
+const suggested = 5
+
+/** People whom the viewer does not follow yet. */
+export function Suggestions({ brief }: { brief?: boolean }) {
+  const viewer = useStore(session)?.user.id
+  const { items, loaded, error, retry, change } = usePages(
+    async () => {
+      const { users } = await request(PeopleQuery, { first: lookedThrough })
+      const free = users.nodes.filter(
+        ({ id, relationship: r }) => id !== viewer && !(r?.following || r?.requested || r?.blocking || r?.muting),
+      )
+      return { nodes: free.slice(0, suggested), pageInfo: users.pageInfo }
+    },
+    [viewer],
+  )
+  useChanges((change_) => change_.what === 'relation' && change((people) => withPerson(people, change_.person)))
+  if (brief && loaded && items.length === 0) return null
+  return (
+    <section class="panel suggestions">
+      <h2>{t.suggestions}</h2>
+      {error ? <Failure message={error} onRetry={retry} /> : !loaded && <Skeleton lines={2} />}
+      {loaded && items.length === 0 && <p class="muted">{t.noSuggestions}</p>}
+      {items.length > 0 && <PersonList people={items} label={t.suggestions} brief={brief} />}
+    </section>
+  )
+}
+
+const requests = new Store<Person[]>([])
+
+/** How often to look for new follow requests while the page is open, in milliseconds: nothing announces them. */
+const requestsEvery = 60_000
+
+/** Keeps the list of those who ask to follow the viewer; their number. */
+export function useRequests(viewer: string | undefined): number {
+  useEffect(() => {
+    requests.set([])
+    if (!viewer) return
+    let current = true
+    const load = () =>
+      document.visibilityState === 'visible' &&
+      request(RequestsQuery, {}).then(
+        (answer) => current && requests.set(answer.viewer?.followRequests?.nodes ?? []),
+        // The next look may succeed; the list as it was is no worse than none.
+        () => null,
+      )
+    void load()
+    const timer = setInterval(load, requestsEvery)
+    document.addEventListener('visibilitychange', load)
+    return () => {
+      current = false
+      clearInterval(timer)
+      document.removeEventListener('visibilitychange', load)
+    }
+  }, [viewer])
+  return useStore(requests).length
+}
+
+export function Requests() {
+  const people = useStore(requests)
+  if (people.length === 0) return null
+  return (
+    <section class="panel">
+      <h2>{t.requests}</h2>
+      <ul class="people" aria-label={t.requests}>
+        {people.map((person) => (
+          <RequestRow person={person} key={person.id} />
+        ))}
+      </ul>
+    </section>
+  )
+}
+
+function RequestRow({ person }: { person: Person }) {
+  const { change, busy } = useRelation(person)
+  const answer = async (how: 'accept' | 'reject') => {
+    await change(how)
+    requests.set(requests.state.filter(({ id }) => id !== person.id))
+  }
+  return (
+    <li class="person asks">
+      <Avatar person={person} />
+      <a class="who grow" href={`/@${person.handle}`}>
+        <b>{person.name}</b> <span class="muted">@{person.handle}</span>
+      </a>
+      <span class="row">
+        <button aria-label={`${t.accept} @${person.handle}`} disabled={busy} onClick={() => answer('accept')}>
+          {t.accept}
+        </button>
+        <button class="quiet" aria-label={`${t.reject} @${person.handle}`} disabled={busy} onClick={() => answer('reject')}>
+          {t.reject}
+        </button>
+      </span>
+    </li>
+  )
+}
+
+/** How long to wait for another key before searching, in milliseconds. */
+const pause = 200
+
+export function People() {
+  const [text, setText] = useState('')
+  const [query, setQuery] = useState('')
+  useEffect(() => {
+    const timer = setTimeout(() => setQuery(text.trim()), pause)
+    return () => clearTimeout(timer)
+  }, [text])
+  return (
+    <>
+      <div class="head">
+        <h1>{t.people}</h1>
+      </div>
+      <Requests />
+      <search class="search">
+        <label>
+          <span class="hidden">{t.search}</span>
+          <Icon name="people" />
+          <input id="search" type="search" placeholder={t.searchPlaceholder} value={text} maxLength={100} onInput={(event) => setText(event.currentTarget.value)} />
+        </label>
+      </search>
+      {query ? <Found query={query} /> : <Suggestions />}
+    </>
+  )
+}
+
+function Found({ query }: { query: string }) {
+  const { items, next, loaded, busy, error, more, retry, change } = usePages<Person>(
+    async (after) => (await request(PeopleQuery, { query, first: 20, after })).users,
+    [query],
+  )
+  useChanges((change_) => change_.what === 'relation' && change((people) => withPerson(people, change_.person)))
+  return (
+    <>
+      <p class="hidden" role="status">
+        {loaded && t.found(items.length)}
+      </p>
+      {!loaded && !error && <Skeleton />}
+      {items.length > 0 && <PersonList people={items} label={t.people} />}
+      {loaded && items.length === 0 && <Empty title={t.nobodyFound} />}
+      {error && <Failure message={error} onRetry={retry} />}
+      {next && !error && <More busy={busy} onMore={more} />}
+    </>
+  )
+}

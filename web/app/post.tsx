@@ -1,0 +1,132 @@
+// One post, as every list shows it.
+import { useRef, useState } from 'preact/hooks'
+
+import { useAction } from './action'
+import { request } from './api'
+import { tell } from './changes'
+import { DeletePost, LikePost, SetVisibility, UnlikePost, type Post, type Visibility } from './documents'
+import { Avatar, Confirm, Icon, notify, Time } from './parts'
+import { t } from './preferences'
+import { session } from './session'
+import { useStore } from './store'
+
+export const visibilities = ['PUBLIC', 'FOLLOWERS', 'MUTUALS', 'PRIVATE'] as const satisfies Visibility[]
+
+/** A post; pending while the server has not answered yet, fresh when it is new to the reader. */
+export function PostCard({ post, pending, fresh }: { post: Post; pending?: boolean; fresh?: boolean }) {
+  const { author } = post
+  const viewer = useStore(session)?.user
+  const own = viewer?.id === author.id
+  return (
+    <article class={pending ? 'post pending' : fresh ? 'post fresh' : 'post'} id={post.id} tabIndex={-1} aria-labelledby={`by-${post.id}`}>
+      <a class="face" href={`/@${author.handle}`} tabIndex={-1} aria-hidden="true">
+        <Avatar person={author} />
+      </a>
+      <div class="body">
+        <p class="by" id={`by-${post.id}`}>
+          <a class="who" href={`/@${author.handle}`}>
+            <b>{author.name}</b> <span class="muted">@{author.handle}</span>
+          </a>
+          {pending ? (
+            <span class="muted when">{t.sending}</span>
+          ) : (
+            <a class="muted when" href={`/post/${post.id}`}>
+              <Time at={post.createdAt} />
+            </a>
+          )}
+        </p>
+        <p class="text">{post.text}</p>
+        <div class="acts">
+          {pending ? <Audience of={post.visibility} /> : viewer ? <Like post={post} /> : post.likeCount > 0 && <span class="muted">{t.likes(post.likeCount)}</span>}
+          {!pending && own ? <Own post={post} /> : !pending && <Audience of={post.visibility} />}
+        </div>
+      </div>
+    </article>
+  )
+}
+
+function Audience({ of }: { of: Visibility }) {
+  return (
+    <span class="audience muted" title={t.visibilityHint[of]}>
+      <Icon name={of} />
+      {t.visibility[of]}
+    </span>
+  )
+}
+
+function Like({ post }: { post: Post }) {
+  const { viewerHasLiked: liked, likeCount } = post
+  // Someone may change their mind before the answer is there: the last word counts.
+  const wanted = useRef(liked)
+  const busy = useRef(false)
+  const toggle = async () => {
+    wanted.current = !liked
+    tell({ what: 'post', post: { ...post, viewerHasLiked: !liked, likeCount: likeCount + (liked ? -1 : 1) } })
+    if (busy.current) return
+    busy.current = true
+    const input = { postId: post.id }
+    let known = post
+    try {
+      while (known.viewerHasLiked !== wanted.current) {
+        known = known.viewerHasLiked ? (await request(UnlikePost, { input })).unlikePost.post : (await request(LikePost, { input })).likePost.post
+      }
+    } catch (e) {
+      notify((e as Error).message)
+    }
+    busy.current = false
+    tell({ what: 'post', post: known })
+  }
+  return (
+    <button class="act like" aria-pressed={liked} aria-label={`${t.like}, ${t.likes(likeCount)}`} onClick={toggle}>
+      <Icon name="heart" />
+      <span class="count">{likeCount || ''}</span>
+    </button>
+  )
+}
+
+function Own({ post }: { post: Post }) {
+  const [asking, setAsking] = useState(false)
+  const { run, busy } = useAction(notify)
+  const setVisibility = (visibility: Visibility) =>
+    run(async () => {
+      const { setPostVisibility } = await request(SetVisibility, { input: { postId: post.id, visibility } })
+      tell({ what: 'post', post: setPostVisibility.post })
+      notify(t.visibilityChanged(t.visibility[visibility]))
+    })
+  const remove = () => {
+    setAsking(false)
+    return run(async () => {
+      await request(DeletePost, { input: { postId: post.id } })
+      notify(t.deleted)
+      tell({ what: 'gone', postId: post.id })
+    })
+  }
+  return (
+    <>
+      <VisibilityChoice label={t.changeVisibility} value={post.visibility} disabled={busy} onChoose={setVisibility} />
+      <button class="act" aria-label={t.delete} disabled={busy} onClick={() => setAsking(true)}>
+        <Icon name="trash" />
+      </button>
+      {asking && (
+        <Confirm title={t.deletePost} hint={t.deletePostHint} action={t.delete} onYes={remove} onNo={() => setAsking(false)} />
+      )}
+    </>
+  )
+}
+
+type ChoiceProps = { label: string; value: Visibility; disabled?: boolean; onChoose: (visibility: Visibility) => void }
+
+export function VisibilityChoice({ label, value, disabled, onChoose }: ChoiceProps) {
+  return (
+    <span class="choice">
+      <Icon name={value} />
+      <select aria-label={label} value={value} disabled={disabled} onChange={(event) => onChoose(event.currentTarget.value as Visibility)}>
+        {visibilities.map((visibility) => (
+          <option value={visibility} key={visibility} title={t.visibilityHint[visibility]}>
+            {t.visibility[visibility]}
+          </option>
+        ))}
+      </select>
+    </span>
+  )
+}

@@ -1,0 +1,37 @@
+// What this browser remembers for whoever uses it: language, appearance, single-key shortcuts.
+import { Store } from './store'
+import { en, type Texts } from './texts/en'
+import { zh } from './texts/zh'
+
+export const languages = { en, zh }
+export const themes = ['auto', 'light', 'dark'] as const
+
+export type Preferences = { language: keyof typeof languages; theme: (typeof themes)[number]; shortcuts: boolean }
+
+const storageKey = 'tideline:preferences'
+
+const stored: Partial<Preferences> = JSON.parse(localStorage.getItem(storageKey) ?? '{}')
+
+export const preferences = new Store<Preferences>({
+  language: navigator.language.startsWith('zh') ? 'zh' : 'en',
+  theme: 'auto',
+  shortcuts: true,
+  ...stored,
+})
+
+/** The texts in the language of choice. */
+export let t: Texts = en
+
+function apply() {
+  const { language, theme } = preferences.state
+  t = languages[language]
+  document.documentElement.lang = language
+  document.documentElement.dataset.theme = theme
+}
+apply()
+
+// The first watcher: whoever is drawn again because of a change finds the new texts.
+preferences.watch(() => {
+  localStorage.setItem(storageKey, JSON.stringify(preferences.state))
+  apply()
+})

@@ -1,0 +1,162 @@
+// A person's own page, and the page of a single post.
+import { useEffect, useState } from 'preact/hooks'
+
+import { request } from './api'
+import { changed, useChanges } from './changes'
+import { Followers, Following, OnePost, Profile as ProfileQuery, type Person, type Post } from './documents'
+import { usePages, type Page } from './pages'
+import { Avatar, Empty, Failure, More, Skeleton } from './parts'
+import { FollowButton, PersonList, RelationMenu, withPerson } from './people'
+import { PostCard } from './post'
+import { preferences, t } from './preferences'
+import type { Tab } from './route'
+import { session } from './session'
+import { useStore } from './store'
+
+export function Profile({ handle, tab }: { handle: string; tab: Tab }) {
+  const viewer = useStore(session)?.token
+  const [person, setPerson] = useState<Person | null>()
+  useEffect(() => setPerson(undefined), [handle, viewer])
+  const found = <T,>(user: (Person & { list: Page<T> }) | null) => {
+    setPerson(user)
+    return user && user.list
+  }
+  useChanges((change) => {
+    if (change.what === 'relation' && change.person.id === person?.id) setPerson(change.person)
+  })
+  if (person === null) return <Empty title={t.nobody(handle)} whole />
+  return (
+    <>
+      {person ? <Header person={person} tab={tab} /> : <h1 class="hidden">@{handle}</h1>}
+      {tab === 'posts' ? (
+        <Posts
+          handle={handle}
+          viewer={viewer}
+          found={(user) => found(user && { ...user, list: user.posts })}
+          blocking={person?.relationship?.blocking}
+        />
+      ) : (
+        <Folk
+          key={tab}
+          fetch={async (after) => {
+            const { user } = await request(tab === 'followers' ? Followers : Following, { handle, after })
+            return found(user)
+          }}
+          keys={[handle, viewer]}
+          label={tab === 'followers' ? t.followers : t.following}
+          none={tab === 'followers' ? t.noFollowers : t.noFollowing}
+        />
+      )}
+    </>
+  )
+}
+
+function Header({ person, tab }: { person: Person; tab: Tab }) {
+  const { language } = useStore(preferences)
+  const { handle, relationship } = person
+  const counts = [
+    ['posts', `/@${handle}`, t.postCount(person.postCount)],
+    ['followers', `/@${handle}/followers`, t.followerCount(person.followerCount)],
+    ['following', `/@${handle}/following`, t.followingCount(person.followingCount)],
+  ] as const
+  return (
+    <header class="profile">
+      <div class="cover" aria-hidden="true" />
+      <div class="row face">
+        <Avatar person={person} large />
+        <span class="row">
+          <FollowButton person={person} />
+          <RelationMenu person={person} />
+        </span>
+      </div>
+      <h1>{person.name}</h1>
+      <p class="muted">
+        @{handle}
+        {relationship?.followedBy && <span class="tag">{relationship.mutual ? t.friends : t.followsYou}</span>}
+        {person.approvesFollowers && <span class="tag">{t.approves}</span>}
+      </p>
+      {person.bio && <p class="text">{person.bio}</p>}
+      <p class="muted">{t.joined(new Date(person.createdAt).toLocaleDateString(language, { year: 'numeric', month: 'long' }))}</p>
+      {relationship?.blocking && <p class="note">{t.blocked(handle)}</p>}
+      {relationship?.muting && <p class="note">{t.muted(handle)}</p>}
+      <nav class="counts" aria-label={t.profile}>
+        {counts.map(([name, address, [count, what]]) => (
+          <a href={address} aria-current={tab === name ? 'page' : undefined} key={name}>
+            <b>{count}</b> {what}
+          </a>
+        ))}
+      </nav>
+    </header>
+  )
+}
+
+type PostsProps = {
+  handle: string
+  viewer: string | undefined
+  blocking: boolean | undefined
+  found: (user: (Person & { posts: Page<Post> }) | null) => Page<Post> | null
+}
+
+function Posts({ handle, viewer, blocking, found }: PostsProps) {
+  const list = usePages<Post>(async (after) => found((await request(ProfileQuery, { handle, after })).user), [handle, viewer])
+  useChanges((change) => {
+    // Who is blocked or followed shows other posts than before.
+    if (change.what === 'relation' || change.what === 'much') list.reload()
+    else list.change((posts) => changed(posts, change))
+  })
+  return (
+    <>
+      <section class="posts" aria-label={t.posts}>
+        {list.items.map((post) => (
+          <PostCard post={post} key={post.id} />
+        ))}
+      </section>
+      {!list.loaded && !list.error && <Skeleton />}
+      {list.loaded && list.items.length === 0 && !blocking && <Empty title={t.noPosts} />}
+      {list.error && <Failure message={list.error} onRetry={list.retry} />}
+      {list.next && !list.error && <More busy={list.busy} onMore={list.more} />}
+    </>
+  )
+}
+
+type FolkProps = { fetch: (after: string | null) => Promise<Page<Person> | null>; keys: unknown[]; label: string; none: string }
+
+function Folk({ fetch, keys, label, none }: FolkProps) {
+  const list = usePages(fetch, keys)
+  useChanges((change) => change.what === 'relation' && list.change((people) => withPerson(people, change.person)))
+  return (
+    <>
+      {list.items.length > 0 && <PersonList people={list.items} label={label} />}
+      {!list.loaded && !list.error && <Skeleton />}
+      {list.loaded && list.items.length === 0 && <Empty title={none} />}
+      {list.error && <Failure message={list.error} onRetry={list.retry} />}
+      {list.next && !list.error && <More busy={list.busy} onMore={list.more} />}
+    </>
+  )
+}
+
+export function PostPage({ id }: { id: string }) {
+  const viewer = useStore(session)?.token
+  const { items, loaded, error, retry, reload, change } = usePages<Post>(
+    async () => {
+      const { post } = await request(OnePost, { id })
+      return post && { nodes: [post], pageInfo: { hasNextPage: false, endCursor: null } }
+    },
+    [id, viewer],
+  )
+  useChanges((what) => {
+    if (what.what === 'relation' || what.what === 'much') reload()
+    else change((posts) => changed(posts, what))
+  })
+  return (
+    <>
+      <h1 class="hidden">{t.posts}</h1>
+      {items.map((post) => (
+        <PostCard post={post} key={post.id} />
+      ))}
+      {!loaded && !error && <Skeleton lines={1} />}
+      {loaded && items.length === 0 && <Empty title={t.postGone} />}
+      {error && <Failure message={error} onRetry={retry} />}
+    </>
+  )
+}

@@ -1,0 +1,70 @@
+// Which view the address names, and going from one to another without loading the page again.
+import { useLayoutEffect, useRef } from 'preact/hooks'
+
+import { Store, useStore } from './store'
+
+export type Tab = 'posts' | 'followers' | 'following'
+export type Route =
+  | { name: 'home' | 'people' | 'settings' | 'lost' }
+  | { name: 'profile'; handle: string; tab: Tab }
+  | { name: 'post'; id: string }
+
+// The server answers these addresses with the app: see isPage in web.go.
+function parse(address: string): Route {
+  if (address === '/') return { name: 'home' }
+  if (address === '/people' || address === '/settings') return { name: address.slice(1) as 'people' | 'settings' }
+  const profile = address.match(/^\/@(\w+)(?:\/(followers|following))?$/)
+  if (profile) return { name: 'profile', handle: profile[1]!.toLowerCase(), tab: (profile[2] as Tab | undefined) ?? 'posts' }
+  const post = address.match(/^\/post\/([\w-]+)$/)
+  return post ? { name: 'post', id: post[1]! } : { name: 'lost' }
+}
+
+type Place = { route: Route; address: string; top: number }
+
+const place = new Store<Place>({ route: parse(location.pathname), address: location.pathname, top: 0 })
+// Where the timeline was left: it is taken up there by whatever way one comes back.
+let homeTop = 0
+
+function arrive(top: number) {
+  const from = place.state.address
+  const address = location.pathname
+  if (from === '/') homeTop = scrollY
+  place.set({ route: parse(address), address, top: address === '/' && from !== '/' ? homeTop : top })
+}
+
+// The browser would scroll before the view is drawn.
+history.scrollRestoration = 'manual'
+
+export function go(address: string) {
+  if (address !== location.pathname) {
+    history.replaceState({ top: scrollY }, '')
+    history.pushState(null, '', address)
+  }
+  arrive(0)
+}
+
+addEventListener('popstate', (event) => arrive(event.state?.top ?? 0))
+
+// Links are ordinary links: a new tab, a copied address and no script at all work as anywhere.
+document.addEventListener('click', (event) => {
+  const link = (event.target as Element).closest?.('a')
+  if (!link || event.defaultPrevented || event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return
+  if (link.origin !== location.origin || link.hash || link.target || parse(link.pathname).name === 'lost') return
+  event.preventDefault()
+  go(link.pathname)
+})
+
+/** The view to draw; after each change of it the focus is on it and the page where it was left. */
+export function useRoute(): Route {
+  const { route, address, top } = useStore(place)
+  const drawn = useRef<string | undefined>(undefined)
+  useLayoutEffect(() => {
+    // The page as it was loaded has the browser's own focus.
+    if (drawn.current !== undefined) {
+      scrollTo({ top, behavior: 'instant' })
+      document.getElementById('content')?.focus({ preventScroll: true })
+    }
+    drawn.current = address
+  }, [place.state])
+  return route
+}

@@ -1,0 +1,152 @@
+// Settings: those that the server keeps, and those of this browser.
+import { useEffect, useState } from 'preact/hooks'
+
+import { useAction } from './action'
+import { request } from './api'
+import { LogOut, Settings as SettingsQuery, UpdateProfile, type Session, type Visibility } from './documents'
+import { discard } from './draft'
+import { Failure, notify, Skeleton } from './parts'
+import { visibilities } from './post'
+import { languages, preferences, t, themes, type Preferences } from './preferences'
+import { begin, end } from './session'
+import { useStore } from './store'
+
+type Account = { name: string; bio: string; defaultVisibility: Visibility | null; approvesFollowers: boolean }
+
+export function Settings({ session }: { session: Session }) {
+  const [account, setAccount] = useState<Account | null>(null)
+  const { run, error } = useAction()
+  const load = () => run(async () => setAccount((await request(SettingsQuery, {})).viewer))
+  useEffect(() => void load(), [])
+  return (
+    <>
+      <div class="head">
+        <h1>{t.settings}</h1>
+      </div>
+      {account ? <AccountForm account={account} session={session} /> : error ? <Failure message={error} onRetry={load} /> : <Skeleton />}
+      {/* Below what is as tall as it stays. */}
+      {(account || error) && (
+        <>
+          <Device />
+          <section class="panel">
+            <p class="muted">@{session.user.handle}</p>
+            <button class="quiet" onClick={() => logOut(session)}>
+              {t.logOut}
+            </button>
+          </section>
+        </>
+      )}
+    </>
+  )
+}
+
+/** Ends the session; over it is for this browser even when the server cannot be told. */
+export async function logOut(session: Session) {
+  await request(LogOut, {}).catch(() => null)
+  discard(session.user.handle)
+  end()
+}
+
+function AccountForm({ account, session }: { account: Account; session: Session }) {
+  const { run, busy, error } = useAction()
+  const save = (event: SubmitEvent) => {
+    event.preventDefault()
+    const form = new FormData(event.currentTarget as HTMLFormElement)
+    run(async () => {
+      const { updateProfile } = await request(UpdateProfile, {
+        input: {
+          name: String(form.get('name')).trim(),
+          bio: String(form.get('bio')),
+          defaultVisibility: form.get('visibility') as Visibility,
+          approvesFollowers: form.has('approves'),
+        },
+      })
+      begin({ ...session, user: updateProfile.user })
+      notify(t.saved)
+    })
+  }
+  return (
+    <form class="panel stack" onSubmit={save} aria-label={t.account}>
+      <h2>{t.account}</h2>
+      <label>
+        {t.displayName}
+        <input name="name" required maxLength={50} autocomplete="name" defaultValue={account.name} />
+      </label>
+      <label>
+        {t.bio}
+        <textarea name="bio" rows={3} maxLength={500} defaultValue={account.bio} />
+      </label>
+      <fieldset>
+        <legend>{t.defaultVisibility}</legend>
+        {visibilities.map((visibility) => (
+          <label class="option" key={visibility}>
+            <input type="radio" name="visibility" value={visibility} defaultChecked={visibility === (account.defaultVisibility ?? 'PUBLIC')} />
+            <span>
+              {t.visibility[visibility]} <span class="muted">{t.visibilityHint[visibility]}</span>
+            </span>
+          </label>
+        ))}
+      </fieldset>
+      <label class="option">
+        <input type="checkbox" name="approves" defaultChecked={account.approvesFollowers} />
+        <span>
+          {t.approveFollowers} <span class="muted">{t.approveFollowersHint}</span>
+        </span>
+      </label>
+      {error && (
+        <p class="wrong" role="alert">
+          {error}
+        </p>
+      )}
+      <div class="row end">
+        <button disabled={busy}>{t.save}</button>
+      </div>
+    </form>
+  )
+}
+
+export function LanguageChoice() {
+  const { language } = useStore(preferences)
+  return (
+    <select
+      aria-label={t.languageLabel}
+      value={language}
+      onChange={(event) => preferences.patch({ language: event.currentTarget.value as Preferences['language'] })}
+    >
+      {Object.entries(languages).map(([code, texts]) => (
+        <option value={code} key={code} lang={code}>
+          {texts.language}
+        </option>
+      ))}
+    </select>
+  )
+}
+
+function Device() {
+  const { theme, shortcuts } = useStore(preferences)
+  return (
+    <section class="panel stack" aria-label={t.device}>
+      <h2>{t.device}</h2>
+      <label class="line">
+        {t.theme}
+        <select value={theme} onChange={(event) => preferences.patch({ theme: event.currentTarget.value as Preferences['theme'] })}>
+          {themes.map((name) => (
+            <option value={name} key={name}>
+              {t.themes[name]}
+            </option>
+          ))}
+        </select>
+      </label>
+      <div class="line">
+        <span aria-hidden="true">{t.languageLabel}</span>
+        <LanguageChoice />
+      </div>
+      <label class="option">
+        <input type="checkbox" checked={shortcuts} onChange={(event) => preferences.patch({ shortcuts: event.currentTarget.checked })} />
+        <span>
+          {t.shortcuts} <span class="muted">{t.shortcutsHint}</span>
+        </span>
+      </label>
+    </section>
+  )
+}

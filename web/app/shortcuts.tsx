@@ -1,0 +1,75 @@
+// Single keys for those who keep their hands on the keyboard.
+import { useEffect, useRef, useState } from 'preact/hooks'
+
+import { Dialog } from './parts'
+import { preferences, t } from './preferences'
+import { go } from './route'
+import { useStore } from './store'
+
+// What has the focus takes the keys that mean something to it.
+const typing = (target: EventTarget | null) => (target as Element).closest?.('input, textarea, select, dialog') != null
+
+/** The post that has the focus, or else the first one in view; by steps away from it. */
+function step(by: 1 | -1) {
+  const posts = [...document.querySelectorAll<HTMLElement>('#content article')]
+  const at = posts.findIndex((post) => post.contains(document.activeElement))
+  const inView = posts.findIndex((post) => post.getBoundingClientRect().top > 0)
+  const next = posts[at < 0 ? inView : at + by]
+  next?.focus({ preventScroll: true })
+  next?.scrollIntoView({ block: 'nearest' })
+}
+
+const press = (selector: string) => document.querySelector<HTMLElement>(selector)?.click()
+
+/** Listens while drawn; draws only the list of keys when it is asked for. */
+export function Shortcuts({ onCompose }: { onCompose: () => void }) {
+  const { shortcuts } = useStore(preferences)
+  const [shown, setShown] = useState(false)
+  const compose = useRef(onCompose)
+  compose.current = onCompose
+  useEffect(() => {
+    if (!shortcuts) return
+    const actions: Record<string, () => void> = {
+      n: () => compose.current(),
+      '.': () => press('.new-posts'),
+      j: () => step(1),
+      k: () => step(-1),
+      l: () => press('article:focus .like, article:focus-within .like'),
+      h: () => go('/'),
+      '/': () => {
+        go('/people')
+        requestAnimationFrame(() => document.getElementById('search')?.focus())
+      },
+      '?': () => setShown(true),
+    }
+    const onKey = (event: KeyboardEvent) => {
+      const action = actions[event.key]
+      if (!action || event.ctrlKey || event.metaKey || event.altKey || typing(event.target) || document.querySelector('dialog[open]')) return
+      event.preventDefault()
+      action()
+    }
+    document.addEventListener('keydown', onKey)
+    return () => document.removeEventListener('keydown', onKey)
+  }, [shortcuts])
+  if (!shown) return null
+  return (
+    <Dialog label={t.shortcuts} onClose={() => setShown(false)}>
+      <h2>{t.shortcuts}</h2>
+      <dl class="keys">
+        {Object.entries(t.keys).map(([key, what]) => (
+          <div key={key}>
+            <dt>
+              <kbd>{key}</kbd>
+            </dt>
+            <dd>{what}</dd>
+          </div>
+        ))}
+      </dl>
+      <div class="row end">
+        <button class="quiet" onClick={() => setShown(false)}>
+          {t.close}
+        </button>
+      </div>
+    </Dialog>
+  )
+}

@@ -1,0 +1,399 @@
+package browsertest
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	pill  = `document.querySelector('.new-posts')?.textContent`
+	texts = `[...document.querySelectorAll('.posts .text')].map((e) => e.textContent)`
+)
+
+// shows waits until the posts on the page are these, from the top.
+func (p *page) shows(want ...string) {
+	p.t.Helper()
+	p.see(fmt.Sprintf(`JSON.stringify(%s) === %s`, texts, js(js(append([]string{}, want...)))))
+}
+
+// pressIn presses the control with this name in the post with this text.
+func (p *page) pressIn(post, name string) {
+	p.t.Helper()
+	p.clickOn(fmt.Sprintf(`[...document.querySelectorAll('article')].find((e) => e.textContent.includes(%s))
+		?.querySelector('button[aria-label^=' + %s + ']')`, js(post), js(js(name))))
+}
+
+// draft writes into the box on the page.
+func (p *page) draft(text string) {
+	p.t.Helper()
+	p.fillIn(`document.querySelector('textarea')`, text)
+}
+
+// choose chooses a value from the list that the expression finds.
+func (p *page) choose(expression, value string) {
+	p.t.Helper()
+	p.see(expression + ` != null`)
+	p.value(fmt.Sprintf(`((s) => { s.value = %s; s.dispatchEvent(new Event('change', { bubbles: true })) })(%s)`, js(value), expression))
+}
+
+func TestTwoPeople(t *testing.T) {
+	s := serve(t)
+	bob, ada := open(t, s.url), open(t, s.url)
+	for _, who := range []struct {
+		p            *page
+		handle, name string
+	}{{bob, "bob", "Bob"}, {ada, "ada", "Ada"}} {
+		who.p.fill("Handle", who.handle)
+		who.p.fill("Name", who.name)
+		who.p.fill("Password", password)
+		who.p.click("Sign up")
+		who.p.see(live)
+	}
+	bob.draft("Low water")
+	bob.click("Post")
+	bob.shows("Low water")
+
+	// Ada's timeline is empty, so people are suggested to her.
+	ada.sees("Still water")
+	ada.click("Follow @bob")
+	ada.shows("Low water")
+	ada.see(`document.querySelector('.tideline') === null`)
+
+	bob.draft("High water")
+	bob.key("Enter", ctrl)
+	bob.shows("High water", "Low water")
+	bob.see(pill + ` === undefined`)
+
+	ada.see(pill + ` === '1 new post'`)
+	ada.shows("Low water") // it waits to be asked for
+	ada.see(`document.title === '(1) Home · Tideline'`)
+	ada.click("1 new post")
+	ada.shows("High water", "Low water")
+	ada.sees("You read up to here")
+	ada.see(`document.title === 'Home · Tideline'`)
+
+	ada.pressIn("High water", "Like, 0 likes")
+	ada.see(`document.querySelector('.like').ariaPressed === 'true' && document.querySelector('.like').ariaLabel === 'Like, 1 like'`)
+
+	// Ranked, what is liked comes before what is a moment newer.
+	ada.pressIn("High water", "Like, 1 like")
+	ada.see(`document.querySelector('.like').ariaPressed === 'false'`)
+	ada.pressIn("Low water", "Like, 0 likes")
+	bob.pressIn("Low water", "Like")
+	bob.see(`[...document.querySelectorAll('.like')][1].ariaPressed === 'true'`)
+	ada.click("Ranked")
+	ada.shows("Low water", "High water")
+	ada.click("Latest")
+	ada.shows("High water", "Low water")
+
+	// The session survives a reload, and what was read is read.
+	ada.do("Page.reload", nil)
+	ada.see(live)
+	ada.shows("High water", "Low water")
+	bob.do("Page.reload", nil)
+	bob.shows("High water", "Low water")
+	assert.Equal(t, "Like, 2 likes", bob.value(`[...document.querySelectorAll('.like')][1].ariaLabel`))
+}
+
+func TestUnreadLine(t *testing.T) {
+	s := serve(t)
+	ada, bob := s.signUp("ada"), s.signUp("bob")
+	ada.relate("follow", bob)
+	bob.post("one")
+	a := ada.browse()
+	a.shows("one")
+	a.see(`document.querySelector('.unread')?.textContent === '1 new since you last read'`)
+	// It is read a second after it was seen.
+	a.see(`fetch('/graphql', { method: 'POST', headers: { 'Content-Type': 'application/json',
+		Authorization: 'Bearer ' + JSON.parse(localStorage['tideline:session']).token },
+		body: '{"query":"{timeline{unreadCount}}"}' }).then((r) => r.json()).then((r) => r.data.timeline.unreadCount === 0)`)
+	a.visit(s.url + "/settings")
+	bob.post("two")
+	bob.post("three")
+	a.visit(s.url)
+	a.shows("three", "two", "one")
+	a.see(`document.querySelector('.unread')?.textContent === '2 new since you last read'`)
+	a.see(`document.querySelector('.tideline').nextElementSibling.textContent.includes('one')`)
+}
+
+func TestWhatMayNoLongerBeSeenGoesAtOnce(t *testing.T) {
+	s := serve(t)
+	ada, bob := s.signUp("ada"), s.signUp("bob")
+	ada.relate("follow", bob)
+	for _, text := range []string{"stays", "is deleted", "is hidden"} {
+		bob.post(text)
+	}
+	a, b := ada.browse(), bob.browse()
+	a.shows("is hidden", "is deleted", "stays")
+	b.shows("is hidden", "is deleted", "stays")
+
+	b.pressIn("is deleted", "Delete")
+	b.sees("Delete this post?")
+	b.click("Delete")
+	b.shows("is hidden", "stays")
+	a.shows("is hidden", "stays")
+
+	b.choose(`document.querySelector('article select')`, "PRIVATE")
+	b.sees("Seen by: Only me")
+	a.shows("stays")
+
+	// The open page of a profile as well.
+	profile := open(t, s.url)
+	profile.value(fmt.Sprintf(`localStorage['tideline:session'] = %s`, js(a.value(`localStorage['tideline:session']`))))
+	profile.visit(s.url + "/@bob")
+	profile.shows("stays")
+	profile.see(live)
+
+	b.visit(s.url + "/@ada")
+	b.click("More: @ada")
+	b.click("Block")
+	b.sees("Block @ada?")
+	b.click("Block")
+	b.sees("You block @ada")
+	a.shows()
+	profile.shows()
+}
+
+func TestServerRestarts(t *testing.T) {
+	s := serve(t)
+	ada, bob := s.signUp("ada"), s.signUp("bob")
+	ada.relate("follow", bob)
+	gone := bob.post("before, deleted")
+	bob.post("before")
+	a := ada.browse()
+	a.shows("before", "before, deleted")
+	a.draft("half a thought")
+
+	s.stop()
+	a.see(`document.querySelector('.live').textContent === 'Reconnecting'`)
+	s.start()
+	bob.must(`mutation($i: DeletePostInput!) { deletePost(input: $i) { deletedPostId } }`, map[string]any{"postId": gone}, nil)
+	bob.post("after")
+	a.see(live)
+	a.see(pill + ` === '1 new post'`)
+	a.shows("before")
+	assert.Equal(t, "half a thought", a.value(`document.querySelector('textarea').value`))
+	a.click("1 new post")
+	a.shows("after", "before")
+	bob.post("and live again")
+	a.see(pill + ` === '1 new post'`)
+	a.forgive()
+}
+
+func TestOfflineAndBack(t *testing.T) {
+	s := serve(t)
+	ada, bob := s.signUp("ada"), s.signUp("bob")
+	ada.relate("follow", bob)
+	bob.post("before")
+	a := ada.browse()
+	a.shows("before")
+
+	a.offline(true)
+	a.see(`document.querySelector('.live').textContent === 'Offline'`)
+	a.draft("from the boat")
+	a.click("Post")
+	a.sees("Not posted.")
+	a.shows("before")
+	assert.Equal(t, "from the boat", a.value(`document.querySelector('textarea').value`))
+	bob.post("meanwhile")
+
+	a.offline(false)
+	a.see(live)
+	a.see(pill + ` === '1 new post'`)
+	a.click("Post")
+	a.shows("from the boat", "before")
+	a.click("1 new post")
+	a.shows("from the boat", "meanwhile", "before")
+	a.forgive()
+}
+
+func TestSessionEnds(t *testing.T) {
+	s := serve(t)
+	ada := s.signUp("ada")
+	a := ada.browse()
+	a.draft("not yet said")
+	token := a.value(`JSON.parse(localStorage['tideline:session']).token`).(string)
+	elsewhere := &person{s: s, token: token}
+	elsewhere.must(`mutation { logOut }`, nil, nil)
+	a.sees("Your session has ended. Log in to go on where you were. What you were writing is kept.")
+	assert.Equal(t, "ada", a.value(`document.querySelector('input').value`))
+	a.fill("Password", "wrong password")
+	a.key("Enter")
+	a.sees("Handle or password is wrong.")
+	a.value(`document.querySelector('input[type=password]').value = ''`)
+	a.fill("Password", password)
+	a.key("Enter")
+	a.see(live)
+	assert.Equal(t, "not yet said", a.value(`document.querySelector('textarea').value`))
+	a.forgive() // answers without a valid session are 401
+}
+
+func TestEndlessScroll(t *testing.T) {
+	const posts = 500
+	s := serve(t)
+	ada, bob := s.signUp("ada"), s.signUp("bob")
+	ada.relate("follow", bob)
+	var all errgroup.Group
+	all.SetLimit(4)
+	for i := range posts {
+		all.Go(func() error {
+			_, err := bob.tryPost(fmt.Sprintf("post %d", i))
+			return err
+		})
+	}
+	require.NoError(t, all.Wait())
+
+	a := ada.browse()
+	a.see(fmt.Sprintf(`scrollTo(0, document.body.scrollHeight), document.querySelectorAll('article').length >= %d`, posts))
+	a.sees("You have reached the beginning.")
+	assert.EqualValues(t, posts, a.value(`document.querySelectorAll('article').length`))
+	assert.EqualValues(t, posts, a.value(`new Set([...document.querySelectorAll('article')].map((e) => e.id)).size`))
+	assert.EqualValues(t, posts, a.value(`new Set(`+texts+`).size`))
+
+	// Nothing moves when something comes while one reads, nor does going away and coming back.
+	const place = `(() => { const e = [...document.querySelectorAll('article')].find((e) => e.getBoundingClientRect().top >= 0)
+		return e.id + ' ' + Math.round(e.getBoundingClientRect().top) })()`
+	a.value(`scrollTo(0, document.body.scrollHeight / 2)`)
+	before := a.value(place)
+	bob.post("news")
+	a.see(pill + ` === '1 new post'`)
+	assert.Equal(t, before, a.value(place))
+	a.click("Profile")
+	a.see(`document.querySelector('h1')?.textContent === 'Ada'`)
+	a.click("Home")
+	a.see(`document.querySelector('h1')?.textContent === 'Home'`)
+	assert.Equal(t, before, a.value(place))
+	a.click("Settings")
+	a.see(`document.querySelector('h1')?.textContent === 'Settings'`)
+	a.value(`history.back()`)
+	a.see(`document.querySelector('h1')?.textContent === 'Home'`)
+	assert.Equal(t, before, a.value(place))
+
+	a.click("1 new post")
+	a.see(texts + `[0] === 'news'`)
+	a.see(`scrollY === 0`)
+
+	// A reload comes back to the same post, unless it is too far down for one page.
+	a.value(`document.querySelectorAll('article')[50].scrollIntoView()`)
+	before = a.value(place)
+	a.do("Page.reload", nil)
+	a.see(live)
+	assert.Equal(t, before, a.value(place))
+}
+
+func TestKeyboardOnly(t *testing.T) {
+	s := serve(t)
+	bob := s.signUp("bob")
+	bob.post("by bob")
+	a := open(t, s.url)
+	a.tabTo("Handle")
+	a.write("ada")
+	a.tabTo("Name")
+	a.write("Ada")
+	a.tabTo("Password")
+	a.write(password)
+	a.key("Enter")
+	a.see(live)
+
+	a.tabTo("Follow @bob")
+	a.key("Enter")
+	a.shows("by bob")
+
+	a.key("n")
+	a.see(`document.activeElement.closest('dialog') !== null`)
+	a.write("by ada")
+	a.key("Enter", ctrl)
+	a.shows("by ada", "by bob")
+
+	bob.post("again by bob")
+	a.see(pill + ` === '1 new post'`)
+	a.key(".")
+	a.shows("again by bob", "by ada", "by bob")
+	a.see(`document.activeElement === document.querySelector('article')`)
+	a.key("l")
+	a.see(`document.querySelector('article .like').ariaPressed === 'true'`)
+	a.key("j")
+	a.see(`document.activeElement === document.querySelectorAll('article')[1]`)
+	a.tabTo("Delete")
+	a.key("Enter")
+	a.sees("Delete this post?")
+	a.key("Escape")
+	a.seesNot("Delete this post?")
+	a.see(`document.activeElement.ariaLabel === 'Delete'`)
+	a.key("Enter")
+	a.sees("Delete this post?")
+	a.tabTo("Delete")
+	a.key("Enter")
+	a.shows("again by bob", "by bob")
+
+	a.key("/")
+	a.see(`document.activeElement.id === 'search'`)
+	a.write("bo")
+	a.see(`document.querySelector('.people')?.textContent.includes('@bob')`)
+	a.tabTo("Bob @bob")
+	a.key("Enter")
+	a.see(`location.pathname === '/@bob' && document.activeElement.id === 'content'`)
+	a.tabTo("More: @bob")
+	a.key("Enter")
+	a.tabTo("Mute")
+	a.key("Enter")
+	a.sees("You mute @bob")
+	a.key("?")
+	a.sees("This list")
+	a.key("Escape")
+	a.seesNot("This list")
+	a.key("h")
+	a.see(`location.pathname === '/'`)
+	a.shows()
+}
+
+func TestPeopleAndSettings(t *testing.T) {
+	s := serve(t)
+	ada, bob := s.signUp("ada"), s.signUp("bob")
+	a, b := ada.browse(), bob.browse()
+
+	b.click("Settings")
+	b.fill("About you", "Keeper of the light.")
+	b.click("Only me")
+	b.click("Approve followers")
+	b.click("Save")
+	b.sees("Saved.")
+	b.click("Home")
+	b.draft("a secret")
+	b.click("Post")
+	b.see(`document.querySelector('article select')?.value === 'PRIVATE'`) // the default was remembered
+
+	a.click("People")
+	a.fill("Search", "BO")
+	a.clickOn(named("Bob @bob"))
+	a.sees("Keeper of the light.")
+	a.sees("No posts to show.")
+	a.click("Follow @bob")
+	a.see(named("Requested @bob") + ` != null`)
+
+	b.do("Page.reload", nil)
+	b.see(live)
+	b.see(`document.querySelector('nav .badge')?.textContent.includes('1 follow request')`)
+	b.click("Accept @ada")
+	b.click("Profile")
+	b.sees("1 follower")
+	b.click("1 follower")
+	b.sees("@ada")
+	a.do("Page.reload", nil)
+	a.see(named("Following @bob") + ` != null`)
+
+	b.click("Settings")
+	b.choose(`document.querySelector('select[aria-label=Language]')`, "zh")
+	b.sees("设置")
+	assert.Equal(t, "zh", b.value(`document.documentElement.lang`))
+	b.do("Page.reload", nil)
+	b.sees("个人资料")
+	b.click("退出登录")
+	b.sees("注册")
+	assert.Nil(t, b.value(`localStorage['tideline:session']`))
+	b.forgive() // answers without a valid session are 401
+}

@@ -1,0 +1,212 @@
+// Package browsertest follows people through the app in a real browser: the
+// whole program, started as its users start it, and headless Chromium.
+//
+// It speaks Chromium's DevTools protocol itself, which takes a page of code.
+// Every page that a test opens is watched: an error on the console or a request
+// to another host fails the test.
+package browsertest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	// What is built below is tested again when it changes.
+	_ "tideline/server"
+)
+
+var (
+	profile string // where Chromium keeps its things
+	program string // the built tideline
+	build   = sync.OnceValue(func() error {
+		out, err := exec.Command("go", "build", "-o", program, "tideline").CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("go build: %w\n%s", err, out)
+		}
+		return nil
+	})
+)
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "tideline-browser")
+	if err != nil {
+		panic(err)
+	}
+	profile, program = filepath.Join(dir, "profile"), filepath.Join(dir, "tideline")
+	code := m.Run()
+	if shared.chromium != nil {
+		shared.close()
+	}
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// site is a running tideline with a database of its own.
+type site struct {
+	t       *testing.T
+	address string // host:port, the same after a restart
+	url     string
+	data    string
+	cmd     *exec.Cmd
+	log     *bytes.Buffer
+}
+
+func serve(t *testing.T) *site {
+	t.Helper()
+	browser(t) // skips before anything is built
+	require.NoError(t, build())
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	s := &site{t: t, address: listener.Addr().String(), data: t.TempDir()}
+	require.NoError(t, listener.Close())
+	s.url = "http://" + s.address
+	s.start()
+	t.Cleanup(s.stop)
+	return s
+}
+
+func (s *site) start() {
+	s.t.Helper()
+	s.log = &bytes.Buffer{}
+	s.cmd = exec.Command(program)
+	for _, entry := range os.Environ() {
+		// The settings of whoever runs the tests are not the test's.
+		if !strings.HasPrefix(entry, "TIDELINE_") {
+			s.cmd.Env = append(s.cmd.Env, entry)
+		}
+	}
+	s.cmd.Env = append(s.cmd.Env, "TIDELINE_ADDR="+s.address, "TIDELINE_DATA_DIR="+s.data, "TIDELINE_RATE_LIMIT=off")
+	s.cmd.Stdout, s.cmd.Stderr = s.log, s.log
+	require.NoError(s.t, s.cmd.Start())
+	require.Eventually(s.t, func() bool {
+		response, err := http.Get(s.url + "/readyz")
+		if err != nil {
+			return false
+		}
+		defer response.Body.Close()
+		return response.StatusCode == http.StatusOK
+	}, patience, 20*time.Millisecond, "the server is not ready")
+}
+
+func (s *site) stop() {
+	s.t.Helper()
+	if s.cmd == nil {
+		return
+	}
+	require.NoError(s.t, s.cmd.Process.Signal(syscall.SIGTERM))
+	err := s.cmd.Wait()
+	s.cmd = nil
+	require.NoError(s.t, err, s.log.String())
+}
+
+// person is somebody whose browser nobody looks at: they use the API.
+type person struct {
+	s                 *site
+	token, id, handle string
+}
+
+const password = "correct horse"
+
+func (s *site) signUp(handle string) *person {
+	s.t.Helper()
+	var answer struct {
+		SignUp struct {
+			Token string
+			User  struct{ ID string }
+		}
+	}
+	p := &person{s: s, handle: handle}
+	p.must(`mutation($i: SignUpInput!) { signUp(input: $i) { token user { id } } }`,
+		map[string]any{"handle": handle, "password": password, "name": strings.ToUpper(handle[:1]) + handle[1:]}, &answer)
+	p.token, p.id = answer.SignUp.Token, answer.SignUp.User.ID
+	return p
+}
+
+func (p *person) post(text string) string {
+	p.s.t.Helper()
+	id, err := p.tryPost(text)
+	require.NoError(p.s.t, err)
+	return id
+}
+
+func (p *person) tryPost(text string) (string, error) {
+	var answer struct {
+		CreatePost struct{ Post struct{ ID string } }
+	}
+	err := p.ask(`mutation($i: CreatePostInput!) { createPost(input: $i) { post { id } } }`, map[string]any{"text": text}, &answer)
+	return answer.CreatePost.Post.ID, err
+}
+
+// relate follows, blocks and so on.
+func (p *person) relate(how string, other *person) {
+	p.s.t.Helper()
+	p.must(`mutation($i: UserInput!) { `+how+`(input: $i) { user { id } } }`, map[string]any{"userId": other.id}, nil)
+}
+
+func (p *person) must(query string, input map[string]any, result any) {
+	p.s.t.Helper()
+	require.NoError(p.s.t, p.ask(query, input, result))
+}
+
+// ask runs a mutation whose only variable is its input i.
+func (p *person) ask(query string, input map[string]any, result any) error {
+	body, err := json.Marshal(map[string]any{"query": query, "variables": map[string]any{"i": input}})
+	if err != nil {
+		return err
+	}
+	request, err := http.NewRequest(http.MethodPost, p.s.url+"/graphql", bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	if p.token != "" {
+		request.Header.Set("Authorization", "Bearer "+p.token)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	var answer struct {
+		Data   json.RawMessage
+		Errors []struct{ Message string }
+	}
+	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
+		return err
+	}
+	if len(answer.Errors) > 0 {
+		return errors.New(answer.Errors[0].Message)
+	}
+	if result == nil {
+		return nil
+	}
+	return json.Unmarshal(answer.Data, result)
+}
+
+// browse opens the person's browser, signed in.
+func (p *person) browse() *page {
+	p.s.t.Helper()
+	b := open(p.s.t, p.s.url)
+	b.click("I have an account")
+	b.fill("Handle", p.handle)
+	b.fill("Password", password)
+	b.key("Enter")
+	b.see(live)
+	return b
+}
+
+// live is true on a page that hears of new posts at once.
+const live = `document.querySelector('.live')?.textContent === 'Live'`

@@ -1,0 +1,55 @@
+// Sends what GraphiQL runs to /graphql of the page's own origin: queries and mutations over HTTP,
+// subscriptions over graphql-transport-ws. The headers editor is the request's headers over HTTP
+// and the payload of connection_init over WebSocket.
+import type { Fetcher, FetcherParams } from '@graphiql/toolkit'
+import { getOperationAST, type ExecutionResult } from 'graphql'
+import { createClient } from 'graphql-ws'
+
+import { fill, remember } from './sessions'
+
+type Headers = Record<string, string>
+
+export const fetcher: Fetcher = (params, options) => {
+  // GraphiQL reads the schema before anyone has signed up; a token that has expired must not hide it.
+  if (params.operationName === 'IntrospectionQuery') return post(params, {})
+
+  let headers: Headers
+  try {
+    headers = fill(options?.headers ?? {})
+    params = { ...params, variables: fill(params.variables) }
+  } catch (error) {
+    return Promise.resolve({ errors: [{ message: (error as Error).message }] } as unknown as ExecutionResult)
+  }
+  const operation = options?.documentAST && getOperationAST(options.documentAST, params.operationName)
+  return operation?.operation === 'subscription' ? subscribe(params, headers) : post(params, headers).then(remember)
+}
+
+async function post(params: FetcherParams, headers: Headers): Promise<ExecutionResult> {
+  const response = await fetch('/graphql', {
+    method: 'POST',
+    headers: {
+      'Content-Type': 'application/json',
+      Accept: 'application/graphql-response+json, application/json;q=0.9',
+      ...headers,
+    },
+    body: JSON.stringify(params),
+  })
+  const text = await response.text()
+  try {
+    return JSON.parse(text)
+  } catch {
+    throw new Error(`${response.status} ${response.statusText}: ${text.slice(0, 200)}`)
+  }
+}
+
+// One connection per run, so that each carries the headers of its own tab; it closes with the subscription.
+async function* subscribe(params: FetcherParams, headers: Headers) {
+  const client = createClient({ url: new URL('/graphql', location.href).href.replace(/^http/, 'ws'), connectionParams: headers })
+  try {
+    yield* client.iterate(params) as AsyncIterable<ExecutionResult>
+  } catch (error) {
+    throw error instanceof CloseEvent ? new Error(`The server closed the connection: ${error.code} ${error.reason}`) : error
+  } finally {
+    await client.dispose()
+  }
+}

@@ -1,0 +1,47 @@
+// Two sites from one package, chosen by mode: the app (served at /) and GraphiQL (served at /graphiql).
+import { gzipSync } from 'fflate'
+import { defineConfig, type Plugin } from 'vite'
+
+export default defineConfig(({ mode }) => ({
+  root: mode,
+  base: mode === 'graphiql' ? '/graphiql/' : '/',
+  oxc: { jsx: { runtime: 'automatic', importSource: 'preact' } },
+  worker: { format: 'es' },
+  plugins: [gzip()],
+  build: {
+    outDir: `../dist/${mode}`,
+    emptyOutDir: true,
+    // Pages forbid inline scripts and data: images.
+    assetsInlineLimit: 0,
+    modulePreload: { polyfill: false },
+    license: { fileName: 'licenses.md' },
+    reportCompressedSize: false,
+    chunkSizeWarningLimit: 8192,
+    rolldownOptions: {
+      onwarn(warning, warn) {
+        // React's "use client" means nothing in a page that is all client.
+        if (warning.code !== 'MODULE_LEVEL_DIRECTIVE') warn(warning)
+      },
+    },
+  },
+}))
+
+// Replaces every file by its compressed form, so that the repository and the binary hold nothing twice.
+// fflate is plain JavaScript: the same bytes on every machine, which Node's own zlib does not promise.
+function gzip(): Plugin {
+  return {
+    name: 'gzip',
+    enforce: 'post',
+    generateBundle: {
+      order: 'post',
+      handler(_, bundle) {
+        for (const [name, file] of Object.entries(bundle)) {
+          const content = file.type === 'chunk' ? file.code : file.source
+          const bytes = typeof content === 'string' ? new TextEncoder().encode(content) : content
+          delete bundle[name]
+          this.emitFile({ type: 'asset', fileName: `${name}.gz`, source: gzipSync(bytes, { level: 9, mtime: 0 }) })
+        }
+      },
+    },
+  }
+}

@@ -1,0 +1,160 @@
+// Package web serves the pages that a browser opens: the single-page app at / and GraphiQL at /graphiql.
+//
+// It hides how they are built, stored and protected. Their sources are the TypeScript in app and graphiql;
+// `npm ci && npm run build` turns them into dist, byte for byte the same on every run, which is committed and
+// embedded, so that Go alone builds the product.
+// dist holds every file in gzip form only: it is sent as it is, and decompressed on the way for the rare
+// client that does not accept gzip.
+//
+// Invariants: a page loads nothing from another host, holds no inline script, and says so in its
+// Content-Security-Policy; a file under assets carries a hash of its content in its name and never changes.
+//
+// It does not serve the API: both pages expect it at /graphql of their own origin, for HTTP and WebSocket.
+package web
+
+import (
+	"compress/gzip"
+	"embed"
+	"io"
+	"io/fs"
+	"net/http"
+	"path"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// all: keeps files whose names begin with _ or a dot; which names the bundler chooses is not ours to say.
+//
+//go:embed all:dist
+var dist embed.FS
+
+// A page states the whole of what it may do; what is not named is forbidden.
+const (
+	appPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+	// GraphiQL's editor runs workers, inserts style elements, and brings fonts and images inside its style sheet.
+	graphiqlPolicy = "default-src 'none'; script-src 'self'; worker-src 'self'; style-src 'self' 'unsafe-inline'; " +
+		"font-src 'self' data:; img-src 'self' data:; connect-src 'self'; " +
+		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+
+// contentTypes has an entry for each kind of file in dist: the table of the operating system is not to be relied on.
+var contentTypes = map[string]string{
+	".css":  "text/css; charset=utf-8",
+	".html": "text/html; charset=utf-8",
+	".js":   "text/javascript; charset=utf-8",
+	".md":   "text/plain; charset=utf-8",
+	".svg":  "image/svg+xml",
+	".ttf":  "font/ttf",
+}
+
+// Options says what is served.
+type Options struct {
+	// GraphiQL serves the API's explorer at /graphiql; without it these addresses answer 404.
+	// Defaults to false.
+	GraphiQL bool
+}
+
+// Handler serves the app and, by choice, GraphiQL. Mount it at the root, beside /graphql.
+//
+// Assets may be cached for a year, pages are asked for anew each time. An address that names neither a page
+// nor a file is answered with 404, a method other than GET and HEAD with 405.
+func Handler(o Options) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "same-origin")
+		h.Set("Content-Security-Policy", appPolicy)
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			h.Set("Allow", "GET, HEAD")
+			http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
+			return
+		}
+		file, ok := locate(r.URL.Path)
+		if strings.HasPrefix(file, "graphiql/") {
+			ok = ok && o.GraphiQL
+			h.Set("Content-Security-Policy", graphiqlPolicy)
+		}
+		if !ok {
+			http.NotFound(w, r)
+			return
+		}
+		serve(w, r, file)
+	})
+}
+
+// locate returns the file behind an address, relative to dist; false when it cannot name one.
+func locate(address string) (file string, ok bool) {
+	switch {
+	case isPage(address):
+		file = "app/index.html"
+	case address == "/graphiql" || address == "/graphiql/":
+		file = "graphiql/index.html"
+	case strings.HasPrefix(address, "/graphiql/"):
+		file = address[1:]
+	default:
+		file = "app" + address
+	}
+	return file, fs.ValidPath(file)
+}
+
+// pages are the addresses that the app draws itself.
+var pages = regexp.MustCompile(`^/(people|settings|@[^/]+(/followers|/following)?|post/[^/]+)?$`)
+
+func isPage(address string) bool { return pages.MatchString(address) }
+
+// serve answers with a file of dist. There is no validator: assets never change and the pages are smaller than
+// the headers of a conditional request are worth.
+func serve(w http.ResponseWriter, r *http.Request, file string) {
+	f, err := dist.Open("dist/" + file + ".gz")
+	if err != nil {
+		http.NotFound(w, r)
+		return
+	}
+	defer f.Close()
+
+	h := w.Header()
+	h.Set("Content-Type", contentTypes[path.Ext(file)])
+	h.Set("Vary", "Accept-Encoding")
+	h.Set("Cache-Control", "no-cache")
+	if path.Base(path.Dir(file)) == "assets" {
+		h.Set("Cache-Control", "public, max-age=31536000, immutable")
+	}
+
+	var body io.Reader = f
+	if acceptsGzip(r.Header.Values("Accept-Encoding")) {
+		h.Set("Content-Encoding", "gzip")
+		if info, err := f.Stat(); err == nil {
+			h.Set("Content-Length", strconv.FormatInt(info.Size(), 10))
+		}
+	} else if body, err = gzip.NewReader(f); err != nil {
+		http.Error(w, "internal error", http.StatusInternalServerError)
+		return
+	}
+	if r.Method == http.MethodHead {
+		return
+	}
+	// A failure here is the client's leaving: there is nobody to tell.
+	_, _ = io.Copy(w, body)
+}
+
+// acceptsGzip reads the Accept-Encoding fields of a request. A client that sends none gets the plain form,
+// for those that send none are those that do not decompress.
+func acceptsGzip(fields []string) bool {
+	accepts := false
+	for coding := range strings.SplitSeq(strings.Join(fields, ","), ",") {
+		name, weight, _ := strings.Cut(coding, ";")
+		q, hasWeight := strings.CutPrefix(strings.ToLower(strings.TrimSpace(weight)), "q=")
+		value, err := strconv.ParseFloat(q, 64)
+		wanted := !hasWeight || err == nil && value > 0
+		switch strings.ToLower(strings.TrimSpace(name)) {
+		case "gzip":
+			return wanted
+		case "*":
+			accepts = wanted
+		}
+	}
+	return accepts
+}

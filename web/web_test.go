@@ -1,0 +1,221 @@
+package web
+
+import (
+	"bytes"
+	"compress/gzip"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"github.com/vektah/gqlparser/v2"
+	"github.com/vektah/gqlparser/v2/ast"
+)
+
+// get asks h for an address as a browser does; encoding "" sends no Accept-Encoding.
+func get(t *testing.T, h http.Handler, method, address, encoding string) *httptest.ResponseRecorder {
+	t.Helper()
+	r := httptest.NewRequest(method, address, nil)
+	if encoding != "" {
+		r.Header.Set("Accept-Encoding", encoding)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+// linked returns the addresses that a page loads.
+func linked(t *testing.T, h http.Handler, page string) []string {
+	t.Helper()
+	var addresses []string
+	body := get(t, h, "GET", page, "").Body.String()
+	for _, match := range regexp.MustCompile(`(?:src|href)="([^"]+)"`).FindAllStringSubmatch(body, -1) {
+		addresses = append(addresses, match[1])
+	}
+	require.NotEmpty(t, addresses)
+	return addresses
+}
+
+func TestPagesAreAskedForAnew(t *testing.T) {
+	h := Handler(Options{GraphiQL: true})
+	for _, page := range []string{
+		"/", "/people", "/settings", "/@ada", "/@ada/followers", "/@ada/following", "/post/UG9zdDox", "/graphiql", "/graphiql/",
+	} {
+		w := get(t, h, "GET", page, "gzip")
+		assert.Equal(t, http.StatusOK, w.Code, page)
+		assert.Equal(t, "no-cache", w.Header().Get("Cache-Control"), page)
+		assert.Equal(t, "text/html; charset=utf-8", w.Header().Get("Content-Type"), page)
+	}
+}
+
+func TestAssetsAreKeptForAYear(t *testing.T) {
+	h := Handler(Options{GraphiQL: true})
+	for _, page := range []string{"/", "/graphiql"} {
+		for _, asset := range linked(t, h, page) {
+			w := get(t, h, "GET", asset, "gzip")
+			assert.Equal(t, http.StatusOK, w.Code, asset)
+			assert.Equal(t, "public, max-age=31536000, immutable", w.Header().Get("Cache-Control"), asset)
+		}
+	}
+}
+
+func TestSecurityHeaders(t *testing.T) {
+	h := Handler(Options{GraphiQL: true})
+	for _, address := range append(linked(t, h, "/"), "/", "/@ada", "/no/such/page") {
+		header := get(t, h, "GET", address, "gzip").Header()
+		assert.Equal(t, "nosniff", header.Get("X-Content-Type-Options"), address)
+		assert.Equal(t, "same-origin", header.Get("Referrer-Policy"), address)
+		policy := header.Get("Content-Security-Policy")
+		assert.Contains(t, policy, "default-src 'none'; script-src 'self';", address)
+		assert.NotContains(t, policy, "unsafe", address)
+		assert.NotContains(t, policy, "blob:", address)
+	}
+	for _, address := range append(linked(t, h, "/graphiql"), "/graphiql") {
+		policy := get(t, h, "GET", address, "gzip").Header().Get("Content-Security-Policy")
+		assert.Contains(t, policy, "default-src 'none'; script-src 'self'; worker-src 'self'; style-src 'self' 'unsafe-inline';", address)
+	}
+}
+
+func TestPagesLoadNothingFromElsewhereAndHoldNoScript(t *testing.T) {
+	h := Handler(Options{GraphiQL: true})
+	for _, page := range []string{"/", "/graphiql"} {
+		for _, address := range linked(t, h, page) {
+			assert.Regexp(t, `^/(graphiql/)?assets/`, address)
+		}
+		assert.NotRegexp(t, `<script[^>]*>[^<]|<style| on\w+=`, get(t, h, "GET", page, "").Body.String())
+	}
+}
+
+func TestEncodings(t *testing.T) {
+	h := Handler(Options{GraphiQL: true})
+	tests := []struct {
+		accept string
+		gzip   bool
+	}{
+		{"gzip, deflate, br", true},
+		{"br, GZIP;q=0.5", true},
+		{"*", true},
+		{"*;q=0, gzip", true},
+		{"", false},
+		{"identity", false},
+		{"br", false},
+		{"gzip;q=0", false},
+		{"gzip; q=0.0, *", false},
+		{"gzip;q=x", false},
+		{"x-gzippy", false},
+	}
+	for _, address := range append(linked(t, h, "/"), "/", "/graphiql") {
+		packed := get(t, h, "GET", address, "gzip").Body.Bytes()
+		reader, err := gzip.NewReader(bytes.NewReader(packed))
+		require.NoError(t, err, address)
+		plain, err := io.ReadAll(reader)
+		require.NoError(t, err, address)
+		for _, test := range tests {
+			w := get(t, h, "GET", address, test.accept)
+			assert.Equal(t, http.StatusOK, w.Code)
+			assert.Equal(t, "Accept-Encoding", w.Header().Get("Vary"))
+			if test.gzip {
+				assert.Equal(t, "gzip", w.Header().Get("Content-Encoding"), test.accept)
+				assert.Equal(t, packed, w.Body.Bytes(), test.accept)
+			} else {
+				assert.Empty(t, w.Header().Get("Content-Encoding"), test.accept)
+				assert.Equal(t, plain, w.Body.Bytes(), test.accept)
+			}
+		}
+	}
+}
+
+func TestUnknownAddresses(t *testing.T) {
+	h := Handler(Options{GraphiQL: true})
+	for _, address := range []string{
+		"/favicon.ico", "/assets", "/assets/", "/assets/index-00000000.js", "/graphiql/assets/none.js", "/app/index.html",
+		"/graphiqlx", "/@", "/@ada/posts", "/@ada/followers/", "/@/followers", "/post", "/post/", "/post/1/2", "/settings.php", "/%2e%2e/web.go", "/assets/../../web.go", "//host/", "/index.html.gz",
+	} {
+		w := get(t, h, "GET", address, "gzip")
+		assert.Equal(t, http.StatusNotFound, w.Code, address)
+		assert.NotContains(t, w.Header().Get("Cache-Control"), "max-age", address)
+	}
+}
+
+func TestMethods(t *testing.T) {
+	h := Handler(Options{})
+	for _, method := range []string{"POST", "PUT", "DELETE", "OPTIONS"} {
+		w := get(t, h, method, "/", "gzip")
+		assert.Equal(t, http.StatusMethodNotAllowed, w.Code, method)
+		assert.Equal(t, "GET, HEAD", w.Header().Get("Allow"), method)
+	}
+	for _, encoding := range []string{"gzip", ""} {
+		head, full := get(t, h, "HEAD", "/", encoding), get(t, h, "GET", "/", encoding)
+		assert.Equal(t, http.StatusOK, head.Code)
+		assert.Empty(t, head.Body.Bytes())
+		assert.Equal(t, full.Header(), head.Header())
+	}
+}
+
+func TestGraphiQLCanBeLeftOut(t *testing.T) {
+	assets := linked(t, Handler(Options{GraphiQL: true}), "/graphiql")
+	h := Handler(Options{})
+	for _, address := range append(assets, "/graphiql", "/graphiql/", "/graphiql/index.html") {
+		assert.Equal(t, http.StatusNotFound, get(t, h, "GET", address, "gzip").Code, address)
+	}
+	assert.Equal(t, http.StatusOK, get(t, h, "GET", "/", "gzip").Code)
+}
+
+func TestEveryBuiltFileIsCompressedAndOfAKnownType(t *testing.T) {
+	require.NoError(t, fs.WalkDir(dist, "dist", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		plain, compressed := strings.CutSuffix(name, ".gz")
+		assert.True(t, compressed, name)
+		assert.Contains(t, contentTypes, path.Ext(plain), name)
+		return nil
+	}))
+}
+
+// The app's script is what a first visit waits for.
+func TestTheAppStaysSmall(t *testing.T) {
+	scripts, err := fs.Glob(dist, "dist/app/assets/*.js.gz")
+	require.NoError(t, err)
+	require.NotEmpty(t, scripts)
+	var size int64
+	for _, name := range scripts {
+		info, err := fs.Stat(dist, name)
+		require.NoError(t, err)
+		size += info.Size()
+	}
+	assert.LessOrEqual(t, size, int64(60<<10))
+}
+
+// The ready-made tabs are the first thing a developer runs: they must fit the schema as it is now.
+func TestGraphiQLTabsFitTheSchema(t *testing.T) {
+	files, err := filepath.Glob("../graph/*.graphqls")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	var sources []*ast.Source
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		sources = append(sources, &ast.Source{Name: file, Input: string(text)})
+	}
+	schema, err := gqlparser.LoadSchema(sources...)
+	require.NoError(t, err)
+
+	tabs, err := filepath.Glob("graphiql/tabs/*.graphql")
+	require.NoError(t, err)
+	require.NotEmpty(t, tabs)
+	for _, tab := range tabs {
+		text, err := os.ReadFile(tab)
+		require.NoError(t, err)
+		_, errs := gqlparser.LoadQueryWithRules(schema, string(text), nil)
+		assert.Empty(t, errs, tab)
+	}
+}

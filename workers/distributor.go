@@ -1,0 +1,294 @@
+package workers
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"tideline/ent"
+	"tideline/ent/delivery"
+	"tideline/feed"
+	"tideline/live"
+	"tideline/queue"
+	"tideline/timeline"
+)
+
+// Fanout is the report of one post's way to its author's followers.
+type Fanout struct {
+	Kind      string // of the job
+	Post      int64
+	Followers int           // of the author
+	Pushed    int           // whose inbox took the post; after an interruption some count twice
+	Pulled    int           // whose reads merge the author's outbox
+	Live      int           // connections that were told
+	Duration  time.Duration // of this attempt
+	FirstLag  time.Duration // from the post to the first page of followers
+	MedianLag time.Duration // from the post to the page with the middle follower
+	LastLag   time.Duration // from the post to the last follower
+}
+
+// progress is what an interrupted fan-out goes on from. A new kind of fact
+// about the post (it was hidden, it is gone) starts a new round.
+type progress struct {
+	place  // in the roster
+	Fanout // as far as it has come
+}
+
+// postCreated pushes a new post to those who may see it.
+func (w *Workers) postCreated(ctx context.Context, j *queue.Job) error {
+	return w.distribute(ctx, j, false)
+}
+
+// postChanged puts a post into the inboxes it belongs into now, and takes it
+// out of all others.
+func (w *Workers) postChanged(ctx context.Context, j *queue.Job) error {
+	return w.distribute(ctx, j, true)
+}
+
+// distribute fans a post out, page by page. With withdraw, followers who may
+// not see it lose it; without, they are passed over.
+//
+// What a distributor read before a change, it may write after that change's own
+// job is done. So when all pages are through it looks again: at the post, and
+// at the followers who lost the author meanwhile (the fence), and puts right
+// what it finds. Whatever changes after that look has its own job still to run.
+func (w *Workers) distribute(ctx context.Context, j *queue.Job, withdraw bool) error {
+	started := time.Now()
+	var args feed.PostJob
+	if err := json.Unmarshal(j.Payload, &args); err != nil {
+		return queue.Discard(fmt.Errorf("read payload: %w", err))
+	}
+	var p progress
+	if j.State != nil {
+		if err := json.Unmarshal(j.State, &p); err != nil {
+			return queue.Discard(fmt.Errorf("read state: %w", err))
+		}
+	}
+	// An earlier attempt may have pushed by a truth that no longer holds.
+	withdraw = withdraw || j.Attempt > 1
+	for {
+		// What the author is now decides, not what the author was at the commit:
+		// who changed it since has the inboxes or the readers make up for it.
+		author, err := w.DB.User.Get(ctx, args.Author)
+		if err != nil {
+			return fmt.Errorf("read author: %w", err)
+		}
+		post, err := w.post(ctx, args.Post)
+		if err != nil {
+			return err
+		}
+		if post != nil || withdraw {
+			if err := w.toAuthor(ctx, args, post); err != nil {
+				return err
+			}
+			if err := w.toFollowers(ctx, j, author, args.Post, post, withdraw, &p); err != nil {
+				return err
+			}
+			if err := w.recheckFenced(ctx, args, post); err != nil {
+				return err
+			}
+		}
+		again, err := w.post(ctx, args.Post)
+		if err != nil {
+			return err
+		}
+		if same(post, again) {
+			return w.report(ctx, j, args.Post, p.Fanout, started)
+		}
+		p, withdraw = progress{}, true
+	}
+}
+
+// post is the post as it is, nil when it is gone.
+func (w *Workers) post(ctx context.Context, id int64) (*ent.Post, error) {
+	p, err := w.DB.Post.Get(ctx, id)
+	if ent.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read post: %w", err)
+	}
+	return p, nil
+}
+
+func same(a, b *ent.Post) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Visibility == b.Visibility
+}
+
+// toAuthor keeps the author's own feeds and devices up to date.
+func (w *Workers) toAuthor(ctx context.Context, args feed.PostJob, post *ent.Post) error {
+	put, kind := w.Timelines.Add, live.Added
+	if post == nil {
+		put, kind = w.Timelines.Remove, live.Removed
+	}
+	for _, k := range []timeline.Key{timeline.Inbox(args.Author), timeline.Outbox(args.Author)} {
+		if err := put(ctx, k, args.Post); err != nil {
+			return fmt.Errorf("update the author's own feeds: %w", err)
+		}
+	}
+	_, err := w.Publisher.Publish(ctx, live.Event{Kind: kind, Post: args.Post, Author: args.Author}, []int64{args.Author})
+	return err
+}
+
+// toFollowers goes through the followers from where the progress stands.
+func (w *Workers) toFollowers(ctx context.Context, j *queue.Job, author *ent.User, id int64, post *ent.Post, withdraw bool, p *progress) error {
+	args := feed.PostJob{Post: id, Author: author.ID}
+	r, err := w.roster(ctx, author, p.place)
+	if err != nil {
+		return err
+	}
+	p.Followers = author.FollowerCount
+	ctx, stop := context.WithCancel(ctx)
+	pages := make(chan page, 1)
+	var reader sync.WaitGroup
+	reader.Go(func() { r.read(ctx, post, pages) })
+	defer reader.Wait()
+	defer stop()
+	kept := time.Now()
+	for page := range pages {
+		if page.err != nil {
+			return page.err
+		}
+		var in, out []int64
+		for _, f := range page.followers {
+			if f.Sees {
+				in = append(in, f.ID)
+			} else if withdraw {
+				out = append(out, f.ID)
+			}
+		}
+		if time.Since(feed.TimeOf(id)) > feed.LateAfter {
+			late := timeline.Arrival{Post: id, Pulled: !feed.Pushes(author), Again: j.Attempt > 1}
+			if err := w.Timelines.Arrive(ctx, late, in); err != nil {
+				return err
+			}
+		}
+		// Who holds a connection has read the timeline: the active ones are all.
+		reached := in
+		switch {
+		case !feed.Pushes(author):
+			p.Pulled += len(in)
+		case page.known:
+			reached, err = w.Timelines.Push(ctx, id, in)
+			p.Pushed += len(reached)
+		default:
+			reached, err = w.Timelines.Deliver(ctx, id, in)
+			p.Pushed += len(reached)
+		}
+		if err != nil {
+			return fmt.Errorf("deliver post %d: %w", id, err)
+		}
+		if err := w.Timelines.Withdraw(ctx, []int64{id}, out); err != nil {
+			return fmt.Errorf("withdraw post %d: %w", id, err)
+		}
+		told, err := w.tell(ctx, live.Added, args, reached)
+		if err != nil {
+			return err
+		}
+		if _, err := w.tell(ctx, live.Removed, args, out); err != nil {
+			return err
+		}
+		p.lag(time.Since(feed.TimeOf(id)), page.half)
+		p.Live += told
+		if page.end {
+			return nil
+		}
+		p.place = page.after
+		if time.Since(kept) < w.KeepEvery {
+			continue
+		}
+		kept = time.Now()
+		if err := w.receipt(ctx, j, id, p.Fanout, false); err != nil {
+			return err
+		}
+		if err := j.Checkpoint(ctx, p); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// lag notes how long after the post a page was through.
+func (f *Fanout) lag(lag time.Duration, half bool) {
+	if f.FirstLag == 0 {
+		f.FirstLag = lag
+	}
+	if half && f.MedianLag == 0 {
+		f.MedianLag = lag
+	}
+	f.LastLag = lag
+}
+
+// receipt tells the author how far a new post has come.
+func (w *Workers) receipt(ctx context.Context, j *queue.Job, post int64, f Fanout, done bool) error {
+	if j.Kind != feed.PostCreated {
+		return nil
+	}
+	err := w.DB.Delivery.Create().SetID(post).
+		SetPushed(f.Pushed).SetPulled(f.Pulled).SetSkipped(f.Followers - f.Pushed - f.Pulled).
+		SetFirstLag(f.FirstLag.Milliseconds()).SetMedianLag(f.MedianLag.Milliseconds()).
+		SetLastLag(f.LastLag.Milliseconds()).SetDone(done).
+		OnConflictColumns(delivery.FieldID).UpdateNewValues().Exec(ctx)
+	if err != nil {
+		return fmt.Errorf("write the receipt: %w", err)
+	}
+	return nil
+}
+
+func (w *Workers) tell(ctx context.Context, kind live.Kind, args feed.PostJob, users []int64) (int, error) {
+	n, err := w.Publisher.Publish(ctx, live.Event{Kind: kind, Post: args.Post, Author: args.Author}, users)
+	if err != nil {
+		return n, fmt.Errorf("publish post %d: %w", args.Post, err)
+	}
+	return n, nil
+}
+
+// recheckFenced takes the post back from those who lost the author lately and
+// who may have been given it all the same.
+func (w *Workers) recheckFenced(ctx context.Context, args feed.PostJob, post *ent.Post) error {
+	fenced, err := w.Timelines.Fenced(ctx, args.Author)
+	if err != nil || len(fenced) == 0 {
+		return err
+	}
+	still, err := w.Feed.Among(ctx, args.Author, post, fenced)
+	if err != nil {
+		return err
+	}
+	sees := make(map[int64]bool, len(still))
+	for _, f := range still {
+		sees[f.ID] = f.Sees
+	}
+	var out []int64
+	for _, user := range fenced {
+		if !sees[user] {
+			out = append(out, user)
+		}
+	}
+	return w.Timelines.Withdraw(ctx, []int64{args.Post}, out)
+}
+
+// report tells of a fan-out that is done: the author by the receipt, operators
+// by log and metrics.
+func (w *Workers) report(ctx context.Context, j *queue.Job, post int64, f Fanout, started time.Time) error {
+	f.Kind, f.Post, f.Duration = j.Kind, post, time.Since(started)
+	if err := w.receipt(ctx, j, post, f, true); err != nil {
+		return err
+	}
+	if j.Kind != feed.PostCreated {
+		// The change, not the post, is what the followers waited for.
+		f.FirstLag, f.LastLag = f.Duration, time.Since(j.CreatedAt)
+	}
+	w.Observe(f)
+	log := w.Logger.InfoContext
+	if f.LastLag > w.LagLimit {
+		log = w.Logger.WarnContext
+	}
+	log(ctx, "post distributed", "kind", f.Kind, "post", f.Post, "followers", f.Followers, "pushed", f.Pushed,
+		"pulled", f.Pulled, "live", f.Live, "duration", f.Duration, "first_lag", f.FirstLag, "last_lag", f.LastLag)
+	return nil
+}

@@ -1,0 +1,104 @@
+package workers
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"tideline/queue"
+)
+
+// Health is what the monitor finds, once a period.
+type Health struct {
+	// Sampled timelines were compared with SQL; Missing and Extra are the
+	// entries by which they differed.
+	Sampled, Missing, Extra int
+	// Lagging reports that a job has waited longer than the limit.
+	Lagging bool
+}
+
+// sample is how many active users' timelines a period compares with SQL.
+const sample = 3
+
+// settled is how old a post must be to count as missing: younger ones may be
+// on their way.
+const settled = time.Minute
+
+// watch raises an alarm in the log while jobs wait longer than the limit or are
+// given up, and while timelines differ from SQL. The same figures are metrics.
+func (w *Workers) watch(ctx context.Context) {
+	var h Health
+	w.watchQueue(ctx, &h)
+	w.watchTimelines(ctx, &h)
+	w.ObserveHealth(h)
+}
+
+func (w *Workers) watchQueue(ctx context.Context, h *Health) {
+	stats, err := w.Queue.Stats(ctx)
+	if err != nil {
+		w.Logger.WarnContext(ctx, "queue not inspected", "error", err)
+		return
+	}
+	idle := true
+	for pool, s := range stats.Pools {
+		idle = idle && s.Depth == 0
+		if s.Oldest > w.LagLimit {
+			h.Lagging = true
+			w.Logger.WarnContext(ctx, "jobs wait too long", "pool", pool, "waiting", s.Depth, "oldest", s.Oldest)
+		}
+	}
+	if stats.Dead > 0 {
+		w.Logger.WarnContext(ctx, "jobs were given up; see `tideline jobs list`", "dead", stats.Dead)
+	}
+	if idle {
+		w.sendCanary(ctx)
+	}
+}
+
+// watchTimelines compares the timelines of a few active users with SQL.
+func (w *Workers) watchTimelines(ctx context.Context, h *Health) {
+	users, err := w.Timelines.Sample(ctx, sample)
+	if err != nil {
+		return // Redis being away is in the log already
+	}
+	for _, user := range users {
+		d, err := w.Feed.Verify(ctx, user, settled)
+		if err != nil {
+			w.Logger.WarnContext(ctx, "timeline not compared with SQL", "user", user, "error", err)
+			continue
+		}
+		h.Sampled, h.Missing, h.Extra = h.Sampled+1, h.Missing+len(d.Missing), h.Extra+len(d.Extra)
+		if len(d.Missing) > 0 {
+			w.Logger.WarnContext(ctx, "timeline differs from SQL; `tideline feeds verify --repair` mends it",
+				"user", user, "missing", d.Missing, "extra", d.Extra)
+		}
+	}
+}
+
+// canary is a job that does nothing: the way from a commit to a worker is
+// measured with it while nothing else travels it.
+const canary = "canary"
+
+func (w *Workers) sendCanary(ctx context.Context) {
+	tx, err := w.DB.Tx(ctx)
+	if err == nil {
+		if err = w.Queue.Enqueue(ctx, tx, queue.Small, canary, time.Now().UnixMicro()); err != nil {
+			_ = tx.Rollback()
+		} else {
+			err = tx.Commit()
+		}
+	}
+	if err != nil {
+		w.Logger.WarnContext(ctx, "canary not sent", "error", err)
+	}
+}
+
+func (w *Workers) canaryArrived(_ context.Context, j *queue.Job) error {
+	var sent int64
+	if err := json.Unmarshal(j.Payload, &sent); err != nil {
+		return queue.Discard(fmt.Errorf("read payload: %w", err))
+	}
+	w.ObserveCanary(time.Since(time.UnixMicro(sent)))
+	return nil
+}

@@ -1,0 +1,69 @@
+package workers
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"tideline/feed"
+	"tideline/queue"
+)
+
+// relationChanged makes both users' inboxes agree with how they stand to each
+// other now: a follow brings posts in, an unfollow, block or mute takes them
+// out, friends made or lost re-evaluate the posts that are for friends.
+func (w *Workers) relationChanged(ctx context.Context, j *queue.Job) error {
+	var args feed.RelationJob
+	if err := json.Unmarshal(j.Payload, &args); err != nil {
+		return queue.Discard(fmt.Errorf("read payload: %w", err))
+	}
+	a, b := args.Users[0], args.Users[1]
+	if err := w.Feed.Reconcile(ctx, a, b); err != nil {
+		return err
+	}
+	return w.Feed.Reconcile(ctx, b, a)
+}
+
+// authorFalling gives the inboxes of active followers what their author posted
+// while readers merged it, and then lets readers stop merging. Followers who
+// are away build their inbox from SQL when they come back.
+func (w *Workers) authorFalling(ctx context.Context, j *queue.Job) error {
+	var args feed.AuthorJob
+	if err := json.Unmarshal(j.Payload, &args); err != nil {
+		return queue.Discard(fmt.Errorf("read payload: %w", err))
+	}
+	var p struct{ Before int64 }
+	if j.State != nil {
+		if err := json.Unmarshal(j.State, &p); err != nil {
+			return queue.Discard(fmt.Errorf("read state: %w", err))
+		}
+	}
+	for {
+		page, next, err := w.Feed.Audience(ctx, args.Author, nil, p.Before, w.PageSize)
+		if err != nil {
+			return err
+		}
+		users := make([]int64, len(page))
+		for i, f := range page {
+			users[i] = f.ID
+		}
+		active, err := w.Timelines.Active(ctx, users)
+		if err != nil {
+			return fmt.Errorf("look up active followers: %w", err)
+		}
+		for i, user := range users {
+			if !active[i] {
+				continue
+			}
+			if _, err := w.Feed.Agree(ctx, user, args.Author); err != nil {
+				return err
+			}
+		}
+		if p.Before = next; next == 0 {
+			return w.Feed.Fallen(ctx, args.Author)
+		}
+		if err := j.Checkpoint(ctx, p); err != nil {
+			return err
+		}
+	}
+}
