@@ -91,6 +91,21 @@ func (c *Connection[T]) Nodes() []*T {
 	return nodes
 }
 
+// PageInfo is where the page lies in its list, as Relay's connections tell it.
+type PageInfo struct {
+	HasNextPage, HasPreviousPage bool
+	StartCursor, EndCursor       *string // nil: the page is empty
+}
+
+// PageInfo is where the page lies in its list.
+func (c *Connection[T]) PageInfo() *PageInfo {
+	p := &PageInfo{HasNextPage: c.HasNextPage, HasPreviousPage: c.HasPreviousPage}
+	if n := len(c.Edges); n > 0 {
+		p.StartCursor, p.EndCursor = &c.Edges[0].Cursor, &c.Edges[n-1].Cursor
+	}
+	return p
+}
+
 // connect makes a page of rows that were read in the window's direction, one
 // more than asked for where there are more.
 func connect[T any](w window, rows []*T, edge func(*T) Edge[T]) *Connection[T] {

@@ -24,7 +24,7 @@ const stayActive = time.Hour
 type stream struct {
 	feed   *Feed
 	viewer Viewer
-	out    chan any
+	out    chan Event
 	// holding is what the client holds when it has got all that was sent.
 	holding
 	newest int64   // newest post sent or known to the client
@@ -347,7 +347,7 @@ func (s *stream) startOver(ctx context.Context, reason string) error {
 // sent so far.
 func (s *stream) position() string { return s.cursor(s.viewer, s.newest) }
 
-func (s *stream) send(ctx context.Context, ev any) error {
+func (s *stream) send(ctx context.Context, ev Event) error {
 	select {
 	case s.out <- ev:
 		return nil

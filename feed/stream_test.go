@@ -264,12 +264,13 @@ func TestStreamThatCannotGoOnSaysSo(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {
 		ann, bob := w.pair()
-		l := w.listen(ann, nil)
+		cause := make(chan error, 1)
+		l := w.listenFor(ann, feed.Listening{Interrupted: func(err error) { cause <- err }})
 		w.settle()
 		require.NoError(w.t, w.s.SQL.Close())
 		w.tell(ann, bob.ID)
-		require.IsType(w.t, &feed.Interrupted{}, l.next())
 		l.ends()
+		require.Error(w.t, <-cause)
 	})
 }
 

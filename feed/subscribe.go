@@ -13,9 +13,21 @@ import (
 // errStreamEnds ends a stream whose session has ended.
 var errStreamEnds = errors.New("stream ends")
 
+// Event is what a stream brings: *PostAdded, *PostRemoved, *Invalidated or
+// *Heartbeat.
+type Event interface{ event() }
+
+func (*PostAdded) event()   {}
+func (*PostRemoved) event() {}
+func (*Invalidated) event() {}
+func (*Heartbeat) event()   {}
+
 // PostAdded says that a post entered the timeline. A client that resumes after
 // the edge's cursor misses nothing and gets nothing twice.
 type PostAdded struct{ Edge Edge[ent.Post] }
+
+// Position is the cursor to resume after.
+func (e *PostAdded) Position() string { return e.Edge.Cursor }
 
 // PostRemoved says that a post left it.
 type PostRemoved struct {
@@ -33,16 +45,6 @@ type Invalidated struct {
 // Heartbeat says that nothing was missed up to here.
 type Heartbeat struct{ Position string }
 
-// Interrupted is the last value of a stream that cannot go on: subscribing
-// again, after the last position, brings what was missed.
-type Interrupted struct{ Cause error }
-
-func (e *Interrupted) Error() string { return fmt.Sprintf("stream interrupted: %v", e.Cause) }
-func (e *Interrupted) Unwrap() error { return e.Cause }
-
-// Interrupted marks the error as the end of its stream.
-func (e *Interrupted) Interrupted() {}
-
 // Listening is what a client asks of TimelineEvents.
 type Listening struct {
 	// After is the cursor of the newest entry the client holds, or the position
@@ -51,17 +53,19 @@ type Listening struct {
 	// Heartbeat is how often it wants one, 1 s to an hour, and whenever another
 	// device moves the read marker; 0: never.
 	Heartbeat time.Duration
+	// Interrupted, unless nil, is told why a stream ends that cannot go on, before
+	// it is closed: subscribing again, after the last position, brings the rest.
+	Interrupted func(cause error)
 }
 
-// TimelineEvents streams what happens to the viewer's timeline, as *PostAdded,
-// *PostRemoved, *Invalidated and *Heartbeat, until ctx or the session ends; then
-// the channel is closed. When it cannot go on, the last value is *Interrupted.
+// TimelineEvents streams what happens to the viewer's timeline until ctx or the
+// session ends, or it is interrupted; then the channel is closed.
 //
 // After a cursor, what came since is sent first, late arrivals and removals
 // included, and then what happens, with nothing missing and nothing twice in
 // between; where that cannot be promised, the first event is Invalidated.
 // Errors: Unauthenticated, BadInput.
-func (f *Feed) TimelineEvents(ctx context.Context, v Viewer, l Listening) (<-chan any, error) {
+func (f *Feed) TimelineEvents(ctx context.Context, v Viewer, l Listening) (<-chan Event, error) {
 	if v.ID == 0 {
 		return nil, errSignIn
 	}
@@ -72,7 +76,7 @@ func (f *Feed) TimelineEvents(ctx context.Context, v Viewer, l Listening) (<-cha
 	if err != nil {
 		return nil, err
 	}
-	s := &stream{feed: f, viewer: v, out: make(chan any)}
+	s := &stream{feed: f, viewer: v, out: make(chan Event)}
 	at := f.visit(ctx, v.ID) // from now on posts are pushed
 	if w.before == nil {
 		// What there is now the client reads by itself; it is looked at before
@@ -94,7 +98,9 @@ func (f *Feed) TimelineEvents(ctx context.Context, v Viewer, l Listening) (<-cha
 			return
 		}
 		f.log.WarnContext(ctx, "subscription interrupted", "viewer", v.ID, "error", err)
-		_ = s.send(ctx, &Interrupted{err})
+		if l.Interrupted != nil {
+			l.Interrupted(err)
+		}
 	}()
 	return s.out, nil
 }

@@ -15,7 +15,7 @@ import (
 type listener struct {
 	w      *world
 	viewer feed.Viewer
-	events <-chan any
+	events <-chan feed.Event
 	close  context.CancelFunc
 }
 

@@ -6,13 +6,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tideline/ent"
 	"tideline/feed"
 )
 
 // An id is refused or means one row, and has one spelling.
 func FuzzID(f *testing.F) {
 	for _, text := range []string{
-		globalID("User", 1), globalID("Post", 1<<53-1), globalID("Session", 1), globalID("Post", -1), "", "x", "VXNlcjox=", "\x00",
+		ent.NodeID("User", 1), ent.NodeID("Post", 1<<53-1), ent.NodeID("Session", 1), ent.NodeID("Post", -1), "", "x", "VXNlcjox=", "\x00",
 		base64.RawURLEncoding.EncodeToString([]byte("Post:01")), base64.RawURLEncoding.EncodeToString([]byte("Post:9223372036854775808")),
 	} {
 		f.Add(text)
@@ -24,7 +25,7 @@ func FuzzID(f *testing.F) {
 			require.Zero(t, id)
 			return
 		}
-		require.Equal(t, text, globalID(kind, id))
+		require.Equal(t, text, ent.NodeID(kind, id))
 		require.Positive(t, id)
 	})
 }

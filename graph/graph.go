@@ -1,10 +1,12 @@
-// Package graph is the public API: the schema, the table of thin resolvers
-// behind it, and how refusals become errors with an extensions.code. It hides
-// GraphQL from package feed, which holds the rules.
+// Package graph is the public API: the schema, the thin resolvers behind it, and
+// how refusals become errors with an extensions.code. It hides GraphQL from
+// package feed, which holds the rules.
 //
-// Resolvers below a list are batched (exec.Many), so a page costs a constant
-// number of queries however long it is. A test compares the tables with the
-// schema: neither has a field the other lacks.
+// gqlgen executes it: graph/generated is written by gqlgen, graph/model binds
+// the schema's types to those of ent and feed, graph/exec admits operations.
+// What hangs on many objects that were read together is read for all of them at
+// once (batch.go), so a page costs a constant number of queries however long it
+// is.
 package graph
 
 import (
@@ -19,10 +21,12 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
-	"tideline/ent"
 	"tideline/feed"
 	"tideline/graph/exec"
+	"tideline/graph/generated"
 )
+
+//go:generate go tool gqlgen generate --config ../gqlgen.yml
 
 // Schema is the public API in the schema definition language.
 //
@@ -41,32 +45,15 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// api is what resolvers work with.
-type api struct{ feed *feed.Feed }
-
 // New returns the engine that executes the API on f.
 func New(f *feed.Feed, cfg Config) (*exec.Engine, error) {
 	schema, err := gqlparser.LoadSchema(&ast.Source{Name: "schema.graphqls", Input: Schema})
 	if err != nil {
 		return nil, fmt.Errorf("load schema: %w", err)
 	}
-	a := api{f}
 	return exec.New(exec.Config{
-		Schema: schema,
-		Fields: map[string]map[string]exec.Field{
-			"Query": a.query(), "Mutation": a.mutation(), "Subscription": a.subscription(),
-			"User": a.user(), "Post": a.post(), "PostDelivery": postDelivery(), "Relationship": relationship(), "PageInfo": pageInfo(),
-			"PostConnection": connection[ent.Post](), "PostEdge": edge[ent.Post](),
-			"UserConnection": connection[ent.User](), "UserEdge": edge[ent.User](),
-			"TimelineConnection": a.timelineConnection(), "TimelineEdge": timelineEdge(),
-			"AuthPayload": authPayload(), "UpdateProfilePayload": userPayload(),
-			"CreatePostPayload": a.createPostPayload(), "SetPostVisibilityPayload": postPayload(),
-			"DeletePostPayload": deletePostPayload(), "LikePostPayload": postPayload(),
-			"RelationshipPayload": a.relationshipPayload(), "MarkTimelineReadPayload": markPayload(),
-			"TimelinePostAdded": a.postAdded(), "TimelinePostRemoved": postRemoved(), "TimelineInvalidated": invalidated(),
-			"TimelineHeartbeat": a.heartbeat(),
-		},
-		TypeOf:         typeOf,
+		Schema:         generated.NewExecutableSchema(generated.Config{Schema: exec.WithoutDefer(schema), Resolvers: api{f}}),
+		Begin:          withBatches,
 		Limits:         cfg.Limits,
 		Introspection:  cfg.Introspection,
 		Suggestions:    cfg.Suggestions,
@@ -77,23 +64,37 @@ func New(f *feed.Feed, cfg Config) (*exec.Engine, error) {
 	})
 }
 
-func typeOf(value any) string {
-	switch value.(type) {
-	case *ent.User:
-		return "User"
-	case *ent.Post:
-		return "Post"
-	case *feed.PostAdded:
-		return "TimelinePostAdded"
-	case *feed.PostRemoved:
-		return "TimelinePostRemoved"
-	case *feed.Invalidated:
-		return "TimelineInvalidated"
-	case *feed.Heartbeat:
-		return "TimelineHeartbeat"
-	}
-	return ""
+// api is what resolvers work with.
+type api struct{ feed *feed.Feed }
+
+// The resolvers of each type.
+type (
+	query               struct{ api }
+	mutation            struct{ api }
+	createPostPayload   struct{ api }
+	relationshipPayload struct{ api }
+	user                struct{ api }
+	post                struct{ api }
+	timelineConnection  struct{ api }
+	subscription        struct{ api }
+	postAdded           struct{ api }
+	postRemoved         struct{}
+	heartbeat           struct{ api }
+)
+
+func (a api) Query() generated.QueryResolver                         { return query{a} }
+func (a api) Mutation() generated.MutationResolver                   { return mutation{a} }
+func (a api) CreatePostPayload() generated.CreatePostPayloadResolver { return createPostPayload{a} }
+func (a api) RelationshipPayload() generated.RelationshipPayloadResolver {
+	return relationshipPayload{a}
 }
+func (a api) User() generated.UserResolver                               { return user{a} }
+func (a api) Post() generated.PostResolver                               { return post{a} }
+func (a api) TimelineConnection() generated.TimelineConnectionResolver   { return timelineConnection{a} }
+func (a api) Subscription() generated.SubscriptionResolver               { return subscription{a} }
+func (a api) TimelinePostAdded() generated.TimelinePostAddedResolver     { return postAdded{a} }
+func (a api) TimelinePostRemoved() generated.TimelinePostRemovedResolver { return postRemoved{} }
+func (a api) TimelineHeartbeat() generated.TimelineHeartbeatResolver     { return heartbeat{a} }
 
 // presenter shows refusals in their own words, what ran out of time as such, and
 // everything else as INTERNAL.

@@ -266,3 +266,16 @@ func TestPageOfPostsCostsAConstantNumberOfQueries(t *testing.T) {
 }
 
 func globalID(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
+
+// @defer would be answered in parts, which no transport here does.
+func TestDeferIsNotOffered(t *testing.T) {
+	each(t, func(c *client) {
+		c.refused("GRAPHQL_VALIDATION_FAILED", `{ ... @defer { viewer { id } } }`, nil)
+		var names []any
+		for _, d := range c.get("__schema.directives", `{ __schema { directives { name } } }`, nil).([]any) {
+			names = append(names, d.(map[string]any)["name"])
+		}
+		require.Subset(c.t, names, []any{"skip", "include"})
+		require.NotContains(c.t, names, "defer")
+	})
+}

@@ -6,62 +6,57 @@ import (
 
 	"tideline/ent"
 	"tideline/feed"
-	"tideline/graph/exec"
 )
 
-type fields = map[string]exec.Field
-
-// root makes a field of Query or Mutation out of a function.
-func root[T any](resolve func(ctx context.Context, v feed.Viewer, args exec.Args) (T, error)) exec.Field {
-	return exec.One(func(ctx context.Context, _ exec.Root, args exec.Args) (T, error) {
-		return resolve(ctx, Viewer(ctx), args)
-	})
-}
-
-func (a api) query() fields {
-	return fields{
-		"node":  root(a.node),
-		"nodes": root(a.nodes),
-		"viewer": root(func(ctx context.Context, v feed.Viewer, _ exec.Args) (*ent.User, error) {
-			return a.userByID(ctx, v.ID)
-		}),
-		"user": root(func(ctx context.Context, _ feed.Viewer, args exec.Args) (*ent.User, error) {
-			return orNull(a.feed.User(ctx, *args.String("handle")))
-		}),
-		"users": root(func(ctx context.Context, _ feed.Viewer, args exec.Args) (*feed.Connection[ent.User], error) {
-			return a.feed.SearchUsers(ctx, orEmpty(args.String("query")), page(args))
-		}),
-		"post": root(func(ctx context.Context, v feed.Viewer, args exec.Args) (*ent.Post, error) {
-			id, err := idArg(args, "id", "Post")
-			if err != nil {
-				return nil, err
-			}
-			return orNull(a.feed.Post(ctx, v, id))
-		}),
-		"timeline": root(func(ctx context.Context, v feed.Viewer, args exec.Args) (*feed.Connection[ent.Post], error) {
-			return a.feed.Timeline(ctx, v, page(args), feed.Order(orEmpty(args.String("order"))))
-		}),
-	}
-}
-
-func (a api) node(ctx context.Context, v feed.Viewer, args exec.Args) (any, error) {
-	nodes, err := a.byIDs(ctx, v, []string{*args.String("id")})
+func (r query) Node(ctx context.Context, id string) (ent.Node, error) {
+	nodes, err := r.byIDs(ctx, []string{id})
 	if err != nil {
 		return nil, err
 	}
 	return nodes[0], nil
 }
 
-func (a api) nodes(ctx context.Context, v feed.Viewer, args exec.Args) ([]any, error) {
-	ids := args.Strings("ids")
+func (r query) Nodes(ctx context.Context, ids []string) ([]ent.Node, error) {
 	if len(ids) > feed.MaxPage {
 		return nil, &feed.Error{Code: feed.BadInput, Message: fmt.Sprintf("At most %d ids at a time.", feed.MaxPage)}
 	}
-	return a.byIDs(ctx, v, ids)
+	return r.byIDs(ctx, ids)
+}
+
+func (r query) Viewer(ctx context.Context) (*ent.User, error) {
+	users, err := r.feed.Users(ctx, []int64{Viewer(ctx).ID})
+	if err != nil {
+		return nil, err
+	}
+	return users[0], nil
+}
+
+func (r query) User(ctx context.Context, handle string) (*ent.User, error) {
+	return orNull(r.feed.User(ctx, handle))
+}
+
+func (r query) Users(ctx context.Context, text *string, first *int, after *string) (*feed.Connection[ent.User], error) {
+	c, err := r.feed.SearchUsers(ctx, orZero(text), feed.Page{First: first, After: after})
+	return userPage(ctx, c, err)
+}
+
+func (r query) Post(ctx context.Context, id string) (*ent.Post, error) {
+	row, err := idOf("id", id, "Post")
+	if err != nil {
+		return nil, err
+	}
+	return orNull(r.feed.Post(ctx, Viewer(ctx), row))
+}
+
+func (r query) Timeline(
+	ctx context.Context, first *int, after *string, last *int, before *string, order *feed.Order,
+) (*feed.Connection[ent.Post], error) {
+	c, err := r.feed.Timeline(ctx, Viewer(ctx), feed.Page{First: first, After: after, Last: last, Before: before}, orZero(order))
+	return postPage(ctx, c, err)
 }
 
 // byIDs finds nodes of any type, in the order of their ids, in one look-up a type.
-func (a api) byIDs(ctx context.Context, v feed.Viewer, texts []string) ([]any, error) {
+func (a api) byIDs(ctx context.Context, texts []string) ([]ent.Node, error) {
 	ids := make([]int64, len(texts))
 	at := map[string][]int{}
 	for i, text := range texts {
@@ -71,20 +66,26 @@ func (a api) byIDs(ctx context.Context, v feed.Viewer, texts []string) ([]any, e
 		}
 		ids[i], at[kind] = id, append(at[kind], i)
 	}
-	nodes := make([]any, len(texts))
 	users, err := a.feed.Users(ctx, pick(ids, at["User"]))
 	if err != nil {
 		return nil, err
 	}
-	posts, err := a.feed.Posts(ctx, v, pick(ids, at["Post"]))
+	posts, err := a.feed.Posts(ctx, Viewer(ctx), pick(ids, at["Post"]))
 	if err != nil {
 		return nil, err
 	}
+	usersTogether(ctx, users)
+	postsTogether(ctx, posts)
+	nodes := make([]ent.Node, len(texts))
 	for i, u := range users {
-		nodes[at["User"][i]] = u
+		if u != nil {
+			nodes[at["User"][i]] = u
+		}
 	}
 	for i, p := range posts {
-		nodes[at["Post"][i]] = p
+		if p != nil {
+			nodes[at["Post"][i]] = p
+		}
 	}
 	return nodes, nil
 }
@@ -97,15 +98,6 @@ func pick(ids []int64, at []int) []int64 {
 	return picked
 }
 
-// userByID is the user, or null where there is none.
-func (a api) userByID(ctx context.Context, id int64) (*ent.User, error) {
-	users, err := a.feed.Users(ctx, []int64{id})
-	if err != nil {
-		return nil, err
-	}
-	return users[0], nil
-}
-
 // orNull answers a query for what is not there with null, as GraphQL does.
 func orNull[T any](found *T, err error) (*T, error) {
 	if feed.CodeOf(err) == feed.NotFound {
@@ -114,14 +106,9 @@ func orNull[T any](found *T, err error) (*T, error) {
 	return found, err
 }
 
-func orEmpty(s *string) string {
-	if s == nil {
-		return ""
+func orZero[T any](v *T) (zero T) {
+	if v == nil {
+		return zero
 	}
-	return *s
-}
-
-// page reads the arguments of a connection.
-func page(args exec.Args) feed.Page {
-	return feed.Page{First: args.Int("first"), Last: args.Int("last"), After: args.String("after"), Before: args.String("before")}
+	return *v
 }

@@ -9,43 +9,22 @@ import (
 	"tideline/graph/exec"
 )
 
-func (a api) subscription() fields {
-	return fields{
-		"timelineEvents": exec.Stream(func(ctx context.Context, args exec.Args) (<-chan any, error) {
-			l := feed.Listening{After: args.String("after")}
-			if seconds := args.Int("heartbeat"); seconds != nil {
-				l.Heartbeat = time.Duration(*seconds) * time.Second
-			}
-			return a.feed.TimelineEvents(ctx, Viewer(ctx), l)
-		}),
-	}
+func (r subscription) TimelineEvents(ctx context.Context, after *string, heartbeat *int) (<-chan feed.Event, error) {
+	return r.feed.TimelineEvents(ctx, Viewer(ctx), feed.Listening{
+		After:       after,
+		Heartbeat:   time.Duration(orZero(heartbeat)) * time.Second,
+		Interrupted: func(error) { exec.Interrupt(ctx) },
+	})
 }
 
-func (a api) postAdded() fields {
-	return fields{
-		"edge":        exec.Value(func(e *feed.PostAdded) *feed.Edge[ent.Post] { return &e.Edge }),
-		"unreadCount": unreadCount[*feed.PostAdded](a),
-		"position":    exec.Value(func(e *feed.PostAdded) string { return e.Edge.Cursor }),
-	}
+func (r postAdded) UnreadCount(ctx context.Context, _ *feed.PostAdded) (int, error) {
+	return r.feed.UnreadCount(ctx, Viewer(ctx))
 }
 
-func postRemoved() fields {
-	return fields{
-		"postId":   exec.Value(func(e *feed.PostRemoved) string { return globalID("Post", e.PostID) }),
-		"position": exec.Value(func(e *feed.PostRemoved) string { return e.Position }),
-	}
+func (postRemoved) PostID(_ context.Context, e *feed.PostRemoved) (string, error) {
+	return ent.NodeID("Post", e.PostID), nil
 }
 
-func invalidated() fields {
-	return fields{
-		"reason":   exec.Value(func(e *feed.Invalidated) string { return e.Reason }),
-		"position": exec.Value(func(e *feed.Invalidated) string { return e.Position }),
-	}
-}
-
-func (a api) heartbeat() fields {
-	return fields{
-		"position":    exec.Value(func(e *feed.Heartbeat) string { return e.Position }),
-		"unreadCount": unreadCount[*feed.Heartbeat](a),
-	}
+func (r heartbeat) UnreadCount(ctx context.Context, _ *feed.Heartbeat) (int, error) {
+	return r.feed.UnreadCount(ctx, Viewer(ctx))
 }

@@ -9,15 +9,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/99designs/gqlgen/graphql"
 	"github.com/gorilla/websocket"
 	"github.com/stretchr/testify/require"
-	"github.com/vektah/gqlparser/v2"
-	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 	"go.uber.org/goleak"
 
 	"tideline/feed"
 	"tideline/graph/exec"
+	"tideline/graph/exec/exectest"
 	"tideline/storage/storagetest"
 )
 
@@ -75,10 +75,8 @@ func newFixture(t *testing.T, tweak func(*socketConfig)) *fixture {
 		news: make(chan any), held: make(chan struct{}, 1), free: make(chan struct{}),
 		sessions: map[string]session{"alice": {feed.Viewer{ID: 1, Session: 10}, time.Now().Add(time.Hour)}},
 	}
-	schema, err := gqlparser.LoadSchema(&ast.Source{Input: testSchema})
-	require.NoError(t, err)
-	engine, err2 := exec.New(exec.Config{
-		Schema: schema, Introspection: true, Fields: f.fields(),
+	engine, err := exec.New(exec.Config{
+		Schema: exectest.New(t, testSchema, f.fields()), Introspection: true,
 		ErrorPresenter: func(_ context.Context, err error) *gqlerror.Error {
 			if code := feed.CodeOf(err); code != "" {
 				return &gqlerror.Error{Message: err.Error(), Extensions: map[string]any{"code": string(code)}}
@@ -86,14 +84,14 @@ func newFixture(t *testing.T, tweak func(*socketConfig)) *fixture {
 			return nil
 		},
 	})
-	require.NoError(t, err2)
+	require.NoError(t, err)
 
 	config := defaultSocketConfig
 	if tweak != nil {
 		tweak(&config)
 	}
-	log, err2 := newLogger(f.log, "text", "error")
-	require.NoError(t, err2)
+	log, err := newLogger(f.log, "text", "error")
+	require.NoError(t, err)
 	api := &api{
 		engine: engine, authenticate: f.authenticate, metrics: newMetrics(), log: log, timeout: 5 * time.Second, maxBody: maxBody,
 	}
@@ -109,43 +107,67 @@ func newFixture(t *testing.T, tweak func(*socketConfig)) *fixture {
 	return f
 }
 
-func (f *fixture) fields() map[string]map[string]exec.Field {
-	type root = exec.Root
-	return map[string]map[string]exec.Field{
-		"Query": {
-			"hello":  exec.Value(func(root) string { return "world" }),
-			"echo":   exec.One(func(_ context.Context, _ root, a exec.Args) (*int, error) { return a.Int("n"), nil }),
-			"fail":   exec.One(func(context.Context, root, exec.Args) (*string, error) { return nil, errors.New("secret") }),
-			"panics": exec.One(func(context.Context, root, exec.Args) (*string, error) { panic("secret") }),
+func (f *fixture) fields() map[string]exectest.Resolver {
+	yes := func(context.Context, map[string]any) (any, error) { return true, nil }
+	return map[string]exectest.Resolver{
+		"Query.hello":  func(context.Context, map[string]any) (any, error) { return "world", nil },
+		"Query.echo":   func(_ context.Context, args map[string]any) (any, error) { return args["n"], nil },
+		"Query.fail":   func(context.Context, map[string]any) (any, error) { return nil, errors.New("secret") },
+		"Query.panics": func(context.Context, map[string]any) (any, error) { panic("secret") },
+		"Mutation.set": func(_ context.Context, args map[string]any) (any, error) { return args["n"], nil },
+		"Mutation.hold": func(ctx context.Context, _ map[string]any) (any, error) {
+			f.held <- struct{}{}
+			select {
+			case <-f.free:
+				return true, nil
+			case <-ctx.Done():
+				return false, ctx.Err()
+			}
 		},
-		"Mutation": {
-			"set": exec.One(func(_ context.Context, _ root, a exec.Args) (int, error) { return *a.Int("n"), nil }),
-			"hold": exec.One(func(ctx context.Context, _ root, _ exec.Args) (bool, error) {
-				f.held <- struct{}{}
-				select {
-				case <-f.free:
-					return true, nil
-				case <-ctx.Done():
-					return false, ctx.Err()
-				}
-			}),
-			"signUp": exec.Value(func(root) bool { return true }),
-			"logIn":  exec.Value(func(root) bool { return true }),
+		"Mutation.signUp": yes, "Mutation.logIn": yes,
+		"Subscription.count": func(ctx context.Context, args map[string]any) (any, error) {
+			to, err := graphql.UnmarshalInt(args["to"])
+			return produce(ctx, to, func(i int) any { return i + 1 }), err
 		},
-		"Subscription": {
-			"count": exec.Stream(func(ctx context.Context, a exec.Args) (<-chan any, error) {
-				return produce(ctx, *a.Int("to"), func(i int) any { return i + 1 }), nil
-			}),
-			"flood": exec.Stream(func(ctx context.Context, _ exec.Args) (<-chan any, error) {
-				text := strings.Repeat("x", 10_000)
-				return produce(ctx, 1<<30, func(int) any { return text }), nil
-			}),
-			"news": exec.Stream(func(context.Context, exec.Args) (<-chan any, error) { return f.news, nil }),
-			"refused": exec.Stream(func(context.Context, exec.Args) (<-chan any, error) {
-				return nil, &feed.Error{Code: feed.Unauthenticated, Message: "Sign in first."}
-			}),
+		"Subscription.flood": func(ctx context.Context, _ map[string]any) (any, error) {
+			text := strings.Repeat("x", 10_000)
+			return produce(ctx, 1<<30, func(int) any { return text }), nil
+		},
+		"Subscription.news": func(ctx context.Context, _ map[string]any) (any, error) { return f.newsfeed(ctx), nil },
+		"Subscription.refused": func(context.Context, map[string]any) (any, error) {
+			return nil, &feed.Error{Code: feed.Unauthenticated, Message: "Sign in first."}
 		},
 	}
+}
+
+// interrupted among the news breaks them off.
+type interrupted struct{}
+
+func (f *fixture) newsfeed(ctx context.Context) <-chan any {
+	out := make(chan any)
+	go func() {
+		defer close(out)
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case value, more := <-f.news:
+				if _, broken := value.(interrupted); broken {
+					exec.Interrupt(ctx)
+					return
+				}
+				if !more {
+					return
+				}
+				select {
+				case out <- value:
+				case <-ctx.Done():
+					return
+				}
+			}
+		}
+	}()
+	return out
 }
 
 func produce(ctx context.Context, n int, value func(int) any) <-chan any {

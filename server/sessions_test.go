@@ -60,8 +60,3 @@ func TestInterruptedStreamClosesTheSocket(t *testing.T) {
 	f.news <- interrupted{}
 	p.expectClose(1013)
 }
-
-type interrupted struct{}
-
-func (interrupted) Error() string { return "the source broke off" }
-func (interrupted) Interrupted()  {}

@@ -13,6 +13,22 @@ import (
 // Coerced values are nil, int (32 bits), float64, bool, string (String, ID, enums, custom scalars), []any and
 // map[string]any. The values a request brings are never changed.
 
+// leafKind is how the values of a scalar are written.
+type leafKind uint8
+
+const (
+	leafCustom leafKind = iota
+	leafInt
+	leafFloat
+	leafString
+	leafBoolean
+	leafID
+)
+
+var builtinLeaves = map[string]leafKind{
+	"Int": leafInt, "Float": leafFloat, "String": leafString, "Boolean": leafBoolean, "ID": leafID,
+}
+
 // invalid is why a value is not of its type, and where in the value.
 type invalid struct {
 	path   string
@@ -175,7 +191,7 @@ func (e *Engine) coerceLiteral(t *ast.Type, v *ast.Value, variables map[string]a
 	switch leaf := builtinLeaves[def.Name]; {
 	case v.Kind == ast.IntValue && leaf == leafID:
 		return v.Raw, nil
-	case v.Kind == ast.IntValue && leaf != leafString && leaf != leafBoolean && leaf != notLeaf,
+	case v.Kind == ast.IntValue && leaf != leafString && leaf != leafBoolean && leaf != leafCustom,
 		v.Kind == ast.FloatValue && leaf == leafFloat:
 		return coerceScalar(def.Name, json.Number(v.Raw))
 	case v.Kind == ast.BooleanValue && leaf == leafBoolean:

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync/atomic"
 
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
@@ -19,7 +18,6 @@ import (
 type document struct {
 	text string
 	ast  *ast.QueryDocument
-	size atomic.Int64 // of the last response, a guess at the next
 }
 
 // load answers the document of a query text. Nothing recursive or worse than linear is done before the bounds

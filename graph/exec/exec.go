@@ -1,45 +1,37 @@
-// Package exec executes GraphQL operations on a gqlparser schema with batch resolvers.
+// Package exec admits GraphQL operations and has gqlgen execute them.
 //
-// It hides how a document becomes JSON: limits, validation, the coercion of variables and arguments, the
-// plan of a selection set, the order in which resolvers are called, and the writing of the response.
+// It hides what makes that safe for documents by anyone: the limits, the validation, the strict coercion of
+// variables and arguments before anything runs, and how often a text is parsed.
 //
 // Invariants:
-//   - A batch resolver ([Many]) is called once for all objects of one selection: 20 posts in a list cost one
-//     call for their authors, whatever the number of authors, and the authors' own fields again one call each.
-//     No goroutines and no timers are involved: the calls of one operation are made one after another.
-//   - Root fields run one at a time, each finished with everything below it before the next one starts.
 //   - The work a document can cause is bounded before any of it is done: its bytes, tokens, nesting, depth,
 //     aliases, directives and cost.
-//   - A panic in a resolver fails the fields it was to resolve, nothing else.
+//   - What is executed has arguments of the right types: errors of resolvers are the product's.
 //   - A response names at most [Limits].Errors errors, and every error carries extensions.code.
 //
-// It knows no transport and no product; it does not merge equal objects (a batch resolver sees every parent,
-// duplicates included), cache results, support @defer, or persist queries.
+// It knows no transport and no product, and does not persist queries.
 package exec
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
+	"github.com/99designs/gqlgen/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 	"github.com/vektah/gqlparser/v2/validator/rules"
 )
 
-// Config is what [New] builds an engine from. Schema and Fields are required.
+// Config is what [New] builds an engine from. Schema is required.
 type Config struct {
-	// Schema is a validated schema that includes gqlparser's prelude (as gqlparser.LoadSchema makes it).
-	// It is not changed. Custom scalars take strings as input.
-	Schema *ast.Schema
+	// Schema is what gqlgen generated, on a schema without @defer ([WithoutDefer]).
+	Schema graphql.ExecutableSchema
 
-	// Fields holds the resolver of every field of every object type: type name, then field name. The fields of
-	// Query and Mutation take [Root] as their parent, those of Subscription are a [Stream].
-	Fields map[string]map[string]Field
-
-	// TypeOf names the object type of a value found where the schema has an interface or a union.
-	// Required when the schema has one.
-	TypeOf func(value any) string
+	// Begin, if not nil, gives the context of one execution: of a query or mutation, or of one event of a
+	// subscription.
+	Begin func(ctx context.Context) context.Context
 
 	// Limits bound what one request may ask for.
 	Limits Limits
@@ -50,10 +42,9 @@ type Config struct {
 	// Suggestions adds "Did you mean" with names of the schema to validation errors.
 	Suggestions bool
 
-	// ErrorPresenter turns the error of a resolver, or of the engine itself while it executes, into what the
-	// client sees; the engine adds path and locations, and the code INTERNAL when it names none. Without it,
-	// and when it answers nil, every error is "internal server error". An error that fails a whole batch is
-	// presented once; errors beyond [Limits].Errors are not presented.
+	// ErrorPresenter turns the error of a resolver into what the client sees; the engine adds path and
+	// location, and the code INTERNAL when it names none. Without it, and when it answers nil, every error is
+	// "internal server error".
 	ErrorPresenter func(ctx context.Context, err error) *gqlerror.Error
 
 	// Recover turns a recovered panic into the error that is presented. It is called on the panicking stack.
@@ -120,31 +111,36 @@ func (l *Limits) setDefaults() error {
 
 // Engine executes operations. It is safe for concurrent use.
 type Engine struct {
-	cfg     Config
-	schema  *ast.Schema
-	rules   *rules.Rules
-	objects map[string]*object
-	cache   *documentCache
+	cfg    Config
+	schema *ast.Schema
+	rules  *rules.Rules
+	cache  *documentCache
 }
 
-// New checks the configuration and compiles it. It fails when a field of the schema has no resolver, when a
-// resolver names a type or field the schema does not have, or is of the wrong kind for its field; the error
-// names them all.
+// New checks the configuration.
 func New(cfg Config) (*Engine, error) {
-	if cfg.Schema == nil || cfg.Schema.Query == nil {
-		return nil, errors.New("exec: a schema with a query type is required")
+	if cfg.Schema == nil {
+		return nil, errors.New("exec: a schema is required")
 	}
 	if err := cfg.Limits.setDefaults(); err != nil {
 		return nil, fmt.Errorf("exec: %w", err)
 	}
+	if cfg.Begin == nil {
+		cfg.Begin = func(ctx context.Context) context.Context { return ctx }
+	}
 	if cfg.Recover == nil {
 		cfg.Recover = func(_ context.Context, panicked any) error { return fmt.Errorf("panic: %v", panicked) }
 	}
-	e := &Engine{cfg: cfg, schema: withoutDefer(cfg.Schema), cache: newDocumentCache(cfg.Limits.CacheBytes)}
-	e.rules = validationRules(cfg)
-	var err error
-	if e.objects, err = compile(e.schema, cfg); err != nil {
-		return nil, fmt.Errorf("exec: %w", err)
-	}
-	return e, nil
+	return &Engine{
+		cfg: cfg, schema: cfg.Schema.Schema(), rules: validationRules(cfg), cache: newDocumentCache(cfg.Limits.CacheBytes),
+	}, nil
+}
+
+// WithoutDefer is the schema without the @defer of gqlparser's prelude: no transport here answers in parts, so
+// neither introspection nor validation should offer it.
+func WithoutDefer(schema *ast.Schema) *ast.Schema {
+	s := *schema
+	s.Directives = maps.Clone(schema.Directives)
+	delete(s.Directives, "defer")
+	return &s
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 
+	"github.com/99designs/gqlgen/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 )
@@ -18,12 +19,9 @@ type Request struct {
 
 // Operation is a request that passed every check: ready to be executed, any number of times.
 type Operation struct {
-	doc       *document
-	def       *ast.OperationDefinition
-	root      *object
-	variables map[string]any
-	args      map[*ast.Field]Args
-	cost      int
+	def     *ast.OperationDefinition
+	context *graphql.OperationContext // with what gqlgen keeps of the operation between executions
+	cost    int
 }
 
 // Kind tells which of query, mutation and subscription the operation is.
@@ -38,18 +36,24 @@ func (o *Operation) Cost() int { return o.cost }
 // RootFields names the fields that the operation executes at its root, in order: a field asked for twice under
 // one response key is executed once and named once; under two keys, twice.
 func (o *Operation) RootFields() []string {
-	var names []string
-	for _, f := range o.rootPlan().fields {
-		name := "__typename"
-		if f.typ != nil {
-			name = f.typ.name
-		}
-		names = append(names, name)
+	collected := graphql.CollectFields(o.context, o.def.SelectionSet, []string{o.root()})
+	names := make([]string, len(collected))
+	for i, f := range collected {
+		names[i] = f.Name
 	}
 	return names
 }
 
-func (o *Operation) rootPlan() *plan { return o.plan(o.root, []ast.SelectionSet{o.def.SelectionSet}) }
+// root is the name of the type of the operation's root.
+func (o *Operation) root() string {
+	switch o.def.Operation {
+	case ast.Mutation:
+		return "Mutation"
+	case ast.Subscription:
+		return "Subscription"
+	}
+	return "Query"
+}
 
 // Prepare parses, bounds and validates a request and coerces its variables and arguments. The errors are
 // request errors: nothing was executed and the response has no data. Texts are parsed once and remembered.
@@ -76,11 +80,8 @@ func (e *Engine) Prepare(ctx context.Context, r Request) (*Operation, gqlerror.L
 	if err != nil {
 		return nil, gqlerror.List{err}
 	}
-	op := &Operation{
-		doc: doc, def: def, root: e.objects[e.root(def.Operation).Name],
-		variables: variables, args: map[*ast.Field]Args{},
-	}
-	p := preparation{engine: e, op: op}
+	op := &Operation{def: def, context: e.operation(r.Query, doc, def, variables)}
+	p := preparation{engine: e, variables: variables}
 	op.cost = p.cost(def.SelectionSet, false)
 	if p.err != nil {
 		return nil, gqlerror.List{p.err}
@@ -91,7 +92,7 @@ func (e *Engine) Prepare(ctx context.Context, r Request) (*Operation, gqlerror.L
 	}
 	if def.Operation == ast.Subscription {
 		// Validation counts fields by name; two aliases of one field are still two root fields.
-		if n := len(op.rootPlan().fields); n != 1 {
+		if n := len(op.RootFields()); n != 1 {
 			return nil, gqlerror.List{at(requestError(CodeValidationFailed,
 				"a subscription must select exactly one top level field, this selects %d", n), def.Position)}
 		}
@@ -105,20 +106,10 @@ func (e *Engine) Check(ctx context.Context, query string) gqlerror.List {
 	return errs
 }
 
-func (e *Engine) root(kind ast.Operation) *ast.Definition {
-	switch kind {
-	case ast.Mutation:
-		return e.schema.Mutation
-	case ast.Subscription:
-		return e.schema.Subscription
-	}
-	return e.schema.Query
-}
-
-// preparation coerces the arguments of one operation and adds up its cost, in time linear in the document.
+// preparation checks the arguments of one operation and adds up its cost, in time linear in the document.
 type preparation struct {
 	engine    *Engine
-	op        *Operation
+	variables map[string]any
 	fragments map[fragmentCost]int
 	err       *gqlerror.Error
 }
@@ -168,12 +159,12 @@ func (p *preparation) cost(set ast.SelectionSet, inPage bool) int {
 }
 
 // times answers how many objects a field may produce, and whether a page size says so.
-func (p *preparation) times(f *ast.Field, args Args, inPage bool) (times int, paged bool) {
+func (p *preparation) times(f *ast.Field, args map[string]any, inPage bool) (times int, paged bool) {
 	if len(f.SelectionSet) == 0 || isIntrospection(f.Name) || strings.HasPrefix(f.ObjectDefinition.Name, "__") {
 		return 1, false
 	}
 	for _, def := range f.Definition.Arguments {
-		switch n := args.values[def.Name].(type) {
+		switch n := args[def.Name].(type) {
 		case []any:
 			times = max(times, len(n))
 		case int:
@@ -192,47 +183,31 @@ func (p *preparation) times(f *ast.Field, args Args, inPage bool) (times int, pa
 	return 1, false
 }
 
-func (p *preparation) arguments(f *ast.Field) Args {
+func (p *preparation) arguments(f *ast.Field) map[string]any {
 	if len(f.Definition.Arguments) == 0 {
-		return Args{}
+		return nil
 	}
-	if args, ok := p.op.args[f]; ok {
-		return args
-	}
-	values, err := p.engine.coerceArguments(f.Definition.Arguments, f.Arguments, p.op.variables)
+	values, err := p.engine.coerceArguments(f.Definition.Arguments, f.Arguments, p.variables)
 	if err != nil && p.err == nil {
 		p.err = at(err, f.Position)
 	}
-	args := Args{values}
-	p.op.args[f] = args
-	return args
+	return values
 }
 
-// included is Operation.included, and finds a null condition first.
+// included evaluates @skip and @include.
 func (p *preparation) included(directives ast.DirectiveList) bool {
 	for _, d := range directives {
-		if _, err := p.engine.coerceArguments(d.Definition.Arguments, d.Arguments, p.op.variables); err != nil {
+		args, err := p.engine.coerceArguments(d.Definition.Arguments, d.Arguments, p.variables)
+		if err != nil {
 			if p.err == nil {
 				p.err = at(err, d.Position)
 			}
 			return false
 		}
-	}
-	return p.op.included(directives)
-}
-
-// included evaluates @skip and @include.
-func (o *Operation) included(directives ast.DirectiveList) bool {
-	for _, d := range directives {
 		if d.Name != "skip" && d.Name != "include" {
 			continue
 		}
-		condition := d.Arguments.ForName("if").Value
-		met := condition.Raw == "true"
-		if condition.Kind == ast.Variable {
-			met, _ = o.variables[condition.Raw].(bool)
-		}
-		if met == (d.Name == "skip") {
+		if met, _ := args["if"].(bool); met == (d.Name == "skip") {
 			return false
 		}
 	}

@@ -1,0 +1,39 @@
+package ent
+
+import (
+	"encoding/base64"
+	"strconv"
+	"strings"
+)
+
+// Node is a row that the API knows by a global id.
+type Node interface {
+	// NodeID is the row's id, unique among all types and opaque to clients.
+	NodeID() string
+}
+
+// A global id is the type and the row's id in base64.
+var nodeEncoding = base64.RawURLEncoding.Strict()
+
+// NodeID is the global id of the row of a type; ParseNodeID takes it apart.
+func NodeID(kind string, id int64) string {
+	return nodeEncoding.EncodeToString(strconv.AppendInt([]byte(kind+":"), id, 10))
+}
+
+// ParseNodeID splits a global id, ok=false for what NodeID did not make: only
+// the canonical spelling passes.
+func ParseNodeID(text string) (kind string, id int64, ok bool) {
+	raw, err := nodeEncoding.DecodeString(text)
+	kind, digits, ok := strings.Cut(string(raw), ":")
+	if err != nil || !ok {
+		return "", 0, false
+	}
+	id, err = strconv.ParseInt(digits, 10, 64)
+	return kind, id, err == nil && id > 0 && NodeID(kind, id) == text
+}
+
+// NodeID implements Node.
+func (u *User) NodeID() string { return NodeID("User", u.ID) }
+
+// NodeID implements Node.
+func (p *Post) NodeID() string { return NodeID("Post", p.ID) }

@@ -1,0 +1,119 @@
+package graph
+
+import (
+	"context"
+	"sync"
+
+	"tideline/ent"
+	"tideline/feed"
+)
+
+// A field that needs a look-up of its own, such as a post's author, is looked up
+// for all objects that were read together as soon as one of them is asked for
+// it. Unlike a loader that gathers keys for a millisecond this waits for nothing,
+// and how many queries a page costs does not depend on who was scheduled when.
+
+// batch is objects that were read together, and the fields looked up for them.
+type batch[T any] struct {
+	objects []*T
+	mu      sync.Mutex
+	fields  map[string]*column
+}
+
+// column is one field of all objects of a batch.
+type column struct {
+	once   sync.Once
+	values any // []V, as the objects
+	err    error
+}
+
+// batches finds the batch of an object. They live for one execution: nothing is
+// remembered from one request, or one event, to the next.
+type batches struct {
+	mu    sync.Mutex
+	posts map[*ent.Post]place[ent.Post]
+	users map[*ent.User]place[ent.User]
+}
+
+// place is where an object is in its batch.
+type place[T any] struct {
+	batch *batch[T]
+	index int
+}
+
+type batchesKey struct{}
+
+func withBatches(ctx context.Context) context.Context {
+	return context.WithValue(ctx, batchesKey{}, &batches{
+		posts: map[*ent.Post]place[ent.Post]{}, users: map[*ent.User]place[ent.User]{},
+	})
+}
+
+func batchesOf(ctx context.Context) *batches { return ctx.Value(batchesKey{}).(*batches) }
+
+// together makes a batch of objects; nil ones are left out.
+func together[T any](b *batches, places map[*T]place[T], objects []*T) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	made := &batch[T]{fields: map[string]*column{}}
+	for _, o := range objects {
+		if _, known := places[o]; o != nil && !known {
+			places[o] = place[T]{made, len(made.objects)}
+			made.objects = append(made.objects, o)
+		}
+	}
+}
+
+func postsTogether(ctx context.Context, posts []*ent.Post) {
+	b := batchesOf(ctx)
+	together(b, b.posts, posts)
+}
+
+func usersTogether(ctx context.Context, users []*ent.User) {
+	b := batchesOf(ctx)
+	together(b, b.users, users)
+}
+
+// postPage passes a page on, its posts being together.
+func postPage(ctx context.Context, c *feed.Connection[ent.Post], err error) (*feed.Connection[ent.Post], error) {
+	if c != nil {
+		postsTogether(ctx, c.Nodes())
+	}
+	return c, err
+}
+
+// userPage is postPage for users.
+func userPage(ctx context.Context, c *feed.Connection[ent.User], err error) (*feed.Connection[ent.User], error) {
+	if c != nil {
+		usersTogether(ctx, c.Nodes())
+	}
+	return c, err
+}
+
+// field is the named field of an object, read for all of its batch at once.
+func field[T, V any](
+	b *batches, places map[*T]place[T], object *T, name string, read func(objects []*T) ([]V, error),
+) (value V, err error) {
+	b.mu.Lock()
+	at, known := places[object]
+	b.mu.Unlock()
+	if !known {
+		values, err := read([]*T{object})
+		if err != nil {
+			return value, err
+		}
+		return values[0], nil
+	}
+	at.batch.mu.Lock()
+	c := at.batch.fields[name]
+	if c == nil {
+		c = new(column)
+		at.batch.fields[name] = c
+	}
+	at.batch.mu.Unlock()
+	c.once.Do(func() { c.values, c.err = read(at.batch.objects) })
+	if c.err != nil {
+		return value, c.err
+	}
+	return c.values.([]V)[at.index], nil
+}

@@ -1,0 +1,56 @@
+// Package model binds the schema's types to Go: scalars and enums by how they
+// are written, connections to those of package feed. The payloads and inputs
+// that exist for the schema alone are generated.
+package model
+
+import (
+	"io"
+	"time"
+
+	"github.com/99designs/gqlgen/graphql"
+
+	"tideline/ent"
+	"tideline/ent/schema"
+	"tideline/feed"
+)
+
+// The connections of the schema; a timeline's is a PostConnection, too.
+type (
+	PostConnection = feed.Connection[ent.Post]
+	PostEdge       = feed.Edge[ent.Post]
+	UserConnection = feed.Connection[ent.User]
+	UserEdge       = feed.Edge[ent.User]
+)
+
+// timeLayout is RFC 3339 with exactly three decimals.
+const timeLayout = `"2006-01-02T15:04:05.000Z"`
+
+// MarshalTime writes a time as the scalar Time.
+func MarshalTime(t time.Time) graphql.Marshaler {
+	return graphql.WriterFunc(func(w io.Writer) {
+		_, _ = w.Write(t.UTC().AppendFormat(make([]byte, 0, len(timeLayout)), timeLayout)) // into memory
+	})
+}
+
+// UnmarshalTime reads the scalar Time.
+func UnmarshalTime(v any) (time.Time, error) { return graphql.UnmarshalTime(v) }
+
+// MarshalVisibility writes the enum Visibility.
+func MarshalVisibility(v schema.Visibility) graphql.Marshaler {
+	return graphql.MarshalString(string(v))
+}
+
+// UnmarshalVisibility reads it; graph/exec has checked that it is one.
+func UnmarshalVisibility(v any) (schema.Visibility, error) {
+	text, err := graphql.UnmarshalString(v)
+	return schema.Visibility(text), err
+}
+
+// MarshalOrder writes the enum TimelineOrder.
+func MarshalOrder(o feed.Order) graphql.Marshaler { return graphql.MarshalString(string(o)) }
+
+// UnmarshalOrder reads it; graph/exec has checked that it is one.
+func UnmarshalOrder(v any) (feed.Order, error) {
+	text, err := graphql.UnmarshalString(v)
+	return feed.Order(text), err
+}

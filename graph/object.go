@@ -1,0 +1,92 @@
+package graph
+
+import (
+	"context"
+	"time"
+
+	"tideline/ent"
+	"tideline/ent/schema"
+	"tideline/feed"
+)
+
+func (user) DefaultVisibility(ctx context.Context, u *ent.User) (*schema.Visibility, error) {
+	if Viewer(ctx).ID != u.ID {
+		return nil, nil
+	}
+	return &u.DefaultVisibility, nil
+}
+
+func (r user) Posts(ctx context.Context, u *ent.User, first *int, after *string) (*feed.Connection[ent.Post], error) {
+	c, err := r.feed.UserPosts(ctx, Viewer(ctx), u.ID, feed.Page{First: first, After: after})
+	return postPage(ctx, c, err)
+}
+
+func (r user) Followers(ctx context.Context, u *ent.User, first *int, after *string) (*feed.Connection[ent.User], error) {
+	c, err := r.feed.Followers(ctx, u.ID, feed.Page{First: first, After: after})
+	return userPage(ctx, c, err)
+}
+
+func (r user) Following(ctx context.Context, u *ent.User, first *int, after *string) (*feed.Connection[ent.User], error) {
+	c, err := r.feed.Following(ctx, u.ID, feed.Page{First: first, After: after})
+	return userPage(ctx, c, err)
+}
+
+func (r user) FollowRequests(ctx context.Context, u *ent.User, first *int, after *string) (*feed.Connection[ent.User], error) {
+	c, err := r.feed.FollowRequests(ctx, Viewer(ctx), u.ID, feed.Page{First: first, After: after})
+	return userPage(ctx, c, err)
+}
+
+func (r user) Relationship(ctx context.Context, u *ent.User) (*feed.Relation, error) {
+	return r.relation(ctx, u)
+}
+
+// relation is how the viewer and a user stand to each other.
+func (a api) relation(ctx context.Context, u *ent.User) (*feed.Relation, error) {
+	b := batchesOf(ctx)
+	return field(b, b.users, u, "relationship", func(users []*ent.User) ([]*feed.Relation, error) {
+		return a.feed.Relations(ctx, Viewer(ctx), idsOf(users, func(u *ent.User) int64 { return u.ID }))
+	})
+}
+
+func (r post) Author(ctx context.Context, p *ent.Post) (*ent.User, error) {
+	if p.Edges.Author != nil { // of an event: read for all who get it
+		return p.Edges.Author, nil
+	}
+	b := batchesOf(ctx)
+	return field(b, b.posts, p, "author", func(posts []*ent.Post) ([]*ent.User, error) {
+		users, err := r.feed.Users(ctx, idsOf(posts, func(p *ent.Post) int64 { return p.AuthorID }))
+		usersTogether(ctx, users)
+		return users, err
+	})
+}
+
+func (post) CreatedAt(_ context.Context, p *ent.Post) (*time.Time, error) {
+	at := feed.TimeOf(p.ID)
+	return &at, nil
+}
+
+func (r post) ViewerHasLiked(ctx context.Context, p *ent.Post) (bool, error) {
+	b := batchesOf(ctx)
+	return field(b, b.posts, p, "viewerHasLiked", func(posts []*ent.Post) ([]bool, error) {
+		return r.feed.Liked(ctx, Viewer(ctx), idsOf(posts, func(p *ent.Post) int64 { return p.ID }))
+	})
+}
+
+func (r post) Delivery(ctx context.Context, p *ent.Post) (*ent.Delivery, error) {
+	b := batchesOf(ctx)
+	return field(b, b.posts, p, "delivery", func(posts []*ent.Post) ([]*ent.Delivery, error) {
+		return r.feed.Deliveries(ctx, Viewer(ctx), posts)
+	})
+}
+
+func (r timelineConnection) UnreadCount(ctx context.Context, _ *feed.Connection[ent.Post]) (int, error) {
+	return r.feed.UnreadCount(ctx, Viewer(ctx))
+}
+
+func idsOf[T any](objects []*T, id func(*T) int64) []int64 {
+	ids := make([]int64, len(objects))
+	for i, o := range objects {
+		ids[i] = id(o)
+	}
+	return ids
+}
