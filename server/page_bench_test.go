@@ -1,0 +1,194 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/99designs/gqlgen/graphql/handler"
+	"github.com/99designs/gqlgen/graphql/handler/lru"
+	"github.com/99designs/gqlgen/graphql/handler/transport"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+	"github.com/vektah/gqlparser/v2/ast"
+
+	"tideline/ent"
+	"tideline/ent/post"
+	"tideline/ent/schema"
+	"tideline/feed"
+	"tideline/graph"
+	"tideline/graph/exec"
+	"tideline/graph/generated"
+	"tideline/live"
+	"tideline/queue"
+	"tideline/storage/storagetest"
+	"tideline/timeline"
+)
+
+// BenchmarkPage measures a page of 20 posts out of a full inbox, on PostgreSQL
+// and redis-server, one request at a time: what any such page costs at least (a
+// bare range of the sorted set, and 20 posts by key), the page that package feed
+// composes, and the same as GraphQL. Then over HTTP, as many at once as there are
+// processors: Tideline's door, and gqlgen's own server with the same 20 posts
+// from memory.
+func BenchmarkPage(b *testing.B) {
+	ctx := b.Context()
+	s := storagetest.Real(b)
+	ids, err := feed.OpenIDs(ctx, s.DB)
+	require.NoError(b, err)
+	tl, err := timeline.New(s.Redis, timeline.Config{})
+	require.NoError(b, err)
+	q, err := queue.New(s.DB, s.Redis, queue.Config{})
+	require.NoError(b, err)
+	f, err := feed.New(ctx, feed.Config{
+		DB: s.DB, Dialect: s.Dialect, Timelines: tl, Queue: q, Publisher: live.NewPublisher(s.Redis, false), IDs: ids,
+	})
+	require.NoError(b, err)
+	engine, err := graph.New(f, graph.Config{})
+	require.NoError(b, err)
+	user := func(handle string) feed.Viewer {
+		id, err := ids.Next()
+		require.NoError(b, err)
+		require.NoError(b, s.DB.User.Create().SetID(id).SetHandle(handle).SetPasswordHash("-").Exec(ctx))
+		return feed.Viewer{ID: id}
+	}
+	reader := user("reader")
+	for i := range 30 {
+		author := user(fmt.Sprintf("author%d", i))
+		_, err := f.Follow(ctx, reader, author.ID)
+		require.NoError(b, err)
+		for range 20 {
+			id, err := ids.Next()
+			require.NoError(b, err)
+			require.NoError(b, s.DB.Post.Create().SetID(id).SetAuthorID(author.ID).
+				SetText("Twenty of these make a page, and thirty authors an inbox.").SetVisibility(schema.Public).Exec(ctx))
+		}
+	}
+	go func() { _ = f.Run(ctx) }()
+	require.Eventually(b, func() bool {
+		_, err := f.Timeline(ctx, reader, feed.Page{}, feed.Latest)
+		require.NoError(b, err)
+		in, err := f.Inspect(ctx, reader.ID)
+		require.NoError(b, err)
+		return in.State == timeline.Ready
+	}, 10*time.Second, 10*time.Millisecond)
+
+	b.Run("floor", func(b *testing.B) {
+		for range b.N {
+			members, err := s.Redis.ZRangeByScore(ctx, timeline.Inbox(reader.ID).String()+":z",
+				&redis.ZRangeBy{Min: "-inf", Max: "+inf", Count: 20}).Result()
+			require.NoError(b, err)
+			keys := make([]int64, len(members))
+			for i, m := range members {
+				_, err := fmt.Sscan(m, &keys[i])
+				require.NoError(b, err)
+			}
+			posts, err := s.DB.Post.Query().Where(post.IDIn(keys...)).All(ctx)
+			require.NoError(b, err)
+			require.Len(b, posts, 20)
+		}
+	})
+	b.Run("feed", func(b *testing.B) {
+		for range b.N {
+			page, err := f.Timeline(ctx, reader, feed.Page{}, feed.Latest)
+			require.NoError(b, err)
+			require.Len(b, page.Edges, 20)
+		}
+	})
+	viewed := graph.WithViewer(ctx, reader)
+	request := exec.Request{Query: pageQuery}
+	b.Run("graphql", func(b *testing.B) {
+		for range b.N {
+			op, errs := engine.Prepare(viewed, request)
+			require.Empty(b, errs)
+			response := engine.Execute(viewed, op)
+			require.Empty(b, response.Errors)
+			_, err := response.AppendJSON(nil)
+			require.NoError(b, err)
+		}
+	})
+	b.Run("http", func(b *testing.B) {
+		door := &api{
+			engine: engine, metrics: newMetrics(), log: slog.New(slog.DiscardHandler), timeout: time.Minute, maxBody: maxBody,
+			authenticate: func(context.Context, string) (feed.Viewer, time.Time, error) { return reader, time.Time{}, nil },
+		}
+		requests(b, &graphqlHandler{api: door, sockets: newSockets(door, defaultSocketConfig, nil)})
+	})
+	b.Run("gqlgen", func(b *testing.B) {
+		page, err := f.Timeline(ctx, reader, feed.Page{}, feed.Latest)
+		require.NoError(b, err)
+		for _, e := range page.Edges {
+			author, err := s.DB.User.Get(ctx, e.Node.AuthorID)
+			require.NoError(b, err)
+			e.Node.Edges.Author = author
+		}
+		srv := handler.New(generated.NewExecutableSchema(generated.Config{Resolvers: memory{page: page}}))
+		srv.AddTransport(transport.POST{})
+		srv.SetQueryCache(lru.New[*ast.QueryDocument](100))
+		requests(b, srv)
+	})
+}
+
+const pageQuery = `{ timeline { pageInfo { hasNextPage endCursor }
+	edges { cursor node { id text visibility createdAt likeCount viewerHasLiked author { id handle name } } } } }`
+
+// requests asks a handler for the page over loopback, again and again.
+func requests(b *testing.B, h http.Handler) {
+	srv := httptest.NewServer(h)
+	defer srv.Close()
+	body, err := json.Marshal(map[string]string{"query": pageQuery})
+	require.NoError(b, err)
+	b.ResetTimer()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			r, err := http.NewRequestWithContext(b.Context(), http.MethodPost, srv.URL, bytes.NewReader(body))
+			require.NoError(b, err)
+			r.Header.Set("Content-Type", "application/json")
+			r.Header.Set("Authorization", "Bearer any")
+			response, err := srv.Client().Do(r)
+			require.NoError(b, err)
+			answer, err := io.ReadAll(response.Body)
+			require.NoError(b, err)
+			response.Body.Close()
+			require.Equal(b, 20, bytes.Count(answer, []byte(`"viewerHasLiked"`)), string(answer))
+		}
+	})
+}
+
+// memory answers the benchmark's query, and nothing else, without any store.
+type memory struct {
+	generated.ResolverRoot
+	page *feed.Connection[ent.Post]
+}
+
+func (m memory) Query() generated.QueryResolver { return memoryQuery{page: m.page} }
+func (m memory) Post() generated.PostResolver   { return memoryPost{} }
+
+type memoryQuery struct {
+	generated.QueryResolver
+	page *feed.Connection[ent.Post]
+}
+
+func (m memoryQuery) Timeline(
+	context.Context, *int, *string, *int, *string, *feed.Order,
+) (*feed.Connection[ent.Post], error) {
+	return m.page, nil
+}
+
+type memoryPost struct{ generated.PostResolver }
+
+func (memoryPost) Author(_ context.Context, p *ent.Post) (*ent.User, error) {
+	return p.Edges.Author, nil
+}
+func (memoryPost) ViewerHasLiked(context.Context, *ent.Post) (bool, error) { return false, nil }
+func (memoryPost) CreatedAt(_ context.Context, p *ent.Post) (*time.Time, error) {
+	at := feed.TimeOf(p.ID)
+	return &at, nil
+}
