@@ -22,6 +22,8 @@ import (
 	"tideline/storage"
 )
 
+//go:generate go tool gqlgen generate
+
 // commands is the command line. The settings belong to all commands.
 type commands struct {
 	server.Config

@@ -26,8 +26,6 @@ import (
 	"tideline/graph/generated"
 )
 
-//go:generate go tool gqlgen generate --config ../gqlgen.yml
-
 // Schema is the public API in the schema definition language.
 //
 //go:embed schema.graphqls
