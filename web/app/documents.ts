@@ -73,6 +73,17 @@ const entry = graphql(
   [post],
 )
 
+const receipt = graphql(`
+  fragment Receipt on PostDelivery {
+    pushed
+    pulled
+    skipped
+    lastLagMs
+    done
+  }
+`)
+
+export type Receipt = FragmentOf<typeof receipt>
 export type Session = FragmentOf<typeof session>
 export type Person = FragmentOf<typeof person>
 export type Post = FragmentOf<typeof post>
@@ -275,6 +286,22 @@ export const OnePost = graphql(
     }
   `,
   [post],
+)
+
+export const Receipts = graphql(
+  `
+    query Receipts($ids: [ID!]!) {
+      nodes(ids: $ids) {
+        id
+        ... on Post {
+          delivery {
+            ...Receipt
+          }
+        }
+      }
+    }
+  `,
+  [receipt],
 )
 
 export const People = graphql(

@@ -1,5 +1,5 @@
 // Small parts that every view uses.
-import type { ComponentChildren } from 'preact'
+import { Component, type ComponentChildren, type FunctionComponent } from 'preact'
 import { useEffect, useLayoutEffect, useRef } from 'preact/hooks'
 
 import { preferences, t } from './preferences'
@@ -15,6 +15,7 @@ const icons = {
   trash: 'M4.5 6.5h15M9 6.5V4h6v2.5M6.5 6.5l.8 13.5h9.4l.8-13.5M10 10.5v6M14 10.5v6',
   more: 'M5.5 12h.01M12 12h.01M18.5 12h.01',
   up: 'M12 19V5M6 11l6-6 6 6',
+  done: 'M4.5 12.5l5 5L19.5 7',
   PUBLIC: 'M12 21a9 9 0 1 0 0-18 9 9 0 0 0 0 18ZM3 12h18M12 3c2.5 2.5 3.6 5.5 3.6 9s-1.1 6.5-3.6 9c-2.5-2.5-3.6-5.5-3.6-9S9.5 5.5 12 3Z',
   FOLLOWERS: 'M9 11a3.5 3.5 0 1 0 0-7 3.5 3.5 0 0 0 0 7ZM2.5 20c.4-3.6 2.9-5.5 6.5-5.5s6.1 1.9 6.5 5.5M16 4.3a3.5 3.5 0 0 1 0 6.4M18.5 15c1.8.8 2.8 2.4 3 5',
   MUTUALS: 'M4 9h14l-4-4M20 15H6l4 4',
@@ -27,6 +28,19 @@ export function Icon({ name }: { name: keyof typeof icons }) {
       <path d={icons[name]} />
     </svg>
   )
+}
+
+/** A component that is drawn again only with another property, or for a store that it watches: lists get long. */
+export function steady<P extends object>(Draw: FunctionComponent<P>) {
+  return class extends Component<P> {
+    override shouldComponentUpdate(next: P) {
+      return ([...Object.keys(next), ...Object.keys(this.props)] as (keyof P)[]).some((key) => next[key] !== this.props[key])
+    }
+
+    render() {
+      return <Draw {...this.props} />
+    }
+  }
 }
 
 /** A person's mark: the first letter on a water colour of their own. */
@@ -43,13 +57,29 @@ export function Avatar({ person, large }: { person: { handle: string; name: stri
 const clock = new Store(Date.now())
 setInterval(() => clock.set(Date.now()), 30_000)
 
+// Making one takes longer than drawing a post.
+const formats = new Map<string, Record<'relative', Intl.RelativeTimeFormat> & Record<'day' | 'year' | 'full', Intl.DateTimeFormat>>()
+
+function formatsOf(language: string) {
+  let found = formats.get(language)
+  if (!found) {
+    found = {
+      relative: new Intl.RelativeTimeFormat(language, { numeric: 'always', style: 'narrow' }),
+      day: new Intl.DateTimeFormat(language, { month: 'short', day: 'numeric' }),
+      year: new Intl.DateTimeFormat(language, { year: 'numeric', month: 'short', day: 'numeric' }),
+      full: new Intl.DateTimeFormat(language, { dateStyle: 'long', timeStyle: 'short' }),
+    }
+    formats.set(language, found)
+  }
+  return found
+}
+
 /** When something was, as one would say it; the exact time is its title. */
 export function Time({ at }: { at: string }) {
-  const { language } = useStore(preferences)
+  const { relative, day, year, full } = formatsOf(useStore(preferences).language)
   const now = useStore(clock)
   const date = new Date(at)
   const minutes = Math.floor((now - date.getTime()) / 60_000)
-  const relative = new Intl.RelativeTimeFormat(language, { numeric: 'always', style: 'narrow' })
   const text =
     minutes < 1
       ? t.now
@@ -57,13 +87,9 @@ export function Time({ at }: { at: string }) {
         ? relative.format(-minutes, 'minute')
         : minutes < 24 * 60
           ? relative.format(-Math.floor(minutes / 60), 'hour')
-          : date.toLocaleDateString(language, {
-              month: 'short',
-              day: 'numeric',
-              ...(date.getFullYear() !== new Date(now).getFullYear() && { year: 'numeric' }),
-            })
+          : (date.getFullYear() === new Date(now).getFullYear() ? day : year).format(date)
   return (
-    <time dateTime={at} title={date.toLocaleString(language, { dateStyle: 'long', timeStyle: 'short' })}>
+    <time dateTime={at} title={full.format(date)}>
       {text}
     </time>
   )

@@ -5,16 +5,20 @@ import { useAction } from './action'
 import { request } from './api'
 import { tell } from './changes'
 import { DeletePost, LikePost, SetVisibility, UnlikePost, type Post, type Visibility } from './documents'
-import { Avatar, Confirm, Icon, notify, Time } from './parts'
-import { t } from './preferences'
+import { Avatar, Confirm, Icon, notify, steady, Time } from './parts'
+import { preferences, t } from './preferences'
+import { useReceipt } from './receipts'
 import { session } from './session'
 import { useStore } from './store'
 
 export const visibilities = ['PUBLIC', 'FOLLOWERS', 'MUTUALS', 'PRIVATE'] as const satisfies Visibility[]
 
+type Props = { post: Post; pending?: boolean; fresh?: boolean }
+
 /** A post; pending while the server has not answered yet, fresh when it is new to the reader. */
-export function PostCard({ post, pending, fresh }: { post: Post; pending?: boolean; fresh?: boolean }) {
+export const PostCard = steady(({ post, pending, fresh }: Props) => {
   const { author } = post
+  useStore(preferences)
   const viewer = useStore(session)?.user
   const own = viewer?.id === author.id
   return (
@@ -39,11 +43,12 @@ export function PostCard({ post, pending, fresh }: { post: Post; pending?: boole
         <div class="acts">
           {pending ? <Audience of={post.visibility} /> : viewer ? <Like post={post} /> : post.likeCount > 0 && <span class="muted">{t.likes(post.likeCount)}</span>}
           {!pending && own ? <Own post={post} /> : !pending && <Audience of={post.visibility} />}
+          {!pending && own && <Delivery id={post.id} />}
         </div>
       </div>
     </article>
   )
-}
+})
 
 function Audience({ of }: { of: Visibility }) {
   return (
@@ -111,6 +116,23 @@ function Own({ post }: { post: Post }) {
         <Confirm title={t.deletePost} hint={t.deletePostHint} action={t.delete} onYes={remove} onNo={() => setAsking(false)} />
       )}
     </>
+  )
+}
+
+/** How far an own post has come; nothing where there is nobody for it to come to. */
+function Delivery({ id }: { id: string }) {
+  const receipt = useReceipt(id)
+  if (!receipt || receipt.pushed + receipt.pulled + receipt.skipped === 0) return null
+  const { pushed, pulled, skipped, lastLagMs, done } = receipt
+  const reached = pushed + pulled
+  return (
+    <span class="delivery muted" title={t.deliveryHint(pushed, pulled, skipped, lastLagMs)}>
+      <Icon name={done ? 'done' : 'home'} />
+      <span class="words">{done ? t.delivered(reached) : t.onItsWay(reached)}</span>
+      <span class="number" aria-hidden="true">
+        {reached.toLocaleString(preferences.state.language)}
+      </span>
+    </span>
   )
 }
 

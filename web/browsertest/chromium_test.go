@@ -1,40 +1,29 @@
 package browsertest
 
 import (
-	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/url"
 	"os"
 	"os/exec"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/gorilla/websocket"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
 // patience is how long a page may take to show what it is expected to show.
-const patience = 15 * time.Second
-
-// chromium is a running browser, spoken to in its DevTools protocol.
-type chromium struct {
-	cmd  *exec.Cmd
-	conn *websocket.Conn
-
-	mu      sync.Mutex // guards all below, and writing to conn
-	last    int
-	answers map[int]chan answer
-	pages   map[string]*page // by session
-}
-
-type answer struct {
-	Result json.RawMessage
-	Error  *struct{ Message string }
-}
+const patience = 30 * time.Second
 
 // findChromium is the path of the browser, "" when there is none.
 func findChromium() string {
@@ -46,112 +35,50 @@ func findChromium() string {
 	return ""
 }
 
-// launch starts a browser that keeps everything in dir.
-func launch(path, dir string) (*chromium, error) {
-	c := &chromium{answers: map[int]chan answer{}, pages: map[string]*page{}}
-	c.cmd = exec.Command(path, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
-		"--lang=en-US", "--remote-debugging-port=0", "--user-data-dir="+dir, "about:blank")
-	stderr, err := c.cmd.StderrPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := c.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start Chromium: %w", err)
-	}
-	lines := bufio.NewScanner(stderr)
-	for lines.Scan() {
-		_, address, found := strings.Cut(lines.Text(), "DevTools listening on ")
-		if !found {
-			continue
-		}
-		if c.conn, _, err = websocket.DefaultDialer.Dial(address, nil); err != nil {
-			return nil, fmt.Errorf("connect to Chromium: %w", err)
-		}
-		go func() {
-			for lines.Scan() { // it must not wait for somebody to read what it complains of
-			}
-		}()
-		go c.read()
-		return c, nil
-	}
-	return nil, fmt.Errorf("Chromium ended before it was ready: %w", c.cmd.Wait())
+// chromium is the one browser of all tests, a window for each person in it.
+var chromium = struct {
+	context.Context
+	stop   func()
+	launch func() error
+}{stop: func() {}}
+
+func init() {
+	chromium.launch = sync.OnceValue(func() error {
+		options := append(chromedp.DefaultExecAllocatorOptions[:],
+			chromedp.ExecPath(findChromium()),
+			chromedp.NoSandbox, // the page is our own, and root has no sandbox
+			chromedp.DisableGPU,
+			chromedp.Flag("disable-component-update", true),
+			chromedp.Flag("lang", "en-US"),
+			// A busy machine takes its time.
+			chromedp.WSURLReadTimeout(2*patience),
+		)
+		allocator, free := chromedp.NewExecAllocator(context.Background(), options...)
+		ctx, stop := chromedp.NewContext(allocator)
+		chromium.Context, chromium.stop = ctx, func() { stop(); free() }
+		return chromedp.Do(ctx)
+	})
 }
 
-func (c *chromium) close() {
-	_ = c.conn.Close()
-	_ = c.cmd.Process.Kill()
-	_ = c.cmd.Wait()
-}
-
-func (c *chromium) read() {
-	for {
-		var message struct {
-			ID        int
-			SessionID string
-			Method    string
-			Params    json.RawMessage
-			answer
-		}
-		err := c.conn.ReadJSON(&message)
-		c.mu.Lock()
-		switch {
-		case err != nil:
-			for _, waiting := range c.answers {
-				waiting <- answer{Error: &struct{ Message string }{err.Error()}}
-			}
-			c.answers = nil
-			c.mu.Unlock()
-			return
-		case message.ID != 0:
-			c.answers[message.ID] <- message.answer
-			delete(c.answers, message.ID)
-		default:
-			if p := c.pages[message.SessionID]; p != nil {
-				p.hear(message.Method, message.Params)
-			}
-		}
-		c.mu.Unlock()
+// browser skips the test when no Chromium is installed, unless everything real
+// is required.
+func browser(t *testing.T) {
+	t.Helper()
+	if findChromium() == "" {
+		const missing = "no Chromium in PATH: the app is NOT tested in a browser"
+		require.Empty(t, os.Getenv("TIDELINE_TEST_REQUIRE_REAL"), missing)
+		t.Skip(missing)
 	}
-}
-
-// call runs a method of the protocol, in a page's session or "" for the browser.
-func (c *chromium) call(session, method string, params, result any) error {
-	waiting := make(chan answer, 1)
-	c.mu.Lock()
-	if c.answers == nil {
-		c.mu.Unlock()
-		return fmt.Errorf("%s: the browser is gone", method)
-	}
-	c.last++
-	c.answers[c.last] = waiting
-	message := map[string]any{"id": c.last, "method": method, "params": params}
-	if session != "" {
-		message["sessionId"] = session
-	}
-	err := c.conn.WriteJSON(message)
-	c.mu.Unlock()
-	if err != nil {
-		return fmt.Errorf("%s: %w", method, err)
-	}
-	a := <-waiting
-	if a.Error != nil {
-		return fmt.Errorf("%s: %s", method, a.Error.Message)
-	}
-	if result == nil {
-		return nil
-	}
-	return json.Unmarshal(a.Result, result)
+	require.NoError(t, chromium.launch())
 }
 
 // page is one person's browser: storage, cookies and network of its own.
 type page struct {
-	t       *testing.T
-	c       *chromium
-	session string
-	site    string // the host that alone may be asked
+	t    *testing.T
+	ctx  context.Context
+	site string // the host that alone may be asked
 
-	// What was heard, under c.mu.
+	mu         sync.Mutex
 	complaints []string // exceptions, errors and warnings of the console
 	failures   []string // requests that failed, as the console tells
 	strangers  []string // addresses on other hosts
@@ -159,136 +86,157 @@ type page struct {
 
 // open opens a browser of somebody's own on the site. When the test ends, the
 // page must not have complained, nor asked another host for anything.
-func open(t *testing.T, site string) *page {
+func open(t *testing.T, site string, before ...chromedp.Action[chromedp.Void]) *page {
 	t.Helper()
-	c := browser(t)
+	browser(t)
 	u, err := url.Parse(site)
 	require.NoError(t, err)
-	var person struct{ BrowserContextID string }
-	require.NoError(t, c.call("", "Target.createBrowserContext", nil, &person))
-	var target struct{ TargetID string }
-	require.NoError(t, c.call("", "Target.createTarget",
-		map[string]any{"url": "about:blank", "browserContextId": person.BrowserContextID}, &target))
-	var attached struct{ SessionID string }
-	require.NoError(t, c.call("", "Target.attachToTarget", map[string]any{"targetId": target.TargetID, "flatten": true}, &attached))
-	p := &page{t: t, c: c, session: attached.SessionID, site: u.Host}
-	c.mu.Lock()
-	c.pages[p.session] = p
-	c.mu.Unlock()
+	ctx, _ := chromedp.NewContext(chromium, chromedp.WithNewBrowserContext())
+	p := &page{t: t, ctx: ctx, site: u.Host}
 	t.Cleanup(func() {
-		assert.NoError(t, c.call("", "Target.disposeBrowserContext", map[string]any{"browserContextId": person.BrowserContextID}, nil))
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(c.pages, p.session)
+		assert.NoError(t, chromedp.Cancel(ctx))
+		p.mu.Lock()
+		defer p.mu.Unlock()
 		assert.Empty(t, p.complaints, "the page complains on the console")
 		assert.Empty(t, p.failures, "requests fail")
 		assert.Empty(t, p.strangers, "the page asks other hosts")
 	})
-	for _, domain := range []string{"Page", "Runtime", "Log", "Network"} {
-		p.do(domain+".enable", nil)
-	}
+	require.NoError(t, chromedp.Listen(ctx, p.hear))
+	// Every window is the one in front, as it is for the person before it.
+	p.call(emulation.SetFocusEmulationEnabled.Method, emulation.SetFocusEmulationEnabledParams{Enabled: true})
 	p.size(1280, 900, false)
+	p.do(before...)
 	p.visit(site)
 	return p
 }
 
-func (p *page) hear(method string, params json.RawMessage) {
-	var event struct {
-		Type             string
-		Args             []struct{ Value, Description any }
-		ExceptionDetails struct{ Exception struct{ Description string } }
-		Entry            struct{ Level, Source, Text, URL string }
-		Request          struct{ URL string }
-		URL              string
+func (p *page) hear(event any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch e := event.(type) {
+	case *runtime.EventExceptionThrown:
+		p.complaints = append(p.complaints, (&chromedp.ExceptionError{ExceptionDetails: e.ExceptionDetails}).Error())
+	case *runtime.EventConsoleAPICalled:
+		if e.Type == runtime.ConsoleAPICalledTypeError || e.Type == runtime.ConsoleAPICalledTypeWarning {
+			for _, arg := range e.Args {
+				p.complaints = append(p.complaints, arg.Description+string(arg.Value))
+			}
+		}
+	case *log.EventEntryAdded:
+		switch entry := e.Entry; {
+		case entry.Source == log.EntrySourceNetwork:
+			p.failures = append(p.failures, entry.Text+" "+entry.URL)
+		case entry.Level == log.EntryLevelError || entry.Level == log.EntryLevelWarning:
+			p.complaints = append(p.complaints, entry.Text)
+		}
+	case *network.EventRequestWillBeSent:
+		p.ask(e.Request.URL)
+	case *network.EventWebSocketCreated:
+		p.ask(e.URL)
 	}
-	if err := json.Unmarshal(params, &event); err != nil {
-		p.complaints = append(p.complaints, err.Error())
-		return
-	}
-	switch method {
-	case "Runtime.exceptionThrown":
-		p.complaints = append(p.complaints, event.ExceptionDetails.Exception.Description)
-	case "Runtime.consoleAPICalled":
-		if event.Type == "error" || event.Type == "warning" {
-			p.complaints = append(p.complaints, fmt.Sprint(event.Args))
-		}
-	case "Log.entryAdded":
-		if e := event.Entry; e.Source == "network" {
-			p.failures = append(p.failures, e.Text+" "+e.URL)
-		} else if e.Level == "error" || e.Level == "warning" {
-			p.complaints = append(p.complaints, e.Text)
-		}
-	case "Network.requestWillBeSent", "Network.webSocketCreated":
-		address := event.Request.URL + event.URL
-		if u, err := url.Parse(address); err != nil || u.Host != p.site {
-			p.strangers = append(p.strangers, address)
-		}
+}
+
+func (p *page) ask(address string) {
+	if u, err := url.Parse(address); err != nil || u.Host != p.site && u.Scheme != "data" && u.Scheme != "blob" {
+		p.strangers = append(p.strangers, address)
 	}
 }
 
 // forgive forgets the requests that failed until now: the server was away.
 func (p *page) forgive() {
-	p.c.mu.Lock()
-	defer p.c.mu.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.failures = nil
 }
 
-func (p *page) do(method string, params map[string]any) {
+func (p *page) do(steps ...chromedp.Action[chromedp.Void]) {
 	p.t.Helper()
-	require.NoError(p.t, p.c.call(p.session, method, params, nil))
+	require.NoError(p.t, chromedp.Do(p.ctx, steps...))
+}
+
+// call runs a method of the protocol that answers nothing.
+func (p *page) call(method string, params any) {
+	p.t.Helper()
+	p.do(chromedp.Func(func(ctx context.Context, target *chromedp.Target) error { return target.Call(ctx, method, params, nil) }))
 }
 
 func (p *page) visit(address string) {
 	p.t.Helper()
-	p.do("Page.navigate", map[string]any{"url": address})
-	p.see(`document.readyState === 'complete' && document.querySelector('main') !== null`)
+	p.do(chromedp.Navigate(address))
+	p.see(`document.querySelector('main, #graphiql') !== null`)
 }
 
-func (p *page) size(width, height int, phone bool) {
+func (p *page) reload() {
 	p.t.Helper()
-	p.do("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": phone})
+	p.do(chromedp.Reload())
+}
+
+func (p *page) size(width, height int64, phone bool) {
+	p.t.Helper()
+	options := []chromedp.EmulateViewportOption{}
+	if phone {
+		options = append(options, chromedp.EmulateMobile)
+	}
+	p.do(chromedp.EmulateViewport(width, height, options...))
+}
+
+// speaks is the browser of somebody who reads this language.
+func speaks(language string) chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		agent, err := chromedp.Evaluate[string](`navigator.userAgent`)(ctx, target)
+		if err != nil {
+			return err
+		}
+		return target.Call(ctx, emulation.SetUserAgentOverride.Method,
+			emulation.SetUserAgentOverrideParams{UserAgent: agent, AcceptLanguage: language}, nil)
+	})
 }
 
 func (p *page) offline(off bool) {
 	p.t.Helper()
-	p.do("Network.emulateNetworkConditions", map[string]any{"offline": off, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1})
+	p.call("Network.emulateNetworkConditions",
+		map[string]any{"offline": off, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1})
 }
 
-// eval is the value of a JavaScript expression in the page; it may be a promise.
-func (p *page) eval(expression string) (any, error) {
-	var result struct {
-		Result           struct{ Value any }
-		ExceptionDetails *struct{ Exception struct{ Description string } }
-	}
-	err := p.c.call(p.session, "Runtime.evaluate",
-		map[string]any{"expression": expression, "awaitPromise": true, "returnByValue": true}, &result)
-	if err == nil && result.ExceptionDetails != nil {
-		err = fmt.Errorf("%s: %s", expression, result.ExceptionDetails.Exception.Description)
-	}
-	return result.Result.Value, err
-}
-
-// value is eval that must succeed.
+// value is the value of a JavaScript expression in the page; it may be a promise.
 func (p *page) value(expression string) any {
 	p.t.Helper()
-	v, err := p.eval(expression)
-	require.NoError(p.t, err)
+	v, err := chromedp.Run(p.ctx, chromedp.Evaluate[any](expression, chromedp.EvalAwaitPromise))
+	require.NoError(p.t, err, expression)
 	return v
 }
 
-// see waits until the expression is true.
+// see waits until the expression is true. The page looks by itself, every few
+// milliseconds, so that waiting costs next to nothing.
 func (p *page) see(expression string) {
 	p.t.Helper()
-	var last any
-	ok := assert.Eventually(p.t, func() bool {
+	look := fmt.Sprintf(`new Promise((tell) => {
+		const until = performance.now() + 1000
+		const look = async () => {
+			let value
+			try { value = await (%s) } catch (error) { value = error }
+			if (value === true || performance.now() > until) tell(String(value))
+			else setTimeout(look, 10)
+		}
+		look()
+	})`, expression)
+	var last string
+	for start := time.Now(); time.Since(start) < patience; time.Sleep(10 * time.Millisecond) {
 		// While the page is being replaced there is nothing to evaluate in.
-		last, _ = p.eval(expression)
-		return last == true
-	}, patience, 20*time.Millisecond)
-	if !ok {
-		text, _ := p.eval(`document.body.innerText`)
-		require.FailNow(p.t, "never seen", "%s (is %v) on:\n%v", expression, last, text)
+		ctx, cancel := context.WithTimeout(p.ctx, patience)
+		value, err := chromedp.Run(ctx, chromedp.Evaluate[string](look, chromedp.EvalAwaitPromise))
+		cancel()
+		switch {
+		case err != nil:
+			last = err.Error()
+		case value == "true":
+			return
+		default:
+			last = value
+		}
 	}
+	text, _ := chromedp.Run(p.ctx, chromedp.Evaluate[string](`document.body.innerText`))
+	require.FailNow(p.t, "never seen", "%s (is %v) on:\n%v", expression, last, text)
 }
 
 // js is a Go value as JavaScript writes it.
@@ -338,9 +286,7 @@ func (p *page) clickOn(expression string) {
 		const { x, y, width, height } = e.getBoundingClientRect()
 		return [x + width / 2, y + height / 2]
 	})()`).([]any)
-	for _, kind := range []string{"mousePressed", "mouseReleased"} {
-		p.do("Input.dispatchMouseEvent", map[string]any{"type": kind, "x": at[0], "y": at[1], "button": "left", "clickCount": 1})
-	}
+	p.do(chromedp.MouseClickXY(at[0].(float64), at[1].(float64)))
 }
 
 // fill clicks into the field with this name and types.
@@ -360,28 +306,25 @@ func (p *page) fillIn(expression, text string) {
 // write types into whatever has the focus.
 func (p *page) write(text string) {
 	p.t.Helper()
-	p.do("Input.insertText", map[string]any{"text": text})
+	p.call(input.InsertText.Method, input.InsertTextParams{Text: text})
 }
 
-const ctrl = 2
-
-// key presses one key.
-func (p *page) key(key string, modifiers ...int) {
+// key presses keys, by the names of package kb, one after the other. What a key
+// types comes with its going down, as it does from a keyboard: a page that makes
+// it a shortcut thereby keeps it from being typed.
+func (p *page) key(keys string, modifiers ...chromedp.Modifier) {
 	p.t.Helper()
-	codes := map[string]int{"Tab": 9, "Enter": 13, "Escape": 27, "ArrowDown": 40, " ": 32, "Home": 36}
-	event := map[string]any{"key": key, "code": key, "windowsVirtualKeyCode": codes[key], "modifiers": 0}
-	for _, m := range modifiers {
-		event["modifiers"] = m
-	}
-	switch {
-	case key == "Enter":
-		event["text"] = "\r"
-	case len(key) == 1:
-		event["text"] = key
-	}
-	for _, kind := range []string{"keyDown", "keyUp"} {
-		event["type"] = kind
-		p.do("Input.dispatchKeyEvent", event)
+	for _, key := range keys {
+		press := *kb.Encode(key)[0]
+		for _, m := range modifiers {
+			press.Modifiers |= int64(m)
+		}
+		if known := kb.Keys[key]; known.Print && len(modifiers) == 0 {
+			press.Text = known.Text
+		}
+		p.call(input.DispatchKeyEvent.Method, press)
+		press.Type, press.Text = kb.KeyUp, ""
+		p.call(input.DispatchKeyEvent.Method, press)
 	}
 }
 
@@ -392,28 +335,7 @@ func (p *page) tabTo(name string) {
 		if p.value(`document.activeElement === `+named(name)) == true {
 			return
 		}
-		p.key("Tab")
+		p.key(kb.Tab)
 	}
 	require.FailNow(p.t, "not reachable by Tab", name)
-}
-
-var shared struct {
-	once sync.Once
-	*chromium
-	err error
-}
-
-// browser is the one Chromium of all tests; it skips the test when none is
-// installed, unless everything real is required.
-func browser(t *testing.T) *chromium {
-	t.Helper()
-	path := findChromium()
-	if path == "" {
-		const missing = "no Chromium in PATH: the app is NOT tested in a browser"
-		require.Empty(t, os.Getenv("TIDELINE_TEST_REQUIRE_REAL"), missing)
-		t.Skip(missing)
-	}
-	shared.once.Do(func() { shared.chromium, shared.err = launch(path, profile) })
-	require.NoError(t, shared.err)
-	return shared.chromium
 }

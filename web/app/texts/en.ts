@@ -78,6 +78,16 @@ export const en = {
   deletePost: 'Delete this post?',
   deletePostHint: 'It disappears everywhere, for everyone. This cannot be undone.',
   deleted: 'Post deleted.',
+  delivered: (n: number) => `Delivered to ${plural(n, 'follower', 'followers')}`,
+  onItsWay: (n: number) => `On its way to your followers, ${n.toLocaleString('en')} so far`,
+  deliveryHint: (pushed: number, pulled: number, skipped: number, lag: number) =>
+    [
+      pushed && `In ${plural(pushed, 'timeline', 'timelines')} within ${plural(lag, 'millisecond', 'milliseconds')}`,
+      pulled && `${pulled.toLocaleString('en')} will fetch it on reading`,
+      skipped && `${skipped.toLocaleString('en')} away, or not meant to see it`,
+    ]
+      .filter(Boolean)
+      .join('; '),
   postGone: 'This post does not exist, or is not for you to see.',
   now: 'now',
 

@@ -87,6 +87,16 @@ export const zh: Texts = {
   deletePost: '删除这条帖子？',
   deletePostHint: '它将对所有人消失，且无法恢复。',
   deleted: '帖子已删除。',
+  delivered: (n) => `已送达 ${number(n)} 位关注者`,
+  onItsWay: (n) => `正在送往关注者，已达 ${number(n)} 位`,
+  deliveryHint: (pushed, pulled, skipped, lag) =>
+    [
+      pushed && `${number(lag)} 毫秒内进入 ${number(pushed)} 条时间线`,
+      pulled && `${number(pulled)} 位将在阅读时获取`,
+      skipped && `${number(skipped)} 位不在线，或无权查看`,
+    ]
+      .filter(Boolean)
+      .join('；'),
   postGone: '该帖子不存在，或您无权查看。',
   now: '刚刚',
 
@@ -99,14 +109,14 @@ export const zh: Texts = {
   followsYou: '关注了您',
   friends: '好友',
   approves: '需批准关注',
-  mute: '静音',
-  unmute: '取消静音',
+  mute: '隐藏',
+  unmute: '取消隐藏',
   block: '屏蔽',
   unblock: '取消屏蔽',
   blockPerson: (handle) => `屏蔽 @${handle}？`,
   blockHint: '你们将不再互相关注，在取消屏蔽前彼此看不到对方的帖子。',
   blocked: (handle) => `您已屏蔽 @${handle}，彼此看不到对方的帖子。`,
-  muted: (handle) => `您已静音 @${handle}，其帖子不会出现在您的时间线。`,
+  muted: (handle) => `您已隐藏 @${handle}，其帖子不会出现在您的时间线。`,
   postCount: (n) => [number(n), '帖子'],
   followerCount: (n) => [number(n), '关注者'],
   followingCount: (n) => [number(n), '正在关注'],
