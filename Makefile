@@ -55,8 +55,9 @@ lint: ## Check the format, go vet, and the rules of .golangci.yml
 	fi
 
 .PHONY: generate
-generate: ## Regenerate ent from ent/schema, and the API from graph/schema.graphqls
+generate: ## Regenerate ent from ent/schema, the API and schema.graphql from graph/schema.graphqls
 	@$(GO) generate ./...
+	@$(GO) run .ci/schema.go
 
 .PHONY: migration
 migration: ## Write the migration that the changed schema needs: NAME=add-something
@@ -64,7 +65,7 @@ migration: ## Write the migration that the changed schema needs: NAME=add-someth
 	@TIDELINE_TEST_REQUIRE_REAL=1 $(GO) test -count=1 -v -run '^TestMigrationsLeaveNoDifferenceFromTheSchema$$' ./storage \
 	  -args -migration='$(NAME)' $(if $(FROM_SCRATCH),-from-scratch)
 
-GENERATED = ent graph/generated graph/model $(if $(NPM),web/dist web/app/schema.d.ts)
+GENERATED = ent graph/generated graph/model schema.graphql $(if $(NPM),web/dist web/app/schema.d.ts)
 NPM := $(shell command -v npm)
 
 .PHONY: verify

@@ -292,7 +292,17 @@ func (p *process) serveAPI(ctx context.Context, mux *http.ServeMux, f *feed.Feed
 	p.metrics.countSockets(p.sockets.count)
 	mux.Handle("/graphql", cors(c.AllowedOrigins, &graphqlHandler{api, p.sockets}))
 	mux.Handle("/", web.Handler(web.Options{GraphiQL: c.graphiql()}))
+	if !c.Production {
+		mux.HandleFunc("GET /schema.graphql", serveSchema)
+	}
 	return nil
+}
+
+// serveSchema answers code generators, which else ask for it by introspection.
+func serveSchema(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	_, _ = io.WriteString(w, graph.Schema) // a failure is the client's leaving
 }
 
 func (c Config) graphiql() bool { return c.GraphiQL == "on" && !c.Production }

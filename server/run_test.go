@@ -65,6 +65,7 @@ func TestRun(t *testing.T) {
 	}, 10*time.Second, 10*time.Millisecond)
 	for path, want := range map[string]string{
 		"/livez": `"live":true`, "/readyz": `"live":"ok"`, "/metrics": "tideline_queue_jobs", "/": "<html", "/graphiql": "<html",
+		"/schema.graphql": "type Subscription",
 	} {
 		status, body := ask(t, http.MethodGet, url+path, "")
 		require.Equal(t, http.StatusOK, status, path)
@@ -96,13 +97,16 @@ func TestRun(t *testing.T) {
 
 func TestSwitches(t *testing.T) {
 	url, stop := start(t, Serve, "--production", "--metrics=off")
-	for _, path := range []string{"/graphiql", "/metrics"} {
+	for _, path := range []string{"/graphiql", "/metrics", "/schema.graphql"} {
 		status, _ := ask(t, http.MethodGet, url+path, "")
 		require.Equal(t, http.StatusNotFound, status, path)
 	}
 	_, body := ask(t, http.MethodPost, url+"/graphql", `{"query":"{__schema{queryType{name}} viewr}"}`)
 	require.Contains(t, body, `"errors"`)
 	require.NotContains(t, body, "Did you mean")
+	_, body = ask(t, http.MethodPost, url+"/graphql", `{"query":"{__schema{queryType{name}}}"}`)
+	require.NotContains(t, body, `"Query"`)
+	require.Contains(t, body, `"errors"`)
 	require.NoError(t, stop())
 }
 

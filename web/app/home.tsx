@@ -14,7 +14,7 @@ import type { Order, Status, Timeline } from './timeline'
 /** Whether what one sees is what is. */
 export function LiveSign({ status }: { status: Status }) {
   return (
-    <span class={`live ${status}`} role="status">
+    <span class="live" data-status={status} role="status">
       <svg viewBox="0 0 24 12" aria-hidden="true">
         <path d="M-8 6c2.7-3.5 5.3-3.5 8 0s5.3 3.5 8 0 5.3-3.5 8 0 5.3 3.5 8 0 5.3-3.5 8 0" />
       </svg>

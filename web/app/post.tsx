@@ -119,12 +119,13 @@ function Own({ post }: { post: Post }) {
   )
 }
 
-/** How far an own post has come; nothing where there is nobody for it to come to. */
+/** How far an own post has come; nothing where there was nobody for it to come to. */
 function Delivery({ id }: { id: string }) {
   const receipt = useReceipt(id)
-  if (!receipt || receipt.pushed + receipt.pulled + receipt.skipped === 0) return null
+  if (!receipt) return null
   const { pushed, pulled, skipped, lastLagMs, done } = receipt
   const reached = pushed + pulled
+  if (done && reached === 0) return null
   return (
     <span class="delivery muted" title={t.deliveryHint(pushed, pulled, skipped, lastLagMs)}>
       <Icon name={done ? 'done' : 'home'} />

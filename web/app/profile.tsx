@@ -24,7 +24,17 @@ export function Profile({ handle, tab }: { handle: string; tab: Tab }) {
   useChanges((change) => {
     if (change.what === 'relation' && change.person.id === person?.id) setPerson(change.person)
   })
-  if (person === null) return <Empty title={t.nobody(handle)} whole />
+  if (person === null) {
+    return (
+      <Empty title={t.nobody(handle)} whole>
+        {viewer && (
+          <a class="button" href="/people">
+            {t.findPeople}
+          </a>
+        )}
+      </Empty>
+    )
+  }
   return (
     <>
       {person ? <Header person={person} tab={tab} /> : <h1 class="hidden">@{handle}</h1>}

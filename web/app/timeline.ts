@@ -173,9 +173,17 @@ export class Timeline {
     return request(TimelineQuery, { first, after, order: this.#state.order }).then(({ timeline }) => timeline)
   }
 
+  /** What was read, with the own posts that have been shown since it was asked for: it may not know of them. */
+  #withOwn(before: Entry[], read: Entry[]): Entry[] {
+    const known = new Set([...before, ...read].map(({ node }) => node.id))
+    const own = this.#state.entries.filter((entry) => !this.#foreign(entry) && !known.has(entry.node.id))
+    return this.#state.order === 'LATEST' ? merge(read, own) : [...own, ...read]
+  }
+
   /** Replaces what is shown by the first page, or adds the page after it. */
   async #load(after: string | null, first = pageSize) {
     const mine = after ? this.#generation : ++this.#generation
+    const before = this.#state.entries
     this.#loading++
     this.store.patch({ busy: true, error: '' })
     try {
@@ -183,8 +191,8 @@ export class Timeline {
       if (mine !== this.#generation) return
       const { order, entries, read } = this.#state
       if (!after && order === 'LATEST') this.#takeUp(page)
-      const known = new Set(after ? entries.map(({ node }) => node.id) : [])
-      const all = [...(after ? entries : []), ...page.edges.filter(({ node }) => !known.has(node.id))]
+      const known = new Set(entries.map(({ node }) => node.id))
+      const all = after ? [...entries, ...page.edges.filter(({ node }) => !known.has(node.id))] : this.#withOwn(before, page.edges)
       this.store.patch({
         entries: all,
         next: nextOf(page),
@@ -246,7 +254,8 @@ export class Timeline {
     const { order } = this.#state
     const showAll = this.#showAll
     this.#showAll = false
-    const fresh: Entry[] = []
+    const before = this.#state.entries
+    let fresh: Entry[] = []
     let next: string | null = null
     // Down to the oldest shown, however many have come in between.
     const oldest = this.#state.entries.at(-1)?.score ?? Infinity
@@ -259,6 +268,7 @@ export class Timeline {
       next = nextOf(page)
     } while (next && (order === 'LATEST' ? fresh.at(-1)!.score > oldest : fresh.length < enough))
 
+    fresh = this.#withOwn(before, fresh)
     const { entries, waiting, read } = this.#state
     const show = showAll || entries.length === 0 || order === 'RANKED'
     // An own post may have overtaken what is still to come.

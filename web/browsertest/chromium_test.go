@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -234,6 +235,9 @@ func (p *page) see(expression string) {
 		default:
 			last = value
 		}
+	}
+	if *screenshots != "" {
+		p.picture(filepath.Join(*screenshots, "never-seen-"+filepath.Base(p.t.Name())+".png"), 1280, 900)
 	}
 	text, _ := chromedp.Run(p.ctx, chromedp.Evaluate[string](`document.body.innerText`))
 	require.FailNow(p.t, "never seen", "%s (is %v) on:\n%v", expression, last, text)

@@ -212,4 +212,4 @@ func (p *person) browse(before ...chromedp.Action[chromedp.Void]) *page {
 }
 
 // live is true on a page that hears of new posts at once, in whatever language.
-const live = `document.querySelector('.live.live') !== null`
+const live = `document.querySelector('.live')?.dataset.status === 'live'`

@@ -84,6 +84,7 @@ func village(t *testing.T, in tongue) *page {
 	}
 	people["marina"].relate("follow", ada)
 	ada.relate("acceptFollower", people["marina"])
+	people["marina"].must(`{ timeline { unreadCount } }`, nil, nil) // somebody to whom ada's posts are delivered
 	people["olu"].relate("follow", ada)
 
 	people["tomas"].post(in.post["tomas"][0])

@@ -2,7 +2,7 @@
 // subscriptions over graphql-transport-ws. The headers editor is the request's headers over HTTP
 // and the payload of connection_init over WebSocket.
 import type { Fetcher, FetcherParams } from '@graphiql/toolkit'
-import { getOperationAST, type ExecutionResult } from 'graphql'
+import { getOperationAST, parse, type ExecutionResult } from 'graphql'
 import { createClient } from 'graphql-ws'
 
 import { fill, remember } from './sessions'
@@ -20,8 +20,19 @@ export const fetcher: Fetcher = (params, options) => {
   } catch (error) {
     return Promise.resolve({ errors: [{ message: (error as Error).message }] } as unknown as ExecutionResult)
   }
-  const operation = options?.documentAST && getOperationAST(options.documentAST, params.operationName)
+  const operation = operationOf(params)
+  if (operation) params = { ...params, operationName: operation.name?.value }
   return operation?.operation === 'subscription' ? subscribe(params, headers) : post(params, headers).then(remember)
+}
+
+/** What is to run. Right after a change of tabs GraphiQL still names the operation of the tab before. */
+function operationOf({ query, operationName }: FetcherParams) {
+  try {
+    const document = parse(query)
+    return getOperationAST(document) ?? getOperationAST(document, operationName)
+  } catch {
+    return null // the server says what is wrong with it
+  }
 }
 
 async function post(params: FetcherParams, headers: Headers): Promise<ExecutionResult> {

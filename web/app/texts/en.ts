@@ -117,6 +117,7 @@ export const en = {
   noFollowers: 'No followers yet.',
   noFollowing: 'Follows nobody yet.',
   search: 'Search',
+  findPeople: 'Find people',
   searchPlaceholder: 'Handle or name',
   nobodyFound: 'Nobody found.',
   found: (n: number) => plural(n, 'person found', 'people found'),

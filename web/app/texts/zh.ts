@@ -126,6 +126,7 @@ export const zh: Texts = {
   noFollowers: '还没有关注者。',
   noFollowing: '还没有关注任何人。',
   search: '搜索',
+  findPeople: '查找用户',
   searchPlaceholder: '用户名或昵称',
   nobodyFound: '没有找到。',
   found: (n) => `找到 ${number(n)} 人`,

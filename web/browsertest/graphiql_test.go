@@ -1,0 +1,84 @@
+package browsertest
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// answer is what GraphiQL shows as the answer, without the space it is laid out with.
+const answer = `(document.querySelector('.graphiql-response')?.innerText ?? '').replaceAll(/\s/g, '')`
+
+// editing is the text in GraphiQL's editor.
+const editing = `document.querySelector('.graphiql-query-editor')?.innerText.replaceAll(/\s/g, ' ')`
+
+// tab opens one of GraphiQL's tabs and sees its text in the editor.
+func (p *page) tab(name, text string) {
+	p.t.Helper()
+	p.clickOn(fmt.Sprintf(`[...document.querySelectorAll('.graphiql-tab-button')].find((e) => e.textContent === %s)`, js(name)))
+	p.see(editing + `.includes(` + js(text) + `)`)
+}
+
+// run presses the run button, and chooses an operation where there are several.
+func (p *page) run(operation string) {
+	p.t.Helper()
+	p.clickOn(`document.querySelector('.graphiql-execute-button')`)
+	if operation != "" {
+		p.clickOn(fmt.Sprintf(`[...document.querySelectorAll('[role=menuitem]')].find((e) => e.textContent === %s)`, js(operation)))
+	}
+}
+
+func (p *page) answers(text string) {
+	p.t.Helper()
+	p.see(answer + `.includes(` + js(text) + `)`)
+}
+
+// TestGraphiQL goes through the ready-made tabs from left to right, as somebody
+// does who has just started Tideline. What the page asks of other hosts fails it,
+// as it does every test.
+func TestGraphiQL(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	p := open(t, s.url+"/graphiql")
+	p.see(`document.querySelectorAll('.graphiql-tab').length === 5`)
+	p.see(editing + `?.includes('mutation SignUp')`)
+
+	p.run("SignUp")
+	p.answers(`"handle":"bob"`)
+	p.tab("Follow", "mutation Follow")
+	p.run("")
+	p.answers(`"following":true`)
+	p.tab("Post", "mutation Post")
+	p.run("")
+	p.answers(`"text":"Thetideiscomingin."`)
+	p.tab("Timeline", "query Timeline")
+	p.run("")
+	p.answers(`"text":"Thetideiscomingin."`)
+	p.tab("Live", "subscription Live")
+	p.run("")
+	// Bob's token goes along in connection_init, so that what Ada posts comes.
+	p.see(`document.querySelector('.graphiql-execute-button').ariaLabel.startsWith('Stop')`)
+	ada := &person{s: s, token: p.value(`JSON.parse(localStorage['tideline:graphiql:sessions']).ada.token`).(string)}
+	p.see(`(await (await fetch('/metrics')).text()).match(/^tideline_live_\w*subscri\w+ 1$/m) !== null`)
+	ada.post("Heard")
+	p.answers(`"text":"Heard"`)
+	p.run("")
+	p.see(`document.querySelector('.graphiql-execute-button').ariaLabel.startsWith('Execute')`)
+
+	// The history holds what ran, the explorer what may be asked.
+	p.clickOn(`document.querySelector('button[aria-label="Show History"]')`)
+	p.see(`document.querySelectorAll('.graphiql-history-item').length >= 5`)
+	p.clickOn(`document.querySelector('button[aria-label="Show GraphiQL Explorer"]')`)
+	p.see(`document.querySelector('.graphiql-plugin').innerText.includes('timelineEvents')`)
+	p.clickOn(`document.querySelector('button[aria-label="Show Documentation Explorer"]')`)
+	p.see(`document.querySelector('.graphiql-plugin').innerText.includes('Subscription')`)
+
+	// Who comes back finds the tabs, the tokens and the history.
+	p.reload()
+	p.see(editing + `?.includes('subscription Live')`)
+	p.tab("Timeline", "query Timeline")
+	p.run("")
+	p.answers(`"text":"Heard"`)
+	require.NotEmpty(t, p.value(`localStorage['graphiql:queries']`))
+}

@@ -1,0 +1,238 @@
+package browsertest
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/stretchr/testify/assert"
+)
+
+// chooseFrom presses a button of the menu on the page.
+func (p *page) chooseFrom(menu, name string) {
+	p.t.Helper()
+	p.click(menu)
+	p.click(name)
+}
+
+func TestRequestsAreDeclined(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	ada, bob := s.signUp("ada"), s.signUp("bob")
+	bob.must(`mutation($i: UpdateProfileInput!) { updateProfile(input: $i) { user { id } } }`, map[string]any{"approvesFollowers": true}, nil)
+	bob.must(`mutation($i: CreatePostInput!) { createPost(input: $i) { post { id } } }`, map[string]any{"text": "for followers", "visibility": "FOLLOWERS"}, nil)
+	a := ada.browse()
+	a.visit(s.url + "/@bob")
+	a.sees("approves followers")
+	a.click("Follow @bob")
+	a.see(named("Requested @bob") + ` != null`)
+
+	b := bob.browse()
+	b.click("People")
+	b.click("Decline @ada")
+	b.seesNot("Follow requests")
+	b.see(`document.querySelector('nav .badge') === null`)
+	a.reload()
+	a.see(named("Follow @bob") + ` != null`)
+	a.sees("No posts to show.")
+
+	// Asked again, and taken back by who asked.
+	a.click("Follow @bob")
+	a.click("Requested @bob")
+	a.see(named("Follow @bob") + ` != null`)
+	b.reload()
+	b.see(live)
+	b.see(`document.querySelector('nav .badge') === null`)
+}
+
+func TestBlockMuteAndBack(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	ada, bob := s.signUp("ada"), s.signUp("bob")
+	ada.relate("follow", bob)
+	bob.post("by bob")
+	a := ada.browse()
+	a.shows("by bob")
+	a.visit(s.url + "/@bob")
+	a.shows("by bob")
+
+	a.chooseFrom("More: @bob", "Mute")
+	a.sees("You mute @bob")
+	a.click("Home")
+	a.shows()
+	a.value(`history.back()`)
+	a.sees("You mute @bob")
+	a.chooseFrom("More: @bob", "Unmute")
+	a.seesNot("You mute @bob")
+	a.click("Home")
+	a.shows("by bob")
+
+	a.value(`history.back()`)
+	a.see(named("More: @bob") + ` != null`)
+	a.chooseFrom("More: @bob", "Block")
+	a.sees("Block @bob?")
+	a.click("Cancel")
+	a.shows("by bob")
+	a.chooseFrom("More: @bob", "Block")
+	a.click("Block")
+	a.sees("You block @bob")
+	a.shows()
+	a.chooseFrom("More: @bob", "Unblock")
+	a.seesNot("You block @bob")
+	a.shows("by bob")
+	// The follow does not come back by itself.
+	a.click("Follow @bob")
+	a.see(named("Following @bob") + ` != null`)
+	a.click("Following @bob")
+	a.see(named("Follow @bob") + ` != null`)
+}
+
+func TestSearch(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	ada := s.signUp("ada")
+	for handle, name := range map[string]string{"marina": "Marina Holm", "holmes": "Sherlock", "zed": "Zoë"} {
+		s.signUp(handle).must(`mutation($i: UpdateProfileInput!) { updateProfile(input: $i) { user { id } } }`, map[string]any{"name": name}, nil)
+	}
+	a := ada.browse()
+	a.click("People")
+	found := func(query, want string) {
+		t.Helper()
+		a.value(`document.querySelector('#search').select()`)
+		a.fill("Search", query)
+		a.see(fmt.Sprintf(`[...document.querySelectorAll('main > .people .who span')].map((e) => e.textContent).sort().join() === %s`, js(want)))
+	}
+	a.sees("People to follow") // before anything is asked for
+	found("zed", "@zed")
+	a.value(`document.querySelector('#search').value = ''`)
+	found("Marina H", "@marina")
+	a.value(`document.querySelector('#search').value = ''`)
+	found("holm", "@holmes,@marina")
+	a.value(`document.querySelector('#search').value = ''`)
+	a.fill("Search", "nobody at all")
+	a.sees("Nobody found.")
+}
+
+func TestSuggestionsForANewcomer(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	bob := s.signUp("bob")
+	bob.post("by bob")
+	a := s.signUp("ada").browse()
+	a.sees("Still water")
+	a.sees("their posts wash up here")
+	a.see(`document.querySelector('main .suggestions .who').textContent.includes('@bob')`)
+	a.see(`document.querySelector('main .suggestions').textContent.includes('@ada') === false`)
+	a.click("Follow @bob")
+	a.shows("by bob")
+	a.see(`document.querySelector('main .suggestions') === null`)
+}
+
+func TestDeliveryReceipt(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	ada, bob, cem := s.signUp("ada"), s.signUp("bob"), s.signUp("cem")
+	for _, follower := range []*person{bob, cem} {
+		follower.relate("follow", ada)
+		follower.must(`{ timeline { unreadCount } }`, nil, nil)
+	}
+	a, b := ada.browse(), bob.browse()
+	a.draft("Hello")
+	a.click("Post")
+	a.see(`document.querySelector('.delivery .words')?.textContent === 'Delivered to 2 followers'`)
+	a.see(`document.querySelector('.delivery').title.startsWith('In 2 timelines within')`)
+	b.click("1 new post")
+	b.shows("Hello")
+	b.see(`document.querySelector('.delivery') === null`) // it is the author's to know
+
+	// On her profile, in her other language.
+	a.visit(s.url + "/@ada")
+	a.see(`document.querySelector('.delivery .words')?.textContent === 'Delivered to 2 followers'`)
+	a.click("Settings")
+	a.choose(`document.querySelector('select[aria-label=Language]')`, "zh")
+	a.visit(s.url + "/@ada")
+	a.see(`document.querySelector('.delivery .words')?.textContent === '已送达 2 位关注者'`)
+}
+
+func TestLikes(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	ada, bob := s.signUp("ada"), s.signUp("bob")
+	bob.post("by bob")
+	ada.relate("follow", bob)
+	a := ada.browse()
+	a.pressIn("by bob", "Like, 0 likes")
+	a.see(`document.querySelector('.like').ariaLabel === 'Like, 1 like'`)
+	a.reload()
+	a.see(`document.querySelector('.like')?.ariaPressed === 'true'`)
+	a.visit(s.url + "/@bob")
+	a.pressIn("by bob", "Like, 1 like")
+	a.see(`document.querySelector('.like').ariaLabel === 'Like, 0 likes'`)
+	a.click("Home")
+	a.see(`document.querySelector('.like')?.ariaPressed === 'false'`) // everywhere at once
+
+	// One that cannot be told is taken back, and says so.
+	a.offline(true)
+	a.pressIn("by bob", "Like, 0 likes")
+	a.sees("The server cannot be reached.")
+	a.see(`document.querySelector('.like').ariaLabel === 'Like, 0 likes'`)
+	a.offline(false)
+	a.see(live)
+	a.forgive()
+}
+
+func TestRefusedPostComesBack(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	a := s.signUp("ada").browse()
+	a.draft(" said ")
+	a.click("Post")
+	a.shows("said")
+	// What the server refuses goes back into its box, with its reason.
+	a.value(`{ const send = fetch; window.fetch = (address, init) => send(address, init?.body?.includes('CreatePost')
+		? { ...init, body: init.body.replace('"visibility":"PUBLIC"', '"visibility":"NOBODY"') } : init) }`)
+	a.draft("refused")
+	a.key(kb.Enter, chromedp.ModifierCtrl)
+	a.sees("Not posted.")
+	a.sees("Your text is back in the box.")
+	a.shows("said")
+	assert.Equal(t, "refused", a.value(`document.querySelector('textarea').value`))
+	a.reload()
+	a.see(`document.querySelector('textarea')?.value === 'refused'`) // it is kept
+	a.click("Post")
+	a.shows("refused", "said")
+	a.seesNot("Not posted.")
+	a.forgive()
+}
+
+func TestThemeAndDefaults(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	a := s.signUp("ada").browse()
+	const background = `getComputedStyle(document.querySelector('main')).backgroundColor`
+	light := a.value(background)
+	a.click("Settings")
+	a.choose(`document.querySelector('.line select')`, "dark")
+	a.see(background + ` !== ` + js(light))
+	a.click("Friends")
+	a.click("Save")
+	a.sees("Saved.")
+	a.reload()
+	a.see(background + ` !== ` + js(light)) // before and after, in the dark
+	a.see(`document.querySelector('input[name=visibility]:checked')?.value === 'MUTUALS'`)
+	a.click("Home")
+	a.see(`document.querySelector('.compose select').value === 'MUTUALS'`)
+	a.draft("among friends")
+	a.click("Post")
+	a.see(`document.querySelector('article:not(.pending) select')?.value === 'MUTUALS'`)
+
+	// The browser says which language its owner reads.
+	c := open(t, s.url, speaks("zh-CN,zh"))
+	c.see(`document.documentElement.lang === 'zh'`)
+	c.sees("注册")
+	c.choose(`document.querySelector('select[aria-label="语言"]')`, "en")
+	c.sees("Sign up")
+	c.reload()
+	c.sees("Sign up")
+}
