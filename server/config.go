@@ -27,7 +27,7 @@ type Config struct {
 	TLSKey         string   `group:"Network" name:"tls-key" placeholder:"FILE" help:"Private key of the certificate in PEM."`
 	GraphiQL       string   `group:"Network" name:"graphiql" enum:"on,off" default:"on" help:"Serve the API's explorer at /graphiql: on or off."`
 	Metrics        string   `group:"Network" enum:"on,off" default:"on" help:"Serve Prometheus metrics at /metrics: on or off."`
-	Production     bool     `group:"Network" help:"Serve strangers: no GraphiQL, no introspection, no suggestions in errors."`
+	Production     bool     `group:"Network" help:"Serve strangers: no GraphiQL, no introspection, no /schema.graphql, no suggestions in errors."`
 
 	RequestTimeout   time.Duration `group:"Limits of a request" default:"2s" help:"Longest time that a query or mutation may take, 100ms to 5m. Sign-ups and log-ins have at least 20s."`
 	MaxBody          int           `group:"Limits of a request" default:"1048576" help:"Bytes of a request's body, 1024 to 67108864."`

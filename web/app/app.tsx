@@ -5,7 +5,7 @@ import { Compose } from './compose'
 import type { Session } from './documents'
 import { Home, LiveSign, placeBefore } from './home'
 import { Dialog, Empty, Icon, Notices } from './parts'
-import { People, Requests, Suggestions, useRequests } from './people'
+import { Others, People, useRequests } from './people'
 import { PostPage, Profile } from './profile'
 import { preferences, t } from './preferences'
 import { useRoute, type Route } from './route'
@@ -113,12 +113,7 @@ function Member({ session }: { session: Session }) {
         )}
       </main>
       <aside aria-label={t.people}>
-        {route.name !== 'people' && (
-          <>
-            <Requests />
-            <Suggestions brief />
-          </>
-        )}
+        {route.name !== 'people' && <Others brief />}
       </aside>
       {composing && (
         <Dialog label={t.compose} onClose={() => setComposing(false)}>

@@ -137,7 +137,8 @@ export function Suggestions({ brief }: { brief?: boolean }) {
   )
 }
 
-const requests = new Store<Person[]>([])
+/** null: not known yet. */
+const requests = new Store<Person[] | null>(null)
 
 /** How often to look for new follow requests while the page is open, in milliseconds: nothing announces them. */
 const requestsEvery = 60_000
@@ -145,7 +146,7 @@ const requestsEvery = 60_000
 /** Keeps the list of those who ask to follow the viewer; their number. */
 export function useRequests(viewer: string | undefined): number {
   useEffect(() => {
-    requests.set([])
+    requests.set(null)
     if (!viewer) return
     let current = true
     const load = () =>
@@ -153,7 +154,7 @@ export function useRequests(viewer: string | undefined): number {
       request(RequestsQuery, {}).then(
         (answer) => current && requests.set(answer.viewer?.followRequests?.nodes ?? []),
         // The next look may succeed; the list as it was is no worse than none.
-        () => null,
+        () => current && requests.set(requests.state ?? []),
       )
     void load()
     const timer = setInterval(load, requestsEvery)
@@ -164,12 +165,23 @@ export function useRequests(viewer: string | undefined): number {
       document.removeEventListener('visibilitychange', load)
     }
   }, [viewer])
-  return useStore(requests).length
+  return useStore(requests)?.length ?? 0
 }
 
-export function Requests() {
+/** Who asks to follow the viewer, and below them whom to follow: in this order, so that nothing moves. */
+export function Others({ brief }: { brief?: boolean }) {
+  if (useStore(requests) === null) return brief ? null : <Skeleton lines={2} />
+  return (
+    <>
+      <Requests />
+      <Suggestions brief={brief} />
+    </>
+  )
+}
+
+function Requests() {
   const people = useStore(requests)
-  if (people.length === 0) return null
+  if (!people?.length) return null
   return (
     <section class="panel">
       <h2>{t.requests}</h2>
@@ -186,7 +198,7 @@ function RequestRow({ person }: { person: Person }) {
   const { change, busy } = useRelation(person)
   const answer = async (how: 'accept' | 'reject') => {
     await change(how)
-    requests.set(requests.state.filter(({ id }) => id !== person.id))
+    requests.set(requests.state!.filter(({ id }) => id !== person.id))
   }
   return (
     <li class="person asks">
@@ -221,7 +233,6 @@ export function People() {
       <div class="head">
         <h1>{t.people}</h1>
       </div>
-      <Requests />
       <search class="search">
         <label>
           <span class="hidden">{t.search}</span>
@@ -229,7 +240,7 @@ export function People() {
           <input id="search" type="search" placeholder={t.searchPlaceholder} value={text} maxLength={100} onInput={(event) => setText(event.currentTarget.value)} />
         </label>
       </search>
-      {query ? <Found query={query} /> : <Suggestions />}
+      {query ? <Found query={query} /> : <Others />}
     </>
   )
 }

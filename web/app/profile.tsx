@@ -37,7 +37,7 @@ export function Profile({ handle, tab }: { handle: string; tab: Tab }) {
   }
   return (
     <>
-      {person ? <Header person={person} tab={tab} /> : <h1 class="hidden">@{handle}</h1>}
+      {person ? <Header person={person} tab={tab} /> : <Blank handle={handle} />}
       {tab === 'posts' ? (
         <Posts
           handle={handle}
@@ -58,6 +58,16 @@ export function Profile({ handle, tab }: { handle: string; tab: Tab }) {
         />
       )}
     </>
+  )
+}
+
+/** Stands where the header will be. */
+function Blank({ handle }: { handle: string }) {
+  return (
+    <header class="profile blank">
+      <div class="cover" aria-hidden="true" />
+      <h1>@{handle}</h1>
+    </header>
   )
 }
 

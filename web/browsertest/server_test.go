@@ -204,9 +204,9 @@ func (p *person) ask(query string, input map[string]any, result any) error {
 // browse opens the person's browser, signed in.
 func (p *person) browse(before ...chromedp.Action[chromedp.Void]) *page {
 	p.s.t.Helper()
-	b := open(p.s.t, p.s.url, before...)
-	b.value(`localStorage['tideline:session'] = ` + js(string(p.session)))
-	b.reload()
+	b := open(p.s.t, p.s.url, append(before,
+		chromedp.Navigate(p.s.url+"/livez"), // any page of the site, to keep the session for it
+		chromedp.Evaluate[chromedp.Void](`localStorage['tideline:session'] = `+js(string(p.session))))...)
 	b.see(live)
 	return b
 }

@@ -122,6 +122,13 @@ func goTo(address string, seen func(in tongue) string) func(p *page, in tongue) 
 		p.see(live)
 		p.see(`document.querySelector('[aria-busy=true]') === null`)
 		p.sees(seen(in))
+		// What comes late moves nothing, or next to it: 0.1 is what is called good.
+		assert.Less(p.t, p.value(`new Promise((tell) => {
+			let moved = 0
+			const observer = new PerformanceObserver((list) => { for (const shift of list.getEntries()) moved += shift.value })
+			observer.observe({ type: 'layout-shift', buffered: true })
+			requestAnimationFrame(() => setTimeout(() => tell(moved), 100))
+		})`), 0.02, address+" jumps while it loads")
 	}
 }
 
@@ -159,6 +166,19 @@ var views = []view{
 	{"own", goTo("/@ada", func(in tongue) string { return in.own })},
 	{"settings", goTo("/settings", func(in tongue) string { return "@ada" })},
 	{"missing", goTo("/@nobody", func(in tongue) string { return "@nobody" })},
+	{"loading", func(p *page, in tongue) {
+		p.value(`window.fetch = () => new Promise(() => {}), null`)
+		p.clickOn(`document.querySelector('nav a[href="/@ada"]')`)
+		p.see(`document.querySelector('main [aria-busy=true]') !== null`)
+	}},
+	{"failing", func(p *page, in tongue) {
+		p.visit("http://" + p.site + "/settings")
+		p.see(live)
+		p.offline(true)
+		p.clickOn(`document.querySelector('nav a[href="/@ada"]')`)
+		p.see(`document.querySelector('main .failure') !== null`)
+		p.offline(false)
+	}},
 	{"welcome", func(p *page, in tongue) {
 		p.visit("http://" + p.site + "/settings")
 		p.clickOn(`document.querySelector('.panel:last-child > button')`)
@@ -209,7 +229,7 @@ func TestViews(t *testing.T) {
 				}
 				p.size(1280, 900, false)
 			}
-			p.forgive() // after the log-out, some answers are 401
+			p.forgive() // those while the network was away, and 401 after the log-out
 		})
 	}
 }
