@@ -23,6 +23,8 @@ func (p *page) tab(name, text string) {
 // run presses the run button, and chooses an operation where there are several.
 func (p *page) run(operation string) {
 	p.t.Helper()
+	// A moment after a change of tabs the button still is that of the tab before.
+	p.see(fmt.Sprintf(`(document.querySelector('.graphiql-execute-button').ariaHasPopup === 'menu') === %t`, operation != ""))
 	p.clickOn(`document.querySelector('.graphiql-execute-button')`)
 	if operation != "" {
 		p.clickOn(fmt.Sprintf(`[...document.querySelectorAll('[role=menuitem]')].find((e) => e.textContent === %s)`, js(operation)))

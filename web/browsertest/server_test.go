@@ -8,6 +8,7 @@ package browsertest
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,6 +23,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/cdp"
+	cdppage "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
@@ -91,7 +94,8 @@ func (s *site) start() {
 			s.cmd.Env = append(s.cmd.Env, entry)
 		}
 	}
-	s.cmd.Env = append(s.cmd.Env, "TIDELINE_ADDR="+s.address, "TIDELINE_DATA_DIR="+s.data, "TIDELINE_RATE_LIMIT=off")
+	s.cmd.Env = append(s.cmd.Env, "TIDELINE_ADDR="+s.address, "TIDELINE_DATA_DIR="+s.data, "TIDELINE_RATE_LIMIT=off",
+		"TIDELINE_REQUEST_TIMEOUT=1m") // a busy machine takes its time
 	s.cmd.Stdout, s.cmd.Stderr = s.log, s.log
 	require.NoError(s.t, s.cmd.Start())
 	require.Eventually(s.t, func() bool {
@@ -201,12 +205,18 @@ func (p *person) ask(query string, input map[string]any, result any) error {
 	return json.Unmarshal(answer.Data, result)
 }
 
-// browse opens the person's browser, signed in.
+// browse opens the person's browser, signed in: it finds the session there the
+// first time.
 func (p *person) browse(before ...chromedp.Action[chromedp.Void]) *page {
 	p.s.t.Helper()
-	b := open(p.s.t, p.s.url, append(before,
-		chromedp.Navigate(p.s.url+"/livez"), // any page of the site, to keep the session for it
-		chromedp.Evaluate[chromedp.Void](`localStorage['tideline:session'] = `+js(string(p.session))))...)
+	keep := `if (location.origin === ` + js(p.s.url) + ` && !sessionStorage['kept']) {
+		sessionStorage['kept'] = true
+		localStorage['tideline:session'] = ` + js(string(p.session)) + `
+	}`
+	b := open(p.s.t, p.s.url, append(before, chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		_, err := cdp.Call(ctx, target, cdppage.AddScriptToEvaluateOnNewDocument, cdppage.AddScriptToEvaluateOnNewDocumentParams{Source: keep})
+		return err
+	}))...)
 	b.see(live)
 	return b
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/chromedp/cdproto/emulation"
-	cdp "github.com/chromedp/cdproto/page"
+	cdppage "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/assert"
@@ -276,7 +276,7 @@ func (p *page) violations(scheme string) string {
 // the picture has less room than they have.
 func (p *page) picture(file string, width, height int64) {
 	p.t.Helper()
-	shot, err := chromedp.Call(p.ctx, cdp.CaptureScreenshot, cdp.CaptureScreenshotParams{Clip: &cdp.Viewport{
+	shot, err := chromedp.Call(p.ctx, cdppage.CaptureScreenshot, cdppage.CaptureScreenshotParams{Clip: &cdppage.Viewport{
 		Y: p.value(`scrollY`).(float64), Width: float64(width), Height: float64(height), Scale: min(1, 960/float64(width)),
 	}})
 	require.NoError(p.t, err)
