@@ -42,9 +42,11 @@ export function Settings({ session }: { session: Session }) {
 
 /** Ends the session; over it is for this browser even when the server cannot be told. */
 export async function logOut(session: Session) {
-  await request(LogOut, {}).catch(() => null)
+  const told = request(LogOut, {}).catch(() => null)
   discard(session.user.handle)
+  // Now, or what else is on its way would come back as a session that has ended.
   end()
+  await told
 }
 
 function AccountForm({ account, session }: { account: Account; session: Session }) {
