@@ -122,7 +122,12 @@ func (h *graphqlHandler) serve(w http.ResponseWriter, r *http.Request, mediaType
 		return
 	}
 	if err != nil {
-		respond(w, mediaType, exec.Response{Errors: h.api.internal(ctx, "authenticate", err)})
+		errs := h.api.internal(ctx, "authenticate", err)
+		if wantsEvents(r) {
+			unavailable(w, "The session cannot be checked at the moment.")
+			return
+		}
+		respond(w, mediaType, exec.Response{Errors: errs})
 		return
 	}
 	operation, errs := h.api.prepare(ctx, viewer, addressOf(r.RemoteAddr), request)

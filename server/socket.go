@@ -216,7 +216,7 @@ func (s *socket) init(ctx context.Context, m message) {
 	}
 	if err != nil {
 		_ = s.set.api.internal(ctx, "authenticate a socket", err)
-		s.close(websocket.CloseTryAgainLater, "Try again later")
+		s.later()
 		return
 	}
 	s.token, s.acked = token, true
@@ -347,7 +347,8 @@ func (s *socket) run(ctx context.Context, op *operation, request exec.Request) {
 		return
 	}
 	if err != nil {
-		s.finish(op, s.errors(ctx, op.id, s.set.api.internal(ctx, "authenticate an operation", err)))
+		_ = s.set.api.internal(ctx, "authenticate an operation", err)
+		s.later()
 		return
 	}
 	prepared, errs := s.set.api.prepare(ctx, viewer, s.address, request)
@@ -375,6 +376,10 @@ func (s *socket) run(ctx context.Context, op *operation, request exec.Request) {
 // stream forwards a subscription.
 func (s *socket) stream(ctx context.Context, op *operation, viewer feed.Viewer, prepared *exec.Operation) {
 	responses, errs := s.set.api.subscribe(ctx, viewer, prepared)
+	if codeOf(errs) == codeInternal {
+		s.later()
+		return
+	}
 	if len(errs) > 0 {
 		s.finish(op, s.errors(ctx, op.id, errs))
 		return
@@ -383,8 +388,7 @@ func (s *socket) stream(ctx context.Context, op *operation, viewer feed.Viewer, 
 	defer s.set.api.metrics.subscriptions.Dec()
 	for response := range responses {
 		if response.Interrupted {
-			// Neither complete nor error would make the client come back.
-			s.close(websocket.CloseTryAgainLater, "Interrupted, subscribe again")
+			s.later()
 			return
 		}
 		stamp(ctx, response.Errors)
@@ -394,12 +398,20 @@ func (s *socket) stream(ctx context.Context, op *operation, viewer feed.Viewer, 
 		return
 	}
 	// It may have ended because its session did: then the socket goes too.
-	if _, _, err := s.set.api.identify(ctx, s.token); errors.Is(err, errForbidden) {
+	switch _, _, err := s.set.api.identify(ctx, s.token); {
+	case err == nil:
+		s.finish(op, frame("complete", op.id, nil))
+	case errors.Is(err, errForbidden):
 		s.forbid()
-		return
+	default:
+		_ = s.set.api.internal(ctx, "authenticate the end of a stream", err)
+		s.later()
 	}
-	s.finish(op, frame("complete", op.id, nil))
 }
+
+// later closes the socket for what may work the next time: a client takes the
+// messages "error" and "complete" for final, and only this makes it come back.
+func (s *socket) later() { s.close(websocket.CloseTryAgainLater, "Try again later") }
 
 // hold keeps a draining socket open for a query or mutation; false when it is
 // too late to begin one.

@@ -141,6 +141,8 @@ func TestCloseCodes(t *testing.T) {
 		"token is a number":          {messages: []string{`{"type":"connection_init","payload":{"Authorization":1}}`}, code: 4403, reason: "Forbidden"},
 		"unknown token, legacy":      {protocol: legacy, messages: []string{`{"type":"connection_init","payload":{"Authorization":"Bearer mallory"}}`}, code: 4403},
 		"sessions cannot be checked": {messages: []string{`{"type":"connection_init","payload":{"Authorization":"Bearer database-down"}}`}, code: 1013},
+		"subscription cannot start":  {messages: then(`{"id":"1","type":"subscribe","payload":{"query":"subscription{unavailable}"}}`), code: 1013},
+		"the same, legacy":           {protocol: legacy, messages: then(`{"id":"1","type":"start","payload":{"query":"subscription{unavailable}"}}`), code: 1013},
 		"no subprotocol we know":     {protocol: "soap", code: 4406, reason: "Subprotocol not acceptable"},
 		"no init in time":            {code: 4408, reason: "Connection initialisation timeout"},
 		"same id twice":              {messages: then(forever, forever), code: 4409, reason: "Subscriber for 1 already exists"},
@@ -201,6 +203,26 @@ func TestLoggedOutSocketCanDoNothing(t *testing.T) {
 	f.logOut("alice")
 	p.send(`{"id":"1","type":"subscribe","payload":{"query":"{hello}"}}`)
 	p.expectClose(4403)
+}
+
+// What could not be checked may be the next time: no error, which is final.
+func TestSocketWhoseSessionCannotBeChecked(t *testing.T) {
+	f := newFixture(t, nil)
+	for _, query := range []string{"{hello}", "subscription{news}"} {
+		p := f.connect(t, modern, asUser)
+		f.breakDatabase(true)
+		p.send(`{"id":"1","type":"subscribe","payload":{"query":"` + query + `"}}`)
+		p.expectClose(1013)
+		f.breakDatabase(false)
+	}
+	// Nor is the end of a stream of which nobody knows whether its session goes on.
+	p := f.connect(t, modern, asUser)
+	p.send(`{"id":"1","type":"subscribe","payload":{"query":"subscription{news}"}}`)
+	f.news <- 1
+	p.expect(`{"id":"1","type":"next","payload":{"data":{"news":1}}}`)
+	f.breakDatabase(true)
+	close(f.news)
+	p.expectClose(1013)
 }
 
 // A stream that ends because its session did takes the socket with it.

@@ -92,8 +92,7 @@ func originAllowed(r *http.Request, origins []string) bool {
 // on without the HTTP server's goroutine and buffers.
 func (s *sockets) accept(w http.ResponseWriter, r *http.Request) {
 	if !s.reserve() {
-		w.Header().Set("Retry-After", "5")
-		http.Error(w, "This server takes no more connections.", http.StatusServiceUnavailable)
+		unavailable(w, "This server takes no more connections.")
 		return
 	}
 	conn, err := s.upgrader.Upgrade(w, r, http.Header{requestIDHeader: w.Header()[requestIDHeader]})

@@ -65,8 +65,7 @@ func (s *eventStream) complete() error { return s.write([]byte("event: complete\
 // events.
 func (h *graphqlHandler) stream(w http.ResponseWriter, r *http.Request, v feed.Viewer, operation *exec.Operation, errs gqlerror.List) {
 	if !h.sockets.reserve() {
-		w.Header().Set("Retry-After", "5")
-		http.Error(w, "This server takes no more connections.", http.StatusServiceUnavailable)
+		unavailable(w, "This server takes no more connections.")
 		return
 	}
 	defer h.sockets.release()
@@ -91,10 +90,20 @@ func (h *graphqlHandler) stream(w http.ResponseWriter, r *http.Request, v feed.V
 			h.forward(ctx, s, r, responses)
 			return
 		}
+		if codeOf(errs) == codeInternal { // an answer by events would be final
+			unavailable(w, "The stream cannot begin at the moment.")
+			return
+		}
 	}
 	if s.next(exec.Response{Errors: errs}) == nil {
 		_ = s.complete()
 	}
+}
+
+// unavailable tells a client to come back.
+func unavailable(w http.ResponseWriter, why string) {
+	w.Header().Set("Retry-After", "5")
+	http.Error(w, why, http.StatusServiceUnavailable)
 }
 
 // forward passes on what a subscription brings, and now and then a comment, by

@@ -115,6 +115,18 @@ func TestEventStreamRefuses(t *testing.T) {
 	require.Equal(t, http.StatusMethodNotAllowed, f.ask(t, http.MethodGet, "", "mutation{set(n:3)}").response.StatusCode)
 }
 
+// What could not begin may the next time; an event would be final.
+func TestEventStreamThatCannotBegin(t *testing.T) {
+	f := newFixture(t, nil)
+	for token, query := range map[string]string{"alice": "subscription{unavailable}", "database-down": "subscription{news}"} {
+		e := f.ask(t, http.MethodPost, token, query)
+		require.Equal(t, http.StatusServiceUnavailable, e.response.StatusCode)
+		require.NotEmpty(t, e.response.Header.Get("Retry-After"))
+	}
+	e := f.ask(t, http.MethodPost, "alice", "{fail}")
+	require.Equal(t, http.StatusOK, e.response.StatusCode, "a query has an answer")
+}
+
 // What is not complete is broken off, so that the client asks again.
 func TestEventStreamBreaksOff(t *testing.T) {
 	for name, end := range map[string]func(f *fixture){
