@@ -84,9 +84,9 @@ func ids(n int, from int64) []int64 {
 	return users
 }
 
-func drain(b *testing.B, subs []*live.Subscription) {
+func drain(b *testing.B, subs []reader) {
 	for _, s := range subs {
-		if _, ok := <-s.Events(); !ok {
+		if _, ok := s.take(b); !ok {
 			require.FailNow(b, "subscription ended", "%v", s.Err())
 		}
 	}

@@ -170,9 +170,9 @@ func TestPresenceWriteFails(t *testing.T) {
 			old := subscribe(t, h, 1)
 			failing.set(true)
 			old.Close()
-			waiting := make(chan *live.Subscription, 1)
+			waiting := make(chan reader, 1)
 			go func() {
-				s, err := h.Subscribe(t.Context(), 2)
+				s, err := read(t.Context(), h, 2)
 				assert.NoError(t, err)
 				waiting <- s
 			}()

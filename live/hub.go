@@ -33,7 +33,7 @@ type HubConfig struct {
 	// Sharded uses sharded pub/sub, as the publishers must too.
 	Sharded bool
 	// Buffer is how many events a subscription holds for its reader before it
-	// is given up as lagging. Defaults to 32, 56 bytes each.
+	// is given up as lagging. Defaults to 32, 56 bytes each while they wait.
 	Buffer int
 	// Logger is told of lost and restored connections. Defaults to none.
 	Logger *slog.Logger
@@ -62,8 +62,7 @@ type Hub struct {
 
 	received, delivered, strays, lagged, malformed, resyncs, connects atomic.Uint64
 
-	// Guarded by mu. Subscriptions are sent to under the read lock, so that none
-	// is closed under a send; a send never blocks.
+	// Guarded by mu.
 	mu      sync.RWMutex
 	subs    map[int64][]*Subscription
 	count   int
@@ -278,16 +277,6 @@ func (h *Hub) resync() {
 	h.drop(full)
 }
 
-// offer never blocks. The caller holds hub.mu for reading.
-func (s *Subscription) offer(ev Event) bool {
-	select {
-	case s.events <- ev:
-		return true
-	default:
-		return false
-	}
-}
-
 // drop ends subscriptions that missed an event.
 func (h *Hub) drop(full []*Subscription) {
 	if len(full) == 0 {
@@ -296,7 +285,7 @@ func (h *Hub) drop(full []*Subscription) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, s := range full {
-		if !s.ended {
+		if !s.Ended() {
 			h.lagged.Add(1)
 			h.end(s, ErrLagged)
 		}

@@ -42,10 +42,43 @@ func run(t testing.TB, rdb redis.UniversalClient, cfg live.HubConfig) (h *live.H
 	return h, stop
 }
 
-func subscribe(t testing.TB, h *live.Hub, user int64) *live.Subscription {
-	s, err := h.Subscribe(t.Context(), user)
+// reader is a subscription whose events can be waited for.
+type reader struct {
+	*live.Subscription
+	news chan struct{}
+}
+
+func subscribe(t testing.TB, h *live.Hub, user int64) reader {
+	r, err := read(t.Context(), h, user)
 	require.NoError(t, err)
-	return s
+	return r
+}
+
+func read(ctx context.Context, h *live.Hub, user int64) (r reader, err error) {
+	r.news = make(chan struct{}, 1)
+	r.Subscription, err = h.Subscribe(ctx, user, func() {
+		select {
+		case r.news <- struct{}{}:
+		default:
+		}
+	})
+	return r, err
+}
+
+// take is the next event, ok=false at the end.
+func (r reader) take(t testing.TB) (ev live.Event, ok bool) {
+	timeout := time.After(patience)
+	for {
+		ended := r.Ended()
+		if ev, ok = r.Take(); ok || ended {
+			return ev, ok
+		}
+		select {
+		case <-r.news:
+		case <-timeout:
+			require.FailNow(t, "no event")
+		}
+	}
 }
 
 func publish(t testing.TB, p *live.Publisher, post int64, users ...int64) (reached int) {
@@ -55,20 +88,15 @@ func publish(t testing.TB, p *live.Publisher, post int64, users ...int64) (reach
 }
 
 // next is the next event; it fails the test when there is none.
-func next(t testing.TB, s *live.Subscription) live.Event {
-	select {
-	case ev, ok := <-s.Events():
-		require.True(t, ok, "subscription ended: %v", s.Err())
-		ev.Batch = nil // who else was told is tested on its own
-		return ev
-	case <-time.After(patience):
-		require.FailNow(t, "no event")
-		return live.Event{}
-	}
+func next(t testing.TB, r reader) live.Event {
+	ev, ok := r.take(t)
+	require.True(t, ok, "subscription ended: %v", r.Err())
+	ev.Batch = nil // who else was told is tested on its own
+	return ev
 }
 
 // after is the next event that is not a Resync.
-func after(t testing.TB, s *live.Subscription) live.Event {
+func after(t testing.TB, s reader) live.Event {
 	for {
 		if ev := next(t, s); ev.Kind != live.Resync {
 			return ev
@@ -95,7 +123,7 @@ func TestDelivery(t *testing.T) {
 		reached, err := p.Publish(t.Context(), ev, []int64{30, 10, 1 << 52, 10})
 		require.NoError(t, err)
 		assert.Equal(t, 2, reached, "one user in two processes")
-		for _, s := range []*live.Subscription{tenA, tenB, tenAgain} {
+		for _, s := range []reader{tenA, tenB, tenAgain} {
 			assert.Equal(t, ev, next(t, s))
 		}
 
@@ -106,8 +134,8 @@ func TestDelivery(t *testing.T) {
 		for post := range int64(50) {
 			assert.Equal(t, live.Event{Kind: live.Added, Post: post}, next(t, twenty))
 		}
-		for _, s := range []*live.Subscription{tenA, tenB, tenAgain} {
-			assert.Empty(t, s.Events(), "each event once")
+		for _, s := range []reader{tenA, tenB, tenAgain} {
+			assert.Zero(t, s.Waiting(), "each event once")
 		}
 		require.Eventually(t, func() bool {
 			return a.Stats() == live.Stats{Received: 51, Delivered: 52, Connects: 1}
@@ -130,7 +158,7 @@ func TestPublishRefuses(t *testing.T) {
 			_, err := p.Publish(t.Context(), live.Event{Kind: live.Added}, users)
 			assert.Error(t, err, "%v", users)
 		}
-		_, err := live.NewHub(rdb, live.HubConfig{}).Subscribe(t.Context(), 0)
+		_, err := read(t.Context(), live.NewHub(rdb, live.HubConfig{}), 0)
 		assert.Error(t, err)
 
 		ctx, cancel := context.WithCancel(t.Context())
@@ -153,18 +181,18 @@ func TestManyRecipients(t *testing.T) {
 		assert.Equal(t, held, publish(t, live.NewPublisher(rdb, sharded), 5, users...))
 		for _, s := range subs {
 			assert.EqualValues(t, 5, next(t, s).Post)
-			assert.Empty(t, s.Events())
+			assert.Zero(t, s.Waiting())
 		}
 	})
 }
 
 // subscribeAll subscribes the users 1..n at the same time.
-func subscribeAll(t testing.TB, h *live.Hub, n int) []*live.Subscription {
-	subs := make([]*live.Subscription, n)
+func subscribeAll(t testing.TB, h *live.Hub, n int) []reader {
+	subs := make([]reader, n)
 	errs := make([]error, n)
 	var all sync.WaitGroup
 	for i := range subs {
-		all.Go(func() { subs[i], errs[i] = h.Subscribe(t.Context(), int64(i+1)) })
+		all.Go(func() { subs[i], errs[i] = read(t.Context(), h, int64(i+1)) })
 	}
 	all.Wait()
 	for _, err := range errs {
@@ -184,7 +212,7 @@ func TestLaggingSubscriberIsClosedAlone(t *testing.T) {
 			assert.Equal(t, post, next(t, other).Post)
 		}
 		var got []int64
-		for ev := range slow.Events() { // it ends
+		for ev, ok := slow.take(t); ok; ev, ok = slow.take(t) { // it ends
 			got = append(got, ev.Post)
 		}
 		assert.Equal(t, []int64{0, 1, 2}, got, "what fitted can still be read")
@@ -204,7 +232,7 @@ func TestPresenceFollowsSubscriptions(t *testing.T) {
 		first, second := subscribe(t, h, 1), subscribe(t, h, 1)
 		first.Close()
 		first.Close()
-		_, open := <-first.Events()
+		_, open := first.take(t)
 		assert.False(t, open)
 		assert.NoError(t, first.Err())
 		assert.Equal(t, 1, publish(t, p, 1, 1), "one is still there")
@@ -231,7 +259,7 @@ func TestConcurrentSubscribePublishClose(t *testing.T) {
 		for w := range int64(workers) {
 			all.Go(func() {
 				for round := range int64(rounds) {
-					s, err := h.Subscribe(t.Context(), 1+w%users)
+					s, err := read(t.Context(), h, 1+w%users)
 					if !assert.NoError(t, err) {
 						return
 					}
@@ -239,10 +267,7 @@ func TestConcurrentSubscribePublishClose(t *testing.T) {
 					reached, err := p.Publish(t.Context(), live.Event{Kind: live.Added, Post: post}, []int64{1 + w%users})
 					assert.NoError(t, err)
 					assert.Equal(t, 1, reached)
-					for ev := range s.Events() {
-						if ev.Post == post {
-							break
-						}
+					for ev, ok := s.take(t); ok && ev.Post != post; ev, ok = s.take(t) {
 					}
 					assert.NoError(t, s.Err())
 					s.Close()
@@ -264,7 +289,7 @@ func TestSubscribeWaitsForTheHub(t *testing.T) {
 		gaveUp, giveUp := context.WithCancel(t.Context())
 		waiting := make(chan error, 1)
 		go func() {
-			_, err := h.Subscribe(gaveUp, 1)
+			_, err := read(gaveUp, h, 1)
 			waiting <- err
 		}()
 		require.Eventually(t, func() bool { return h.Subscribers() == 1 }, patience, time.Millisecond)
@@ -272,9 +297,9 @@ func TestSubscribeWaitsForTheHub(t *testing.T) {
 		assert.ErrorIs(t, <-waiting, context.Canceled)
 		assert.Zero(t, h.Subscribers())
 
-		got := make(chan *live.Subscription, 1)
+		got := make(chan reader, 1)
 		go func() {
-			s, err := h.Subscribe(t.Context(), 1)
+			s, err := read(t.Context(), h, 1)
 			assert.NoError(t, err)
 			got <- s
 		}()
@@ -293,17 +318,17 @@ func TestSubscribeWaitsForTheHub(t *testing.T) {
 func TestStop(t *testing.T) {
 	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
 		h, stop := run(t, rdb, live.HubConfig{Sharded: sharded})
-		subs := []*live.Subscription{subscribe(t, h, 1), subscribe(t, h, 1), subscribe(t, h, 2)}
+		subs := []reader{subscribe(t, h, 1), subscribe(t, h, 1), subscribe(t, h, 2)}
 		assert.Error(t, h.Run(t.Context()), "it runs already")
 		stop()
 		for _, s := range subs {
-			_, open := <-s.Events()
+			_, open := s.take(t)
 			assert.False(t, open)
 			assert.ErrorIs(t, s.Err(), live.ErrClosed)
 		}
 		assert.Zero(t, h.Subscribers())
 		assert.Error(t, h.Ready(t.Context()))
-		_, err := h.Subscribe(t.Context(), 1)
+		_, err := read(t.Context(), h, 1)
 		assert.ErrorIs(t, err, live.ErrClosed)
 		assert.Zero(t, publish(t, live.NewPublisher(rdb, sharded), 1, 1, 2))
 		assert.Empty(t, keys(t, rdb), "nothing stays behind")
@@ -335,7 +360,8 @@ func TestShare(t *testing.T) {
 		h, _ := run(t, rdb, live.HubConfig{Sharded: sharded})
 		a, b := subscribe(t, h, 1), subscribe(t, h, 2)
 		publish(t, live.NewPublisher(rdb, sharded), 5, 3, 2, 1)
-		first, second := <-a.Events(), <-b.Events()
+		first, _ := a.take(t)
+		second, _ := b.take(t)
 		require.Same(t, first.Batch, second.Batch)
 		require.Equal(t, []int64{1, 2}, first.Batch.Users)
 

@@ -175,7 +175,7 @@ func (h *Hub) release(waiting []*Subscription) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, s := range waiting {
-		if !s.ended && !s.registered {
+		if !s.Ended() && !s.registered {
 			s.registered = true
 			close(s.ready)
 		}

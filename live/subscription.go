@@ -4,19 +4,24 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 )
 
-// Subscription is one reader of the events of one user.
+// Subscription is one reader of the events of one user. It costs no goroutine,
+// and while nothing waits in it about 200 bytes.
 type Subscription struct {
-	hub    *Hub
-	user   int64
-	events chan Event    // when full: the subscription ends with ErrLagged
-	ready  chan struct{} // closed when registered or ended
+	hub   *Hub
+	user  int64
+	wake  func()
+	ready chan struct{} // closed when registered or ended
 
 	// Guarded by hub.mu.
 	registered bool
-	ended      bool
-	err        error
+
+	mu    sync.Mutex // after hub.mu
+	queue []Event    // when full: the subscription ends with ErrLagged
+	ended bool
+	err   error
 }
 
 // Subscribe returns the events of a user (a positive id), once the hub is
@@ -25,17 +30,14 @@ type Subscription struct {
 // is done, so give it a deadline; ctx is not used afterwards. It returns
 // [ErrClosed] when the hub is stopped.
 //
-// The caller must read Events until it is closed, or call Close.
-func (h *Hub) Subscribe(ctx context.Context, user int64) (*Subscription, error) {
+// Whenever there is something to take, the end included, wake is called, also
+// before Subscribe has returned. The hub waits for it: it must return at once and
+// must not call the hub or the subscription.
+func (h *Hub) Subscribe(ctx context.Context, user int64, wake func()) (*Subscription, error) {
 	if user <= 0 {
 		return nil, fmt.Errorf("live: subscribe: %d is not a user id", user)
 	}
-	s := &Subscription{
-		hub:    h,
-		user:   user,
-		events: make(chan Event, h.cfg.Buffer),
-		ready:  make(chan struct{}),
-	}
+	s := &Subscription{hub: h, user: user, wake: wake, ready: make(chan struct{})}
 	h.mu.Lock()
 	if h.stopped {
 		h.mu.Unlock()
@@ -58,33 +60,78 @@ func (h *Hub) Subscribe(ctx context.Context, user int64) (*Subscription, error) 
 	}
 }
 
-// Events is closed when the subscription ends; what was in its buffer can still
-// be read.
-func (s *Subscription) Events() <-chan Event { return s.events }
+// Take is the next event, if one waits. It never waits itself. Of one that has
+// ended, what was there before can still be taken.
+func (s *Subscription) Take() (ev Event, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.queue) == 0 {
+		return ev, false
+	}
+	ev = s.queue[0]
+	s.queue[0] = Event{}
+	if s.queue = s.queue[1:]; len(s.queue) == 0 {
+		s.queue = nil
+	}
+	return ev, true
+}
+
+// Waiting is how many events can be taken.
+func (s *Subscription) Waiting() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.queue)
+}
+
+// Ended reports whether no event will ever come any more; those that wait can
+// still be taken.
+func (s *Subscription) Ended() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ended
+}
 
 // Err says why the subscription ended: nil while it has not, and after Close;
 // [ErrLagged] when its reader was too slow; [ErrClosed] when the hub stopped.
 func (s *Subscription) Err() error {
-	s.hub.mu.RLock()
-	defer s.hub.mu.RUnlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return s.err
 }
 
 // Close ends the subscription. It waits for nobody and may be called again, at
-// any time and from anywhere.
+// any time and from anywhere but wake.
 func (s *Subscription) Close() {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
 	s.hub.end(s, nil)
 }
 
-// end takes a subscription out of the hub. The caller holds h.mu for writing,
-// and so nobody is sending on the channel that is closed here.
+// offer never waits; it answers whether there was room.
+func (s *Subscription) offer(ev Event) bool {
+	s.mu.Lock()
+	room := len(s.queue) < s.hub.cfg.Buffer
+	if room {
+		s.queue = append(s.queue, ev)
+	}
+	s.mu.Unlock()
+	if room {
+		s.wake()
+	}
+	return room
+}
+
+// end takes a subscription out of the hub. The caller holds h.mu for writing.
 func (h *Hub) end(s *Subscription, err error) {
-	if s.ended {
+	s.mu.Lock()
+	already := s.ended
+	if !already {
+		s.ended, s.err = true, err
+	}
+	s.mu.Unlock()
+	if already {
 		return
 	}
-	s.ended, s.err = true, err
 	rest := slices.DeleteFunc(h.subs[s.user], func(other *Subscription) bool { return other == s })
 	if len(rest) == 0 {
 		delete(h.subs, s.user)
@@ -93,8 +140,8 @@ func (h *Hub) end(s *Subscription, err error) {
 		h.subs[s.user] = rest
 	}
 	h.count--
-	close(s.events)
 	if !s.registered {
 		close(s.ready)
 	}
+	s.wake()
 }
