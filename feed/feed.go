@@ -42,7 +42,7 @@ type Config struct {
 	Timelines *timeline.Store
 	Queue     *queue.Queue
 	// Hub gives live events. A process without sockets, such as a worker, has
-	// none; TimelineEvents must not be called there.
+	// none; Listen must not be called there.
 	Hub       *live.Hub
 	Publisher *live.Publisher
 	// IDs makes the ids of users and posts. A process that makes none has none.

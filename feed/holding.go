@@ -48,6 +48,10 @@ func settledBefore(t time.Time) int64 {
 	return max(t.Add(-settled).Sub(idEpoch).Milliseconds(), 0) << timeShift
 }
 
+// notedBefore is the id up to which a post that arrives may have been noted in
+// the journal: by a clock that is ahead, too.
+func notedBefore(t time.Time) int64 { return settledBefore(t.Add(settled - LateAfter/2)) }
+
 // has reports whether the post is one of the recent.
 func (h *holding) has(id int64) bool {
 	_, found := slices.BinarySearch(h.recent, id)

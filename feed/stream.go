@@ -1,10 +1,13 @@
 package feed
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"tideline/ent"
@@ -20,100 +23,207 @@ const rememberGone = 64
 // stayActive is how often an open subscription makes its user active.
 const stayActive = time.Hour
 
-// stream is one subscription on its way to the client.
-type stream struct {
+// startTimeout is how long a stream waits for the hub to listen for it, which
+// cannot while Redis is away.
+const startTimeout = 10 * time.Second
+
+// Stream is one subscription on its way to the client: what happens to the
+// viewer's timeline, as *PostAdded, *PostRemoved, *Invalidated and *Heartbeat;
+// the last value of one that cannot go on is *Interrupted. It costs no
+// goroutine: its reader is woken, and asks with Next. Next and Ended are for one
+// goroutine at a time.
+type Stream struct {
 	feed   *Feed
 	viewer Viewer
-	out    chan Event
+	wake   func()
 	// holding is what the client holds when it has got all that was sent.
 	holding
 	newest int64   // newest post sent or known to the client
 	gone   []int64 // the last ones sent as removed
+
+	heartbeat time.Duration
+	resuming  *cursor     // to be resumed after, before anything else
+	ready     []any       // to be handed out
+	missed    []*ent.Post // to be handed out then, and
+	risen     int64       // what low rises to when that is done
+	drained   bool        // nothing waited when last looked
+	ended     bool
+
+	beatDue, visitDue atomic.Bool
+
+	mu     sync.Mutex
+	sub    *live.Subscription
+	timers []*time.Timer
+	closed bool
 }
 
-// run goes on until ctx or the session ends (nil) or something fails. It closes
-// the subscription.
-func (s *stream) run(ctx context.Context, sub *live.Subscription, after *cursor, heartbeat time.Duration) error {
-	defer func() { sub.Close() }()
-	if after != nil {
-		if err := s.resume(ctx, *after); err != nil {
-			return err
-		}
-	} else if n := len(s.recent); n > 0 {
-		s.newest = s.recent[n-1]
+// open begins to listen. The stream lasts until ctx ends.
+func (s *Stream) open(ctx context.Context) error {
+	starting, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	if err := s.listen(starting); err != nil {
+		return err
 	}
-	active := time.NewTicker(stayActive)
-	defer active.Stop()
-	var beats <-chan time.Time
-	if heartbeat > 0 {
-		ticker := time.NewTicker(heartbeat)
-		defer ticker.Stop()
-		beats = ticker.C
+	s.tick(&s.visitDue, stayActive)
+	if s.heartbeat > 0 {
+		s.tick(&s.beatDue, s.heartbeat)
 	}
-	for {
-		// What arrived before a moment when nothing waits has been told.
-		drained := len(sub.Events()) == 0
-		var err error
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-active.C:
-			s.feed.visit(ctx, s.viewer.ID)
-		case <-beats:
-			if drained {
-				s.rise(settledBefore(s.feed.now()))
-			}
-			err = s.send(ctx, &Heartbeat{Position: s.position()})
-		case ev, ok := <-sub.Events():
-			if drained {
-				s.rise(settledBefore(s.feed.now()))
-			}
-			if !ok {
-				sub, err = s.again(ctx, sub)
-				break
-			}
-			if ev.Kind == live.MarkerMoved && heartbeat > 0 {
-				err = s.send(ctx, &Heartbeat{Position: s.position()})
-				break
-			}
-			err = s.handle(ctx, ev)
-		}
-		if errors.Is(err, errStreamEnds) || ctx.Err() != nil {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
+	context.AfterFunc(ctx, s.close)
+	return nil
 }
 
-// again is what a subscription that fell behind goes on with: a new one, and
-// what was missed.
-func (s *stream) again(ctx context.Context, ended *live.Subscription) (*live.Subscription, error) {
-	if err := ended.Err(); !errors.Is(err, live.ErrLagged) {
-		return ended, err
-	}
-	sub, err := s.feed.cfg.Hub.Subscribe(ctx, s.viewer.ID)
+func (s *Stream) listen(ctx context.Context) error {
+	sub, err := s.feed.cfg.Hub.Subscribe(ctx, s.viewer.ID, s.wake)
 	if err != nil {
-		return ended, fmt.Errorf("subscribe: %w", err)
+		return fmt.Errorf("subscribe: %w", err)
+	}
+	s.mu.Lock()
+	s.sub = sub
+	closed := s.closed
+	s.mu.Unlock()
+	if closed {
+		sub.Close()
+	}
+	return nil
+}
+
+// tick sets due, and wakes the reader, once an interval until the stream ends.
+func (s *Stream) tick(due *atomic.Bool, every time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var timer *time.Timer
+	timer = time.AfterFunc(every, func() {
+		due.Store(true)
+		s.wake()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if !s.closed {
+			timer.Reset(every)
+		}
+	})
+	s.timers = append(s.timers, timer)
+}
+
+func (s *Stream) close() {
+	s.mu.Lock()
+	s.closed = true
+	sub, timers := s.sub, s.timers
+	s.mu.Unlock()
+	for _, timer := range timers {
+		timer.Stop()
+	}
+	sub.Close() // which wakes the reader
+}
+
+// Ended reports whether nothing will come any more.
+func (s *Stream) Ended() bool { return s.ended }
+
+// Next is the next event. It reads what it needs, but never waits for something
+// to happen: ok is false when nothing has, and the reader is woken when something
+// does. The context is that of the subscription.
+func (s *Stream) Next(ctx context.Context) (event any, ok bool) {
+	for {
+		if len(s.ready) > 0 {
+			event, s.ready = s.ready[0], s.ready[1:]
+			return event, true
+		}
+		if s.ended {
+			return nil, false
+		}
+		if ctx.Err() != nil {
+			s.ended = true
+			return nil, false
+		}
+		more, err := s.step(ctx)
+		switch {
+		case errors.Is(err, errStreamEnds) || ctx.Err() != nil:
+			s.ready, s.ended = nil, true
+		case err != nil:
+			s.feed.log.WarnContext(ctx, "subscription interrupted", "viewer", s.viewer.ID, "error", err)
+			s.ready, s.ended = append(s.ready, &Interrupted{err}), true
+		case !more && len(s.ready) == 0:
+			return nil, false
+		}
+		if s.ended {
+			s.close()
+		}
+	}
+}
+
+// step does the next thing there is to do, if any.
+func (s *Stream) step(ctx context.Context) (more bool, err error) {
+	if after := s.resuming; after != nil {
+		s.resuming = nil
+		return true, s.resume(ctx, *after)
+	}
+	if len(s.missed) > 0 {
+		p := s.missed[0]
+		if s.missed = s.missed[1:]; len(s.missed) == 0 {
+			s.missed = nil
+			defer s.rise(s.risen)
+		}
+		if !s.has(p.ID) {
+			s.add(p)
+		}
+		return true, nil
+	}
+	if s.visitDue.Swap(false) {
+		s.feed.visit(ctx, s.viewer.ID)
+	}
+	// What arrived before a moment when nothing waited has been told.
+	if s.drained || s.sub.Waiting() == 0 {
+		s.rise(settledBefore(s.feed.now()))
+		s.drained = false
+	}
+	if s.beatDue.Swap(false) {
+		s.send(&Heartbeat{Position: s.position()})
+		return true, nil
+	}
+	ended := s.sub.Ended()
+	ev, ok := s.sub.Take()
+	switch {
+	case ok && ev.Kind == live.MarkerMoved && s.heartbeat > 0:
+		s.send(&Heartbeat{Position: s.position()})
+		return true, nil
+	case ok:
+		return true, s.handle(ctx, ev)
+	case ended:
+		return true, s.again(ctx)
+	}
+	s.drained = true
+	return false, nil
+}
+
+// again goes on after a subscription fell behind: with a new one, and what was
+// missed.
+func (s *Stream) again(ctx context.Context) error {
+	if err := s.sub.Err(); !errors.Is(err, live.ErrLagged) {
+		return cmp.Or(err, ctx.Err(), errStreamEnds)
+	}
+	starting, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	if err := s.listen(starting); err != nil {
+		return err
 	}
 	// The end of the session may have been among what was missed.
 	if err := s.stillSignedIn(ctx); err != nil {
-		return sub, err
+		return err
 	}
-	return sub, s.catchUp(ctx)
+	return s.catchUp(ctx)
 }
 
-func (s *stream) handle(ctx context.Context, ev live.Event) error {
+func (s *Stream) handle(ctx context.Context, ev live.Event) error {
 	switch ev.Kind {
 	case live.Added:
-		switch {
-		case s.has(ev.Post):
-			return nil
-		case ev.Post > s.low:
-			return s.arrived(ctx, ev)
+		if ev.Post <= notedBefore(s.feed.now()) {
+			if err := s.late(ctx); err != nil {
+				return err
+			}
 		}
-		return s.late(ctx)
+		if s.has(ev.Post) || ev.Post <= s.low {
+			return nil
+		}
+		return s.arrived(ctx, ev)
 	case live.Removed:
 		return s.removed(ctx, ev.Post)
 	case live.Invalidated:
@@ -132,7 +242,7 @@ func (s *stream) handle(ctx context.Context, ev live.Event) error {
 }
 
 // stillSignedIn ends the stream of a session that ended unheard.
-func (s *stream) stillSignedIn(ctx context.Context) error {
+func (s *Stream) stillSignedIn(ctx context.Context) error {
 	ended, err := s.feed.EndedSessions(ctx, []int64{s.viewer.Session})
 	if err == nil && s.viewer.Session != 0 && len(ended) > 0 {
 		return errStreamEnds
@@ -154,7 +264,7 @@ const verdictLasts = 100 * time.Millisecond
 // arrived sends a post that was told of, if it may be shown. It is read, and
 // checked for all whom the message was for, once in the process, after the
 // message arrived and after the last change here that hid anything.
-func (s *stream) arrived(ctx context.Context, ev live.Event) error {
+func (s *Stream) arrived(ctx context.Context, ev live.Event) error {
 	f := s.feed
 	holds := func(v verdict) bool { return v.asked == f.hidden.Load() }
 	v, err := live.Share(ev.Batch, verdictLasts, holds, func(users []int64) (verdict, error) {
@@ -166,7 +276,8 @@ func (s *stream) arrived(ctx context.Context, ev live.Event) error {
 	if err != nil || v.post == nil || !v.sees[s.viewer.ID] {
 		return err
 	}
-	return s.add(ctx, v.post)
+	s.add(v.post)
+	return nil
 }
 
 // judge reads a post with its author, and who of the users may be shown it in
@@ -193,39 +304,39 @@ func (f *Feed) judge(ctx context.Context, id int64, users []int64) (v verdict, e
 }
 
 // removed sends that a post is gone, unless it may be shown still.
-func (s *stream) removed(ctx context.Context, id int64) error {
+func (s *Stream) removed(ctx context.Context, id int64) error {
 	rows, err := s.feed.db.Post.Query().Where(post.ID(id)).All(ctx)
 	if err != nil {
 		return fmt.Errorf("read post: %w", err)
 	}
 	rows, err = s.feed.shown(ctx, doorTimeline, s.viewer.ID, rows)
-	if err != nil || len(rows) > 0 {
-		return err
+	if err == nil && len(rows) == 0 {
+		s.remove(id)
 	}
-	return s.remove(ctx, id)
+	return err
 }
 
-func (s *stream) add(ctx context.Context, p *ent.Post) error {
+func (s *Stream) add(p *ent.Post) {
 	s.take(p.ID)
 	s.gone = slices.DeleteFunc(s.gone, func(gone int64) bool { return gone == p.ID })
 	s.newest = max(s.newest, p.ID)
-	return s.send(ctx, &PostAdded{Edge: s.feed.entry(s.viewer, p, s.holding)})
+	s.send(&PostAdded{Edge: s.feed.entry(s.viewer, p, s.holding)})
 }
 
-func (s *stream) remove(ctx context.Context, id int64) error {
+func (s *Stream) remove(id int64) {
 	if slices.Contains(s.gone, id) {
-		return nil
+		return
 	}
 	s.drop(id)
 	if len(s.gone) == rememberGone {
 		s.gone = slices.Delete(s.gone, 0, 1)
 	}
 	s.gone = append(s.gone, id)
-	return s.send(ctx, &PostRemoved{PostID: id, Position: s.position()})
+	s.send(&PostRemoved{PostID: id, Position: s.position()})
 }
 
 // resume sends what came since the cursor.
-func (s *stream) resume(ctx context.Context, after cursor) error {
+func (s *Stream) resume(ctx context.Context, after cursor) error {
 	s.newest = after.id
 	held, ok := after.held()
 	if !ok {
@@ -239,7 +350,7 @@ func (s *stream) resume(ctx context.Context, after cursor) error {
 
 // catchUp sends what came since, oldest first, after Invalidated when that may
 // not be all.
-func (s *stream) catchUp(ctx context.Context) error {
+func (s *Stream) catchUp(ctx context.Context) error {
 	noted, whole := s.changes(ctx)
 	if !whole { // Redis may have forgotten the user
 		s.at = s.feed.visit(ctx, s.viewer.ID)
@@ -254,27 +365,19 @@ func (s *stream) catchUp(ctx context.Context) error {
 		return s.startOver(ctx, "more was posted than is replayed")
 	}
 	if !whole {
-		err = s.send(ctx, &Invalidated{Reason: "events may have been missed", Position: s.position()})
-	} else {
-		err = s.sendChanges(ctx, noted)
-	}
-	if err != nil {
+		s.send(&Invalidated{Reason: "events may have been missed", Position: s.position()})
+	} else if err := s.sendChanges(ctx, noted); err != nil {
 		return err
 	}
-	for _, p := range missed {
-		if s.has(p.ID) {
-			continue
-		}
-		if err := s.add(ctx, p); err != nil {
-			return err
-		}
+	s.missed, s.risen = missed, settledBefore(began)
+	if len(missed) == 0 {
+		s.rise(s.risen)
 	}
-	s.rise(settledBefore(began))
 	return nil
 }
 
 // late sends what the journal noted: a post that came late, if it is not known.
-func (s *stream) late(ctx context.Context) error {
+func (s *Stream) late(ctx context.Context) error {
 	noted, whole := s.changes(ctx)
 	if !whole {
 		return s.startOver(ctx, "events may have been missed")
@@ -284,7 +387,7 @@ func (s *stream) late(ctx context.Context) error {
 
 // changes are the notes in the journal since the client's position, which moves
 // there. Not whole: nobody knows what they were.
-func (s *stream) changes(ctx context.Context) (noted []timeline.Change, whole bool) {
+func (s *Stream) changes(ctx context.Context) (noted []timeline.Change, whole bool) {
 	noted, now, whole, err := s.feed.tl.Changes(ctx, s.viewer.ID, s.at)
 	if err != nil && ctx.Err() == nil {
 		// A client that cannot be told what changed is told that much.
@@ -295,7 +398,7 @@ func (s *stream) changes(ctx context.Context) (noted []timeline.Change, whole bo
 }
 
 // sendChanges sends of each post that the notes name what is true of it now.
-func (s *stream) sendChanges(ctx context.Context, noted []timeline.Change) error {
+func (s *Stream) sendChanges(ctx context.Context, noted []timeline.Change) error {
 	if len(noted) == 0 {
 		return nil
 	}
@@ -316,21 +419,17 @@ func (s *stream) sendChanges(ctx context.Context, noted []timeline.Change) error
 	}
 	for i, p := range inOrder(ids, rows, func(p *ent.Post) int64 { return p.ID }) {
 		if removed[ids[i]] {
-			if err := s.remove(ctx, ids[i]); err != nil {
-				return err
-			}
+			s.remove(ids[i])
 		}
 		if p != nil && !s.has(p.ID) {
-			if err := s.add(ctx, p); err != nil {
-				return err
-			}
+			s.add(p)
 		}
 	}
 	return nil
 }
 
 // startOver tells the client to read again, and goes on from what it will read.
-func (s *stream) startOver(ctx context.Context, reason string) error {
+func (s *Stream) startOver(ctx context.Context, reason string) error {
 	at := s.feed.visit(ctx, s.viewer.ID)
 	held, err := s.feed.holdingOf(ctx, s.viewer, at, nil, true)
 	if err != nil {
@@ -340,18 +439,13 @@ func (s *stream) startOver(ctx context.Context, reason string) error {
 	if n := len(held.recent); n > 0 {
 		s.newest = max(s.newest, held.recent[n-1])
 	}
-	return s.send(ctx, &Invalidated{Reason: reason, Position: s.position()})
+	s.missed = nil
+	s.send(&Invalidated{Reason: reason, Position: s.position()})
+	return nil
 }
 
 // position is the cursor that the client resumes after when it has got what was
 // sent so far.
-func (s *stream) position() string { return s.cursor(s.viewer, s.newest) }
+func (s *Stream) position() string { return s.cursor(s.viewer, s.newest) }
 
-func (s *stream) send(ctx context.Context, ev Event) error {
-	select {
-	case s.out <- ev:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
+func (s *Stream) send(ev any) { s.ready = append(s.ready, ev) }

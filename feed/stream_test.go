@@ -236,7 +236,7 @@ func TestHeartbeat(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {
 		ann, bob := w.pair()
-		_, err := w.feed.TimelineEvents(w.ctx, ann, feed.Listening{Heartbeat: time.Millisecond})
+		_, err := w.feed.Listen(w.ctx, ann, feed.Listening{Heartbeat: time.Millisecond}, func() {})
 		require.Equal(w.t, feed.BadInput, feed.CodeOf(err))
 
 		l := w.listenFor(ann, feed.Listening{Heartbeat: time.Second})

@@ -13,21 +13,9 @@ import (
 // errStreamEnds ends a stream whose session has ended.
 var errStreamEnds = errors.New("stream ends")
 
-// Event is what a stream brings: *PostAdded, *PostRemoved, *Invalidated or
-// *Heartbeat.
-type Event interface{ event() }
-
-func (*PostAdded) event()   {}
-func (*PostRemoved) event() {}
-func (*Invalidated) event() {}
-func (*Heartbeat) event()   {}
-
 // PostAdded says that a post entered the timeline. A client that resumes after
 // the edge's cursor misses nothing and gets nothing twice.
 type PostAdded struct{ Edge Edge[ent.Post] }
-
-// Position is the cursor to resume after.
-func (e *PostAdded) Position() string { return e.Edge.Cursor }
 
 // PostRemoved says that a post left it.
 type PostRemoved struct {
@@ -45,7 +33,17 @@ type Invalidated struct {
 // Heartbeat says that nothing was missed up to here.
 type Heartbeat struct{ Position string }
 
-// Listening is what a client asks of TimelineEvents.
+// Interrupted is the last value of a stream that cannot go on: subscribing
+// again, after the last position, brings what was missed.
+type Interrupted struct{ Cause error }
+
+func (e *Interrupted) Error() string { return fmt.Sprintf("stream interrupted: %v", e.Cause) }
+func (e *Interrupted) Unwrap() error { return e.Cause }
+
+// Interrupted marks the error as the end of its stream.
+func (e *Interrupted) Interrupted() {}
+
+// Listening is what a client asks of Listen.
 type Listening struct {
 	// After is the cursor of the newest entry the client holds, or the position
 	// of the last event it got; nil: the client wants what happens from now on.
@@ -53,19 +51,17 @@ type Listening struct {
 	// Heartbeat is how often it wants one, 1 s to an hour, and whenever another
 	// device moves the read marker; 0: never.
 	Heartbeat time.Duration
-	// Interrupted, unless nil, is told why a stream ends that cannot go on, before
-	// it is closed: subscribing again, after the last position, brings the rest.
-	Interrupted func(cause error)
 }
 
-// TimelineEvents streams what happens to the viewer's timeline until ctx or the
-// session ends, or it is interrupted; then the channel is closed.
+// Listen streams what happens to the viewer's timeline until ctx or the session
+// ends. Whenever the stream has something, its end included, wake is called, also
+// before Listen has returned; it must return at once and must not call the stream.
 //
-// After a cursor, what came since is sent first, late arrivals and removals
+// After a cursor, what came since comes first, late arrivals and removals
 // included, and then what happens, with nothing missing and nothing twice in
 // between; where that cannot be promised, the first event is Invalidated.
 // Errors: Unauthenticated, BadInput.
-func (f *Feed) TimelineEvents(ctx context.Context, v Viewer, l Listening) (<-chan Event, error) {
+func (f *Feed) Listen(ctx context.Context, v Viewer, l Listening, wake func()) (*Stream, error) {
 	if v.ID == 0 {
 		return nil, errSignIn
 	}
@@ -76,7 +72,7 @@ func (f *Feed) TimelineEvents(ctx context.Context, v Viewer, l Listening) (<-cha
 	if err != nil {
 		return nil, err
 	}
-	s := &stream{feed: f, viewer: v, out: make(chan Event)}
+	s := &Stream{feed: f, viewer: v, wake: wake, heartbeat: l.Heartbeat, resuming: w.before}
 	at := f.visit(ctx, v.ID) // from now on posts are pushed
 	if w.before == nil {
 		// What there is now the client reads by itself; it is looked at before
@@ -85,24 +81,16 @@ func (f *Feed) TimelineEvents(ctx context.Context, v Viewer, l Listening) (<-cha
 		if err != nil {
 			return nil, err
 		}
+		if n := len(s.recent); n > 0 {
+			s.newest = s.recent[n-1]
+		}
 	}
 	// Listening starts before the replay reads, so there is no seam between them.
-	sub, err := f.cfg.Hub.Subscribe(ctx, v.ID)
-	if err != nil {
-		return nil, fmt.Errorf("subscribe: %w", err)
+	if err := s.open(ctx); err != nil {
+		return nil, err
 	}
-	go func() {
-		defer close(s.out)
-		err := s.run(ctx, sub, w.before, l.Heartbeat)
-		if err == nil || ctx.Err() != nil {
-			return
-		}
-		f.log.WarnContext(ctx, "subscription interrupted", "viewer", v.ID, "error", err)
-		if l.Interrupted != nil {
-			l.Interrupted(err)
-		}
-	}()
-	return s.out, nil
+	wake() // there may be something to replay
+	return s, nil
 }
 
 // announceLogOut ends the session's subscriptions on every process.

@@ -15,7 +15,9 @@ import (
 type listener struct {
 	w      *world
 	viewer feed.Viewer
-	events <-chan feed.Event
+	ctx    context.Context
+	stream *feed.Stream
+	news   chan struct{}
 	close  context.CancelFunc
 }
 
@@ -27,27 +29,41 @@ func (w *world) listen(v feed.Viewer, after *string) listener {
 func (w *world) listenFor(v feed.Viewer, what feed.Listening) listener {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(w.ctx)
-	events, err := w.feed.TimelineEvents(ctx, v, what)
-	require.NoError(w.t, err)
-	l := listener{w, v, events, cancel}
-	w.t.Cleanup(func() {
-		cancel()
-		for range events {
+	news := make(chan struct{}, 1)
+	stream, err := w.feed.Listen(ctx, v, what, func() {
+		select {
+		case news <- struct{}{}:
+		default:
 		}
 	})
-	return l
+	require.NoError(w.t, err)
+	w.t.Cleanup(cancel)
+	return listener{w, v, ctx, stream, news, cancel}
+}
+
+// take is the next event, ok=false at the end.
+func (l listener) take() (ev any, ok bool) {
+	l.w.t.Helper()
+	timeout := time.After(30 * time.Second)
+	for {
+		ev, ok := l.stream.Next(l.ctx)
+		if ok || l.stream.Ended() {
+			return ev, ok
+		}
+		select {
+		case <-l.news:
+		case <-timeout:
+			require.Fail(l.w.t, "no event came")
+			return nil, false
+		}
+	}
 }
 
 func (l listener) next() any {
 	l.w.t.Helper()
-	select {
-	case ev, ok := <-l.events:
-		require.True(l.w.t, ok, "the stream has ended")
-		return ev
-	case <-time.After(10 * time.Second):
-		require.Fail(l.w.t, "no event came")
-		return nil
-	}
+	ev, ok := l.take()
+	require.True(l.w.t, ok, "the stream has ended")
+	return ev
 }
 
 func (l listener) added() int64 {
@@ -66,12 +82,8 @@ func (l listener) removed() int64 {
 
 func (l listener) ends() {
 	l.w.t.Helper()
-	select {
-	case _, ok := <-l.events:
-		require.False(l.w.t, ok)
-	case <-time.After(10 * time.Second):
-		require.Fail(l.w.t, "the stream goes on")
-	}
+	_, ok := l.take()
+	require.False(l.w.t, ok)
 }
 
 func TestLive(t *testing.T) {

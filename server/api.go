@@ -127,15 +127,19 @@ func (a *api) turn(ctx context.Context, operation *exec.Operation) (response exe
 }
 
 // subscribe starts a subscription as the viewer; it lasts as long as ctx.
-func (a *api) subscribe(ctx context.Context, v feed.Viewer, operation *exec.Operation) (<-chan exec.Response, gqlerror.List) {
+func (a *api) subscribe(ctx context.Context, v feed.Viewer, operation *exec.Operation, wake func()) (*exec.Subscription, gqlerror.List) {
 	if err := a.quotas.subscribe(ctx, v); err != nil {
 		a.metrics.request(string(ast.Subscription), codeRateLimited, 0)
 		return nil, gqlerror.List{err}
 	}
-	responses, errs := a.engine.Subscribe(graph.WithViewer(ctx, v), operation)
+	subscription, errs := a.engine.Subscribe(ctx, operation, wake)
 	stamp(ctx, errs)
 	a.metrics.request(string(ast.Subscription), codeOf(errs), 0)
-	return responses, errs
+	if len(errs) == 0 {
+		a.metrics.subscriptions.Inc()
+		context.AfterFunc(ctx, a.metrics.subscriptions.Dec)
+	}
+	return subscription, errs
 }
 
 // stamp tells the client under which id the log has the details.

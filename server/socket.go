@@ -14,6 +14,7 @@ import (
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
 	"tideline/feed"
+	"tideline/graph"
 	"tideline/graph/exec"
 )
 
@@ -21,9 +22,10 @@ import (
 const closeWait = 2 * time.Second
 
 // socket is one WebSocket connection. One goroutine reads it for as long as it
-// is open, one per operation waits for results, and one writes while there is
-// something to write: results wait in a bounded queue, never in a send. A
-// client that lets the queue fill is closed with 1013.
+// is open; another executes a query or mutation, or what a subscription has when
+// it has something, and one writes while there is something to write: results
+// wait in a bounded queue, never in a send. A client that lets the queue fill is
+// closed with 1013.
 type socket struct {
 	set     *sockets
 	conn    *websocket.Conn
@@ -45,7 +47,7 @@ type socket struct {
 	closing    bool // a close frame is queued or written: nothing else follows
 	draining   bool // no new operations; closes when the last short one is done
 	operations map[string]*operation
-	running    int         // goroutines of operations, ended ones included
+	running    int         // operations, ended ones that have yet to stop included
 	short      int         // queries and mutations under way
 	deadline   *time.Timer // for connection_init, then for the token
 	pulse      *time.Timer // nil until connection_ack
@@ -61,6 +63,12 @@ type outgoing struct {
 type operation struct {
 	id     string
 	cancel context.CancelFunc
+
+	// Of a subscription that has begun, guarded by the socket's mu.
+	subscription *exec.Subscription
+	ctx          context.Context
+	news         bool // there may be more to read than has been read
+	reading      bool // by a goroutine that exists as long
 }
 
 func newSocket(set *sockets, conn *websocket.Conn, address string, cancel context.CancelFunc) *socket {
@@ -114,7 +122,7 @@ func (s *socket) read(ctx context.Context) {
 		}
 		s.heard()
 		switch {
-		case s.ended():
+		case s.closed():
 			// What the client sent before it saw our close frame.
 		case kind != websocket.TextMessage:
 			s.close(closeBadRequest, "Invalid message received: it is not text")
@@ -152,7 +160,7 @@ func (s *socket) linger() {
 	_, _ = io.CopyN(io.Discard, conn, 4*maxBody)
 }
 
-func (s *socket) ended() bool {
+func (s *socket) closed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.closing
@@ -328,18 +336,14 @@ func (s *socket) stop(id string) {
 // run executes an operation to its end.
 func (s *socket) run(ctx context.Context, op *operation, request exec.Request) {
 	defer s.set.running.Done()
+	subscribed := false
 	defer func() {
-		op.cancel()
-		s.mu.Lock()
-		s.running--
-		s.mu.Unlock()
-	}()
-	defer func() {
-		if cause := recover(); cause != nil {
-			err := fmt.Errorf("panic: %v\n%s", cause, debug.Stack())
-			s.finish(op, s.errors(ctx, op.id, s.set.api.internal(ctx, "operation over a socket", err)))
+		if !subscribed {
+			op.cancel()
+			s.stopped()
 		}
 	}()
+	defer s.recover(ctx, op)
 	// A session may have been ended since the socket was opened.
 	viewer, _, err := s.set.api.identify(ctx, s.token)
 	if errors.Is(err, errForbidden) {
@@ -357,7 +361,7 @@ func (s *socket) run(ctx context.Context, op *operation, request exec.Request) {
 		return
 	}
 	if prepared.Kind() == ast.Subscription {
-		s.stream(ctx, op, viewer, prepared)
+		subscribed = s.subscribe(graph.WithViewer(ctx, viewer), op, viewer, prepared)
 		return
 	}
 	if !s.hold() {
@@ -373,27 +377,84 @@ func (s *socket) run(ctx context.Context, op *operation, request exec.Request) {
 	s.finish(op, frame("complete", op.id, nil))
 }
 
-// stream forwards a subscription.
-func (s *socket) stream(ctx context.Context, op *operation, viewer feed.Viewer, prepared *exec.Operation) {
-	responses, errs := s.set.api.subscribe(ctx, viewer, prepared)
+func (s *socket) recover(ctx context.Context, op *operation) {
+	if cause := recover(); cause != nil {
+		err := fmt.Errorf("panic: %v\n%s", cause, debug.Stack())
+		s.finish(op, s.errors(ctx, op.id, s.set.api.internal(ctx, "operation over a socket", err)))
+	}
+}
+
+// stopped counts an operation no longer.
+func (s *socket) stopped() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running--
+}
+
+// subscribe begins a subscription, which lasts until the context of its
+// operation is cancelled; ok=false when it could not.
+func (s *socket) subscribe(ctx context.Context, op *operation, viewer feed.Viewer, prepared *exec.Operation) (ok bool) {
+	subscription, errs := s.set.api.subscribe(ctx, viewer, prepared, func() { s.wake(op) })
 	if codeOf(errs) == codeInternal {
 		s.later()
-		return
+		return false
 	}
 	if len(errs) > 0 {
 		s.finish(op, s.errors(ctx, op.id, errs))
+		return false
+	}
+	context.AfterFunc(ctx, s.stopped)
+	s.mu.Lock()
+	op.subscription, op.ctx = subscription, ctx
+	s.mu.Unlock()
+	s.wake(op)
+	return true
+}
+
+// wake has the subscription read. It returns at once.
+func (s *socket) wake(op *operation) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	op.news = true
+	if op.reading || op.subscription == nil || s.closing {
 		return
 	}
-	s.set.api.metrics.subscriptions.Inc()
-	defer s.set.api.metrics.subscriptions.Dec()
-	for response := range responses {
-		if response.Interrupted {
-			s.later()
+	op.reading = true
+	s.set.running.Add(1)
+	go s.forward(op)
+}
+
+// forward passes on what a subscription has.
+func (s *socket) forward(op *operation) {
+	defer s.set.running.Done()
+	defer s.recover(op.ctx, op)
+	for s.hasNews(op) {
+		for response, ok := op.subscription.Next(op.ctx); ok; response, ok = op.subscription.Next(op.ctx) {
+			if response.Interrupted {
+				s.later()
+				return
+			}
+			stamp(op.ctx, response.Errors)
+			s.emit(op.ctx, op, response)
+		}
+		if op.subscription.Ended() {
+			s.ended(op)
 			return
 		}
-		stamp(ctx, response.Errors)
-		s.emit(ctx, op, response)
 	}
+}
+
+// hasNews reports whether there may be more to read since the last time.
+func (s *socket) hasNews(op *operation) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	op.reading, op.news = op.news, false
+	return op.reading
+}
+
+// ended says that the subscription has.
+func (s *socket) ended(op *operation) {
+	ctx := op.ctx
 	if ctx.Err() != nil {
 		return
 	}
@@ -469,6 +530,7 @@ func (s *socket) finishLocked(op *operation, last []byte) {
 	if s.operations[op.id] != op {
 		return
 	}
+	op.cancel()
 	delete(s.operations, op.id)
 	s.sendLocked(websocket.TextMessage, last)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
 	"tideline/feed"
+	"tideline/graph"
 	"tideline/graph/exec"
 )
 
@@ -85,9 +86,16 @@ func (h *graphqlHandler) stream(w http.ResponseWriter, r *http.Request, v feed.V
 		}
 		return
 	default:
-		var responses <-chan exec.Response
-		if responses, errs = h.api.subscribe(ctx, v, operation); len(errs) == 0 {
-			h.forward(ctx, s, r, responses)
+		ctx, news := graph.WithViewer(ctx, v), make(chan struct{}, 1)
+		var subscription *exec.Subscription
+		subscription, errs = h.api.subscribe(ctx, v, operation, func() {
+			select {
+			case news <- struct{}{}:
+			default: // it has yet to look
+			}
+		})
+		if len(errs) == 0 {
+			h.forward(ctx, s, r, subscription, news)
 			return
 		}
 		if codeOf(errs) == codeInternal { // an answer by events would be final
@@ -108,9 +116,7 @@ func unavailable(w http.ResponseWriter, why string) {
 
 // forward passes on what a subscription brings, and now and then a comment, by
 // which both sides find out whether the other is still there.
-func (h *graphqlHandler) forward(ctx context.Context, s *eventStream, r *http.Request, responses <-chan exec.Response) {
-	h.api.metrics.subscriptions.Inc()
-	defer h.api.metrics.subscriptions.Dec()
+func (h *graphqlHandler) forward(ctx context.Context, s *eventStream, r *http.Request, subscription *exec.Subscription, news <-chan struct{}) {
 	pulse := time.NewTicker(h.sockets.config.PingInterval)
 	defer pulse.Stop()
 	err := s.write([]byte(":\n\n")) // the client is connected
@@ -122,21 +128,23 @@ func (h *graphqlHandler) forward(ctx context.Context, s *eventStream, r *http.Re
 			return
 		case <-pulse.C:
 			err = s.write([]byte(":\n\n"))
-		case response, more := <-responses:
-			switch {
-			case response.Interrupted || ctx.Err() != nil:
-				return
-			case more:
-				stamp(ctx, response.Errors)
-				err = s.next(response)
-			default:
-				// A stream that ended with its session is not complete: the next
-				// attempt is told why.
-				if _, gone := h.viewer(r); gone == nil {
-					_ = s.complete()
-				}
+			continue
+		case <-news:
+		}
+		for response, ok := subscription.Next(ctx); ok && err == nil; response, ok = subscription.Next(ctx) {
+			if response.Interrupted || ctx.Err() != nil {
 				return
 			}
+			stamp(ctx, response.Errors)
+			err = s.next(response)
+		}
+		if err == nil && subscription.Ended() {
+			// A stream that ended with its session is not complete: the next
+			// attempt is told why.
+			if _, gone := h.viewer(r); gone == nil && ctx.Err() == nil {
+				_ = s.complete()
+			}
+			return
 		}
 	}
 }
