@@ -28,10 +28,8 @@ const stayActive = time.Hour
 const startTimeout = 10 * time.Second
 
 // Stream is one subscription on its way to the client: what happens to the
-// viewer's timeline, as *PostAdded, *PostRemoved, *Invalidated and *Heartbeat;
-// the last value of one that cannot go on is *Interrupted. It costs no
-// goroutine: its reader is woken, and asks with Next. Next and Ended are for one
-// goroutine at a time.
+// viewer's timeline. It costs no goroutine: its reader is woken, and asks with
+// Next. Its methods are for one goroutine at a time.
 type Stream struct {
 	feed   *Feed
 	viewer Viewer
@@ -43,11 +41,12 @@ type Stream struct {
 
 	heartbeat time.Duration
 	resuming  *cursor     // to be resumed after, before anything else
-	ready     []any       // to be handed out
+	ready     []Event     // to be handed out
 	missed    []*ent.Post // to be handed out then, and
 	risen     int64       // what low rises to when that is done
 	drained   bool        // nothing waited when last looked
 	ended     bool
+	err       error
 
 	beatDue, visitDue atomic.Bool
 
@@ -116,12 +115,16 @@ func (s *Stream) close() {
 }
 
 // Ended reports whether nothing will come any more.
-func (s *Stream) Ended() bool { return s.ended }
+func (s *Stream) Ended() bool { return s.ended && len(s.ready) == 0 }
+
+// Err is why a stream ended that could not go on: subscribing again, after the
+// last position, brings the rest. It is nil of one that ended otherwise.
+func (s *Stream) Err() error { return s.err }
 
 // Next is the next event. It reads what it needs, but never waits for something
 // to happen: ok is false when nothing has, and the reader is woken when something
 // does. The context is that of the subscription.
-func (s *Stream) Next(ctx context.Context) (event any, ok bool) {
+func (s *Stream) Next(ctx context.Context) (event Event, ok bool) {
 	for {
 		if len(s.ready) > 0 {
 			event, s.ready = s.ready[0], s.ready[1:]
@@ -140,7 +143,7 @@ func (s *Stream) Next(ctx context.Context) (event any, ok bool) {
 			s.ready, s.ended = nil, true
 		case err != nil:
 			s.feed.log.WarnContext(ctx, "subscription interrupted", "viewer", s.viewer.ID, "error", err)
-			s.ready, s.ended = append(s.ready, &Interrupted{err}), true
+			s.err, s.ended = err, true
 		case !more && len(s.ready) == 0:
 			return nil, false
 		}
@@ -225,7 +228,7 @@ func (s *Stream) handle(ctx context.Context, ev live.Event) error {
 		}
 		return s.arrived(ctx, ev)
 	case live.Removed:
-		return s.removed(ctx, ev.Post)
+		return s.removed(ctx, ev)
 	case live.Invalidated:
 		return s.startOver(ctx, ev.Reason)
 	case live.Resync:
@@ -252,32 +255,40 @@ func (s *Stream) stillSignedIn(ctx context.Context) error {
 
 // verdict is a post and who may be shown it in the timeline.
 type verdict struct {
-	post  *ent.Post // nil: there is none
-	sees  map[int64]bool
-	asked int64 // how often something had been hidden when the reading began
+	post   *ent.Post // nil: there is none
+	sees   map[int64]bool
+	asked  int64 // how often something had been hidden when the reading began
+	common *common
 }
 
 // verdictLasts bounds by how much a change in another process can be overlooked:
 // who sends an event later than this looks again.
 const verdictLasts = 100 * time.Millisecond
 
-// arrived sends a post that was told of, if it may be shown. It is read, and
-// checked for all whom the message was for, once in the process, after the
-// message arrived and after the last change here that hid anything.
+// arrived sends a post that was told of, if it may be shown.
 func (s *Stream) arrived(ctx context.Context, ev live.Event) error {
-	f := s.feed
-	holds := func(v verdict) bool { return v.asked == f.hidden.Load() }
-	v, err := live.Share(ev.Batch, verdictLasts, holds, func(users []int64) (verdict, error) {
+	v, err := s.verdict(ctx, ev)
+	if err == nil && v.sees[s.viewer.ID] {
+		s.addWith(v.post, v.common)
+	}
+	return err
+}
+
+// verdict is about the post of an event. It is read, and checked for all whom the
+// message was for, once in the process, after the message arrived and after the
+// last change here that hid anything.
+func (s *Stream) verdict(ctx context.Context, ev live.Event) (verdict, error) {
+	holds := func(v verdict) bool { return v.asked == s.feed.hidden.Load() }
+	return live.Share(ev.Batch, verdictLasts, holds, func(users []int64) (verdict, error) {
 		if users == nil {
 			users = []int64{s.viewer.ID}
 		}
-		return f.judge(ctx, ev.Post, users)
+		v, err := s.feed.judge(ctx, ev.Post, users)
+		if len(users) > 1 {
+			v.common = &common{feed: s.feed, post: ev.Post, users: users}
+		}
+		return v, err
 	})
-	if err != nil || v.post == nil || !v.sees[s.viewer.ID] {
-		return err
-	}
-	s.add(v.post)
-	return nil
 }
 
 // judge reads a post with its author, and who of the users may be shown it in
@@ -304,26 +315,26 @@ func (f *Feed) judge(ctx context.Context, id int64, users []int64) (v verdict, e
 }
 
 // removed sends that a post is gone, unless it may be shown still.
-func (s *Stream) removed(ctx context.Context, id int64) error {
-	rows, err := s.feed.db.Post.Query().Where(post.ID(id)).All(ctx)
-	if err != nil {
-		return fmt.Errorf("read post: %w", err)
-	}
-	rows, err = s.feed.shown(ctx, doorTimeline, s.viewer.ID, rows)
-	if err == nil && len(rows) == 0 {
-		s.remove(id)
+func (s *Stream) removed(ctx context.Context, ev live.Event) error {
+	v, err := s.verdict(ctx, ev)
+	if err == nil && !v.sees[s.viewer.ID] {
+		s.removeWith(ev.Post, v.common)
 	}
 	return err
 }
 
-func (s *Stream) add(p *ent.Post) {
+func (s *Stream) add(p *ent.Post) { s.addWith(p, nil) }
+
+func (s *Stream) addWith(p *ent.Post, c *common) {
 	s.take(p.ID)
 	s.gone = slices.DeleteFunc(s.gone, func(gone int64) bool { return gone == p.ID })
 	s.newest = max(s.newest, p.ID)
-	s.send(&PostAdded{Edge: s.feed.entry(s.viewer, p, s.holding)})
+	s.send(&PostAdded{s.feed.entry(s.viewer, p, s.holding), c})
 }
 
-func (s *Stream) remove(id int64) {
+func (s *Stream) remove(id int64) { s.removeWith(id, nil) }
+
+func (s *Stream) removeWith(id int64, c *common) {
 	if slices.Contains(s.gone, id) {
 		return
 	}
@@ -332,7 +343,7 @@ func (s *Stream) remove(id int64) {
 		s.gone = slices.Delete(s.gone, 0, 1)
 	}
 	s.gone = append(s.gone, id)
-	s.send(&PostRemoved{PostID: id, Position: s.position()})
+	s.send(&PostRemoved{id, s.position(), c})
 }
 
 // resume sends what came since the cursor.
@@ -448,4 +459,4 @@ func (s *Stream) startOver(ctx context.Context, reason string) error {
 // sent so far.
 func (s *Stream) position() string { return s.cursor(s.viewer, s.newest) }
 
-func (s *Stream) send(ev any) { s.ready = append(s.ready, ev) }
+func (s *Stream) send(ev Event) { s.ready = append(s.ready, ev) }

@@ -264,13 +264,12 @@ func TestStreamThatCannotGoOnSaysSo(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {
 		ann, bob := w.pair()
-		cause := make(chan error, 1)
-		l := w.listenFor(ann, feed.Listening{Interrupted: func(err error) { cause <- err }})
+		l := w.listen(ann, nil)
 		w.settle()
 		require.NoError(w.t, w.s.SQL.Close())
 		w.tell(ann, bob.ID)
 		l.ends()
-		require.Error(w.t, <-cause)
+		require.Error(w.t, l.stream.Err())
 	})
 }
 

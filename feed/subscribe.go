@@ -3,7 +3,6 @@ package feed
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"tideline/ent"
@@ -13,14 +12,30 @@ import (
 // errStreamEnds ends a stream whose session has ended.
 var errStreamEnds = errors.New("stream ends")
 
+// Event is what a stream brings: *PostAdded, *PostRemoved, *Invalidated or
+// *Heartbeat.
+type Event interface{ event() }
+
+func (*PostAdded) event()   {}
+func (*PostRemoved) event() {}
+func (*Invalidated) event() {}
+func (*Heartbeat) event()   {}
+
 // PostAdded says that a post entered the timeline. A client that resumes after
 // the edge's cursor misses nothing and gets nothing twice.
-type PostAdded struct{ Edge Edge[ent.Post] }
+type PostAdded struct {
+	Edge Edge[ent.Post]
+	*common
+}
+
+// Position is the cursor to resume after.
+func (e *PostAdded) Position() string { return e.Edge.Cursor }
 
 // PostRemoved says that a post left it.
 type PostRemoved struct {
 	PostID   int64
 	Position string // the cursor to resume after
+	*common
 }
 
 // Invalidated says that more happened than is told one by one: read the
@@ -32,16 +47,6 @@ type Invalidated struct {
 
 // Heartbeat says that nothing was missed up to here.
 type Heartbeat struct{ Position string }
-
-// Interrupted is the last value of a stream that cannot go on: subscribing
-// again, after the last position, brings what was missed.
-type Interrupted struct{ Cause error }
-
-func (e *Interrupted) Error() string { return fmt.Sprintf("stream interrupted: %v", e.Cause) }
-func (e *Interrupted) Unwrap() error { return e.Cause }
-
-// Interrupted marks the error as the end of its stream.
-func (e *Interrupted) Interrupted() {}
 
 // Listening is what a client asks of Listen.
 type Listening struct {

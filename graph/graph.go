@@ -125,6 +125,7 @@ func WithViewer(ctx context.Context, v feed.Viewer) context.Context {
 
 // Viewer is who makes the requests of ctx; anonymous unless WithViewer said so.
 func Viewer(ctx context.Context) feed.Viewer {
+	exec.Own(ctx)
 	v, _ := ctx.Value(viewerKey{}).(feed.Viewer)
 	return v
 }

@@ -7,6 +7,7 @@ import (
 	"tideline/ent"
 	"tideline/ent/schema"
 	"tideline/feed"
+	"tideline/graph/exec"
 )
 
 func (user) DefaultVisibility(ctx context.Context, u *ent.User) (*schema.Visibility, error) {
@@ -66,6 +67,12 @@ func (post) CreatedAt(_ context.Context, p *ent.Post) (*time.Time, error) {
 }
 
 func (r post) ViewerHasLiked(ctx context.Context, p *ent.Post) (bool, error) {
+	liked, ok := exec.Flag(ctx, func(ctx context.Context, event any) (bool, error) {
+		return r.feed.LikedWith(ctx, Viewer(ctx), event.(*feed.PostAdded))
+	})
+	if ok { // what comes in an event for many is one post
+		return liked, nil
+	}
 	b := batchesOf(ctx)
 	return field(b, b.posts, p, "viewerHasLiked", func(posts []*ent.Post) ([]bool, error) {
 		return r.feed.Liked(ctx, Viewer(ctx), idsOf(posts, func(p *ent.Post) int64 { return p.ID }))

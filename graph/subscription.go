@@ -10,15 +10,17 @@ import (
 )
 
 func (r subscription) TimelineEvents(ctx context.Context, after *string, heartbeat *int) (<-chan feed.Event, error) {
-	return r.feed.TimelineEvents(ctx, Viewer(ctx), feed.Listening{
-		After:       after,
-		Heartbeat:   time.Duration(orZero(heartbeat)) * time.Second,
-		Interrupted: func(error) { exec.Interrupt(ctx) },
+	return exec.Open(ctx, func(wake func()) (exec.Source[feed.Event], error) {
+		return r.feed.Listen(ctx, Viewer(ctx), feed.Listening{
+			After: after, Heartbeat: time.Duration(orZero(heartbeat)) * time.Second,
+		}, wake)
 	})
 }
 
-func (r postAdded) UnreadCount(ctx context.Context, _ *feed.PostAdded) (int, error) {
-	return r.feed.UnreadCount(ctx, Viewer(ctx))
+func (r postAdded) UnreadCount(ctx context.Context, e *feed.PostAdded) (int, error) {
+	return exec.Int(ctx, e, func(ctx context.Context, event any) (int, error) {
+		return r.feed.UnreadWith(ctx, Viewer(ctx), event.(*feed.PostAdded))
+	})
 }
 
 func (postRemoved) PostID(_ context.Context, e *feed.PostRemoved) (string, error) {

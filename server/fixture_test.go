@@ -43,6 +43,7 @@ type Subscription {
   news: Int!
   flood: String!
   refused: Int!
+  unavailable: Int!
 }
 `
 
@@ -61,6 +62,7 @@ type fixture struct {
 
 	mu       sync.Mutex
 	sessions map[string]session
+	broken   bool // the database
 }
 
 type session struct {
@@ -127,47 +129,28 @@ func (f *fixture) fields() map[string]exectest.Resolver {
 		"Mutation.signUp": yes, "Mutation.logIn": yes,
 		"Subscription.count": func(ctx context.Context, args map[string]any) (any, error) {
 			to, err := graphql.UnmarshalInt(args["to"])
-			return produce(ctx, to, func(i int) any { return i + 1 }), err
+			if err != nil {
+				return nil, err
+			}
+			return from(ctx, func() <-chan any { return produce(ctx, to, func(i int) any { return i + 1 }) })
 		},
 		"Subscription.flood": func(ctx context.Context, _ map[string]any) (any, error) {
 			text := strings.Repeat("x", 10_000)
-			return produce(ctx, 1<<30, func(int) any { return text }), nil
+			return from(ctx, func() <-chan any { return produce(ctx, 1<<30, func(int) any { return text }) })
 		},
-		"Subscription.news": func(ctx context.Context, _ map[string]any) (any, error) { return f.newsfeed(ctx), nil },
+		"Subscription.news": func(ctx context.Context, _ map[string]any) (any, error) {
+			return from(ctx, func() <-chan any { return f.news })
+		},
 		"Subscription.refused": func(context.Context, map[string]any) (any, error) {
 			return nil, &feed.Error{Code: feed.Unauthenticated, Message: "Sign in first."}
 		},
+		"Subscription.unavailable": func(context.Context, map[string]any) (any, error) { return nil, errors.New("secret") },
 	}
 }
 
-// interrupted among the news breaks them off.
-type interrupted struct{}
-
-func (f *fixture) newsfeed(ctx context.Context) <-chan any {
-	out := make(chan any)
-	go func() {
-		defer close(out)
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case value, more := <-f.news:
-				if _, broken := value.(interrupted); broken {
-					exec.Interrupt(ctx)
-					return
-				}
-				if !more {
-					return
-				}
-				select {
-				case out <- value:
-				case <-ctx.Done():
-					return
-				}
-			}
-		}
-	}()
-	return out
+// from is a subscription to what comes by a channel.
+func from(ctx context.Context, events func() <-chan any) (any, error) {
+	return exec.Open(ctx, func(wake func()) (exec.Source[any], error) { return exectest.From(ctx, events(), wake), nil })
 }
 
 func produce(ctx context.Context, n int, value func(int) any) <-chan any {
@@ -188,7 +171,7 @@ func produce(ctx context.Context, n int, value func(int) any) <-chan any {
 func (f *fixture) authenticate(_ context.Context, token string) (feed.Viewer, time.Time, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if token == "database-down" {
+	if token == "database-down" || f.broken {
 		return feed.Viewer{}, time.Time{}, errors.New("secret")
 	}
 	s, ok := f.sessions[token]
@@ -196,6 +179,12 @@ func (f *fixture) authenticate(_ context.Context, token string) (feed.Viewer, ti
 		return feed.Viewer{}, time.Time{}, &feed.Error{Code: feed.Unauthenticated, Message: "no session"}
 	}
 	return s.viewer, s.expires, nil
+}
+
+func (f *fixture) breakDatabase(broken bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.broken = broken
 }
 
 func (f *fixture) logOut(token string) {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"tideline/graph/exec/exectest"
 )
 
 // A socket ends with its session, whether it has a subscription or only waits;
@@ -57,6 +59,6 @@ func TestInterruptedStreamClosesTheSocket(t *testing.T) {
 	p.send(`{"id":"1","type":"subscribe","payload":{"query":"subscription{news}"}}`)
 	f.news <- 1
 	p.expect(`{"id":"1","type":"next","payload":{"data":{"news":1}}}`)
-	f.news <- interrupted{}
+	f.news <- exectest.Interruption{}
 	p.expectClose(1013)
 }

@@ -430,10 +430,6 @@ func (s *socket) forward(op *operation) {
 	defer s.recover(op.ctx, op)
 	for s.hasNews(op) {
 		for response, ok := op.subscription.Next(op.ctx); ok; response, ok = op.subscription.Next(op.ctx) {
-			if response.Interrupted {
-				s.later()
-				return
-			}
 			stamp(op.ctx, response.Errors)
 			s.emit(op.ctx, op, response)
 		}
@@ -456,6 +452,10 @@ func (s *socket) hasNews(op *operation) bool {
 func (s *socket) ended(op *operation) {
 	ctx := op.ctx
 	if ctx.Err() != nil {
+		return
+	}
+	if op.subscription.Interrupted() {
+		s.later()
 		return
 	}
 	// It may have ended because its session did: then the socket goes too.

@@ -132,16 +132,13 @@ func (h *graphqlHandler) forward(ctx context.Context, s *eventStream, r *http.Re
 		case <-news:
 		}
 		for response, ok := subscription.Next(ctx); ok && err == nil; response, ok = subscription.Next(ctx) {
-			if response.Interrupted || ctx.Err() != nil {
-				return
-			}
 			stamp(ctx, response.Errors)
 			err = s.next(response)
 		}
 		if err == nil && subscription.Ended() {
 			// A stream that ended with its session is not complete: the next
 			// attempt is told why.
-			if _, gone := h.viewer(r); gone == nil && ctx.Err() == nil {
+			if _, gone := h.viewer(r); gone == nil && ctx.Err() == nil && !subscription.Interrupted() {
 				_ = s.complete()
 			}
 			return

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"tideline/graph/exec/exectest"
 )
 
 // events is an answer by events.
@@ -130,7 +132,7 @@ func TestEventStreamThatCannotBegin(t *testing.T) {
 // What is not complete is broken off, so that the client asks again.
 func TestEventStreamBreaksOff(t *testing.T) {
 	for name, end := range map[string]func(f *fixture){
-		"interrupted":   func(f *fixture) { f.news <- interrupted{} },
+		"interrupted":   func(f *fixture) { f.news <- exectest.Interruption{} },
 		"shutdown":      func(f *fixture) { require.NoError(f.t, f.sockets.shutdown(f.t.Context())) },
 		"session ended": func(f *fixture) { f.logOut("alice"); close(f.news) },
 		"session watched": func(f *fixture) {

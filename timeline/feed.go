@@ -104,6 +104,37 @@ func (s *Store) Pages(ctx context.Context, feeds []Key, r Range) ([]Part, error)
 	return parts, nil
 }
 
+// Above is what of a feed is newer than an id.
+type Above struct {
+	Key   Key
+	After int64
+}
+
+// PagesAbove is Page of several feeds in one round trip, each from its newest id
+// down to an id of its own, at most limit ids each.
+//
+// Cost: one round trip, O(log size + limit) a feed.
+func (s *Store) PagesAbove(ctx context.Context, feeds []Above, limit int) ([]Part, error) {
+	calls := make([]call, len(feeds))
+	for i, f := range feeds {
+		if f.After < 0 || limit < 0 {
+			return nil, fmt.Errorf("page of %s: negative bound", f.Key)
+		}
+		calls[i] = call{pageScript, f.Key.keys(), []any{"-inf", formatID(f.After), limit, "0"}}
+	}
+	done, err := s.run(ctx, calls...)
+	if err != nil {
+		return nil, fmt.Errorf("pages of feeds: %w", err)
+	}
+	parts := make([]Part, len(feeds))
+	for i, cmd := range done {
+		if parts[i], err = part(cmd); err != nil {
+			return nil, fmt.Errorf("page of %s: %w", feeds[i].Key, err)
+		}
+	}
+	return parts, nil
+}
+
 // part is the answer of the page script.
 func part(cmd *redis.Cmd) (p Part, err error) {
 	var rest any

@@ -13,10 +13,6 @@ type Response struct {
 	Data       json.RawMessage // nil when nothing was executed: a request error
 	Errors     gqlerror.List
 	Extensions map[string]any
-
-	// Interrupted says, of a subscription's last response, that its source broke off: subscribing again may
-	// bring the rest. It is not part of what is sent.
-	Interrupted bool
 }
 
 // AppendJSON appends the response to b as the GraphQL specification has it: errors first, data left out of a

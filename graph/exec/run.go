@@ -1,11 +1,9 @@
 package exec
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"sync/atomic"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
@@ -33,13 +31,12 @@ func (e *Engine) Execute(ctx context.Context, o *Operation) Response {
 	return *e.answer(ctx, e.cfg.Schema.Exec(ctx))
 }
 
-// answer is one execution: of a query or mutation, or of the next event of a subscription, nil when there is
-// none any more.
+// answer is one execution: of a query or mutation, or of an event of a subscription.
 func (e *Engine) answer(ctx context.Context, next graphql.ResponseHandler) *Response {
 	ctx = graphql.WithResponseContext(e.cfg.Begin(ctx), e.presentField, e.cfg.Recover)
 	answered := next(ctx)
-	if answered == nil {
-		return nil
+	if answered == nil { // gqlgen has no other way to say that the client has left
+		return &Response{Data: json.RawMessage("null")}
 	}
 	errs := graphql.GetErrors(ctx)
 	return &Response{Data: answered.Data, Errors: errs[:min(len(errs), e.cfg.Limits.Errors)]}
@@ -53,59 +50,4 @@ func (e *Engine) presentField(ctx context.Context, err error) *gqlerror.Error {
 		shown = at(shown, f.Field.Position)
 	}
 	return shown
-}
-
-type interruptionKey struct{}
-
-// Interrupt says, from within a subscription's source, that it is about to end although there is more.
-func Interrupt(ctx context.Context) {
-	if interrupted, ok := ctx.Value(interruptionKey{}).(*atomic.Bool); ok {
-		interrupted.Store(true)
-	}
-}
-
-// Subscribe starts a subscription: one response for every value of its source, in order. The channel has no
-// buffer: a slow receiver holds the source back, which has to have a policy for that. It is closed when the
-// source ends or ctx is done; the receiver that stops early must cancel ctx. When the source fails to start,
-// its error is returned and there is no channel.
-//
-// The last response of a source that called [Interrupt] is marked as interrupted, and has nothing else.
-func (e *Engine) Subscribe(ctx context.Context, o *Operation) (<-chan Response, gqlerror.List) {
-	if o.Kind() != ast.Subscription {
-		return nil, gqlerror.List{e.present(ctx, errors.New("only a subscription can be subscribed to"))}
-	}
-	interrupted := new(atomic.Bool)
-	ctx, cancel := context.WithCancel(context.WithValue(ctx, interruptionKey{}, interrupted))
-	ctx = graphql.WithOperationContext(ctx, o.context)
-	starting := graphql.WithResponseContext(ctx, e.presentField, e.cfg.Recover)
-	next := e.cfg.Schema.Exec(starting)
-	if errs := graphql.GetErrors(starting); len(errs) > 0 {
-		cancel()
-		return nil, errs[:min(len(errs), e.cfg.Limits.Errors)]
-	}
-	responses := make(chan Response)
-	go func() {
-		defer close(responses)
-		defer cancel()
-		for {
-			response := e.answer(ctx, next)
-			switch {
-			case response != nil:
-				response.Data = bytes.Clone(response.Data) // gqlgen writes the next over it
-			case interrupted.Load():
-				response = &Response{Interrupted: true}
-			default:
-				return
-			}
-			select {
-			case <-ctx.Done():
-				return
-			case responses <- *response:
-			}
-			if response.Interrupted {
-				return
-			}
-		}
-	}()
-	return responses, nil
 }

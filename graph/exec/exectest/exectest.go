@@ -15,7 +15,7 @@ import (
 )
 
 // Resolver answers a root field with a value for JSON; one of Subscription with
-// a <-chan any.
+// a <-chan any, as exec.Open makes it.
 type Resolver func(ctx context.Context, args map[string]any) (any, error)
 
 type executable struct {

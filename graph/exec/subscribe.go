@@ -1,0 +1,109 @@
+package exec
+
+import (
+	"context"
+	"errors"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/gqlerror"
+)
+
+// Source is where the events of a subscription come from, one for each response. It lasts as long as the
+// context that it was opened with. One goroutine at a time asks it.
+type Source[T any] interface {
+	// Next is the next event; ok is false when there is none now: then wake is called when there is. It may
+	// read what it needs, but must not wait for something to happen.
+	Next(ctx context.Context) (event T, ok bool)
+	// Ended reports whether there will never be an event any more.
+	Ended() bool
+	// Err is not nil when the source ended although there is more: subscribing again may bring the rest.
+	Err() error
+}
+
+// Subscription is an operation under way that has any number of responses. It costs no goroutine: its reader
+// is woken, and asks with Next. Its methods are for one goroutine at a time.
+type Subscription struct {
+	engine *Engine
+	op     *Operation
+	shape  shape
+	wake   func()
+	source Source[any]
+}
+
+// Subscribe starts a subscription that lasts until its source ends or ctx is done. Whenever there may be a
+// response, or the end, wake is called, also before Subscribe has returned; it must return at once and must not
+// call the subscription. When the source fails to start, its error is returned and there is no subscription.
+func (e *Engine) Subscribe(ctx context.Context, o *Operation, wake func()) (*Subscription, gqlerror.List) {
+	if o.Kind() != ast.Subscription {
+		return nil, gqlerror.List{e.present(ctx, errors.New("only a subscription can be subscribed to"))}
+	}
+	s := &Subscription{engine: e, op: o, shape: o.shape(), wake: wake}
+	ctx = context.WithValue(graphql.WithOperationContext(ctx, o.context), openingKey{}, s)
+	ctx = graphql.WithResponseContext(ctx, e.presentField, e.cfg.Recover)
+	e.cfg.Schema.Exec(ctx)
+	errs := graphql.GetErrors(ctx)
+	if len(errs) == 0 && s.source == nil {
+		errs = gqlerror.List{e.present(ctx, errors.New("a subscription has no source"))}
+	}
+	if len(errs) > 0 {
+		return nil, errs[:min(len(errs), e.cfg.Limits.Errors)]
+	}
+	return s, nil
+}
+
+// Next is the next response; ok is false when there is none now. The context is that of the subscription.
+func (s *Subscription) Next(ctx context.Context) (response Response, ok bool) {
+	event, ok := s.source.Next(ctx)
+	if !ok || ctx.Err() != nil {
+		return response, false
+	}
+	if common, shared := event.(Common); shared {
+		if data := s.fromTemplate(ctx, common); data != nil {
+			return Response{Data: data}, true
+		}
+	}
+	return s.execute(ctx, event), true
+}
+
+// Ended reports whether there will be no response any more.
+func (s *Subscription) Ended() bool { return s.source.Ended() }
+
+// Interrupted reports whether the subscription has ended although there is more.
+func (s *Subscription) Interrupted() bool { return s.source.Err() != nil }
+
+type (
+	openingKey struct{}
+	eventKey   struct{}
+)
+
+// execute has gqlgen execute the operation for one event: for a source that has it, and nothing more.
+func (s *Subscription) execute(ctx context.Context, event any) Response {
+	ctx = context.WithValue(graphql.WithOperationContext(ctx, s.op.context), eventKey{}, event)
+	starting := graphql.WithResponseContext(ctx, s.engine.presentField, s.engine.cfg.Recover)
+	return *s.engine.answer(ctx, s.engine.cfg.Schema.Exec(starting))
+}
+
+// Open is for the resolver of a subscription's field, which gqlgen wants to answer a channel: it opens the
+// source when the subscription starts, and has the event when one is executed.
+func Open[T any](ctx context.Context, open func(wake func()) (Source[T], error)) (<-chan T, error) {
+	one := make(chan T, 1)
+	if s, opening := ctx.Value(openingKey{}).(*Subscription); opening && s.source == nil {
+		source, err := open(s.wake)
+		if err == nil {
+			s.source = untyped[T]{source}
+		}
+		return one, err
+	}
+	event, ok := ctx.Value(eventKey{}).(T)
+	if !ok {
+		return nil, errors.New("a subscription was executed without an event")
+	}
+	one <- event
+	close(one)
+	return one, nil
+}
+
+type untyped[T any] struct{ Source[T] }
+
+func (u untyped[T]) Next(ctx context.Context) (any, bool) { return u.Source.Next(ctx) }

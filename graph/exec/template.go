@@ -1,0 +1,272 @@
+package exec
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/vektah/gqlparser/v2/ast"
+)
+
+// Common is an event that many subscriptions are given at the same time. Where they ask for the same of it, it
+// is executed once, into a template with holes for what is each subscriber's own, and the holes are filled for
+// each. A resolver that depends on the subscriber says so: with [Int] and [Flag], which leave a hole, or with
+// [Own], after which there is no template and the event is executed for each.
+type Common interface {
+	// Once is what made returned for the key, called once for all who are given the event; nil for an event
+	// that is given to one alone.
+	Once(key any, made func() any) any
+	// Neutral is the event with the placeholder for every string that is the subscriber's own, in the order in
+	// which Strings has them; those strings are equal.
+	Neutral(placeholder string) any
+	// Own is what belongs where the placeholder is.
+	Own() string
+}
+
+// placeholder stands for a string that is the subscriber's own. Nobody outside of the process can know it, and
+// so no text contains it.
+var placeholder = rand.Text()
+
+// placeholderInt stands for a number: no key of a response is followed by it otherwise, because what is counted
+// is not negative, and within a string a quotation mark follows a backslash.
+const placeholderInt = math.MinInt32
+
+// shape is what subscriptions have in common that get the same of an event.
+type shape struct {
+	def       *ast.OperationDefinition
+	variables string // those that matter for an event, in JSON
+}
+
+// template is the response to an event, in parts with a hole after each but the last.
+type template struct {
+	parts [][]byte
+	holes []hole
+
+	own   atomic.Bool // there is something of the subscriber's that is no hole
+	mu    sync.Mutex
+	count func(ctx context.Context, event any) (int, error)
+	flag  func(ctx context.Context, event any) (bool, error)
+	flags bool // what flag is taken to be
+}
+
+type hole bool
+
+const (
+	stringHole hole = false
+	intHole    hole = true
+)
+
+type templateKey struct{}
+
+func templateOf(ctx context.Context) *template {
+	t, _ := ctx.Value(templateKey{}).(*template)
+	return t
+}
+
+// Own says that what is being executed depends on whose subscription it is.
+func Own(ctx context.Context) {
+	if t := templateOf(ctx); t != nil {
+		t.own.Store(true)
+	}
+}
+
+// Int is a number of the subscriber's own that is never negative: what count answers about the event that is
+// executed, with the context of the subscription. All calls for an event mean the same number.
+func Int(ctx context.Context, event any, count func(ctx context.Context, event any) (int, error)) (int, error) {
+	t := templateOf(ctx)
+	if t == nil {
+		return count(ctx, event)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.count = count
+	return placeholderInt, nil
+}
+
+// Flag is Int for a yes or no. It answers ok=false where no event is executed for many: then the caller finds
+// out by itself.
+func Flag(ctx context.Context, flag func(ctx context.Context, event any) (bool, error)) (set, ok bool) {
+	t := templateOf(ctx)
+	if t == nil {
+		return false, false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.flag = flag
+	return t.flags, true
+}
+
+type flagged struct {
+	shape
+	set bool
+}
+
+// fromTemplate is the response to an event that others are given too; nil when it has to be executed for this
+// subscription alone.
+func (s *Subscription) fromTemplate(ctx context.Context, event Common) json.RawMessage {
+	t := s.template(ctx, event, false)
+	if t == nil {
+		return nil
+	}
+	if t.flag != nil {
+		switch set, err := t.flag(ctx, event); {
+		case err != nil:
+			return nil
+		case set:
+			if t = s.template(ctx, event, true); t == nil {
+				return nil
+			}
+		}
+	}
+	count, own := "", event.Own()
+	if t.count != nil {
+		n, err := t.count(ctx, event)
+		if err != nil {
+			return nil
+		}
+		count = strconv.Itoa(n)
+	}
+	size := 0
+	for _, part := range t.parts {
+		size += len(part) + len(own)
+	}
+	data := make([]byte, 0, size)
+	for i, part := range t.parts {
+		data = append(data, part...)
+		switch {
+		case i == len(t.holes):
+		case t.holes[i] == intHole:
+			data = append(data, count...)
+		default:
+			data = append(data, own...)
+		}
+	}
+	return data
+}
+
+// template is the one that all who subscribed in this shape share; nil when there is none.
+func (s *Subscription) template(ctx context.Context, event Common, flags bool) *template {
+	made, _ := event.Once(flagged{s.shape, flags}, func() any {
+		t := &template{flags: flags}
+		// Whoever comes first executes for the others, and may leave meanwhile.
+		ctx := context.WithValue(context.WithoutCancel(ctx), templateKey{}, t)
+		response := s.execute(ctx, event.Neutral(placeholder))
+		if t.own.Load() || len(response.Errors) > 0 || response.Data == nil {
+			return (*template)(nil)
+		}
+		t.cut(bytes.Clone(response.Data))
+		if (t.count != nil) != slices.Contains(t.holes, intHole) {
+			return (*template)(nil)
+		}
+		return t
+	}).(*template)
+	return made
+}
+
+// cut makes the parts and holes of a response.
+func (t *template) cut(data []byte) {
+	number := []byte(`":` + strconv.Itoa(placeholderInt))
+	for start := 0; ; {
+		text := bytes.Index(data[start:], []byte(placeholder))
+		count := bytes.Index(data[start:], number)
+		for count > 0 && data[start+count-1] == '\\' { // it is within a string
+			next := bytes.Index(data[start+count+1:], number)
+			if next < 0 {
+				count = -1
+				break
+			}
+			count += 1 + next
+		}
+		switch {
+		case text >= 0 && (count < 0 || text < count):
+			t.parts, t.holes = append(t.parts, data[:start+text]), append(t.holes, stringHole)
+			data = data[start+text+len(placeholder):]
+		case count >= 0:
+			t.parts, t.holes = append(t.parts, data[:start+count+2]), append(t.holes, intHole)
+			data = data[start+count+len(number):]
+		default:
+			t.parts = append(t.parts, data)
+			return
+		}
+	}
+}
+
+// shape of a subscription: variables that only the arguments of its root field use say where it begins, and
+// not what it gets.
+func (o *Operation) shape() shape {
+	used := map[string]any{}
+	root := graphql.CollectFields(o.context, o.def.SelectionSet, []string{o.root()})[0]
+	v := usage{o.context.Doc.Fragments, o.context.Variables, used, map[string]bool{}}
+	v.selections(root.Selections)
+	if len(used) == 0 {
+		return shape{def: o.def}
+	}
+	values := make([]any, 0, 2*len(used))
+	for _, name := range slices.Sorted(maps.Keys(used)) {
+		values = append(values, name, used[name])
+	}
+	encoded, err := json.Marshal(values)
+	if err != nil { // a shape of its own
+		encoded = []byte(rand.Text())
+	}
+	return shape{o.def, string(encoded)}
+}
+
+// usage collects the variables that selections use.
+type usage struct {
+	fragments ast.FragmentDefinitionList
+	values    map[string]any
+	used      map[string]any
+	seen      map[string]bool // fragments
+}
+
+func (v usage) selections(set ast.SelectionSet) {
+	for _, selection := range set {
+		switch s := selection.(type) {
+		case *ast.Field:
+			v.arguments(s.Arguments)
+			v.directives(s.Directives)
+			v.selections(s.SelectionSet)
+		case *ast.InlineFragment:
+			v.directives(s.Directives)
+			v.selections(s.SelectionSet)
+		case *ast.FragmentSpread:
+			v.directives(s.Directives)
+			if f := v.fragments.ForName(s.Name); f != nil && !v.seen[s.Name] {
+				v.seen[s.Name] = true
+				v.directives(f.Directives)
+				v.selections(f.SelectionSet)
+			}
+		}
+	}
+}
+
+func (v usage) directives(list ast.DirectiveList) {
+	for _, d := range list {
+		v.arguments(d.Arguments)
+	}
+}
+
+func (v usage) arguments(list ast.ArgumentList) {
+	for _, a := range list {
+		v.value(a.Value)
+	}
+}
+
+func (v usage) value(value *ast.Value) {
+	if value.Kind == ast.Variable {
+		v.used[value.Raw] = v.values[value.Raw]
+		return
+	}
+	for _, child := range value.Children {
+		v.value(child.Value)
+	}
+}
