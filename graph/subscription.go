@@ -10,7 +10,7 @@ import (
 )
 
 func (r subscription) TimelineEvents(ctx context.Context, after *string, heartbeat *int) (<-chan feed.Event, error) {
-	return exec.Open(ctx, func(wake func()) (exec.Source[feed.Event], error) {
+	return exec.Open(ctx, func(ctx context.Context, wake func()) (exec.Source[feed.Event], error) {
 		return r.feed.Listen(ctx, Viewer(ctx), feed.Listening{
 			After: after, Heartbeat: time.Duration(orZero(heartbeat)) * time.Second,
 		}, wake)

@@ -150,7 +150,9 @@ func (f *fixture) fields() map[string]exectest.Resolver {
 
 // from is a subscription to what comes by a channel.
 func from(ctx context.Context, events func() <-chan any) (any, error) {
-	return exec.Open(ctx, func(wake func()) (exec.Source[any], error) { return exectest.From(ctx, events(), wake), nil })
+	return exec.Open(ctx, func(ctx context.Context, wake func()) (exec.Source[any], error) {
+		return exectest.From(ctx, events(), wake), nil
+	})
 }
 
 func produce(ctx context.Context, n int, value func(int) any) <-chan any {

@@ -208,6 +208,9 @@ func (s *socket) init(ctx context.Context, m message) {
 		return
 	}
 	s.greeted = true
+	s.mu.Lock()
+	s.deadline.Stop() // from here on it is we who take time
+	s.mu.Unlock()
 	token, ok, err := initToken(m.Payload)
 	if err != nil {
 		s.close(closeBadRequest, "Invalid message received: the payload is no object")
@@ -216,7 +219,15 @@ func (s *socket) init(ctx context.Context, m message) {
 	var viewer feed.Viewer
 	var expires time.Time
 	if err = errForbidden; ok {
-		viewer, expires, err = s.set.api.identify(ctx, token)
+		// Elsewhere: the stack that the look-up needs would stay with the reader.
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			if !inTurn(ctx, s.set.lookUps, func() { viewer, expires, err = s.set.api.identify(ctx, token) }) {
+				err = ctx.Err()
+			}
+		}()
+		<-done
 	}
 	if errors.Is(err, errForbidden) {
 		s.forbid()
@@ -239,7 +250,6 @@ func (s *socket) init(ctx context.Context, m message) {
 	if s.closing {
 		return
 	}
-	s.deadline.Stop()
 	if !expires.IsZero() {
 		s.deadline = time.AfterFunc(time.Until(expires), s.forbid)
 	}
@@ -344,24 +354,16 @@ func (s *socket) run(ctx context.Context, op *operation, request exec.Request) {
 		}
 	}()
 	defer s.recover(ctx, op)
-	// A session may have been ended since the socket was opened.
-	viewer, _, err := s.set.api.identify(ctx, s.token)
-	if errors.Is(err, errForbidden) {
-		s.forbid()
-		return
-	}
-	if err != nil {
-		_ = s.set.api.internal(ctx, "authenticate an operation", err)
-		s.later()
-		return
-	}
-	prepared, errs := s.set.api.prepare(ctx, viewer, s.address, request)
-	if len(errs) > 0 {
-		s.finish(op, s.errors(ctx, op.id, errs))
+	var viewer feed.Viewer
+	var prepared *exec.Operation
+	inTurn(ctx, s.set.lookUps, func() { viewer, prepared = s.prepare(ctx, op, request) })
+	if prepared == nil {
 		return
 	}
 	if prepared.Kind() == ast.Subscription {
-		subscribed = s.subscribe(graph.WithViewer(ctx, viewer), op, viewer, prepared)
+		inTurn(ctx, s.set.starts, func() {
+			subscribed = s.subscribe(graph.WithViewer(ctx, viewer), op, viewer, prepared)
+		})
 		return
 	}
 	if !s.hold() {
@@ -375,6 +377,27 @@ func (s *socket) run(ctx context.Context, op *operation, request exec.Request) {
 	}
 	s.emit(ctx, op, response)
 	s.finish(op, frame("complete", op.id, nil))
+}
+
+// prepare makes an operation of a request; nil when there is none.
+func (s *socket) prepare(ctx context.Context, op *operation, request exec.Request) (feed.Viewer, *exec.Operation) {
+	// A session may have been ended since the socket was opened.
+	viewer, _, err := s.set.api.identify(ctx, s.token)
+	if errors.Is(err, errForbidden) {
+		s.forbid()
+		return viewer, nil
+	}
+	if err != nil {
+		_ = s.set.api.internal(ctx, "authenticate an operation", err)
+		s.later()
+		return viewer, nil
+	}
+	prepared, errs := s.set.api.prepare(ctx, viewer, s.address, request)
+	if len(errs) > 0 {
+		s.finish(op, s.errors(ctx, op.id, errs))
+		return viewer, nil
+	}
+	return viewer, prepared
 }
 
 func (s *socket) recover(ctx context.Context, op *operation) {

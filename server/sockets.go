@@ -40,6 +40,10 @@ const (
 	// What the kernel buffers for a client that does not read; left alone it
 	// grows to megabytes.
 	sendBuffer = 64 << 10
+	// beginners is how many sockets may look up their session or begin an
+	// operation at a time. When thousands come back at once the others wait, and
+	// time out no sooner for that.
+	beginners = 32
 	// maxInit bounds messages, in bytes, until the client has said who it is.
 	maxInit = 16 << 10
 )
@@ -52,6 +56,9 @@ type sockets struct {
 	upgrader websocket.Upgrader
 
 	stopping chan struct{} // closed when shutdown begins
+	// A token for each socket that looks up its session, and for each operation
+	// that subscribes: only the second waits for Redis while that is away.
+	lookUps, starts chan struct{}
 
 	mu      sync.Mutex
 	taken   int // open sockets, handshakes under way, and streams of events
@@ -73,6 +80,8 @@ func newSockets(a *api, config socketConfig, origins []string) *sockets {
 			CheckOrigin:      func(r *http.Request) bool { return originAllowed(r, origins) },
 		},
 		stopping: make(chan struct{}),
+		lookUps:  make(chan struct{}, beginners),
+		starts:   make(chan struct{}, beginners),
 		open:     make(map[*socket]struct{}),
 	}
 }
@@ -115,6 +124,18 @@ func (s *sockets) accept(w http.ResponseWriter, r *http.Request) {
 		socket.close(websocket.CloseServiceRestart, "Restarting")
 	}
 	go socket.read(ctx)
+}
+
+// inTurn runs do when there is a token for it; ok=false when ctx ends before.
+func inTurn(ctx context.Context, tokens chan struct{}, do func()) (ok bool) {
+	select {
+	case tokens <- struct{}{}:
+	case <-ctx.Done():
+		return false
+	}
+	defer func() { <-tokens }()
+	do()
+	return true
 }
 
 // reserve counts the reader of a socket to come, unless there are too many

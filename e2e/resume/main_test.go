@@ -3,8 +3,7 @@
 // Redis is restarted, wiped and cut off, end with exactly what the timeline says.
 //
 // It drives the tideline binary, built with the race detector, and the npm package
-// graphql-ws ("npm ci" in the directory above). TIDELINE_TEST_LONG=1 has it last
-// over a minute with 50 clients.
+// graphql-ws ("npm ci" in the directory above), for a little over a minute.
 package resume
 
 import (

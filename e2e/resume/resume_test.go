@@ -19,19 +19,14 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// scale is how much of everything there is.
-type scale struct {
-	clients, authors int
-	between          time.Duration // faults
-	rounds           int           // of all faults
-}
-
-func scaled() scale {
-	if os.Getenv("TIDELINE_TEST_LONG") == "1" {
-		return scale{clients: 50, authors: 4, between: 4 * time.Second, rounds: 2}
-	}
-	return scale{clients: 8, authors: 3, between: 1500 * time.Millisecond, rounds: 1}
-}
+const (
+	followers = 50
+	authors   = 4
+	// traffic is how long authors post at least, and between the time from one
+	// fault to the next.
+	traffic = time.Minute
+	between = 4 * time.Second
+)
 
 type user struct{ id, token string }
 
@@ -139,13 +134,13 @@ type town struct {
 	readers []user
 }
 
-func newTown(t *testing.T, s scale, servers ...*process) *town {
+func newTown(t *testing.T, servers ...*process) *town {
 	t.Helper()
 	w := &town{t: t, servers: servers}
-	for i := range s.authors {
+	for i := range authors {
 		w.authors = append(w.authors, signUp(t, servers[0], fmt.Sprintf("author%d", i)))
 	}
-	for i := range s.clients {
+	for i := range followers {
 		reader := signUp(t, servers[0], fmt.Sprintf("reader%d", i))
 		for _, author := range w.authors {
 			require.NoError(t, servers[0].call(reader.token, `mutation($u: ID!) { follow(input: {userId: $u}) { user { id } } }`,
@@ -258,12 +253,6 @@ func sameSet(a, b []string) bool {
 
 func needNode(t *testing.T) {
 	t.Helper()
-	// A stream that cannot start because SQL or Redis is away for a moment ends
-	// with an error, which the npm client takes for final: now and then a client
-	// stays behind, and that is what these tests would find.
-	if os.Getenv("TIDELINE_TEST_LONG") != "1" {
-		t.Skip("SKIPPED: set TIDELINE_TEST_LONG=1 to resume through kills and wipes")
-	}
 	_, err := exec.LookPath("node")
 	if err == nil {
 		_, err = os.Stat("../node_modules/graphql-ws")
@@ -284,62 +273,65 @@ func settings(c storage.Config) []string {
 	}
 }
 
+// suffer has the faults happen one after the other, again and again, while there
+// is traffic.
+func (w *town) suffer(faults ...fault) {
+	stop := w.live()
+	for began, n := time.Now(), 0; n < len(faults) || time.Since(began) < traffic-between; n++ {
+		time.Sleep(between)
+		f := faults[n%len(faults)]
+		w.t.Log(f.name)
+		f.happens()
+	}
+	time.Sleep(between)
+	stop()
+}
+
+type fault struct {
+	name    string
+	happens func()
+}
+
 // Two servers, a worker, and everything that can happen to them.
 func TestNothingIsLostSilently(t *testing.T) {
+	t.Parallel()
 	needNode(t)
 	stores := storagetest.Real(t)
 	redis, env := storagetest.Redis(t, stores), settings(storagetest.Config(stores))
 	a := newProcess(t, env, "--addr", "server")
 	b := newProcess(t, env, "--addr", "server")
 	worker := newProcess(t, env, "--worker-addr", "worker")
-	scale := scaled()
-	w := newTown(t, scale, a, b)
+	w := newTown(t, a, b)
 	c := newCrowd(t, w.readers, a, b)
-	stop := w.live()
-	for range scale.rounds {
-		for _, fault := range []struct {
-			name string
-			do   func()
-		}{
-			{"fan-outs are delayed", func() {
-				worker.signal(syscall.SIGSTOP)
-				time.Sleep(scale.between / 2)
-				worker.signal(syscall.SIGCONT)
-			}},
-			{"a worker is killed", func() { worker.kill(); worker.start() }},
-			{"a server is killed", func() { b.kill(); b.start() }},
-			{"pub/sub is cut", func() {
-				require.NoError(t, stores.Redis.Do(t.Context(), "CLIENT", "KILL", "TYPE", "pubsub").Err())
-			}},
-			{"Redis is wiped", func() { storagetest.Wipe(t, stores) }},
-			{"Redis is restarted", func() { redis.Restart(t) }},
-		} {
-			time.Sleep(scale.between)
-			t.Log(fault.name)
-			fault.do()
-		}
-	}
-	time.Sleep(scale.between)
-	stop()
+	w.suffer(
+		fault{"fan-outs are delayed", func() {
+			worker.signal(syscall.SIGSTOP)
+			time.Sleep(time.Duration(1+rand.IntN(3)) * time.Second)
+			worker.signal(syscall.SIGCONT)
+		}},
+		fault{"a worker is killed", func() { worker.kill(); worker.start() }},
+		fault{"a server is killed", func() { b.kill(); b.start() }},
+		fault{"pub/sub is cut", func() {
+			require.NoError(t, stores.Redis.Do(t.Context(), "CLIENT", "KILL", "TYPE", "pubsub").Err())
+		}},
+		fault{"Redis is wiped", func() { storagetest.Wipe(t, stores) }},
+		fault{"Redis is restarted", func() { redis.Restart(t) }},
+	)
 	w.converge(c)
 }
 
 // The embedded default: the process restarts, and its Redis with it.
 func TestNothingIsLostSilentlyEmbedded(t *testing.T) {
+	t.Parallel()
 	needNode(t)
 	p := newProcess(t, []string{"TIDELINE_DATA_DIR=" + t.TempDir(), "TIDELINE_LOG_FORMAT=json", "TIDELINE_RATE_LIMIT=off"},
 		"--addr", "serve")
-	scale := scaled()
-	w := newTown(t, scale, p)
+	w := newTown(t, p)
 	c := newCrowd(t, w.readers, p)
-	stop := w.live()
-	for range 2 * scale.rounds {
-		time.Sleep(2 * scale.between)
-		t.Log("the process is killed")
+	w.suffer(fault{"the process is killed", func() {
+		time.Sleep(between) // it starts with an empty Redis: let the clients come back
 		p.kill()
 		p.start()
-	}
-	time.Sleep(scale.between)
-	stop()
+	}})
 	w.converge(c)
 }

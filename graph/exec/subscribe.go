@@ -27,8 +27,11 @@ type Subscription struct {
 	engine *Engine
 	op     *Operation
 	shape  shape
-	wake   func()
 	source Source[any]
+
+	// While it starts.
+	ctx  context.Context
+	wake func()
 }
 
 // Subscribe starts a subscription that lasts until its source ends or ctx is done. Whenever there may be a
@@ -38,10 +41,11 @@ func (e *Engine) Subscribe(ctx context.Context, o *Operation, wake func()) (*Sub
 	if o.Kind() != ast.Subscription {
 		return nil, gqlerror.List{e.present(ctx, errors.New("only a subscription can be subscribed to"))}
 	}
-	s := &Subscription{engine: e, op: o, shape: o.shape(), wake: wake}
+	s := &Subscription{engine: e, op: o, shape: o.shape(), ctx: ctx, wake: wake}
 	ctx = context.WithValue(graphql.WithOperationContext(ctx, o.context), openingKey{}, s)
 	ctx = graphql.WithResponseContext(ctx, e.presentField, e.cfg.Recover)
 	e.cfg.Schema.Exec(ctx)
+	s.ctx, s.wake = nil, nil
 	errs := graphql.GetErrors(ctx)
 	if len(errs) == 0 && s.source == nil {
 		errs = gqlerror.List{e.present(ctx, errors.New("a subscription has no source"))}
@@ -85,11 +89,12 @@ func (s *Subscription) execute(ctx context.Context, event any) Response {
 }
 
 // Open is for the resolver of a subscription's field, which gqlgen wants to answer a channel: it opens the
-// source when the subscription starts, and has the event when one is executed.
-func Open[T any](ctx context.Context, open func(wake func()) (Source[T], error)) (<-chan T, error) {
+// source when the subscription starts, with the context of the subscription, and has the event when one is
+// executed.
+func Open[T any](ctx context.Context, open func(ctx context.Context, wake func()) (Source[T], error)) (<-chan T, error) {
 	one := make(chan T, 1)
 	if s, opening := ctx.Value(openingKey{}).(*Subscription); opening && s.source == nil {
-		source, err := open(s.wake)
+		source, err := open(s.ctx, s.wake)
 		if err == nil {
 			s.source = untyped[T]{source}
 		}

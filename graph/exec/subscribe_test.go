@@ -14,7 +14,7 @@ import (
 // numbers is a subscription to values, and to the end after them.
 func numbers(values ...any) exectest.Resolver {
 	return func(ctx context.Context, _ map[string]any) (any, error) {
-		return Open(ctx, func(wake func()) (Source[any], error) {
+		return Open(ctx, func(ctx context.Context, wake func()) (Source[any], error) {
 			events := make(chan any, len(values))
 			for _, v := range values {
 				events <- v
@@ -80,7 +80,7 @@ func TestSubscription(t *testing.T) {
 func TestSubscriptionEndsWithItsContext(t *testing.T) {
 	e := newEngine(t, map[string]exectest.Resolver{
 		"Subscription.numbers": func(ctx context.Context, _ map[string]any) (any, error) {
-			return Open(ctx, func(wake func()) (Source[any], error) {
+			return Open(ctx, func(ctx context.Context, wake func()) (Source[any], error) {
 				return exectest.From(ctx, make(chan any), wake), nil
 			})
 		},
