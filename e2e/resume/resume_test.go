@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"tideline/storage"
@@ -38,7 +39,7 @@ func signUp(t *testing.T, p *process, handle string) user {
 			User  struct{ ID string }
 		}
 	}
-	require.NoError(t, p.call("", `mutation($h: String!) { signUp(input: {handle: $h, password: "correct horse"}) { token user { id } } }`,
+	assert.NoError(t, p.call("", `mutation($h: String!) { signUp(input: {handle: $h, password: "correct horse"}) { token user { id } } }`,
 		map[string]any{"h": handle}, &data))
 	return user{data.SignUp.User.ID, data.SignUp.Token}
 }
@@ -140,14 +141,22 @@ func newTown(t *testing.T, servers ...*process) *town {
 	for i := range authors {
 		w.authors = append(w.authors, signUp(t, servers[0], fmt.Sprintf("author%d", i)))
 	}
-	for i := range followers {
-		reader := signUp(t, servers[0], fmt.Sprintf("reader%d", i))
-		for _, author := range w.authors {
-			require.NoError(t, servers[0].call(reader.token, `mutation($u: ID!) { follow(input: {userId: $u}) { user { id } } }`,
-				map[string]any{"u": author.id}, nil))
+	w.readers = make([]user, followers)
+	var all sync.WaitGroup
+	for i := range w.readers {
+		all.Go(func() {
+			w.readers[i] = signUp(t, servers[0], fmt.Sprintf("reader%d", i))
+			for _, author := range w.authors {
+				assert.NoError(t, servers[0].call(w.readers[i].token, `mutation($u: ID!) { follow(input: {userId: $u}) { user { id } } }`,
+					map[string]any{"u": author.id}, nil))
+			}
+		})
+		if i%4 == 3 { // a few at a time: hashing passwords takes long by design
+			all.Wait()
 		}
-		w.readers = append(w.readers, reader)
 	}
+	all.Wait()
+	require.False(t, t.Failed())
 	return w
 }
 

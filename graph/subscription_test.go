@@ -1,0 +1,147 @@
+package graph_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tideline/ent/schema"
+	"tideline/feed"
+	"tideline/graph"
+	"tideline/graph/exec"
+	"tideline/live"
+)
+
+// subscriber is a subscription of a viewer.
+type subscriber struct {
+	c      *client
+	viewer feed.Viewer
+	*exec.Subscription
+	news chan struct{}
+}
+
+func (c *client) subscribe(v feed.Viewer, query string, variables map[string]any) subscriber {
+	c.t.Helper()
+	op, errs := c.engine.Prepare(c.ctx, exec.Request{Query: query, Variables: variables})
+	require.Empty(c.t, errs)
+	s := subscriber{c: c, viewer: v, news: make(chan struct{}, 1)}
+	s.Subscription, errs = c.engine.Subscribe(graph.WithViewer(c.ctx, v), op, func() {
+		select {
+		case s.news <- struct{}{}:
+		default:
+		}
+	})
+	require.Empty(c.t, errs)
+	return s
+}
+
+func (s subscriber) next() map[string]any {
+	s.c.t.Helper()
+	timeout := time.After(30 * time.Second)
+	for {
+		response, ok := s.Next(graph.WithViewer(s.c.ctx, s.viewer))
+		if ok {
+			require.Empty(s.c.t, response.Errors)
+			var data struct{ E map[string]any }
+			require.NoError(s.c.t, json.Unmarshal(response.Data, &data), string(response.Data))
+			return data.E
+		}
+		select {
+		case <-s.news:
+		case <-timeout:
+			require.FailNow(s.c.t, "no event")
+		}
+	}
+}
+
+// An event is executed once for all who asked the same of it; what is one's own
+// is one's own all the same.
+func TestEventForMany(t *testing.T) {
+	each(t, func(c *client) {
+		const n = 12
+		var viewers []feed.Viewer
+		var ids []int64
+		make := func(handle string) feed.Viewer {
+			u, err := c.s.DB.User.Create().SetID(int64(1 + len(ids))).SetHandle(handle).SetName(handle).SetPasswordHash("-").Save(c.ctx)
+			require.NoError(c.t, err)
+			ids = append(ids, u.ID)
+			return feed.Viewer{ID: u.ID}
+		}
+		author := make("author")
+		for i := range n {
+			v := make(fmt.Sprint("reader", i))
+			require.NoError(c.t, c.s.DB.Follow.Create().SetFollowerID(v.ID).SetFolloweeID(author.ID).Exec(c.ctx))
+			viewers = append(viewers, v)
+		}
+		const (
+			common = `subscription($after: Cursor, $text: Boolean!) { e: timelineEvents(after: $after) { __typename
+				... on TimelinePostAdded { unread: unreadCount position unreadCount edge { score cursor node { id text @include(if: $text) viewerHasLiked likeCount author { handle } } } }
+				... on TimelinePostRemoved { postId position } } }`
+			own = `subscription { e: timelineEvents { ... on TimelinePostAdded { edge { node { text author { defaultVisibility relationship { following } } } } } } }`
+		)
+		var with, without, alone []subscriber
+		for i, v := range viewers {
+			with = append(with, c.subscribe(v, common, map[string]any{"text": true}))
+			without = append(without, c.subscribe(v, common, map[string]any{"text": false}))
+			if i < 2 {
+				alone = append(alone, c.subscribe(v, own, nil))
+			}
+		}
+		alone = append(alone, c.subscribe(author, own, nil))
+
+		// What stands for a hole in what is shared does not, in a text.
+		const text = `x":-2147483648, \":-2147483648`
+		const post = int64(1) << 50
+		require.NoError(c.t, c.s.DB.Post.Create().SetID(post).SetAuthorID(author.ID).SetText(text).SetVisibility(schema.Public).Exec(c.ctx))
+		_, err := c.feed.LikePost(c.ctx, viewers[3], post)
+		require.NoError(c.t, err)
+		publish := func(kind live.Kind) {
+			reached, err := live.NewPublisher(c.s.Redis, c.s.Sharded).Publish(c.ctx, live.Event{Kind: kind, Post: post}, ids)
+			require.NoError(c.t, err)
+			require.Equal(c.t, n+1, reached)
+		}
+		publish(live.Added)
+		positions := map[any]bool{}
+		for i, v := range viewers {
+			for _, s := range []subscriber{with[i], without[i]} {
+				e := s.next()
+				require.Equal(c.t, "TimelinePostAdded", e["__typename"])
+				edge := e["edge"].(map[string]any)
+				node := edge["node"].(map[string]any)
+				require.Equal(c.t, e["position"], edge["cursor"])
+				require.Equal(c.t, float64(post), edge["score"])
+				require.Equal(c.t, i == 3, node["viewerHasLiked"], "reader %d", i)
+				require.Equal(c.t, "author", node["author"].(map[string]any)["handle"])
+				require.Equal(c.t, e["unread"], e["unreadCount"])
+				if s == with[i] {
+					require.Equal(c.t, text, node["text"])
+					positions[e["position"]] = true
+				} else {
+					require.NotContains(c.t, node, "text")
+				}
+				resumed := c.subscribe(v, common, map[string]any{"text": true, "after": e["position"]})
+				_, more := resumed.Next(graph.WithViewer(c.ctx, v))
+				require.False(c.t, more, "the position is the reader's")
+				unread, err := c.feed.UnreadCount(c.ctx, v)
+				require.NoError(c.t, err)
+				require.EqualValues(c.t, unread, e["unread"])
+			}
+		}
+		require.Len(c.t, positions, n)
+		for i, s := range alone {
+			user := s.next()["edge"].(map[string]any)["node"].(map[string]any)["author"].(map[string]any)
+			require.Equal(c.t, i == 2, user["defaultVisibility"] != nil)
+			if i < 2 {
+				require.Equal(c.t, true, user["relationship"].(map[string]any)["following"])
+			}
+		}
+		require.NoError(c.t, c.s.DB.Post.DeleteOneID(post).Exec(c.ctx))
+		publish(live.Removed)
+		for i := range viewers {
+			require.Equal(c.t, "TimelinePostRemoved", with[i].next()["__typename"])
+		}
+	})
+}
