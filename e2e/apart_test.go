@@ -10,7 +10,7 @@ import (
 )
 
 // house is two servers and a worker that share their databases, with a follower
-// on the second server, connected twice, and whom they follow on the first.
+// who is connected to both servers, and whom they follow on the first.
 type house struct {
 	stores   *storage.Stores
 	settings []string
@@ -32,10 +32,10 @@ func newHouse(t *testing.T, stores *storage.Stores) *house {
 	h.worker = h.startWorker(t)
 	h.ann, h.ben = signUp(t, h.a, "ann"), signUp(t, h.b, "ben")
 	h.ben.follow(t, h.b, h.ann)
-	for range 2 {
-		h.clients = append(h.clients, h.ben.subscribe(t, h.b, modern))
+	for _, server := range []*process{h.a, h.b} {
+		h.clients = append(h.clients, h.ben.subscribe(t, server, modern))
+		server.subscribed(1)
 	}
-	h.b.subscribed(len(h.clients))
 	return h
 }
 
@@ -101,8 +101,8 @@ func TestApartOnCluster(t *testing.T) {
 	}))
 }
 
-// A post created through one server reaches each connection to the other one
-// once; a wiped Redis is no loss to anybody.
+// A post created through one server reaches a user on both, once on each; a wiped
+// Redis is no loss to anybody.
 func testApart(t *testing.T, stores *storage.Stores) {
 	h := newHouse(t, stores)
 	h.ann.post(t, h.a, "one")

@@ -170,3 +170,50 @@ func TestLogOutEndsItsSubscriptionsOnly(t *testing.T) {
 		require.Equal(w.t, id, l2.added())
 	})
 }
+
+// Whatever hides a post reaches open subscriptions, and nothing of it comes after.
+func TestWhatIsHiddenIsTold(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		ann, bob := w.pair()
+		kept := w.user("kept")
+		w.follow(ann, kept)
+		w.settle()
+		for name, hide := range map[string]func(id int64) error{
+			"deleted":    func(id int64) error { return w.feed.DeletePost(w.ctx, bob, id) },
+			"narrowed":   func(id int64) error { _, err := w.feed.SetVisibility(w.ctx, bob, id, schema.Private); return err },
+			"unfollowed": func(int64) error { _, err := w.feed.Unfollow(w.ctx, ann, bob.ID); return err },
+			"muted":      func(int64) error { _, err := w.feed.Mute(w.ctx, ann, bob.ID); return err },
+			"blocked":    func(int64) error { _, err := w.feed.Block(w.ctx, ann, bob.ID); return err },
+		} {
+			_, err := w.feed.Unblock(w.ctx, ann, bob.ID)
+			require.NoError(w.t, err)
+			_, err = w.feed.Unmute(w.ctx, ann, bob.ID)
+			require.NoError(w.t, err)
+			w.follow(ann, bob)
+			w.settle()
+			l := w.listen(ann, nil)
+			id := w.post(bob, schema.Public)
+			require.Equal(w.t, id, l.added(), name)
+			require.NoError(w.t, hide(id), name)
+			w.t.Log(name)
+			switch ev := l.next().(type) {
+			case *feed.PostRemoved:
+				require.Equal(w.t, id, ev.PostID, name)
+			case *feed.Invalidated:
+			default:
+				require.Fail(w.t, name, "%T", ev)
+			}
+			w.tell(ann, id) // of a fan-out that is behind
+			w.settle()
+			for last := w.post(kept, schema.Public); ; {
+				ev := l.next()
+				if added, ok := ev.(*feed.PostAdded); ok {
+					require.Equal(w.t, last, added.Edge.Node.ID, name)
+					break
+				}
+			}
+			l.close()
+		}
+	})
+}

@@ -42,6 +42,7 @@ type Subscription {
   "Brings what the test sends, until the test ends it."
   news: Int!
   flood: String!
+  idle: Int!
   refused: Int!
   unavailable: Int!
 }
@@ -140,6 +141,9 @@ func (f *fixture) fields() map[string]exectest.Resolver {
 		},
 		"Subscription.news": func(ctx context.Context, _ map[string]any) (any, error) {
 			return from(ctx, func() <-chan any { return f.news })
+		},
+		"Subscription.idle": func(ctx context.Context, _ map[string]any) (any, error) {
+			return from(ctx, func() <-chan any { return nil })
 		},
 		"Subscription.refused": func(context.Context, map[string]any) (any, error) {
 			return nil, &feed.Error{Code: feed.Unauthenticated, Message: "Sign in first."}

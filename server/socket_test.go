@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/gorilla/websocket"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 )
 
 const (
@@ -374,4 +376,46 @@ func TestShutdownCutsOffWhatTakesTooLong(t *testing.T) {
 	cancel()
 	require.ErrorIs(t, f.sockets.shutdown(ctx), context.Canceled)
 	require.Zero(t, f.sockets.count())
+}
+
+// However clients leave, nothing of them stays.
+func TestNothingIsLeftBehind(t *testing.T) {
+	f := newFixture(t, nil)
+	files := func() int {
+		open, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Skipf("SKIPPED: nobody counts open files here: %v", err)
+		}
+		return len(open)
+	}
+	f.connect(t, modern, "").conn.Close()
+	f.gone(t)
+	goroutines, before := goleak.IgnoreCurrent(), files()
+	var peers []*peer
+	for i := range 60 {
+		p := f.connect(t, []string{modern, legacy}[i%2], asUser)
+		p.send(`{"id":"1","type":"` + []string{"subscribe", "start"}[i%2] + `","payload":{"query":"subscription{idle}"}}`)
+		peers = append(peers, p)
+	}
+	require.Eventually(t, func() bool {
+		return f.metric("tideline_live_subscriptions") == 60
+	}, 30*time.Second, time.Millisecond)
+	for i, p := range peers {
+		switch i % 3 {
+		case 0: // without a word
+			p.conn.Close()
+		case 1:
+			require.NoError(t, p.conn.WriteMessage(websocket.CloseMessage, websocket.FormatCloseMessage(1000, "")))
+			p.expectClose(1000)
+			p.conn.Close()
+		case 2:
+			p.send(`{`)
+			p.expectClose(4400)
+			p.conn.Close()
+		}
+	}
+	f.gone(t)
+	require.Eventually(t, func() bool { return files() <= before }, 30*time.Second, time.Millisecond)
+	require.Zero(t, f.metric("tideline_live_subscriptions"))
+	require.NoError(t, goleak.Find(goroutines))
 }

@@ -31,11 +31,20 @@ const page = `query($after: Cursor) {
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 let restless = false;
 
-// A browser keeps it to itself when a socket is closed that has yet to open.
 class Socket extends WebSocket {
   constructor(...args) {
     super(...args);
+    // A browser keeps it to itself when a socket is closed that has yet to open.
     this.on('error', () => {});
+  }
+
+  // The package goes on listening to a socket that it has terminated, and its
+  // next one has operations of the same id: what is still on its way would be
+  // taken for an answer of the new one. A connection that broke brings nothing.
+  close(...args) {
+    this.onmessage = null;
+    if (args[0] === 4499 && Math.random() < 0.5) this.terminate();
+    else super.close(...args);
   }
 }
 

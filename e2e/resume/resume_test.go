@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"tideline/storage"
 	"tideline/storage/storagetest"
@@ -203,30 +204,23 @@ func (w *town) live() (stop func()) {
 func (w *town) converge(c *crowd) {
 	w.t.Helper()
 	c.say("calm")
+	want := w.timelines()
 	var clients []client
-	var want [][]string
-	holds := require.Eventually
-	holds(w.t, func() bool {
-		clients, want = c.report(), nil
-		for i, reader := range w.readers {
-			ids, err := reader.timeline(w.servers[0])
-			if err != nil {
-				return false
-			}
-			want = append(want, ids)
-			if !sameSet(ids, clients[i].Held) {
-				return false
-			}
-		}
-		return true
-	}, patience, 500*time.Millisecond, "%s", lazily(func() string {
-		text := ""
+	for deadline := time.Now().Add(2 * patience); ; time.Sleep(500 * time.Millisecond) {
+		clients = c.report()
+		behind := ""
 		for i := range want {
 			missing, extra := difference(want[i], clients[i].Held), difference(clients[i].Held, want[i])
-			text += fmt.Sprintf("client %d: %d posts, missing %v, extra %v\n", i, len(want[i]), missing, extra)
+			if len(missing)+len(extra) > 0 {
+				behind += fmt.Sprintf("client %d: %d posts, missing %v, extra %v, failed %v\n", i, len(want[i]), missing, extra, clients[i].Failed)
+			}
 		}
-		return text
-	}))
+		if behind == "" {
+			break
+		}
+		require.True(w.t, time.Now().Before(deadline), behind)
+	}
+	require.Equal(w.t, want, w.timelines(), "nobody wrote meanwhile")
 	resumed, invalidated := 0, 0
 	for i, client := range clients {
 		require.Empty(w.t, client.Failed, "client %d", i)
@@ -238,10 +232,21 @@ func (w *town) converge(c *crowd) {
 		len(clients), len(want[0]), resumed, invalidated)
 }
 
-// lazily formats when it is printed.
-type lazily func() string
-
-func (l lazily) String() string { return l() }
+// timelines is those of all readers.
+func (w *town) timelines() [][]string {
+	w.t.Helper()
+	all := make([][]string, len(w.readers))
+	var g errgroup.Group
+	g.SetLimit(4)
+	for i, reader := range w.readers {
+		g.Go(func() (err error) {
+			all[i], err = reader.timeline(w.servers[0])
+			return err
+		})
+	}
+	require.NoError(w.t, g.Wait())
+	return all
+}
 
 func difference(a, b []string) (only []string) {
 	have := map[string]bool{}
@@ -254,10 +259,6 @@ func difference(a, b []string) (only []string) {
 		}
 	}
 	return only
-}
-
-func sameSet(a, b []string) bool {
-	return len(a) == len(b) && len(difference(a, b)) == 0
 }
 
 func needNode(t *testing.T) {
@@ -278,7 +279,7 @@ func needNode(t *testing.T) {
 func settings(c storage.Config) []string {
 	return []string{
 		"TIDELINE_DATABASE_URL=" + c.DatabaseURL, "TIDELINE_REDIS_URL=" + c.RedisURL,
-		"TIDELINE_LOG_FORMAT=json", "TIDELINE_RATE_LIMIT=off",
+		"TIDELINE_LOG_FORMAT=json", "TIDELINE_RATE_LIMIT=off", "TIDELINE_REQUEST_TIMEOUT=30s",
 	}
 }
 
@@ -333,7 +334,7 @@ func TestNothingIsLostSilently(t *testing.T) {
 func TestNothingIsLostSilentlyEmbedded(t *testing.T) {
 	t.Parallel()
 	needNode(t)
-	p := newProcess(t, []string{"TIDELINE_DATA_DIR=" + t.TempDir(), "TIDELINE_LOG_FORMAT=json", "TIDELINE_RATE_LIMIT=off"},
+	p := newProcess(t, []string{"TIDELINE_DATA_DIR=" + t.TempDir(), "TIDELINE_LOG_FORMAT=json", "TIDELINE_RATE_LIMIT=off", "TIDELINE_REQUEST_TIMEOUT=30s"},
 		"--addr", "serve")
 	w := newTown(t, p)
 	c := newCrowd(t, w.readers, p)
