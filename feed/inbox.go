@@ -95,16 +95,20 @@ func idsOf(posts []*ent.Post) []int64 {
 }
 
 // Reconcile is Agree after the relation of the two changed: the viewer's open
-// subscriptions are told to read again when the inbox changed.
+// subscriptions are told to read again when the inbox changed. When it did not,
+// an attempt before may have changed it and told nobody: they look what is noted.
 func (f *Feed) Reconcile(ctx context.Context, viewer, author int64) error {
 	changed, err := f.Agree(ctx, viewer, author)
-	if err != nil || !changed {
+	if err != nil {
 		return err
 	}
-	if err := f.tl.Unsettle(ctx, viewer); err != nil { // who is away finds out when resuming
-		return err
+	ev := live.Event{Kind: live.Noted}
+	if changed {
+		if err := f.tl.Unsettle(ctx, viewer); err != nil { // who is away finds out when resuming
+			return err
+		}
+		ev = live.Event{Kind: live.Invalidated, Author: author, Reason: "a relation changed"}
 	}
-	ev := live.Event{Kind: live.Invalidated, Author: author, Reason: "a relation changed"}
 	_, err = f.cfg.Publisher.Publish(ctx, ev, []int64{viewer})
 	return wrap("tell of a changed inbox", err)
 }

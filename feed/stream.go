@@ -231,6 +231,8 @@ func (s *Stream) handle(ctx context.Context, ev live.Event) error {
 		return s.removed(ctx, ev)
 	case live.Invalidated:
 		return s.startOver(ctx, ev.Reason)
+	case live.Noted:
+		return s.late(ctx)
 	case live.Resync:
 		if err := s.stillSignedIn(ctx); err != nil {
 			return err

@@ -317,3 +317,26 @@ func TestOneMessageCostsAConstantNumberOfQueries(t *testing.T) {
 		}
 	})
 }
+
+// A first attempt that changed the inbox and told nobody is made up for.
+func TestChangedInboxIsToldAtLast(t *testing.T) {
+	t.Parallel()
+	eachIdle(t, func(w *world) {
+		ann, bob := w.user("ann"), w.user("bob")
+		require.NoError(w.t, w.s.DB.Follow.Create().SetFollowerID(ann.ID).SetFolloweeID(bob.ID).Exec(w.ctx))
+		w.ready(ann)
+		l := w.listen(ann, nil)
+		id := w.history(bob, 1)[0]
+		_, err := w.tl.Deliver(w.ctx, id, []int64{ann.ID})
+		require.NoError(w.t, err)
+		w.tell(ann, id)
+		require.Equal(w.t, id, l.added())
+		_, err = w.s.DB.Follow.Delete().Exec(w.ctx)
+		require.NoError(w.t, err)
+		changed, err := w.feed.Agree(w.ctx, ann.ID, bob.ID)
+		require.NoError(w.t, err)
+		require.True(w.t, changed)
+		require.NoError(w.t, w.feed.Reconcile(w.ctx, ann.ID, bob.ID))
+		require.Equal(w.t, id, l.removed())
+	})
+}
