@@ -29,7 +29,7 @@ func TestWireRefuses(t *testing.T) {
 		"version alone":           "\x01",
 		"other version":           "\x02\x01\x00\x00\x00\x00\x01\x05",
 		"probe with more":         "\x01\x00\x00",
-		"unknown kind":            "\x01\x06\x00\x00\x00\x00\x01\x05",
+		"unknown kind":            "\x01\x07\x00\x00\x00\x00\x01\x05",
 		"resync":                  "\x01\xff\x00\x00\x00\x00\x01\x05",
 		"cut in an id":            "\x01\x01\x80",
 		"id too long":             "\x01\x01" + padding,
