@@ -70,8 +70,8 @@ func (e *PostRemoved) Own() string { return e.Position }
 // event is told at the same time.
 func (f *Feed) LikedWith(ctx context.Context, v Viewer, e *PostAdded) (bool, error) {
 	type key struct{}
-	found, _ := e.common.Once(key{}, func() any {
-		users, err := f.db.Like.Query().Where(like.PostID(e.common.post), like.UserIDIn(e.common.users...)).
+	found, _ := e.Once(key{}, func() any {
+		users, err := f.db.Like.Query().Where(like.PostID(e.post), like.UserIDIn(e.users...)).
 			Select(like.FieldUserID).Ints(context.WithoutCancel(ctx))
 		return answer[[]int]{users, err}
 	}).(answer[[]int])
@@ -92,8 +92,8 @@ type answer[T any] struct {
 // Redis has their timelines.
 func (f *Feed) UnreadWith(ctx context.Context, v Viewer, e *PostAdded) (int, error) {
 	type key struct{}
-	found, _ := e.common.Once(key{}, func() any {
-		counts, err := f.unread(context.WithoutCancel(ctx), e.common.users)
+	found, _ := e.Once(key{}, func() any {
+		counts, err := f.unread(context.WithoutCancel(ctx), e.users)
 		if err != nil {
 			f.log.WarnContext(ctx, "unread posts not counted for many", "error", err)
 		}

@@ -94,7 +94,7 @@ func (s *Subscription) execute(ctx context.Context, event any) Response {
 func Open[T any](ctx context.Context, open func(ctx context.Context, wake func()) (Source[T], error)) (<-chan T, error) {
 	one := make(chan T, 1)
 	if s, opening := ctx.Value(openingKey{}).(*Subscription); opening && s.source == nil {
-		source, err := open(s.ctx, s.wake)
+		source, err := open(s.ctx, s.wake) //nolint:contextcheck // gqlgen's would keep all that it knows of the start
 		if err == nil {
 			s.source = untyped[T]{source}
 		}
