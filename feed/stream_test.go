@@ -222,7 +222,7 @@ func TestLaggingReaderCatchesUp(t *testing.T) {
 			posts = append(posts, w.post(bob, schema.Public))
 		}
 		w.settle()
-		require.Eventually(w.t, func() bool { return w.hub.Stats().Lagged > 0 }, 10*time.Second, time.Millisecond)
+		require.Eventually(w.t, func() bool { return w.hub.Stats().Lagged > 0 }, 30*time.Second, time.Millisecond)
 		got := make([]int64, len(posts))
 		for i := range got {
 			got[i] = l.added()

@@ -44,7 +44,7 @@ func (l listener) next() any {
 	case ev, ok := <-l.events:
 		require.True(l.w.t, ok, "the stream has ended")
 		return ev
-	case <-time.After(10 * time.Second):
+	case <-time.After(30 * time.Second):
 		require.Fail(l.w.t, "no event came")
 		return nil
 	}
@@ -69,7 +69,7 @@ func (l listener) ends() {
 	select {
 	case _, ok := <-l.events:
 		require.False(l.w.t, ok)
-	case <-time.After(10 * time.Second):
+	case <-time.After(30 * time.Second):
 		require.Fail(l.w.t, "the stream goes on")
 	}
 }

@@ -195,7 +195,7 @@ func (w *world) ready(v feed.Viewer) {
 	require.Eventually(w.t, func() bool {
 		_, covered, err := w.tl.Page(w.ctx, timeline.Inbox(v.ID), timeline.Range{})
 		return err == nil && covered.State == timeline.Ready
-	}, 10*time.Second, 5*time.Millisecond)
+	}, 30*time.Second, 5*time.Millisecond)
 }
 
 // newestFirst is ids in the order of a timeline.

@@ -53,7 +53,7 @@ func TestSocketsOfAnAddress(t *testing.T) {
 	require.Contains(t, string(body), "2 sockets")
 
 	first.conn.Close()
-	require.Eventually(t, func() bool { return f.sockets.count() == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return f.sockets.count() == 1 }, 30*time.Second, time.Millisecond)
 	f.connect(t, modern, "")
 	status, _ := ask(t, http.MethodPost, f.server.URL, `{"query":"{hello}"}`)
 	require.Equal(t, http.StatusOK, status, "other requests are no sockets")
@@ -80,7 +80,7 @@ func TestSocketsOfAUser(t *testing.T) {
 	require.Contains(t, hello(f.connect(t, modern, bob), "1"), "world")
 	require.Contains(t, hello(f.connect(t, modern, ""), "1"), "world")
 	first.conn.Close()
-	require.Eventually(t, func() bool { return f.sockets.count() == 3 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return f.sockets.count() == 3 }, 30*time.Second, time.Millisecond)
 	require.Contains(t, hello(second, "2"), "world")
 }
 
@@ -111,7 +111,7 @@ func TestSubscriptionsOfAUserAndAnAddress(t *testing.T) {
 		p.send(`{"id":"4","type":"complete"}`)
 		p.send(`{"type":"ping"}`)
 		return !strings.Contains(p.receive(), "RATE_LIMITED") || !strings.Contains(p.receive(), "pong")
-	}, 10*time.Second, 10*time.Millisecond)
+	}, 30*time.Second, 10*time.Millisecond)
 }
 
 func TestDoor(t *testing.T) {
@@ -125,7 +125,7 @@ func TestDoor(t *testing.T) {
 	}
 	served := func(c net.Conn) bool {
 		io.WriteString(c, "GET /graphql?query={hello} HTTP/1.1\r\nHost: x\r\n\r\n")
-		require.NoError(t, c.SetReadDeadline(time.Now().Add(10*time.Second)))
+		require.NoError(t, c.SetReadDeadline(time.Now().Add(30*time.Second)))
 		response, err := http.ReadResponse(bufio.NewReader(c), nil)
 		return err == nil && response.StatusCode == http.StatusOK
 	}
@@ -134,7 +134,7 @@ func TestDoor(t *testing.T) {
 	require.True(t, served(second))
 	require.False(t, served(dial()), "a third one of the address is closed")
 	first.Close()
-	require.Eventually(t, func() bool { return served(dial()) }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return served(dial()) }, 30*time.Second, time.Millisecond)
 
 }
 

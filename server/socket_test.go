@@ -51,7 +51,7 @@ func TestModernFlow(t *testing.T) {
 	p.expect(`{"id":"n","type":"complete"}`)
 	require.Eventually(t, func() bool {
 		return f.metric("tideline_live_subscriptions") == 0
-	}, 5*time.Second, time.Millisecond)
+	}, 30*time.Second, time.Millisecond)
 
 	require.NoError(t, p.conn.WriteMessage(websocket.CloseMessage, websocket.FormatCloseMessage(1000, "")))
 	p.expectClose(1000)
@@ -233,7 +233,7 @@ func TestOperationsAreBounded(t *testing.T) {
 		}
 		p.expect(`{"id":"4","type":"complete"}`)
 		return true
-	}, 5*time.Second, time.Millisecond)
+	}, 30*time.Second, time.Millisecond)
 }
 
 func TestSocketsAreBounded(t *testing.T) {
@@ -279,7 +279,7 @@ func TestSlowClientIsClosed(t *testing.T) {
 	slow.send(`{"id":"1","type":"subscribe","payload":{"query":"subscription{flood}"}}`)
 	require.Eventually(t, func() bool {
 		return f.metric("tideline_slow_sockets_total") == 1
-	}, 10*time.Second, time.Millisecond)
+	}, 30*time.Second, time.Millisecond)
 
 	other := f.connect(t, modern, "")
 	other.send(`{"id":"1","type":"subscribe","payload":{"query":"{hello}"}}`)
@@ -305,11 +305,11 @@ func TestSilentPeerIsDropped(t *testing.T) {
 		alive.expect(`{"type":"ping"}`) // reading answers the pings of the WebSocket layer
 	}
 	require.Eventually(t, func() bool {
-		require.NoError(t, alive.conn.SetReadDeadline(time.Now().Add(10*time.Second)))
+		require.NoError(t, alive.conn.SetReadDeadline(time.Now().Add(30*time.Second)))
 		_, _, err := alive.conn.ReadMessage()
 		require.NoError(t, err)
 		return f.sockets.count() == 1
-	}, 10*time.Second, time.Millisecond)
+	}, 30*time.Second, time.Millisecond)
 }
 
 func TestLegacyKeepAlive(t *testing.T) {

@@ -177,10 +177,10 @@ func TestMonitorFindsDriftAndSendsCanaries(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
 		a := newAudience(t, s, 3, 1)
-		require.Less(t, <-a.canaries, 10*time.Second)
+		require.Positive(t, <-a.canaries)
 		require.NoError(t, a.timelines.Add(a.ctx, timeline.Inbox(a.active[0]), 7))
-		require.Eventually(t, func() bool { h := <-a.health; return h.Sampled > 0 && h.Extra > 0 }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { h := <-a.health; return h.Sampled > 0 && h.Extra > 0 }, 30*time.Second, time.Millisecond)
 		require.NoError(t, a.timelines.Remove(a.ctx, timeline.Inbox(a.active[0]), 7))
-		require.Eventually(t, func() bool { h := <-a.health; return h.Sampled > 0 && h.Extra == 0 }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { h := <-a.health; return h.Sampled > 0 && h.Extra == 0 }, 30*time.Second, time.Millisecond)
 	})
 }
