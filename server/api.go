@@ -40,7 +40,7 @@ type api struct {
 	bodies       *budget             // bytes of all large ones being read; nil: any
 	metrics      *metrics
 	log          *slog.Logger
-	timeout      time.Duration // to authenticate, and to execute a query or mutation
+	timeout      time.Duration // to authenticate and to execute a query or mutation, in all
 }
 
 // errForbidden refuses a token that is malformed, unknown, expired or revoked.
@@ -96,10 +96,11 @@ func (a *api) deadline(operation *exec.Operation) time.Duration {
 	return a.timeout
 }
 
-// execute runs a query or mutation as the viewer, within the deadline.
-func (a *api) execute(ctx context.Context, v feed.Viewer, operation *exec.Operation) exec.Response {
+// execute runs a query or mutation as the viewer, within the deadline of a
+// request that was begun at the time given: what came before counts.
+func (a *api) execute(ctx context.Context, begun time.Time, v feed.Viewer, operation *exec.Operation) exec.Response {
 	start := time.Now()
-	ctx, cancel := context.WithTimeout(graph.WithViewer(ctx, v), a.deadline(operation))
+	ctx, cancel := context.WithDeadline(graph.WithViewer(ctx, v), begun.Add(a.deadline(operation)))
 	defer cancel()
 	response, ok := a.turn(ctx, operation)
 	if !ok {

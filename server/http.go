@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strconv"
 	"sync/atomic"
+	"time"
 
 	"github.com/gorilla/websocket"
 	"github.com/vektah/gqlparser/v2/ast"
@@ -114,7 +115,7 @@ func (h *graphqlHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *graphqlHandler) serve(w http.ResponseWriter, r *http.Request, mediaType string, request exec.Request) {
-	ctx := r.Context()
+	ctx, begun := r.Context(), time.Now()
 	viewer, err := h.viewer(r)
 	if errors.Is(err, errForbidden) {
 		w.Header().Set("WWW-Authenticate", "Bearer")
@@ -127,7 +128,7 @@ func (h *graphqlHandler) serve(w http.ResponseWriter, r *http.Request, mediaType
 	}
 	operation, errs := h.api.prepare(ctx, viewer, addressOf(r.RemoteAddr), request)
 	if wantsEvents(r) && (len(errs) > 0 || operation.Kind() != ast.Mutation || r.Method == http.MethodPost) {
-		h.stream(w, r, viewer, operation, errs)
+		h.stream(w, r, begun, viewer, operation, errs)
 		return
 	}
 	if len(errs) > 0 {
@@ -141,7 +142,7 @@ func (h *graphqlHandler) serve(w http.ResponseWriter, r *http.Request, mediaType
 		w.Header().Set("Allow", "POST")
 		refuse(w, mediaType, http.StatusMethodNotAllowed, "Use POST for a mutation.")
 	default:
-		respond(w, mediaType, h.api.execute(ctx, viewer, operation))
+		respond(w, mediaType, h.api.execute(ctx, begun, viewer, operation))
 	}
 }
 

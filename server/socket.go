@@ -341,6 +341,7 @@ func (s *socket) run(ctx context.Context, op *operation, request exec.Request) {
 		}
 	}()
 	// A session may have been ended since the socket was opened.
+	begun := time.Now()
 	viewer, _, err := s.set.api.identify(ctx, s.token)
 	if errors.Is(err, errForbidden) {
 		s.forbid()
@@ -363,7 +364,7 @@ func (s *socket) run(ctx context.Context, op *operation, request exec.Request) {
 		return
 	}
 	defer s.release()
-	response := s.set.api.execute(ctx, viewer, prepared)
+	response := s.set.api.execute(ctx, begun, viewer, prepared)
 	if response.Data == nil {
 		s.finish(op, s.errors(ctx, op.id, response.Errors))
 		return

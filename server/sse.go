@@ -63,7 +63,7 @@ func (s *eventStream) complete() error { return s.write([]byte("event: complete\
 
 // stream answers an operation, or the errors that kept it from being one, by
 // events.
-func (h *graphqlHandler) stream(w http.ResponseWriter, r *http.Request, v feed.Viewer, operation *exec.Operation, errs gqlerror.List) {
+func (h *graphqlHandler) stream(w http.ResponseWriter, r *http.Request, begun time.Time, v feed.Viewer, operation *exec.Operation, errs gqlerror.List) {
 	if !h.sockets.reserve() {
 		w.Header().Set("Retry-After", "5")
 		http.Error(w, "This server takes no more connections.", http.StatusServiceUnavailable)
@@ -81,7 +81,7 @@ func (h *graphqlHandler) stream(w http.ResponseWriter, r *http.Request, v feed.V
 	switch {
 	case len(errs) > 0:
 	case operation.Kind() != ast.Subscription:
-		if s.next(h.api.execute(ctx, v, operation)) == nil {
+		if s.next(h.api.execute(ctx, begun, v, operation)) == nil {
 			_ = s.complete()
 		}
 		return
