@@ -36,8 +36,8 @@ type api struct {
 	quotas       quotas
 	documents    *documents          // nil: clients send documents, not hashes
 	inFlight     *semaphore.Weighted // the cost of all that executes at once; nil: any
-	maxBody      int64               // bytes of an HTTP body
-	bodies       *budget             // bytes of all large ones being read; nil: any
+	maxBody      int64               // bytes of an HTTP body or of a message on a socket
+	bodies       *budget             // bytes of all large ones in hand; nil: any
 	metrics      *metrics
 	log          *slog.Logger
 	timeout      time.Duration // to authenticate and to execute a query or mutation, in all
@@ -68,6 +68,9 @@ func (a *api) prepare(ctx context.Context, v feed.Viewer, address string, r exec
 	var operation *exec.Operation
 	if len(errs) == 0 {
 		operation, errs = a.engine.Prepare(ctx, r)
+	}
+	if len(errs) == 0 && operation.Kind() == ast.Subscription {
+		errs = lasting(r)
 	}
 	if len(errs) > 0 {
 		if err := a.limiter.allow(ctx, v, address, demand{cost: leastCost}); err != nil {

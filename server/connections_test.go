@@ -169,27 +169,6 @@ func TestDoorIsFull(t *testing.T) {
 	require.ErrorIs(t, <-second, net.ErrClosed)
 }
 
-func TestLargeBodiesShareABudget(t *testing.T) {
-	f := newFixture(t, nil)
-	f.handler.api.bodies = newBudget(100_000)
-	large := `{"query":"{hello}"` + strings.Repeat(" ", 60_000) + `}`
-	require.Equal(t, http.StatusOK, f.post(large).Code)
-	require.Equal(t, int64(100_000), f.handler.api.bodies.left.Load())
-
-	require.True(t, f.handler.api.bodies.take(90_000))
-	refused := f.post(large)
-	require.Equal(t, http.StatusServiceUnavailable, refused.Code)
-	require.Equal(t, "1", refused.Header().Get("Retry-After"))
-	require.Equal(t, http.StatusOK, f.post(`{"query":"{hello}"}`).Code, "small ones are read at no charge")
-	f.handler.api.bodies.giveBack(90_000)
-	require.Equal(t, http.StatusOK, f.post(large).Code)
-	require.Equal(t, int64(100_000), f.handler.api.bodies.left.Load())
-
-	f.handler.api.bodies = newBudget(bodyBudget)
-	require.Equal(t, http.StatusRequestEntityTooLarge, f.post(`{"query":"`+strings.Repeat(" ", maxBody)+`"}`).Code)
-	require.Equal(t, int64(bodyBudget), f.handler.api.bodies.left.Load())
-}
-
 func TestTurns(t *testing.T) {
 	f := newFixture(t, nil)
 	f.handler.api.timeout = 50 * time.Millisecond

@@ -68,6 +68,9 @@ type session struct {
 	expires time.Time
 }
 
+// maxBody is the fixture's bound.
+const maxBody = 1 << 20
+
 // newFixture serves; tweak may change the bounds of sockets, and may be nil.
 func newFixture(t *testing.T, tweak func(*socketConfig)) *fixture {
 	f := &fixture{

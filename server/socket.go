@@ -32,11 +32,13 @@ type socket struct {
 	cancel  context.CancelFunc
 
 	// The reader's alone until connection_ack, unchanged afterwards.
-	greeted bool // connection_init has come
-	acked   bool // and has been answered
-	token   string
-	serial  int    // of operations, for their ids in the log
-	forget  func() // stops the watch of the session
+	greeted  bool // connection_init has come
+	acked    bool // and has been answered
+	token    string
+	serial   int       // of operations, for their ids in the log
+	forget   func()    // stops the watch of the session
+	due      time.Time // when the message that is being read must have come
+	giveBack func()    // what the message took, unless an operation will
 
 	mu         sync.Mutex
 	queue      []outgoing
@@ -59,8 +61,9 @@ type outgoing struct {
 
 // operation is one query, mutation or subscription under way.
 type operation struct {
-	id     string
-	cancel context.CancelFunc
+	id       string
+	cancel   context.CancelFunc
+	giveBack func() // what its message took
 }
 
 func newSocket(set *sockets, conn *websocket.Conn, address string, cancel context.CancelFunc) *socket {
@@ -72,6 +75,7 @@ func newSocket(set *sockets, conn *websocket.Conn, address string, cancel contex
 		cancel:     cancel,
 		operations: make(map[string]*operation),
 		forget:     func() {},
+		giveBack:   func() {},
 	}
 	conn.SetReadLimit(maxInit)
 	conn.SetPongHandler(func(string) error { s.heard(); return nil })
@@ -98,7 +102,11 @@ func (s *socket) heard() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.closing {
-		_ = s.conn.SetReadDeadline(time.Now().Add(2 * s.set.config.PingInterval)) // a closed one fails its read
+		deadline := time.Now().Add(2 * s.set.config.PingInterval)
+		if !s.due.IsZero() && s.due.Before(deadline) {
+			deadline = s.due
+		}
+		_ = s.conn.SetReadDeadline(deadline) // a closed one fails its read
 	}
 }
 
@@ -107,13 +115,15 @@ func (s *socket) read(ctx context.Context) {
 	defer s.set.forget(s)
 	defer func() { s.forget() }()
 	for {
-		kind, data, err := s.conn.ReadMessage()
-		if err != nil {
+		kind, data, err := s.receive()
+		if err != nil && !errors.Is(err, errBusy) {
 			s.end(err)
 			return
 		}
 		s.heard()
 		switch {
+		case err != nil:
+			s.close(websocket.CloseTryAgainLater, "Too many large messages at once")
 		case s.ended():
 			// What the client sent before it saw our close frame.
 		case kind != websocket.TextMessage:
@@ -121,6 +131,7 @@ func (s *socket) read(ctx context.Context) {
 		default:
 			s.handle(ctx, data)
 		}
+		s.giveBack()
 	}
 }
 
@@ -149,7 +160,7 @@ func (s *socket) linger() {
 		_ = half.CloseWrite()
 	}
 	_ = conn.SetReadDeadline(time.Now().Add(closeWait))
-	_, _ = io.CopyN(io.Discard, conn, 4*maxBody)
+	_, _ = io.CopyN(io.Discard, conn, 4*s.set.api.maxBody)
 }
 
 func (s *socket) ended() bool {
@@ -221,7 +232,7 @@ func (s *socket) init(ctx context.Context, m message) {
 	}
 	s.token, s.acked = token, true
 	s.forget = s.set.sessions.hold(viewer.Session, s.forbid)
-	s.conn.SetReadLimit(maxBody)
+	s.conn.SetReadLimit(s.set.api.maxBody)
 	s.send(websocket.TextMessage, frame("connection_ack", "", nil))
 	if s.dialect.legacy {
 		s.send(websocket.TextMessage, s.dialect.beat)
@@ -294,7 +305,7 @@ func (s *socket) start(ctx context.Context, m message) {
 		old.cancel() // the older protocol starts it anew
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	op := &operation{id: m.ID, cancel: cancel}
+	op := &operation{id: m.ID, cancel: cancel, giveBack: func() {}}
 	s.operations[m.ID] = op
 	if s.running >= s.set.config.Operations {
 		cancel()
@@ -302,6 +313,7 @@ func (s *socket) start(ctx context.Context, m message) {
 			"A connection may have %d operations under way at once.", s.set.config.Operations)))
 		return
 	}
+	op.giveBack, s.giveBack = s.giveBack, op.giveBack
 	s.running++
 	s.serial++
 	ctx = withRequestID(ctx, fmt.Sprintf("%s.%d", requestID(ctx), s.serial))
@@ -328,6 +340,7 @@ func (s *socket) stop(id string) {
 // run executes an operation to its end.
 func (s *socket) run(ctx context.Context, op *operation, request exec.Request) {
 	defer s.set.running.Done()
+	defer op.giveBack()
 	defer func() {
 		op.cancel()
 		s.mu.Lock()
@@ -357,6 +370,7 @@ func (s *socket) run(ctx context.Context, op *operation, request exec.Request) {
 		return
 	}
 	if prepared.Kind() == ast.Subscription {
+		op.giveBack()
 		s.stream(ctx, op, viewer, prepared)
 		return
 	}

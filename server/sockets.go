@@ -16,6 +16,7 @@ import (
 type socketConfig struct {
 	InitTimeout  time.Duration // from the handshake to connection_init
 	PingInterval time.Duration // a peer silent for two of these is gone
+	ReadTimeout  time.Duration // for one message to come, from its first byte
 	WriteTimeout time.Duration // for one frame to leave
 	Operations   int           // under way at once, per socket
 	QueueFrames  int           // waiting to be written, per socket
@@ -26,6 +27,7 @@ type socketConfig struct {
 var defaultSocketConfig = socketConfig{
 	InitTimeout:  5 * time.Second,
 	PingInterval: 20 * time.Second,
+	ReadTimeout:  readTimeout,
 	WriteTimeout: 10 * time.Second,
 	Operations:   100,
 	QueueFrames:  256,
