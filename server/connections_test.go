@@ -239,3 +239,40 @@ func TestTLS(t *testing.T) {
 	require.Error(t, err)
 	require.NoError(t, stop())
 }
+
+// Streams of events share the quotas of sockets and subscriptions, and take no
+// place at the door from requests.
+func TestStreamsCountAsSockets(t *testing.T) {
+	f := newFixture(t, func(c *socketConfig) { c.WriteTimeout = time.Minute }) // the streams are not read to their end
+	d := f.behindDoor(t, quotas{userSockets: newQuota(1), addressSockets: newQuota(2)}, 100, nil)
+	listen := func(token string) (e events, first string) {
+		e = f.ask(t, http.MethodPost, token, "subscription{flood}")
+		_, first = e.next()
+		if strings.Contains(first, "errors") {
+			e.response.Body.Close()
+		}
+		return e, first
+	}
+	stream, first := listen("alice")
+	require.Contains(t, first, `{"data":{"flood":`)
+	_, first = listen("alice")
+	require.Contains(t, first, "A user may have 1 sockets and streams")
+	require.Contains(t, first, `"RATE_LIMITED"`)
+	anonymous, first := listen("")
+	require.Contains(t, first, `{"data":{"flood":`)
+	_, first = listen("")
+	require.Contains(t, first, "An address may have 2 sockets and streams")
+	anonymous.response.Body.Close()
+	socket := f.connect(t, modern, "")
+	http.DefaultClient.CloseIdleConnections()
+	// One is for the next connection.
+	require.Eventually(t, func() bool { return len(d.slots) == 1 }, 30*time.Second, time.Millisecond)
+
+	f.handler.api.quotas = quotas{addressSubscriptions: newQuota(1)}
+	stream.response.Body.Close()
+	stream, first = listen("")
+	require.Contains(t, first, `{"data":{"flood":`)
+	socket.send(`{"id":"1","type":"subscribe","payload":{"query":"subscription{news}"}}`)
+	require.Contains(t, socket.receive(), "An address may have 1 subscriptions")
+	stream.response.Body.Close()
+}

@@ -315,8 +315,10 @@ const (
 	idleTimeout       = 2 * time.Minute
 	maxHeader         = 32 << 10
 
-	// httpConnections is how many connections that are no sockets a process has
-	// at once, and httpPerAddress how many of them are of one address.
+	// httpConnections is how many connections that are no sockets or streams a
+	// process has at once, and httpPerAddress how many of them are of one address.
+	// With a header, a small body and buffers each they come to a few hundred
+	// megabytes.
 	httpConnections = 4096
 	httpPerAddress  = 3072
 	streams         = 64 // of HTTP/2, per connection
@@ -335,9 +337,9 @@ func (p *process) admit(l net.Listener) (net.Listener, error) {
 	c := p.config
 	var address *quota
 	if c.RateLimit == "on" {
-		address = newQuota(httpPerAddress + c.MaxSocketsPerAddress)
+		address = newQuota(httpPerAddress)
 	}
-	l = newDoor(l, httpConnections+c.MaxSockets, address, c.proxies())
+	l = newDoor(l, httpConnections, address, c.proxies())
 	if c.TLSCert == "" {
 		return l, nil
 	}

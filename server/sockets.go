@@ -108,8 +108,12 @@ func (s *sockets) accept(w http.ResponseWriter, r *http.Request) {
 		_ = tuned.SetWriteBuffer(sendBuffer) // a hint; the kernel's own size works too
 	}
 	// The request's context ends when this function returns.
-	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
-	socket := newSocket(s, conn, addressOf(r.RemoteAddr), cancel)
+	address := addressOf(r.RemoteAddr)
+	ctx, cancel := context.WithCancel(withSubscriber(context.WithoutCancel(r.Context()), address))
+	if c := connOf(ctx); c != nil {
+		c.leave()
+	}
+	socket := newSocket(s, conn, address, cancel)
 	s.mu.Lock()
 	s.open[socket] = struct{}{}
 	closing := s.closing

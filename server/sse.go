@@ -5,6 +5,7 @@ import (
 	"errors"
 	"mime"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -86,15 +87,34 @@ func (h *graphqlHandler) stream(w http.ResponseWriter, r *http.Request, begun ti
 		}
 		return
 	default:
+		if errs = h.admit(ctx, w, r, v); len(errs) > 0 {
+			break
+		}
+		ctx = withSubscriber(ctx, addressOf(r.RemoteAddr))
 		var responses <-chan exec.Response
 		if responses, errs = h.api.subscribe(ctx, v, operation); len(errs) == 0 {
 			h.forward(ctx, s, r, responses)
 			return
 		}
 	}
+	if seconds, ok := retryAfter(errs); ok {
+		w.Header().Set("Retry-After", strconv.Itoa(seconds))
+	}
 	if s.next(exec.Response{Errors: errs}) == nil {
 		_ = s.complete()
 	}
+}
+
+// admit counts the stream of a subscription until ctx ends.
+func (h *graphqlHandler) admit(ctx context.Context, w http.ResponseWriter, r *http.Request, v feed.Viewer) gqlerror.List {
+	if err := h.api.quotas.stream(ctx, v, addressOf(r.RemoteAddr)); err != nil {
+		return gqlerror.List{err}
+	}
+	if c := connOf(ctx); c != nil && r.ProtoMajor == 1 {
+		w.Header().Set("Connection", "close") // after the stream, which takes no place at the door
+		c.leave()
+	}
+	return nil
 }
 
 // forward passes on what a subscription brings, and now and then a comment, by
