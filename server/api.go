@@ -28,6 +28,9 @@ const (
 // hashing a password takes long by design, and few are hashed at a time.
 const accountTimeout = 20 * time.Second
 
+// beginTimeout is how long a subscription waits for its turn to begin.
+const beginTimeout = 20 * time.Second
+
 // api is what both transports do with a request once they have read it.
 type api struct {
 	engine       *exec.Engine
@@ -36,6 +39,7 @@ type api struct {
 	quotas       quotas
 	documents    *documents          // nil: clients send documents, not hashes
 	inFlight     *semaphore.Weighted // the cost of all that executes at once; nil: any
+	beginning    *semaphore.Weighted // subscriptions that are being begun at once; nil: any
 	maxBody      int64               // bytes of an HTTP body or of a message on a socket
 	bodies       *budget             // bytes of all large ones in hand; nil: any
 	metrics      *metrics
@@ -136,10 +140,33 @@ func (a *api) subscribe(ctx context.Context, v feed.Viewer, operation *exec.Oper
 		a.metrics.request(string(ast.Subscription), codeRateLimited, 0)
 		return nil, gqlerror.List{err}
 	}
+	if !a.begin(ctx) {
+		a.metrics.request(string(ast.Subscription), codeRateLimited, 0)
+		return nil, gqlerror.List{tooMany(1, "The server is busy.")}
+	}
+	defer a.begun()
 	responses, errs := a.engine.Subscribe(graph.WithViewer(ctx, v), operation)
 	stamp(ctx, errs)
 	a.metrics.request(string(ast.Subscription), codeOf(errs), 0)
 	return responses, errs
+}
+
+// begin waits until a subscription may be begun. Each asks Redis and SQL several
+// times: when a crowd comes at once, as it does after a restart, it stands in a
+// line of its own and not before everybody else. ok=false after beginTimeout.
+func (a *api) begin(ctx context.Context) (ok bool) {
+	if a.beginning == nil {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, beginTimeout)
+	defer cancel()
+	return a.beginning.Acquire(ctx, 1) == nil
+}
+
+func (a *api) begun() {
+	if a.beginning != nil {
+		a.beginning.Release(1)
+	}
 }
 
 // stamp tells the client under which id the log has the details.

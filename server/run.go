@@ -274,7 +274,8 @@ func (p *process) serveAPI(ctx context.Context, mux *http.ServeMux, f *feed.Feed
 	api := &api{
 		engine: engine, authenticate: f.Authenticate, metrics: p.metrics, log: p.log, timeout: c.RequestTimeout,
 		quotas: c.quotas(), documents: newDocuments(c.PersistedCache), inFlight: semaphore.NewWeighted(max(costInFlight, int64(c.MaxCost))),
-		maxBody: int64(c.MaxBody), bodies: newBudget(max(bodyBudget, 4*int64(c.MaxBody))),
+		beginning: semaphore.NewWeighted(beginAtOnce),
+		maxBody:   int64(c.MaxBody), bodies: newBudget(max(bodyBudget, 4*int64(c.MaxBody))),
 	}
 	if c.TrustedDocuments != "" {
 		if api.documents, err = newTrusted(ctx, c.TrustedDocuments, engine); err != nil {
@@ -326,6 +327,10 @@ const (
 	// costInFlight is the cost of all operations that execute at once: some
 	// hundred megabytes at the worst.
 	costInFlight = 500_000
+
+	// beginAtOnce is how many subscriptions are begun at once: well below the
+	// connections that a process has to Redis and to SQLite.
+	beginAtOnce = 4
 )
 
 // admit is the listener with the bounds of connections, and TLS where there is
