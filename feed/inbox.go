@@ -176,13 +176,14 @@ func (f *Feed) agreeOnce(ctx context.Context, viewer, author int64, r Relation) 
 		}
 	}
 	gone, missing := without(have, want), without(want, have)
-	if len(gone) > 0 {
-		if err := f.tl.Remove(ctx, k, gone...); err != nil {
+	// The floor first: what is cut off below it would be a hole before.
+	if len(missing) > 0 || floor > covered.Floor {
+		if err := f.tl.Merge(ctx, k, missing, floor); err != nil {
 			return false, err
 		}
 	}
-	if len(missing) > 0 {
-		if err := f.tl.Merge(ctx, k, missing, floor); err != nil {
+	if len(gone) > 0 {
+		if err := f.tl.Remove(ctx, k, gone...); err != nil {
 			return false, err
 		}
 	}
