@@ -97,6 +97,10 @@ func idsOf(posts []*ent.Post) []int64 {
 // Reconcile is Agree after the relation of the two changed: the viewer's open
 // subscriptions are told to read again when the inbox changed.
 func (f *Feed) Reconcile(ctx context.Context, viewer, author int64) error {
+	// A distributor that read how the two stood before now looks here when done.
+	if err := f.tl.Fence(ctx, author, viewer); err != nil {
+		return err
+	}
 	changed, err := f.Agree(ctx, viewer, author)
 	if err != nil || !changed {
 		return err
@@ -145,12 +149,6 @@ func (f *Feed) agreeOnce(ctx context.Context, viewer, author int64, r Relation) 
 	k := timeline.Inbox(viewer)
 	// If not even a public post belongs into the inbox, none does.
 	belongs := mayShow(doorTimeline, viewer, r, &ent.Post{AuthorID: author, Visibility: schema.Public})
-	if !belongs {
-		// A distributor that read the followers before now looks here when done.
-		if err := f.tl.Fence(ctx, author, viewer); err != nil {
-			return false, err
-		}
-	}
 	// Builders at work read SQL again, whatever they have read by now.
 	if err := f.tl.Remove(ctx, k); err != nil {
 		return false, err

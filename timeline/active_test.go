@@ -164,7 +164,7 @@ func TestFences(t *testing.T) {
 		s, c := newStore(t, rdb)
 		ctx := t.Context()
 		fenced := func() []int64 {
-			viewers, err := s.Fenced(ctx, 9)
+			viewers, err := s.Fenced(ctx, 9, time.Time{})
 			require.NoError(t, err)
 			return viewers
 		}
