@@ -178,7 +178,7 @@ func (r *run) pages(size int, upwards bool, read func(feed.Page) (*feed.Connecti
 		}
 		more := c.HasNextPage
 		if upwards {
-			all, more = append(page, all...), c.HasPreviousPage
+			all, more = slices.Concat(page, all), c.HasPreviousPage
 		} else {
 			all = append(all, page...)
 		}
