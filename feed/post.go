@@ -196,7 +196,14 @@ func (f *Feed) DeletePost(ctx context.Context, v Viewer, id int64) error {
 		if _, err := tx.Delivery.Delete().Where(delivery.ID(id)).Exec(ctx); err != nil {
 			return fmt.Errorf("delete receipt: %w", err)
 		}
-		if err := tx.User.UpdateOneID(v.ID).AddPostCount(-1).Exec(ctx); err != nil {
+		last := author.LastPostID
+		if last == id {
+			last, err = tx.Post.Query().Where(post.AuthorID(v.ID)).Order(ent.Desc(post.FieldID)).FirstID(ctx)
+			if err != nil && !ent.IsNotFound(err) {
+				return fmt.Errorf("find newest post: %w", err)
+			}
+		}
+		if err := tx.User.UpdateOneID(v.ID).AddPostCount(-1).SetLastPostID(last).Exec(ctx); err != nil {
 			return fmt.Errorf("count post: %w", err)
 		}
 		return f.enqueuePost(ctx, tx, PostChanged, author, id)
@@ -279,13 +286,13 @@ func (f *Feed) Post(ctx context.Context, v Viewer, id int64) (*ent.Post, error) 
 }
 
 // Posts are the posts of the ids, in their order; nil where there is none or
-// none that the viewer may see. It costs two queries.
+// none that the viewer may see. It costs one query.
 func (f *Feed) Posts(ctx context.Context, v Viewer, ids []int64) ([]*ent.Post, error) {
-	rows, err := f.db.Post.Query().Where(post.IDIn(ids...)).All(ctx)
+	rows, err := f.posts(v.ID).Where(post.IDIn(ids...)).All(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read posts: %w", err)
 	}
-	if rows, err = f.shown(ctx, doorDirect, v.ID, rows); err != nil {
+	if rows, err = shown(doorDirect, v.ID, rows); err != nil {
 		return nil, err
 	}
 	return inOrder(ids, rows, func(p *ent.Post) int64 { return p.ID }), nil

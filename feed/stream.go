@@ -194,11 +194,11 @@ func (f *Feed) judge(ctx context.Context, id int64, users []int64) (v verdict, e
 
 // removed sends that a post is gone, unless it may be shown still.
 func (s *stream) removed(ctx context.Context, id int64) error {
-	rows, err := s.feed.db.Post.Query().Where(post.ID(id)).All(ctx)
+	rows, err := s.feed.posts(s.viewer.ID).Where(post.ID(id)).All(ctx)
 	if err != nil {
 		return fmt.Errorf("read post: %w", err)
 	}
-	rows, err = s.feed.shown(ctx, doorTimeline, s.viewer.ID, rows)
+	rows, err = shown(doorTimeline, s.viewer.ID, rows)
 	if err != nil || len(rows) > 0 {
 		return err
 	}
@@ -307,11 +307,11 @@ func (s *stream) sendChanges(ctx context.Context, noted []timeline.Change) error
 		}
 		removed[n.Post] = removed[n.Post] || n.Removed
 	}
-	rows, err := s.feed.db.Post.Query().Where(post.IDIn(ids...)).All(ctx)
+	rows, err := s.feed.posts(s.viewer.ID).Where(post.IDIn(ids...)).All(ctx)
 	if err != nil {
 		return fmt.Errorf("read posts: %w", err)
 	}
-	if rows, err = s.feed.shown(ctx, doorTimeline, s.viewer.ID, rows); err != nil {
+	if rows, err = shown(doorTimeline, s.viewer.ID, rows); err != nil {
 		return err
 	}
 	for i, p := range inOrder(ids, rows, func(p *ent.Post) int64 { return p.ID }) {

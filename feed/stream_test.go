@@ -21,6 +21,7 @@ func (w *world) old(author feed.Viewer) int64 {
 	id -= (10 * time.Minute).Milliseconds() << 12
 	require.NoError(w.t, w.s.DB.Post.Create().SetID(id).SetAuthorID(author.ID).SetText("late").
 		SetVisibility(schema.Public).Exec(w.ctx))
+	w.posted(author)
 	return id
 }
 

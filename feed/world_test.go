@@ -149,7 +149,16 @@ func (w *world) history(author feed.Viewer, n int) []int64 {
 	for chunk := range slices.Chunk(rows, 500) {
 		require.NoError(w.t, w.s.DB.Post.CreateBulk(chunk...).Exec(w.ctx))
 	}
+	w.posted(author)
 	return ids
+}
+
+// posted brings the author up to date after posts were written into the table.
+func (w *world) posted(author feed.Viewer) {
+	w.t.Helper()
+	_, err := w.s.SQL.ExecContext(w.ctx,
+		`UPDATE users SET last_post_id = (SELECT max(id) FROM posts WHERE author_id = $1) WHERE id = $1`, author.ID)
+	require.NoError(w.t, err)
 }
 
 // timeline is the viewer's newest n entries in one page.
