@@ -3,11 +3,13 @@ package workers_test
 import (
 	"flag"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"tideline/feed"
 	"tideline/live"
@@ -63,8 +65,19 @@ func benchmarkFanOut(b *testing.B, followers, percent int) {
 	active := make([]int64, followers*percent/100)
 	for i := range active {
 		active[i] = int64(i + 2)
-		require.NoError(b, tl.Touch(ctx, active[i]))
 	}
+	var touching errgroup.Group
+	for chunk := range slices.Chunk(active, 1+len(active)/64) {
+		touching.Go(func() error {
+			for _, user := range chunk {
+				if err := tl.Touch(ctx, user); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	require.NoError(b, touching.Wait())
 	go func() { _ = w.Run(ctx) }()
 
 	b.ResetTimer()
