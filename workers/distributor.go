@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"tideline/ent"
 	"tideline/ent/delivery"
@@ -121,19 +124,25 @@ func same(a, b *ent.Post) bool {
 	return a.Visibility == b.Visibility
 }
 
-// toAuthor keeps the author's own feeds and devices up to date.
+// toAuthor keeps the author's own feeds and devices up to date. All at once: its
+// followers wait for it.
 func (w *Workers) toAuthor(ctx context.Context, args feed.PostJob, post *ent.Post) error {
 	put, kind := w.Timelines.Add, live.Added
 	if post == nil {
 		put, kind = w.Timelines.Remove, live.Removed
 	}
+	g, ctx := errgroup.WithContext(ctx)
 	for _, k := range []timeline.Key{timeline.Inbox(args.Author), timeline.Outbox(args.Author)} {
-		if err := put(ctx, k, args.Post); err != nil {
-			return fmt.Errorf("update the author's own feeds: %w", err)
-		}
+		g.Go(func() error { return put(ctx, k, args.Post) })
 	}
-	_, err := w.Publisher.Publish(ctx, live.Event{Kind: kind, Post: args.Post, Author: args.Author}, []int64{args.Author})
-	return err
+	g.Go(func() error {
+		_, err := w.tell(ctx, kind, args, []int64{args.Author})
+		return err
+	})
+	if err := g.Wait(); err != nil {
+		return fmt.Errorf("update the author's own feeds: %w", err)
+	}
+	return nil
 }
 
 // toFollowers goes through the followers from where the progress stands.
@@ -148,8 +157,15 @@ func (w *Workers) toFollowers(ctx context.Context, j *queue.Job, author *ent.Use
 	pages := make(chan page, 1)
 	var reader sync.WaitGroup
 	reader.Go(func() { r.read(ctx, post, pages) })
-	defer reader.Wait()
-	defer stop()
+	// Those of one page are told while the next is pushed.
+	var telling errgroup.Group
+	var told atomic.Int64
+	telling.SetLimit(1)
+	defer func() {
+		stop()
+		reader.Wait()
+		_ = telling.Wait() // its error has been seen, or another one stopped it
+	}()
 	kept := time.Now()
 	for page := range pages {
 		if page.err != nil {
@@ -187,22 +203,27 @@ func (w *Workers) toFollowers(ctx context.Context, j *queue.Job, author *ent.Use
 		if err := w.Timelines.Withdraw(ctx, []int64{id}, out); err != nil {
 			return fmt.Errorf("withdraw post %d: %w", id, err)
 		}
-		told, err := w.tell(ctx, live.Added, args, reached)
-		if err != nil {
+		telling.Go(func() error {
+			n, err := w.tell(ctx, live.Added, args, reached)
+			told.Add(int64(n))
+			if err == nil {
+				_, err = w.tell(ctx, live.Removed, args, out)
+			}
 			return err
-		}
-		if _, err := w.tell(ctx, live.Removed, args, out); err != nil {
-			return err
-		}
+		})
 		p.lag(time.Since(feed.TimeOf(id)), page.half)
-		p.Live += told
+		if !page.end && time.Since(kept) < w.KeepEvery {
+			p.place = page.after
+			continue
+		}
+		if err := telling.Wait(); err != nil {
+			return err
+		}
+		p.Live += int(told.Swap(0))
 		if page.end {
 			return nil
 		}
 		p.place = page.after
-		if time.Since(kept) < w.KeepEvery {
-			continue
-		}
 		kept = time.Now()
 		if err := w.receipt(ctx, j, id, p.Fanout, false); err != nil {
 			return err
