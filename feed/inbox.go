@@ -50,6 +50,8 @@ func (f *Feed) buildSoon(k kept) {
 
 // BuildInbox fills the user's inbox from SQL, up to its cap, if it is missing
 // and not being built. What is posted meanwhile is not missed.
+//
+// Cost: as a first page without an inbox, of cap posts.
 func (f *Feed) BuildInbox(ctx context.Context, user int64) error {
 	return f.build(ctx, f.inbox(user))
 }
@@ -118,6 +120,8 @@ func (f *Feed) Reconcile(ctx context.Context, viewer, author int64) error {
 // it does depends on the relation as it is, not on what happened to it, so it
 // may run late, twice, and beside its opposite. It reports whether the inbox
 // changed, as far as it can tell.
+//
+// Cost: the inbox, and four queries of as many posts as it holds, at most.
 func (f *Feed) Agree(ctx context.Context, viewer, author int64) (changed bool, err error) {
 	for range buildAttempts {
 		before, err := f.relation(ctx, viewer, author)
