@@ -67,6 +67,7 @@ func newWorld(t *testing.T, s *storage.Stores, change ...func(*feed.Config)) *wo
 	}
 	w.feed, err = feed.New(w.ctx, cfg)
 	require.NoError(t, err)
+	w.run(w.ids.Run) // a busy machine takes longer than a lease
 	w.run(w.hub.Run)
 	w.run(w.feed.Run)
 	return w
