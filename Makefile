@@ -32,7 +32,7 @@ build: ## Build bin/tideline
 	fi
 
 .PHONY: test
-test: deps lint verify ## Lint, verify, then all tests with the race detector on all databases
+test: deps lint verify fuzz ## Lint, verify, fuzz briefly, then all tests with the race detector on all databases
 	@mkdir -p .test
 	@set -o pipefail; TIDELINE_TEST_REQUIRE_REAL=1 $(GO) test -race -count=1 -timeout=9m -json ./... 2>.test/stderr | tee .test/events.json \
 	  | $(GO) run .ci/summary.go || { cat .test/stderr >&2; exit 1; }
@@ -53,6 +53,21 @@ lint: ## Check the format, go vet, and the rules of .golangci.yml
 	else \
 	  $(LINT) run; \
 	fi
+
+FUZZTIME = 4s
+
+.PHONY: fuzz
+fuzz: ## Fuzz what strangers send, briefly; FUZZTIME=1m each for longer
+	@bash .ci/fuzz $(FUZZTIME)
+
+GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.1.4
+
+.PHONY: vuln
+vuln: ## Look for known vulnerabilities in what is called; VULNDB=URL asks another database
+	@out=$$($(GO) run $(GOVULNCHECK) $(if $(VULNDB),-db $(VULNDB)) ./... 2>&1); status=$$?; echo "$$out"; \
+	if [ $$status != 0 ] && grep -q 'fetching vulnerabilities' <<<"$$out"; then \
+	  echo "NOT CHECKED: the database of vulnerabilities cannot be reached from here."; \
+	else exit $$status; fi
 
 .PHONY: generate
 generate: ## Regenerate ent from ent/schema, the API and schema.graphql from graph/schema.graphqls

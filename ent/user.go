@@ -36,7 +36,7 @@ type User struct {
 	FollowingCount int `json:"following_count,omitempty"`
 	// PostCount holds the value of the "post_count" field.
 	PostCount int `json:"post_count,omitempty"`
-	// newest post ever written: an author below a cursor's page cannot contribute to it
+	// newest post: readers find who can contribute to a page by it
 	LastPostID int64 `json:"last_post_id,omitempty"`
 	// whether posts are pushed to inboxes, merged by readers, or both, on the way from one to the other
 	Diffusion user.Diffusion `json:"diffusion,omitempty"`

@@ -25,7 +25,7 @@ import (
 	_ "tideline/server"
 )
 
-const patience = 20 * time.Second
+const patience = 30 * time.Second
 
 // start starts a program that ends with the test; its output comes line by line.
 func start(t *testing.T, env []string, name string, args ...string) (lines <-chan string, stop func()) {

@@ -15,7 +15,8 @@ import (
 type cursor struct {
 	score float64
 	id    int64
-	// tail is what a timeline's cursor carries beside: what its client holds.
+	// tail is what a timeline's cursor carries beside: what its client holds, or
+	// has been shown in another order.
 	tail string
 }
 
@@ -37,7 +38,7 @@ const (
 	cursorSize    = 2 + 8 + 8 + 4
 	// cursorTailed is the version of a cursor with a tail.
 	cursorTailed = 2
-	maxTail      = 4096
+	maxTail      = 8192
 )
 
 // cursorEncoding rejects stray trailing bits, so that a cursor has one spelling.

@@ -12,7 +12,8 @@ import (
 func FuzzCursor(f *testing.F) {
 	for _, text := range []string{
 		cursor{score: 1.5, id: 7}.encode(listLatest, 1), cursor{score: math.NaN(), id: -1}.encode(listRanked, 1), cursor{}.encode(listUsers, 0),
-		cursor{score: 1.5, id: 7}.encode(listLatest, 2), "", "x", "AQE", cursor{score: 1.5, id: 7}.encode(listLatest, 1) + "=", "\x00",
+		cursor{score: 1.5, id: 7}.encode(listLatest, 2), "",
+		cursor{score: 1.5, id: 7, tail: passage{span{low: 3, high: 1 << 50}, []int64{7, 9}}.tail()}.encode(listLatest, 1), "x", "AQE", cursor{score: 1.5, id: 7}.encode(listLatest, 1) + "=", "\x00",
 	} {
 		f.Add(text, byte(listLatest), int64(1))
 	}
@@ -24,6 +25,13 @@ func FuzzCursor(f *testing.F) {
 			return
 		}
 		require.Equal(t, text, c.encode(list(l), owner))
+		c.held()
+		if p, err := c.passage(); err == nil {
+			c.tail = p.tail()
+			again, err := c.passage()
+			require.NoError(t, err)
+			require.Equal(t, p, again)
+		}
 		_, err = decodeCursor(text, list(l)+1, owner)
 		require.Error(t, err)
 		_, err = decodeCursor(text, list(l), owner+1)

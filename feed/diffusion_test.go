@@ -1,6 +1,7 @@
 package feed_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -92,6 +93,80 @@ func TestCrossingTheThreshold(t *testing.T) {
 		require.NoError(w.t, err)
 		require.Equal(w.t, newestFirst(posts...), ids, "the inbox has what was not pushed")
 		check("push again")
+	})
+}
+
+// While an author crosses the threshold again and again, posting all the time,
+// no read has a post twice, none loses a post that an earlier one had, and in the
+// end nobody has missed any.
+func TestCrossingUnderTraffic(t *testing.T) {
+	t.Parallel()
+	eachAbove(t, 5, func(w *world) {
+		u := w.users(9)
+		star, loyal, fickle := u[0], u[1:4], u[4:]
+		for _, fan := range loyal {
+			w.follow(fan, star)
+			w.ready(fan)
+		}
+		over := make(chan struct{})
+		posted := make(chan []int64, 1)
+		go func() {
+			var ids []int64
+			defer func() { posted <- ids }()
+			public := schema.Public
+			for {
+				select {
+				case <-over:
+					return
+				case <-time.After(2 * time.Millisecond):
+					p, err := w.feed.CreatePost(w.ctx, star, feed.Draft{Text: "and on", Visibility: &public})
+					if err != nil {
+						return // missed below
+					}
+					ids = append(ids, p.ID)
+				}
+			}
+		}()
+		had := map[feed.Viewer][]int64{}
+		look := func() {
+			for _, fan := range loyal {
+				now := w.walk(fan, 50, nil)
+				require.Equal(w.t, newestFirst(now...), now)
+				require.Equal(w.t, slices.Compact(slices.Clone(now)), now, "none twice")
+				for _, id := range had[fan] {
+					require.Contains(w.t, now, id, "none is lost again")
+				}
+				had[fan] = now
+			}
+		}
+		seen := map[user.Diffusion]bool{}
+		step := func() {
+			w.rebalance()
+			seen[w.diffusion(star)] = true
+			look()
+		}
+		for range 2 {
+			for _, fan := range fickle {
+				w.follow(fan, star)
+			}
+			step()
+			step()
+			for _, fan := range fickle {
+				_, err := w.feed.Unfollow(w.ctx, fan, star.ID)
+				require.NoError(w.t, err)
+			}
+			step()
+			require.Eventually(w.t, func() bool { return w.diffusion(star) == user.DiffusionPUSH }, 30*time.Second, 5*time.Millisecond)
+			look()
+		}
+		close(over)
+		all := newestFirst(<-posted...)
+		w.settle()
+		require.Greater(w.t, len(all), 10)
+		require.True(w.t, seen[user.DiffusionRISING] && seen[user.DiffusionPULL])
+		for _, fan := range loyal {
+			require.Equal(w.t, all, w.walk(fan, 50, nil))
+		}
 	})
 }
 

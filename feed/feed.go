@@ -15,6 +15,10 @@
 //   - A timeline has no hole: below what an inbox covers, or without an inbox,
 //     a page goes on in SQL on the same cursor.
 //
+// What an operation costs is said with it. Nothing grows with the number of all
+// users: a write costs a handful of statements and a job, a read as much as its
+// page has, but for reads without an inbox, which look up each followee once.
+//
 // It does not know GraphQL, HTTP, or how feeds lie in Redis.
 package feed
 

@@ -50,6 +50,8 @@ func (f *Feed) buildSoon(k kept) {
 
 // BuildInbox fills the user's inbox from SQL, up to its cap, if it is missing
 // and not being built. What is posted meanwhile is not missed.
+//
+// Cost: as a first page without an inbox, of cap posts.
 func (f *Feed) BuildInbox(ctx context.Context, user int64) error {
 	return f.build(ctx, f.inbox(user))
 }
@@ -98,6 +100,10 @@ func idsOf(posts []*ent.Post) []int64 {
 // subscriptions are told to read again when the inbox changed. When it did not,
 // an attempt before may have changed it and told nobody: they look what is noted.
 func (f *Feed) Reconcile(ctx context.Context, viewer, author int64) error {
+	// A distributor that read how the two stood before now looks here when done.
+	if err := f.tl.Fence(ctx, author, viewer); err != nil {
+		return err
+	}
 	changed, err := f.Agree(ctx, viewer, author)
 	if err != nil {
 		return err
@@ -118,6 +124,8 @@ func (f *Feed) Reconcile(ctx context.Context, viewer, author int64) error {
 // it does depends on the relation as it is, not on what happened to it, so it
 // may run late, twice, and beside its opposite. It reports whether the inbox
 // changed, as far as it can tell.
+//
+// Cost: the inbox, and four queries of as many posts as it holds, at most.
 func (f *Feed) Agree(ctx context.Context, viewer, author int64) (changed bool, err error) {
 	for range buildAttempts {
 		before, err := f.relation(ctx, viewer, author)
@@ -149,12 +157,6 @@ func (f *Feed) agreeOnce(ctx context.Context, viewer, author int64, r Relation) 
 	k := timeline.Inbox(viewer)
 	// If not even a public post belongs into the inbox, none does.
 	belongs := mayShow(doorTimeline, viewer, r, &ent.Post{AuthorID: author, Visibility: schema.Public})
-	if !belongs {
-		// A distributor that read the followers before now looks here when done.
-		if err := f.tl.Fence(ctx, author, viewer); err != nil {
-			return false, err
-		}
-	}
 	// Builders at work read SQL again, whatever they have read by now.
 	if err := f.tl.Remove(ctx, k); err != nil {
 		return false, err
@@ -180,13 +182,14 @@ func (f *Feed) agreeOnce(ctx context.Context, viewer, author int64, r Relation) 
 		}
 	}
 	gone, missing := without(have, want), without(want, have)
-	if len(gone) > 0 {
-		if err := f.tl.Remove(ctx, k, gone...); err != nil {
+	// The floor first: what is cut off below it would be a hole before.
+	if len(missing) > 0 || floor > covered.Floor {
+		if err := f.tl.Merge(ctx, k, missing, floor); err != nil {
 			return false, err
 		}
 	}
-	if len(missing) > 0 {
-		if err := f.tl.Merge(ctx, k, missing, floor); err != nil {
+	if len(gone) > 0 {
+		if err := f.tl.Remove(ctx, k, gone...); err != nil {
 			return false, err
 		}
 	}

@@ -140,6 +140,9 @@ func (w window) span() span {
 
 // UserPosts is a page of those of the author's posts that the viewer may see,
 // newest first. Error: BadInput.
+//
+// Cost: one round trip to Redis and one query of the page's posts; a query more for
+// each run of hidden ones.
 func (f *Feed) UserPosts(ctx context.Context, v Viewer, author int64, p Page) (*Connection[ent.Post], error) {
 	w, err := p.open(listPosts, author)
 	if err != nil {

@@ -28,6 +28,9 @@ type pair struct {
 // by the workers. It returns the other user as change left it.
 //
 // Locks are taken in the order of ids, so that no two changes wait for each other.
+//
+// Cost, of all that change a relation: one short transaction, a job, and for the
+// viewer that of Agree.
 func (f *Feed) change(ctx context.Context, v Viewer, other int64, fn func(p pair) (bool, error)) (*ent.User, error) {
 	if v.ID == 0 {
 		return nil, errSignIn

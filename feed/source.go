@@ -6,6 +6,9 @@ import (
 	"math"
 	"slices"
 
+	"entgo.io/ent/dialect"
+	"entgo.io/ent/dialect/sql"
+
 	"tideline/ent"
 	"tideline/ent/post"
 	"tideline/ent/predicate"
@@ -44,9 +47,9 @@ type batch struct {
 	more  bool  // there may be more behind last
 }
 
-// source reads up to n posts from the near end of a span. It knows nothing of
-// visibility: all that it returns goes through fill.
-type source func(ctx context.Context, s span, n int) (batch, error)
+// source reads, for the viewer, up to n posts from the near end of a span. It
+// knows nothing of visibility: all that it returns goes through fill.
+type source func(ctx context.Context, viewer int64, s span, n int) (batch, error)
 
 // fill reads from the source until n posts have passed at door d or the span
 // is exhausted, so that a page is full while there is more to see.
@@ -54,11 +57,11 @@ func (f *Feed) fill(ctx context.Context, d door, viewer int64, n int, s span, fr
 	kept := make([]*ent.Post, 0, n)
 	// What is hidden tends to come in runs, so every further read is larger.
 	for size := n; ; size = min(2*size, 1000) {
-		b, err := from(ctx, s, size)
+		b, err := from(ctx, viewer, s, size)
 		if err != nil {
 			return nil, err
 		}
-		visible, err := f.shown(ctx, d, viewer, b.posts)
+		visible, err := shown(d, viewer, b.posts)
 		if err != nil {
 			return nil, err
 		}
@@ -72,12 +75,12 @@ func (f *Feed) fill(ctx context.Context, d door, viewer int64, n int, s span, fr
 
 // inSQL is the source of the posts in the table that match.
 func (f *Feed) inSQL(match predicate.Post) source {
-	return func(ctx context.Context, s span, n int) (batch, error) {
+	return func(ctx context.Context, viewer int64, s span, n int) (batch, error) {
 		order := ent.Desc(post.FieldID)
 		if s.ascending {
 			order = ent.Asc(post.FieldID)
 		}
-		rows, err := f.db.Post.Query().Where(match, post.IDGT(s.low), post.IDLT(s.top())).Order(order).Limit(n).All(ctx)
+		rows, err := f.posts(viewer).Where(match, post.IDGT(s.low), post.IDLT(s.top())).Order(order).Limit(n).All(ctx)
 		if err != nil || len(rows) == 0 {
 			return batch{}, wrap("read posts", err)
 		}
@@ -86,50 +89,80 @@ func (f *Feed) inSQL(match predicate.Post) source {
 }
 
 // pulled is the source of a home timeline without an inbox: fan-out on read. It
-// looks up the newest post in the span of everyone the viewer follows, one
-// index probe each, and then reads posts of those authors only who can reach
-// the batch: the n-th newest head is a floor under it.
-func (f *Feed) pulled(viewer int64) source {
+// looks up the newest post in the span of everyone whom the user follows, and
+// then reads posts of those authors only who can reach the batch: the n-th newest
+// head is a floor under it.
+//
+// Cost: two queries. One look-up a followee by primary key, and one more in the
+// index of posts for those who posted beyond the near end of the span too, which
+// nobody did of a first page; then at most n posts of n authors.
+func (f *Feed) pulled(user int64) source {
+	// A correlated look-up, not a join: its cost does not hang on what the
+	// database guesses of the number of users.
 	const heads = `
-SELECT author, head FROM (
-  SELECT a.id AS author, (SELECT %[1]s(p.id) FROM posts p WHERE p.author_id = a.id AND p.id > $2 AND p.id < $3) AS head
-  FROM (
-    SELECT f.followee_id AS id FROM follows f WHERE f.follower_id = $1
-    AND NOT EXISTS (SELECT 1 FROM mutes m WHERE m.muter_id = $1 AND m.muted_id = f.followee_id)
-    UNION ALL SELECT u.id FROM users u WHERE u.id = $1
-  ) a
-) h WHERE head IS NOT NULL ORDER BY head %[2]s LIMIT $4`
-	newest, oldest := fmt.Sprintf(heads, "max", "DESC"), fmt.Sprintf(heads, "min", "ASC")
-	return func(ctx context.Context, s span, n int) (batch, error) {
+SELECT a.id, (SELECT CASE WHEN u.last_post_id %[1]s
+    ELSE coalesce((SELECT %[2]s(p.id) FROM posts p WHERE p.author_id = u.id AND p.id > $2 AND p.id < $3), %[3]s) END
+  FROM users u WHERE u.id = a.id) AS head
+FROM (
+  SELECT followee_id AS id FROM follows
+  WHERE follower_id = $1 AND followee_id NOT IN (SELECT muted_id FROM mutes WHERE muter_id = $1)
+  UNION ALL SELECT id FROM users WHERE id = $1
+) a ORDER BY head %[4]s LIMIT $4`
+	newest := fmt.Sprintf(heads, "< $3 THEN u.last_post_id", "max", "0", "DESC")
+	oldest := fmt.Sprintf(heads, "<= $2 THEN $3", "min", "$3", "ASC")
+	return func(ctx context.Context, viewer int64, s span, n int) (batch, error) {
 		query := newest
 		if s.ascending {
 			query = oldest
 		}
-		rows, err := f.db.QueryContext(ctx, query, viewer, s.low, s.top(), n)
+		rows, err := f.db.QueryContext(ctx, query, user, s.low, s.top(), n)
 		if err != nil {
 			return batch{}, fmt.Errorf("read newest posts of followees: %w", err)
 		}
 		defer rows.Close()
 		var authors []int64
-		var head int64
+		var last int64
 		for rows.Next() {
-			var author int64
+			var author, head int64
 			if err := rows.Scan(&author, &head); err != nil {
 				return batch{}, fmt.Errorf("read newest posts of followees: %w", err)
 			}
-			authors = append(authors, author)
+			if s.low < head && head < s.top() { // else there is none in the span
+				authors, last = append(authors, author), head
+			}
 		}
 		if err := rows.Err(); err != nil || len(authors) == 0 {
 			return batch{}, wrap("read newest posts of followees", err)
 		}
 		if len(authors) == n { // n posts lie between here and the last head
 			if s.ascending {
-				s.high = head + 1
+				s.high = last + 1
 			} else {
-				s.low = head - 1
+				s.low = last - 1
 			}
 		}
-		return f.inSQL(post.AuthorIDIn(authors...))(ctx, s, n)
+		return f.inSQL(f.nearest(authors, s, n))(ctx, viewer, s, n)
+	}
+}
+
+// nearest matches the n posts of the authors at the near end of the span, at
+// least. PostgreSQL is told to take them from each author's end of the index;
+// left to itself it goes through what everybody posted.
+func (f *Feed) nearest(authors []int64, s span, n int) predicate.Post {
+	if f.dialect != dialect.Postgres {
+		return post.AuthorIDIn(authors...)
+	}
+	order := "DESC"
+	if s.ascending {
+		order = "ASC"
+	}
+	return func(q *sql.Selector) {
+		q.Where(sql.P(func(b *sql.Builder) {
+			b.Ident(q.C(post.FieldID)).WriteString(" IN (SELECT h.id FROM unnest(").Arg(authors).
+				WriteString("::bigint[]) a(id) CROSS JOIN LATERAL (SELECT p.id FROM posts p WHERE p.author_id = a.id AND p.id > ").Arg(s.low).
+				WriteString(" AND p.id < ").Arg(s.top()).WriteString(" ORDER BY p.id " + order + " LIMIT ").Arg(n).
+				WriteString(") h ORDER BY h.id " + order + " LIMIT ").Arg(n).WriteString(")")
+		}))
 	}
 }
 
@@ -138,7 +171,7 @@ SELECT author, head FROM (
 // they do not. Without the feed all comes from SQL and the feed is built behind
 // the answer. When Redis fails, SQL answers.
 func (f *Feed) cached(k kept) source {
-	return func(ctx context.Context, s span, n int) (batch, error) {
+	return func(ctx context.Context, viewer int64, s span, n int) (batch, error) {
 		feeds := []kept{k}
 		if k.beside != nil {
 			more, ok, err := k.beside(ctx, k.user)
@@ -146,7 +179,7 @@ func (f *Feed) cached(k kept) source {
 				return batch{}, err
 			}
 			if !ok {
-				return k.from(ctx, s, n)
+				return k.from(ctx, viewer, s, n)
 			}
 			feeds = append(feeds, more...)
 		}
@@ -156,7 +189,7 @@ func (f *Feed) cached(k kept) source {
 		if err != nil {
 			f.log.WarnContext(ctx, "feed not read; going on in SQL", "error", err)
 			f.cfg.Observe(false)
-			return k.from(ctx, s, n)
+			return k.from(ctx, viewer, s, n)
 		}
 		ready := true
 		for i, p := range parts {
@@ -167,16 +200,16 @@ func (f *Feed) cached(k kept) source {
 		}
 		f.cfg.Observe(ready)
 		if !ready {
-			return k.from(ctx, s, n)
+			return k.from(ctx, viewer, s, n)
 		}
 		ids, floor := merge(parts, s, n)
 		if s.ascending && s.low < floor {
-			return k.from(ctx, s, n)
+			return k.from(ctx, viewer, s, n)
 		}
 		b := batch{more: len(ids) == n}
 		if len(ids) > 0 {
 			b.last = ids[len(ids)-1]
-			if b.posts, err = f.hydrate(ctx, feeds, ids); err != nil {
+			if b.posts, err = f.hydrate(ctx, viewer, feeds, ids); err != nil {
 				return batch{}, err
 			}
 		}
@@ -184,7 +217,7 @@ func (f *Feed) cached(k kept) source {
 			return b, nil
 		}
 		s.high = min(s.top(), floor)
-		below, err := k.from(ctx, s, n-len(ids))
+		below, err := k.from(ctx, viewer, s, n-len(ids))
 		if err != nil {
 			return batch{}, err
 		}
@@ -224,8 +257,8 @@ func merge(parts []timeline.Part, s span, n int) (ids []int64, floor int64) {
 
 // hydrate reads the posts of ids that feeds hold, in their order. Those that
 // no longer exist never come back: they are taken out of the feeds.
-func (f *Feed) hydrate(ctx context.Context, feeds []kept, ids []int64) ([]*ent.Post, error) {
-	rows, err := f.db.Post.Query().Where(post.IDIn(ids...)).All(ctx)
+func (f *Feed) hydrate(ctx context.Context, viewer int64, feeds []kept, ids []int64) ([]*ent.Post, error) {
+	rows, err := f.posts(viewer).Where(post.IDIn(ids...)).All(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read posts: %w", err)
 	}

@@ -423,11 +423,11 @@ func (s *Stream) sendChanges(ctx context.Context, noted []timeline.Change) error
 		}
 		removed[n.Post] = removed[n.Post] || n.Removed
 	}
-	rows, err := s.feed.db.Post.Query().Where(post.IDIn(ids...)).All(ctx)
+	rows, err := s.feed.posts(s.viewer.ID).Where(post.IDIn(ids...)).All(ctx)
 	if err != nil {
 		return fmt.Errorf("read posts: %w", err)
 	}
-	if rows, err = s.feed.shown(ctx, doorTimeline, s.viewer.ID, rows); err != nil {
+	if rows, err = shown(doorTimeline, s.viewer.ID, rows); err != nil {
 		return err
 	}
 	for i, p := range inOrder(ids, rows, func(p *ent.Post) int64 { return p.ID }) {

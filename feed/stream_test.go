@@ -21,6 +21,7 @@ func (w *world) old(author feed.Viewer) int64 {
 	id -= (10 * time.Minute).Milliseconds() << 12
 	require.NoError(w.t, w.s.DB.Post.Create().SetID(id).SetAuthorID(author.ID).SetText("late").
 		SetVisibility(schema.Public).Exec(w.ctx))
+	w.posted(author)
 	return id
 }
 
@@ -222,7 +223,7 @@ func TestLaggingReaderCatchesUp(t *testing.T) {
 			posts = append(posts, w.post(bob, schema.Public))
 		}
 		w.settle()
-		require.Eventually(w.t, func() bool { return w.hub.Stats().Lagged > 0 }, 10*time.Second, time.Millisecond)
+		require.Eventually(w.t, func() bool { return w.hub.Stats().Lagged > 0 }, 30*time.Second, time.Millisecond)
 		got := make([]int64, len(posts))
 		for i := range got {
 			got[i] = l.added()

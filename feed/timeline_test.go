@@ -3,7 +3,6 @@ package feed_test
 import (
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -273,42 +272,4 @@ func TestUnreadAndMarker(t *testing.T) {
 		_, err = w.feed.MarkRead(w.ctx, bob, page.Edges[0].Cursor)
 		require.Equal(w.t, feed.BadInput, feed.CodeOf(err), "another's cursor")
 	})
-}
-
-func TestRankedByLikesAgainstAge(t *testing.T) {
-	t.Parallel()
-	each(t, func(w *world) {
-		u := w.users(12)
-		author := u[0]
-		var posts []int64
-		for range 5 {
-			posts = append(posts, w.post(author, schema.Public))
-		}
-		for _, v := range u[1:] {
-			_, err := w.feed.LikePost(w.ctx, v, posts[1])
-			require.NoError(w.t, err)
-		}
-		for _, v := range u[1:4] {
-			_, err := w.feed.LikePost(w.ctx, v, posts[3])
-			require.NoError(w.t, err)
-		}
-		want := []int64{posts[1], posts[3], posts[4], posts[2], posts[0]}
-		two := 2
-		var got []int64
-		var after *string
-		for {
-			page, err := w.feed.Timeline(w.ctx, author, feed.Page{First: &two, After: after}, feed.Ranked)
-			require.NoError(w.t, err)
-			got = append(got, postIDs(page)...)
-			if !page.HasNextPage {
-				break
-			}
-			after = &page.Edges[1].Cursor
-		}
-		require.Equal(w.t, want, got)
-	})
-	day := 24 * time.Hour
-	now := feed.TimeOf(1 << 50)
-	require.Greater(t, feed.Weight(0, now), feed.Weight(50, now.Add(-day)), "a day outweighs fifty likes")
-	require.Less(t, feed.Weight(0, now), feed.Weight(1000, now.Add(-day)), "and not a thousand")
 }

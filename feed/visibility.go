@@ -2,6 +2,7 @@ package feed
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"entgo.io/ent/dialect/sql"
@@ -11,6 +12,7 @@ import (
 	"tideline/ent/follow"
 	"tideline/ent/followrequest"
 	"tideline/ent/mute"
+	"tideline/ent/post"
 	"tideline/ent/schema"
 )
 
@@ -37,11 +39,11 @@ const (
 )
 
 // mayShow decides whether a viewer who stands to the author as r says may be
-// shown post at door d. It is the one place that compares visibility: every
+// shown p at door d. It is the one place that compares visibility: every
 // page, look-up and live event passes it with relations read from SQL after
 // the request began, so what feeds or queues hold can at worst hide a post.
-func mayShow(d door, viewer int64, r Relation, post *ent.Post) bool {
-	if viewer != 0 && post.AuthorID == viewer {
+func mayShow(d door, viewer int64, r Relation, p *ent.Post) bool {
+	if viewer != 0 && p.AuthorID == viewer {
 		return true
 	}
 	if r.Blocking || r.BlockedBy {
@@ -50,7 +52,7 @@ func mayShow(d door, viewer int64, r Relation, post *ent.Post) bool {
 	if d == doorTimeline && (!r.Following || r.Muting) {
 		return false
 	}
-	switch post.Visibility {
+	switch p.Visibility {
 	case schema.Public:
 		return true
 	case schema.Followers:
@@ -63,26 +65,77 @@ func mayShow(d door, viewer int64, r Relation, post *ent.Post) bool {
 }
 
 // shown keeps those of the posts that the viewer may be shown at door d, in
-// order. It costs one query whatever the number of posts.
-func (f *Feed) shown(ctx context.Context, d door, viewer int64, posts []*ent.Post) ([]*ent.Post, error) {
-	authors := make([]int64, len(posts))
-	for i, p := range posts {
-		authors[i] = p.AuthorID
-	}
-	relations, err := f.relations(ctx, viewer, authors)
-	if err != nil {
-		return nil, err
-	}
+// order. The posts have been read by posts for this viewer. It costs no query.
+func shown(d door, viewer int64, posts []*ent.Post) ([]*ent.Post, error) {
 	kept := make([]*ent.Post, 0, len(posts))
 	for _, p := range posts {
-		if mayShow(d, viewer, relations[p.AuthorID], p) {
+		r, err := relationWith(viewer, p)
+		if err != nil {
+			return nil, err
+		}
+		if mayShow(d, viewer, r, p) {
 			kept = append(kept, p)
 		}
 	}
 	return kept, nil
 }
 
-// The flags of a Relation as one query returns them.
+// columnRelation is what a post that was read for a viewer has beside its own
+// columns: the viewer's relation to its author, a bit for each flag.
+const columnRelation = "relation"
+
+// posts reads posts for a viewer: each together with how the viewer stands to its
+// author at that moment, which costs five index look-ups a post.
+func (f *Feed) posts(viewer int64) *ent.PostQuery {
+	q := f.db.Post.Query()
+	if viewer != 0 {
+		q.Modify(func(s *sql.Selector) {
+			s.AppendSelectExprAs(relationTo(viewer, s.C(post.FieldAuthorID)), columnRelation)
+		})
+	}
+	return q
+}
+
+func relationTo(viewer int64, author string) sql.Querier {
+	return sql.ExprFunc(func(b *sql.Builder) {
+		for i, e := range []struct {
+			flag                int
+			table, mine, theirs string
+		}{
+			{flagFollowing, follow.Table, follow.FieldFollowerID, follow.FieldFolloweeID},
+			{flagFollowedBy, follow.Table, follow.FieldFolloweeID, follow.FieldFollowerID},
+			{flagBlocking, block.Table, block.FieldBlockerID, block.FieldBlockedID},
+			{flagBlockedBy, block.Table, block.FieldBlockedID, block.FieldBlockerID},
+			{flagMuting, mute.Table, mute.FieldMuterID, mute.FieldMutedID},
+		} {
+			if i > 0 {
+				b.WriteString(" + ")
+			}
+			b.WriteString("CASE WHEN EXISTS (SELECT 1 FROM " + e.table + " r WHERE r." + e.mine + " = ").Arg(viewer).
+				WriteString(fmt.Sprintf(" AND r.%s = %s) THEN %d ELSE 0 END", e.theirs, author, 1<<e.flag))
+		}
+	})
+}
+
+// relationWith is how the viewer, for whom posts read the post, stands to its author.
+func relationWith(viewer int64, p *ent.Post) (r Relation, err error) {
+	if viewer == 0 {
+		return r, nil
+	}
+	value, err := p.Value(columnRelation)
+	flags, ok := value.(int64)
+	if err != nil || !ok {
+		return r, fmt.Errorf("relation to the author of post %d: %w", p.ID, errors.Join(err, fmt.Errorf("got %T", value)))
+	}
+	for flag := range flagRequested {
+		if flags&(1<<flag) != 0 {
+			r.set(flag)
+		}
+	}
+	return r, nil
+}
+
+// The flags of a Relation as queries return them.
 const (
 	flagFollowing = iota
 	flagFollowedBy
@@ -91,6 +144,23 @@ const (
 	flagMuting
 	flagRequested
 )
+
+func (r *Relation) set(flag int) {
+	switch flag {
+	case flagFollowing:
+		r.Following = true
+	case flagFollowedBy:
+		r.FollowedBy = true
+	case flagBlocking:
+		r.Blocking = true
+	case flagBlockedBy:
+		r.BlockedBy = true
+	case flagMuting:
+		r.Muting = true
+	case flagRequested:
+		r.Requested = true
+	}
+}
 
 // relations reads how viewer stands to each of the others, in one query of six
 // index look-ups. An anonymous viewer stands in no relation to anybody.
@@ -130,20 +200,7 @@ func (f *Feed) relations(ctx context.Context, viewer int64, others []int64) (map
 			return nil, fmt.Errorf("read relations: %w", err)
 		}
 		r := found[other]
-		switch flag {
-		case flagFollowing:
-			r.Following = true
-		case flagFollowedBy:
-			r.FollowedBy = true
-		case flagBlocking:
-			r.Blocking = true
-		case flagBlockedBy:
-			r.BlockedBy = true
-		case flagMuting:
-			r.Muting = true
-		case flagRequested:
-			r.Requested = true
-		}
+		r.set(flag)
 		found[other] = r
 	}
 	if err := rows.Err(); err != nil {

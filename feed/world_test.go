@@ -67,6 +67,7 @@ func newWorld(t *testing.T, s *storage.Stores, change ...func(*feed.Config)) *wo
 	}
 	w.feed, err = feed.New(w.ctx, cfg)
 	require.NoError(t, err)
+	w.run(w.ids.Run) // a busy machine takes longer than a lease
 	w.run(w.hub.Run)
 	w.run(w.feed.Run)
 	return w
@@ -149,7 +150,16 @@ func (w *world) history(author feed.Viewer, n int) []int64 {
 	for chunk := range slices.Chunk(rows, 500) {
 		require.NoError(w.t, w.s.DB.Post.CreateBulk(chunk...).Exec(w.ctx))
 	}
+	w.posted(author)
 	return ids
+}
+
+// posted brings the author up to date after posts were written into the table.
+func (w *world) posted(author feed.Viewer) {
+	w.t.Helper()
+	_, err := w.s.SQL.ExecContext(w.ctx,
+		`UPDATE users SET last_post_id = (SELECT max(id) FROM posts WHERE author_id = $1) WHERE id = $1`, author.ID)
+	require.NoError(w.t, err)
 }
 
 // timeline is the viewer's newest n entries in one page.
@@ -195,7 +205,7 @@ func (w *world) ready(v feed.Viewer) {
 	require.Eventually(w.t, func() bool {
 		_, covered, err := w.tl.Page(w.ctx, timeline.Inbox(v.ID), timeline.Range{})
 		return err == nil && covered.State == timeline.Ready
-	}, 10*time.Second, 5*time.Millisecond)
+	}, 30*time.Second, 5*time.Millisecond)
 }
 
 // newestFirst is ids in the order of a timeline.

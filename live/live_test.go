@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 	storagetest.Main(m, func() error { return goleak.Find() })
 }
 
-const patience = 20 * time.Second
+const patience = 30 * time.Second
 
 // quick finds a lost presence and a silent connection soon.
 func quick(sharded bool) live.HubConfig {

@@ -28,6 +28,9 @@ const (
 // hashing a password takes long by design, and few are hashed at a time.
 const accountTimeout = 20 * time.Second
 
+// beginTimeout is how long a subscription waits for its turn to begin.
+const beginTimeout = 20 * time.Second
+
 // api is what both transports do with a request once they have read it.
 type api struct {
 	engine       *exec.Engine
@@ -36,11 +39,12 @@ type api struct {
 	quotas       quotas
 	documents    *documents          // nil: clients send documents, not hashes
 	inFlight     *semaphore.Weighted // the cost of all that executes at once; nil: any
-	maxBody      int64               // bytes of an HTTP body
-	bodies       *budget             // bytes of all large ones being read; nil: any
+	beginning    *semaphore.Weighted // subscriptions that are being begun at once; nil: any
+	maxBody      int64               // bytes of an HTTP body or of a message on a socket
+	bodies       *budget             // bytes of all large ones in hand; nil: any
 	metrics      *metrics
 	log          *slog.Logger
-	timeout      time.Duration // to authenticate, and to execute a query or mutation
+	timeout      time.Duration // to authenticate and to execute a query or mutation, in all
 }
 
 // errForbidden refuses a token that is malformed, unknown, expired or revoked.
@@ -69,6 +73,9 @@ func (a *api) prepare(ctx context.Context, v feed.Viewer, address string, r exec
 	if len(errs) == 0 {
 		operation, errs = a.engine.Prepare(ctx, r)
 	}
+	if len(errs) == 0 && operation.Kind() == ast.Subscription {
+		errs = lasting(r)
+	}
 	if len(errs) > 0 {
 		if err := a.limiter.allow(ctx, v, address, demand{cost: leastCost}); err != nil {
 			errs = gqlerror.List{err}
@@ -96,10 +103,11 @@ func (a *api) deadline(operation *exec.Operation) time.Duration {
 	return a.timeout
 }
 
-// execute runs a query or mutation as the viewer, within the deadline.
-func (a *api) execute(ctx context.Context, v feed.Viewer, operation *exec.Operation) exec.Response {
+// execute runs a query or mutation as the viewer, within the deadline of a
+// request that was begun at the time given: what came before counts.
+func (a *api) execute(ctx context.Context, begun time.Time, v feed.Viewer, operation *exec.Operation) exec.Response {
 	start := time.Now()
-	ctx, cancel := context.WithTimeout(graph.WithViewer(ctx, v), a.deadline(operation))
+	ctx, cancel := context.WithDeadline(graph.WithViewer(ctx, v), begun.Add(a.deadline(operation)))
 	defer cancel()
 	response, ok := a.turn(ctx, operation)
 	if !ok {
@@ -132,6 +140,11 @@ func (a *api) subscribe(ctx context.Context, v feed.Viewer, operation *exec.Oper
 		a.metrics.request(string(ast.Subscription), codeRateLimited, 0)
 		return nil, gqlerror.List{err}
 	}
+	if !a.begin(ctx) {
+		a.metrics.request(string(ast.Subscription), codeRateLimited, 0)
+		return nil, refusal(codeInternal, "The server is busy.") // as what goes wrong on our side: the client is to come back
+	}
+	defer a.begun()
 	subscription, errs := a.engine.Subscribe(ctx, operation, wake)
 	stamp(ctx, errs)
 	a.metrics.request(string(ast.Subscription), codeOf(errs), 0)
@@ -140,6 +153,24 @@ func (a *api) subscribe(ctx context.Context, v feed.Viewer, operation *exec.Oper
 		context.AfterFunc(ctx, a.metrics.subscriptions.Dec)
 	}
 	return subscription, errs
+}
+
+// begin waits until a subscription may be begun. Each asks Redis and SQL several
+// times: when a crowd comes at once, as it does after a restart, it stands in a
+// line of its own and not before everybody else. ok=false after beginTimeout.
+func (a *api) begin(ctx context.Context) (ok bool) {
+	if a.beginning == nil {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, beginTimeout)
+	defer cancel()
+	return a.beginning.Acquire(ctx, 1) == nil
+}
+
+func (a *api) begun() {
+	if a.beginning != nil {
+		a.beginning.Release(1)
+	}
 }
 
 // stamp tells the client under which id the log has the details.

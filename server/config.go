@@ -58,7 +58,7 @@ type Config struct {
 
 	InboxCap   int           `group:"Timelines" default:"500" help:"Posts kept ready in each active user's timeline, 300 to 1000. Older ones are read from SQL."`
 	OutboxCap  int           `group:"Timelines" default:"1000" help:"Posts kept ready of each author, 100 to 10000."`
-	PullAbove  int           `group:"Timelines" default:"50000" help:"Authors with more followers are not pushed to timelines; readers fetch their posts instead. 0: nobody is pushed, -1: everybody."`
+	PullAbove  int           `group:"Timelines" default:"50000" help:"Authors with more followers are not pushed to timelines; readers fetch their posts instead. -1 to 1000000000; 0: nobody is pushed, -1: everybody."`
 	ActiveFor  time.Duration `group:"Timelines" default:"72h" help:"Keep a timeline ready for this long after it was last read, 1m to 8760h."`
 	SessionTTL time.Duration `group:"Timelines" name:"session-ttl" default:"720h" help:"A log-in lasts this long, 1m to 8760h."`
 

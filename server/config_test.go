@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -108,6 +110,59 @@ func TestInvalidSettings(t *testing.T) {
 				require.ErrorContains(t, err, want)
 			}
 		})
+	}
+}
+
+// Every setting with a range takes both its ends and nothing beyond, and its
+// error and its help say which they are; every switch names its positions.
+func TestEverySettingIsValidated(t *testing.T) {
+	parser, err := kong.New(&Config{}, kong.DefaultEnvars(EnvPrefix))
+	require.NoError(t, err)
+	ranges := regexp.MustCompile(`it must be (\S+) to (\S+)`)
+	for _, flag := range parser.Model.Flags {
+		if flag.Name == "help" {
+			continue
+		}
+		require.Equal(t, []string{"TIDELINE_" + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))}, flag.Envs)
+		set := "--" + flag.Name + "="
+		switch kind := flag.Target.Interface().(type) {
+		case int, time.Duration:
+			far := "2000000000"
+			if _, isTime := kind.(time.Duration); isTime {
+				far = "99999h"
+			}
+			_, err := parse(t, set+far)
+			require.Error(t, err, flag.Name)
+			require.ErrorContains(t, err, "--"+flag.Name+" ("+flag.Envs[0]+") is ")
+			bounds := ranges.FindStringSubmatch(err.Error())
+			require.NotNil(t, bounds, err)
+			for _, bound := range bounds[1:] {
+				_, err := parse(t, set+bound)
+				require.NoError(t, err)
+			}
+			if _, isTime := kind.(time.Duration); !isTime {
+				least, err := strconv.Atoi(bounds[1])
+				require.NoError(t, err)
+				most, err := strconv.Atoi(bounds[2])
+				require.NoError(t, err)
+				for _, beyond := range []int{least - 1, most + 1} {
+					_, err := parse(t, set+strconv.Itoa(beyond))
+					require.ErrorContains(t, err, "it must be "+bounds[1]+" to "+bounds[2])
+				}
+				require.Contains(t, flag.Help, bounds[1]+" to "+bounds[2])
+			}
+		case bool:
+			_, err := parse(t, set+"maybe")
+			require.ErrorContains(t, err, "true, 1, yes, false, 0 or no")
+		case string:
+			if flag.Enum != "" {
+				_, err := parse(t, set+"maybe")
+				for position := range strings.SplitSeq(flag.Enum, ",") {
+					require.ErrorContains(t, err, `"`+position+`"`)
+					require.Contains(t, flag.Help, position)
+				}
+			}
+		}
 	}
 }
 

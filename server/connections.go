@@ -60,6 +60,7 @@ type conn struct {
 	mu     sync.Mutex
 	closed bool
 	held   []func() // to give back
+	slot   func()   // the same for its place at the door; nil once it has left
 	socket string   // the address whose socket it is, "" before it is one
 	user   int64    // whose socket it is, 0 before somebody uses it
 }
@@ -72,7 +73,20 @@ func (c *conn) Close() error {
 	for _, giveBack := range held {
 		giveBack()
 	}
+	c.leave()
 	return c.Conn.Close()
+}
+
+// leave makes room at the door for another connection: this one carries no
+// requests any more, and counts elsewhere.
+func (c *conn) leave() {
+	c.mu.Lock()
+	slot := c.slot
+	c.slot = nil
+	c.mu.Unlock()
+	if slot != nil {
+		slot()
+	}
 }
 
 // CloseWrite and SetWriteBuffer are those of TCP, which users of a connection
@@ -131,6 +145,23 @@ func overQuota(limit string, most int, message string) *gqlerror.Error {
 	return err
 }
 
+// stream counts a stream of events as a socket, for as long as ctx goes on.
+func (q quotas) stream(ctx context.Context, v feed.Viewer, address string) *gqlerror.Error {
+	if v.ID != 0 {
+		giveBack, ok := q.userSockets.take(userKey(v))
+		if !ok {
+			return overQuota("sockets", q.userSockets.most, "A user may have %d sockets and streams open at once. Close another one first.")
+		}
+		context.AfterFunc(ctx, giveBack)
+	}
+	giveBack, ok := q.addressSockets.take(address)
+	if !ok {
+		return overQuota("sockets", q.addressSockets.most, "An address may have %d sockets and streams open at once. Close another one first.")
+	}
+	context.AfterFunc(ctx, giveBack)
+	return nil
+}
+
 // subscribe counts a subscription for as long as ctx goes on.
 func (q quotas) subscribe(ctx context.Context, v feed.Viewer) *gqlerror.Error {
 	if v.ID != 0 {
@@ -140,14 +171,24 @@ func (q quotas) subscribe(ctx context.Context, v feed.Viewer) *gqlerror.Error {
 		}
 		context.AfterFunc(ctx, giveBack)
 	}
-	if c := connOf(ctx); c != nil {
-		giveBack, ok := q.addressSubscriptions.take(c.socket)
-		if !ok {
-			return overQuota("subscriptions", q.addressSubscriptions.most, "An address may have %d subscriptions at once. End another one first.")
-		}
-		context.AfterFunc(ctx, giveBack)
+	giveBack, ok := q.addressSubscriptions.take(subscriber(ctx))
+	if !ok {
+		return overQuota("subscriptions", q.addressSubscriptions.most, "An address may have %d subscriptions at once. End another one first.")
 	}
+	context.AfterFunc(ctx, giveBack)
 	return nil
+}
+
+type subscriberKey struct{}
+
+// withSubscriber notes from which address a subscription comes.
+func withSubscriber(ctx context.Context, address string) context.Context {
+	return context.WithValue(ctx, subscriberKey{}, address)
+}
+
+func subscriber(ctx context.Context) string {
+	address, _ := ctx.Value(subscriberKey{}).(string)
+	return address
 }
 
 type connKey struct{}
@@ -166,9 +207,10 @@ func connOf(ctx context.Context) *conn {
 	return c
 }
 
-// door is a listener that lets in a bounded number of connections. When it is
-// full, new ones wait at the door: those inside have deadlines. One address
-// cannot fill it; those of proxies are many clients'.
+// door is a listener that lets in a bounded number of connections, besides
+// those that have become sockets or streams. When it is full, new ones wait at
+// the door: those inside have deadlines. One address cannot fill it; those of
+// proxies are many clients'.
 type door struct {
 	net.Listener
 	slots   chan struct{}
@@ -213,6 +255,6 @@ func (d *door) Accept() (net.Conn, error) {
 			accepted.Close()
 			continue
 		}
-		return &conn{Conn: accepted, held: []func(){giveBack, func() { <-d.slots }}}, nil
+		return &conn{Conn: accepted, slot: func() { giveBack(); <-d.slots }}, nil
 	}
 }

@@ -71,6 +71,9 @@ type session struct {
 	expires time.Time
 }
 
+// maxBody is the fixture's bound.
+const maxBody = 1 << 20
+
 // newFixture serves; tweak may change the bounds of sockets, and may be nil.
 func newFixture(t *testing.T, tweak func(*socketConfig)) *fixture {
 	f := &fixture{
@@ -213,7 +216,7 @@ type peer struct {
 
 func (f *fixture) dial(t *testing.T, protocols ...string) *peer {
 	t.Helper()
-	dialer := websocket.Dialer{Subprotocols: protocols, HandshakeTimeout: 5 * time.Second}
+	dialer := websocket.Dialer{Subprotocols: protocols, HandshakeTimeout: 30 * time.Second}
 	conn, response, err := dialer.Dial("ws"+strings.TrimPrefix(f.server.URL, "http"), nil)
 	require.NoError(t, err)
 	response.Body.Close()
@@ -247,7 +250,7 @@ func (p *peer) send(message string) {
 
 func (p *peer) receive() string {
 	p.Helper()
-	require.NoError(p, p.conn.SetReadDeadline(time.Now().Add(10*time.Second)))
+	require.NoError(p, p.conn.SetReadDeadline(time.Now().Add(30*time.Second)))
 	kind, data, err := p.conn.ReadMessage()
 	require.NoError(p, err)
 	require.Equal(p, websocket.TextMessage, kind)
@@ -262,7 +265,7 @@ func (p *peer) expect(message string) {
 // expectClose reads on to the close frame and returns its reason.
 func (p *peer) expectClose(code int) string {
 	p.Helper()
-	require.NoError(p, p.conn.SetReadDeadline(time.Now().Add(10*time.Second)))
+	require.NoError(p, p.conn.SetReadDeadline(time.Now().Add(30*time.Second)))
 	for {
 		_, _, err := p.conn.ReadMessage()
 		if err == nil {
@@ -278,7 +281,7 @@ func (p *peer) expectClose(code int) string {
 // gone waits until the server holds no socket any more.
 func (f *fixture) gone(t *testing.T) {
 	t.Helper()
-	require.Eventually(t, func() bool { return f.sockets.count() == 0 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return f.sockets.count() == 0 }, 30*time.Second, time.Millisecond)
 }
 
 // metric is the sum of a counter's or gauge's values.

@@ -3,10 +3,9 @@ package server
 import (
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strconv"
-	"sync/atomic"
+	"time"
 
 	"github.com/gorilla/websocket"
 	"github.com/vektah/gqlparser/v2/ast"
@@ -15,44 +14,6 @@ import (
 	"tideline/feed"
 	"tideline/graph/exec"
 )
-
-// maxBody bounds a message on a socket, in bytes.
-const maxBody = 1 << 20
-
-const (
-	// firstRead is how much of a body is read at no charge; what is larger draws
-	// on the budget of all.
-	firstRead = 16 << 10
-	// bodyBudget is how many bytes of large bodies a process holds at once: who
-	// sends them slowly cannot fill the memory.
-	bodyBudget = 32 << 20
-)
-
-// budget is a number of bytes that many share. A nil budget is unlimited.
-type budget struct{ left atomic.Int64 }
-
-func newBudget(bytes int64) *budget {
-	b := new(budget)
-	b.left.Store(bytes)
-	return b
-}
-
-func (b *budget) take(n int64) bool {
-	if b == nil || b.left.Add(-n) >= 0 {
-		return true
-	}
-	b.left.Add(n)
-	return false
-}
-
-func (b *budget) giveBack(n int64) {
-	if b != nil {
-		b.left.Add(n)
-	}
-}
-
-// errBusy refuses a large body while there are too many.
-var errBusy = errors.New("too many large requests at once")
 
 // graphqlHandler serves one path as GraphQL over HTTP says, and hands WebSocket
 // handshakes on. It sets no cookie and reads none, and takes bodies in JSON
@@ -82,6 +43,7 @@ func (h *graphqlHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 	var request exec.Request
 	var err error
+	release := func() {}
 	switch r.Method {
 	case http.MethodGet:
 		request, err = parseParams(r.URL.RawQuery)
@@ -90,9 +52,8 @@ func (h *graphqlHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			refuse(w, mediaType, http.StatusUnsupportedMediaType, "Send the request as %s in UTF-8.", typeJSON)
 			return
 		}
-		var taken int64
-		request, taken, err = h.read(w, r)
-		defer h.api.bodies.giveBack(taken) // what was parsed lives as long
+		request, release, err = h.read(w, r)
+		defer release() // what was parsed lives as long
 	default:
 		header.Set("Allow", "GET, POST")
 		refuse(w, mediaType, http.StatusMethodNotAllowed, "Use POST, or GET for a query.")
@@ -110,11 +71,11 @@ func (h *graphqlHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, mediaType, http.StatusBadRequest, "The request cannot be read: %v.", err)
 		return
 	}
-	h.serve(w, r, mediaType, request)
+	h.serve(w, r, mediaType, request, release)
 }
 
-func (h *graphqlHandler) serve(w http.ResponseWriter, r *http.Request, mediaType string, request exec.Request) {
-	ctx := r.Context()
+func (h *graphqlHandler) serve(w http.ResponseWriter, r *http.Request, mediaType string, request exec.Request, release func()) {
+	ctx, begun := r.Context(), time.Now()
 	viewer, err := h.viewer(r)
 	if errors.Is(err, errForbidden) {
 		w.Header().Set("WWW-Authenticate", "Bearer")
@@ -131,8 +92,11 @@ func (h *graphqlHandler) serve(w http.ResponseWriter, r *http.Request, mediaType
 		return
 	}
 	operation, errs := h.api.prepare(ctx, viewer, addressOf(r.RemoteAddr), request)
+	if len(errs) == 0 && operation.Kind() == ast.Subscription {
+		release() // it lasts, and keeps but little
+	}
 	if wantsEvents(r) && (len(errs) > 0 || operation.Kind() != ast.Mutation || r.Method == http.MethodPost) {
-		h.stream(w, r, viewer, operation, errs)
+		h.stream(w, r, begun, viewer, operation, errs)
 		return
 	}
 	if len(errs) > 0 {
@@ -146,7 +110,7 @@ func (h *graphqlHandler) serve(w http.ResponseWriter, r *http.Request, mediaType
 		w.Header().Set("Allow", "POST")
 		refuse(w, mediaType, http.StatusMethodNotAllowed, "Use POST for a mutation.")
 	default:
-		respond(w, mediaType, h.api.execute(ctx, viewer, operation))
+		respond(w, mediaType, h.api.execute(ctx, begun, viewer, operation))
 	}
 }
 
@@ -170,38 +134,18 @@ func (h *graphqlHandler) upgrade(w http.ResponseWriter, r *http.Request) {
 	h.sockets.accept(w, r)
 }
 
-// read reads the body of a request. What it took from the budget of all bodies
-// is to be given back when the request is done with.
-func (h *graphqlHandler) read(w http.ResponseWriter, r *http.Request) (request exec.Request, taken int64, err error) {
+// read reads the body of a request; release as of budget.read.
+func (h *graphqlHandler) read(w http.ResponseWriter, r *http.Request) (request exec.Request, release func(), err error) {
 	reader := http.MaxBytesReader(w, r.Body, h.api.maxBody)
-	body := make([]byte, 0, min(max(r.ContentLength+1, 512), firstRead))
-	for {
-		n, err := reader.Read(body[len(body):cap(body)])
-		body = body[:len(body)+n]
-		if errors.Is(err, io.EOF) {
-			request, err = parseRequest(body)
-			return request, taken, err
-		}
-		if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-			return request, taken, err
-		}
-		if err != nil {
-			return request, taken, errors.New("its body ended early")
-		}
-		if len(body) < cap(body) {
-			continue
-		}
-		grown := make([]byte, len(body), 2*cap(body))
-		if cap(grown) > firstRead {
-			if more := int64(cap(grown)) - taken; h.api.bodies.take(more) {
-				taken += more
-			} else {
-				return request, taken, errBusy
-			}
-		}
-		copy(grown, body)
-		body = grown
+	body, release, err := h.api.bodies.read(reader, int(max(min(r.ContentLength, freeBody)+1, 512)), freeBody)
+	if err == nil {
+		request, err = parseRequest(body)
+		return request, release, err
 	}
+	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) || errors.Is(err, errBusy) {
+		return request, release, err
+	}
+	return request, release, errors.New("its body ended early")
 }
 
 // respond writes a GraphQL response with the status that its media type asks

@@ -69,6 +69,7 @@ func BenchmarkPage(b *testing.B) {
 			require.NoError(b, err)
 			require.NoError(b, s.DB.Post.Create().SetID(id).SetAuthorID(author.ID).
 				SetText("Twenty of these make a page, and thirty authors an inbox.").SetVisibility(schema.Public).Exec(ctx))
+			require.NoError(b, s.DB.User.UpdateOneID(author.ID).SetLastPostID(id).Exec(ctx))
 		}
 	}
 	go func() { _ = f.Run(ctx) }()

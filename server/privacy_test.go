@@ -27,7 +27,7 @@ import (
 // between them.
 func TestManyViewersSeeTheirOwn(t *testing.T) {
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
-		const viewers, atOnce = 100, 500
+		const viewers, atOnce = 100, 2000
 		share := 1
 		if s.Embedded { // SQLite takes its time with many readers under the race detector
 			share = 5

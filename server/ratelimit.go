@@ -46,7 +46,8 @@ const (
 	maxLeases = 10_000
 )
 
-// limitTimeout is how long an operation waits for a Redis that does not answer.
+// limitTimeout is how long an operation waits in all for a Redis that does not
+// answer.
 const limitTimeout = 250 * time.Millisecond
 
 // limiter holds what all processes together let a user or an address do. It
@@ -92,6 +93,8 @@ func (l *limiter) allow(ctx context.Context, v feed.Viewer, address string, d de
 	if l == nil {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, limitTimeout)
+	defer cancel()
 	if err := l.take(ctx, "account:{"+address+"}", l.rates.accounts, d.accounts); err != nil {
 		return err
 	}
@@ -144,8 +147,9 @@ func (l *limiter) take(ctx context.Context, bucket string, r rate, n int) *gqler
 		err.Extensions = map[string]any{"code": codeRateLimited}
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, limitTimeout)
-	defer cancel()
+	if ctx.Err() != nil {
+		return nil // Redis did not answer the question before
+	}
 	interval := max(time.Minute/time.Duration(r.perMinute), time.Microsecond)
 	wait, err := gcra.Run(ctx, l.rdb, []string{"limit:" + bucket}, interval.Microseconds(), r.burst, n).Int64()
 	if err != nil {

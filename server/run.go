@@ -274,7 +274,8 @@ func (p *process) serveAPI(ctx context.Context, mux *http.ServeMux, f *feed.Feed
 	api := &api{
 		engine: engine, authenticate: f.Authenticate, metrics: p.metrics, log: p.log, timeout: c.RequestTimeout,
 		quotas: c.quotas(), documents: newDocuments(c.PersistedCache), inFlight: semaphore.NewWeighted(max(costInFlight, int64(c.MaxCost))),
-		maxBody: int64(c.MaxBody), bodies: newBudget(max(bodyBudget, 4*int64(c.MaxBody))),
+		beginning: semaphore.NewWeighted(beginAtOnce),
+		maxBody:   int64(c.MaxBody), bodies: newBudget(max(bodyBudget, 4*int64(c.MaxBody))),
 	}
 	if c.TrustedDocuments != "" {
 		if api.documents, err = newTrusted(ctx, c.TrustedDocuments, engine); err != nil {
@@ -315,8 +316,10 @@ const (
 	idleTimeout       = 2 * time.Minute
 	maxHeader         = 32 << 10
 
-	// httpConnections is how many connections that are no sockets a process has
-	// at once, and httpPerAddress how many of them are of one address.
+	// httpConnections is how many connections that are no sockets or streams a
+	// process has at once, and httpPerAddress how many of them are of one address.
+	// With a header, a small body and buffers each they come to a few hundred
+	// megabytes.
 	httpConnections = 4096
 	httpPerAddress  = 3072
 	streams         = 64 // of HTTP/2, per connection
@@ -324,6 +327,10 @@ const (
 	// costInFlight is the cost of all operations that execute at once: some
 	// hundred megabytes at the worst.
 	costInFlight = 500_000
+
+	// beginAtOnce is how many subscriptions are begun at once: well below the
+	// connections that a process has to Redis and to SQLite.
+	beginAtOnce = 4
 )
 
 // admit is the listener with the bounds of connections, and TLS where there is
@@ -335,9 +342,9 @@ func (p *process) admit(l net.Listener) (net.Listener, error) {
 	c := p.config
 	var address *quota
 	if c.RateLimit == "on" {
-		address = newQuota(httpPerAddress + c.MaxSocketsPerAddress)
+		address = newQuota(httpPerAddress)
 	}
-	l = newDoor(l, httpConnections+c.MaxSockets, address, c.proxies())
+	l = newDoor(l, httpConnections, address, c.proxies())
 	if c.TLSCert == "" {
 		return l, nil
 	}

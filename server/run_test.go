@@ -62,7 +62,7 @@ func TestRun(t *testing.T) {
 	require.Eventually(t, func() bool {
 		status, _ := ask(t, http.MethodGet, url+"/readyz", "")
 		return status == http.StatusOK
-	}, 10*time.Second, 10*time.Millisecond)
+	}, 30*time.Second, 10*time.Millisecond)
 	for path, want := range map[string]string{
 		"/livez": `"live":true`, "/readyz": `"live":"ok"`, "/metrics": "tideline_queue_jobs", "/": "<html", "/graphiql": "<html",
 		"/schema.graphql": "type Subscription",

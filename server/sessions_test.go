@@ -45,7 +45,7 @@ func TestWatchedSessionEndsItsSockets(t *testing.T) {
 		f.sockets.sessions.mu.Lock()
 		defer f.sockets.sessions.mu.Unlock()
 		return len(f.sockets.sessions.held) == 0
-	}, 10*time.Second, time.Millisecond)
+	}, 30*time.Second, time.Millisecond)
 
 	f.sockets.sessions.ended = func(context.Context, []int64) ([]int64, error) { return nil, errors.New("no database") }
 	f.connect(t, modern, asUser)

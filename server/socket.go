@@ -34,11 +34,13 @@ type socket struct {
 	cancel  context.CancelFunc
 
 	// The reader's alone until connection_ack, unchanged afterwards.
-	greeted bool // connection_init has come
-	acked   bool // and has been answered
-	token   string
-	serial  int    // of operations, for their ids in the log
-	forget  func() // stops the watch of the session
+	greeted  bool // connection_init has come
+	acked    bool // and has been answered
+	token    string
+	serial   int       // of operations, for their ids in the log
+	forget   func()    // stops the watch of the session
+	due      time.Time // when the message that is being read must have come
+	giveBack func()    // what the message took, unless an operation will
 
 	mu         sync.Mutex
 	queue      []outgoing
@@ -61,8 +63,9 @@ type outgoing struct {
 
 // operation is one query, mutation or subscription under way.
 type operation struct {
-	id     string
-	cancel context.CancelFunc
+	id       string
+	cancel   context.CancelFunc
+	giveBack func() // what its message took
 
 	// Of a subscription that has begun, guarded by the socket's mu.
 	subscription *exec.Subscription
@@ -80,6 +83,7 @@ func newSocket(set *sockets, conn *websocket.Conn, address string, cancel contex
 		cancel:     cancel,
 		operations: make(map[string]*operation),
 		forget:     func() {},
+		giveBack:   func() {},
 	}
 	conn.SetReadLimit(maxInit)
 	conn.SetPongHandler(func(string) error { s.heard(); return nil })
@@ -106,7 +110,11 @@ func (s *socket) heard() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.closing {
-		_ = s.conn.SetReadDeadline(time.Now().Add(2 * s.set.config.PingInterval)) // a closed one fails its read
+		deadline := time.Now().Add(2 * s.set.config.PingInterval)
+		if !s.due.IsZero() && s.due.Before(deadline) {
+			deadline = s.due
+		}
+		_ = s.conn.SetReadDeadline(deadline) // a closed one fails its read
 	}
 }
 
@@ -115,13 +123,15 @@ func (s *socket) read(ctx context.Context) {
 	defer s.set.forget(s)
 	defer func() { s.forget() }()
 	for {
-		kind, data, err := s.conn.ReadMessage()
-		if err != nil {
+		kind, data, err := s.receive()
+		if err != nil && !errors.Is(err, errBusy) {
 			s.end(err)
 			return
 		}
 		s.heard()
 		switch {
+		case err != nil:
+			s.close(websocket.CloseTryAgainLater, "Too many large messages at once")
 		case s.closed():
 			// What the client sent before it saw our close frame.
 		case kind != websocket.TextMessage:
@@ -129,6 +139,7 @@ func (s *socket) read(ctx context.Context) {
 		default:
 			s.handle(ctx, data)
 		}
+		s.giveBack()
 	}
 }
 
@@ -157,7 +168,7 @@ func (s *socket) linger() {
 		_ = half.CloseWrite()
 	}
 	_ = conn.SetReadDeadline(time.Now().Add(closeWait))
-	_, _ = io.CopyN(io.Discard, conn, 4*maxBody)
+	_, _ = io.CopyN(io.Discard, conn, 4*s.set.api.maxBody)
 }
 
 func (s *socket) closed() bool {
@@ -240,7 +251,7 @@ func (s *socket) init(ctx context.Context, m message) {
 	}
 	s.token, s.acked = token, true
 	s.forget = s.set.sessions.hold(viewer.Session, s.forbid)
-	s.conn.SetReadLimit(maxBody)
+	s.conn.SetReadLimit(s.set.api.maxBody)
 	s.send(websocket.TextMessage, frame("connection_ack", "", nil))
 	if s.dialect.legacy {
 		s.send(websocket.TextMessage, s.dialect.beat)
@@ -312,7 +323,7 @@ func (s *socket) start(ctx context.Context, m message) {
 		old.cancel() // the older protocol starts it anew
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	op := &operation{id: m.ID, cancel: cancel}
+	op := &operation{id: m.ID, cancel: cancel, giveBack: func() {}}
 	s.operations[m.ID] = op
 	if s.running >= s.set.config.Operations {
 		cancel()
@@ -320,6 +331,7 @@ func (s *socket) start(ctx context.Context, m message) {
 			"A connection may have %d operations under way at once.", s.set.config.Operations)))
 		return
 	}
+	op.giveBack, s.giveBack = s.giveBack, op.giveBack
 	s.running++
 	s.serial++
 	ctx = withRequestID(ctx, fmt.Sprintf("%s.%d", requestID(ctx), s.serial))
@@ -347,6 +359,7 @@ func (s *socket) stop(id string) {
 func (s *socket) run(ctx context.Context, op *operation, request exec.Request) {
 	defer s.set.running.Done()
 	subscribed := false
+	defer op.giveBack()
 	defer func() {
 		if !subscribed {
 			op.cancel()
@@ -354,6 +367,7 @@ func (s *socket) run(ctx context.Context, op *operation, request exec.Request) {
 		}
 	}()
 	defer s.recover(ctx, op)
+	begun := time.Now()
 	var viewer feed.Viewer
 	var prepared *exec.Operation
 	inTurn(ctx, s.set.lookUps, func() { viewer, prepared = s.prepare(ctx, op, request) })
@@ -361,16 +375,14 @@ func (s *socket) run(ctx context.Context, op *operation, request exec.Request) {
 		return
 	}
 	if prepared.Kind() == ast.Subscription {
-		inTurn(ctx, s.set.starts, func() {
-			subscribed = s.subscribe(graph.WithViewer(ctx, viewer), op, viewer, prepared)
-		})
+		subscribed = s.subscribe(graph.WithViewer(ctx, viewer), op, viewer, prepared)
 		return
 	}
 	if !s.hold() {
 		return
 	}
 	defer s.release()
-	response := s.set.api.execute(ctx, viewer, prepared)
+	response := s.set.api.execute(ctx, begun, viewer, prepared)
 	if response.Data == nil {
 		s.finish(op, s.errors(ctx, op.id, response.Errors))
 		return

@@ -16,6 +16,7 @@ import (
 type socketConfig struct {
 	InitTimeout  time.Duration // from the handshake to connection_init
 	PingInterval time.Duration // a peer silent for two of these is gone
+	ReadTimeout  time.Duration // for one message to come, from its first byte
 	WriteTimeout time.Duration // for one frame to leave
 	Operations   int           // under way at once, per socket
 	QueueFrames  int           // waiting to be written, per socket
@@ -26,6 +27,7 @@ type socketConfig struct {
 var defaultSocketConfig = socketConfig{
 	InitTimeout:  5 * time.Second,
 	PingInterval: 20 * time.Second,
+	ReadTimeout:  readTimeout,
 	WriteTimeout: 10 * time.Second,
 	Operations:   100,
 	QueueFrames:  256,
@@ -56,9 +58,7 @@ type sockets struct {
 	upgrader websocket.Upgrader
 
 	stopping chan struct{} // closed when shutdown begins
-	// A token for each socket that looks up its session, and for each operation
-	// that subscribes: only the second waits for Redis while that is away.
-	lookUps, starts chan struct{}
+	lookUps  chan struct{} // a token for each socket that looks up its session
 
 	mu      sync.Mutex
 	taken   int // open sockets, handshakes under way, and streams of events
@@ -81,7 +81,6 @@ func newSockets(a *api, config socketConfig, origins []string) *sockets {
 		},
 		stopping: make(chan struct{}),
 		lookUps:  make(chan struct{}, beginners),
-		starts:   make(chan struct{}, beginners),
 		open:     make(map[*socket]struct{}),
 	}
 }
@@ -114,8 +113,12 @@ func (s *sockets) accept(w http.ResponseWriter, r *http.Request) {
 		_ = tuned.SetWriteBuffer(sendBuffer) // a hint; the kernel's own size works too
 	}
 	// The request's context ends when this function returns.
-	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
-	socket := newSocket(s, conn, addressOf(r.RemoteAddr), cancel)
+	address := addressOf(r.RemoteAddr)
+	ctx, cancel := context.WithCancel(withSubscriber(context.WithoutCancel(r.Context()), address))
+	if c := connOf(ctx); c != nil {
+		c.leave()
+	}
+	socket := newSocket(s, conn, address, cancel)
 	s.mu.Lock()
 	s.open[socket] = struct{}{}
 	closing := s.closing

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"mime"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -64,7 +65,7 @@ func (s *eventStream) complete() error { return s.write([]byte("event: complete\
 
 // stream answers an operation, or the errors that kept it from being one, by
 // events.
-func (h *graphqlHandler) stream(w http.ResponseWriter, r *http.Request, v feed.Viewer, operation *exec.Operation, errs gqlerror.List) {
+func (h *graphqlHandler) stream(w http.ResponseWriter, r *http.Request, begun time.Time, v feed.Viewer, operation *exec.Operation, errs gqlerror.List) {
 	if !h.sockets.reserve() {
 		unavailable(w, "This server takes no more connections.")
 		return
@@ -81,12 +82,15 @@ func (h *graphqlHandler) stream(w http.ResponseWriter, r *http.Request, v feed.V
 	switch {
 	case len(errs) > 0:
 	case operation.Kind() != ast.Subscription:
-		if s.next(h.api.execute(ctx, v, operation)) == nil {
+		if s.next(h.api.execute(ctx, begun, v, operation)) == nil {
 			_ = s.complete()
 		}
 		return
 	default:
-		ctx, news := graph.WithViewer(ctx, v), make(chan struct{}, 1)
+		if errs = h.admit(ctx, w, r, v); len(errs) > 0 {
+			break
+		}
+		ctx, news := graph.WithViewer(withSubscriber(ctx, addressOf(r.RemoteAddr)), v), make(chan struct{}, 1)
 		var subscription *exec.Subscription
 		subscription, errs = h.api.subscribe(ctx, v, operation, func() {
 			select {
@@ -103,6 +107,9 @@ func (h *graphqlHandler) stream(w http.ResponseWriter, r *http.Request, v feed.V
 			return
 		}
 	}
+	if seconds, ok := retryAfter(errs); ok {
+		w.Header().Set("Retry-After", strconv.Itoa(seconds))
+	}
 	if s.next(exec.Response{Errors: errs}) == nil {
 		_ = s.complete()
 	}
@@ -112,6 +119,18 @@ func (h *graphqlHandler) stream(w http.ResponseWriter, r *http.Request, v feed.V
 func unavailable(w http.ResponseWriter, why string) {
 	w.Header().Set("Retry-After", "5")
 	http.Error(w, why, http.StatusServiceUnavailable)
+}
+
+// admit counts the stream of a subscription until ctx ends.
+func (h *graphqlHandler) admit(ctx context.Context, w http.ResponseWriter, r *http.Request, v feed.Viewer) gqlerror.List {
+	if err := h.api.quotas.stream(ctx, v, addressOf(r.RemoteAddr)); err != nil {
+		return gqlerror.List{err}
+	}
+	if c := connOf(ctx); c != nil && r.ProtoMajor == 1 {
+		w.Header().Set("Connection", "close") // after the stream, which takes no place at the door
+		c.leave()
+	}
+	return nil
 }
 
 // forward passes on what a subscription brings, and now and then a comment, by

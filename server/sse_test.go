@@ -26,7 +26,7 @@ type events struct {
 // ask sends an operation and reads the head of its answer.
 func (f *fixture) ask(t *testing.T, method, token, query string) events {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	t.Cleanup(cancel)
 	target, body := f.server.URL+"/graphql", io.Reader(strings.NewReader(`{"query":`+quoted(query)+`}`))
 	if method == http.MethodGet {
@@ -150,7 +150,7 @@ func TestEventStreamBreaksOff(t *testing.T) {
 			e.ends()
 			require.Eventually(t, func() bool {
 				return f.metric("tideline_live_subscriptions") == 0
-			}, 10*time.Second, time.Millisecond)
+			}, 30*time.Second, time.Millisecond)
 		})
 	}
 }
@@ -164,7 +164,7 @@ func TestEventStreamHasAPulseAndNoticesItsEnd(t *testing.T) {
 	e.response.Body.Close()
 	require.Eventually(t, func() bool {
 		return f.metric("tideline_live_subscriptions") == 0
-	}, 10*time.Second, time.Millisecond)
+	}, 30*time.Second, time.Millisecond)
 }
 
 func TestEventStreamThatNobodyReadsIsCutOff(t *testing.T) {
@@ -172,7 +172,7 @@ func TestEventStreamThatNobodyReadsIsCutOff(t *testing.T) {
 	f.ask(t, http.MethodPost, "", "subscription{flood}")
 	require.Eventually(t, func() bool {
 		return f.metric("tideline_live_subscriptions") == 0
-	}, 10*time.Second, time.Millisecond)
+	}, 30*time.Second, time.Millisecond)
 }
 
 func TestEventStreamsAreBounded(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
-	_ "modernc.org/sqlite" // the driver "sqlite"
 )
 
 const (
@@ -23,7 +22,8 @@ const (
 
 // sqliteOptions are given to every connection, before those of the URL.
 //
-//   - busy_timeout: how long, in milliseconds, a writer waits for its turn.
+//   - busy_timeout: how long, in milliseconds, opening waits for another process.
+//     What comes later waits as long as its context: see sqliteConnector.
 //   - _txlock=immediate: a transaction takes its turn when it begins. One that
 //     reads first and writes later would fail at once when another has written
 //     in between, whatever the timeout.

@@ -98,10 +98,11 @@ func (s *Stores) openSQL(ctx context.Context, t target) error {
 		if err := os.MkdirAll(filepath.Dir(s.path), 0o700); err != nil {
 			return fmt.Errorf("directory of the SQLite file: %w", err)
 		}
-		db, err := sql.Open("sqlite", t.sqlite.dsn)
+		connector, err := newSQLiteConnector(t.sqlite.dsn)
 		if err != nil {
 			return fmt.Errorf("SQLite file %s: %w", s.path, err)
 		}
+		db := sql.OpenDB(connector)
 		db.SetMaxOpenConns(sqliteConns)
 		db.SetMaxIdleConns(sqliteConns)
 		s.SQL = db

@@ -209,6 +209,49 @@ func TestConcurrentWritersAllGetTheirTurn(t *testing.T) {
 	})
 }
 
+// A writer waits for another one, of this process or of another, until its
+// context is done, and not longer.
+func TestWaitingForALockEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		addUser(t, s, 1)
+		other := storagetest.Config(s)
+		other.RedisURL = storagetest.StartRedis(t).URL()
+		for name, holder := range map[string]*storage.Stores{
+			"the same process": s,
+			"another process":  storagetest.Open(t, other),
+		} {
+			t.Run(name, func(t *testing.T) {
+				holds, err := holder.DB.Tx(t.Context())
+				require.NoError(t, err)
+				require.NoError(t, holds.User.UpdateOneID(1).AddPostCount(1).Exec(t.Context()))
+				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+				defer cancel()
+				var waiting errgroup.Group
+				for range 20 { // more than there are connections
+					waiting.Go(func() error {
+						err := countPost(ctx, s)
+						if err == nil || ctx.Err() == nil {
+							return fmt.Errorf("not ended by its context: %w", err)
+						}
+						return nil
+					})
+					waiting.Go(func() error {
+						_ = s.DB.User.UpdateOneID(1).AddPostCount(1).Exec(ctx)
+						return nil
+					})
+				}
+				require.NoError(t, waiting.Wait())
+				patient := make(chan error, 1)
+				go func() { patient <- countPost(t.Context(), s) }()
+				require.NoError(t, holds.Commit())
+				require.NoError(t, <-patient)
+			})
+		}
+		assert.Equal(t, 4, s.DB.User.GetX(t.Context(), 1).PostCount)
+	})
+}
+
 func countPost(ctx context.Context, s *storage.Stores) error {
 	tx, err := s.DB.Tx(ctx)
 	if err != nil {

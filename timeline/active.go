@@ -107,6 +107,41 @@ func (s *Store) ActiveCount(ctx context.Context) (int, error) {
 	return total, wrap(err, "count active users")
 }
 
+// ActiveUsers is every user who is active at this moment, in ascending order.
+// Who becomes active later reads SQL later, and so misses no post that was
+// committed before the call.
+//
+// Cost: as Recent, at a third of it.
+func (s *Store) ActiveUsers(ctx context.Context) ([]int64, error) {
+	now := strconv.FormatInt(s.nowMillis(), 10)
+	var found [shards]*redis.StringSliceCmd
+	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for n := range shards {
+			found[n] = p.ZRangeByScore(ctx, activeKey(n), &redis.ZRangeBy{Min: "(" + now, Max: "+inf"})
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, wrap(err, "list active users")
+	}
+	total := 0
+	for _, cmd := range found {
+		total += len(cmd.Val())
+	}
+	users := make([]int64, 0, total)
+	for _, cmd := range found {
+		for _, member := range cmd.Val() {
+			user, err := parseID(member)
+			if err != nil {
+				return nil, wrap(err, "list active users")
+			}
+			users = append(users, user)
+		}
+	}
+	slices.Sort(users)
+	return users, nil
+}
+
 // Activity is an active user and until when, in Unix milliseconds: who read
 // last is active longest.
 type Activity struct{ User, Until int64 }

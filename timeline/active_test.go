@@ -62,6 +62,26 @@ func TestDeliverReachesTheActiveOnly(t *testing.T) {
 	})
 }
 
+func TestSampleFindsTheActive(t *testing.T) {
+	t.Parallel()
+	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, _ bool) {
+		s, _ := newStore(t, rdb)
+		ctx := t.Context()
+		for user := range int64(6) {
+			got, err := s.Sample(ctx, 4)
+			require.NoError(t, err)
+			require.Len(t, got, int(min(user, 4)))
+			seen := make(map[int64]bool)
+			for _, id := range got {
+				require.True(t, id >= 1 && id <= user)
+				seen[id] = true
+			}
+			require.Len(t, seen, len(got), "nobody twice")
+			require.NoError(t, s.Touch(ctx, user+1))
+		}
+	})
+}
+
 func TestTouchDropsAnInboxThatMayHaveAHole(t *testing.T) {
 	t.Parallel()
 	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, _ bool) {
@@ -144,7 +164,7 @@ func TestFences(t *testing.T) {
 		s, c := newStore(t, rdb)
 		ctx := t.Context()
 		fenced := func() []int64 {
-			viewers, err := s.Fenced(ctx, 9)
+			viewers, err := s.Fenced(ctx, 9, time.Time{})
 			require.NoError(t, err)
 			return viewers
 		}

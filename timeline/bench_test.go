@@ -109,3 +109,30 @@ func benchRedis(b *testing.B, listpackEntries string) redis.UniversalClient {
 	require.NoError(b, rdb.ConfigSet(b.Context(), "zset-max-listpack-entries", listpackEntries).Err())
 	return rdb
 }
+
+// BenchmarkMemory is what Redis itself says that an entry of a full inbox takes,
+// its share of keys and coverage included.
+func BenchmarkMemory(b *testing.B) {
+	for name, entries := range encodings {
+		b.Run(name, func(b *testing.B) {
+			ctx, rdb := b.Context(), benchRedis(b, entries)
+			s, _ := newStore(b, rdb)
+			const newest = 1 << 50
+			var bytes, held int64
+			for user := int64(1); b.Loop(); user++ {
+				ids := make([]int64, inboxCap)
+				for i := range ids {
+					ids[i] = newest - int64(i)<<30 // some minutes apart
+				}
+				build(b, s, timeline.Inbox(user), ids, 0)
+				for _, suffix := range []string{":z", ":m"} {
+					n, err := rdb.MemoryUsage(ctx, timeline.Inbox(user).String()+suffix, 0).Result()
+					require.NoError(b, err)
+					bytes += n
+				}
+				held += inboxCap
+			}
+			b.ReportMetric(float64(bytes)/float64(held), "bytes/entry")
+		})
+	}
+}

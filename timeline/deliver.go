@@ -75,6 +75,16 @@ func (s *Store) Push(ctx context.Context, post int64, targets []int64) (pushed [
 // Cost: one round trip for Active, then one per 1,000 active users: a script
 // each, O(posts log size).
 func (s *Store) Withdraw(ctx context.Context, posts []int64, users []int64) error {
+	return s.withdraw(ctx, journalCap, posts, users)
+}
+
+// TakeBack is Withdraw of posts that no reader was shown: the journal does not
+// note them, as whoever resumes must not hear of them.
+func (s *Store) TakeBack(ctx context.Context, posts []int64, users []int64) error {
+	return s.withdraw(ctx, 0, posts, users)
+}
+
+func (s *Store) withdraw(ctx context.Context, journal int, posts []int64, users []int64) error {
 	if err := checkIDs(posts...); err != nil {
 		return fmt.Errorf("withdraw: %w", err)
 	}
@@ -82,7 +92,7 @@ func (s *Store) Withdraw(ctx context.Context, posts []int64, users []int64) erro
 	if err != nil {
 		return fmt.Errorf("withdraw %d posts: %w", len(posts), err)
 	}
-	args := appendIDs([]any{journalCap}, posts)
+	args := appendIDs([]any{journal}, posts)
 	for chunk := range slices.Chunk(targets, batch) {
 		if _, err := s.run(ctx, onFeeds(removeScript, inboxes(chunk), args...)...); err != nil {
 			return fmt.Errorf("withdraw %d posts: %w", len(posts), err)

@@ -3,14 +3,15 @@ package timeline
 import (
 	"context"
 	"strconv"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// Fence remembers for one hour that the viewer lost the author's posts, so
-// that a fan-out which read its followers before can leave the viewer out, or
-// take back what it pushed. Everything older is forgotten on the way: what is
-// kept is bounded by the relations of one author that end within an hour.
+// Fence remembers for one hour that what is between the viewer and the author
+// changed, so that a fan-out which read its followers before can look at the
+// viewer again. Everything older is forgotten on the way: what is kept is bounded
+// by the relations of one author that change within an hour.
 //
 // Cost: one round trip, O(log fences).
 func (s *Store) Fence(ctx context.Context, author, viewer int64) error {
@@ -22,15 +23,17 @@ func (s *Store) Fence(ctx context.Context, author, viewer int64) error {
 		p.Expire(ctx, key, fenceLife+margin)
 		return nil
 	})
-	return wrap(err, "fence viewer %d off author %d", viewer, author)
+	return wrap(err, "fence viewer %d and author %d", viewer, author)
 }
 
-// Fenced returns the viewers fenced off the author within the last hour.
+// Fenced returns the viewers fenced since then, to the second and within the
+// last hour.
 //
-// Cost: one round trip, O(fences).
-func (s *Store) Fenced(ctx context.Context, author int64) ([]int64, error) {
+// Cost: one round trip, O(fences returned).
+func (s *Store) Fenced(ctx context.Context, author int64, since time.Time) ([]int64, error) {
+	first := max(since.Unix(), s.cfg.Now().Add(-fenceLife).Unix())
 	members, err := s.rdb.ZRangeByScore(ctx, Outbox(author).fences(), &redis.ZRangeBy{
-		Min: fencesBefore(s.cfg.Now().Unix()), Max: "+inf",
+		Min: strconv.FormatInt(first, 10), Max: "+inf",
 	}).Result()
 	if err != nil {
 		return nil, wrap(err, "fences of author %d", author)

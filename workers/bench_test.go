@@ -1,17 +1,23 @@
 package workers_test
 
 import (
+	"context"
 	"flag"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
+	entsql "entgo.io/ent/dialect/sql"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
+	"tideline/ent"
 	"tideline/feed"
 	"tideline/live"
 	"tideline/queue"
+	"tideline/storage"
 	"tideline/storage/storagetest"
 	"tideline/timeline"
 	"tideline/workers"
@@ -30,24 +36,34 @@ func BenchmarkFanOut(b *testing.B) {
 	}
 }
 
-func benchmarkFanOut(b *testing.B, followers, percent int) {
+// crowd is author 1 with followers 2 and on, a share of whom are active, and
+// workers.
+type crowd struct {
+	*storage.Stores
+	feed    *feed.Feed
+	active  []int64
+	fanouts chan workers.Fanout
+}
+
+func newCrowd(b *testing.B, followers, percent int) *crowd {
 	ctx := b.Context()
 	s := storagetest.Real(b)
+	s.DB = ent.NewClient(ent.Driver(entsql.OpenDB(s.Dialect, s.SQL))) // not what counts the statements of tests
 	ids, err := feed.OpenIDs(ctx, s.DB)
 	require.NoError(b, err)
 	tl, err := timeline.New(s.Redis, timeline.Config{})
 	require.NoError(b, err)
-	fanouts := make(chan workers.Fanout, 1)
+	c := &crowd{Stores: s, fanouts: make(chan workers.Fanout, 1), active: make([]int64, followers*percent/100)}
 	q, err := queue.New(s.DB, s.Redis, queue.Config{})
 	require.NoError(b, err)
 	publisher := live.NewPublisher(s.Redis, s.Sharded)
-	f, err := feed.New(ctx, feed.Config{
+	c.feed, err = feed.New(ctx, feed.Config{
 		DB: s.DB, Dialect: s.Dialect, Timelines: tl, Queue: q, Publisher: publisher, IDs: ids, PullAbove: feed.NeverPull,
 	})
 	require.NoError(b, err)
 	w, err := workers.New(workers.Config{
-		DB: s.DB, Feed: f, Timelines: tl, Queue: q, Publisher: publisher, LagLimit: time.Hour,
-		Observe: func(f workers.Fanout) { fanouts <- f },
+		DB: s.DB, Feed: c.feed, Timelines: tl, Queue: q, Publisher: publisher, LagLimit: time.Hour,
+		Observe: func(f workers.Fanout) { c.fanouts <- f },
 	})
 	require.NoError(b, err)
 	for _, statement := range []string{
@@ -60,27 +76,43 @@ func benchmarkFanOut(b *testing.B, followers, percent int) {
 	}
 	_, err = s.SQL.ExecContext(ctx, `VACUUM ANALYZE follows`)
 	require.NoError(b, err)
-	active := make([]int64, followers*percent/100)
-	for i := range active {
-		active[i] = int64(i + 2)
-		require.NoError(b, tl.Touch(ctx, active[i]))
+	for i := range c.active {
+		c.active[i] = int64(i + 2)
 	}
-	go func() { _ = w.Run(ctx) }()
+	var touching errgroup.Group
+	for chunk := range slices.Chunk(c.active, 1+len(c.active)/64) {
+		touching.Go(func() error {
+			for _, user := range chunk {
+				if err := tl.Touch(ctx, user); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	require.NoError(b, touching.Wait())
+	runCtx, stop := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() { defer close(done); _ = w.Run(runCtx) }()
+	b.Cleanup(func() { stop(); <-done })
+	return c
+}
 
-	b.ResetTimer()
+func benchmarkFanOut(b *testing.B, followers, percent int) {
+	ctx := b.Context()
+	c := newCrowd(b, followers, percent)
 	var ours, floor time.Duration
-	for range b.N {
+	for b.Loop() {
 		start := time.Now()
-		p, err := f.CreatePost(ctx, feed.Viewer{ID: 1}, feed.Draft{Text: "hello"})
+		p, err := c.feed.CreatePost(ctx, feed.Viewer{ID: 1}, feed.Draft{Text: "hello"})
 		require.NoError(b, err)
-		require.Equal(b, len(active), (<-fanouts).Pushed)
+		require.Equal(b, len(c.active), (<-c.fanouts).Pushed)
 		ours += time.Since(start)
 
-		b.StopTimer()
 		start = time.Now()
-		for at := 0; at < len(active); at += 1000 {
-			_, err := s.Redis.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-				for _, user := range active[at:min(at+1000, len(active))] {
+		for chunk := range slices.Chunk(c.active, 1000) {
+			_, err := c.Redis.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+				for _, user := range chunk {
 					pipe.ZAdd(ctx, timeline.Inbox(user).String()+":z", redis.Z{Score: float64(-p.ID - 1), Member: p.ID + 1})
 				}
 				return nil
@@ -88,12 +120,57 @@ func benchmarkFanOut(b *testing.B, followers, percent int) {
 			require.NoError(b, err)
 		}
 		floor += time.Since(start)
-		b.StartTimer()
 	}
+	b.ReportMetric(ours.Seconds()/float64(b.N), "s/post")
 	b.ReportMetric(float64(followers)*float64(b.N)/ours.Seconds(), "followers/s")
-	b.ReportMetric(float64(len(active))*float64(b.N)/ours.Seconds(), "pushed/s")
 	if percent > 0 {
-		b.ReportMetric(float64(len(active))*float64(b.N)/floor.Seconds(), "floor-pushed/s")
+		b.ReportMetric(float64(len(c.active))*float64(b.N)/ours.Seconds(), "pushed/s")
+		b.ReportMetric(float64(len(c.active))*float64(b.N)/floor.Seconds(), "floor-pushed/s")
 		b.ReportMetric(floor.Seconds()/ours.Seconds(), "of-floor")
+	}
+}
+
+// BenchmarkSmallBesideLarge is how long a post takes to ten active followers,
+// from the call to the last inbox: on an idle system, and while a post to all
+// the others is being fanned out.
+func BenchmarkSmallBesideLarge(b *testing.B) {
+	ctx := b.Context()
+	c := newCrowd(b, *benchFollowers, 100)
+	for _, statement := range []string{
+		`INSERT INTO follows (follower_id, followee_id, created_at) SELECT g + 2, 2, now() FROM generate_series(1, 10) g`,
+		`UPDATE users SET follower_count = 10 WHERE id = 2`,
+	} {
+		_, err := c.SQL.ExecContext(ctx, statement)
+		require.NoError(b, err)
+	}
+	small := func() (lag time.Duration, beside bool) {
+		p, err := c.feed.CreatePost(ctx, feed.Viewer{ID: 2}, feed.Draft{Text: "to a few"})
+		require.NoError(b, err)
+		f := <-c.fanouts
+		if f.Post != p.ID { // the large one was faster
+			f = <-c.fanouts
+			return f.LastLag, false
+		}
+		return f.LastLag, true
+	}
+	var idle, beside []time.Duration
+	for b.Loop() {
+		lag, _ := small()
+		idle = append(idle, lag)
+		_, err := c.feed.CreatePost(ctx, feed.Viewer{ID: 1}, feed.Draft{Text: "to very many"})
+		require.NoError(b, err)
+		for {
+			lag, still := small()
+			if !still {
+				break
+			}
+			beside = append(beside, lag)
+		}
+	}
+	for name, lags := range map[string][]time.Duration{"idle": idle, "beside": beside} {
+		if slices.Sort(lags); len(lags) > 0 {
+			b.ReportMetric(float64(lags[len(lags)/2].Microseconds())/1000, name+"-p50-ms")
+			b.ReportMetric(float64(lags[len(lags)*9/10].Microseconds())/1000, name+"-p90-ms")
+		}
 	}
 }

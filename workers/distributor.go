@@ -4,8 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"tideline/ent"
 	"tideline/ent/delivery"
@@ -52,8 +56,8 @@ func (w *Workers) postChanged(ctx context.Context, j *queue.Job) error {
 //
 // What a distributor read before a change, it may write after that change's own
 // job is done. So when all pages are through it looks again: at the post, and
-// at the followers who lost the author meanwhile (the fence), and puts right
-// what it finds. Whatever changes after that look has its own job still to run.
+// at those whose relation to the author changed meanwhile (the fence), and puts
+// right what it finds. Whatever changes after that look has its own job still to run.
 func (w *Workers) distribute(ctx context.Context, j *queue.Job, withdraw bool) error {
 	started := time.Now()
 	var args feed.PostJob
@@ -86,7 +90,7 @@ func (w *Workers) distribute(ctx context.Context, j *queue.Job, withdraw bool) e
 			if err := w.toFollowers(ctx, j, author, args.Post, post, withdraw, &p); err != nil {
 				return err
 			}
-			if err := w.recheckFenced(ctx, args, post); err != nil {
+			if err := w.recheckFenced(ctx, j, author, args.Post, post); err != nil {
 				return err
 			}
 		}
@@ -120,19 +124,25 @@ func same(a, b *ent.Post) bool {
 	return a.Visibility == b.Visibility
 }
 
-// toAuthor keeps the author's own feeds and devices up to date.
+// toAuthor keeps the author's own feeds and devices up to date. All at once: its
+// followers wait for it.
 func (w *Workers) toAuthor(ctx context.Context, args feed.PostJob, post *ent.Post) error {
 	put, kind := w.Timelines.Add, live.Added
 	if post == nil {
 		put, kind = w.Timelines.Remove, live.Removed
 	}
+	g, ctx := errgroup.WithContext(ctx)
 	for _, k := range []timeline.Key{timeline.Inbox(args.Author), timeline.Outbox(args.Author)} {
-		if err := put(ctx, k, args.Post); err != nil {
-			return fmt.Errorf("update the author's own feeds: %w", err)
-		}
+		g.Go(func() error { return put(ctx, k, args.Post) })
 	}
-	_, err := w.Publisher.Publish(ctx, live.Event{Kind: kind, Post: args.Post, Author: args.Author}, []int64{args.Author})
-	return err
+	g.Go(func() error {
+		_, err := w.tell(ctx, kind, args, []int64{args.Author})
+		return err
+	})
+	if err := g.Wait(); err != nil {
+		return fmt.Errorf("update the author's own feeds: %w", err)
+	}
+	return nil
 }
 
 // toFollowers goes through the followers from where the progress stands.
@@ -147,8 +157,15 @@ func (w *Workers) toFollowers(ctx context.Context, j *queue.Job, author *ent.Use
 	pages := make(chan page, 1)
 	var reader sync.WaitGroup
 	reader.Go(func() { r.read(ctx, post, pages) })
-	defer reader.Wait()
-	defer stop()
+	// Those of one page are told while the next is pushed.
+	var telling errgroup.Group
+	var told atomic.Int64
+	telling.SetLimit(1)
+	defer func() {
+		stop()
+		reader.Wait()
+		_ = telling.Wait() // its error has been seen, or another one stopped it
+	}()
 	kept := time.Now()
 	for page := range pages {
 		if page.err != nil {
@@ -186,22 +203,27 @@ func (w *Workers) toFollowers(ctx context.Context, j *queue.Job, author *ent.Use
 		if err := w.Timelines.Withdraw(ctx, []int64{id}, out); err != nil {
 			return fmt.Errorf("withdraw post %d: %w", id, err)
 		}
-		told, err := w.tell(ctx, live.Added, args, reached)
-		if err != nil {
+		telling.Go(func() error {
+			n, err := w.tell(ctx, live.Added, args, reached)
+			told.Add(int64(n))
+			if err == nil {
+				_, err = w.tell(ctx, live.Removed, args, out)
+			}
 			return err
-		}
-		if _, err := w.tell(ctx, live.Removed, args, out); err != nil {
-			return err
-		}
+		})
 		p.lag(time.Since(feed.TimeOf(id)), page.half)
-		p.Live += told
+		if !page.end && time.Since(kept) < w.KeepEvery {
+			p.place = page.after
+			continue
+		}
+		if err := telling.Wait(); err != nil {
+			return err
+		}
+		p.Live += int(told.Swap(0))
 		if page.end {
 			return nil
 		}
 		p.place = page.after
-		if time.Since(kept) < w.KeepEvery {
-			continue
-		}
 		kept = time.Now()
 		if err := w.receipt(ctx, j, id, p.Fanout, false); err != nil {
 			return err
@@ -248,28 +270,65 @@ func (w *Workers) tell(ctx context.Context, kind live.Kind, args feed.PostJob, u
 	return n, nil
 }
 
-// recheckFenced takes the post back from those who lost the author lately and
-// who may have been given it all the same.
-func (w *Workers) recheckFenced(ctx context.Context, args feed.PostJob, post *ent.Post) error {
-	fenced, err := w.Timelines.Fenced(ctx, args.Author)
+// recheckFenced looks again at those whose relation to the author changed while
+// the post was on its way: they may have been given it, or have lost it, by what
+// the relation was before.
+func (w *Workers) recheckFenced(ctx context.Context, j *queue.Job, author *ent.User, id int64, post *ent.Post) error {
+	// No attempt began before the job did.
+	fenced, err := w.Timelines.Fenced(ctx, author.ID, j.CreatedAt.Add(-clocksDiffer))
 	if err != nil || len(fenced) == 0 {
 		return err
 	}
-	still, err := w.Feed.Among(ctx, args.Author, post, fenced)
-	if err != nil {
-		return err
-	}
-	sees := make(map[int64]bool, len(still))
-	for _, f := range still {
-		sees[f.ID] = f.Sees
-	}
-	var out []int64
-	for _, user := range fenced {
-		if !sees[user] {
-			out = append(out, user)
+	for users := range slices.Chunk(fenced, w.PageSize) {
+		if err := w.recheck(ctx, author, id, post, users); err != nil {
+			return err
 		}
 	}
-	return w.Timelines.Withdraw(ctx, []int64{args.Post}, out)
+	return nil
+}
+
+// rechecks is how often relations may change while a recheck writes what they were.
+const rechecks = 5
+
+func (w *Workers) recheck(ctx context.Context, author *ent.User, id int64, post *ent.Post, users []int64) error {
+	in, err := w.whoSees(ctx, author.ID, post, users)
+	for range rechecks {
+		if err != nil {
+			return err
+		}
+		out := slices.DeleteFunc(slices.Clone(users), func(user int64) bool {
+			_, sees := slices.BinarySearch(in, user)
+			return sees
+		})
+		// Reads have hidden it, and who saw it before starts over for the relation.
+		if err := w.Timelines.TakeBack(ctx, []int64{id}, out); err != nil {
+			return fmt.Errorf("take back post %d: %w", id, err)
+		}
+		if feed.Pushes(author) {
+			if _, err := w.Timelines.Deliver(ctx, id, in); err != nil {
+				return fmt.Errorf("deliver post %d: %w", id, err)
+			}
+		}
+		before := in
+		// Who changes a relation from here on has a job that writes after this.
+		if in, err = w.whoSees(ctx, author.ID, post, users); err == nil && slices.Equal(before, in) {
+			return nil
+		}
+	}
+	return fmt.Errorf("the relations of %d do not come to rest", author.ID)
+}
+
+// whoSees is in whose timelines of the users the post belongs, in ascending order.
+func (w *Workers) whoSees(ctx context.Context, author int64, post *ent.Post, users []int64) ([]int64, error) {
+	followers, err := w.Feed.Among(ctx, author, post, users)
+	var list []int64
+	for _, f := range followers {
+		if f.Sees {
+			list = append(list, f.ID)
+		}
+	}
+	slices.Sort(list)
+	return list, err
 }
 
 // report tells of a fan-out that is done: the author by the receipt, operators

@@ -67,17 +67,13 @@ func (w *Workers) roster(ctx context.Context, author *ent.User, at place) (*rost
 		return r, nil
 	}
 	// The post is committed: who is not active by now reads it from SQL.
+	if !r.place.ByActivity {
+		r.among, err = w.Timelines.ActiveUsers(ctx)
+		return r, err
+	}
 	active, err := w.Timelines.Recent(ctx)
 	if err != nil {
 		return nil, err
-	}
-	if !r.place.ByActivity {
-		r.among = make([]int64, len(active))
-		for i, a := range active {
-			r.among[i] = a.User
-		}
-		slices.Sort(r.among)
-		return r, nil
 	}
 	if begun {
 		// The earlier attempt has been through those between the two deadlines,

@@ -4,7 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"math"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -27,7 +28,8 @@ import (
 func TestMain(m *testing.M) { storagetest.Main(m) }
 
 // audience is one author with followers, some of whom are active, and workers
-// that go through them five at a time.
+// that go through them five at a time. More than twenty followers make a large
+// audience.
 type audience struct {
 	ctx       context.Context
 	s         *storage.Stores
@@ -42,17 +44,23 @@ type audience struct {
 }
 
 func newAudience(t *testing.T, s *storage.Stores, followers, active int) *audience {
+	a := newIdleAudience(t, s, followers, active)
+	a.work(t, s.Redis)
+	return a
+}
+
+func newIdleAudience(t *testing.T, s *storage.Stores, followers, active int) *audience {
 	a := &audience{ctx: t.Context(), s: s, fanouts: make(chan workers.Fanout, 16),
 		health: make(chan workers.Health), canaries: make(chan time.Duration)}
 	ids, err := feed.OpenIDs(a.ctx, s.DB)
 	require.NoError(t, err)
 	a.timelines, err = timeline.New(s.Redis, timeline.Config{})
 	require.NoError(t, err)
-	a.queue, err = queue.New(s.DB, s.Redis, queue.Config{SweepEvery: 50 * time.Millisecond})
+	a.queue, err = queue.New(s.DB, s.Redis, queue.Config{})
 	require.NoError(t, err)
-	publisher := live.NewPublisher(s.Redis, s.Sharded)
 	a.feed, err = feed.New(a.ctx, feed.Config{
-		DB: s.DB, Dialect: s.Dialect, Timelines: a.timelines, Queue: a.queue, Publisher: publisher, IDs: ids,
+		DB: s.DB, Dialect: s.Dialect, Timelines: a.timelines, Queue: a.queue, Publisher: live.NewPublisher(s.Redis, s.Sharded), IDs: ids,
+		LargeAudience: 20,
 	})
 	require.NoError(t, err)
 	users := make([]*ent.UserCreate, followers+1)
@@ -72,13 +80,26 @@ func newAudience(t *testing.T, s *storage.Stores, followers, active int) *audien
 		follows[i] = s.DB.Follow.Create().SetFollowerID(rows[i+1].ID).SetFolloweeID(rows[0].ID)
 	}
 	require.NoError(t, s.DB.Follow.CreateBulk(follows...).Exec(a.ctx))
-	for _, u := range rows[1 : active+1] {
+	for i, u := range rows[1 : active+1] {
+		// One was here an hour before the other.
+		then := time.Now().Add(-time.Duration(i) * time.Hour)
+		tl, err := timeline.New(s.Redis, timeline.Config{Now: func() time.Time { return then }})
+		require.NoError(t, err)
 		a.active = append(a.active, u.ID)
-		require.NoError(t, a.timelines.Touch(a.ctx, u.ID))
+		require.NoError(t, tl.Touch(a.ctx, u.ID))
 		require.NoError(t, a.feed.BuildInbox(a.ctx, u.ID))
 	}
+	return a
+}
+
+// work starts the workers of a process that has this connection to Redis.
+func (a *audience) work(t *testing.T, rdb redis.UniversalClient) {
+	tl, err := timeline.New(rdb, timeline.Config{})
+	require.NoError(t, err)
+	q, err := queue.New(a.s.DB, rdb, queue.Config{SweepEvery: 50 * time.Millisecond, ClaimIdle: 3 * time.Second})
+	require.NoError(t, err)
 	w, err := workers.New(workers.Config{
-		DB: s.DB, Feed: a.feed, Timelines: a.timelines, Queue: a.queue, Publisher: publisher, PageSize: 5, KeepEvery: time.Nanosecond,
+		DB: a.s.DB, Feed: a.feed, Timelines: tl, Queue: q, Publisher: live.NewPublisher(rdb, a.s.Sharded), PageSize: 5, KeepEvery: time.Nanosecond,
 		Observe:       func(f workers.Fanout) { a.fanouts <- f },
 		WatchEvery:    50 * time.Millisecond,
 		ObserveHealth: func(h workers.Health) { offer(a.health, h) },
@@ -89,7 +110,6 @@ func newAudience(t *testing.T, s *storage.Stores, followers, active int) *audien
 	done := make(chan struct{})
 	go func() { defer close(done); _ = w.Run(ctx) }()
 	t.Cleanup(func() { stop(); <-done })
-	return a
 }
 
 // offer sends to whom it may concern.
@@ -137,50 +157,181 @@ func TestEveryActiveFollowerIsReached(t *testing.T) {
 	}
 }
 
-// faulty fails one fan-out pipeline of several, as a worker that dies does.
-type faulty struct{ countdown atomic.Int64 }
+// pushes is a hook on the pipelines that push a post to inboxes. It counts the
+// inboxes, and lets before decide what happens to a pipeline, numbered from 1.
+type pushes struct {
+	pipelines, inboxes atomic.Int64
+	before             func(ctx context.Context, n int64, post string) error
+	other              func(ctx context.Context) error // what happens to everything else, if given
+}
 
-func (f *faulty) DialHook(next redis.DialHook) redis.DialHook          { return next }
-func (f *faulty) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
-func (f *faulty) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (p *pushes) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (p *pushes) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if err := p.anything(ctx); err != nil {
+			return err
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (p *pushes) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		push := slices.ContainsFunc(cmds, func(c redis.Cmder) bool {
-			return strings.EqualFold(c.Name(), "zadd") && strings.Contains(fmt.Sprint(c.Args()...), "tl:{i")
-		})
-		if push && f.countdown.Add(-1) == 0 {
-			return errors.New("the worker dies here")
+		if err := p.anything(ctx); err != nil {
+			return err
+		}
+		var into int64
+		post := ""
+		for _, c := range cmds {
+			if args := c.Args(); strings.EqualFold(c.Name(), "zadd") && strings.HasPrefix(fmt.Sprint(args[1]), "tl:{i") {
+				into, post = into+1, fmt.Sprint(args[len(args)-1])
+			}
+		}
+		if into > 0 {
+			if err := p.before(ctx, p.pipelines.Add(1), post); err != nil {
+				return err
+			}
+			p.inboxes.Add(into)
 		}
 		return next(ctx, cmds)
 	}
 }
 
+func (p *pushes) anything(ctx context.Context) error {
+	if p.other == nil {
+		return nil
+	}
+	return p.other(ctx)
+}
+
 // A fan-out that was interrupted goes on behind the pages that were done.
 func TestInterruptedFanOutGoesOn(t *testing.T) {
 	t.Parallel()
-	for _, active := range []int{9, 42} {
-		t.Run(fmt.Sprintf("%d of 42", active), func(t *testing.T) {
+	for _, c := range []struct{ followers, active int }{{84, 20}, {42, 42}} {
+		t.Run(fmt.Sprintf("%d of %d", c.active, c.followers), func(t *testing.T) {
 			storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
-				a := newAudience(t, s, 42, active)
-				fault := &faulty{}
-				fault.countdown.Store(2)
-				s.Redis.AddHook(fault)
+				a := newIdleAudience(t, s, c.followers, c.active)
+				hook := &pushes{before: func(_ context.Context, n int64, _ string) error {
+					if n == 4 {
+						return errors.New("the worker fails here")
+					}
+					return nil
+				}}
+				s.Redis.AddHook(hook)
+				a.work(t, s.Redis)
 				post, f := a.post(t)
 				a.has(t, post)
-				require.GreaterOrEqual(t, f.Pushed, active)
-				require.Less(t, f.Pushed, active+5*2, "not all over again")
+				require.GreaterOrEqual(t, f.Pushed, c.active)
+				require.LessOrEqual(t, hook.inboxes.Load(), int64(c.active+5), "not all over again")
 			})
 		})
 	}
+}
+
+// What a killed worker had done of a fan-out another does not do again.
+func TestKilledWorkersFanOutGoesOn(t *testing.T) {
+	t.Parallel()
+	s := storagetest.Real(t)
+	a := newIdleAudience(t, s, 42, 42)
+	opts, err := redis.ParseURL(storagetest.Config(s).RedisURL)
+	require.NoError(t, err)
+	mortal := redis.NewClient(opts)
+	killed, over := make(chan struct{}), make(chan struct{})
+	// From its fifth page on the process does nothing any more.
+	dead := func(ctx context.Context) error {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-over:
+			return errors.New("killed")
+		}
+	}
+	mortal.AddHook(&pushes{
+		before: func(ctx context.Context, n int64, _ string) error {
+			if n < 5 {
+				return nil
+			}
+			close(killed)
+			return dead(context.WithoutCancel(ctx))
+		},
+		other: func(ctx context.Context) error {
+			select {
+			case <-killed:
+				return dead(ctx)
+			default:
+				return nil
+			}
+		},
+	})
+	t.Cleanup(func() { require.NoError(t, mortal.Close()) })
+	a.work(t, mortal)
+	t.Cleanup(func() { close(over) })
+	p, err := a.feed.CreatePost(a.ctx, a.author, feed.Draft{Text: "hello"})
+	require.NoError(t, err)
+	<-killed
+
+	heir := &pushes{before: func(context.Context, int64, string) error { return nil }}
+	s.Redis.AddHook(heir)
+	a.work(t, s.Redis)
+	ctx, cancel := context.WithTimeout(a.ctx, 30*time.Second)
+	defer cancel()
+	require.NoError(t, a.queue.Drain(ctx))
+	require.Equal(t, 42, (<-a.fanouts).Pushed)
+	a.has(t, p.ID)
+	require.LessOrEqual(t, heir.inboxes.Load(), int64(42-4*5+5), "not all over again")
+}
+
+// However many large fan-outs are under way, and stuck, a small one is not behind them.
+func TestSmallFanOutDoesNotWaitForLargeOnes(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		a := newIdleAudience(t, s, 42, 42)
+		author := a.active[0]
+		for _, fan := range a.active[1:11] {
+			require.NoError(t, s.DB.Follow.Create().SetFollowerID(fan).SetFolloweeID(author).Exec(a.ctx))
+		}
+		require.NoError(t, s.DB.User.UpdateOneID(author).SetFollowerCount(10).Exec(a.ctx))
+		var last atomic.Int64 // of the large ones
+		last.Store(math.MaxInt64)
+		stuck, free := make(chan struct{}, 1), make(chan struct{})
+		s.Redis.AddHook(&pushes{before: func(_ context.Context, _ int64, post string) error {
+			if id, _ := strconv.ParseInt(post, 10, 64); id <= last.Load() {
+				offer(stuck, struct{}{})
+				<-free
+			}
+			return nil
+		}})
+		a.work(t, s.Redis)
+		for i := range 4 {
+			p, err := a.feed.CreatePost(a.ctx, a.author, feed.Draft{Text: "to very many"})
+			require.NoError(t, err)
+			if i == 3 {
+				last.Store(p.ID)
+			}
+		}
+		<-stuck
+		p, err := a.feed.CreatePost(a.ctx, feed.Viewer{ID: author}, feed.Draft{Text: "to a few"})
+		require.NoError(t, err)
+		f := <-a.fanouts
+		require.Equal(t, [3]any{p.ID, 10, 10}, [3]any{f.Post, f.Followers, f.Pushed})
+		close(free)
+		ctx, cancel := context.WithTimeout(a.ctx, 30*time.Second)
+		defer cancel()
+		require.NoError(t, a.queue.Drain(ctx))
+		for range 4 {
+			require.Equal(t, 42, (<-a.fanouts).Pushed)
+		}
+	})
 }
 
 func TestMonitorFindsDriftAndSendsCanaries(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
 		a := newAudience(t, s, 3, 1)
-		require.Less(t, <-a.canaries, 10*time.Second)
+		require.Positive(t, <-a.canaries)
 		require.NoError(t, a.timelines.Add(a.ctx, timeline.Inbox(a.active[0]), 7))
-		require.Eventually(t, func() bool { h := <-a.health; return h.Sampled > 0 && h.Extra > 0 }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { h := <-a.health; return h.Sampled > 0 && h.Extra > 0 }, 30*time.Second, time.Millisecond)
 		require.NoError(t, a.timelines.Remove(a.ctx, timeline.Inbox(a.active[0]), 7))
-		require.Eventually(t, func() bool { h := <-a.health; return h.Sampled > 0 && h.Extra == 0 }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { h := <-a.health; return h.Sampled > 0 && h.Extra == 0 }, 30*time.Second, time.Millisecond)
 	})
 }

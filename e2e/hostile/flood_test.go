@@ -5,12 +5,14 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/gorilla/websocket"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 )
@@ -22,12 +24,13 @@ const crowd = 2000
 // its stores.
 const slack = crowd / 10
 
-// served is how long an ordinary client may wait during a flood. It is served
-// within a second on a quiet machine; tests share theirs with others.
-const served = 5 * time.Second
+// served is how long an ordinary client waits during a flood, at the median:
+// tests share their machine with others, and the client this one with the flood.
+// Every request is answered within its deadline, or it would have an error.
+const served = time.Second
 
 func TestFloods(t *testing.T) {
-	p := start(t, "--rate-limit=off")
+	p := start(t, "--rate-limit=off", "--request-timeout=10s") // for a machine that pauses
 	token := p.signUp("x")
 	p.ask("{viewer{handle}}", nil, as(token))
 	address := strings.TrimPrefix(p.url, "http://")
@@ -52,7 +55,7 @@ func TestFloods(t *testing.T) {
 		t.Run(flood.name, func(t *testing.T) {
 			http.DefaultClient.CloseIdleConnections()
 			goroutines, files, before := p.metric("go_goroutines"), p.files(), p.rss()
-			stop, slowest := p.bystander(t, token)
+			stop := p.bystander(t, token)
 			conns := make([]io.Closer, crowd)
 			var opening errgroup.Group
 			opening.SetLimit(64)
@@ -71,22 +74,27 @@ func TestFloods(t *testing.T) {
 			for _, c := range conns {
 				c.Close()
 			}
-			stop()
-			require.Less(t, *slowest, served)
+			waits := stop()
+			require.NotEmpty(t, waits)
+			slices.Sort(waits)
+			median, p95, most := waits[len(waits)/2], waits[len(waits)*95/100], waits[len(waits)-1]
+			require.Less(t, median, served)
 			require.Eventually(t, func() bool {
 				return p.metric("go_goroutines") <= goroutines+slack && p.files() <= files+slack
 			}, patience, poll, "goroutines (%d before) and files (%d before) come back", goroutines, files)
 			p.healthy()
-			t.Logf("an ordinary client waited %v at most; memory %d MiB before, %d during, %d after", *slowest, before, held, p.rss())
+			t.Logf("an ordinary client asked %d times and waited %v, p95 %v, %v at most; memory %d MiB before, %d during, %d after",
+				len(waits), median, p95, most, before, held, p.rss())
 		})
 	}
 }
 
-// bystander asks again and again until stopped, and remembers the longest wait.
-func (p *target) bystander(t *testing.T, token string) (stop func(), slowest *time.Duration) {
+// bystander asks again and again until stopped, which returns how long each
+// answer took. All of them must be what was asked for.
+func (p *target) bystander(t *testing.T, token string) (stop func() []time.Duration) {
 	done := make(chan struct{})
 	var running sync.WaitGroup
-	slowest = new(time.Duration)
+	var waits []time.Duration
 	running.Go(func() {
 		for {
 			select {
@@ -99,16 +107,16 @@ func (p *target) bystander(t *testing.T, token string) (stop func(), slowest *ti
 			request.Header.Set("Content-Type", "application/json")
 			as(token)(request)
 			response, err := http.DefaultClient.Do(request)
-			if err != nil || response.StatusCode != http.StatusOK {
-				*slowest = time.Hour
+			if !assert.NoError(t, err) {
 				return
 			}
-			io.Copy(io.Discard, response.Body)
+			body, _ := io.ReadAll(response.Body)
 			response.Body.Close()
-			*slowest = max(*slowest, time.Since(begin))
+			waits = append(waits, time.Since(begin))
+			assert.JSONEq(t, `{"data":{"timeline":{"nodes":[]}}}`, string(body), "after %v", waits[len(waits)-1])
 		}
 	})
-	return func() { close(done); running.Wait() }, slowest
+	return func() []time.Duration { close(done); running.Wait(); return waits }
 }
 
 // dial opens a socket; with a token it says so and subscribes.

@@ -34,6 +34,11 @@ func chain(n int, leaf string) string {
 	return `{ user(handle: "x") ` + strings.Repeat("{ followers(first: 1) { nodes ", n) + "{ " + leaf + " }" + strings.Repeat(" } }", n) + " }"
 }
 
+// nested has n levels of braces.
+func nested(n int) string {
+	return strings.Repeat("{... on Query", n-1) + "{__typename}" + strings.Repeat("}", n-1)
+}
+
 func padded(n int) string {
 	const query = "{__typename}"
 	return query + strings.Repeat(" ", n-len(query))
@@ -57,6 +62,7 @@ var documents = []struct{ limit, under, over string }{
 	{"directives", "{" + strings.Repeat(" __typename @include(if: true)", 50) + "}", "{" + strings.Repeat(" __typename @include(if: true)", 51) + "}"},
 	{"cost", "{users(first:100){nodes{" + fieldsOfUser(98) + "}}}", "{users(first:100){nodes{" + fieldsOfUser(99) + "}}}"},
 	{"cost", bomb(3), bomb(25)},
+	{"nesting", nested(100), nested(101)},
 	{"nesting", "{__typename}", strings.Repeat("{a", 900)},
 	{"nesting", "{__typename}", "{a(b:" + strings.Repeat("[", 1900)},
 	{"repeats", "{" + strings.Repeat("__typename ", 200) + "}", "{" + strings.Repeat("__typename ", 201) + "}"},

@@ -30,6 +30,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"tideline/storage/storagetest"
 )
 
 const (
@@ -57,12 +59,10 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "build the binary:", err)
 		os.Exit(1)
 	}
-	code := m.Run()
-	os.RemoveAll(dir)
-	os.Exit(code)
+	storagetest.Main(m, func() error { return os.RemoveAll(dir) })
 }
 
-// target is a running tideline, on embedded stores.
+// target is a running tideline, on embedded stores unless arguments say otherwise.
 type target struct {
 	t   *testing.T
 	cmd *exec.Cmd

@@ -38,7 +38,7 @@ func (User) Fields() []ent.Field {
 		field.Int("following_count").Default(0),
 		field.Int("post_count").Default(0),
 		field.Int64("last_post_id").Default(0).
-			Comment("newest post ever written: an author below a cursor's page cannot contribute to it"),
+			Comment("newest post: readers find who can contribute to a page by it"),
 		field.Enum("diffusion").Values("PUSH", "RISING", "PULL", "FALLING").Default("PUSH").
 			Comment("whether posts are pushed to inboxes, merged by readers, or both, on the way from one to the other"),
 		field.Int64("diffusion_since").Default(0).Comment("Unix milliseconds"),

@@ -64,6 +64,13 @@ func (r *RedisServer) socket() string { return filepath.Join(r.dir, "s") }
 // does not run.
 func (r *RedisServer) Kill() { r.run.signal(syscall.SIGKILL) }
 
+// Freeze stops the server in its tracks until Thaw: it takes connections and
+// answers none.
+func (r *RedisServer) Freeze() { _ = r.run.cmd.Process.Signal(syscall.SIGSTOP) }
+
+// Thaw ends Freeze.
+func (r *RedisServer) Thaw() { _ = r.run.cmd.Process.Signal(syscall.SIGCONT) }
+
 // Start starts the server again after Kill, empty, and waits until it answers.
 func (r *RedisServer) Start(t testing.TB) {
 	t.Helper()

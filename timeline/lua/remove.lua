@@ -1,6 +1,6 @@
 -- Purpose: takes ids out of a feed, and makes a builder at work look again. The
 --          journal notes them, held or not: a reader may know them from SQL.
--- ARGV:    1 cap of the journal ('0': the feed has none), 2.. ids
+-- ARGV:    1 cap of the journal ('0': no notes), 2.. ids
 -- Returns: 1 done, 0 the feed is missing
 -- Cost:    O(n log size)
 

@@ -56,7 +56,8 @@ func init() {
 		)
 		allocator, free := chromedp.NewExecAllocator(context.Background(), options...)
 		ctx, stop := chromedp.NewContext(allocator)
-		chromium.Context, chromium.stop = ctx, func() { stop(); free() }
+		chromium.Context = ctx //nolint:fatcontext // made once
+		chromium.stop = func() { stop(); free() }
 		return chromedp.Do(ctx)
 	})
 }

@@ -1,0 +1,211 @@
+package feed_test
+
+import (
+	"database/sql"
+	"flag"
+	"fmt"
+	"testing"
+	"time"
+
+	"entgo.io/ent/dialect"
+	entsql "entgo.io/ent/dialect/sql"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"tideline/ent"
+	"tideline/feed"
+	"tideline/live"
+	"tideline/queue"
+	"tideline/storage"
+	"tideline/storage/storagetest"
+	"tideline/timeline"
+)
+
+var benchOutbox = flag.Int("outbox", 300, "posts of each followee in BenchmarkReturningUser")
+
+// town is a reader, number 1, and the authors from 2 on whom the reader follows,
+// on PostgreSQL and redis-server, or the embedded engines.
+type town struct {
+	*storage.Stores
+	tl     *timeline.Store
+	feed   *feed.Feed
+	reader feed.Viewer
+}
+
+func newTown(b *testing.B, s *storage.Stores, followees int) *town {
+	b.Helper()
+	ctx := b.Context()
+	t := &town{Stores: s, reader: feed.Viewer{ID: 1}}
+	// Not what counts the statements of tests.
+	s.DB = ent.NewClient(ent.Driver(entsql.OpenDB(s.Dialect, s.SQL)))
+	var err error
+	t.tl, err = timeline.New(s.Redis, timeline.Config{})
+	require.NoError(b, err)
+	q, err := queue.New(s.DB, s.Redis, queue.Config{})
+	require.NoError(b, err)
+	t.feed, err = feed.New(ctx, feed.Config{
+		DB: s.DB, Dialect: s.Dialect, Timelines: t.tl, Queue: q, Publisher: live.NewPublisher(s.Redis, s.Sharded),
+	})
+	require.NoError(b, err)
+	t.exec(b, `INSERT INTO users (id, handle, password_hash, diffusion_since, created_at) SELECT g, 'u' || g, '-', 0, CURRENT_TIMESTAMP FROM (`+series+`) s`, 20000)
+	t.exec(b, `INSERT INTO follows (follower_id, followee_id, created_at) SELECT 1, g + 1, CURRENT_TIMESTAMP FROM (`+series+`) s`, followees)
+	// Others follow as many.
+	t.exec(b, `INSERT INTO follows (follower_id, followee_id, created_at) SELECT 10000 + g % 100, 2 + g / 100, CURRENT_TIMESTAMP FROM (`+series+`) s`, 100*followees)
+	return t
+}
+
+// series has the numbers g from 1 to the first argument.
+const series = `WITH RECURSIVE n(g) AS (SELECT 1 UNION ALL SELECT g + 1 FROM n WHERE g < $1) SELECT g FROM n`
+
+func (t *town) exec(b *testing.B, statement string, args ...any) {
+	b.Helper()
+	_, err := t.SQL.ExecContext(b.Context(), statement, args...)
+	require.NoError(b, err)
+}
+
+// posts writes as many posts of authors, both numbered from 1, as the arguments
+// of the statement say, and brings the authors up to date.
+func (t *town) posts(b *testing.B, n int, author string) {
+	b.Helper()
+	t.exec(b, fmt.Sprintf(`INSERT INTO posts (id, author_id, text, visibility)
+		SELECT %d + g, %s, 'Twenty of these make a page, and some hundred a timeline.', 'PUBLIC' FROM (`+series+`) s`, firstPost, author), n)
+}
+
+const firstPost = 1 << 40
+
+func (t *town) ready(b *testing.B) {
+	b.Helper()
+	t.exec(b, `UPDATE users SET last_post_id = coalesce((SELECT max(id) FROM posts WHERE author_id = users.id), 0)`)
+	analyze := "ANALYZE"
+	if t.Dialect == dialect.Postgres {
+		analyze = "VACUUM ANALYZE"
+	}
+	t.exec(b, analyze)
+}
+
+// BenchmarkReturningUser is the first page of somebody who comes back and has no
+// inbox, whoever of those followed posted when. The floor is what nobody can do
+// without: the list of followees, and twenty posts by key.
+//
+// Every page is also held against the same page read the plain way.
+func BenchmarkReturningUser(b *testing.B) {
+	for _, followees := range []int{300, 3000} {
+		for _, shape := range []struct{ name, author string }{
+			{"in turn", "2 + g %% %[1]d"},
+			{"one after the other", "2 + (g - 1) / %[2]d"},
+			{"one has them all", "CASE WHEN g > %[1]d * (%[2]d - 1) THEN 2 ELSE 2 + g %% %[1]d END"},
+			{"strangers since", "CASE WHEN g > %[1]d * %[2]d / 2 THEN 5000 + g %% 1000 ELSE 2 + g %% %[1]d END"},
+		} {
+			b.Run(fmt.Sprintf("followees=%d/%s", followees, shape.name), func(b *testing.B) {
+				engines(b, func(b *testing.B, s *storage.Stores) {
+					t := newTown(b, s, followees)
+					t.posts(b, followees**benchOutbox, fmt.Sprintf(shape.author+"%[3]s", followees, *benchOutbox, ""))
+					t.ready(b)
+					benchmarkReturn(b, t)
+				})
+			})
+		}
+	}
+}
+
+func engines(b *testing.B, run func(b *testing.B, s *storage.Stores)) {
+	b.Run("postgres", func(b *testing.B) { run(b, storagetest.Real(b)) })
+	b.Run("sqlite", func(b *testing.B) { run(b, storagetest.Embedded(b)) })
+}
+
+func benchmarkReturn(b *testing.B, t *town) {
+	ctx := b.Context()
+	const plain = `SELECT id FROM posts WHERE author_id IN (SELECT followee_id FROM follows WHERE follower_id = 1) ORDER BY id DESC LIMIT 20`
+	want := scan(b, t, plain)
+	var ours, floor time.Duration
+	var longest time.Duration
+	for b.Loop() {
+		require.NoError(b, t.tl.Drop(ctx, timeline.Inbox(t.reader.ID)))
+		start := time.Now()
+		page, err := t.feed.Timeline(ctx, t.reader, feed.Page{}, feed.Latest)
+		once := time.Since(start)
+		require.NoError(b, err)
+		require.Equal(b, want, postIDs(page))
+		ours, longest = ours+once, max(longest, once)
+
+		start = time.Now()
+		scan(b, t, `SELECT followee_id FROM follows WHERE follower_id = 1`)
+		bare(b, t.SQL, want)
+		floor += time.Since(start)
+	}
+	n := time.Duration(b.N)
+	b.ReportMetric(float64((ours/n).Microseconds())/1000, "page-ms")
+	b.ReportMetric(float64(longest.Microseconds())/1000, "slowest-ms")
+	b.ReportMetric(float64((floor/n).Microseconds())/1000, "floor-ms")
+}
+
+func scan(b *testing.B, t *town, query string) (ids []int64) {
+	rows, err := t.SQL.QueryContext(b.Context(), query)
+	require.NoError(b, err)
+	defer rows.Close()
+	for rows.Next() {
+		var id int64
+		require.NoError(b, rows.Scan(&id))
+		ids = append(ids, id)
+	}
+	require.NoError(b, rows.Err())
+	return ids
+}
+
+// bare reads twenty posts by key, as no program could do with less.
+func bare(b *testing.B, db *sql.DB, ids []int64) {
+	query, args := "SELECT id, author_id, text, visibility, like_count FROM posts WHERE id IN (", make([]any, len(ids))
+	for i, id := range ids {
+		query, args[i] = query+fmt.Sprintf("$%d,", i+1), id
+	}
+	rows, err := db.QueryContext(b.Context(), query[:len(query)-1]+")", args...)
+	require.NoError(b, err)
+	defer rows.Close()
+	n := 0
+	for ; rows.Next(); n++ {
+		var p ent.Post
+		require.NoError(b, rows.Scan(&p.ID, &p.AuthorID, &p.Text, &p.Visibility, &p.LikeCount))
+	}
+	require.NoError(b, rows.Err())
+	require.Equal(b, len(ids), n)
+}
+
+// BenchmarkInboxPage is a page of 20 from a full inbox, checked and with what a
+// cursor carries, beside a bare ZRANGE and the same posts by key.
+func BenchmarkInboxPage(b *testing.B) {
+	engines(b, func(b *testing.B, s *storage.Stores) {
+		ctx := b.Context()
+		t := newTown(b, s, 100)
+		t.posts(b, 1000, "2 + g % 100")
+		t.ready(b)
+		require.NoError(b, t.tl.Touch(ctx, t.reader.ID))
+		require.NoError(b, t.feed.BuildInbox(ctx, t.reader.ID))
+		key := timeline.Inbox(t.reader.ID).String() + ":z"
+		var ours, floor time.Duration
+		for b.Loop() {
+			start := time.Now()
+			page, err := t.feed.Timeline(ctx, t.reader, feed.Page{}, feed.Latest)
+			ours += time.Since(start)
+			require.NoError(b, err)
+			require.Len(b, page.Edges, 20)
+
+			start = time.Now()
+			members, err := t.Redis.ZRangeWithScores(ctx, key, 0, 19).Result()
+			require.NoError(b, err)
+			bare(b, t.SQL, idsIn(members))
+			floor += time.Since(start)
+		}
+		n := time.Duration(b.N)
+		b.ReportMetric(float64((ours / n).Microseconds()), "page-µs")
+		b.ReportMetric(float64((floor / n).Microseconds()), "floor-µs")
+		b.ReportMetric(float64(ours)/float64(floor), "times-floor")
+	})
+}
+
+func idsIn(members []redis.Z) []int64 {
+	ids := make([]int64, len(members))
+	for i, m := range members {
+		ids[i] = -int64(m.Score)
+	}
+	return ids
+}

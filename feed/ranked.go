@@ -1,0 +1,160 @@
+package feed
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"math"
+	"slices"
+	"time"
+
+	"tideline/ent"
+)
+
+// weightDecay is how much newer a post must be to outweigh one with ten times
+// its likes.
+const weightDecay = 12*time.Hour + 30*time.Minute
+
+// Weight is what the ranked timeline orders by: the decimal logarithm of the
+// likes plus the age of the epoch at the time of the post in units of 12.5
+// hours. It is Reddit's "hot" ranking (reddit r2, lib/db/_sorts.pyx) for posts
+// that cannot be voted down. Because a post's age enters as its birth and not
+// as "now", a weight changes only when a like does.
+func Weight(likes int, created time.Time) float64 {
+	return math.Log10(float64(max(likes, 1))) + created.Sub(idEpoch).Seconds()/weightDecay.Seconds()
+}
+
+// passage is a reader's way through the ranked timeline, as every cursor carries
+// it. Likes move posts while somebody pages, so a place between two weights would
+// show some posts twice and others never. What has been shown is therefore named
+// post by post: a page after a cursor is the best of what has not been shown, a
+// page before it comes from what has. What is posted since the first page is not
+// on the way; it is there when the reader starts anew.
+type passage struct {
+	window span
+	shown  []int64 // ascending, with the entry whose cursor it is
+}
+
+// tail is the passage as part of a cursor.
+//
+//	window  two uvarints: its lower bound and its size
+//	shown   uvarint distances, each from the post before, the first from the lower bound
+func (p passage) tail() string {
+	b := binary.AppendUvarint(make([]byte, 0, 16+5*len(p.shown)), uint64(p.window.low))
+	b = binary.AppendUvarint(b, uint64(p.window.high-p.window.low))
+	last := p.window.low
+	for _, id := range p.shown {
+		b = binary.AppendUvarint(b, uint64(id-last))
+		last = id
+	}
+	return string(b)
+}
+
+// passage is the passage in a cursor of the ranked timeline.
+func (c cursor) passage() (p passage, err error) {
+	b := []byte(c.tail)
+	next := func() int64 {
+		u, n := binary.Uvarint(b)
+		if n <= 0 || u > 1<<53 {
+			b, err = nil, refuse(BadInput, "That is not a cursor of this server.")
+			return 0
+		}
+		b = b[n:]
+		return int64(u)
+	}
+	p.window.low = next()
+	p.window.high = p.window.low + next()
+	for last := p.window.low; err == nil && len(b) > 0; {
+		last += next()
+		p.shown = append(p.shown, last)
+	}
+	return p, err
+}
+
+func (p passage) has(id int64) bool {
+	_, found := slices.BinarySearch(p.shown, id)
+	return found
+}
+
+// with is the passage after one more post has been shown, without the one before
+// it was.
+func (p passage) with(id int64) passage {
+	at, found := slices.BinarySearch(p.shown, id)
+	if !found {
+		p.shown = slices.Insert(slices.Clone(p.shown), at, id)
+	}
+	return p
+}
+
+func (p passage) without(id int64) passage {
+	p.shown = without(p.shown, []int64{id})
+	return p
+}
+
+// ranked orders the newest posts of the timeline, as many as an inbox holds, by
+// weight. An entry's place is the pair of weight and id. Its cost, whatever the
+// page, is that of reading an inbox's worth of posts.
+func (f *Feed) ranked(ctx context.Context, v Viewer, p Page) (*Connection[ent.Post], error) {
+	w, err := p.open(listRanked, v.ID)
+	if err != nil {
+		return nil, err
+	}
+	var after, before passage
+	if w.before != nil {
+		if before, err = w.before.passage(); err != nil {
+			return nil, err
+		}
+		after.window = before.window
+	}
+	if w.after != nil {
+		if after, err = w.after.passage(); err != nil {
+			return nil, err
+		}
+	}
+	posts, err := f.fill(ctx, doorTimeline, v.ID, f.cfg.InboxCap, after.window, f.cached(f.inbox(v.ID)))
+	if err != nil {
+		return nil, err
+	}
+	if after.window == (span{}) && len(posts) > 0 {
+		after.window.high = posts[0].ID + 1
+		if len(posts) == f.cfg.InboxCap {
+			after.window.low = posts[len(posts)-1].ID - 1
+		}
+	}
+	if w.before == nil { // the end of the list, behind everything
+		before.shown = idsOf(posts)
+		slices.Sort(before.shown)
+	} else {
+		before = before.without(w.before.id)
+	}
+	before.window = after.window
+	entries := make([]*Edge[ent.Post], 0, len(posts))
+	for _, p := range posts {
+		if before.has(p.ID) && !after.has(p.ID) {
+			entries = append(entries, &Edge[ent.Post]{Score: Weight(p.LikeCount, TimeOf(p.ID)), Node: p})
+		}
+	}
+	slices.SortFunc(entries, func(a, b *Edge[ent.Post]) int {
+		down := cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(b.Node.ID, a.Node.ID))
+		if w.backwards {
+			return -down
+		}
+		return down
+	})
+	entries = entries[:min(len(entries), w.n+1)]
+	for _, e := range entries {
+		at := before // downwards all that came so far, upwards all that is left
+		if !w.backwards {
+			after = after.with(e.Node.ID)
+			at = after
+		}
+		e.Cursor = cursor{score: e.Score, id: e.Node.ID, tail: at.tail()}.encode(listRanked, v.ID)
+		before = before.without(e.Node.ID)
+	}
+	page := connect(w, entries, func(e *Edge[ent.Post]) Edge[Edge[ent.Post]] { return Edge[Edge[ent.Post]]{Node: e} })
+	c := &Connection[ent.Post]{HasNextPage: page.HasNextPage, HasPreviousPage: page.HasPreviousPage}
+	for _, e := range page.Nodes() {
+		c.Edges = append(c.Edges, *e)
+	}
+	return c, nil
+}

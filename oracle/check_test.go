@@ -1,0 +1,325 @@
+package oracle
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"tideline/ent"
+	"tideline/feed"
+	"tideline/timeline"
+)
+
+type entUser = ent.User
+
+// look reads what the readers see and compares it with the model.
+func (r *run) look(s step) error {
+	for i, v := range r.readers {
+		if r.shy>>i&1 == 1 && i != s.a%len(r.readers) {
+			continue
+		}
+		if err := r.lookAs(v); err != nil {
+			return err
+		}
+	}
+	// The other doors, by turns.
+	owner := r.readers[r.turn%len(r.readers)]
+	v := nobody
+	if r.turn%4 > 0 {
+		v = r.readers[r.turn/2%len(r.readers)]
+	}
+	if err := errors.Join(r.direct(v), r.author(v, owner)); err != nil || r.turn%2 == 0 {
+		return err
+	}
+	return r.lists(owner)
+}
+
+// lookAs reads the timeline of one viewer.
+func (r *run) lookAs(v int) error {
+	size := 100
+	if r.turn%4 == 0 { // many small pages take their time
+		size = r.page
+	}
+	got, err := r.read(v, size)
+	if err != nil {
+		return err
+	}
+	for _, p := range got {
+		if !r.gets(v, p) {
+			return fmt.Errorf("%s's timeline shows #%d, which is hidden: %v", r.name(v), p, got)
+		}
+	}
+	for _, p := range slices.Sorted(maps.Keys(r.certain[v])) {
+		if !slices.Contains(got, p) {
+			return fmt.Errorf("%s's timeline does not show #%d, which was there or was brought in: %v", r.name(v), p, got)
+		}
+	}
+	return nil
+}
+
+// direct asks for all posts by id: exact at any moment.
+func (r *run) direct(v int) error {
+	ids := make([]int64, len(r.posts))
+	for i, p := range r.posts {
+		ids[i] = p.id
+	}
+	posts, err := r.front().Posts(r.ctx, r.viewer(v), ids)
+	if err != nil {
+		return err
+	}
+	for i, p := range posts {
+		if sees := r.sees(v, i); (p != nil) != sees {
+			return fmt.Errorf("%s asks for #%d: visible is %v, not %v", r.name(v), i, p != nil, sees)
+		}
+		if p != nil && p.LikeCount != r.likesOf(i) {
+			return fmt.Errorf("#%d has %d likes, not %d", i, p.LikeCount, r.likesOf(i))
+		}
+	}
+	return nil
+}
+
+// author reads an author's posts: exact at any moment, too.
+func (r *run) author(v, author int) error {
+	got, err := r.pages(max(r.page, 3), false, func(p feed.Page) (*feed.Connection[ent.Post], error) {
+		return r.front().UserPosts(r.ctx, r.viewer(v), r.users[author].id, p)
+	})
+	if err != nil {
+		return fmt.Errorf("%s's profile, read by %s: %w", r.name(author), r.name(v), err)
+	}
+	if want := r.profile(v, author); !slices.Equal(got, want) {
+		return fmt.Errorf("%s's profile shows %s %v, not %v", r.name(author), r.name(v), got, want)
+	}
+	return nil
+}
+
+// lists compares the relations and counts of one user.
+func (r *run) lists(u int) error {
+	f, id := r.front(), r.users[u].id
+	found, err := f.Users(r.ctx, []int64{id})
+	if err != nil {
+		return err
+	}
+	posts := len(r.which(func(p int) bool { return r.posts[p].author == u && !r.posts[p].deleted }))
+	got := [3]int{found[0].FollowerCount, found[0].FollowingCount, found[0].PostCount}
+	if want := [3]int{r.follows.count(1, u), r.follows.count(0, u), posts}; got != want {
+		return fmt.Errorf("%s has followers, followees, posts %v, not %v", r.name(u), got, want)
+	}
+	all := 100
+	page := feed.Page{First: &all}
+	for _, l := range []struct {
+		what  string
+		rel   relation
+		place int
+		read  func() (*feed.Connection[ent.User], error)
+	}{
+		{"followers", r.follows, 1, func() (*feed.Connection[ent.User], error) { return f.Followers(r.ctx, id, page) }},
+		{"followees", r.follows, 0, func() (*feed.Connection[ent.User], error) { return f.Following(r.ctx, id, page) }},
+		{"requests", r.requests, 1, func() (*feed.Connection[ent.User], error) {
+			return f.FollowRequests(r.ctx, r.viewer(u), id, page)
+		}},
+	} {
+		c, err := l.read()
+		if err != nil {
+			return err
+		}
+		listed, want := map[int64]bool{}, map[int64]bool{}
+		for _, u := range c.Nodes() {
+			listed[u.ID] = true
+		}
+		for pair := range l.rel {
+			if pair[l.place] == u {
+				want[r.users[pair[1-l.place]].id] = true
+			}
+		}
+		if !maps.Equal(listed, want) {
+			return fmt.Errorf("%s has %d %s, not %d", r.name(u), len(listed), l.what, len(want))
+		}
+	}
+	return nil
+}
+
+// read reads the viewer's timeline downwards.
+func (r *run) read(v, size int) ([]int, error) { return r.readFrom(v, size, feed.Latest, false) }
+
+func (r *run) readFrom(v, size int, order feed.Order, upwards bool) ([]int, error) {
+	got, err := r.pages(size, upwards, func(p feed.Page) (*feed.Connection[ent.Post], error) {
+		return r.front().Timeline(r.ctx, r.viewer(v), p, order)
+	})
+	if err != nil {
+		err = fmt.Errorf("%s's timeline: %w", r.name(v), err)
+	}
+	return got, err
+}
+
+// pages reads a list page by page and returns it in its order.
+func (r *run) pages(size int, upwards bool, read func(feed.Page) (*feed.Connection[ent.Post], error)) (all []int, err error) {
+	all = []int{}
+	p := feed.Page{First: &size}
+	if upwards {
+		p = feed.Page{Last: &size}
+	}
+	if len(r.posts) > 100 {
+		size = max(size, 70)
+	}
+	for {
+		c, err := read(p)
+		if err != nil {
+			return nil, err
+		}
+		page := make([]int, len(c.Edges))
+		for i, e := range c.Edges {
+			n, known := r.numbers[e.Node.ID]
+			if !known {
+				return nil, fmt.Errorf("post %d is none of this run", e.Node.ID)
+			}
+			page[i] = n
+		}
+		more := c.HasNextPage
+		if upwards {
+			all, more = slices.Concat(page, all), c.HasPreviousPage
+		} else {
+			all = append(all, page...)
+		}
+		if len(page) > size || more && len(page) < size {
+			return nil, fmt.Errorf("a page of %d has %d entries, and more follow: %v", size, len(page), more)
+		}
+		if !more {
+			seen := map[int]bool{}
+			for _, p := range all {
+				if seen[p] {
+					return nil, fmt.Errorf("#%d is there twice: %v", p, all)
+				}
+				seen[p] = true
+			}
+			return all, nil
+		}
+		if upwards {
+			p.Before = &c.Edges[0].Cursor
+		} else {
+			p.After = &c.Edges[size-1].Cursor
+		}
+	}
+}
+
+// walk is a viewer's way down the timeline while things happen.
+type walk struct {
+	size  int
+	after *string
+	must  map[int]bool // what the walk has to come by
+	last  int64
+}
+
+// stroll reads the next page of the viewer's walk, or begins one.
+func (r *run) stroll(v, n int) error {
+	w := r.walks[v]
+	if w == nil {
+		w = &walk{size: 1 + n%4, must: maps.Clone(r.certain[v]), last: 1 << 53}
+		if len(r.posts) > 100 {
+			w.size = 40
+		}
+		r.walks[v] = w
+	}
+	r.say("%s reads a page of %d more", r.name(v), w.size)
+	c, err := r.front().Timeline(r.ctx, r.viewer(v), feed.Page{First: &w.size, After: w.after}, feed.Latest)
+	if err != nil {
+		return err
+	}
+	for _, e := range c.Edges {
+		p := r.numbers[e.Node.ID]
+		if !r.gets(v, p) || e.Node.ID >= w.last {
+			return fmt.Errorf("%s comes by #%d, which is hidden or out of order", r.name(v), p)
+		}
+		w.last = e.Node.ID
+		delete(w.must, p)
+		w.after = &e.Cursor
+	}
+	if c.HasNextPage {
+		return nil
+	}
+	delete(r.walks, v)
+	if len(w.must) > 0 {
+		return fmt.Errorf("%s walked past %v, which had been there all the time", r.name(v), slices.Sorted(maps.Keys(w.must)))
+	}
+	return nil
+}
+
+// settle waits until all work is done: then everything is exact.
+func (r *run) settle() error {
+	if err := r.drain(); err != nil {
+		return err
+	}
+	r.ahead.Add(int64(11 * time.Second)) // a dead builder is given up
+	for _, v := range r.readers {
+		if err := r.exact(v); err != nil {
+			return fmt.Errorf("when all work is done: %w", err)
+		}
+	}
+	return nil
+}
+
+// exact compares everything of one viewer, without an inbox and with it.
+func (r *run) exact(v int) error {
+	want := r.timeline(v)
+	same := func(how string, got []int, err error) error {
+		if err == nil && !slices.Equal(got, want) {
+			err = fmt.Errorf("%s's timeline %s is %v, not %v", r.name(v), how, got, want)
+		}
+		return err
+	}
+	got, err := r.read(v, r.page)
+	if err := same("at first", got, err); err != nil {
+		return err
+	}
+	if err := r.built(v); err != nil {
+		return err
+	}
+	got, err = r.read(v, r.page)
+	if err := same("from the inbox", got, err); err != nil {
+		return err
+	}
+	got, err = r.readFrom(v, r.page, feed.Latest, true)
+	if err := same("upwards", got, err); err != nil {
+		return err
+	}
+	for _, p := range want {
+		r.certain[v][p] = true
+	}
+	ids, covered, err := r.tl.Page(r.ctx, timeline.Inbox(r.users[v].id), timeline.Range{Limit: 10 * inboxCap})
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if p := r.numbers[id]; !r.gets(v, p) {
+			return fmt.Errorf("%s's inbox (%s) has #%d, which does not belong there", r.name(v), covered.State, p)
+		}
+	}
+	unread, err := r.front().UnreadCount(r.ctx, r.viewer(v))
+	if err == nil && unread != r.unread(v) {
+		err = fmt.Errorf("%s has %d unread, not %d", r.name(v), unread, r.unread(v))
+	}
+	if err != nil {
+		return err
+	}
+	want = r.ranked(v)
+	got, err = r.readFrom(v, max(r.page, 3), feed.Ranked, false)
+	return same("by rank", got, err)
+}
+
+// built waits until reads of the viewer's timeline come from the inbox.
+func (r *run) built(v int) error {
+	for begun := time.Now(); ; time.Sleep(time.Millisecond) {
+		one := 1
+		if _, err := r.front().Timeline(r.ctx, r.viewer(v), feed.Page{First: &one}, feed.Latest); err != nil {
+			return err
+		}
+		_, covered, err := r.tl.Page(r.ctx, timeline.Inbox(r.users[v].id), timeline.Range{})
+		if err != nil || covered.State == timeline.Ready {
+			return err
+		}
+		if time.Since(begun) > patience {
+			return fmt.Errorf("%s's inbox is not built", r.name(v))
+		}
+	}
+}

@@ -1,0 +1,33 @@
+// Package oracle compares Tideline with a model of its rules. It has tests only.
+//
+// A run is a random sequence of steps on a small society: every mutation of the
+// API, and every mishap that the design claims to survive. Workers are killed,
+// stopped between two of their writes, stalled until others take their jobs
+// over; jobs come late, or twice; Redis is wiped or loses a key, inboxes expire,
+// a builder dies, authors cross the threshold between push and pull. The feeds,
+// workers, queue and stores are the real ones, several of each, as in several
+// processes. The model is a few sets and the rules as one would tell them; it
+// shares no code with package feed.
+//
+// After every step, timelines, profiles, posts, likes and lists are read page by
+// page. At any moment:
+//
+//   - nothing is shown, by any door, that the model hides;
+//   - what a viewer has done is visible to that viewer;
+//   - what had arrived stays, also across a rebuild and in the middle of a walk;
+//   - posts, profiles, relations and counts, which are read from SQL, are exact.
+//
+// Once the work has drained, every timeline is exactly the model's, from SQL and
+// from the inbox, downwards and upwards, latest and ranked; unread counts are
+// right, and no inbox has an entry too many, not even one that no read shows.
+//
+// A run that fails is made smaller and its steps are printed as sentences.
+//
+// An ordinary run takes about as long as TIDELINE_ORACLE_FOR says for each
+// engine (20s by default; the cluster half of it). A long one:
+//
+//	TIDELINE_ORACLE_FOR=10m go test -race -timeout 1h -run TestOracle ./oracle
+//
+// With -rapid.checks=N it makes N runs instead, -rapid.seed=S repeats one, and
+// TIDELINE_ORACLE_STEPS is the largest number of steps of a run.
+package oracle

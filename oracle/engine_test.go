@@ -1,0 +1,279 @@
+package oracle
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	entsql "entgo.io/ent/dialect/sql"
+	"github.com/stretchr/testify/require"
+
+	"tideline/ent"
+	"tideline/ent/schema"
+	"tideline/ent/user"
+	"tideline/feed"
+	"tideline/live"
+	"tideline/queue"
+	"tideline/storage"
+	"tideline/timeline"
+)
+
+const (
+	inboxCap  = 300 // the least that there is
+	outboxCap = 100
+)
+
+// queueConfig makes lost work come back within tenths of a second.
+var queueConfig = queue.Config{
+	Pools:      map[queue.Pool]int{queue.Small: 3, queue.Large: 2},
+	Lease:      100 * time.Millisecond,
+	SweepEvery: 50 * time.Millisecond,
+	Resweep:    200 * time.Millisecond,
+	ClaimIdle:  200 * time.Millisecond,
+	StopGrace:  10 * time.Millisecond,
+	// Being killed counts as a failure.
+	MaxAttempts: 50,
+}
+
+// engine is what all runs on one set of stores share: processes that serve the
+// API, worker processes, and a clock that jumps.
+type engine struct {
+	t      *testing.T
+	ctx    context.Context
+	s      *storage.Stores
+	db     *ent.Client
+	tl     *timeline.Store
+	queue  *queue.Queue
+	gate   *gate
+	ahead  atomic.Int64 // of the real clock
+	fronts [2]*feed.Feed
+	back   *feed.Feed // of the workers
+	// balance has a feed for every threshold between push and pull.
+	balance []*feed.Feed
+	lives   [2]*life
+}
+
+// thresholds are never, always, and some that the society crosses.
+var thresholds = []int{feed.NeverPull, feed.AlwaysPull, 1, 2, 3, 20}
+
+func newEngine(t *testing.T, s *storage.Stores) *engine {
+	e := &engine{t: t, ctx: t.Context(), s: s, gate: &gate{}}
+	s.Redis.AddHook(e.gate)
+	e.db = ent.NewClient(ent.Driver(mortalSQL{entsql.OpenDB(s.Dialect, s.SQL)}))
+	now := func() time.Time { return time.Now().Add(time.Duration(e.ahead.Load())) }
+	var err error
+	e.tl, err = timeline.New(s.Redis, timeline.Config{InboxCap: inboxCap, OutboxCap: outboxCap, Now: now})
+	e.must(err)
+	e.queue, err = queue.New(e.db, s.Redis, queueConfig)
+	e.must(err)
+	cfg := feed.Config{
+		DB: e.db, Dialect: s.Dialect, Timelines: e.tl, Queue: e.queue, Publisher: live.NewPublisher(s.Redis, s.Sharded),
+		InboxCap: inboxCap, OutboxCap: outboxCap, LargeAudience: 20, Now: now,
+	}
+	for i := range e.fronts {
+		ids, err := feed.OpenIDs(e.ctx, s.DB)
+		e.must(err)
+		cfg.IDs = ids
+		e.fronts[i], err = feed.New(e.ctx, cfg)
+		e.must(err)
+		e.run(ids.Run)
+		e.run(e.fronts[i].Run)
+	}
+	cfg.IDs = nil
+	e.back, err = feed.New(e.ctx, cfg)
+	e.must(err)
+	for _, above := range thresholds {
+		cfg.PullAbove = above
+		f, err := feed.New(e.ctx, cfg)
+		e.must(err)
+		e.balance = append(e.balance, f)
+	}
+	for i := range e.lives {
+		e.lives[i] = e.start()
+	}
+	t.Cleanup(func() {
+		e.gate.release()
+		for _, l := range e.lives {
+			l.stop()
+		}
+		for _, l := range e.lives {
+			<-l.ended
+		}
+	})
+	return e
+}
+
+func (e *engine) must(err error) {
+	e.t.Helper()
+	require.NoError(e.t, err)
+}
+
+// run runs a loop until the test ends, and waits for it.
+func (e *engine) run(loop func(context.Context) error) {
+	ctx, stop := context.WithCancel(context.WithoutCancel(e.ctx))
+	done := make(chan struct{})
+	go func() { defer close(done); _ = loop(ctx) }()
+	e.t.Cleanup(func() { stop(); <-done })
+}
+
+// reset leaves nothing of an earlier run.
+func (e *engine) reset() {
+	e.gate.release()
+	// The users take their rows along.
+	_, err := e.s.SQL.ExecContext(e.ctx, "DELETE FROM jobs; DELETE FROM users; DELETE FROM deliveries; DELETE FROM read_markers")
+	e.must(err)
+	require.Eventually(e.t, func() bool {
+		idle, err := e.idle()
+		return err == nil && idle
+	}, patience, time.Millisecond)
+	_, err = e.s.SQL.ExecContext(e.ctx, "DELETE FROM jobs")
+	e.must(err)
+	e.must(wipe(e.ctx, e.s.Redis))
+}
+
+// plan is a run: a society to begin with, and steps.
+type plan struct {
+	people  int
+	crowd   int  // users who follow the first two and never read
+	friends bool // all follow each other to begin with
+	history int  // old posts of the first user
+	shy     int  // a bit for every user who reads only when something is done or settled
+	page    int
+	steps   []step
+}
+
+// run is a plan on its way.
+type run struct {
+	*engine
+	plan
+	*model
+	readers []int          // users who are not of the crowd
+	numbers map[int64]int  // posts by id
+	certain []map[int]bool // by viewer: posts that every read must show
+	walks   map[int]*walk
+	told    []string // what was done
+	turn    int
+}
+
+var names = strings.Fields("ada bob cleo dan eve fay gus hal ivy jon")
+
+func (r *run) name(user int) string {
+	if user == nobody {
+		return "nobody"
+	}
+	if user >= len(names) {
+		return fmt.Sprintf("user %d", user)
+	}
+	return names[user]
+}
+
+func (r *run) viewer(user int) feed.Viewer {
+	if user == nobody {
+		return feed.Viewer{}
+	}
+	return feed.Viewer{ID: r.users[user].id}
+}
+
+// front is the process that serves this step.
+func (r *run) front() *feed.Feed { return r.fronts[r.turn%len(r.fronts)] }
+
+func (r *run) say(format string, args ...any) { r.told = append(r.told, fmt.Sprintf(format, args...)) }
+
+// play plays a plan, or as much of it as there is time for; the error says where
+// the feeds differ from the rules.
+func (e *engine) play(p plan, over func() bool) (told []string, err error) {
+	e.reset()
+	r := &run{engine: e, plan: p, model: newModel(), numbers: map[int64]int{}, walks: map[int]*walk{}}
+	r.found()
+	for _, s := range p.steps {
+		if over() {
+			break
+		}
+		r.turn++
+		if err := r.do(s); err != nil {
+			return r.told, err
+		}
+		if err := r.look(s); err != nil {
+			return r.told, fmt.Errorf("after this: %w", err)
+		}
+	}
+	r.say("all work is done")
+	return r.told, r.settle()
+}
+
+// found founds the society.
+func (r *run) found() {
+	r.say("%d users, %d followers more, friends: %v, %d old posts", r.people, r.crowd, r.friends, r.history)
+	tx, err := r.db.Tx(r.ctx)
+	r.must(err)
+	var rows []*ent.UserCreate
+	for i := range r.people + r.crowd {
+		id := feed.IDAt(time.Now().Add(-time.Hour)) + int64(i)
+		r.join(id)
+		if i < r.people {
+			r.readers = append(r.readers, i)
+		}
+		rows = append(rows, tx.User.Create().SetID(id).SetHandle(fmt.Sprint("u", i)).SetPasswordHash("-"))
+	}
+	r.must(tx.User.CreateBulk(rows...).Exec(r.ctx))
+	for a := range r.people {
+		for b := range r.people {
+			if a != b && r.friends {
+				r.follows[[2]int{a, b}] = true
+			}
+		}
+	}
+	for c := range r.crowd {
+		for b := range 2 {
+			r.follows[[2]int{r.people + c, b}] = true
+		}
+	}
+	var edges []*ent.FollowCreate
+	for pair := range maps.Keys(r.follows) {
+		edges = append(edges, tx.Follow.Create().SetFollowerID(r.users[pair[0]].id).SetFolloweeID(r.users[pair[1]].id))
+	}
+	if len(edges) > 0 {
+		r.must(tx.Follow.CreateBulk(edges...).Exec(r.ctx))
+	}
+	var posts []*ent.PostCreate
+	for i := range r.history {
+		id := feed.IDAt(time.Now().Add(-time.Hour)) + int64(i+1)<<12
+		r.record(note{id: id, visibility: schema.Public})
+		posts = append(posts, tx.Post.Create().SetID(id).SetAuthorID(r.users[0].id).SetText("then").SetVisibility(schema.Public))
+	}
+	for chunk := range slices.Chunk(posts, 100) {
+		r.must(tx.Post.CreateBulk(chunk...).Exec(r.ctx))
+	}
+	for i, u := range r.users {
+		change := tx.User.Update().Where(user.ID(u.id)).
+			SetFollowerCount(r.follows.count(1, i)).SetFollowingCount(r.follows.count(0, i))
+		if i == 0 && r.history > 0 {
+			change.SetPostCount(r.history).SetLastPostID(r.posts[r.history-1].id)
+		}
+		r.must(change.Exec(r.ctx))
+	}
+	r.must(tx.Commit())
+	for v := range r.users {
+		for _, p := range r.timeline(v) {
+			r.certain[v][p] = true
+		}
+	}
+}
+
+// join adds a user to the model.
+func (r *run) join(id int64) {
+	r.users = append(r.users, account{id: id})
+	r.certain = append(r.certain, map[int]bool{})
+}
+
+// record adds a post to the model.
+func (r *run) record(n note) int {
+	r.posts = append(r.posts, n)
+	r.numbers[n.id] = len(r.posts) - 1
+	return len(r.posts) - 1
+}

@@ -1,0 +1,204 @@
+package oracle
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"tideline/ent/schema"
+)
+
+// model is the society as the rules have it. Users and posts go by number.
+type model struct {
+	users    []account
+	posts    []note
+	follows  relation
+	requests relation
+	blocks   relation
+	mutes    relation
+	likes    map[[2]int]bool // user, post
+}
+
+type account struct {
+	id       int64
+	approves bool  // followers have to ask
+	marker   int64 // newest post read
+}
+
+type note struct {
+	id         int64
+	author     int
+	visibility schema.Visibility
+	deleted    bool
+}
+
+// relation has the pairs of who does it and whom it is done to.
+type relation map[[2]int]bool
+
+// refusals, as clients are told.
+const (
+	notFound  = "NOT_FOUND"
+	forbidden = "FORBIDDEN"
+)
+
+func newModel() *model {
+	return &model{follows: relation{}, requests: relation{}, blocks: relation{}, mutes: relation{}, likes: map[[2]int]bool{}}
+}
+
+// nobody is the viewer who is not signed in.
+const nobody = -1
+
+// sees says whether the viewer may be shown the post at all.
+func (m *model) sees(viewer, post int) bool {
+	p := m.posts[post]
+	switch {
+	case p.deleted:
+		return false
+	case viewer == p.author:
+		return true
+	case m.blocks[[2]int{viewer, p.author}] || m.blocks[[2]int{p.author, viewer}]:
+		return false
+	case p.visibility == schema.Public:
+		return true
+	}
+	follows, followed := m.follows[[2]int{viewer, p.author}], m.follows[[2]int{p.author, viewer}]
+	return p.visibility == schema.Followers && follows || p.visibility == schema.Mutuals && follows && followed
+}
+
+// gets says whether the post belongs into the viewer's home timeline.
+func (m *model) gets(viewer, post int) bool {
+	author := m.posts[post].author
+	return m.sees(viewer, post) &&
+		(author == viewer || m.follows[[2]int{viewer, author}] && !m.mutes[[2]int{viewer, author}])
+}
+
+// which are the posts that match, newest first.
+func (m *model) which(match func(post int) bool) []int {
+	list := []int{}
+	for i := range m.posts {
+		if match(i) {
+			list = append(list, i)
+		}
+	}
+	slices.SortFunc(list, func(a, b int) int { return cmp.Compare(m.posts[b].id, m.posts[a].id) })
+	return list
+}
+
+func (m *model) timeline(viewer int) []int {
+	return m.which(func(p int) bool { return m.gets(viewer, p) })
+}
+
+func (m *model) profile(viewer, author int) []int {
+	return m.which(func(p int) bool { return m.posts[p].author == author && m.sees(viewer, p) })
+}
+
+func (m *model) likesOf(post int) (n int) {
+	for like := range m.likes {
+		if like[1] == post {
+			n++
+		}
+	}
+	return n
+}
+
+// ranked are the newest posts of the timeline by weight.
+func (m *model) ranked(viewer int) []int {
+	list := m.timeline(viewer)
+	list = list[:min(len(list), inboxCap)]
+	weight := func(p int) float64 {
+		born := m.posts[p].id >> 12 // milliseconds since the epoch of ids
+		return math.Log10(float64(max(m.likesOf(p), 1))) + (time.Duration(born)*time.Millisecond).Seconds()/45000
+	}
+	slices.SortStableFunc(list, func(a, b int) int { return cmp.Compare(weight(b), weight(a)) })
+	return list
+}
+
+// unread are the entries above the marker, of as many as an inbox holds, that
+// the viewer did not write.
+func (m *model) unread(viewer int) (n int) {
+	above := m.which(func(p int) bool { return m.gets(viewer, p) && m.posts[p].id > m.users[viewer].marker })
+	for _, p := range above[:min(len(above), inboxCap)] {
+		if m.posts[p].author != viewer {
+			n++
+		}
+	}
+	return n
+}
+
+// count is how many pairs of the relation have the user at the place given.
+func (r relation) count(place, user int) (n int) {
+	for pair := range r {
+		if pair[place] == user {
+			n++
+		}
+	}
+	return n
+}
+
+func (m *model) follow(a, b int) (code string, begun bool) {
+	switch {
+	case m.blocks[[2]int{a, b}] || m.blocks[[2]int{b, a}]:
+		return forbidden, false
+	case m.follows[[2]int{a, b}]:
+		return "", false
+	case m.users[b].approves:
+		m.requests[[2]int{a, b}] = true
+		return "", false
+	}
+	delete(m.requests, [2]int{a, b})
+	m.follows[[2]int{a, b}] = true
+	return "", true
+}
+
+func (m *model) unfollow(a, b int) {
+	delete(m.requests, [2]int{a, b})
+	delete(m.follows, [2]int{a, b})
+}
+
+// accept lets b, who asked, follow a.
+func (m *model) accept(a, b int) (code string, begun bool) {
+	if !m.requests[[2]int{b, a}] {
+		if m.follows[[2]int{b, a}] {
+			return "", false
+		}
+		return notFound, false
+	}
+	delete(m.requests, [2]int{b, a})
+	m.follows[[2]int{b, a}] = true
+	return "", true
+}
+
+func (m *model) reject(a, b int) string {
+	if !m.requests[[2]int{b, a}] {
+		return notFound
+	}
+	delete(m.requests, [2]int{b, a})
+	return ""
+}
+
+func (m *model) block(a, b int) {
+	m.blocks[[2]int{a, b}] = true
+	m.unfollow(a, b)
+	m.unfollow(b, a)
+}
+
+// change says whether a may change the post.
+func (m *model) change(a, post int) string {
+	switch {
+	case !m.sees(a, post):
+		return notFound
+	case m.posts[post].author != a:
+		return forbidden
+	}
+	return ""
+}
+
+func (m *model) remove(post int) {
+	m.posts[post].deleted = true
+	for like := range m.likes {
+		if like[1] == post {
+			delete(m.likes, like)
+		}
+	}
+}

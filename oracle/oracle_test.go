@@ -1,0 +1,108 @@
+package oracle
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"tideline/storage"
+	"tideline/storage/storagetest"
+)
+
+func TestMain(m *testing.M) { storagetest.Main(m) }
+
+// mostSteps is the length of the longest run.
+var mostSteps = setting("TIDELINE_ORACLE_STEPS", 60, strconv.Atoi)
+
+// ordinary is how long an engine is tried, unless -rapid.checks says how often.
+var ordinary = setting("TIDELINE_ORACLE_FOR", 20*time.Second, time.ParseDuration)
+
+func setting[T any](name string, standard T, parse func(string) (T, error)) T {
+	text, ok := os.LookupEnv(name)
+	if !ok {
+		return standard
+	}
+	v, err := parse(text)
+	if err != nil {
+		panic(fmt.Sprintf("%s: %v", name, err))
+	}
+	return v
+}
+
+// TestOracle compares random histories with the model, on every engine.
+func TestOracle(t *testing.T) {
+	// The steps are printed; a race need not show again with the same numbers.
+	require.NoError(t, flag.Set("rapid.nofailfile", "true"))
+	counted := false
+	flag.Visit(func(f *flag.Flag) { counted = counted || f.Name == "rapid.checks" })
+	if counted {
+		ordinary = 24 * time.Hour
+	} else {
+		require.NoError(t, flag.Set("rapid.checks", "100000"))
+	}
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) { try(t, s, ordinary) })
+	t.Run("postgres+cluster", func(t *testing.T) {
+		s := storagetest.Open(t, storage.Config{DatabaseURL: storagetest.PostgresURL(t), RedisURL: storagetest.ClusterURL(t)})
+		try(t, s, ordinary/2)
+	})
+}
+
+// try plays runs for a time.
+func try(t *testing.T, s *storage.Stores, limit time.Duration) {
+	o := &oracle{engine: newEngine(t, s), until: time.Now().Add(limit)}
+	defer o.tell(t)
+	rapid.Check(t, func(rt *rapid.T) {
+		if o.over() {
+			return
+		}
+		p := plans.Draw(rt, "plan")
+		if o.fails(p) {
+			rt.Fatal("what is shown is not what the rules say")
+		}
+	})
+}
+
+// oracle remembers the shortest failure: a race does not show every time, so
+// that the last run that rapid makes need not be one that fails.
+type oracle struct {
+	*engine
+	until       time.Time
+	runs, steps int
+	shortest    []string
+}
+
+// over says whether the time is up. To make a failure smaller takes its own time.
+func (o *oracle) over() bool {
+	return o.shortest == nil && time.Now().After(o.until)
+}
+
+// fails plays a plan. Once something has failed, each plan gets three chances to.
+func (o *oracle) fails(p plan) bool {
+	for range 3 {
+		told, err := o.play(p, o.over)
+		if err != nil {
+			if told = append(told, "=> "+err.Error()); o.shortest == nil || len(told) < len(o.shortest) {
+				o.shortest = told
+			}
+			return true
+		}
+		if o.runs, o.steps = o.runs+1, o.steps+len(p.steps); o.shortest == nil {
+			return false
+		}
+	}
+	return false
+}
+
+func (o *oracle) tell(t *testing.T) {
+	t.Logf("%d runs, %d steps", o.runs, o.steps)
+	if o.shortest != nil {
+		t.Errorf("the shortest history that fails:\n  %s", strings.Join(o.shortest, "\n  "))
+	}
+}

@@ -1,0 +1,342 @@
+package oracle
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"entgo.io/ent/dialect"
+	entsql "entgo.io/ent/dialect/sql"
+	"github.com/redis/go-redis/v9"
+
+	"tideline/live"
+	"tideline/queue"
+	"tideline/workers"
+)
+
+// life is that of one worker process. Everything that happens on its behalf
+// carries it in the context, past the end of the context too.
+type life struct {
+	dead    chan struct{}
+	stop    context.CancelFunc
+	ended   chan struct{}
+	stalled atomic.Bool // gives no sign of life and takes no job
+
+	mu    sync.Mutex
+	taken map[string]bool // entries of the streams, until they are given back
+}
+
+func (l *life) take(stream string, entries []redis.XMessage) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range entries {
+		l.taken[stream+e.ID] = true
+	}
+}
+
+func (l *life) giveBack(ack []any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, id := range ack[3:] { // behind the command, the stream and the group
+		delete(l.taken, fmt.Sprint(ack[1], id))
+	}
+}
+
+func (l *life) busy() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.taken) > 0
+}
+
+type lifeKey struct{}
+
+func lifeOf(ctx context.Context) *life {
+	l, _ := ctx.Value(lifeKey{}).(*life)
+	return l
+}
+
+var errDead = errors.New("this process is dead")
+
+// alive fails when the process on whose behalf ctx is has been killed.
+func alive(ctx context.Context) error {
+	if l := lifeOf(ctx); l != nil {
+		select {
+		case <-l.dead:
+			return errDead
+		default:
+		}
+	}
+	return nil
+}
+
+// start starts a worker process.
+func (e *engine) start() *life {
+	l := &life{dead: make(chan struct{}), ended: make(chan struct{}), taken: map[string]bool{}}
+	ctx, stop := context.WithCancel(context.WithValue(context.WithoutCancel(e.ctx), lifeKey{}, l))
+	l.stop = stop
+	q, err := queue.New(e.db, e.s.Redis, queueConfig)
+	e.must(err)
+	w, err := workers.New(workers.Config{
+		DB: e.db, Feed: e.back, Timelines: e.tl, Queue: q, Publisher: live.NewPublisher(e.s.Redis, e.s.Sharded),
+		// Many pages, each of which is kept.
+		PageSize: 3, KeepEvery: time.Nanosecond, TrimEvery: 300 * time.Millisecond, WatchEvery: time.Hour,
+	})
+	e.must(err)
+	go func() { defer close(l.ended); _ = w.Run(ctx) }()
+	return l
+}
+
+// kill ends the process as SIGKILL does: nothing that it does from now on
+// reaches a database.
+func (l *life) kill() {
+	close(l.dead)
+	l.stop()
+}
+
+// mortalSQL lets the dead write nothing and keep no transaction.
+type mortalSQL struct{ *entsql.Driver }
+
+func (d mortalSQL) Exec(ctx context.Context, query string, args, v any) error {
+	if err := alive(ctx); err != nil {
+		return err
+	}
+	return d.Driver.Exec(ctx, query, args, v)
+}
+
+func (d mortalSQL) Query(ctx context.Context, query string, args, v any) error {
+	if err := alive(ctx); err != nil {
+		return err
+	}
+	return d.Driver.Query(ctx, query, args, v)
+}
+
+func (d mortalSQL) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	if err := alive(ctx); err != nil {
+		return nil, err
+	}
+	return d.Driver.QueryContext(ctx, query, args...)
+}
+
+func (d mortalSQL) Tx(ctx context.Context) (dialect.Tx, error) {
+	if err := alive(ctx); err != nil {
+		return nil, err
+	}
+	tx, err := d.Driver.Tx(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return mortalTx{tx.(*entsql.Tx), ctx}, nil
+}
+
+type mortalTx struct {
+	*entsql.Tx
+	ctx context.Context
+}
+
+func (t mortalTx) Commit() error {
+	if err := alive(t.ctx); err != nil {
+		return errors.Join(err, t.Rollback())
+	}
+	return t.Tx.Commit()
+}
+
+// gate stands between worker processes and Redis.
+type gate struct {
+	mu     sync.Mutex
+	holds  []*hold
+	paused atomic.Bool // no jobs are handed out
+}
+
+// hold stops one job of a worker before one of its accesses to an inbox.
+type hold struct {
+	after   int  // so many accesses pass
+	stalls  bool // with the whole process
+	caught  bool
+	release chan struct{}
+}
+
+// arm makes an access to an inbox be held, the next but so many; false when
+// too much is held already for the work to go on beside it.
+func (g *gate) arm(after int, stalls bool) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.holds) == 3 || stalls && slices.ContainsFunc(g.holds, func(h *hold) bool { return h.stalls }) {
+		return false
+	}
+	g.holds = append(g.holds, &hold{after: after, stalls: stalls, release: make(chan struct{})})
+	return true
+}
+
+// release lets everything go on.
+func (g *gate) release() {
+	g.paused.Store(false)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, h := range g.holds {
+		close(h.release)
+	}
+	g.holds = nil
+}
+
+// caught is how many jobs are held.
+func (g *gate) caught() (n int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, h := range g.holds {
+		if h.caught {
+			n++
+		}
+	}
+	return n
+}
+
+// pass waits while the access is held.
+func (g *gate) pass(l *life) {
+	g.mu.Lock()
+	var mine *hold
+	for _, h := range g.holds {
+		if h.caught {
+			continue
+		}
+		if h.after--; h.after < 0 {
+			h.caught, mine = true, h
+		}
+		break
+	}
+	g.mu.Unlock()
+	if mine == nil {
+		return
+	}
+	if mine.stalls {
+		l.stalled.Store(true)
+		defer l.stalled.Store(false)
+	}
+	select {
+	case <-mine.release:
+	case <-l.dead:
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.holds = slices.DeleteFunc(g.holds, func(h *hold) bool { return h == mine })
+	}
+}
+
+// DialHook is part of redis.Hook.
+func (g *gate) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessHook is part of redis.Hook.
+func (g *gate) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		l := lifeOf(ctx)
+		if l == nil {
+			return next(ctx, cmd)
+		}
+		if err := alive(ctx); err != nil {
+			return err
+		}
+		switch name := strings.ToLower(cmd.Name()); {
+		case name == "xclaim" && l.stalled.Load():
+			return nil
+		case name == "xautoclaim" && (g.paused.Load() || l.stalled.Load()):
+			cmd.(*redis.XAutoClaimCmd).SetVal(nil, "0-0")
+			return nil
+		case name == "xreadgroup" && (g.paused.Load() || l.stalled.Load()):
+			time.Sleep(5 * time.Millisecond)
+			cmd.SetErr(redis.Nil)
+			return redis.Nil
+		}
+		err := next(ctx, cmd)
+		switch c := cmd.(type) {
+		case *redis.XStreamSliceCmd:
+			for _, s := range c.Val() {
+				l.take(s.Stream, s.Messages)
+			}
+		case *redis.XAutoClaimCmd:
+			claimed, _ := c.Val()
+			l.take(fmt.Sprint(c.Args()[1]), claimed)
+		}
+		return err
+	}
+}
+
+// ProcessPipelineHook is part of redis.Hook.
+func (g *gate) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		l := lifeOf(ctx)
+		if l == nil {
+			return next(ctx, cmds)
+		}
+		inbox := false
+		for _, c := range cmds {
+			for _, arg := range c.Args()[1:] {
+				if key, ok := arg.(string); ok && strings.HasPrefix(key, "tl:{i") {
+					inbox = true
+				}
+			}
+			if strings.EqualFold(c.Name(), "xack") {
+				defer l.giveBack(c.Args())
+			}
+		}
+		if inbox {
+			g.pass(l)
+		}
+		if err := alive(ctx); err != nil {
+			return err
+		}
+		return next(ctx, cmds)
+	}
+}
+
+// idle says whether no job is at work nor waiting, but for those that are held.
+func (e *engine) idle() (bool, error) {
+	var rows int
+	err := e.s.SQL.QueryRowContext(e.ctx, `SELECT count(*) FROM jobs WHERE NOT dead`).Scan(&rows)
+	if err != nil {
+		return false, fmt.Errorf("count jobs: %w", err)
+	}
+	held := e.gate.caught()
+	if held > 0 || rows > 0 {
+		return rows <= held, nil
+	}
+	for _, l := range e.lives {
+		if l.busy() {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// patience is how long anything may take on a slow machine.
+const patience = 30 * time.Second
+
+// rest waits until all work that is not held is done.
+func (e *engine) rest() error {
+	for begun := time.Now(); ; time.Sleep(time.Millisecond) {
+		idle, err := e.idle()
+		if err != nil || idle {
+			return err
+		}
+		if time.Since(begun) > patience {
+			jobs, _ := e.queue.List(e.ctx, queue.ListOptions{})
+			return fmt.Errorf("work does not come to an end: %v", jobs)
+		}
+	}
+}
+
+// drain lets everything go on and waits until all work is done.
+func (e *engine) drain() error {
+	e.gate.release()
+	if err := e.rest(); err != nil {
+		return err
+	}
+	dead, err := e.queue.List(e.ctx, queue.ListOptions{Dead: true})
+	if err == nil && len(dead) > 0 {
+		err = fmt.Errorf("jobs were given up: %v", dead)
+	}
+	return err
+}

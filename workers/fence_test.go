@@ -1,0 +1,247 @@
+package workers_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"tideline/ent"
+	"tideline/ent/schema"
+	"tideline/feed"
+	"tideline/live"
+	"tideline/queue"
+	"tideline/storage"
+	"tideline/storage/storagetest"
+	"tideline/timeline"
+	"tideline/workers"
+)
+
+// stop stops a worker once, before the first thing it does to an inbox.
+type stop struct {
+	inbox         string
+	reached, goOn chan struct{}
+}
+
+// stopper is where the workers of a test are stopped.
+type stopper struct{ next atomic.Pointer[stop] }
+
+// byWorker marks the contexts of workers.
+type byWorker struct{}
+
+func (s *stopper) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (s *stopper) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (s *stopper) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		at := s.next.Load()
+		here := func(c redis.Cmder) bool { return slices.Contains(c.Args(), any(at.inbox)) }
+		if at != nil && ctx.Value(byWorker{}) != nil && slices.ContainsFunc(cmds, here) && s.next.CompareAndSwap(at, nil) {
+			close(at.reached)
+			<-at.goOn
+		}
+		return next(ctx, cmds)
+	}
+}
+
+// pairOf is an author and a follower, friends, and workers that can be stopped
+// on their way to the follower's inbox.
+type pairOf struct {
+	t                *testing.T
+	s                *storage.Stores
+	ctx              context.Context
+	feed             *feed.Feed
+	queue            *queue.Queue
+	tl               *timeline.Store
+	ids              *feed.IDs
+	stopper          *stopper
+	author, follower feed.Viewer
+}
+
+func newPair(t *testing.T, s *storage.Stores) *pairOf {
+	p := &pairOf{t: t, s: s, ctx: t.Context(), stopper: &stopper{}}
+	s.Redis.AddHook(p.stopper)
+	var err error
+	p.ids, err = feed.OpenIDs(p.ctx, s.DB)
+	require.NoError(t, err)
+	p.tl, err = timeline.New(s.Redis, timeline.Config{})
+	require.NoError(t, err)
+	p.queue, err = queue.New(s.DB, s.Redis, queue.Config{SweepEvery: 50 * time.Millisecond})
+	require.NoError(t, err)
+	publisher := live.NewPublisher(s.Redis, s.Sharded)
+	p.feed, err = feed.New(p.ctx, feed.Config{
+		DB: s.DB, Dialect: s.Dialect, Timelines: p.tl, Queue: p.queue, Publisher: publisher, IDs: p.ids,
+	})
+	require.NoError(t, err)
+	ws, err := workers.New(workers.Config{
+		DB: s.DB, Feed: p.feed, Timelines: p.tl, Queue: p.queue, Publisher: publisher,
+		// Nothing but jobs comes by the inbox.
+		TrimEvery: time.Hour, WatchEvery: time.Hour,
+	})
+	require.NoError(t, err)
+	ctx, end := context.WithCancel(context.WithValue(context.WithoutCancel(p.ctx), byWorker{}, true))
+	done := make(chan struct{})
+	go func() { defer close(done); _ = ws.Run(ctx) }()
+	t.Cleanup(func() { end(); <-done })
+	return p
+}
+
+// meet makes the two others, whose inboxes are empty.
+func (p *pairOf) meet(t *testing.T) {
+	p.t = t
+	for _, v := range []*feed.Viewer{&p.author, &p.follower} {
+		var err error
+		v.ID, err = p.ids.Next()
+		require.NoError(t, err)
+		require.NoError(t, p.s.DB.User.Create().SetID(v.ID).SetHandle(fmt.Sprint("u", v.ID)).SetPasswordHash("-").Exec(p.ctx))
+	}
+	p.do(p.feed.Follow, p.author, p.follower)
+	p.do(p.feed.Follow, p.follower, p.author)
+	p.settle()
+	require.NoError(t, p.tl.Touch(p.ctx, p.follower.ID))
+	require.NoError(t, p.feed.BuildInbox(p.ctx, p.follower.ID))
+}
+
+// stopNext has the next worker stopped that comes to the follower's inbox.
+func (p *pairOf) stopNext() *stop {
+	at := &stop{inbox: timeline.Inbox(p.follower.ID).String() + ":z", reached: make(chan struct{}), goOn: make(chan struct{})}
+	p.stopper.next.Store(at)
+	return at
+}
+
+// do has one do something to the other.
+func (p *pairOf) do(do func(context.Context, feed.Viewer, int64) (*ent.User, error), one, other feed.Viewer) {
+	p.t.Helper()
+	_, err := do(p.ctx, one, other.ID)
+	require.NoError(p.t, err)
+}
+
+func (p *pairOf) settle() {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.ctx, 30*time.Second)
+	defer cancel()
+	require.NoError(p.t, p.queue.Drain(ctx))
+}
+
+func (p *pairOf) post(v schema.Visibility) int64 {
+	p.t.Helper()
+	made, err := p.feed.CreatePost(p.ctx, p.author, feed.Draft{Text: "hello", Visibility: &v})
+	require.NoError(p.t, err)
+	return made.ID
+}
+
+func (p *pairOf) change(id int64, v schema.Visibility) {
+	p.t.Helper()
+	_, err := p.feed.SetVisibility(p.ctx, p.author, id, v)
+	require.NoError(p.t, err)
+}
+
+func (p *pairOf) delete(id int64) {
+	p.t.Helper()
+	require.NoError(p.t, p.feed.DeletePost(p.ctx, p.author, id))
+}
+
+// holds is what the follower's inbox holds, whether a read would show it or not.
+func (p *pairOf) holds() []int64 {
+	p.t.Helper()
+	ids, covered, err := p.tl.Page(p.ctx, timeline.Inbox(p.follower.ID), timeline.Range{Limit: 10})
+	require.NoError(p.t, err)
+	require.Equal(p.t, timeline.Ready, covered.State)
+	return ids
+}
+
+// A worker is stopped between having read a post and its followers and writing
+// to an inbox. Meanwhile the world changes, and all that follows from it is done.
+// When the worker has gone on, the inbox is as the world is now.
+func TestStoppedWorkerDoesNotUndoWhatHappenedMeanwhile(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, stopWorkers)
+}
+
+func stopWorkers(t *testing.T, s *storage.Stores) {
+	p := newPair(t, s)
+	for _, test := range []struct {
+		name string
+		// before happens to a post that has arrived; the worker that the last of it
+		// employs is stopped. Nil: the worker that brings the post is.
+		before []func(p *pairOf, post int64)
+		// meanwhile happens while the worker stands.
+		meanwhile func(p *pairOf, post int64)
+		stays     bool // the post, in the inbox
+	}{
+		{name: "unfollow", meanwhile: func(p *pairOf, _ int64) { p.do(p.feed.Unfollow, p.follower, p.author) }},
+		{name: "block by the author", meanwhile: func(p *pairOf, _ int64) { p.do(p.feed.Block, p.author, p.follower) }},
+		{name: "block by the follower", meanwhile: func(p *pairOf, _ int64) { p.do(p.feed.Block, p.follower, p.author) }},
+		{name: "mute", meanwhile: func(p *pairOf, _ int64) { p.do(p.feed.Mute, p.follower, p.author) }},
+		{name: "friends no more", meanwhile: func(p *pairOf, _ int64) { p.do(p.feed.Unfollow, p.author, p.follower) }},
+		{name: "narrowing", meanwhile: func(p *pairOf, post int64) { p.change(post, schema.Private) }},
+		{name: "delete", meanwhile: func(p *pairOf, post int64) { p.delete(post) }},
+		{
+			name:      "widening",
+			before:    []func(p *pairOf, post int64){func(p *pairOf, post int64) { p.change(post, schema.Private) }},
+			meanwhile: func(p *pairOf, post int64) { p.change(post, schema.Mutuals) },
+			stays:     true,
+		},
+		{
+			name: "unmute",
+			before: []func(p *pairOf, post int64){
+				func(p *pairOf, _ int64) { p.do(p.feed.Mute, p.follower, p.author) },
+				func(p *pairOf, post int64) { p.change(post, schema.Followers) },
+			},
+			meanwhile: func(p *pairOf, _ int64) { p.do(p.feed.Unmute, p.follower, p.author) },
+			stays:     true,
+		},
+		{
+			name: "friends again",
+			before: []func(p *pairOf, post int64){
+				func(p *pairOf, post int64) { p.change(post, schema.Public) },
+				func(p *pairOf, _ int64) { p.do(p.feed.Unfollow, p.author, p.follower) },
+				func(p *pairOf, post int64) { p.change(post, schema.Mutuals) },
+			},
+			meanwhile: func(p *pairOf, _ int64) { p.do(p.feed.Follow, p.author, p.follower) },
+			stays:     true,
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			p.meet(t)
+			var post int64
+			var at *stop
+			if len(test.before) == 0 {
+				at = p.stopNext()
+				post = p.post(schema.Mutuals)
+			} else {
+				post = p.post(schema.Mutuals)
+				p.settle()
+				require.Equal(t, []int64{post}, p.holds())
+				for i, do := range test.before {
+					p.settle()
+					if i == len(test.before)-1 {
+						at = p.stopNext()
+					}
+					do(p, post)
+				}
+			}
+			select {
+			case <-at.reached:
+			case <-time.After(30 * time.Second):
+				t.Fatal("no worker came by")
+			}
+			test.meanwhile(p, post)
+			require.Eventually(t, func() bool {
+				left, err := s.DB.Job.Query().Count(p.ctx)
+				return err == nil && left == 1 // the one that stands
+			}, 30*time.Second, time.Millisecond)
+			close(at.goOn)
+			p.settle()
+			want := []int64{}
+			if test.stays {
+				want = append(want, post)
+			}
+			require.Equal(t, want, p.holds())
+		})
+	}
+}
