@@ -78,10 +78,10 @@ func (s *Store) Withdraw(ctx context.Context, posts []int64, users []int64) erro
 	return s.withdraw(ctx, journalCap, posts, users)
 }
 
-// TakeBack is Withdraw of posts that no reader was shown: the journal does not
-// note them, as whoever resumes must not hear of them.
+// TakeBack is Withdraw for users who may not have been shown the posts: the
+// journal does not name them. It is Unsettle instead where a post was held.
 func (s *Store) TakeBack(ctx context.Context, posts []int64, users []int64) error {
-	return s.withdraw(ctx, 0, posts, users)
+	return s.withdraw(ctx, -1, posts, users)
 }
 
 func (s *Store) withdraw(ctx context.Context, journal int, posts []int64, users []int64) error {

@@ -300,9 +300,13 @@ func (w *Workers) recheck(ctx context.Context, author *ent.User, id int64, post 
 			_, sees := slices.BinarySearch(in, user)
 			return sees
 		})
-		// Reads have hidden it, and who saw it before starts over for the relation.
+		// Reads hide it already. Whoever was shown it before starts over: whoever
+		// looks after the inbox because the relation changed may find it done.
 		if err := w.Timelines.TakeBack(ctx, []int64{id}, out); err != nil {
 			return fmt.Errorf("take back post %d: %w", id, err)
+		}
+		if _, err := w.tell(ctx, live.Noted, feed.PostJob{Post: id, Author: author.ID}, out); err != nil {
+			return err
 		}
 		if feed.Pushes(author) {
 			if _, err := w.Timelines.Deliver(ctx, id, in); err != nil {
