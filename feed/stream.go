@@ -44,6 +44,8 @@ type Stream struct {
 	ready     []Event     // to be handed out
 	missed    []*ent.Post // to be handed out then, and
 	risen     int64       // what low rises to when that is done
+	asked     int64       // how often something had been hidden, and
+	looked    time.Time   // when they were found to be visible
 	drained   bool        // nothing waited when last looked
 	ended     bool
 	err       error
@@ -158,6 +160,11 @@ func (s *Stream) step(ctx context.Context) (more bool, err error) {
 	if after := s.resuming; after != nil {
 		s.resuming = nil
 		return true, s.resume(ctx, *after)
+	}
+	if len(s.missed) > 0 && (s.asked != s.feed.hidden.Load() || s.feed.now().Sub(s.looked) > verdictLasts) {
+		if err := s.lookAgain(ctx); err != nil || len(s.missed) == 0 {
+			return true, err
+		}
 	}
 	if len(s.missed) > 0 {
 		p := s.missed[0]
@@ -364,11 +371,11 @@ func (s *Stream) resume(ctx context.Context, after cursor) error {
 // catchUp sends what came since, oldest first, after Invalidated when that may
 // not be all.
 func (s *Stream) catchUp(ctx context.Context) error {
-	noted, whole := s.changes(ctx)
+	noted, now, whole := s.changes(ctx)
 	if !whole { // Redis may have forgotten the user
 		s.at = s.feed.visit(ctx, s.viewer.ID)
 	}
-	began := s.feed.now()
+	began, asked := s.feed.now(), s.feed.hidden.Load()
 	missed, err := s.feed.fill(ctx, doorTimeline, s.viewer.ID, s.feed.cfg.InboxCap,
 		span{low: s.low, ascending: true}, s.feed.cached(s.feed.inbox(s.viewer.ID)))
 	if err != nil {
@@ -379,40 +386,57 @@ func (s *Stream) catchUp(ctx context.Context) error {
 	}
 	if !whole {
 		s.send(&Invalidated{Reason: "events may have been missed", Position: s.position()})
-	} else if err := s.sendChanges(ctx, noted); err != nil {
+	} else if err := s.sendChanges(ctx, noted, now); err != nil {
 		return err
 	}
-	s.missed, s.risen = missed, settledBefore(began)
+	s.missed, s.risen, s.asked, s.looked = missed, settledBefore(began), asked, began
 	if len(missed) == 0 {
 		s.rise(s.risen)
 	}
 	return nil
 }
 
+// lookAgain leaves out of what was missed what has been hidden since it was read:
+// a client takes its time to be told it all.
+func (s *Stream) lookAgain(ctx context.Context) error {
+	s.looked, s.asked = s.feed.now(), s.feed.hidden.Load()
+	rows, err := s.feed.posts(s.viewer.ID).Where(post.IDIn(idsOf(s.missed)...)).Order(ent.Asc(post.FieldID)).All(ctx)
+	if err != nil {
+		return fmt.Errorf("read posts: %w", err)
+	}
+	if s.missed, err = shown(doorTimeline, s.viewer.ID, rows); err == nil && len(s.missed) == 0 {
+		s.missed = nil
+		s.rise(s.risen)
+	}
+	return err
+}
+
 // late sends what the journal noted: a post that came late, if it is not known.
 func (s *Stream) late(ctx context.Context) error {
-	noted, whole := s.changes(ctx)
+	noted, now, whole := s.changes(ctx)
 	if !whole {
 		return s.startOver(ctx, "events may have been missed")
 	}
-	return s.sendChanges(ctx, noted)
+	return s.sendChanges(ctx, noted, now)
 }
 
-// changes are the notes in the journal since the client's position, which moves
-// there. Not whole: nobody knows what they were.
-func (s *Stream) changes(ctx context.Context) (noted []timeline.Change, whole bool) {
+// changes are the notes in the journal since the client's position, and where it
+// stands now. Not whole: nobody knows what they were.
+func (s *Stream) changes(ctx context.Context) (noted []timeline.Change, now timeline.Position, whole bool) {
 	noted, now, whole, err := s.feed.tl.Changes(ctx, s.viewer.ID, s.at)
 	if err != nil && ctx.Err() == nil {
 		// A client that cannot be told what changed is told that much.
 		s.feed.log.WarnContext(ctx, "journal not read", "viewer", s.viewer.ID, "error", err)
 	}
-	s.at = now
-	return noted, whole
+	return noted, now, whole
 }
 
-// sendChanges sends of each post that the notes name what is true of it now.
-func (s *Stream) sendChanges(ctx context.Context, noted []timeline.Change) error {
+// sendChanges sends of each post that the notes name what is true of it now. Only
+// the last event says that all of them are told: a client that leaves in between
+// is told the rest when it resumes.
+func (s *Stream) sendChanges(ctx context.Context, noted []timeline.Change, now timeline.Position) error {
 	if len(noted) == 0 {
+		s.at = now
 		return nil
 	}
 	var ids []int64
@@ -430,14 +454,23 @@ func (s *Stream) sendChanges(ctx context.Context, noted []timeline.Change) error
 	if rows, err = shown(doorTimeline, s.viewer.ID, rows); err != nil {
 		return err
 	}
+	var tell []func()
 	for i, p := range inOrder(ids, rows, func(p *ent.Post) int64 { return p.ID }) {
-		if removed[ids[i]] {
-			s.remove(ids[i])
+		id := ids[i]
+		if removed[id] && !slices.Contains(s.gone, id) {
+			tell = append(tell, func() { s.remove(id) })
 		}
-		if p != nil && !s.has(p.ID) {
-			s.add(p)
+		if p != nil && (removed[id] || !s.has(id)) {
+			tell = append(tell, func() { s.add(p) })
 		}
 	}
+	for i, one := range tell {
+		if i == len(tell)-1 {
+			s.at = now
+		}
+		one()
+	}
+	s.at = now
 	return nil
 }
 

@@ -178,7 +178,14 @@ func TestRemovalsWhileAway(t *testing.T) {
 		require.NoError(w.t, err)
 		w.settle()
 		l = w.listen(ann, after)
-		require.ElementsMatch(w.t, []int64{deleted, hidden}, []int64{l.removed(), l.removed()})
+		first := l.next().(*feed.PostRemoved)
+		l.close() // with only one of the two told
+		l = w.listen(ann, &first.Position)
+		rest := l.removed()
+		if rest == first.PostID { // to be told again does no harm
+			rest = l.removed()
+		}
+		require.ElementsMatch(w.t, []int64{deleted, hidden}, []int64{first.PostID, rest})
 
 		w.post(bob, schema.Public)
 		after = l.position()
