@@ -297,6 +297,14 @@ func (w *town) suffer(faults ...fault) {
 	stop()
 }
 
+// long skips what needs minutes, and a machine that has nothing else to do.
+func long(t *testing.T) {
+	t.Helper()
+	if os.Getenv("TIDELINE_TEST_LONG") == "" {
+		t.Skip("takes minutes: set TIDELINE_TEST_LONG=1")
+	}
+}
+
 type fault struct {
 	name    string
 	happens func()
@@ -305,6 +313,7 @@ type fault struct {
 // Two servers, a worker, and everything that can happen to them.
 func TestNothingIsLostSilently(t *testing.T) {
 	t.Parallel()
+	long(t)
 	needNode(t)
 	stores := storagetest.Real(t)
 	redis, env := storagetest.Redis(t, stores), settings(storagetest.Config(stores))
@@ -333,6 +342,7 @@ func TestNothingIsLostSilently(t *testing.T) {
 // The embedded default: the process restarts, and its Redis with it.
 func TestNothingIsLostSilentlyEmbedded(t *testing.T) {
 	t.Parallel()
+	long(t)
 	needNode(t)
 	p := newProcess(t, []string{"TIDELINE_DATA_DIR=" + t.TempDir(), "TIDELINE_LOG_FORMAT=json", "TIDELINE_RATE_LIMIT=off", "TIDELINE_REQUEST_TIMEOUT=30s"},
 		"--addr", "serve")
