@@ -42,8 +42,8 @@ const (
 	// What the kernel buffers for a client that does not read; left alone it
 	// grows to megabytes.
 	sendBuffer = 64 << 10
-	// beginners is how many sockets may look up their session or begin an
-	// operation at a time. When thousands come back at once the others wait, and
+	// beginners is how many sockets may look up their session, or that of an
+	// operation, at a time. When thousands come back at once the others wait, and
 	// time out no sooner for that.
 	beginners = 32
 	// maxInit bounds messages, in bytes, until the client has said who it is.
