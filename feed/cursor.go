@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"hash/crc32"
 	"math"
+	"strings"
 )
 
 // A cursor is the place of an entry in one list: version and list, then the
@@ -64,7 +65,8 @@ func cursorSum(b []byte, owner int64) uint32 {
 
 func decodeCursor(s string, l list, owner int64) (cursor, error) {
 	b, err := cursorEncoding.DecodeString(s)
-	if err != nil || len(b) < cursorSize || len(b) > cursorSize+maxTail ||
+	// Line breaks are no part of the spelling, though the decoder skips them.
+	if err != nil || strings.ContainsAny(s, "\r\n") || len(b) < cursorSize || len(b) > cursorSize+maxTail ||
 		b[0] != cursorVersion && b[0] != cursorTailed || (b[0] == cursorVersion) != (len(b) == cursorSize) {
 		return cursor{}, refuse(BadInput, "That is not a cursor of this server.")
 	}
