@@ -76,7 +76,7 @@ func (f *Feed) LikedWith(ctx context.Context, v Viewer, e *PostAdded) (bool, err
 		return answer[[]int]{users, err}
 	}).(answer[[]int])
 	if e.common == nil || found.err != nil {
-		liked, err := f.Liked(ctx, v, []int64{e.Edge.Node.ID})
+		liked, err := f.likedNow(ctx, v, []int64{e.Edge.Node.ID})
 		return err == nil && liked[0], err
 	}
 	return slices.Contains(found.value, int(v.ID)), nil

@@ -310,12 +310,26 @@ func (f *Feed) Posts(ctx context.Context, v Viewer, ids []int64) ([]*ent.Post, e
 	return inOrder(ids, rows, func(p *ent.Post) int64 { return p.ID }), nil
 }
 
-// Liked says of each post whether the viewer likes it. It costs one query.
-func (f *Feed) Liked(ctx context.Context, v Viewer, ids []int64) ([]bool, error) {
-	liked := make([]bool, len(ids))
+// Liked says of each post whether the viewer likes it. It costs nothing for the
+// posts of a page that was read for the viewer, else one query.
+func (f *Feed) Liked(ctx context.Context, v Viewer, posts []*ent.Post) ([]bool, error) {
+	liked := make([]bool, len(posts))
 	if v.ID == 0 {
 		return liked, nil
 	}
+	for i, p := range posts {
+		flags, err := flagsOf(p)
+		if err != nil { // it was not read so
+			return f.likedNow(ctx, v, idsOf(posts))
+		}
+		liked[i] = flags&(1<<flagLiked) != 0
+	}
+	return liked, nil
+}
+
+// likedNow is Liked at this moment. It costs one query.
+func (f *Feed) likedNow(ctx context.Context, v Viewer, ids []int64) ([]bool, error) {
+	liked := make([]bool, len(ids))
 	rows, err := f.db.Like.Query().Where(like.UserID(v.ID), like.PostIDIn(ids...)).All(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read likes: %w", err)

@@ -11,6 +11,7 @@ import (
 	"tideline/ent/block"
 	"tideline/ent/follow"
 	"tideline/ent/followrequest"
+	"tideline/ent/like"
 	"tideline/ent/mute"
 	"tideline/ent/post"
 	"tideline/ent/schema"
@@ -81,38 +82,40 @@ func shown(d door, viewer int64, posts []*ent.Post) ([]*ent.Post, error) {
 }
 
 // columnRelation is what a post that was read for a viewer has beside its own
-// columns: the viewer's relation to its author, a bit for each flag.
+// columns: the viewer's relation to its author and to it, a bit for each flag.
 const columnRelation = "relation"
 
 // posts reads posts for a viewer: each together with how the viewer stands to its
-// author at that moment, which costs five index look-ups a post.
+// author at that moment, and whether the viewer likes it, which costs six index
+// look-ups a post.
 func (f *Feed) posts(viewer int64) *ent.PostQuery {
 	q := f.db.Post.Query()
 	if viewer != 0 {
 		q.Modify(func(s *sql.Selector) {
-			s.AppendSelectExprAs(relationTo(viewer, s.C(post.FieldAuthorID)), columnRelation)
+			s.AppendSelectExprAs(relationTo(viewer, s.C(post.FieldID), s.C(post.FieldAuthorID)), columnRelation)
 		})
 	}
 	return q
 }
 
-func relationTo(viewer int64, author string) sql.Querier {
+func relationTo(viewer int64, post, author string) sql.Querier {
 	return sql.ExprFunc(func(b *sql.Builder) {
 		for i, e := range []struct {
-			flag                int
-			table, mine, theirs string
+			flag                    int
+			table, mine, theirs, of string
 		}{
-			{flagFollowing, follow.Table, follow.FieldFollowerID, follow.FieldFolloweeID},
-			{flagFollowedBy, follow.Table, follow.FieldFolloweeID, follow.FieldFollowerID},
-			{flagBlocking, block.Table, block.FieldBlockerID, block.FieldBlockedID},
-			{flagBlockedBy, block.Table, block.FieldBlockedID, block.FieldBlockerID},
-			{flagMuting, mute.Table, mute.FieldMuterID, mute.FieldMutedID},
+			{flagFollowing, follow.Table, follow.FieldFollowerID, follow.FieldFolloweeID, author},
+			{flagFollowedBy, follow.Table, follow.FieldFolloweeID, follow.FieldFollowerID, author},
+			{flagBlocking, block.Table, block.FieldBlockerID, block.FieldBlockedID, author},
+			{flagBlockedBy, block.Table, block.FieldBlockedID, block.FieldBlockerID, author},
+			{flagMuting, mute.Table, mute.FieldMuterID, mute.FieldMutedID, author},
+			{flagLiked, like.Table, like.FieldUserID, like.FieldPostID, post},
 		} {
 			if i > 0 {
 				b.WriteString(" + ")
 			}
 			b.WriteString("CASE WHEN EXISTS (SELECT 1 FROM " + e.table + " r WHERE r." + e.mine + " = ").Arg(viewer).
-				WriteString(fmt.Sprintf(" AND r.%s = %s) THEN %d ELSE 0 END", e.theirs, author, 1<<e.flag))
+				WriteString(fmt.Sprintf(" AND r.%s = %s) THEN %d ELSE 0 END", e.theirs, e.of, 1<<e.flag))
 		}
 	})
 }
@@ -122,10 +125,9 @@ func relationWith(viewer int64, p *ent.Post) (r Relation, err error) {
 	if viewer == 0 {
 		return r, nil
 	}
-	value, err := p.Value(columnRelation)
-	flags, ok := value.(int64)
-	if err != nil || !ok {
-		return r, fmt.Errorf("relation to the author of post %d: %w", p.ID, errors.Join(err, fmt.Errorf("got %T", value)))
+	flags, err := flagsOf(p)
+	if err != nil {
+		return r, err
 	}
 	for flag := range flagRequested {
 		if flags&(1<<flag) != 0 {
@@ -135,7 +137,17 @@ func relationWith(viewer int64, p *ent.Post) (r Relation, err error) {
 	return r, nil
 }
 
-// The flags of a Relation as queries return them.
+// flagsOf is what posts read of a post beside its columns, for whoever it was.
+func flagsOf(p *ent.Post) (flags int64, err error) {
+	value, err := p.Value(columnRelation)
+	flags, ok := value.(int64)
+	if err != nil || !ok {
+		return 0, fmt.Errorf("relation to post %d: %w", p.ID, errors.Join(err, fmt.Errorf("got %T", value)))
+	}
+	return flags, nil
+}
+
+// The flags of a Relation, and of one to a post, as queries return them.
 const (
 	flagFollowing = iota
 	flagFollowedBy
@@ -143,6 +155,7 @@ const (
 	flagBlockedBy
 	flagMuting
 	flagRequested
+	flagLiked
 )
 
 func (r *Relation) set(flag int) {

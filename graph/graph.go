@@ -52,6 +52,7 @@ func New(f *feed.Feed, cfg Config) (*exec.Engine, error) {
 	return exec.New(exec.Config{
 		Schema:         generated.NewExecutableSchema(generated.Config{Schema: exec.WithoutDefer(schema), Resolvers: api{f}}),
 		Begin:          withBatches,
+		Compile:        api{f}.compilePage,
 		Limits:         cfg.Limits,
 		Introspection:  cfg.Introspection,
 		Suggestions:    cfg.Suggestions,

@@ -75,7 +75,7 @@ func (r post) ViewerHasLiked(ctx context.Context, p *ent.Post) (bool, error) {
 	}
 	b := batchesOf(ctx)
 	return field(b, b.posts, p, "viewerHasLiked", func(posts []*ent.Post) ([]bool, error) {
-		return r.feed.Liked(ctx, Viewer(ctx), idsOf(posts, func(p *ent.Post) int64 { return p.ID }))
+		return r.feed.Liked(ctx, Viewer(ctx), posts)
 	})
 }
 

@@ -16,8 +16,9 @@ import (
 
 // document is a parsed, bounded and validated text, shared by all requests with that text.
 type document struct {
-	text string
-	ast  *ast.QueryDocument
+	text     string
+	ast      *ast.QueryDocument
+	compiled map[*ast.OperationDefinition]compiled
 }
 
 // load answers the document of a query text. Nothing recursive or worse than linear is done before the bounds
@@ -46,8 +47,9 @@ func (e *Engine) load(ctx context.Context, text string) (doc *document, errs gql
 	if len(query.Operations) == 0 {
 		return nil, gqlerror.List{requestError(CodeParseFailed, "the document has no operation")}
 	}
-	if err := e.measure(query); err != nil {
-		return nil, gqlerror.List{err}
+	directives, tooMuch := e.measure(query)
+	if tooMuch != nil {
+		return nil, gqlerror.List{tooMuch}
 	}
 	if errs := validator.ValidateWithRules(e.schema, query, e.rules); len(errs) > 0 {
 		errs = errs[:min(len(errs), e.cfg.Limits.Errors)]
@@ -57,6 +59,9 @@ func (e *Engine) load(ctx context.Context, text string) (doc *document, errs gql
 		return nil, errs
 	}
 	doc = &document{text: text, ast: query}
+	if directives == 0 {
+		doc.compiled = e.compile(doc)
+	}
 	e.cache.put(doc)
 	return doc, nil
 }
@@ -120,7 +125,7 @@ type extent struct {
 // enough is more than any limit can allow, and small enough that two of it can be multiplied.
 const enough = 1 << 31
 
-func (e *Engine) measure(query *ast.QueryDocument) *gqlerror.Error {
+func (e *Engine) measure(query *ast.QueryDocument) (directives int, err *gqlerror.Error) {
 	limits := e.cfg.Limits
 	m := &measures{
 		fragments: make(map[string]*ast.FragmentDefinition, len(query.Fragments)),
@@ -148,29 +153,29 @@ func (e *Engine) measure(query *ast.QueryDocument) *gqlerror.Error {
 			m.directives += len(v.Directives)
 		}
 		if err := check(m.selections(op.SelectionSet), op.Position); err != nil {
-			return err
+			return 0, err
 		}
 	}
 	for _, f := range query.Fragments {
 		x := m.fragment(f.Name)
 		x.depth = 0 // counts where the fragment is spread: introspection may go deeper
 		if err := check(x, f.Position); err != nil {
-			return err
+			return 0, err
 		}
 	}
 	if m.repeated != nil {
-		return at(limitError("repeats", maxRepeats,
+		return 0, at(limitError("repeats", maxRepeats,
 			"the field %s is selected more than %d times in the document", m.repeated.Alias, maxRepeats), m.repeated.Position)
 	}
 	if m.aliases > limits.Aliases {
-		return limitError("aliases", limits.Aliases,
+		return 0, limitError("aliases", limits.Aliases,
 			"the document has %d aliases, %d are allowed", m.aliases, limits.Aliases)
 	}
 	if m.directives > limits.Directives {
-		return limitError("directives", limits.Directives,
+		return 0, limitError("directives", limits.Directives,
 			"the document has %d directives, %d are allowed", m.directives, limits.Directives)
 	}
-	return nil
+	return m.directives, nil
 }
 
 func (m *measures) selections(set ast.SelectionSet) extent {

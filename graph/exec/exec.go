@@ -33,6 +33,10 @@ type Config struct {
 	// subscription.
 	Begin func(ctx context.Context) context.Context
 
+	// Compile, if not nil, is asked for each query with a single field at its root and no directives, once a
+	// document, whether it can be answered without gqlgen: nil if not.
+	Compile func(op *graphql.OperationContext, root graphql.CollectedField) Compiled
+
 	// Limits bound what one request may ask for.
 	Limits Limits
 

@@ -22,6 +22,7 @@ type Operation struct {
 	def     *ast.OperationDefinition
 	context *graphql.OperationContext // with what gqlgen keeps of the operation between executions
 	cost    int
+	compiled compiled
 }
 
 // Kind tells which of query, mutation and subscription the operation is.
@@ -32,6 +33,9 @@ func (o *Operation) Name() string { return o.def.Name }
 
 // Cost is the number of fields the operation may produce, as [Limits].Cost estimates it.
 func (o *Operation) Cost() int { return o.cost }
+
+// Compiled reports whether the operation is answered without gqlgen.
+func (o *Operation) Compiled() bool { return o.compiled.write != nil }
 
 // RootFields names the fields that the operation executes at its root, in order: a field asked for twice under
 // one response key is executed once and named once; under two keys, twice.
@@ -80,7 +84,7 @@ func (e *Engine) Prepare(ctx context.Context, r Request) (*Operation, gqlerror.L
 	if err != nil {
 		return nil, gqlerror.List{err}
 	}
-	op := &Operation{def: def, context: e.operation(r.Query, doc, def, variables)}
+	op := &Operation{def: def, context: e.operation(r.Query, doc, def, variables), compiled: doc.compiled[def]}
 	p := preparation{engine: e, variables: variables}
 	op.cost = p.cost(def.SelectionSet, false)
 	if p.err != nil {

@@ -28,6 +28,11 @@ func (e *Engine) Execute(ctx context.Context, o *Operation) Response {
 		err := errors.New("a subscription was executed, not subscribed to")
 		return Response{Data: json.RawMessage("null"), Errors: gqlerror.List{e.present(ctx, err)}}
 	}
+	if o.compiled.write != nil {
+		if data, err := o.compiled.answer(ctx, e, o.context.Variables); err == nil {
+			return Response{Data: data}
+		}
+	}
 	return *e.answer(ctx, e.cfg.Schema.Exec(ctx))
 }
 

@@ -1,0 +1,231 @@
+package graph
+
+import (
+	"bytes"
+	"context"
+	"errors"
+
+	"github.com/99designs/gqlgen/graphql"
+
+	"tideline/ent"
+	"tideline/feed"
+	"tideline/graph/exec"
+	"tideline/graph/model"
+)
+
+// A page of the home timeline is what clients ask for most, and field by field
+// its execution costs several times what reading it from the stores does. So what
+// a document selects of it is compiled, once, into writers that write the page in
+// one go. A document that selects anything else is executed by gqlgen, and so is a
+// page that could not be read, which has gqlgen find the error and its place.
+
+// writer writes one object, or a field of one.
+type writer[T any] func(w *bytes.Buffer, object T)
+
+// fields are those of a type that can be compiled, by name.
+type fields[T any] map[string]func(c *compiler, f graphql.CollectedField) writer[T]
+
+// shownPage and shownPost are what is written, with all that it takes.
+type (
+	shownPage struct {
+		*feed.Connection[ent.Post]
+		posts  []shownPost
+		unread int
+	}
+	shownPost struct {
+		*ent.Post
+		edge   *feed.Edge[ent.Post]
+		author *ent.User
+		liked  bool
+	}
+)
+
+var pageFields = fields[*shownPage]{
+	"unreadCount": func(c *compiler, _ graphql.CollectedField) writer[*shownPage] {
+		c.unread = true
+		return func(w *bytes.Buffer, p *shownPage) { graphql.MarshalInt(p.unread).MarshalGQL(w) }
+	},
+	"pageInfo": func(c *compiler, f graphql.CollectedField) writer[*shownPage] {
+		write := compile(c, f, pageInfoFields)
+		return func(w *bytes.Buffer, p *shownPage) { write(w, p.PageInfo()) }
+	},
+	"edges": func(c *compiler, f graphql.CollectedField) writer[*shownPage] {
+		return list(compile(c, f, edgeFields))
+	},
+	"nodes": func(c *compiler, f graphql.CollectedField) writer[*shownPage] {
+		return list(compile(c, f, postFields))
+	},
+}
+
+var pageInfoFields = fields[*feed.PageInfo]{
+	"hasNextPage":     leaf(func(p *feed.PageInfo) graphql.Marshaler { return graphql.MarshalBoolean(p.HasNextPage) }),
+	"hasPreviousPage": leaf(func(p *feed.PageInfo) graphql.Marshaler { return graphql.MarshalBoolean(p.HasPreviousPage) }),
+	"startCursor":     leaf(func(p *feed.PageInfo) graphql.Marshaler { return orNullString(p.StartCursor) }),
+	"endCursor":       leaf(func(p *feed.PageInfo) graphql.Marshaler { return orNullString(p.EndCursor) }),
+}
+
+var edgeFields = fields[*shownPost]{
+	"cursor": leaf(func(p *shownPost) graphql.Marshaler { return graphql.MarshalString(p.edge.Cursor) }),
+	"score":  leaf(func(p *shownPost) graphql.Marshaler { return graphql.MarshalFloat(p.edge.Score) }),
+	"node": func(c *compiler, f graphql.CollectedField) writer[*shownPost] {
+		return compile(c, f, postFields)
+	},
+}
+
+var postFields = fields[*shownPost]{
+	"id":         leaf(func(p *shownPost) graphql.Marshaler { return graphql.MarshalString(p.NodeID()) }),
+	"text":       leaf(func(p *shownPost) graphql.Marshaler { return graphql.MarshalString(p.Text) }),
+	"visibility": leaf(func(p *shownPost) graphql.Marshaler { return model.MarshalVisibility(p.Visibility) }),
+	"createdAt":  leaf(func(p *shownPost) graphql.Marshaler { return model.MarshalTime(feed.TimeOf(p.ID)) }),
+	"likeCount":  leaf(func(p *shownPost) graphql.Marshaler { return graphql.MarshalInt(p.LikeCount) }),
+	"viewerHasLiked": func(c *compiler, _ graphql.CollectedField) writer[*shownPost] {
+		c.liked = true
+		return func(w *bytes.Buffer, p *shownPost) { graphql.MarshalBoolean(p.liked).MarshalGQL(w) }
+	},
+	"author": func(c *compiler, f graphql.CollectedField) writer[*shownPost] {
+		c.authors = true
+		write := compile(c, f, userFields)
+		return func(w *bytes.Buffer, p *shownPost) { write(w, p.author) }
+	},
+}
+
+var userFields = fields[*ent.User]{
+	"id":                leaf(func(u *ent.User) graphql.Marshaler { return graphql.MarshalString(u.NodeID()) }),
+	"handle":            leaf(func(u *ent.User) graphql.Marshaler { return graphql.MarshalString(u.Handle) }),
+	"name":              leaf(func(u *ent.User) graphql.Marshaler { return graphql.MarshalString(u.Name) }),
+	"bio":               leaf(func(u *ent.User) graphql.Marshaler { return graphql.MarshalString(u.Bio) }),
+	"createdAt":         leaf(func(u *ent.User) graphql.Marshaler { return model.MarshalTime(u.CreatedAt) }),
+	"approvesFollowers": leaf(func(u *ent.User) graphql.Marshaler { return graphql.MarshalBoolean(u.ApprovesFollowers) }),
+	"followerCount":     leaf(func(u *ent.User) graphql.Marshaler { return graphql.MarshalInt(u.FollowerCount) }),
+	"followingCount":    leaf(func(u *ent.User) graphql.Marshaler { return graphql.MarshalInt(u.FollowingCount) }),
+	"postCount":         leaf(func(u *ent.User) graphql.Marshaler { return graphql.MarshalInt(u.PostCount) }),
+}
+
+func leaf[T any](value func(T) graphql.Marshaler) func(*compiler, graphql.CollectedField) writer[T] {
+	return func(*compiler, graphql.CollectedField) writer[T] {
+		return func(w *bytes.Buffer, object T) { value(object).MarshalGQL(w) }
+	}
+}
+
+func orNullString(s *string) graphql.Marshaler {
+	if s == nil {
+		return graphql.Null
+	}
+	return graphql.MarshalString(*s)
+}
+
+func list(write writer[*shownPost]) writer[*shownPage] {
+	return func(w *bytes.Buffer, p *shownPage) {
+		w.WriteByte('[')
+		for i := range p.posts {
+			if i > 0 {
+				w.WriteByte(',')
+			}
+			write(w, &p.posts[i])
+		}
+		w.WriteByte(']')
+	}
+}
+
+// compiler compiles the operation of one document, and learns what a page must
+// have.
+type compiler struct {
+	op                     *graphql.OperationContext
+	authors, liked, unread bool
+	unable                 bool
+}
+
+// compile makes the writer of the objects that are the values of a field.
+func compile[T any](c *compiler, of graphql.CollectedField, known fields[T]) writer[T] {
+	kind := of.Definition.Type.Name()
+	var keys []string
+	var writers []writer[T]
+	for _, f := range graphql.CollectFields(c.op, of.Selections, []string{kind, "Node"}) {
+		make := known[f.Name]
+		if f.Name == "__typename" {
+			make = leaf(func(T) graphql.Marshaler { return graphql.MarshalString(kind) })
+		}
+		if make == nil {
+			c.unable = true
+			return nil
+		}
+		keys, writers = append(keys, `"`+f.Alias+`":`), append(writers, make(c, f))
+	}
+	return func(w *bytes.Buffer, object T) {
+		for i, write := range writers {
+			w.WriteByte("{,"[min(i, 1)])
+			w.WriteString(keys[i])
+			write(w, object)
+		}
+		w.WriteByte('}')
+	}
+}
+
+// compilePage compiles a query of a page of the home timeline; nil is for gqlgen.
+func (a api) compilePage(op *graphql.OperationContext, root graphql.CollectedField) exec.Compiled {
+	if root.Name != "timeline" {
+		return nil
+	}
+	c := &compiler{op: op}
+	write := compile(c, root, pageFields)
+	if c.unable {
+		return nil
+	}
+	return func(ctx context.Context, w *bytes.Buffer, arguments map[string]any) error {
+		p, err := a.showPage(ctx, c, arguments)
+		if err == nil {
+			write(w, p)
+		}
+		return err
+	}
+}
+
+// showPage reads what the compiled selection writes.
+func (a api) showPage(ctx context.Context, c *compiler, arguments map[string]any) (*shownPage, error) {
+	viewer := Viewer(ctx)
+	order, _ := arguments["order"].(string)
+	connection, err := a.feed.Timeline(ctx, viewer, feed.Page{
+		First: given[int](arguments, "first"), After: given[string](arguments, "after"),
+		Last: given[int](arguments, "last"), Before: given[string](arguments, "before"),
+	}, feed.Order(order))
+	if err != nil {
+		return nil, err
+	}
+	posts := connection.Nodes()
+	p := &shownPage{Connection: connection, posts: make([]shownPost, len(posts))}
+	for i, post := range posts {
+		p.posts[i] = shownPost{Post: post, edge: &connection.Edges[i]}
+	}
+	if c.authors {
+		authors, err := a.feed.Users(ctx, idsOf(posts, func(p *ent.Post) int64 { return p.AuthorID }))
+		if err != nil {
+			return nil, err
+		}
+		for i, author := range authors {
+			if author == nil {
+				return nil, errors.New("a post without its author")
+			}
+			p.posts[i].author = author
+		}
+	}
+	if c.liked {
+		liked, err := a.feed.Liked(ctx, viewer, posts)
+		if err != nil {
+			return nil, err
+		}
+		for i := range liked {
+			p.posts[i].liked = liked[i]
+		}
+	}
+	if c.unread {
+		p.unread, err = a.feed.UnreadCount(ctx, viewer)
+	}
+	return p, err
+}
+
+func given[T any](arguments map[string]any, name string) *T {
+	if v, ok := arguments[name].(T); ok {
+		return &v
+	}
+	return nil
+}

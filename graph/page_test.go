@@ -1,0 +1,109 @@
+package graph_test
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"tideline/ent/schema"
+	"tideline/feed"
+	"tideline/graph"
+	"tideline/graph/exec"
+)
+
+// Whatever is selected of a page, the compiled query answers byte for byte what
+// gqlgen does, of every post and every author, and leaves to gqlgen what it must.
+func TestCompiledPageIsGqlgens(t *testing.T) {
+	each(t, func(c *client) {
+		t := c.t
+		_, bob := c.signUp("bob")
+		_, ann := c.signUp("ann")
+		_, err := c.feed.Follow(c.ctx, ann, bob.ID)
+		require.NoError(t, err)
+		for i, visibility := range []schema.Visibility{schema.Public, schema.Followers, schema.Mutuals} {
+			p, err := c.feed.CreatePost(c.ctx, bob, feed.Draft{Text: fmt.Sprintf("%d \"quoted\"\n\t\\ \u2028 <b> 你好", i), Visibility: &visibility})
+			require.NoError(t, err)
+			if visibility == schema.Public {
+				_, err = c.feed.LikePost(c.ctx, ann, p.ID)
+				require.NoError(t, err)
+			}
+		}
+		_, err = c.feed.CreatePost(c.ctx, ann, feed.Draft{Text: "mine"})
+		require.NoError(t, err)
+		rapid.Check(t, func(t *rapid.T) {
+			root := fmt.Sprintf("timeline(first: %d, order: %s)",
+				rapid.IntRange(1, 5).Draw(t, "first"), rapid.SampledFrom([]string{"LATEST", "RANKED"}).Draw(t, "order"))
+			alias := rapid.SampledFrom([]string{"", "page: "}).Draw(t, "alias")
+			selected := selection(t, "TimelineConnection")
+			fast, compiled := c.data(ann, "{ "+alias+root+selected+" }")
+			slow, uncompiled := c.data(ann, "{ "+alias+root+" @include(if: true) "+selected+" }")
+			require.True(t, compiled)
+			require.False(t, uncompiled)
+			require.Equal(t, slow, fast)
+		})
+		for name, query := range map[string]string{
+			"another field":           `{ timeline { nodes { delivery { done } } } }`,
+			"the viewer's own":        `{ timeline { nodes { author { relationship { following } } } } }`,
+			"two fields":              `{ timeline { nodes { id } } viewer { id } }`,
+			"a directive":             `{ timeline { nodes { id text @skip(if: false) } } }`,
+			"a directive in fragment": `{ timeline { nodes { ...P } } } fragment P on Post @include(if: true) { id }`,
+			"a mutation":              `mutation { logOut }`,
+		} {
+			op, errs := c.engine.Prepare(c.ctx, exec.Request{Query: query})
+			if len(errs) == 0 {
+				require.False(t, op.Compiled(), name)
+			}
+		}
+		c.viewer = feed.Viewer{}
+		c.refused("UNAUTHENTICATED", `{ timeline { nodes { id } } }`, nil)
+		c.viewer = ann
+		c.refused("BAD_USER_INPUT", `{ timeline(after: "forged") { nodes { id } } }`, nil)
+	})
+}
+
+// data is what a query answers, but for what of cursors hangs on the time.
+func (c *client) data(v feed.Viewer, query string) (data string, compiled bool) {
+	c.t.Helper()
+	ctx := graph.WithViewer(c.ctx, v)
+	op, errs := c.engine.Prepare(ctx, exec.Request{Query: query})
+	require.Empty(c.t, errs, query)
+	response := c.engine.Execute(ctx, op)
+	require.Empty(c.t, response.Errors, query)
+	return cursors.ReplaceAllString(string(response.Data), `"$1":"$2"`), op.Compiled()
+}
+
+var cursors = regexp.MustCompile(`"(\w*[cC]ursor)":"(\w{4})[^"]+"`)
+
+// selection draws a selection set of what can be compiled.
+func selection(t *rapid.T, kind string) string {
+	objects := map[string]string{"pageInfo": "PageInfo", "edges": "TimelineEdge", "nodes": "Post", "node": "Post", "author": "User"}
+	leaves := map[string][]string{
+		"TimelineConnection": {"unreadCount", "pageInfo", "edges", "nodes"},
+		"PageInfo":           {"hasNextPage", "hasPreviousPage", "startCursor", "endCursor"},
+		"TimelineEdge":       {"cursor", "score", "node"},
+		"Post":               {"id", "text", "visibility", "createdAt", "likeCount", "viewerHasLiked", "author"},
+		"User":               {"id", "handle", "name", "bio", "createdAt", "approvesFollowers", "followerCount", "followingCount", "postCount"},
+	}
+	var b strings.Builder
+	b.WriteString(" {")
+	for _, name := range rapid.SliceOfN(rapid.SampledFrom(append(leaves[kind], "__typename")), 1, 6).Draw(t, kind) {
+		field := name
+		if object := objects[name]; object != "" {
+			field += selection(t, object)
+		}
+		switch rapid.IntRange(0, 4).Draw(t, "form") {
+		case 0:
+			field = "a_" + name + ": " + field
+		case 1:
+			field = "... { " + field + " }"
+		case 2:
+			field = "... on " + kind + " { " + field + " }"
+		}
+		b.WriteString(" " + field)
+	}
+	return b.String() + " }"
+}
