@@ -143,6 +143,31 @@ func (h *holding) cursor(v Viewer, id int64) string {
 // position is none.
 func (f *Feed) visit(ctx context.Context, user int64) timeline.Position {
 	at, err := f.tl.Visit(ctx, user)
+	return f.visited(ctx, user, at, err)
+}
+
+// redisPatience is how long a page waits for Redis before SQL answers.
+const redisPatience = 2 * time.Second
+
+// visitInbox is visit, and the source of the timeline for a page that begins with
+// the range.
+func (f *Feed) visitInbox(ctx context.Context, user int64, r timeline.Range) (timeline.Position, source) {
+	k := f.inbox(user)
+	patient, cancel := context.WithTimeout(ctx, redisPatience)
+	defer cancel()
+	at, part, err := f.tl.VisitPage(patient, user, r)
+	at = f.visited(patient, user, at, err)
+	if err != nil {
+		f.cfg.Observe(false)
+		return at, k.from
+	}
+	if part.State == timeline.Ready {
+		k.known, k.part = r, part
+	}
+	return at, f.cached(k)
+}
+
+func (f *Feed) visited(ctx context.Context, user int64, at timeline.Position, err error) timeline.Position {
 	if err == nil && at.Epoch == 0 {
 		k := f.inbox(user)
 		var b timeline.Build
@@ -177,7 +202,7 @@ func (f *Feed) holdingOf(ctx context.Context, v Viewer, at timeline.Position, po
 			below = p.ID
 		}
 	}
-	if !more || below != 0 && below <= h.low+1 {
+	if !more || at.Epoch == 0 || below != 0 && below <= h.low+1 {
 		return h, nil
 	}
 	ids, err := f.within(ctx, v.ID, span{low: h.low, high: below})

@@ -28,6 +28,9 @@ type kept struct {
 	beside func(ctx context.Context, user int64) ([]kept, bool, error)
 	// begun is the build that somebody who asks for it has opened already.
 	begun *timeline.Build
+	// part is what the known range of it held a moment ago.
+	known timeline.Range
+	part  timeline.Part
 }
 
 // inbox is the user's home timeline.

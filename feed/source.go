@@ -40,6 +40,11 @@ func (s span) beyond(id int64) span {
 	return s
 }
 
+// first is what to ask a feed for its n ids at the near end of the span.
+func (s span) first(n int) timeline.Range {
+	return timeline.Range{Before: s.high, After: s.low, Limit: n, Ascending: s.ascending}
+}
+
 // batch is what a source found at the near end of a span.
 type batch struct {
 	posts []*ent.Post
@@ -183,9 +188,13 @@ func (f *Feed) cached(k kept) source {
 			}
 			feeds = append(feeds, more...)
 		}
-		parts, err := f.tl.Pages(ctx, keysOf(feeds), timeline.Range{
-			Before: s.high, After: s.low, Limit: n, Ascending: s.ascending,
-		})
+		r := s.first(n)
+		var parts []timeline.Part
+		if r == k.known {
+			parts = append(parts, k.part)
+		}
+		more, err := f.tl.Pages(ctx, keysOf(feeds[len(parts):]), r)
+		parts = append(parts, more...)
 		if err != nil {
 			f.log.WarnContext(ctx, "feed not read; going on in SQL", "error", err)
 			f.cfg.Observe(false)

@@ -23,8 +23,9 @@ const (
 // on in SQL below it, and makes the viewer active: from now on new posts are
 // pushed. Errors: Unauthenticated, BadInput.
 //
-// Cost with an inbox: three round trips to Redis, of O(log cap + page) each, and one
-// query of the page's posts. A run of hidden posts costs a query more, and so do,
+// Cost with an inbox: one round trip to Redis, of O(log cap + page), and one query of
+// the page's posts; one more of each kind where posts older than the page are
+// younger than two minutes. A run of hidden posts costs a query more, and so do,
 // where there are authors whose posts are not pushed, those of them whom the viewer
 // follows; their outboxes are read in the same round trip. Without an inbox: two
 // queries, with a look-up for each followee. A ranked page costs as much as a page
@@ -33,15 +34,16 @@ func (f *Feed) Timeline(ctx context.Context, v Viewer, p Page, order Order) (*Co
 	if v.ID == 0 {
 		return nil, errSignIn
 	}
-	at := f.visit(ctx, v.ID)
 	if order == Ranked {
+		f.visit(ctx, v.ID)
 		return f.ranked(ctx, v, p)
 	}
 	w, err := p.open(listLatest, v.ID)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := f.fill(ctx, doorTimeline, v.ID, w.n+1, w.span(), f.cached(f.inbox(v.ID)))
+	at, from := f.visitInbox(ctx, v.ID, w.span().first(w.n+1))
+	rows, err := f.fill(ctx, doorTimeline, v.ID, w.n+1, w.span(), from)
 	if err != nil {
 		return nil, err
 	}

@@ -26,30 +26,55 @@ func (s *Store) Touch(ctx context.Context, user int64) error {
 //
 // Cost: as Touch.
 func (s *Store) Visit(ctx context.Context, user int64) (Position, error) {
+	at, _, err := s.visit(ctx, user)
+	return at, err
+}
+
+// VisitPage is Visit and then Page in one: a part of the inbox that is Missing
+// when the position is zero.
+//
+// Cost: as Touch, and O(log size + Limit).
+func (s *Store) VisitPage(ctx context.Context, user int64, r Range) (at Position, p Part, err error) {
+	args, err := r.args()
+	if err != nil {
+		return at, p, wrap(err, "page of %s", Inbox(user))
+	}
+	at, page, err := s.visit(ctx, user, call{pageScript, Inbox(user).keys(), args})
+	// What was read before the user was found to be active was pushed to as well.
+	if err == nil && at != (Position{}) {
+		p, err = part(page)
+	}
+	return at, p, wrap(err, "page of %s", Inbox(user))
+}
+
+// visit is Visit, and returns what one more script answers that runs after the
+// journal's position was read.
+func (s *Store) visit(ctx context.Context, user int64, more ...call) (at Position, answer *redis.Cmd, err error) {
 	k, shard, member := Inbox(user), activeKey(shardOf(user)), formatID(user)
 	now := s.nowMillis()
 	deadline := s.deadline(now)
-	done, err := s.run(ctx,
-		call{activateScript, []string{shard}, []any{member, now, deadline}},
-		call{extendScript, k.keys(), []any{s.life(k), s.setLife(k)}})
+	done, err := s.run(ctx, append([]call{
+		{activateScript, []string{shard}, []any{member, now, deadline}},
+		{extendScript, k.keys(), []any{s.life(k), s.setLife(k)}},
+	}, more...)...)
 	if err != nil {
-		return Position{}, wrap(err, "touch user %d", user)
+		return at, nil, wrap(err, "touch user %d", user)
 	}
 	wasActive, err := done[0].Bool()
 	if err != nil {
-		return Position{}, wrap(err, "touch user %d", user)
+		return at, nil, wrap(err, "touch user %d", user)
 	}
 	if wasActive {
 		at, _, err := position(done[1], 2)
-		return at, wrap(err, "touch user %d", user)
+		return at, done[len(done)-1], wrap(err, "touch user %d", user)
 	}
 	// Not in one pipeline: were the user active before the inbox is gone, an
 	// inbox with a hole would pass for complete.
 	if err := s.Drop(ctx, k); err != nil {
-		return Position{}, wrap(err, "touch user %d", user)
+		return at, nil, wrap(err, "touch user %d", user)
 	}
 	err = s.rdb.ZAdd(ctx, shard, redis.Z{Score: float64(deadline), Member: member}).Err()
-	return Position{}, wrap(err, "touch user %d", user)
+	return at, nil, wrap(err, "touch user %d", user)
 }
 
 // Active tells of each user whether Deliver would push to them.

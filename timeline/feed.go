@@ -68,6 +68,21 @@ func (s *Store) Page(ctx context.Context, k Key, r Range) ([]int64, Coverage, er
 	return parts[0].IDs, parts[0].Coverage, nil
 }
 
+// args are the arguments of the page script.
+func (r Range) args() ([]any, error) {
+	if r.Limit < 0 || r.Before < 0 || r.After < 0 {
+		return nil, fmt.Errorf("negative bound in %+v", r)
+	}
+	lowest, ascending := "-inf", "0"
+	if r.Before > 0 {
+		lowest = "(-" + formatID(r.Before)
+	}
+	if r.Ascending {
+		ascending = "1"
+	}
+	return []any{lowest, formatID(r.After), r.Limit, ascending}, nil
+}
+
 // Part is what one feed has of a range.
 type Part struct {
 	IDs []int64
@@ -81,17 +96,11 @@ func (s *Store) Pages(ctx context.Context, feeds []Key, r Range) ([]Part, error)
 	if len(feeds) == 0 {
 		return nil, nil
 	}
-	if r.Limit < 0 || r.Before < 0 || r.After < 0 {
-		return nil, fmt.Errorf("page of %s: negative bound in %+v", feeds[0], r)
+	args, err := r.args()
+	if err != nil {
+		return nil, fmt.Errorf("page of %s: %w", feeds[0], err)
 	}
-	lowest, ascending := "-inf", "0"
-	if r.Before > 0 {
-		lowest = "(-" + formatID(r.Before)
-	}
-	if r.Ascending {
-		ascending = "1"
-	}
-	done, err := s.run(ctx, onFeeds(pageScript, feeds, lowest, formatID(r.After), r.Limit, ascending)...)
+	done, err := s.run(ctx, onFeeds(pageScript, feeds, args...)...)
 	if err != nil {
 		return nil, fmt.Errorf("page of %s: %w", feeds[0], err)
 	}
