@@ -146,14 +146,23 @@ func (f *Feed) visit(ctx context.Context, user int64) timeline.Position {
 	return f.visited(ctx, user, at, err)
 }
 
-// redisPatience is how long a page waits for Redis before SQL answers.
-const redisPatience = 2 * time.Second
+// redisPatience is how long a page waits for Redis before SQL answers, at most: of
+// its time, half.
+const redisPatience = time.Second
+
+func patiently(ctx context.Context) (context.Context, context.CancelFunc) {
+	patience := redisPatience
+	if end, ok := ctx.Deadline(); ok {
+		patience = min(patience, time.Until(end)/2)
+	}
+	return context.WithTimeout(ctx, patience)
+}
 
 // visitInbox is visit, and the source of the timeline for a page that begins with
 // the range.
 func (f *Feed) visitInbox(ctx context.Context, user int64, r timeline.Range) (timeline.Position, source) {
 	k := f.inbox(user)
-	patient, cancel := context.WithTimeout(ctx, redisPatience)
+	patient, cancel := patiently(ctx)
 	defer cancel()
 	at, part, err := f.tl.VisitPage(patient, user, r)
 	at = f.visited(patient, user, at, err)

@@ -193,7 +193,9 @@ func (f *Feed) cached(k kept) source {
 		if r == k.known {
 			parts = append(parts, k.part)
 		}
-		more, err := f.tl.Pages(ctx, keysOf(feeds[len(parts):]), r)
+		patient, cancel := patiently(ctx)
+		more, err := f.tl.Pages(patient, keysOf(feeds[len(parts):]), r)
+		cancel()
 		parts = append(parts, more...)
 		if err != nil {
 			f.log.WarnContext(ctx, "feed not read; going on in SQL", "error", err)

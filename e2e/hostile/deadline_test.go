@@ -1,6 +1,7 @@
 package hostile
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -47,6 +48,9 @@ func TestDeadlines(t *testing.T) {
 				assert.NotRegexp(t, `(?i)redis|sql|dial|i/o`, got.body)
 				t.Logf("with a frozen Redis, after %v: %s", got.took, got.body)
 			}
+			require.Eventually(t, func() bool {
+				return !strings.Contains(p.ask(read, nil, as(token)).body, "errors")
+			}, patience, poll, "SQL answers when Redis does not")
 			redis.Thaw()
 			require.Eventually(t, p.ready, patience, poll)
 			assert.NotContains(t, p.ask(read, nil, as(token)).body, "errors")

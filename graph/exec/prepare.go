@@ -19,9 +19,9 @@ type Request struct {
 
 // Operation is a request that passed every check: ready to be executed, any number of times.
 type Operation struct {
-	def     *ast.OperationDefinition
-	context *graphql.OperationContext // with what gqlgen keeps of the operation between executions
-	cost    int
+	def      *ast.OperationDefinition
+	context  *graphql.OperationContext // with what gqlgen keeps of the operation between executions
+	cost     int
 	compiled compiled
 }
 
