@@ -2,9 +2,11 @@ package feed
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math"
 
+	"entgo.io/ent/dialect"
 	"entgo.io/ent/dialect/sql"
 
 	"tideline/ent"
@@ -40,14 +42,24 @@ func (f *Feed) Audience(ctx context.Context, author int64, post *ent.Post, befor
 
 // Among is Audience of the given users: those of them who follow the author.
 func (f *Feed) Among(ctx context.Context, author int64, post *ent.Post, users []int64) ([]Follower, error) {
-	ids := make([]any, len(users))
-	for i, id := range users {
-		ids[i] = id
-	}
 	list, _, err := f.followers(ctx, author, post, func(s *sql.Selector) {
-		s.Where(sql.In(s.C(follow.FieldFollowerID), ids...))
+		s.Where(f.among(s.C(follow.FieldFollowerID), users))
 	})
 	return list, err
+}
+
+// among matches a column that is one of the ids, which are one parameter however
+// many they are: thousands of parameters take longer to read than their rows.
+func (f *Feed) among(column string, ids []int64) *sql.Predicate {
+	return sql.P(func(b *sql.Builder) {
+		b.WriteString(column)
+		if f.dialect == dialect.Postgres {
+			b.WriteString(" = ANY(").Arg(ids).WriteString(")")
+			return
+		}
+		list, _ := json.Marshal(ids) // numbers always marshal
+		b.WriteString(" IN (SELECT value FROM json_each(").Arg(string(list)).WriteString("))")
+	})
 }
 
 // followers reads the author's followers that pick selects, with all that

@@ -97,7 +97,7 @@ func (h *holding) tail() string {
 	if len(recent) > maxRecent || h.at.Epoch == 0 {
 		return ""
 	}
-	b := make([]byte, 0, 24+4*len(recent))
+	b := make([]byte, 0, 128) // most fit, on the stack
 	b = binary.AppendUvarint(b, uint64(h.at.Epoch))
 	b = binary.AppendUvarint(b, uint64(h.at.At))
 	b = binary.AppendUvarint(b, uint64(h.low))

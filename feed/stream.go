@@ -301,7 +301,7 @@ func (s *Stream) verdict(ctx context.Context, ev live.Event) (verdict, error) {
 }
 
 // judge reads a post with its author, and who of the users may be shown it in
-// the timeline. It costs three queries, and one more per 3,000 users.
+// the timeline. It costs three queries, and one more per 20,000 users.
 func (f *Feed) judge(ctx context.Context, id int64, users []int64) (v verdict, err error) {
 	v.asked = f.hidden.Load()
 	rows, err := f.db.Post.Query().Where(post.ID(id)).WithAuthor().All(ctx)
@@ -309,7 +309,7 @@ func (f *Feed) judge(ctx context.Context, id int64, users []int64) (v verdict, e
 		return v, wrap("read post", err)
 	}
 	v.post, v.sees = rows[0], make(map[int64]bool, len(users))
-	for chunk := range slices.Chunk(users, 3000) {
+	for chunk := range slices.Chunk(users, 20_000) {
 		// Who may be shown it follows the author, or is the author.
 		followers, err := f.Among(ctx, v.post.AuthorID, v.post, chunk)
 		if err != nil {

@@ -11,8 +11,14 @@ type Batch struct {
 	// Users are the recipients, ascending. They must not be changed.
 	Users []int64
 
-	mu    sync.Mutex
-	found any
+	mu   sync.Mutex
+	last *finding
+}
+
+// finding is what somebody finds out for all.
+type finding struct {
+	done  chan struct{} // closed when the rest is there
+	value any           // nil: it failed
 	until time.Time
 }
 
@@ -24,14 +30,40 @@ func Share[T any](b *Batch, lasts time.Duration, holds func(T) bool, find func(u
 	if b == nil {
 		return find(nil)
 	}
+	for {
+		f, mine := b.join()
+		if mine {
+			defer close(f.done)
+			value, err := find(b.Users)
+			if err == nil {
+				f.value, f.until = value, time.Now().Add(lasts)
+			}
+			return value, err
+		}
+		// Thousands wait at once: a lock would let them through one by one.
+		<-f.done
+		if value, ok := f.value.(T); ok && time.Now().Before(f.until) && holds(value) {
+			return value, nil
+		}
+		b.leave(f)
+	}
+}
+
+// join is what is being found, or has been; mine when that is up to the caller.
+func (b *Batch) join() (f *finding, mine bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if found, ok := b.found.(T); ok && time.Now().Before(b.until) && holds(found) {
-		return found, nil
+	if b.last == nil {
+		b.last, mine = &finding{done: make(chan struct{})}, true
 	}
-	found, err := find(b.Users)
-	if err == nil {
-		b.found, b.until = found, time.Now().Add(lasts)
+	return b.last, mine
+}
+
+// leave has what is no longer good found anew.
+func (b *Batch) leave(f *finding) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.last == f {
+		b.last = nil
 	}
-	return found, err
 }

@@ -17,9 +17,14 @@ func (s *socket) send(kind int, data []byte) {
 	s.sendLocked(kind, data)
 }
 
-// sendLocked never waits: a queue that is full belongs to a client that does
-// not read, and such a client is told to come back later.
 func (s *socket) sendLocked(kind int, data []byte) {
+	s.queueLocked(kind, data)
+	s.wakeLocked()
+}
+
+// queueLocked never waits: a queue that is full belongs to a client that does
+// not read, and such a client is told to come back later.
+func (s *socket) queueLocked(kind int, data []byte) {
 	if s.closing {
 		return
 	}
@@ -32,7 +37,6 @@ func (s *socket) sendLocked(kind int, data []byte) {
 	}
 	s.queue = append(s.queue, outgoing{kind, data})
 	s.queued += len(data)
-	s.wakeLocked()
 }
 
 // close says goodbye, after what is queued already. Only the first call counts.
@@ -70,17 +74,32 @@ func clip(reason string) string {
 	return reason
 }
 
+// wakeLocked has the queue written by another goroutine.
 func (s *socket) wakeLocked() {
-	if !s.writing {
+	if !s.writing && len(s.queue) > 0 {
 		s.writing = true
 		s.set.running.Add(1)
-		go s.write()
+		go func() {
+			defer s.set.running.Done()
+			s.write()
+		}()
+	}
+}
+
+// flush writes the queue itself, for who has nothing else to do: a result that
+// comes alone needs no other goroutine.
+func (s *socket) flush() {
+	s.mu.Lock()
+	mine := !s.writing && len(s.queue) > 0
+	s.writing = s.writing || mine
+	s.mu.Unlock()
+	if mine {
+		s.write()
 	}
 }
 
 // write empties the queue.
 func (s *socket) write() {
-	defer s.set.running.Done()
 	for {
 		next, ok := s.take()
 		if !ok {

@@ -358,6 +358,7 @@ func (s *socket) stop(id string) {
 // run executes an operation to its end.
 func (s *socket) run(ctx context.Context, op *operation, request exec.Request) {
 	defer s.set.running.Done()
+	defer s.flush()
 	subscribed := false
 	defer op.giveBack()
 	defer func() {
@@ -462,6 +463,7 @@ func (s *socket) wake(op *operation) {
 // forward passes on what a subscription has.
 func (s *socket) forward(op *operation) {
 	defer s.set.running.Done()
+	defer s.flush()
 	defer s.recover(op.ctx, op)
 	for s.hasNews(op) {
 		for response, ok := op.subscription.Next(op.ctx); ok; response, ok = op.subscription.Next(op.ctx) {
@@ -540,7 +542,8 @@ func (s *socket) drain() {
 	}
 }
 
-// emit queues a result of an operation that has not ended.
+// emit queues a result of an operation that has not ended. Its caller flushes when
+// there is no more.
 func (s *socket) emit(ctx context.Context, op *operation, response exec.Response) {
 	data, err := s.dialect.nextFrame(op.id, response)
 	if err != nil {
@@ -550,7 +553,8 @@ func (s *socket) emit(ctx context.Context, op *operation, response exec.Response
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.operations[op.id] == op {
-		s.sendLocked(websocket.TextMessage, data)
+		s.wakeLocked() // for those before it
+		s.queueLocked(websocket.TextMessage, data)
 	}
 }
 

@@ -29,7 +29,7 @@ func (e *Engine) compile(doc *document) map[*ast.OperationDefinition]compiled {
 	}
 	all := map[*ast.OperationDefinition]compiled{}
 	for _, def := range doc.ast.Operations {
-		op := e.operation(doc.text, doc, def, nil)
+		op := e.operation(doc.text, doc.ast, def, nil)
 		roots := graphql.CollectFields(op, def.SelectionSet, []string{"Query"})
 		if def.Operation != ast.Query || len(roots) != 1 {
 			continue

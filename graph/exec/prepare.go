@@ -84,7 +84,7 @@ func (e *Engine) Prepare(ctx context.Context, r Request) (*Operation, gqlerror.L
 	if err != nil {
 		return nil, gqlerror.List{err}
 	}
-	op := &Operation{def: def, context: e.operation(r.Query, doc, def, variables), compiled: doc.compiled[def]}
+	op := &Operation{def: def, context: e.operation(r.Query, doc.ast, def, variables), compiled: doc.compiled[def]}
 	p := preparation{engine: e, variables: variables}
 	op.cost = p.cost(def.SelectionSet, false)
 	if p.err != nil {

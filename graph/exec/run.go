@@ -11,9 +11,9 @@ import (
 )
 
 // operation is what gqlgen has to know of an operation.
-func (e *Engine) operation(text string, doc *document, def *ast.OperationDefinition, variables map[string]any) *graphql.OperationContext {
+func (e *Engine) operation(text string, doc *ast.QueryDocument, def *ast.OperationDefinition, variables map[string]any) *graphql.OperationContext {
 	return &graphql.OperationContext{
-		RawQuery: text, Variables: variables, OperationName: def.Name, Doc: doc.ast, Operation: def,
+		RawQuery: text, Variables: variables, OperationName: def.Name, Doc: doc, Operation: def,
 		DisableIntrospection:   !e.cfg.Introspection,
 		RecoverFunc:            e.cfg.Recover,
 		ResolverMiddleware:     func(ctx context.Context, next graphql.Resolver) (any, error) { return next(ctx) },

@@ -46,6 +46,8 @@ func (e *Engine) Subscribe(ctx context.Context, o *Operation, wake func()) (*Sub
 	ctx = graphql.WithResponseContext(ctx, e.presentField, e.cfg.Recover)
 	e.cfg.Schema.Exec(ctx)
 	s.ctx, s.wake = nil, nil
+	// What gqlgen has noted of the start would be kept for as long as the subscription lasts.
+	o.context = e.operation(o.context.RawQuery, o.context.Doc, o.def, o.context.Variables)
 	errs := graphql.GetErrors(ctx)
 	if len(errs) == 0 && s.source == nil {
 		errs = gqlerror.List{e.present(ctx, errors.New("a subscription has no source"))}
