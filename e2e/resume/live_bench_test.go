@@ -59,7 +59,8 @@ func BenchmarkLive(b *testing.B) {
 		_, err := stores.SQL.ExecContext(ctx, statement, n)
 		require.NoError(b, err)
 	}
-	warm := dialAll(b, server.url, 10, nil)
+	warm := dialAll(b, server.url, min(n, 200), nil) // so that what is pooled is there
+	server.holds(b, min(n, 200))
 	warm.close()
 	server.holds(b, 0)
 
