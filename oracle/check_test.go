@@ -295,6 +295,9 @@ func (r *run) exact(v int) error {
 			return fmt.Errorf("%s's inbox (%s) has #%d, which does not belong there", r.name(v), covered.State, p)
 		}
 	}
+	if found, err := r.front().Verify(r.ctx, r.users[v].id, 0); err != nil || len(found.Missing)+len(found.Extra) > 0 {
+		return errors.Join(err, fmt.Errorf("%s's timeline does not verify: %+v", r.name(v), found))
+	}
 	unread, err := r.front().UnreadCount(r.ctx, r.viewer(v))
 	if err == nil && unread != r.unread(v) {
 		err = fmt.Errorf("%s has %d unread, not %d", r.name(v), unread, r.unread(v))

@@ -19,7 +19,8 @@
 //
 // Once the work has drained, every timeline is exactly the model's, from SQL and
 // from the inbox, downwards and upwards, latest and ranked; unread counts are
-// right, and no inbox has an entry too many, not even one that no read shows.
+// right, no inbox has an entry too many, not even one that no read shows, and
+// verifying it finds nothing.
 //
 // A run that fails is made smaller and its steps are printed as sentences.
 //
