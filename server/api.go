@@ -39,7 +39,7 @@ type api struct {
 	quotas       quotas
 	documents    *documents          // nil: clients send documents, not hashes
 	inFlight     *semaphore.Weighted // the cost of all that executes at once; nil: any
-	beginning    *semaphore.Weighted // subscriptions that are being begun at once; nil: any
+	beginning    line                // of subscriptions
 	maxBody      int64               // bytes of an HTTP body or of a message on a socket
 	bodies       *budget             // bytes of all large ones in hand; nil: any
 	metrics      *metrics
@@ -140,12 +140,14 @@ func (a *api) subscribe(ctx context.Context, v feed.Viewer, operation *exec.Oper
 		a.metrics.request(string(ast.Subscription), codeRateLimited, 0)
 		return nil, gqlerror.List{err}
 	}
-	if !a.begin(ctx) {
+	waiting, cancel := context.WithTimeout(ctx, beginTimeout)
+	defer cancel()
+	var subscription *exec.Subscription
+	var errs gqlerror.List
+	if !inTurn(waiting, a.beginning, func() { subscription, errs = a.engine.Subscribe(ctx, operation, wake) }) {
 		a.metrics.request(string(ast.Subscription), codeRateLimited, 0)
 		return nil, refusal(codeInternal, "The server is busy.") // as what goes wrong on our side: the client is to come back
 	}
-	defer a.begun()
-	subscription, errs := a.engine.Subscribe(ctx, operation, wake)
 	stamp(ctx, errs)
 	a.metrics.request(string(ast.Subscription), codeOf(errs), 0)
 	if len(errs) == 0 {
@@ -155,22 +157,25 @@ func (a *api) subscribe(ctx context.Context, v feed.Viewer, operation *exec.Oper
 	return subscription, errs
 }
 
-// begin waits until a subscription may be begun. Each asks Redis and SQL several
-// times: when a crowd comes at once, as it does after a restart, it stands in a
-// line of its own and not before everybody else. ok=false after beginTimeout.
-func (a *api) begin(ctx context.Context) (ok bool) {
-	if a.beginning == nil {
-		return true
-	}
-	ctx, cancel := context.WithTimeout(ctx, beginTimeout)
-	defer cancel()
-	return a.beginning.Acquire(ctx, 1) == nil
-}
+// line is where those stand who come in crowds, as they do after a restart, and
+// each ask Redis and SQL several times: in a line of their own, and not before
+// everybody else. A nil line has room for all.
+type line chan struct{}
 
-func (a *api) begun() {
-	if a.beginning != nil {
-		a.beginning.Release(1)
+func newLine(room int) line { return make(line, room) }
+
+// inTurn runs do when there is room in the line; ok=false when ctx ends before.
+func inTurn(ctx context.Context, l line, do func()) (ok bool) {
+	if l != nil {
+		select {
+		case l <- struct{}{}:
+			defer func() { <-l }()
+		case <-ctx.Done():
+			return false
+		}
 	}
+	do()
+	return true
 }
 
 // stamp tells the client under which id the log has the details.

@@ -184,17 +184,17 @@ func TestTurns(t *testing.T) {
 // Subscriptions that have to wait for their beginning hold up nobody else.
 func TestSubscriptionsBeginInTurn(t *testing.T) {
 	f := newFixture(t, nil)
-	f.handler.api.beginning = semaphore.NewWeighted(1)
-	require.NoError(t, f.handler.api.beginning.Acquire(t.Context(), 1))
+	f.handler.api.beginning = newLine(1)
+	f.handler.api.beginning <- struct{}{}
 	p := f.connect(t, modern, "")
 	p.send(`{"id":"1","type":"subscribe","payload":{"query":"subscription{count(to:1)}"}}`)
 	p.send(`{"id":"2","type":"subscribe","payload":{"query":"{hello}"}}`)
 	p.expect(`{"id":"2","type":"next","payload":{"data":{"hello":"world"}}}`)
 	p.expect(`{"id":"2","type":"complete"}`)
-	f.handler.api.beginning.Release(1)
+	<-f.handler.api.beginning
 	p.expect(`{"id":"1","type":"next","payload":{"data":{"count":1}}}`)
 	p.expect(`{"id":"1","type":"complete"}`)
-	require.NoError(t, f.handler.api.beginning.Acquire(t.Context(), 1), "it is over with its beginning")
+	require.Eventually(t, func() bool { return len(f.handler.api.beginning) == 0 }, 30*time.Second, time.Millisecond, "it is over with its beginning")
 }
 
 func TestDeadline(t *testing.T) {

@@ -274,7 +274,7 @@ func (p *process) serveAPI(ctx context.Context, mux *http.ServeMux, f *feed.Feed
 	api := &api{
 		engine: engine, authenticate: f.Authenticate, metrics: p.metrics, log: p.log, timeout: c.RequestTimeout,
 		quotas: c.quotas(), documents: newDocuments(c.PersistedCache), inFlight: semaphore.NewWeighted(max(costInFlight, int64(c.MaxCost))),
-		beginning: semaphore.NewWeighted(beginAtOnce),
+		beginning: newLine(beginAtOnce),
 		maxBody:   int64(c.MaxBody), bodies: newBudget(max(bodyBudget, 4*int64(c.MaxBody))),
 	}
 	if c.TrustedDocuments != "" {

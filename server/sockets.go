@@ -58,7 +58,7 @@ type sockets struct {
 	upgrader websocket.Upgrader
 
 	stopping chan struct{} // closed when shutdown begins
-	lookUps  chan struct{} // a token for each socket that looks up its session
+	lookUps  line // of sockets that look up their session
 
 	mu      sync.Mutex
 	taken   int // open sockets, handshakes under way, and streams of events
@@ -80,7 +80,7 @@ func newSockets(a *api, config socketConfig, origins []string) *sockets {
 			CheckOrigin:      func(r *http.Request) bool { return originAllowed(r, origins) },
 		},
 		stopping: make(chan struct{}),
-		lookUps:  make(chan struct{}, beginners),
+		lookUps:  newLine(beginners),
 		open:     make(map[*socket]struct{}),
 	}
 }
@@ -127,18 +127,6 @@ func (s *sockets) accept(w http.ResponseWriter, r *http.Request) {
 		socket.close(websocket.CloseServiceRestart, "Restarting")
 	}
 	go socket.read(ctx)
-}
-
-// inTurn runs do when there is a token for it; ok=false when ctx ends before.
-func inTurn(ctx context.Context, tokens chan struct{}, do func()) (ok bool) {
-	select {
-	case tokens <- struct{}{}:
-	case <-ctx.Done():
-		return false
-	}
-	defer func() { <-tokens }()
-	do()
-	return true
 }
 
 // reserve counts the reader of a socket to come, unless there are too many
