@@ -4,6 +4,9 @@ import (
 	"database/sql"
 	"flag"
 	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,7 +24,10 @@ import (
 	"tideline/timeline"
 )
 
-var benchOutbox = flag.Int("outbox", 300, "posts of each followee in BenchmarkReturningUser")
+var (
+	benchFollowees = flag.String("followees", "300,3000", "how many the reader of BenchmarkReturningUser follows")
+	benchOutbox    = flag.Int("outbox", 1000, "posts of each followee in BenchmarkReturningUser: 1000 fill an outbox")
+)
 
 // town is a reader, number 1, and the authors from 2 on whom the reader follows,
 // on PostgreSQL and redis-server, or the embedded engines.
@@ -34,62 +40,106 @@ type town struct {
 
 func newTown(b *testing.B, s *storage.Stores, followees int) *town {
 	b.Helper()
-	ctx := b.Context()
 	t := &town{Stores: s, reader: feed.Viewer{ID: 1}}
 	// Not what counts the statements of tests.
 	s.DB = ent.NewClient(ent.Driver(entsql.OpenDB(s.Dialect, s.SQL)))
 	var err error
 	t.tl, err = timeline.New(s.Redis, timeline.Config{})
 	require.NoError(b, err)
-	q, err := queue.New(s.DB, s.Redis, queue.Config{})
-	require.NoError(b, err)
-	t.feed, err = feed.New(ctx, feed.Config{
-		DB: s.DB, Dialect: s.Dialect, Timelines: t.tl, Queue: q, Publisher: live.NewPublisher(s.Redis, s.Sharded),
-	})
-	require.NoError(b, err)
-	t.exec(b, `INSERT INTO users (id, handle, password_hash, diffusion_since, created_at) SELECT g, 'u' || g, '-', 0, CURRENT_TIMESTAMP FROM (`+series+`) s`, 20000)
-	t.exec(b, `INSERT INTO follows (follower_id, followee_id, created_at) SELECT 1, g + 1, CURRENT_TIMESTAMP FROM (`+series+`) s`, followees)
+	t.feed = t.process(b, feed.Config{})
+	t.exec(b, `INSERT INTO users (id, handle, password_hash, diffusion_since, created_at) SELECT g, 'u' || g, '-', 0, CURRENT_TIMESTAMP FROM `+t.series(20000))
+	t.exec(b, `INSERT INTO follows (follower_id, followee_id, created_at) SELECT 1, g + 1, CURRENT_TIMESTAMP FROM `+t.series(followees))
 	// Others follow as many.
-	t.exec(b, `INSERT INTO follows (follower_id, followee_id, created_at) SELECT 10000 + g % 100, 2 + g / 100, CURRENT_TIMESTAMP FROM (`+series+`) s`, 100*followees)
+	t.exec(b, `INSERT INTO follows (follower_id, followee_id, created_at) SELECT 10000 + g % 100, 2 + g / 100, CURRENT_TIMESTAMP FROM `+t.series(100*followees))
 	return t
 }
 
-// series has the numbers g from 1 to the first argument.
-const series = `WITH RECURSIVE n(g) AS (SELECT 1 UNION ALL SELECT g + 1 FROM n WHERE g < $1) SELECT g FROM n`
-
-func (t *town) exec(b *testing.B, statement string, args ...any) {
+// process is a process that serves the town, as the configuration says.
+func (t *town) process(b *testing.B, cfg feed.Config) *feed.Feed {
 	b.Helper()
-	_, err := t.SQL.ExecContext(b.Context(), statement, args...)
+	q, err := queue.New(t.DB, t.Redis, queue.Config{})
 	require.NoError(b, err)
+	cfg.DB, cfg.Dialect, cfg.Timelines, cfg.Queue = t.DB, t.Dialect, t.tl, q
+	cfg.Publisher = live.NewPublisher(t.Redis, t.Sharded)
+	f, err := feed.New(b.Context(), cfg)
+	require.NoError(b, err)
+	return f
 }
 
-// posts writes as many posts of authors, both numbered from 1, as the arguments
-// of the statement say, and brings the authors up to date.
+// series has the numbers g from 1 to n.
+func (t *town) series(n int) string {
+	if t.Dialect == dialect.Postgres {
+		return fmt.Sprintf("generate_series(1, %d) s(g)", n)
+	}
+	return fmt.Sprintf("(WITH RECURSIVE n(g) AS (SELECT 1 UNION ALL SELECT g + 1 FROM n WHERE g < %d) SELECT g FROM n) s", n)
+}
+
+// exec runs statements without a look at the rows that they refer to, which takes
+// longer than all the rest of filling the tables.
+func (t *town) exec(b *testing.B, statements ...string) {
+	b.Helper()
+	conn, err := t.SQL.Conn(b.Context())
+	require.NoError(b, err)
+	defer conn.Close()
+	off, on := "SET session_replication_role = replica", "RESET session_replication_role"
+	if t.Dialect == dialect.SQLite {
+		off, on = "PRAGMA foreign_keys = 0", "PRAGMA foreign_keys = 1"
+	}
+	for _, statement := range slices.Concat([]string{off}, statements, []string{on}) {
+		_, err := conn.ExecContext(b.Context(), statement)
+		require.NoError(b, err)
+	}
+}
+
+// posts writes n posts, of the authors that the expression says of the numbers g
+// from 1 to n.
 func (t *town) posts(b *testing.B, n int, author string) {
 	b.Helper()
 	t.exec(b, fmt.Sprintf(`INSERT INTO posts (id, author_id, text, visibility)
-		SELECT %d + g, %s, 'Twenty of these make a page, and some hundred a timeline.', 'PUBLIC' FROM (`+series+`) s`, firstPost, author), n)
+		SELECT %d + g, %s, 'Twenty of these make a page, and some hundred a timeline.', 'PUBLIC' FROM %s`, firstPost, author, t.series(n)))
 }
 
 const firstPost = 1 << 40
 
+// ready brings the authors up to date after their posts were written.
 func (t *town) ready(b *testing.B) {
 	b.Helper()
-	t.exec(b, `UPDATE users SET last_post_id = coalesce((SELECT max(id) FROM posts WHERE author_id = users.id), 0)`)
 	analyze := "ANALYZE"
 	if t.Dialect == dialect.Postgres {
 		analyze = "VACUUM ANALYZE"
 	}
-	t.exec(b, analyze)
+	t.exec(b, `UPDATE users SET last_post_id = coalesce((SELECT max(id) FROM posts WHERE author_id = users.id), 0)`, analyze)
+}
+
+// outboxes fills the outboxes of the reader and of all whom the reader follows.
+func (t *town) outboxes(b *testing.B, followees int) {
+	b.Helper()
+	for author := int64(1); author <= int64(followees)+1; author++ {
+		build, started, err := t.tl.Begin(b.Context(), timeline.Outbox(author))
+		require.NoError(b, err)
+		require.True(b, started)
+		ids, floor := scan(b, t, fmt.Sprintf("SELECT id FROM posts WHERE author_id = %d ORDER BY id DESC LIMIT 1000", author)), int64(0)
+		if len(ids) == 1000 {
+			floor = ids[999]
+		}
+		done, err := t.tl.Finish(b.Context(), &build, ids, floor)
+		require.NoError(b, err)
+		require.True(b, done)
+	}
 }
 
 // BenchmarkReturningUser is the first page of somebody who comes back and has no
-// inbox, whoever of those followed posted when. The floor is what nobody can do
-// without: the list of followees, and twenty posts by key.
+// inbox, whoever of those followed posted when: from SQL, and from the outboxes
+// in Redis where nobody is pushed to. The floor is what nobody can do without: the
+// list of followees, and twenty posts by key.
 //
-// Every page is also held against the same page read the plain way.
+// Every page is also held against the same page read the plain way. With Redis
+// goes the longest that one command has kept everybody else waiting, as its
+// SLOWLOG has it: on a busy machine, with the time that others ran meanwhile.
 func BenchmarkReturningUser(b *testing.B) {
-	for _, followees := range []int{300, 3000} {
+	for _, count := range strings.Split(*benchFollowees, ",") {
+		followees, err := strconv.Atoi(count)
+		require.NoError(b, err)
 		for _, shape := range []struct{ name, author string }{
 			{"in turn", "2 + g %% %[1]d"},
 			{"one after the other", "2 + (g - 1) / %[2]d"},
@@ -101,10 +151,44 @@ func BenchmarkReturningUser(b *testing.B) {
 					t := newTown(b, s, followees)
 					t.posts(b, followees**benchOutbox, fmt.Sprintf(shape.author+"%[3]s", followees, *benchOutbox, ""))
 					t.ready(b)
-					benchmarkReturn(b, t)
+					b.Run("from=SQL", func(b *testing.B) { benchmarkReturn(b, t, t.feed) })
+					if s.Embedded {
+						return
+					}
+					t.outboxes(b, followees)
+					missed := 0
+					pulls := t.process(b, feed.Config{PullAbove: feed.AlwaysPull, Observe: func(hit bool) {
+						if !hit {
+							missed++
+						}
+					}})
+					b.Run("from=Redis", func(b *testing.B) {
+						longest := t.slowlog(b)
+						benchmarkReturn(b, t, pulls)
+						b.ReportMetric(float64(longest().Microseconds())/1000, "redis-blocked-ms")
+					})
+					require.Zero(b, missed)
 				})
 			})
 		}
+	}
+}
+
+// slowlog starts to watch how long each command takes in Redis; the function it
+// returns says how long the longest took, 0 when that was under 50 µs.
+func (t *town) slowlog(b *testing.B) (longest func() time.Duration) {
+	b.Helper()
+	ctx := b.Context()
+	require.NoError(b, t.Redis.ConfigSet(ctx, "slowlog-log-slower-than", "50").Err())
+	require.NoError(b, t.Redis.ConfigSet(ctx, "slowlog-max-len", "100000").Err())
+	require.NoError(b, t.Redis.Do(ctx, "SLOWLOG", "RESET").Err())
+	return func() (longest time.Duration) {
+		entries, err := t.Redis.(*redis.Client).SlowLogGet(ctx, -1).Result()
+		require.NoError(b, err)
+		for _, e := range entries {
+			longest = max(longest, e.Duration)
+		}
+		return longest
 	}
 }
 
@@ -113,22 +197,26 @@ func engines(b *testing.B, run func(b *testing.B, s *storage.Stores)) {
 	b.Run("sqlite", func(b *testing.B) { run(b, storagetest.Embedded(b)) })
 }
 
-func benchmarkReturn(b *testing.B, t *town) {
+func benchmarkReturn(b *testing.B, t *town, f *feed.Feed) {
 	ctx := b.Context()
 	const plain = `SELECT id FROM posts WHERE author_id IN (SELECT followee_id FROM follows WHERE follower_id = 1) ORDER BY id DESC LIMIT 20`
 	want := scan(b, t, plain)
-	var ours, floor time.Duration
-	var longest time.Duration
-	for b.Loop() {
+	page := func() time.Duration {
 		require.NoError(b, t.tl.Drop(ctx, timeline.Inbox(t.reader.ID)))
 		start := time.Now()
-		page, err := t.feed.Timeline(ctx, t.reader, feed.Page{}, feed.Latest)
+		page, err := f.Timeline(ctx, t.reader, feed.Page{}, feed.Latest)
 		once := time.Since(start)
 		require.NoError(b, err)
 		require.Equal(b, want, postIDs(page))
+		return once
+	}
+	page() // the statements are prepared then
+	var ours, floor, longest time.Duration
+	for b.Loop() {
+		once := page()
 		ours, longest = ours+once, max(longest, once)
 
-		start = time.Now()
+		start := time.Now()
 		scan(b, t, `SELECT followee_id FROM follows WHERE follower_id = 1`)
 		bare(b, t.SQL, want)
 		floor += time.Since(start)
@@ -145,7 +233,9 @@ func scan(b *testing.B, t *town, query string) (ids []int64) {
 	defer rows.Close()
 	for rows.Next() {
 		var id int64
-		require.NoError(b, rows.Scan(&id))
+		if err := rows.Scan(&id); err != nil {
+			b.Fatal(err) // cheaper, row by row, than what requires
+		}
 		ids = append(ids, id)
 	}
 	require.NoError(b, rows.Err())

@@ -66,6 +66,9 @@ type Config struct {
 	// MergedFor, which is how long a process goes by the list of authors to
 	// merge. Default to 30 s and 2 s.
 	RisingFor, MergedFor time.Duration
+	// MergeAll is how many authors a reader merges without asking first whose
+	// posts reach the page. Defaults to 200.
+	MergeAll int
 	// InboxCap is how many entries of a timeline are kept ready, counted as
 	// unread and ranked. Defaults to 500.
 	InboxCap int
@@ -127,6 +130,9 @@ func New(ctx context.Context, cfg Config) (*Feed, error) {
 	}
 	if cfg.MergedFor == 0 {
 		cfg.MergedFor = 2 * time.Second
+	}
+	if cfg.MergeAll == 0 {
+		cfg.MergeAll = fewEnough
 	}
 	if cfg.InboxCap == 0 {
 		cfg.InboxCap = 500

@@ -226,7 +226,7 @@ func (f *Feed) holdingOf(ctx context.Context, v Viewer, at timeline.Position, po
 // no query: what it holds and hides is on its way out, and will be noted.
 func (f *Feed) within(ctx context.Context, user int64, s span) ([]int64, error) {
 	k := f.inbox(user)
-	if merged, ok, err := k.beside(ctx, user); err == nil && ok && len(merged) == 0 {
+	if merged, all, err := f.mergedFollowees(ctx, user); err == nil && all && len(merged) == 0 {
 		ids, covered, err := f.tl.Page(ctx, k.key, timeline.Range{Before: s.high, After: s.low, Limit: maxRecent + 1})
 		if err == nil && covered.State == timeline.Ready && (covered.Floor <= s.low+1 || len(ids) > maxRecent) {
 			return ids, nil

@@ -24,8 +24,8 @@ type kept struct {
 	door door  // what is let in: posts that
 	user int64 // this user may be shown at that door
 	from source
-	// beside, if any, is what reads merge into it; false: let SQL answer.
-	beside func(ctx context.Context, user int64) ([]kept, bool, error)
+	// merge, if any, says what of others reads of a span put together with it.
+	merge func(ctx context.Context, user int64, s span, n int) (company, error)
 	// begun is the build that somebody who asks for it has opened already.
 	begun *timeline.Build
 	// part is what the known range of it held a moment ago.
@@ -35,7 +35,7 @@ type kept struct {
 
 // inbox is the user's home timeline.
 func (f *Feed) inbox(user int64) kept {
-	return kept{key: timeline.Inbox(user), cap: f.cfg.InboxCap, door: doorTimeline, user: user, from: f.pulled(user), beside: f.beside}
+	return kept{key: timeline.Inbox(user), cap: f.cfg.InboxCap, door: doorTimeline, user: user, from: f.pulled(user), merge: f.company}
 }
 
 // outbox is all that the author posted, whoever may see it.

@@ -2,6 +2,7 @@ package feed
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -102,17 +103,16 @@ func (f *Feed) inSQL(match predicate.Post) source {
 // index of posts for those who posted beyond the near end of the span too, which
 // nobody did of a first page; then at most n posts of n authors.
 func (f *Feed) pulled(user int64) source {
-	// A correlated look-up, not a join: its cost does not hang on what the
-	// database guesses of the number of users.
-	const heads = `
-SELECT a.id, (SELECT CASE WHEN u.last_post_id %[1]s
-    ELSE coalesce((SELECT %[2]s(p.id) FROM posts p WHERE p.author_id = u.id AND p.id > $2 AND p.id < $3), %[3]s) END
-  FROM users u WHERE u.id = a.id) AS head
-FROM (
-  SELECT followee_id AS id FROM follows
-  WHERE follower_id = $1 AND followee_id NOT IN (SELECT muted_id FROM mutes WHERE muter_id = $1)
-  UNION ALL SELECT id FROM users WHERE id = $1
-) a ORDER BY head %[4]s LIMIT $4`
+	// An array, not a join: its cost does not hang on what the database guesses
+	// of the number of users. A correlated query costs more by a fifth.
+	among := "IN (%s)"
+	if f.dialect == dialect.Postgres {
+		among = "= ANY (ARRAY(%s))"
+	}
+	heads := `
+SELECT u.id, CASE WHEN u.last_post_id %[1]s
+    ELSE coalesce((SELECT %[2]s(p.id) FROM posts p WHERE p.author_id = u.id AND p.id > $2 AND p.id < $3), %[3]s) END AS head
+FROM users u WHERE u.id ` + fmt.Sprintf(among, sourcesOf) + ` ORDER BY head %[4]s LIMIT $4`
 	newest := fmt.Sprintf(heads, "< $3 THEN u.last_post_id", "max", "0", "DESC")
 	oldest := fmt.Sprintf(heads, "<= $2 THEN $3", "min", "$3", "ASC")
 	return func(ctx context.Context, viewer int64, s span, n int) (batch, error) {
@@ -177,26 +177,10 @@ func (f *Feed) nearest(authors []int64, s span, n int) predicate.Post {
 // the answer. When Redis fails, SQL answers.
 func (f *Feed) cached(k kept) source {
 	return func(ctx context.Context, viewer int64, s span, n int) (batch, error) {
-		feeds := []kept{k}
-		if k.beside != nil {
-			more, ok, err := k.beside(ctx, k.user)
-			if err != nil {
-				return batch{}, err
-			}
-			if !ok {
-				return k.from(ctx, viewer, s, n)
-			}
-			feeds = append(feeds, more...)
+		feeds, parts, low, err := f.held(ctx, k, s, n)
+		if errors.Is(err, errFar) {
+			return k.from(ctx, viewer, s, n)
 		}
-		r := s.first(n)
-		var parts []timeline.Part
-		if r == k.known {
-			parts = append(parts, k.part)
-		}
-		patient, cancel := patiently(ctx)
-		more, err := f.tl.Pages(patient, keysOf(feeds[len(parts):]), r)
-		cancel()
-		parts = append(parts, more...)
 		if err != nil {
 			f.log.WarnContext(ctx, "feed not read; going on in SQL", "error", err)
 			f.cfg.Observe(false)
@@ -214,6 +198,9 @@ func (f *Feed) cached(k kept) source {
 			return k.from(ctx, viewer, s, n)
 		}
 		ids, floor := merge(parts, s, n)
+		if low > s.low { // what posts since deleted promised above it may lie below
+			floor = max(floor, low+1)
+		}
 		if s.ascending && s.low < floor {
 			return k.from(ctx, viewer, s, n)
 		}
@@ -235,6 +222,31 @@ func (f *Feed) cached(k kept) source {
 		below.posts = slices.Concat(b.posts, below.posts)
 		return below, nil
 	}
+}
+
+// held is what a feed in Redis, and those that are read with it, have of the near
+// end of a span, and the id above which that is all that there is.
+func (f *Feed) held(ctx context.Context, k kept, s span, n int) (feeds []kept, parts []timeline.Part, low int64, err error) {
+	ctx, cancel := patiently(ctx)
+	defer cancel()
+	feeds, low = []kept{k}, s.low
+	if s.first(n) == k.known {
+		parts = append(parts, k.part)
+	}
+	if k.merge != nil {
+		c, err := k.merge(ctx, k.user, s, n)
+		if err != nil {
+			return nil, nil, 0, err
+		}
+		if c.without {
+			feeds, parts = nil, nil
+		}
+		feeds, low = append(feeds, c.feeds...), c.low
+	}
+	r := s.first(n)
+	r.After = low
+	more, err := f.tl.Pages(ctx, keysOf(feeds[len(parts):]), r)
+	return feeds, append(parts, more...), low, err
 }
 
 func keysOf(feeds []kept) []timeline.Key {

@@ -52,9 +52,12 @@ func (s *Store) Begin(ctx context.Context, k Key) (b Build, started bool, err er
 // for another 10 s then. The error is ErrBuildLost when the build is no longer
 // the caller's.
 //
-// Cost: one round trip, O(n log size).
+// Cost: one round trip, two for an outbox, O(n log size).
 func (s *Store) Finish(ctx context.Context, b *Build, ids []int64, floor int64) (ok bool, err error) {
 	if err := checkIDs(ids...); err != nil {
+		return false, fmt.Errorf("finish build of %s: %w", b.key, err)
+	}
+	if err := s.raise(ctx, b.key, ids); err != nil {
 		return false, fmt.Errorf("finish build of %s: %w", b.key, err)
 	}
 	limit := s.cap(b.key)

@@ -14,6 +14,7 @@ import (
 //	tl:{o<author>}:f  fences: sorted set, member = viewer, score = Unix seconds
 //	tl:{a<shard>}     active users: sorted set, member = user id,
 //	                  score = deadline in Unix milliseconds
+//	tl:{n<shard>}     newest ids: hash, field = author, see newest.go
 //
 // The hash tag keeps all keys of one feed in one slot of a cluster.
 
@@ -57,12 +58,14 @@ func (k Key) fences() string { return k.part(":f") }
 // keys are the KEYS of every script on a feed.
 func (k Key) keys() []string { return []string{k.meta(), k.set()} }
 
-// shards is how many keys hold the active users: enough for a cluster of a
+// shards is how many keys hold the active users, and the newest ids: enough for a cluster of a
 // dozen masters to share the look-ups of a fan-out, few enough for one page of
 // followers to be looked up in a handful of commands.
 const shards = 16
 
 func activeKey(shard int) string { return "tl:{a" + strconv.Itoa(shard) + "}" }
+
+func newestKey(shard int) string { return "tl:{n" + strconv.Itoa(shard) + "}" }
 
 func shardOf(user int64) int { return int(sixteenth(user)) }
 

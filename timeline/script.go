@@ -34,6 +34,10 @@ var (
 	changesLua string
 	//go:embed lua/unsettle.lua
 	unsettleLua string
+	//go:embed lua/learn.lua
+	learnLua string
+	//go:embed lua/raise.lua
+	raiseLua string
 )
 
 var (
@@ -49,6 +53,8 @@ var (
 	arriveScript   = redis.NewScript(feedLua + arriveLua)
 	changesScript  = redis.NewScript(feedLua + changesLua)
 	unsettleScript = redis.NewScript(feedLua + unsettleLua)
+	learnScript    = redis.NewScript(learnLua)
+	raiseScript    = redis.NewScript(raiseLua)
 )
 
 // call is one execution of a script.
