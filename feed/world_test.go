@@ -22,7 +22,10 @@ import (
 
 func TestMain(m *testing.M) { storagetest.Main(m) }
 
-const inboxCap = 300
+const (
+	inboxCap  = 300
+	outboxCap = 100
+)
 
 // world is a whole backend on empty stores.
 type world struct {
@@ -52,7 +55,7 @@ func newWorld(t *testing.T, s *storage.Stores, change ...func(*feed.Config)) *wo
 	var err error
 	w.ids, err = feed.OpenIDs(w.ctx, s.DB)
 	require.NoError(t, err)
-	w.tl, err = timeline.New(s.Redis, timeline.Config{InboxCap: inboxCap})
+	w.tl, err = timeline.New(s.Redis, timeline.Config{InboxCap: inboxCap, OutboxCap: outboxCap})
 	require.NoError(t, err)
 	w.queue, err = queue.New(s.DB, s.Redis, queue.Config{SweepEvery: 50 * time.Millisecond})
 	require.NoError(t, err)
@@ -60,7 +63,7 @@ func newWorld(t *testing.T, s *storage.Stores, change ...func(*feed.Config)) *wo
 	w.hub = live.NewHub(s.Redis, live.HubConfig{Sharded: s.Sharded})
 	cfg := feed.Config{
 		DB: s.DB, Dialect: s.Dialect, Timelines: w.tl, Queue: w.queue, Hub: w.hub, Publisher: w.pub, IDs: w.ids,
-		InboxCap: inboxCap,
+		InboxCap: inboxCap, OutboxCap: outboxCap,
 	}
 	for _, fn := range change {
 		fn(&cfg)

@@ -3,6 +3,7 @@ package timeline
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -30,6 +31,10 @@ import (
 const newestLife = outboxLife
 
 const epochField = "e"
+
+// newEpoch is a random text, so long that Redis keeps the hash as a table from the
+// beginning: in the compact encoding each look-up goes through all that is there.
+func newEpoch() string { return fmt.Sprintf("%080d", rand.Int64()) }
 
 // Newest is what Redis knows about the newest ids of authors.
 type Newest struct {
@@ -104,7 +109,7 @@ func (s *Store) epochsOf(ctx context.Context, n *Newest, epochs [shards]*redis.S
 				continue
 			}
 			key := newestKey(shard)
-			p.HSetNX(ctx, key, epochField, formatID(1+rand.Int64N(idMax)))
+			p.HSetNX(ctx, key, epochField, newEpoch())
 			p.PExpire(ctx, key, newestLife)
 			epochs[shard] = p.HGet(ctx, key, epochField)
 		}
