@@ -52,7 +52,8 @@ type engine struct {
 	gate   *gate
 	ahead  atomic.Int64 // of the real clock
 	fronts [2]*feed.Feed
-	back   *feed.Feed // of the workers
+	pulls  [2]*feed.Feed // serve a setting in which nobody is pushed to
+	back   *feed.Feed    // of the workers
 	// balance has a feed for every threshold between push and pull.
 	balance []*feed.Feed
 	lives   [2]*life
@@ -74,17 +75,14 @@ func newEngine(t *testing.T, s *storage.Stores) *engine {
 	cfg := feed.Config{
 		DB: e.db, Dialect: s.Dialect, Timelines: e.tl, Queue: e.queue, Publisher: live.NewPublisher(s.Redis, s.Sharded),
 		InboxCap: inboxCap, OutboxCap: outboxCap, LargeAudience: 20, Now: now,
+		MergeAll: 1, // two authors who are not pushed are many
 	}
 	for i := range e.fronts {
-		ids, err := feed.OpenIDs(e.ctx, s.DB)
-		e.must(err)
-		cfg.IDs = ids
-		e.fronts[i], err = feed.New(e.ctx, cfg)
-		e.must(err)
-		e.run(ids.Run)
-		e.run(e.fronts[i].Run)
+		e.fronts[i] = e.open(cfg)
+		pulling := cfg
+		pulling.PullAbove = feed.AlwaysPull
+		e.pulls[i] = e.open(pulling)
 	}
-	cfg.IDs = nil
 	e.back, err = feed.New(e.ctx, cfg)
 	e.must(err)
 	for _, above := range thresholds {
@@ -106,6 +104,18 @@ func newEngine(t *testing.T, s *storage.Stores) *engine {
 		}
 	})
 	return e
+}
+
+// open opens a process that serves the API.
+func (e *engine) open(cfg feed.Config) *feed.Feed {
+	ids, err := feed.OpenIDs(e.ctx, e.s.DB)
+	e.must(err)
+	cfg.IDs = ids
+	f, err := feed.New(e.ctx, cfg)
+	e.must(err)
+	e.run(ids.Run)
+	e.run(f.Run)
+	return f
 }
 
 func (e *engine) must(err error) {
@@ -144,6 +154,7 @@ type plan struct {
 	history int  // old posts of the first user
 	shy     int  // a bit for every user who reads only when something is done or settled
 	page    int
+	pulling bool // timelines are put together from outboxes, not read from inboxes
 	steps   []step
 }
 
@@ -180,7 +191,12 @@ func (r *run) viewer(user int) feed.Viewer {
 }
 
 // front is the process that serves this step.
-func (r *run) front() *feed.Feed { return r.fronts[r.turn%len(r.fronts)] }
+func (r *run) front() *feed.Feed {
+	if r.pulling {
+		return r.pulls[r.turn%len(r.pulls)]
+	}
+	return r.fronts[r.turn%len(r.fronts)]
+}
 
 func (r *run) say(format string, args ...any) { r.told = append(r.told, fmt.Sprintf(format, args...)) }
 
@@ -208,7 +224,7 @@ func (e *engine) play(p plan, over func() bool) (told []string, err error) {
 
 // found founds the society.
 func (r *run) found() {
-	r.say("%d users, %d followers more, friends: %v, %d old posts", r.people, r.crowd, r.friends, r.history)
+	r.say("%d users, %d followers more, friends: %v, %d old posts, nobody is pushed to: %v", r.people, r.crowd, r.friends, r.history, r.pulling)
 	tx, err := r.db.Tx(r.ctx)
 	r.must(err)
 	var rows []*ent.UserCreate

@@ -88,6 +88,7 @@ var plans = rapid.Custom(func(t *rapid.T) plan {
 		history: rapid.SampledFrom([]int{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 130, 130, 320}).Draw(t, "history"),
 		shy:     rapid.IntRange(0, 31).Draw(t, "shy"),
 		page:    rapid.SampledFrom([]int{100, 20, 7, 3, 2, 1}).Draw(t, "page"),
+		pulling: rapid.SampledFrom([]bool{false, false, true}).Draw(t, "pulling"),
 	}
 	// Slices of slices, as one slice would mostly be short.
 	part := rapid.OneOf(scene(p.people), scene(p.people), rapid.SliceOfN(steps, 1, 10))
@@ -396,16 +397,17 @@ func (r *run) worded(payload any) string {
 // lose loses a key of Redis.
 func (r *run) lose(n, a int) error {
 	inbox, outbox := timeline.Inbox(r.users[a].id), timeline.Outbox(r.users[a].id)
-	if n%6 == 5 {
-		r.say("Redis forgets who is active")
+	if n%7 >= 5 {
+		what := map[int]string{5: "who is active", 6: "whose posts are the newest"}[n%7]
+		r.say("Redis forgets %s", what)
 		for shard := range 16 {
-			if err := r.s.Redis.Del(r.ctx, fmt.Sprintf("tl:{a%d}", shard)).Err(); err != nil {
+			if err := r.s.Redis.Del(r.ctx, fmt.Sprintf("tl:{%s%d}", map[int]string{5: "a", 6: "n"}[n%7], shard)).Err(); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	key := []string{inbox.String() + ":z", inbox.String() + ":m", outbox.String() + ":z", outbox.String() + ":m", inbox.String() + ":m"}[n%6]
+	key := []string{inbox.String() + ":z", inbox.String() + ":m", outbox.String() + ":z", outbox.String() + ":m", inbox.String() + ":m"}[n%7]
 	r.say("Redis loses %s of %s", map[string]string{
 		inbox.String() + ":z": "the entries of the inbox", inbox.String() + ":m": "the coverage of the inbox",
 		outbox.String() + ":z": "the entries of the outbox", outbox.String() + ":m": "the coverage of the outbox",
