@@ -177,7 +177,7 @@ func (f *Feed) nearest(authors []int64, s span, n int) predicate.Post {
 // the answer. When Redis fails, SQL answers.
 func (f *Feed) cached(k kept) source {
 	return func(ctx context.Context, viewer int64, s span, n int) (batch, error) {
-		feeds, parts, low, err := f.held(ctx, k, s, n)
+		feeds, parts, err := f.held(ctx, k, s, n)
 		if errors.Is(err, errFar) {
 			return k.from(ctx, viewer, s, n)
 		}
@@ -198,9 +198,6 @@ func (f *Feed) cached(k kept) source {
 			return k.from(ctx, viewer, s, n)
 		}
 		ids, floor := merge(parts, s, n)
-		if low > s.low { // what posts since deleted promised above it may lie below
-			floor = max(floor, low+1)
-		}
 		if s.ascending && s.low < floor {
 			return k.from(ctx, viewer, s, n)
 		}
@@ -225,28 +222,35 @@ func (f *Feed) cached(k kept) source {
 }
 
 // held is what a feed in Redis, and those that are read with it, have of the near
-// end of a span, and the id above which that is all that there is.
-func (f *Feed) held(ctx context.Context, k kept, s span, n int) (feeds []kept, parts []timeline.Part, low int64, err error) {
+// end of a span.
+func (f *Feed) held(ctx context.Context, k kept, s span, n int) (feeds []kept, parts []timeline.Part, err error) {
 	ctx, cancel := patiently(ctx)
 	defer cancel()
-	feeds, low = []kept{k}, s.low
-	if s.first(n) == k.known {
+	r := s.first(n)
+	feeds = []kept{k}
+	if r == k.known {
 		parts = append(parts, k.part)
 	}
 	if k.merge != nil {
 		c, err := k.merge(ctx, k.user, s, n)
 		if err != nil {
-			return nil, nil, 0, err
+			return nil, nil, err
 		}
 		if c.without {
 			feeds, parts = nil, nil
 		}
-		feeds, low = append(feeds, c.feeds...), c.low
+		feeds, r.After = append(feeds, c.feeds...), c.low
 	}
-	r := s.first(n)
-	r.After = low
 	more, err := f.tl.Pages(ctx, keysOf(feeds[len(parts):]), r)
-	return feeds, append(parts, more...), low, err
+	parts = append(parts, more...)
+	if r.After > s.low {
+		// Fewer than n may lie above, as newest posts have been deleted. What is
+		// below, these feeds alone do not have.
+		for i := range parts {
+			parts[i].Floor = max(parts[i].Floor, r.After+1)
+		}
+	}
+	return feeds, parts, err
 }
 
 func keysOf(feeds []kept) []timeline.Key {
