@@ -39,6 +39,12 @@
 // A push between a wipe and the next Begin leaves a set without coverage. It
 // is harmless: reads call it Missing, Begin deletes it, and so does Sweep.
 //
+// # Many outboxes
+//
+// A page of thousands of authors is in the outboxes of a few. Newest tells of each
+// author an id that the outbox has none above, so that a reader asks those only who
+// reach the page. Whatever is put into an outbox through a Store raises it first.
+//
 // # Memory
 //
 // Scores are negated ids: the newest sorts first, where inserts into Redis's
