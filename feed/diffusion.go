@@ -67,17 +67,21 @@ func (f *Feed) mergedAuthors(ctx context.Context) ([]int64, error) {
 // mergedFollowees is whom the viewer's reads merge; all is false when there are
 // too many in all for a list of them.
 func (f *Feed) mergedFollowees(ctx context.Context, viewer int64) (authors []int64, all bool, err error) {
-	if f.cfg.PullAbove == AlwaysPull {
+	list, err := f.mergedAuthors(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	return f.mergedOf(ctx, viewer, list)
+}
+
+func (f *Feed) mergedOf(ctx context.Context, viewer int64, list []int64) (authors []int64, all bool, err error) {
+	if f.cfg.PullAbove == AlwaysPull || len(list) == tooMany {
 		return nil, false, nil
 	}
-	merged, err := f.mergedAuthors(ctx)
-	if err != nil || len(merged) == 0 {
-		return nil, err == nil, err
+	if len(list) == 0 {
+		return nil, true, nil
 	}
-	if len(merged) == tooMany {
-		return nil, false, nil
-	}
-	err = f.db.Follow.Query().Where(follow.FollowerID(viewer), follow.FolloweeIDIn(merged...)).
+	err = f.db.Follow.Query().Where(follow.FollowerID(viewer), follow.FolloweeIDIn(list...)).
 		Select(follow.FieldFolloweeID).Scan(ctx, &authors)
 	return authors, true, wrap("read followees to merge", err)
 }

@@ -162,6 +162,7 @@ func patiently(ctx context.Context) (context.Context, context.CancelFunc) {
 // the range.
 func (f *Feed) visitInbox(ctx context.Context, user int64, r timeline.Range) (timeline.Position, source) {
 	k := f.inbox(user)
+	list, unlisted := f.mergedAuthors(ctx)
 	patient, cancel := patiently(ctx)
 	defer cancel()
 	at, part, err := f.tl.VisitPage(patient, user, r)
@@ -170,8 +171,8 @@ func (f *Feed) visitInbox(ctx context.Context, user int64, r timeline.Range) (ti
 		f.cfg.Observe(false)
 		return at, k.from
 	}
-	if part.State == timeline.Ready {
-		k.known, k.part = r, part
+	if part.State == timeline.Ready && unlisted == nil {
+		k.known, k.part, k.merge = r, part, f.companyOf(list)
 	}
 	return at, f.cached(k)
 }
@@ -214,7 +215,10 @@ func (f *Feed) holdingOf(ctx context.Context, v Viewer, at timeline.Position, po
 	if !more || at.Epoch == 0 || below != 0 && below <= h.low+1 {
 		return h, nil
 	}
-	ids, err := f.within(ctx, v.ID, span{low: h.low, high: below})
+	ids, told, err := f.within(ctx, v.ID, span{low: h.low, high: below}, below == 0)
+	if !told {
+		h.at = timeline.Position{}
+	}
 	for _, id := range ids {
 		h.take(id)
 	}
@@ -223,17 +227,24 @@ func (f *Feed) holdingOf(ctx context.Context, v Viewer, at timeline.Position, po
 
 // within is the ids of the newest of the user's timeline in a span, more than a
 // cursor can name at the most. An inbox alone is taken at its word, which costs
-// no query: what it holds and hides is on its way out, and will be noted.
-func (f *Feed) within(ctx context.Context, user int64, s span) ([]int64, error) {
+// no query: what it holds and hides is on its way out, and will be noted. Without
+// an inbox it costs as much as a page of all these posts: a page does not wait for
+// that, so told is false unless it must be, and the client cannot resume from it.
+func (f *Feed) within(ctx context.Context, user int64, s span, must bool) (ids []int64, told bool, err error) {
 	k := f.inbox(user)
-	if merged, all, err := f.mergedFollowees(ctx, user); err == nil && all && len(merged) == 0 {
-		ids, covered, err := f.tl.Page(ctx, k.key, timeline.Range{Before: s.high, After: s.low, Limit: maxRecent + 1})
-		if err == nil && covered.State == timeline.Ready && (covered.Floor <= s.low+1 || len(ids) > maxRecent) {
-			return ids, nil
-		}
+	merged, all, err := f.mergedFollowees(ctx, user) // before the inbox is read: see companyOf
+	if err != nil {
+		return nil, false, err
+	}
+	ids, covered, err := f.tl.Page(ctx, k.key, timeline.Range{Before: s.high, After: s.low, Limit: maxRecent + 1})
+	if err == nil && covered.State != timeline.Ready && !must {
+		return nil, false, nil
+	}
+	if err == nil && covered.State == timeline.Ready && all && len(merged) == 0 && (covered.Floor <= s.low+1 || len(ids) > maxRecent) {
+		return ids, true, nil
 	}
 	posts, err := f.fill(ctx, doorTimeline, user, maxRecent+1, s, f.cached(k))
-	return idsOf(posts), err
+	return idsOf(posts), true, err
 }
 
 // Entry is the post as an entry of the viewer's timeline in the order Latest,

@@ -38,23 +38,36 @@ var errFar = errors.New("too many outboxes reach the page")
 // the page, so whoever has posted nothing since is left out. That costs one round
 // trip of O(authors), and a query of the authors whom Redis does not know yet.
 func (f *Feed) company(ctx context.Context, viewer int64, s span, n int) (company, error) {
-	authors, all, err := f.mergedFollowees(ctx, viewer)
-	c := company{low: s.low, without: !all}
-	if err == nil && !all {
-		authors, err = f.sources(ctx, viewer)
-	}
+	list, err := f.mergedAuthors(ctx)
 	if err != nil {
-		return c, err
+		return company{}, err
 	}
-	if len(authors) > f.cfg.MergeAll {
-		if authors, c.low, err = f.reaching(ctx, authors, s, n); err != nil {
+	return f.companyOf(list)(ctx, viewer, s, n)
+}
+
+// companyOf is company by a list of the merged authors from before the inbox was
+// read. By a later one, an author who was merged then would be neither here nor,
+// yet, there.
+func (f *Feed) companyOf(list []int64) func(ctx context.Context, viewer int64, s span, n int) (company, error) {
+	return func(ctx context.Context, viewer int64, s span, n int) (company, error) {
+		authors, all, err := f.mergedOf(ctx, viewer, list)
+		c := company{low: s.low, without: !all}
+		if err == nil && !all {
+			authors, err = f.sources(ctx, viewer)
+		}
+		if err != nil {
 			return c, err
 		}
+		if len(authors) > f.cfg.MergeAll {
+			if authors, c.low, err = f.reaching(ctx, authors, s, n); err != nil {
+				return c, err
+			}
+		}
+		for _, author := range authors {
+			c.feeds = append(c.feeds, f.outbox(author))
+		}
+		return c, nil
 	}
-	for _, author := range authors {
-		c.feeds = append(c.feeds, f.outbox(author))
-	}
-	return c, nil
 }
 
 // sources is whose posts the viewer's timeline has: the followees who are not
