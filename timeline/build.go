@@ -52,23 +52,20 @@ func (s *Store) Begin(ctx context.Context, k Key) (b Build, started bool, err er
 // for another 10 s then. The error is ErrBuildLost when the build is no longer
 // the caller's.
 //
-// Cost: one round trip, two for an outbox, O(n log size).
+// Cost: one round trip, O(n log size).
 func (s *Store) Finish(ctx context.Context, b *Build, ids []int64, floor int64) (ok bool, err error) {
 	if err := checkIDs(ids...); err != nil {
-		return false, fmt.Errorf("finish build of %s: %w", b.key, err)
-	}
-	if err := s.raise(ctx, b.key, ids); err != nil {
 		return false, fmt.Errorf("finish build of %s: %w", b.key, err)
 	}
 	limit := s.cap(b.key)
 	ids, floor = newest(ids, limit, floor)
 	args := []any{formatID(b.epoch), formatID(b.gen), formatID(floor), limit,
 		s.life(b.key), s.setLife(b.key), s.nowMillis()}
-	cmd, err := s.runOne(ctx, finishScript, b.key, appendIDs(args, ids)...)
+	done, err := s.run(ctx, raising(b.key, ids, call{finishScript, b.key.keys(), appendIDs(args, ids)})...)
 	if err != nil {
 		return false, fmt.Errorf("finish build of %s: %w", b.key, err)
 	}
-	reply, err := cmd.StringSlice()
+	reply, err := done[len(done)-1].StringSlice()
 	switch {
 	case err != nil:
 		return false, fmt.Errorf("finish build of %s: %w", b.key, err)

@@ -221,8 +221,7 @@ func coverage(cmd *redis.Cmd) (cov Coverage, rest any, err error) {
 // its floor; if they are only the newest of more, see Merge. An outbox lives
 // on from here.
 //
-// Cost: one round trip, two for an outbox, O(n log size), and a trim when the feed
-// is full.
+// Cost: one round trip, O(n log size), and a trim when the feed is full.
 func (s *Store) Add(ctx context.Context, k Key, ids ...int64) error {
 	return s.Merge(ctx, k, ids, 0)
 }
@@ -236,16 +235,13 @@ func (s *Store) Merge(ctx context.Context, k Key, ids []int64, floor int64) erro
 	if err := checkIDs(ids...); err != nil {
 		return fmt.Errorf("add to %s: %w", k, err)
 	}
-	if err := s.raise(ctx, k, ids); err != nil {
-		return wrap(err, "add to %s", k)
-	}
 	limit := s.cap(k)
 	ids, floor = newest(ids, limit, floor)
 	args := []any{formatID(floor), limit, slack(limit), "0", "0"}
 	if k.kind == outbox {
 		args[3], args[4] = s.life(k), s.setLife(k)
 	}
-	_, err := s.runOne(ctx, addScript, k, appendIDs(args, ids)...)
+	_, err := s.run(ctx, raising(k, ids, call{addScript, k.keys(), appendIDs(args, ids)})...)
 	return wrap(err, "add to %s", k)
 }
 

@@ -147,13 +147,15 @@ func (s *Store) Learn(ctx context.Context, n Newest, newest map[int64]int64) err
 	return wrap(err, "learn newest of %d authors", len(newest))
 }
 
-// raise makes known that the author's outbox is about to have an id. It comes
-// before the id itself: were it the other way round, a page would show the post
-// and the next would not.
-func (s *Store) raise(ctx context.Context, k Key, ids []int64) error {
+// raising is the calls before one that adds ids to the feed: of an outbox they
+// make known that it is about to have them. Were it the other way round, a page
+// would show a post and the next would not; on a cluster, where the two are at the
+// same time, it may for that moment.
+func raising(k Key, ids []int64, add call) []call {
 	if k.kind != outbox || len(ids) == 0 {
-		return nil
+		return []call{add}
 	}
-	_, err := s.run(ctx, call{raiseScript, []string{newestKey(shardOf(k.id))}, []any{formatID(k.id), formatID(slices.Max(ids))}})
-	return err
+	return []call{
+		{raiseScript, []string{newestKey(shardOf(k.id))}, []any{formatID(k.id), formatID(slices.Max(ids))}}, add,
+	}
 }
