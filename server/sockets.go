@@ -58,7 +58,7 @@ type sockets struct {
 	upgrader websocket.Upgrader
 
 	stopping chan struct{} // closed when shutdown begins
-	lookUps  line // of sockets that look up their session
+	lookUps  line          // of sockets that look up their session
 
 	mu      sync.Mutex
 	taken   int // open sockets, handshakes under way, and streams of events
