@@ -63,7 +63,7 @@ func (w *worker) attempt(ctx context.Context, e entry) {
 // load returns the job to run, or nil if there is none any more.
 func (w *worker) load(ctx context.Context, e entry) (*Job, error) {
 	if e.kind != "" {
-		return &Job{ID: e.job, Kind: e.kind, Payload: e.payload, Attempt: 1, CreatedAt: time.UnixMicro(e.at), db: w.db}, nil
+		return &Job{ID: e.job, Kind: e.kind, Pool: w.pool, Payload: e.payload, Attempt: 1, CreatedAt: time.UnixMicro(e.at), db: w.db}, nil
 	}
 	row, err := w.db.Job.Get(ctx, e.job)
 	if ent.IsNotFound(err) {
@@ -76,7 +76,7 @@ func (w *worker) load(ctx context.Context, e entry) (*Job, error) {
 		return nil, nil
 	}
 	j := &Job{
-		ID: row.ID, Kind: row.Kind, Payload: row.Payload, State: row.State,
+		ID: row.ID, Kind: row.Kind, Pool: w.pool, Payload: row.Payload, State: row.State,
 		Attempt: row.Attempts + 1, CreatedAt: row.CreatedAt, db: w.db,
 	}
 	if j.Attempt > w.cfg.MaxAttempts {

@@ -153,6 +153,7 @@ type Result struct {
 type Job struct {
 	ID             int64
 	Kind           string
+	Pool           Pool
 	Payload, State json.RawMessage // State: what Checkpoint stored last, or nil
 	Attempt        int             // 1 is the first
 	CreatedAt      time.Time

@@ -79,39 +79,54 @@ func (s *Store) visit(ctx context.Context, user int64, more ...call) (at Positio
 
 // Active tells of each user whether Deliver would push to them.
 //
-// Cost: one round trip of at most 16 ZMSCORE, O(users). The 16 keys are spread
-// over the nodes of a cluster. Meant for some thousand users a call.
+// Cost: a round trip of at most 16 ZMSCORE per 1,000 users, O(users). The 16
+// keys are spread over the nodes of a cluster.
 func (s *Store) Active(ctx context.Context, users []int64) ([]bool, error) {
-	active := make([]bool, len(users))
-	if len(users) == 0 {
-		return active, nil
-	}
-	var members [shards][]string
-	var at [shards][]int // position in users of each member
-	for i, user := range users {
-		n := shardOf(user)
-		members[n] = append(members[n], formatID(user))
-		at[n] = append(at[n], i)
-	}
-	now := float64(s.nowMillis())
-	var deadlines [shards]*redis.FloatSliceCmd
-	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for n := range shards {
-			if len(members[n]) > 0 {
-				deadlines[n] = p.ZMScore(ctx, activeKey(n), members[n]...)
-			}
-		}
-		return nil
-	})
+	deadlines, err := s.deadlines(ctx, users)
 	if err != nil {
-		return nil, wrap(err, "look up %d users", len(users))
+		return nil, err
 	}
-	for n := range shards {
-		for j, i := range at[n] {
-			active[i] = deadlines[n].Val()[j] > now
-		}
+	active := make([]bool, len(users))
+	for i, d := range deadlines {
+		active[i] = d > 0
 	}
 	return active, nil
+}
+
+// deadlines is until when each user is active, 0 of one who is not.
+func (s *Store) deadlines(ctx context.Context, users []int64) ([]int64, error) {
+	until := make([]int64, 0, len(users))
+	for chunk := range slices.Chunk(users, batch) {
+		var members [shards][]string
+		for _, user := range chunk {
+			n := shardOf(user)
+			members[n] = append(members[n], formatID(user))
+		}
+		now := float64(s.nowMillis())
+		var found [shards]*redis.FloatSliceCmd
+		_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+			for n := range shards {
+				if len(members[n]) > 0 {
+					found[n] = p.ZMScore(ctx, activeKey(n), members[n]...)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, wrap(err, "look up %d users", len(users))
+		}
+		var next [shards]int
+		for _, user := range chunk {
+			n := shardOf(user)
+			deadline := found[n].Val()[next[n]]
+			next[n]++
+			if deadline <= now {
+				deadline = 0
+			}
+			until = append(until, int64(deadline))
+		}
+	}
+	return until, nil
 }
 
 // ActiveCount is how many users are active, or were within the last sweep.
@@ -132,75 +147,168 @@ func (s *Store) ActiveCount(ctx context.Context) (int, error) {
 	return total, wrap(err, "count active users")
 }
 
-// ActiveUsers is every user who is active at this moment, in ascending order.
-// Who becomes active later reads SQL later, and so misses no post that was
-// committed before the call.
-//
-// Cost: as Recent, at a third of it.
-func (s *Store) ActiveUsers(ctx context.Context) ([]int64, error) {
-	now := strconv.FormatInt(s.nowMillis(), 10)
-	var found [shards]*redis.StringSliceCmd
-	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for n := range shards {
-			found[n] = p.ZRangeByScore(ctx, activeKey(n), &redis.ZRangeBy{Min: "(" + now, Max: "+inf"})
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, wrap(err, "list active users")
-	}
-	total := 0
-	for _, cmd := range found {
-		total += len(cmd.Val())
-	}
-	users := make([]int64, 0, total)
-	for _, cmd := range found {
-		for _, member := range cmd.Val() {
-			user, err := parseID(member)
-			if err != nil {
-				return nil, wrap(err, "list active users")
-			}
-			users = append(users, user)
-		}
-	}
-	slices.Sort(users)
-	return users, nil
-}
-
 // Activity is an active user and until when, in Unix milliseconds: who read
 // last is active longest.
 type Activity struct{ User, Until int64 }
 
-// Recent is every user who is active at this moment, the most recently active
-// first. Who becomes active later reads SQL later, and so misses no post that
-// was committed before the call.
+// byRecency orders the most recently active first.
+func byRecency(a, b Activity) int {
+	return cmp.Or(cmp.Compare(b.Until, a.Until), cmp.Compare(a.User, b.User))
+}
+
+// ActiveOf is those of the users who are active, the most recently active first.
 //
-// Cost: one round trip, O(active users) in time and memory; Redis is busy with
-// a sixteenth of it at a time.
-func (s *Store) Recent(ctx context.Context) ([]Activity, error) {
+// Cost: as Active.
+func (s *Store) ActiveOf(ctx context.Context, users []int64) ([]int64, error) {
+	until, err := s.deadlines(ctx, users)
+	if err != nil {
+		return nil, err
+	}
+	var active []Activity
+	for i, user := range users {
+		if until[i] > 0 {
+			active = append(active, Activity{User: user, Until: until[i]})
+		}
+	}
+	slices.SortFunc(active, byRecency)
+	of := make([]int64, len(active))
+	for i, a := range active {
+		of[i] = a.User
+	}
+	return of, nil
+}
+
+// Latest is about n of those who were active last, the most recently active
+// first, and the one who was last of all among them.
+//
+// Cost: one round trip, O(n).
+func (s *Store) Latest(ctx context.Context, n int) ([]Activity, error) {
 	now := strconv.FormatInt(s.nowMillis(), 10)
 	var found [shards]*redis.ZSliceCmd
 	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for n := range shards {
-			found[n] = p.ZRangeByScoreWithScores(ctx, activeKey(n), &redis.ZRangeBy{Min: "(" + now, Max: "+inf"})
+		for shard := range shards {
+			found[shard] = p.ZRevRangeByScoreWithScores(ctx, activeKey(shard), &redis.ZRangeBy{
+				Min: "(" + now, Max: "+inf", Count: int64(1 + n/shards),
+			})
 		}
 		return nil
 	})
 	if err != nil {
-		return nil, wrap(err, "list active users")
+		return nil, wrap(err, "list the latest users")
 	}
 	var list []Activity
 	for _, cmd := range found {
-		for _, z := range cmd.Val() {
-			user, err := parseID(z.Member)
-			if err != nil {
-				return nil, wrap(err, "list active users")
-			}
-			list = append(list, Activity{User: user, Until: int64(z.Score)})
+		if list, err = appendActivity(list, cmd.Val()); err != nil {
+			return nil, wrap(err, "list the latest users")
 		}
 	}
-	slices.SortFunc(list, func(a, b Activity) int {
-		return cmp.Or(cmp.Compare(b.Until, a.Until), cmp.Compare(a.User, b.User))
+	slices.SortFunc(list, byRecency)
+	return list[:min(n, len(list))], nil
+}
+
+// ActiveUsers is every user who is active at this moment. Who becomes active
+// later reads SQL later, and so misses no post that was committed before the
+// call.
+//
+// Cost: one round trip per 1,000 active users, O(active users) in time and
+// memory.
+func (s *Store) ActiveUsers(ctx context.Context) (map[int64]struct{}, error) {
+	count, err := s.ActiveCount(ctx)
+	if err != nil {
+		return nil, err
+	}
+	users := make(map[int64]struct{}, count)
+	err = s.eachSlice(ctx, func(key string, slice *redis.ZRangeBy) error {
+		members, err := s.rdb.ZRangeByScore(ctx, key, slice).Result()
+		if err != nil {
+			return err
+		}
+		for _, member := range members {
+			user, err := parseID(member)
+			if err != nil {
+				return err
+			}
+			users[user] = struct{}{}
+		}
+		return nil
 	})
+	return users, wrap(err, "list active users")
+}
+
+// Recent is ActiveUsers, the most recently active first.
+//
+// Cost: as ActiveUsers, three times that.
+func (s *Store) Recent(ctx context.Context) ([]Activity, error) {
+	var list []Activity
+	err := s.eachSlice(ctx, func(key string, slice *redis.ZRangeBy) error {
+		found, err := s.rdb.ZRangeByScoreWithScores(ctx, key, slice).Result()
+		if err == nil {
+			list, err = appendActivity(list, found)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, wrap(err, "list active users")
+	}
+	slices.SortFunc(list, byRecency)
+	// Who read meanwhile is in two slices, the later deadline first.
+	seen := make(map[int64]struct{}, len(list))
+	return slices.DeleteFunc(list, func(a Activity) bool {
+		_, twice := seen[a.User]
+		seen[a.User] = struct{}{}
+		return twice
+	}), nil
+}
+
+func appendActivity(list []Activity, found []redis.Z) ([]Activity, error) {
+	for _, z := range found {
+		user, err := parseID(z.Member)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, Activity{User: user, Until: int64(z.Score)})
+	}
 	return list, nil
 }
+
+// eachSlice calls do with ranges of deadlines that together hold everybody who
+// is active, about 1,000 each, so that nobody waits for Redis behind all of them.
+// A deadline only ever moves up, and the ranges are read upwards: nobody who
+// reads meanwhile is missed.
+func (s *Store) eachSlice(ctx context.Context, do func(key string, slice *redis.ZRangeBy) error) error {
+	for shard := range shards {
+		key := activeKey(shard)
+		count, err := s.rdb.ZCard(ctx, key).Result()
+		if err != nil {
+			return err
+		}
+		var ends []*redis.ZSliceCmd
+		_, err = s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+			for rank := int64(batch); rank < count; rank += batch {
+				ends = append(ends, p.ZRangeWithScores(ctx, key, rank, rank))
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		from := s.nowMillis()
+		for _, end := range ends {
+			// Users with the same deadline stay together.
+			if z := end.Val(); len(z) == 1 && int64(z[0].Score) > from {
+				to := int64(z[0].Score)
+				if err := do(key, &redis.ZRangeBy{Min: after(from), Max: strconv.FormatInt(to, 10)}); err != nil {
+					return err
+				}
+				from = to
+			}
+		}
+		if err := do(key, &redis.ZRangeBy{Min: after(from), Max: "+inf"}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// after is the exclusive lower end of a range of scores.
+func after(score int64) string { return "(" + strconv.FormatInt(score, 10) }

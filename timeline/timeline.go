@@ -94,6 +94,9 @@ const (
 	// batch is how many commands go into one pipeline: enough to hide the
 	// round trip, few enough not to delay others on the same server.
 	batch = 1000
+	// pushes is batch for pushes, the bulk of what Redis does: Redis works for
+	// less than a millisecond on one.
+	pushes = 250
 	// pipelines is how many of them one call has under way: one is written while
 	// Redis works on the other, and nobody else waits behind more.
 	pipelines = 2

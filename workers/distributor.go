@@ -166,7 +166,7 @@ func (w *Workers) toFollowers(ctx context.Context, j *queue.Job, author *ent.Use
 		reader.Wait()
 		_ = telling.Wait() // its error has been seen, or another one stopped it
 	}()
-	kept := time.Now()
+	kept, pace := time.Now(), w.way.given(ctx)
 	for page := range pages {
 		if page.err != nil {
 			return page.err
@@ -191,8 +191,8 @@ func (w *Workers) toFollowers(ctx context.Context, j *queue.Job, author *ent.Use
 		case !feed.Pushes(author):
 			p.Pulled += len(in)
 		case page.known:
-			reached, err = w.Timelines.Push(ctx, id, in)
-			p.Pushed += len(reached)
+			err = w.Timelines.Push(ctx, id, in, pace)
+			p.Pushed += len(in)
 		default:
 			reached, err = w.Timelines.Deliver(ctx, id, in)
 			p.Pushed += len(reached)

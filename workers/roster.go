@@ -12,23 +12,41 @@ import (
 )
 
 // roster goes through those followers of an author who may have an inbox or a
-// connection, a page at a time, from where the progress stands. It takes the
-// cheapest way that the numbers of followers and of active people allow:
+// connection, a page at a time, from where the progress stands, the most recently
+// active first. It takes the cheapest way that the numbers of followers and of
+// active people allow:
 //
-//   - far fewer are active than follow: through the active, the most recently
-//     active first, asking SQL which of them follow;
-//   - about as many: through the followers, with the active in memory;
-//   - few followers: through them, asking Redis which of them are active.
+//   - far fewer are active than follow: through the active, the most recent
+//     first, asking SQL which of them follow;
+//   - about as many: first those who were active last, a page of them; then
+//     through the followers, with the active in memory;
+//   - far more: through the followers, some pages at a time, asking Redis which
+//     of them are active, and since when;
+//   - few followers: so, in one page.
 type roster struct {
 	w      *Workers
 	author *ent.User
 	place  place
+	way    func() // gives way to small jobs
+	large  bool   // several pages
 
 	active []timeline.Activity // left to go through, when place.ByActivity
-	among  []int64             // the active in ascending order, when they are in memory
+	held   bool                // the active are held in memory:
+	among  map[int64]struct{}  // all of them,
+	latest map[int64]struct{}  // and those who have been gone to first
+	muters map[int64]bool      // of the author, when large
 	total  int                 // how many there are to go through, about
 	seen   int
 }
+
+const (
+	// lookUps is how many followers in an index are read in the time of one look-up.
+	lookUps = 20
+	// manyMore active than follow are not worth holding in memory.
+	manyMore = 4
+	// window is how many pages of followers are put in order at a time.
+	window = 4
+)
 
 // clocksDiffer is by how much the clocks of two processes may, at most.
 const clocksDiffer = 5 * time.Minute
@@ -36,10 +54,10 @@ const clocksDiffer = 5 * time.Minute
 // place is how far a roster has come. It is part of the job's state.
 type place struct {
 	Before int64 // through all followers: the next page starts before this follow
+	Latest bool  // those who were active last have been gone to
 
-	ByActivity bool
-	Latest     int64 // through the active: the latest deadline when it began,
-	Until      int64 // and down to which deadline it has come
+	ByActivity  bool
+	From, Until int64 // through the active: from which deadline, and down to which
 }
 
 // page is a step of a roster.
@@ -53,8 +71,8 @@ type page struct {
 }
 
 func (w *Workers) roster(ctx context.Context, author *ent.User, at place) (*roster, error) {
-	r := &roster{w: w, author: author, place: at, total: author.FollowerCount}
-	if author.FollowerCount <= w.PageSize {
+	r := &roster{w: w, author: author, place: at, way: w.way.given(ctx), total: author.FollowerCount}
+	if r.large = author.FollowerCount > w.PageSize; !r.large {
 		return r, nil
 	}
 	count, err := w.Timelines.ActiveCount(ctx)
@@ -62,15 +80,12 @@ func (w *Workers) roster(ctx context.Context, author *ent.User, at place) (*rost
 		return nil, err
 	}
 	begun := at != place{}
-	r.place.ByActivity = at.ByActivity || !begun && count < author.FollowerCount/4
-	if !r.place.ByActivity && count > 4*author.FollowerCount {
+	r.place.ByActivity = at.ByActivity || !begun && count < author.FollowerCount/lookUps
+	if !r.place.ByActivity {
+		r.held = count <= manyMore*author.FollowerCount
 		return r, nil
 	}
 	// The post is committed: who is not active by now reads it from SQL.
-	if !r.place.ByActivity {
-		r.among, err = w.Timelines.ActiveUsers(ctx)
-		return r, err
-	}
 	active, err := w.Timelines.Recent(ctx)
 	if err != nil {
 		return nil, err
@@ -78,12 +93,12 @@ func (w *Workers) roster(ctx context.Context, author *ent.User, at place) (*rost
 	if begun {
 		// The earlier attempt has been through those between the two deadlines,
 		// but for who has read since by a clock that is behind.
-		visited := at.Latest - clocksDiffer.Milliseconds()
+		visited := at.From - clocksDiffer.Milliseconds()
 		active = slices.DeleteFunc(active, func(a timeline.Activity) bool {
 			return a.Until > at.Until && a.Until <= visited
 		})
 	} else if len(active) > 0 {
-		r.place.Latest = active[0].Until
+		r.place.From = active[0].Until
 	}
 	r.active, r.total = active, len(active)
 	return r, nil
@@ -94,6 +109,9 @@ func (w *Workers) roster(ctx context.Context, author *ent.User, at place) (*rost
 func (r *roster) read(ctx context.Context, post *ent.Post, to chan<- page) {
 	defer close(to)
 	for {
+		if r.large {
+			r.way()
+		}
 		p := r.next(ctx, post)
 		select {
 		case to <- p:
@@ -107,23 +125,19 @@ func (r *roster) read(ctx context.Context, post *ent.Post, to chan<- page) {
 }
 
 func (r *roster) next(ctx context.Context, post *ent.Post) (p page) {
-	if r.place.ByActivity {
+	switch {
+	case r.place.ByActivity:
 		p = r.nextActive(ctx, post)
-	} else {
-		p.followers, r.place.Before, p.err = r.w.Feed.Audience(ctx, r.author.ID, post, r.place.Before, r.w.PageSize)
-		p.end = r.place.Before == 0
-		r.seen += len(p.followers)
-		if p.known = r.among != nil; p.known {
-			p.followers = slices.DeleteFunc(p.followers, func(f feed.Follower) bool {
-				_, active := slices.BinarySearch(r.among, f.ID)
-				return !active
-			})
-		}
+	case r.held && !r.place.Latest:
+		p = r.latestActive(ctx, post)
+	default:
+		p = r.nextFollowers(ctx, post)
 	}
 	p.half, p.after = 2*r.seen >= r.total, r.place
 	return p
 }
 
+// nextActive is the next of the active who follow.
 func (r *roster) nextActive(ctx context.Context, post *ent.Post) (p page) {
 	chunk := r.active[:min(len(r.active), r.w.PageSize)]
 	r.active = r.active[len(chunk):]
@@ -131,14 +145,91 @@ func (r *roster) nextActive(ctx context.Context, post *ent.Post) (p page) {
 	if len(chunk) == 0 {
 		return p
 	}
-	users := make([]int64, len(chunk))
-	for i, a := range chunk {
-		users[i] = a.User
-	}
-	if p.followers, p.err = r.w.Feed.Among(ctx, r.author.ID, post, users); p.err != nil {
-		p.err = fmt.Errorf("find followers among the active: %w", p.err)
-	}
+	p.followers, p.err = r.followersAmong(ctx, post, chunk)
 	r.place.Until = chunk[len(chunk)-1].Until
 	r.seen += len(chunk)
 	return p
+}
+
+// latestActive is those who were active last of all, as far as they follow.
+func (r *roster) latestActive(ctx context.Context, post *ent.Post) (p page) {
+	p.known, r.place.Latest = true, true
+	chunk, err := r.w.Timelines.Latest(ctx, r.w.PageSize)
+	if err != nil {
+		p.err = err
+		return p
+	}
+	r.latest = make(map[int64]struct{}, len(chunk))
+	for _, a := range chunk {
+		r.latest[a.User] = struct{}{}
+	}
+	p.followers, p.err = r.followersAmong(ctx, post, chunk)
+	return p
+}
+
+// followersAmong is those of the users who follow, in the order given.
+func (r *roster) followersAmong(ctx context.Context, post *ent.Post, chunk []timeline.Activity) ([]feed.Follower, error) {
+	rank := make(map[int64]int, len(chunk))
+	users := make([]int64, len(chunk))
+	for i, a := range chunk {
+		users[i], rank[a.User] = a.User, i
+	}
+	followers, err := r.w.Feed.Among(ctx, r.author.ID, post, users)
+	if err != nil {
+		return nil, fmt.Errorf("find followers among the active: %w", err)
+	}
+	slices.SortFunc(followers, func(a, b feed.Follower) int { return rank[a.ID] - rank[b.ID] })
+	return followers, nil
+}
+
+// nextFollowers is the next followers; those who are not active are left out
+// where there are several pages.
+func (r *roster) nextFollowers(ctx context.Context, post *ent.Post) (p page) {
+	limit := r.w.PageSize
+	if r.large && r.muters == nil {
+		// Who changes this from now on is fenced, and looked at again.
+		if r.muters, p.err = r.w.Feed.Muters(ctx, r.author.ID); p.err != nil {
+			return p
+		}
+	}
+	if r.held && r.among == nil {
+		// The post is committed: who is not active by now reads it from SQL.
+		if r.among, p.err = r.w.Timelines.ActiveUsers(ctx); p.err != nil {
+			return p
+		}
+	}
+	if r.large && !r.held {
+		limit *= window
+	}
+	p.followers, r.place.Before, p.err = r.w.Feed.Audience(ctx, r.author.ID, post, r.muters, r.place.Before, limit)
+	p.end = r.place.Before == 0
+	r.seen += len(p.followers)
+	if p.known = r.large; !p.known || p.err != nil {
+		return p
+	}
+	if r.held {
+		p.followers = slices.DeleteFunc(p.followers, func(f feed.Follower) bool {
+			_, active := r.among[f.ID]
+			_, before := r.latest[f.ID]
+			return !active || before
+		})
+		return p
+	}
+	p.followers, p.err = r.activeOf(ctx, p.followers)
+	return p
+}
+
+// activeOf is those of the followers who are active, the most recent first.
+func (r *roster) activeOf(ctx context.Context, followers []feed.Follower) ([]feed.Follower, error) {
+	ids := make([]int64, len(followers))
+	found := make(map[int64]feed.Follower, len(followers))
+	for i, f := range followers {
+		ids[i], found[f.ID] = f.ID, f
+	}
+	active, err := r.w.Timelines.ActiveOf(ctx, ids)
+	list := make([]feed.Follower, len(active))
+	for i, id := range active {
+		list[i] = found[id]
+	}
+	return list, err
 }

@@ -62,6 +62,7 @@ type Config struct {
 // Workers are the handlers of jobs and the loops beside them.
 type Workers struct {
 	Config
+	way way
 }
 
 // New registers the handlers with the queue; Run runs them. It fails when a
@@ -97,12 +98,12 @@ func New(cfg Config) (*Workers, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	w := &Workers{cfg}
-	cfg.Queue.Handle(feed.PostCreated, w.postCreated)
-	cfg.Queue.Handle(feed.PostChanged, w.postChanged)
-	cfg.Queue.Handle(feed.RelationChanged, w.relationChanged)
-	cfg.Queue.Handle(feed.AuthorFalling, w.authorFalling)
-	cfg.Queue.Handle(canary, w.canaryArrived)
+	w := &Workers{Config: cfg}
+	cfg.Queue.Handle(feed.PostCreated, w.way.first(w.postCreated))
+	cfg.Queue.Handle(feed.PostChanged, w.way.first(w.postChanged))
+	cfg.Queue.Handle(feed.RelationChanged, w.way.first(w.relationChanged))
+	cfg.Queue.Handle(feed.AuthorFalling, w.way.first(w.authorFalling))
+	cfg.Queue.Handle(canary, w.way.first(w.canaryArrived))
 	return w, nil
 }
 
