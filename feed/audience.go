@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"strconv"
+	"strings"
 
 	"entgo.io/ent/dialect"
 
@@ -39,9 +41,9 @@ func (f *Feed) Muters(ctx context.Context, author int64) (map[int64]bool, error)
 	return muters, wrap("read muters", rows.Err())
 }
 
-// Audience is a page of an author's followers, the newest follow first: those
-// before the given position, at most limit of them, and the position that the
-// next page starts before; 0 before the first and after the last page. A nil
+// Audience is a page of an author's followers, the newest follows in any order:
+// those before the given position, at most limit of them, and the position that
+// the next page starts before; 0 before the first and after the last page. A nil
 // post, one that is gone, belongs into nobody's timeline. Muters is what Muters
 // said, or nil: then each follower is looked up.
 //
@@ -92,20 +94,32 @@ func (f *Feed) followers(ctx context.Context, author int64, post *ent.Post, mute
 	if muters == nil {
 		muting = "coalesce((SELECT 1 FROM mutes m WHERE m.muter_id = follows.follower_id AND m.muted_id = follows.followee_id), 0)"
 	}
-	query := "SELECT follows.id, follows.follower_id, " + mutual + ", " + muting + " FROM " + from
+	// In one row: it takes a fraction of the time that thousands take.
+	query := "SELECT coalesce(min(id), 0), coalesce(string_agg(CAST(follower AS TEXT), ','), '') FROM (SELECT follows.id, " +
+		"4 * follows.follower_id + 2 * " + mutual + " + " + muting + " AS follower FROM " + from + ") page"
 	rows, err := f.db.QueryContext(ctx, query, append([]any{author}, args...)...)
 	if err != nil {
 		return nil, 0, fmt.Errorf("read followers: %w", err)
 	}
 	defer rows.Close()
-	list = make([]Follower, 0, room)
+	var found string
 	for rows.Next() {
-		var follower, back, mutes int64
-		if err := rows.Scan(&last, &follower, &back, &mutes); err != nil {
+		if err := rows.Scan(&last, &found); err != nil {
 			return nil, 0, fmt.Errorf("read followers: %w", err)
 		}
-		r := Relation{Following: true, FollowedBy: back == 1, Muting: mutes == 1 || muters[follower]}
+	}
+	if err := rows.Err(); err != nil || found == "" {
+		return nil, last, wrap("read followers", err)
+	}
+	list = make([]Follower, 0, room)
+	for text := range strings.SplitSeq(found, ",") {
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return nil, 0, fmt.Errorf("read followers: %w", err)
+		}
+		follower := n / 4
+		r := Relation{Following: true, FollowedBy: n&2 != 0, Muting: n&1 != 0 || muters[follower]}
 		list = append(list, Follower{follower, post != nil && mayShow(doorTimeline, follower, r, post)})
 	}
-	return list, last, wrap("read followers", rows.Err())
+	return list, last, nil
 }

@@ -5,8 +5,10 @@ import (
 	"context"
 	"slices"
 	"strconv"
+	"sync"
 
 	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
 )
 
 // Touch says that the user is reading: Deliver pushes to the inbox, and the
@@ -218,11 +220,7 @@ func (s *Store) ActiveUsers(ctx context.Context) (map[int64]struct{}, error) {
 		return nil, err
 	}
 	users := make(map[int64]struct{}, count)
-	err = s.eachSlice(ctx, func(key string, slice *redis.ZRangeBy) error {
-		members, err := s.rdb.ZRangeByScore(ctx, key, slice).Result()
-		if err != nil {
-			return err
-		}
+	err = eachSlice(ctx, s, redis.Cmdable.ZRangeByScore, func(members []string) error {
 		for _, member := range members {
 			user, err := parseID(member)
 			if err != nil {
@@ -240,11 +238,8 @@ func (s *Store) ActiveUsers(ctx context.Context) (map[int64]struct{}, error) {
 // Cost: as ActiveUsers, three times that.
 func (s *Store) Recent(ctx context.Context) ([]Activity, error) {
 	var list []Activity
-	err := s.eachSlice(ctx, func(key string, slice *redis.ZRangeBy) error {
-		found, err := s.rdb.ZRangeByScoreWithScores(ctx, key, slice).Result()
-		if err == nil {
-			list, err = appendActivity(list, found)
-		}
+	err := eachSlice(ctx, s, redis.Cmdable.ZRangeByScoreWithScores, func(found []redis.Z) (err error) {
+		list, err = appendActivity(list, found)
 		return err
 	})
 	if err != nil {
@@ -271,44 +266,66 @@ func appendActivity(list []Activity, found []redis.Z) ([]Activity, error) {
 	return list, nil
 }
 
-// eachSlice calls do with ranges of deadlines that together hold everybody who
-// is active, about 1,000 each, so that nobody waits for Redis behind all of them.
-// A deadline only ever moves up, and the ranges are read upwards: nobody who
-// reads meanwhile is missed.
-func (s *Store) eachSlice(ctx context.Context, do func(key string, slice *redis.ZRangeBy) error) error {
+// rangeByScore is the kind of command that eachSlice reads with.
+type rangeByScore[R any, C interface{ Result() (R, error) }] func(redis.Cmdable, context.Context, string, *redis.ZRangeBy) C
+
+// eachSlice reads everybody who is active, about 1,000 at a time, so that nobody
+// waits for Redis behind all of them. Visit is not called twice at once.
+//
+// A deadline only ever moves up, and a shard is read upwards: nobody who reads
+// meanwhile is missed.
+func eachSlice[R any, C interface{ Result() (R, error) }](ctx context.Context, s *Store, read rangeByScore[R, C], visit func(R) error) error {
+	var visiting sync.Mutex
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(pipelines)
 	for shard := range shards {
-		key := activeKey(shard)
-		count, err := s.rdb.ZCard(ctx, key).Result()
-		if err != nil {
-			return err
-		}
-		var ends []*redis.ZSliceCmd
-		_, err = s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-			for rank := int64(batch); rank < count; rank += batch {
-				ends = append(ends, p.ZRangeWithScores(ctx, key, rank, rank))
+		g.Go(func() error {
+			key := activeKey(shard)
+			now := s.nowMillis()
+			ends, err := s.sliceEnds(ctx, key, now)
+			if err != nil {
+				return err
+			}
+			from := "(" + strconv.FormatInt(now, 10)
+			for _, to := range append(ends, "+inf") {
+				found, err := read(s.rdb, ctx, key, &redis.ZRangeBy{Min: from, Max: to}).Result()
+				if err != nil {
+					return err
+				}
+				from = "(" + to
+				visiting.Lock()
+				err = visit(found)
+				visiting.Unlock()
+				if err != nil {
+					return err
+				}
 			}
 			return nil
 		})
-		if err != nil {
-			return err
-		}
-		from := s.nowMillis()
-		for _, end := range ends {
-			// Users with the same deadline stay together.
-			if z := end.Val(); len(z) == 1 && int64(z[0].Score) > from {
-				to := int64(z[0].Score)
-				if err := do(key, &redis.ZRangeBy{Min: after(from), Max: strconv.FormatInt(to, 10)}); err != nil {
-					return err
-				}
-				from = to
-			}
-		}
-		if err := do(key, &redis.ZRangeBy{Min: after(from), Max: "+inf"}); err != nil {
-			return err
-		}
 	}
-	return nil
+	return g.Wait()
 }
 
-// after is the exclusive lower end of a range of scores.
-func after(score int64) string { return "(" + strconv.FormatInt(score, 10) }
+// sliceEnds are deadlines, ascending, between which a shard has about 1,000 users
+// each; users with the same deadline stay together, those who are not active now
+// stay out.
+func (s *Store) sliceEnds(ctx context.Context, key string, now int64) ([]string, error) {
+	count, err := s.rdb.ZCard(ctx, key).Result()
+	if err != nil || count <= batch {
+		return nil, err
+	}
+	var at []*redis.ZSliceCmd
+	_, err = s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for rank := int64(batch); rank < count; rank += batch {
+			at = append(at, p.ZRangeWithScores(ctx, key, rank, rank))
+		}
+		return nil
+	})
+	var ends []string
+	for _, cmd := range at {
+		if z := cmd.Val(); len(z) == 1 && int64(z[0].Score) > now {
+			ends = append(ends, strconv.FormatInt(int64(z[0].Score), 10))
+		}
+	}
+	return ends, err
+}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"tideline/ent"
 	"tideline/feed"
 	"tideline/timeline"
@@ -32,6 +34,7 @@ type roster struct {
 
 	active []timeline.Activity // left to go through, when place.ByActivity
 	held   bool                // the active are held in memory:
+	loaded func() error        // waits for
 	among  map[int64]struct{}  // all of them,
 	latest map[int64]struct{}  // and those who have been gone to first
 	muters map[int64]bool      // of the author, when large
@@ -108,6 +111,16 @@ func (w *Workers) roster(ctx context.Context, author *ent.User, at place) (*rost
 // is read while the one before is worked on.
 func (r *roster) read(ctx context.Context, post *ent.Post, to chan<- page) {
 	defer close(to)
+	var loading errgroup.Group
+	if r.held {
+		loading.Go(func() (err error) {
+			// The post is committed: who is not active by now reads it from SQL.
+			r.among, err = r.w.Timelines.ActiveUsers(ctx)
+			return err
+		})
+	}
+	r.loaded = loading.Wait
+	defer func() { _ = loading.Wait() }() // whoever needs it sees its error
 	for {
 		if r.large {
 			r.way()
@@ -192,11 +205,8 @@ func (r *roster) nextFollowers(ctx context.Context, post *ent.Post) (p page) {
 			return p
 		}
 	}
-	if r.held && r.among == nil {
-		// The post is committed: who is not active by now reads it from SQL.
-		if r.among, p.err = r.w.Timelines.ActiveUsers(ctx); p.err != nil {
-			return p
-		}
+	if p.err = r.loaded(); p.err != nil {
+		return p
 	}
 	if r.large && !r.held {
 		limit *= window
