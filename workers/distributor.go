@@ -148,6 +148,13 @@ func (w *Workers) toAuthor(ctx context.Context, args feed.PostJob, post *ent.Pos
 // toFollowers goes through the followers from where the progress stands.
 func (w *Workers) toFollowers(ctx context.Context, j *queue.Job, author *ent.User, id int64, post *ent.Post, withdraw bool, p *progress) error {
 	args := feed.PostJob{Post: id, Author: author.ID}
+	// An earlier attempt went to them first; now they are gone to in their turn.
+	if feed.Pushes(author) {
+		p.Pushed -= p.Ahead
+	} else {
+		p.Pulled -= p.Ahead
+	}
+	p.Ahead = 0
 	r, err := w.roster(ctx, author, p.place)
 	if err != nil {
 		return err

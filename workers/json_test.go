@@ -11,7 +11,7 @@ import (
 // A job's state must survive being written and read.
 func TestProgressIsKept(t *testing.T) {
 	p := progress{
-		place:  place{Before: 1, Latest: true, ByActivity: true, From: 2, Until: 3},
+		place:  place{Before: 1, Latest: true, Ahead: 5, ByActivity: true, From: 2, Until: 3},
 		Fanout: Fanout{Pushed: 4, FirstLag: time.Second},
 	}
 	raw, err := json.Marshal(p)

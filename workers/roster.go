@@ -57,7 +57,8 @@ const clocksDiffer = 5 * time.Minute
 // place is how far a roster has come. It is part of the job's state.
 type place struct {
 	Before int64 // through all followers: the next page starts before this follow
-	Latest bool  // those who were active last have been gone to
+	Latest bool  // those who were active last have been gone to,
+	Ahead  int   // so many of whom are still to be come by
 
 	ByActivity  bool
 	From, Until int64 // through the active: from which deadline, and down to which
@@ -177,6 +178,11 @@ func (r *roster) latestActive(ctx context.Context, post *ent.Post) (p page) {
 		r.latest[a.User] = struct{}{}
 	}
 	p.followers, p.err = r.followersAmong(ctx, post, chunk)
+	for _, f := range p.followers {
+		if f.Sees {
+			r.place.Ahead++
+		}
+	}
 	return p
 }
 
@@ -221,6 +227,9 @@ func (r *roster) nextFollowers(ctx context.Context, post *ent.Post) (p page) {
 		p.followers = slices.DeleteFunc(p.followers, func(f feed.Follower) bool {
 			_, active := r.among[f.ID]
 			_, before := r.latest[f.ID]
+			if before && f.Sees {
+				r.place.Ahead--
+			}
 			return !active || before
 		})
 		return p

@@ -281,6 +281,68 @@ func TestKilledWorkersFanOutGoesOn(t *testing.T) {
 	require.LessOrEqual(t, heir.inboxes.Load(), int64(42-4*5+5), "not all over again")
 }
 
+// Who was active last gets a post in the first page, whichever way the roster
+// goes, and nobody is left out when the worker fails behind it.
+func TestLatestActiveComeFirst(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name                      string
+		followers, active, others int
+	}{
+		{"few are active", 220, 10, 0},
+		{"all are active", 42, 42, 0},
+		{"many others are active", 20, 20, 200},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+				a := newIdleAudience(t, s, c.followers, c.active)
+				for i := range c.others {
+					require.NoError(t, a.timelines.Touch(a.ctx, int64(i+1)))
+				}
+				first := &firstPush{fails: 2}
+				s.Redis.AddHook(first)
+				a.work(t, s.Redis)
+				post, f := a.post(t)
+				// Who was active last is the one whose follow is oldest, the last in the index.
+				require.Equal(t, timeline.Inbox(a.active[0]).String()+":z", first.into[0])
+				require.LessOrEqual(t, len(first.into), 20, "a page, not all at once")
+				require.Equal(t, c.active, f.Pushed, "counted once each")
+				a.has(t, post)
+			})
+		})
+	}
+}
+
+// firstPush is a hook that notes the inboxes of the first pipeline of pushes, and
+// has the one with number fails fail.
+type firstPush struct {
+	into  []string
+	n     int
+	fails int
+}
+
+func (p *firstPush) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (p *firstPush) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (p *firstPush) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		var into []string
+		for _, c := range cmds {
+			if key := fmt.Sprint(append(c.Args(), "")[1]); c.Name() == "zadd" && strings.HasPrefix(key, "tl:{i") {
+				into = append(into, key)
+			}
+		}
+		if len(into) > 0 {
+			if p.n++; p.n == p.fails {
+				return errors.New("the worker fails here")
+			}
+			if p.into == nil {
+				p.into = into
+			}
+		}
+		return next(ctx, cmds)
+	}
+}
+
 // However many large fan-outs are under way, and stuck, a small one is not behind them.
 func TestSmallFanOutDoesNotWaitForLargeOnes(t *testing.T) {
 	t.Parallel()
