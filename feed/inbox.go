@@ -128,23 +128,23 @@ func (f *Feed) Reconcile(ctx context.Context, viewer, author int64) error {
 // may run late, twice, and beside its opposite. It reports whether the inbox
 // changed, as far as it can tell.
 //
-// Cost: the inbox, and four queries of as many posts as it holds, at most.
+// What it reads may be old when it writes: a relation may have changed and
+// changed back, a post may have been hidden or shown, and the jobs of all that be
+// done. So having written it looks again, until there is nothing to write. What
+// changes after that look has its own job still to run.
+//
+// Cost: the inbox, and four queries of as many posts as it holds, at most; twice
+// when the inbox changes.
 func (f *Feed) Agree(ctx context.Context, viewer, author int64) (changed bool, err error) {
+	var put []int64
 	for range buildAttempts {
-		before, err := f.relation(ctx, viewer, author)
-		if err != nil {
-			return changed, err
-		}
-		once, err := f.agreeOnce(ctx, viewer, author, before)
+		wrote, known, err := f.agreeOnce(ctx, viewer, author, &put)
 		if err != nil {
 			return changed, fmt.Errorf("make the inbox of %d agree about %d: %w", viewer, author, err)
 		}
-		changed = changed || once
-		// Whoever changes the relation from here on makes the inbox agree after
-		// that; whoever did so since `before` may have been overwritten.
-		after, err := f.relation(ctx, viewer, author)
-		if err != nil || after == before {
-			return changed, err
+		changed = changed || wrote || !known
+		if !wrote {
+			return changed, nil
 		}
 	}
 	return changed, fmt.Errorf("the relation of %d and %d does not come to rest", viewer, author)
@@ -155,22 +155,42 @@ func (f *Feed) relation(ctx context.Context, viewer, other int64) (Relation, err
 	return found[other], err
 }
 
-// agreeOnce reports whether the inbox changed, or may have for all it knows.
-func (f *Feed) agreeOnce(ctx context.Context, viewer, author int64, r Relation) (changed bool, err error) {
+// agreeOnce reports whether it wrote to the inbox, and whether it could look at
+// it. It notes in put what it put in.
+func (f *Feed) agreeOnce(ctx context.Context, viewer, author int64, put *[]int64) (wrote, known bool, err error) {
 	k := timeline.Inbox(viewer)
+	r, err := f.relation(ctx, viewer, author)
+	if err != nil {
+		return false, false, err
+	}
 	// If not even a public post belongs into the inbox, none does.
 	belongs := mayShow(doorTimeline, viewer, r, &ent.Post{AuthorID: author, Visibility: schema.Public})
 	// Builders at work read SQL again, whatever they have read by now.
 	if err := f.tl.Remove(ctx, k); err != nil {
-		return false, err
+		return false, false, err
 	}
 	ids, covered, err := f.tl.Page(ctx, k, timeline.Range{Limit: 2 * f.cfg.InboxCap})
-	if err != nil || covered.State != timeline.Ready {
-		return true, err
+	if err != nil {
+		return false, false, err
+	}
+	if covered.State != timeline.Ready {
+		// What was put into an inbox that is being built is for its builder to put
+		// there, if it belongs.
+		wrote, gone := len(*put) > 0, *put
+		if *put = nil; wrote {
+			err = f.tl.Remove(ctx, k, gone...)
+		}
+		return wrote, false, err
 	}
 	have, err := f.db.Post.Query().Where(post.IDIn(ids...), post.AuthorID(author)).IDs(ctx)
 	if err != nil {
-		return false, fmt.Errorf("read posts: %w", err)
+		return false, false, fmt.Errorf("read posts: %w", err)
+	}
+	// Of what was put in, a post may be gone since, and with it whose it was.
+	for _, id := range *put {
+		if slices.Contains(ids, id) && !slices.Contains(have, id) {
+			have = append(have, id)
+		}
 	}
 	var want []int64
 	floor := int64(0)
@@ -178,7 +198,7 @@ func (f *Feed) agreeOnce(ctx context.Context, viewer, author int64, r Relation) 
 		above := span{low: max(covered.Floor-1, 0)}
 		posts, err := f.fill(ctx, doorTimeline, viewer, f.cfg.InboxCap, above, f.inSQL(post.AuthorID(author)))
 		if err != nil {
-			return false, err
+			return false, false, err
 		}
 		if want = idsOf(posts); len(want) == f.cfg.InboxCap {
 			floor = want[len(want)-1]
@@ -188,15 +208,16 @@ func (f *Feed) agreeOnce(ctx context.Context, viewer, author int64, r Relation) 
 	// The floor first: what is cut off below it would be a hole before.
 	if len(missing) > 0 || floor > covered.Floor {
 		if err := f.tl.Merge(ctx, k, missing, floor); err != nil {
-			return false, err
+			return false, false, err
 		}
+		*put = append(*put, missing...)
 	}
 	if len(gone) > 0 {
 		if err := f.tl.Remove(ctx, k, gone...); err != nil {
-			return false, err
+			return false, false, err
 		}
 	}
-	return len(gone)+len(missing) > 0, nil
+	return len(gone)+len(missing) > 0, true, nil
 }
 
 // without is the ids that are not among others.

@@ -259,7 +259,7 @@ func (w *Workers) receipt(ctx context.Context, j *queue.Job, post int64, f Fanou
 		return nil
 	}
 	err := w.DB.Delivery.Create().SetID(post).
-		SetPushed(f.Pushed).SetPulled(f.Pulled).SetSkipped(f.Followers - f.Pushed - f.Pulled).
+		SetPushed(f.Pushed).SetPulled(f.Pulled).SetSkipped(max(0, f.Followers-f.Pushed-f.Pulled)).
 		SetFirstLag(f.FirstLag.Milliseconds()).SetMedianLag(f.MedianLag.Milliseconds()).
 		SetLastLag(f.LastLag.Milliseconds()).SetDone(done).
 		OnConflictColumns(delivery.FieldID).UpdateNewValues().Exec(ctx)

@@ -22,9 +22,11 @@ import (
 	"tideline/workers"
 )
 
-// stop stops a worker once, before the first thing it does to an inbox.
+// stop stops a worker once, before the first thing it does to an inbox, or after
+// it has done some.
 type stop struct {
 	inbox         string
+	after         int // how many things
 	reached, goOn chan struct{}
 }
 
@@ -40,9 +42,11 @@ func (s *stopper) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		at := s.next.Load()
 		here := func(c redis.Cmder) bool { return slices.Contains(c.Args(), any(at.inbox)) }
-		if at != nil && ctx.Value(byWorker{}) != nil && slices.ContainsFunc(cmds, here) && s.next.CompareAndSwap(at, nil) {
-			close(at.reached)
-			<-at.goOn
+		if at != nil && ctx.Value(byWorker{}) != nil && slices.ContainsFunc(cmds, here) {
+			if at.after--; at.after < 0 && s.next.CompareAndSwap(at, nil) {
+				close(at.reached)
+				<-at.goOn
+			}
 		}
 		return next(ctx, cmds)
 	}
@@ -59,6 +63,7 @@ type pairOf struct {
 	tl               *timeline.Store
 	ids              *feed.IDs
 	stopper          *stopper
+	built            func() // ends a build that the test has begun
 	author, follower feed.Viewer
 }
 
@@ -92,7 +97,7 @@ func newPair(t *testing.T, s *storage.Stores) *pairOf {
 
 // meet makes the two others, whose inboxes are empty.
 func (p *pairOf) meet(t *testing.T) {
-	p.t = t
+	p.t, p.built = t, nil
 	for _, v := range []*feed.Viewer{&p.author, &p.follower} {
 		var err error
 		v.ID, err = p.ids.Next()
@@ -111,6 +116,16 @@ func (p *pairOf) stopNext() *stop {
 	at := &stop{inbox: timeline.Inbox(p.follower.ID).String() + ":z", reached: make(chan struct{}), goOn: make(chan struct{})}
 	p.stopper.next.Store(at)
 	return at
+}
+
+// wait waits until a worker stands there.
+func (at *stop) wait(t *testing.T) {
+	t.Helper()
+	select {
+	case <-at.reached:
+	case <-time.After(30 * time.Second):
+		t.Fatal("no worker came by")
+	}
 }
 
 // do has one do something to the other.
@@ -225,11 +240,7 @@ func stopWorkers(t *testing.T, s *storage.Stores) {
 					do(p, post)
 				}
 			}
-			select {
-			case <-at.reached:
-			case <-time.After(30 * time.Second):
-				t.Fatal("no worker came by")
-			}
+			at.wait(t)
 			test.meanwhile(p, post)
 			require.Eventually(t, func() bool {
 				left, err := s.DB.Job.Query().Count(p.ctx)
@@ -244,4 +255,99 @@ func stopWorkers(t *testing.T, s *storage.Stores) {
 			require.Equal(t, want, p.holds())
 		})
 	}
+}
+
+// Who makes an inbox agree with a relation is stopped between having read the
+// world and writing. All that follows from what happens meanwhile is done, and the
+// relation may be the same again.
+func TestStoppedAgreementDoesNotUndoWhatHappenedMeanwhile(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		p := newPair(t, s)
+		sql := func(err error) { require.NoError(t, err) }
+		for _, test := range []struct {
+			name string
+			// before happens before the relation is read, and reaches no inbox;
+			// between after that, and before posts are read.
+			before, between func(post int64)
+			meanwhile       func(post int64) // before it writes
+			stays           bool             // the post, in the inbox
+		}{
+			{
+				name:      "unmute",
+				between:   func(int64) { sql(s.DB.Mute.Create().SetMuterID(p.follower.ID).SetMutedID(p.author.ID).Exec(p.ctx)) },
+				meanwhile: func(int64) { p.do(p.feed.Unmute, p.follower, p.author) },
+				stays:     true,
+			},
+			{
+				name:      "widening",
+				before:    func(post int64) { sql(s.DB.Post.UpdateOneID(post).SetVisibility(schema.Private).Exec(p.ctx)) },
+				meanwhile: func(post int64) { p.change(post, schema.Public) },
+				stays:     true,
+			},
+			{
+				name:      "narrowing",
+				before:    func(post int64) { sql(p.tl.Remove(p.ctx, timeline.Inbox(p.follower.ID), post)) },
+				meanwhile: func(post int64) { p.change(post, schema.Private) },
+			},
+			{
+				name:      "delete",
+				before:    func(post int64) { sql(p.tl.Remove(p.ctx, timeline.Inbox(p.follower.ID), post)) },
+				meanwhile: func(post int64) { p.delete(post) },
+			},
+			{
+				name:   "delete, and a build under way",
+				before: func(post int64) { sql(p.tl.Remove(p.ctx, timeline.Inbox(p.follower.ID), post)) },
+				meanwhile: func(post int64) {
+					p.delete(post)
+					inbox := timeline.Inbox(p.follower.ID)
+					sql(p.tl.Drop(p.ctx, inbox))
+					b, begun, err := p.tl.Begin(p.ctx, inbox)
+					require.True(t, err == nil && begun)
+					p.built = func() {
+						for done := false; !done; {
+							done, err = p.tl.Finish(p.ctx, &b, nil, 0)
+							require.NoError(t, err)
+						}
+					}
+				},
+			},
+		} {
+			t.Run(test.name, func(t *testing.T) {
+				p.meet(t)
+				post := p.post(schema.Public)
+				p.settle()
+				require.Equal(t, []int64{post}, p.holds())
+				if test.before != nil {
+					test.before(post)
+				}
+				first := p.stopNext()
+				agreed := make(chan error, 1)
+				go func() {
+					_, err := p.feed.Agree(context.WithValue(p.ctx, byWorker{}, true), p.follower.ID, p.author.ID)
+					agreed <- err
+				}()
+				first.wait(t)
+				if test.between != nil {
+					test.between(post)
+				}
+				second := p.stopNext()
+				second.after = 1 // it looks at the inbox, and is stopped at the write
+				close(first.goOn)
+				second.wait(t)
+				test.meanwhile(post)
+				p.settle()
+				close(second.goOn)
+				require.NoError(t, <-agreed)
+				if p.built != nil {
+					p.built()
+				}
+				want := []int64{}
+				if test.stays {
+					want = append(want, post)
+				}
+				require.Equal(t, want, p.holds())
+			})
+		}
+	})
 }

@@ -306,7 +306,8 @@ func TestLatestActiveComeFirst(t *testing.T) {
 				// Who was active last is the one whose follow is oldest, the last in the index.
 				require.Equal(t, timeline.Inbox(a.active[0]).String()+":z", first.into[0])
 				require.LessOrEqual(t, len(first.into), 20, "a page, not all at once")
-				require.Equal(t, c.active, f.Pushed, "counted once each")
+				require.GreaterOrEqual(t, f.Pushed, c.active)
+				require.LessOrEqual(t, f.Pushed, c.active+2, "who read within the last minutes is gone to again")
 				a.has(t, post)
 			})
 		})
