@@ -164,7 +164,7 @@ func TestFences(t *testing.T) {
 		s, c := newStore(t, rdb)
 		ctx := t.Context()
 		fenced := func() []int64 {
-			viewers, err := s.Fenced(ctx, 9, time.Time{})
+			viewers, _, err := s.Fenced(ctx, 9, 1, time.Time{})
 			require.NoError(t, err)
 			return viewers
 		}
@@ -184,6 +184,20 @@ func TestFences(t *testing.T) {
 		ttl, err := rdb.TTL(ctx, "tl:{o9}:f").Result()
 		require.NoError(t, err)
 		require.Positive(t, ttl)
+
+		whole := func(job int64) bool {
+			_, whole, err := s.Fenced(ctx, 9, job, time.Time{})
+			require.NoError(t, err)
+			return whole
+		}
+		require.False(t, whole(1), "nobody watches")
+		require.NoError(t, s.Watch(ctx, 9, 1))
+		require.Equal(t, []int64{2, 4}, fenced())
+		require.True(t, whole(1))
+		require.False(t, whole(2))
+		require.NoError(t, rdb.Del(ctx, "tl:{o9}:f").Err())
+		require.NoError(t, s.Fence(ctx, 9, 5))
+		require.False(t, whole(1), "fences were lost")
 	})
 }
 

@@ -3,6 +3,7 @@ package timeline
 import (
 	"context"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -15,36 +16,57 @@ import (
 //
 // Cost: one round trip, O(log fences).
 func (s *Store) Fence(ctx context.Context, author, viewer int64) error {
-	key := Outbox(author).fences()
-	now := s.cfg.Now().Unix()
+	return wrap(s.mark(ctx, author, formatID(viewer)), "fence viewer %d and author %d", viewer, author)
+}
+
+// mark puts a member among the author's fences, and takes out what is over.
+func (s *Store) mark(ctx context.Context, author int64, member string) error {
+	key, now := Outbox(author).fences(), s.cfg.Now().Unix()
 	_, err := s.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
-		p.ZAdd(ctx, key, redis.Z{Score: float64(now), Member: formatID(viewer)})
+		p.ZAdd(ctx, key, redis.Z{Score: float64(now), Member: member})
 		p.ZRemRangeByScore(ctx, key, "-inf", fencesBefore(now))
 		p.Expire(ctx, key, fenceLife+margin)
 		return nil
 	})
-	return wrap(err, "fence viewer %d and author %d", viewer, author)
+	return err
 }
 
+// Watch begins to watch the author's fences for a fan-out, named by its job: if
+// they get lost from now on, Fenced says so.
+//
+// Cost: one round trip, O(log fences).
+func (s *Store) Watch(ctx context.Context, author, job int64) error {
+	return wrap(s.mark(ctx, author, watch(job)), "watch the fences of author %d", author)
+}
+
+// watch is the member that stands for a watch.
+func watch(job int64) string { return "w" + formatID(job) }
+
 // Fenced returns the viewers fenced since then, to the second and within the
-// last hour.
+// last hour. Not whole means that others may have been: that Redis has lost
+// fences since Watch, or that Watch was not called within the last hour.
 //
 // Cost: one round trip, O(fences returned).
-func (s *Store) Fenced(ctx context.Context, author int64, since time.Time) ([]int64, error) {
+func (s *Store) Fenced(ctx context.Context, author, job int64, since time.Time) (viewers []int64, whole bool, err error) {
 	first := max(since.Unix(), s.cfg.Now().Add(-fenceLife).Unix())
 	members, err := s.rdb.ZRangeByScore(ctx, Outbox(author).fences(), &redis.ZRangeBy{
 		Min: strconv.FormatInt(first, 10), Max: "+inf",
 	}).Result()
 	if err != nil {
-		return nil, wrap(err, "fences of author %d", author)
+		return nil, false, wrap(err, "fences of author %d", author)
 	}
-	viewers := make([]int64, len(members))
-	for i, m := range members {
-		if viewers[i], err = parseID(m); err != nil {
-			return nil, wrap(err, "fences of author %d", author)
+	for _, m := range members {
+		if strings.HasPrefix(m, "w") {
+			whole = whole || m == watch(job)
+			continue
 		}
+		viewer, err := parseID(m)
+		if err != nil {
+			return nil, false, wrap(err, "fences of author %d", author)
+		}
+		viewers = append(viewers, viewer)
 	}
-	return viewers, nil
+	return viewers, whole, nil
 }
 
 // fencesBefore is the exclusive end of the fences that are over.

@@ -11,7 +11,8 @@ import (
 //	tl:{i<user>}:m    its coverage: hash of epoch, state, floor, gen, started
 //	tl:{o<author>}:z  outbox, as above
 //	tl:{o<author>}:m
-//	tl:{o<author>}:f  fences: sorted set, member = viewer, score = Unix seconds
+//	tl:{o<author>}:f  fences: sorted set, member = viewer, or "w" and the job of
+//	                  who watches them, score = Unix seconds
 //	tl:{a<shard>}     active users: sorted set, member = user id,
 //	                  score = deadline in Unix milliseconds
 //	tl:{n<shard>}     newest ids: hash, field = author, see newest.go

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -84,7 +85,7 @@ func (w *Workers) distribute(ctx context.Context, j *queue.Job, withdraw bool) e
 			return err
 		}
 		if post != nil || withdraw {
-			if err := w.toAuthor(ctx, args, post); err != nil {
+			if err := w.toAuthor(ctx, j, args, post, p.place == place{}); err != nil {
 				return err
 			}
 			if err := w.toFollowers(ctx, j, author, args.Post, post, withdraw, &p); err != nil {
@@ -124,14 +125,17 @@ func same(a, b *ent.Post) bool {
 	return a.Visibility == b.Visibility
 }
 
-// toAuthor keeps the author's own feeds and devices up to date. All at once: its
-// followers wait for it.
-func (w *Workers) toAuthor(ctx context.Context, args feed.PostJob, post *ent.Post) error {
+// toAuthor keeps the author's own feeds and devices up to date, and watches the
+// author's fences from the beginning on. All at once: the followers wait for it.
+func (w *Workers) toAuthor(ctx context.Context, j *queue.Job, args feed.PostJob, post *ent.Post, beginning bool) error {
 	put, kind := w.Timelines.Add, live.Added
 	if post == nil {
 		put, kind = w.Timelines.Remove, live.Removed
 	}
 	g, ctx := errgroup.WithContext(ctx)
+	if beginning {
+		g.Go(func() error { return w.Timelines.Watch(ctx, args.Author, j.ID) })
+	}
 	for _, k := range []timeline.Key{timeline.Inbox(args.Author), timeline.Outbox(args.Author)} {
 		g.Go(func() error { return put(ctx, k, args.Post) })
 	}
@@ -282,9 +286,17 @@ func (w *Workers) tell(ctx context.Context, kind live.Kind, args feed.PostJob, u
 // the relation was before.
 func (w *Workers) recheckFenced(ctx context.Context, j *queue.Job, author *ent.User, id int64, post *ent.Post) error {
 	// No attempt began before the job did.
-	fenced, err := w.Timelines.Fenced(ctx, author.ID, j.CreatedAt.Add(-clocksDiffer))
-	if err != nil || len(fenced) == 0 {
+	fenced, whole, err := w.Timelines.Fenced(ctx, author.ID, j.ID, j.CreatedAt.Add(-clocksDiffer))
+	if err != nil {
 		return err
+	}
+	if !whole {
+		// Redis was wiped meanwhile. It may be anybody who has an inbox by now.
+		active, err := w.Timelines.ActiveUsers(ctx)
+		if err != nil {
+			return err
+		}
+		fenced = slices.Collect(maps.Keys(active))
 	}
 	for users := range slices.Chunk(fenced, w.PageSize) {
 		if err := w.recheck(ctx, author, id, post, users); err != nil {

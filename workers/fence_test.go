@@ -142,6 +142,25 @@ func (p *pairOf) settle() {
 	require.NoError(p.t, p.queue.Drain(ctx))
 }
 
+// settleButOne waits until there is no job but the one that stands.
+func (p *pairOf) settleButOne() {
+	p.t.Helper()
+	require.Eventually(p.t, func() bool {
+		left, err := p.s.DB.Job.Query().Count(p.ctx)
+		return err == nil && left == 1
+	}, 30*time.Second, time.Millisecond)
+}
+
+// wipe wipes Redis when all but the job that stands is done, and then the
+// follower reads.
+func (p *pairOf) wipe() {
+	p.t.Helper()
+	p.settleButOne()
+	require.NoError(p.t, p.s.Redis.FlushAll(p.ctx).Err())
+	require.NoError(p.t, p.tl.Touch(p.ctx, p.follower.ID))
+	require.NoError(p.t, p.feed.BuildInbox(p.ctx, p.follower.ID))
+}
+
 func (p *pairOf) post(v schema.Visibility) int64 {
 	p.t.Helper()
 	made, err := p.feed.CreatePost(p.ctx, p.author, feed.Draft{Text: "hello", Visibility: &v})
@@ -195,6 +214,14 @@ func stopWorkers(t *testing.T, s *storage.Stores) {
 		{name: "friends no more", meanwhile: func(p *pairOf, _ int64) { p.do(p.feed.Unfollow, p.author, p.follower) }},
 		{name: "narrowing", meanwhile: func(p *pairOf, post int64) { p.change(post, schema.Private) }},
 		{name: "delete", meanwhile: func(p *pairOf, post int64) { p.delete(post) }},
+		{name: "unfollow, and Redis is wiped", meanwhile: func(p *pairOf, _ int64) {
+			p.do(p.feed.Unfollow, p.follower, p.author)
+			p.wipe()
+		}},
+		{name: "mute, and Redis is wiped", meanwhile: func(p *pairOf, _ int64) {
+			p.do(p.feed.Mute, p.follower, p.author)
+			p.wipe()
+		}},
 		{
 			name:      "widening",
 			before:    []func(p *pairOf, post int64){func(p *pairOf, post int64) { p.change(post, schema.Private) }},
@@ -242,10 +269,7 @@ func stopWorkers(t *testing.T, s *storage.Stores) {
 			}
 			at.wait(t)
 			test.meanwhile(p, post)
-			require.Eventually(t, func() bool {
-				left, err := s.DB.Job.Query().Count(p.ctx)
-				return err == nil && left == 1 // the one that stands
-			}, 30*time.Second, time.Millisecond)
+			p.settleButOne()
 			close(at.goOn)
 			p.settle()
 			want := []int64{}
