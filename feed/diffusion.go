@@ -3,6 +3,8 @@ package feed
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -37,6 +39,9 @@ const (
 	// tooMany merged authors in all are not listed: readers pull from everybody
 	// whom they follow.
 	tooMany = 2000
+	// mergedLonger is how much longer readers merge an author who is pushed again:
+	// than any post is on its way, as a rule.
+	mergedLonger = 10 * time.Second
 	// fewEnough is the default of Config.MergeAll.
 	fewEnough = 200
 	// crossings is how many authors change mode in one turn of Rebalance.
@@ -48,6 +53,7 @@ type merged struct {
 	mu      sync.Mutex
 	read    time.Time
 	authors []int64
+	listed  map[int64]time.Time // when each was last
 }
 
 // mergedAuthors is whom readers merge, as far as the list is used.
@@ -59,9 +65,22 @@ func (f *Feed) mergedAuthors(ctx context.Context) ([]int64, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read authors to merge: %w", err)
 		}
-		f.merged.read, f.merged.authors = now, authors
+		f.merged.read, f.merged.authors = now, f.merged.lately(authors, now)
 	}
 	return f.merged.authors, nil
+}
+
+// lately is the authors, and those who were among them a moment ago: what they
+// posted last was found in the outbox, and may still be on its way to inboxes.
+func (m *merged) lately(authors []int64, now time.Time) []int64 {
+	if m.listed == nil {
+		m.listed = map[int64]time.Time{}
+	}
+	for _, author := range authors {
+		m.listed[author] = now
+	}
+	maps.DeleteFunc(m.listed, func(_ int64, at time.Time) bool { return now.Sub(at) > mergedLonger })
+	return slices.Collect(maps.Keys(m.listed))
 }
 
 // mergedFollowees is whom the viewer's reads merge; all is false when there are
@@ -75,7 +94,7 @@ func (f *Feed) mergedFollowees(ctx context.Context, viewer int64) (authors []int
 }
 
 func (f *Feed) mergedOf(ctx context.Context, viewer int64, list []int64) (authors []int64, all bool, err error) {
-	if f.cfg.PullAbove == AlwaysPull || len(list) == tooMany {
+	if f.cfg.PullAbove == AlwaysPull || len(list) >= tooMany {
 		return nil, false, nil
 	}
 	if len(list) == 0 {
@@ -127,16 +146,24 @@ func (f *Feed) Rebalance(ctx context.Context) error {
 
 func (f *Feed) cross(ctx context.Context, author int64, from, to user.Diffusion) error {
 	return f.inTx(ctx, func(tx *ent.Tx) error {
+		since := f.now().UnixMilli()
 		n, err := tx.User.Update().Where(user.ID(author), user.DiffusionEQ(from)).
-			SetDiffusion(to).SetDiffusionSince(f.now().UnixMilli()).Save(ctx)
+			SetDiffusion(to).SetDiffusionSince(since).Save(ctx)
 		if err != nil || n == 0 || to != user.DiffusionFALLING {
 			return err
 		}
-		return f.queue.Enqueue(ctx, tx, queue.Large, AuthorFalling, AuthorJob{Author: author})
+		return f.queue.Enqueue(ctx, tx, queue.Large, AuthorFalling, AuthorJob{Author: author, Since: since})
 	})
 }
 
-// Fallen ends an author's way back to push: every inbox has what it missed.
-func (f *Feed) Fallen(ctx context.Context, author int64) error {
-	return f.cross(ctx, author, user.DiffusionFALLING, user.DiffusionPUSH)
+// Fallen ends an author's way back to push that began then: every inbox has what
+// it missed. Of a later one it says nothing: an attempt that stalled, or a job
+// that is done again, may come when the author has been pulled once more since.
+//
+// Cost: one statement.
+func (f *Feed) Fallen(ctx context.Context, j AuthorJob) error {
+	err := f.db.User.Update().
+		Where(user.ID(j.Author), user.DiffusionEQ(user.DiffusionFALLING), user.DiffusionSince(j.Since)).
+		SetDiffusion(user.DiffusionPUSH).SetDiffusionSince(f.now().UnixMilli()).Exec(ctx)
+	return wrap("end the way back to push", err)
 }

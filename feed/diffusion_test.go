@@ -96,6 +96,33 @@ func TestCrossingTheThreshold(t *testing.T) {
 	})
 }
 
+// The job of an earlier way back to push, done late or once more, does not end a
+// later one, whose inboxes do not have yet what they missed.
+func TestLateJobDoesNotEndALaterFall(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		now := time.Now()
+		w := newWorld(t, s, func(c *feed.Config) { c.PullAbove, c.Now = 5, func() time.Time { return now } })
+		star := w.user("star")
+		var jobs []feed.AuthorJob
+		for range 2 {
+			now = now.Add(time.Hour)
+			require.NoError(t, s.DB.User.UpdateOneID(star.ID).SetDiffusion(user.DiffusionPULL).Exec(w.ctx))
+			w.rebalance()
+			w.rebalance()
+			require.Equal(t, user.DiffusionFALLING, w.diffusion(star))
+			jobs = append(jobs, feed.AuthorJob{Author: star.ID, Since: now.UnixMilli()})
+		}
+		queued, err := s.DB.Job.Query().Count(w.ctx)
+		require.NoError(t, err)
+		require.Equal(t, 2, queued, "one for each way back, however often the authors are looked at")
+		require.NoError(t, w.feed.Fallen(w.ctx, jobs[0]))
+		require.Equal(t, user.DiffusionFALLING, w.diffusion(star))
+		require.NoError(t, w.feed.Fallen(w.ctx, jobs[1]))
+		require.Equal(t, user.DiffusionPUSH, w.diffusion(star))
+	})
+}
+
 // While an author crosses the threshold again and again, posting all the time,
 // no read has a post twice, none loses a post that an earlier one had, and in the
 // end nobody has missed any.

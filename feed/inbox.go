@@ -130,15 +130,15 @@ func (f *Feed) Reconcile(ctx context.Context, viewer, author int64) error {
 //
 // What it reads may be old when it writes: a relation may have changed and
 // changed back, a post may have been hidden or shown, and the jobs of all that be
-// done. So having written it looks again, until there is nothing to write. What
-// changes after that look has its own job still to run.
+// done. So it looks again after what it wrote, until that is right. What changes
+// after that look has its own job still to run.
 //
 // Cost: the inbox, and four queries of as many posts as it holds, at most; twice
 // when the inbox changes.
 func (f *Feed) Agree(ctx context.Context, viewer, author int64) (changed bool, err error) {
-	var put []int64
+	var written []int64
 	for range buildAttempts {
-		wrote, known, err := f.agreeOnce(ctx, viewer, author, &put)
+		wrote, known, err := f.agreeOnce(ctx, viewer, author, &written)
 		if err != nil {
 			return changed, fmt.Errorf("make the inbox of %d agree about %d: %w", viewer, author, err)
 		}
@@ -156,8 +156,9 @@ func (f *Feed) relation(ctx context.Context, viewer, other int64) (Relation, err
 }
 
 // agreeOnce reports whether it wrote to the inbox, and whether it could look at
-// it. It notes in put what it put in.
-func (f *Feed) agreeOnce(ctx context.Context, viewer, author int64, put *[]int64) (wrote, known bool, err error) {
+// it. It notes what it wrote; if that is not the first time, it writes only what
+// it wrote before: other posts may come and go all the time.
+func (f *Feed) agreeOnce(ctx context.Context, viewer, author int64, written *[]int64) (wrote, known bool, err error) {
 	k := timeline.Inbox(viewer)
 	r, err := f.relation(ctx, viewer, author)
 	if err != nil {
@@ -174,20 +175,21 @@ func (f *Feed) agreeOnce(ctx context.Context, viewer, author int64, put *[]int64
 		return false, false, err
 	}
 	if covered.State != timeline.Ready {
-		// What was put into an inbox that is being built is for its builder to put
+		// What was written to an inbox that is being built is for its builder to put
 		// there, if it belongs.
-		wrote, gone := len(*put) > 0, *put
-		if *put = nil; wrote {
-			err = f.tl.Remove(ctx, k, gone...)
+		if len(*written) == 0 {
+			return false, false, nil
 		}
-		return wrote, false, err
+		err := f.tl.Remove(ctx, k, *written...)
+		*written = nil
+		return true, false, err
 	}
 	have, err := f.db.Post.Query().Where(post.IDIn(ids...), post.AuthorID(author)).IDs(ctx)
 	if err != nil {
 		return false, false, fmt.Errorf("read posts: %w", err)
 	}
-	// Of what was put in, a post may be gone since, and with it whose it was.
-	for _, id := range *put {
+	// A post that was put in may be gone since, and with it whose it was.
+	for _, id := range *written {
 		if slices.Contains(ids, id) && !slices.Contains(have, id) {
 			have = append(have, id)
 		}
@@ -205,18 +207,22 @@ func (f *Feed) agreeOnce(ctx context.Context, viewer, author int64, put *[]int64
 		}
 	}
 	gone, missing := without(have, want), without(want, have)
+	if before := *written; len(before) > 0 {
+		other := func(id int64) bool { return !slices.Contains(before, id) }
+		gone, missing = slices.DeleteFunc(gone, other), slices.DeleteFunc(missing, other)
+	}
 	// The floor first: what is cut off below it would be a hole before.
 	if len(missing) > 0 || floor > covered.Floor {
 		if err := f.tl.Merge(ctx, k, missing, floor); err != nil {
 			return false, false, err
 		}
-		*put = append(*put, missing...)
 	}
 	if len(gone) > 0 {
 		if err := f.tl.Remove(ctx, k, gone...); err != nil {
 			return false, false, err
 		}
 	}
+	*written = slices.Concat(*written, gone, missing)
 	return len(gone)+len(missing) > 0, true, nil
 }
 

@@ -36,6 +36,7 @@ type RelationJob struct {
 // AuthorJob is the payload of AuthorFalling.
 type AuthorJob struct {
 	Author int64 `json:"author"`
+	Since  int64 `json:"since"` // when the way back began, in Unix milliseconds
 }
 
 // enqueuePost puts the job where the size of the audience belongs.

@@ -60,7 +60,7 @@ func (w *Workers) authorFalling(ctx context.Context, j *queue.Job) error {
 			}
 		}
 		if p.Before = next; next == 0 {
-			return w.Feed.Fallen(ctx, args.Author)
+			return w.Feed.Fallen(ctx, args)
 		}
 		if err := j.Checkpoint(ctx, p); err != nil {
 			return err
