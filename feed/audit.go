@@ -27,6 +27,8 @@ type Inspection struct {
 
 // Inspect looks at a user's home timeline without reading it, which would make
 // the user active. Error: NotFound.
+//
+// Cost: three round trips, and three queries by index at most.
 func (f *Feed) Inspect(ctx context.Context, userID int64) (*Inspection, error) {
 	u, err := f.db.User.Get(ctx, userID)
 	if ent.IsNotFound(err) {
@@ -56,6 +58,8 @@ func (f *Feed) Inspect(ctx context.Context, userID int64) (*Inspection, error) {
 
 // Rebuild makes the user's inbox anew from SQL. Of a user who is away, to whom
 // nothing is pushed, it drops what may be left.
+//
+// Cost: as BuildInbox.
 func (f *Feed) Rebuild(ctx context.Context, userID int64) error {
 	active, err := f.tl.Active(ctx, []int64{userID})
 	if err != nil {
@@ -78,6 +82,8 @@ type Difference struct {
 // is complete. Posts younger than grace, or hidden since, may still be on their
 // way and do not count as missing. Without an inbox there is nothing to
 // disagree, as SQL serves the reads.
+//
+// Cost: the inbox, and as a first page without one, of as many posts as it holds.
 func (f *Feed) Verify(ctx context.Context, userID int64, grace time.Duration) (Difference, error) {
 	ids, covered, err := f.tl.Page(ctx, timeline.Inbox(userID), timeline.Range{Limit: 2 * f.cfg.InboxCap})
 	if err != nil || covered.State != timeline.Ready {
@@ -108,12 +114,16 @@ func (f *Feed) Verify(ctx context.Context, userID int64, grace time.Duration) (D
 
 // Sample is up to n users after the given one, in the order of their ids: the
 // way to go through all users in steps.
+//
+// Cost: an index range of n.
 func (f *Feed) Sample(ctx context.Context, after int64, n int) ([]int64, error) {
 	ids, err := f.db.User.Query().Where(user.IDGT(after)).Order(ent.Asc(user.FieldID)).Limit(n).IDs(ctx)
 	return ids, wrap("list users", err)
 }
 
 // CountUsers is how many users there are.
+//
+// Cost: a count of all users: for operators, not for requests.
 func (f *Feed) CountUsers(ctx context.Context) (int, error) {
 	n, err := f.db.User.Query().Count(ctx)
 	return n, wrap("count users", err)
@@ -121,6 +131,8 @@ func (f *Feed) CountUsers(ctx context.Context) (int, error) {
 
 // Explain says in one sentence why a post is or is not in the viewer's home
 // timeline.
+//
+// Cost: some look-ups by index, and a round trip.
 func (f *Feed) Explain(ctx context.Context, viewer, postID int64) (string, error) {
 	p, err := f.db.Post.Get(ctx, postID)
 	if ent.IsNotFound(err) {

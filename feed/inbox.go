@@ -102,6 +102,8 @@ func idsOf(posts []*ent.Post) []int64 {
 // Reconcile is Agree after the relation of the two changed: the viewer's open
 // subscriptions are told to read again when the inbox changed. When it did not,
 // an attempt before may have changed it and told nobody: they look what is noted.
+//
+// Cost: that of Agree, and four round trips at most.
 func (f *Feed) Reconcile(ctx context.Context, viewer, author int64) error {
 	// A distributor that read how the two stood before now looks here when done.
 	if err := f.tl.Fence(ctx, author, viewer); err != nil {

@@ -159,17 +159,23 @@ func (f *Feed) UserPosts(ctx context.Context, v Viewer, author int64, p Page) (*
 }
 
 // Followers is a page of a user's followers, newest follow first. Error: BadInput.
+//
+// Cost: an index range of the page, and its users by primary key.
 func (f *Feed) Followers(ctx context.Context, owner int64, p Page) (*Connection[ent.User], error) {
 	return f.edgePage(ctx, listFollowers, owner, p, follow.Table, follow.FieldFolloweeID, follow.FieldFollowerID)
 }
 
 // Following is a page of those whom a user follows, newest follow first. Error: BadInput.
+//
+// Cost: as Followers.
 func (f *Feed) Following(ctx context.Context, owner int64, p Page) (*Connection[ent.User], error) {
 	return f.edgePage(ctx, listFollowing, owner, p, follow.Table, follow.FieldFollowerID, follow.FieldFolloweeID)
 }
 
 // FollowRequests is a page of those who ask to follow the viewer, newest first;
 // nil for anyone but the owner. Error: BadInput.
+//
+// Cost: as Followers.
 func (f *Feed) FollowRequests(ctx context.Context, v Viewer, owner int64, p Page) (*Connection[ent.User], error) {
 	if v.ID != owner {
 		return nil, nil
@@ -219,6 +225,9 @@ func (f *Feed) edgePage(ctx context.Context, l list, owner int64, p Page, table,
 // SearchUsers is a page of users whose handle begins with the query or whose
 // name contains it, whatever the case; all users for an empty one. The newest
 // come first. Error: BadInput.
+//
+// Cost: users are looked through from the newest on until the page is full: all of
+// them, when the query matches few.
 func (f *Feed) SearchUsers(ctx context.Context, query string, p Page) (*Connection[ent.User], error) {
 	query, err := cleanLine("The query", query, 0, maxSearch)
 	if err != nil {
@@ -256,6 +265,8 @@ func (f *Feed) Users(ctx context.Context, ids []int64) ([]*ent.User, error) {
 
 // User is the user of the handle. Errors: BadInput for what no handle can be,
 // NotFound.
+//
+// Cost: one look-up by index.
 func (f *Feed) User(ctx context.Context, handle string) (*ent.User, error) {
 	handle, err := cleanHandle(handle)
 	if err != nil {

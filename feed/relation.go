@@ -84,6 +84,8 @@ func forUpdate(s *sql.Selector) {
 // Follow makes the viewer follow other, or ask to where other approves
 // followers. Doing it again changes nothing. Errors: Unauthenticated,
 // NotFound, BadInput for oneself, Forbidden when either blocks the other.
+//
+// Cost: as change.
 func (f *Feed) Follow(ctx context.Context, v Viewer, other int64) (*ent.User, error) {
 	return f.change(ctx, v, other, func(p pair) (bool, error) {
 		blocked, err := p.tx.Block.Query().Where(blockBetween(v.ID, other)).Exist(ctx)
@@ -146,6 +148,8 @@ func (p pair) count(ctx context.Context, follower, followee *ent.User, n int) er
 
 // Unfollow ends the viewer's follow of other, or takes back the request for
 // it. Errors: Unauthenticated, NotFound, BadInput.
+//
+// Cost: as change.
 func (f *Feed) Unfollow(ctx context.Context, v Viewer, other int64) (*ent.User, error) {
 	return f.change(ctx, v, other, func(p pair) (bool, error) {
 		if _, err := p.deleteRequest(ctx, v.ID, other); err != nil {
@@ -167,6 +171,8 @@ func (p pair) deleteRequest(ctx context.Context, requester, target int64) (bool,
 // AcceptFollower lets other, who asked, follow the viewer. Accepting a follower
 // again changes nothing. Errors: Unauthenticated, BadInput, NotFound when other
 // did not ask.
+//
+// Cost: as change.
 func (f *Feed) AcceptFollower(ctx context.Context, v Viewer, other int64) (*ent.User, error) {
 	return f.change(ctx, v, other, func(p pair) (bool, error) {
 		asked, err := p.deleteRequest(ctx, other, v.ID)
@@ -186,6 +192,8 @@ func (f *Feed) AcceptFollower(ctx context.Context, v Viewer, other int64) (*ent.
 
 // RejectFollower refuses other's request to follow the viewer; other is not
 // told. Errors: Unauthenticated, BadInput, NotFound when other did not ask.
+//
+// Cost: as change.
 func (f *Feed) RejectFollower(ctx context.Context, v Viewer, other int64) (*ent.User, error) {
 	return f.change(ctx, v, other, func(p pair) (bool, error) {
 		asked, err := p.deleteRequest(ctx, other, v.ID)
@@ -198,6 +206,8 @@ func (f *Feed) RejectFollower(ctx context.Context, v Viewer, other int64) (*ent.
 
 // Block ends follows and requests both ways and keeps the two from each other's
 // posts until Unblock. Errors: Unauthenticated, NotFound, BadInput.
+//
+// Cost: as change.
 func (f *Feed) Block(ctx context.Context, v Viewer, other int64) (*ent.User, error) {
 	return f.change(ctx, v, other, func(p pair) (bool, error) {
 		blocks, err := p.tx.Block.Query().Where(block.BlockerID(v.ID), block.BlockedID(other)).Exist(ctx)
@@ -221,6 +231,8 @@ func (f *Feed) Block(ctx context.Context, v Viewer, other int64) (*ent.User, err
 
 // Unblock takes the viewer's block back; follows do not come back with it.
 // Errors: Unauthenticated, NotFound, BadInput.
+//
+// Cost: as change.
 func (f *Feed) Unblock(ctx context.Context, v Viewer, other int64) (*ent.User, error) {
 	return f.change(ctx, v, other, func(p pair) (bool, error) {
 		_, err := p.tx.Block.Delete().Where(block.BlockerID(v.ID), block.BlockedID(other)).Exec(ctx)
@@ -230,6 +242,8 @@ func (f *Feed) Unblock(ctx context.Context, v Viewer, other int64) (*ent.User, e
 
 // Mute keeps other's posts out of the viewer's timeline; other is not told.
 // Errors: Unauthenticated, NotFound, BadInput.
+//
+// Cost: as change.
 func (f *Feed) Mute(ctx context.Context, v Viewer, other int64) (*ent.User, error) {
 	return f.change(ctx, v, other, func(p pair) (bool, error) {
 		mutes, err := p.tx.Mute.Query().Where(mute.MuterID(v.ID), mute.MutedID(other)).Exist(ctx)
@@ -242,6 +256,8 @@ func (f *Feed) Mute(ctx context.Context, v Viewer, other int64) (*ent.User, erro
 
 // Unmute brings other's posts back into the viewer's timeline. Errors:
 // Unauthenticated, NotFound, BadInput.
+//
+// Cost: as change.
 func (f *Feed) Unmute(ctx context.Context, v Viewer, other int64) (*ent.User, error) {
 	return f.change(ctx, v, other, func(p pair) (bool, error) {
 		n, err := p.tx.Mute.Delete().Where(mute.MuterID(v.ID), mute.MutedID(other)).Exec(ctx)

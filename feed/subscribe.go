@@ -66,6 +66,9 @@ type Listening struct {
 // included, and then what happens, with nothing missing and nothing twice in
 // between; where that cannot be promised, the first event is Invalidated.
 // Errors: Unauthenticated, BadInput.
+//
+// Cost: one look-up and two round trips; after a cursor, those of the first pages,
+// read as they are taken.
 func (f *Feed) Listen(ctx context.Context, v Viewer, l Listening, wake func()) (*Stream, error) {
 	if v.ID == 0 {
 		return nil, errSignIn

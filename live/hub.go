@@ -99,6 +99,9 @@ func NewHub(rdb redis.UniversalClient, cfg HubConfig) *Hub {
 // Run connects, and keeps connected, until ctx is done; it returns ctx.Err().
 // Then every subscription has ended with [ErrClosed] and the process is gone
 // from Redis, or will be when its presence expires. A hub runs once.
+//
+// Cost: one connection, and two round trips a heartbeat, whatever the number of
+// users; one command per 1,000 users who come or go.
 func (h *Hub) Run(ctx context.Context) error {
 	if !h.running.CompareAndSwap(false, true) {
 		return errors.New("live: hub has been run before")
@@ -297,6 +300,8 @@ func (h *Hub) hear() { h.heard.Store(int64(time.Since(h.born))) }
 // Ready returns an error unless the hub is connected, its users are registered,
 // and its channel has spoken within [HubConfig.Silence]. It asks nobody and
 // returns at once.
+//
+// Cost: none; it looks at what it has heard.
 func (h *Hub) Ready(context.Context) error {
 	if !h.online.Load() {
 		return errors.New("live: not connected to Redis pub/sub")

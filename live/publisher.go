@@ -34,6 +34,9 @@ func NewPublisher(rdb redis.UniversalClient, sharded bool) *Publisher {
 // who is addressed may still miss it, and then gets a [Resync].
 //
 // On an error some may have been reached; publishing again reaches those twice.
+//
+// Cost: one round trip, then two per 3,000 users: a look-up of each user for each
+// process that holds connections, and one message a process that holds any of them.
 func (p *Publisher) Publish(ctx context.Context, ev Event, users []int64) (reached int, err error) {
 	if err := ev.validate(); err != nil {
 		return 0, fmt.Errorf("live: publish: %w", err)

@@ -33,6 +33,9 @@ type Subscription struct {
 // Whenever there is something to take, the end included, wake is called, also
 // before Subscribe has returned. The hub waits for it: it must return at once and
 // must not call the hub or the subscription.
+//
+// Cost: the user's first subscription waits for one round trip, shared with others
+// that begin at the same time; a further one for none.
 func (h *Hub) Subscribe(ctx context.Context, user int64, wake func()) (*Subscription, error) {
 	if user <= 0 {
 		return nil, fmt.Errorf("live: subscribe: %d is not a user id", user)

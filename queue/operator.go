@@ -57,6 +57,8 @@ type ListOptions struct {
 }
 
 // List returns jobs in the order of their ids.
+//
+// Cost: one query of the page, by primary key; with filters, of what it passes over.
 func (q *Queue) List(ctx context.Context, o ListOptions) ([]*ent.Job, error) {
 	if o.Limit == 0 {
 		o.Limit = 100
@@ -85,6 +87,8 @@ func (q *Queue) List(ctx context.Context, o ListOptions) ([]*ent.Job, error) {
 // dead ones. It returns how many of the ids there were. They are in their
 // streams when it returns nil; after an error of Redis alone the sweeper brings
 // them.
+//
+// Cost: two statements per 1,000 jobs, and a round trip per 100.
 func (q *Queue) Retry(ctx context.Context, ids ...int64) (int, error) {
 	total := 0
 	for part := range slices.Chunk(ids, sweepBatch) {
@@ -108,6 +112,8 @@ func (q *Queue) Retry(ctx context.Context, ids ...int64) (int, error) {
 // Drain waits until no job is outstanding in any process, dead ones not
 // counted, or until ctx ends, whose error it then returns. Somebody must be
 // running the jobs meanwhile.
+//
+// Cost: a look-up by index every 0.1 s.
 func (q *Queue) Drain(ctx context.Context) error {
 	for wait := 2 * time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
 		left, err := q.db.Job.Query().Where(job.Dead(false)).Exist(ctx)

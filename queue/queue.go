@@ -165,6 +165,8 @@ type Job struct {
 // it in State and can go on from there. It is durable when Checkpoint returns
 // nil. It fails when the job no longer exists, because another attempt finished
 // it or gave it up: the handler should return that error.
+//
+// Cost: one update by primary key.
 func (j *Job) Checkpoint(ctx context.Context, state any) error {
 	raw, err := json.Marshal(state)
 	if err != nil {
@@ -263,6 +265,10 @@ func (q *Queue) Handle(kind string, h Handler) {
 // once or by this one's successor. A handler that ignores the end of its
 // context for another second is left behind, running. Trouble with SQL or Redis
 // is logged and waited out. It fails only when it is already running.
+//
+// Cost: of an idle process: a blocking read of Redis twice a second and pool, a
+// look at the due rows each Config.SweepEvery, by index. Of a job: one round trip
+// and the deletion of its row, beside what its handler does.
 func (q *Queue) Run(ctx context.Context) error {
 	if !q.running.CompareAndSwap(false, true) {
 		return errors.New("queue: already running")

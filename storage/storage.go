@@ -134,6 +134,8 @@ func (s *Stores) openRedis(ctx context.Context, t target) error {
 
 // Ping asks both databases for a sign of life. The error says which of them did
 // not give one.
+//
+// Cost: one round trip to each.
 func (s *Stores) Ping(ctx context.Context) error {
 	return errors.Join(s.pingSQL(ctx), s.pingRedis(ctx))
 }

@@ -80,6 +80,8 @@ func (s *Store) Withdraw(ctx context.Context, posts []int64, users []int64) erro
 
 // TakeBack is Withdraw for users who may not have been shown the posts: the
 // journal does not name them. It is Unsettle instead where a post was held.
+//
+// Cost: as Withdraw.
 func (s *Store) TakeBack(ctx context.Context, posts []int64, users []int64) error {
 	return s.withdraw(ctx, -1, posts, users)
 }
