@@ -296,6 +296,7 @@ func (w *Workers) recheckFenced(ctx context.Context, j *queue.Job, author *ent.U
 		if err != nil {
 			return err
 		}
+		delete(active, author.ID) // whose own posts are nobody's to take
 		fenced = slices.Collect(maps.Keys(active))
 	}
 	for users := range slices.Chunk(fenced, w.PageSize) {

@@ -157,8 +157,10 @@ func (p *pairOf) wipe() {
 	p.t.Helper()
 	p.settleButOne()
 	require.NoError(p.t, p.s.Redis.FlushAll(p.ctx).Err())
-	require.NoError(p.t, p.tl.Touch(p.ctx, p.follower.ID))
-	require.NoError(p.t, p.feed.BuildInbox(p.ctx, p.follower.ID))
+	for _, v := range []feed.Viewer{p.follower, p.author} {
+		require.NoError(p.t, p.tl.Touch(p.ctx, v.ID))
+		require.NoError(p.t, p.feed.BuildInbox(p.ctx, v.ID))
+	}
 }
 
 func (p *pairOf) post(v schema.Visibility) int64 {
@@ -182,7 +184,12 @@ func (p *pairOf) delete(id int64) {
 // holds is what the follower's inbox holds, whether a read would show it or not.
 func (p *pairOf) holds() []int64 {
 	p.t.Helper()
-	ids, covered, err := p.tl.Page(p.ctx, timeline.Inbox(p.follower.ID), timeline.Range{Limit: 10})
+	return p.inbox(p.follower)
+}
+
+func (p *pairOf) inbox(v feed.Viewer) []int64 {
+	p.t.Helper()
+	ids, covered, err := p.tl.Page(p.ctx, timeline.Inbox(v.ID), timeline.Range{Limit: 10})
 	require.NoError(p.t, err)
 	require.Equal(p.t, timeline.Ready, covered.State)
 	return ids
@@ -206,6 +213,7 @@ func stopWorkers(t *testing.T, s *storage.Stores) {
 		// meanwhile happens while the worker stands.
 		meanwhile func(p *pairOf, post int64)
 		stays     bool // the post, in the inbox
+		author    bool // the author has an inbox too, where it stays
 	}{
 		{name: "unfollow", meanwhile: func(p *pairOf, _ int64) { p.do(p.feed.Unfollow, p.follower, p.author) }},
 		{name: "block by the author", meanwhile: func(p *pairOf, _ int64) { p.do(p.feed.Block, p.author, p.follower) }},
@@ -214,11 +222,11 @@ func stopWorkers(t *testing.T, s *storage.Stores) {
 		{name: "friends no more", meanwhile: func(p *pairOf, _ int64) { p.do(p.feed.Unfollow, p.author, p.follower) }},
 		{name: "narrowing", meanwhile: func(p *pairOf, post int64) { p.change(post, schema.Private) }},
 		{name: "delete", meanwhile: func(p *pairOf, post int64) { p.delete(post) }},
-		{name: "unfollow, and Redis is wiped", meanwhile: func(p *pairOf, _ int64) {
+		{name: "unfollow, and Redis is wiped", author: true, meanwhile: func(p *pairOf, _ int64) {
 			p.do(p.feed.Unfollow, p.follower, p.author)
 			p.wipe()
 		}},
-		{name: "mute, and Redis is wiped", meanwhile: func(p *pairOf, _ int64) {
+		{name: "mute, and Redis is wiped", author: true, meanwhile: func(p *pairOf, _ int64) {
 			p.do(p.feed.Mute, p.follower, p.author)
 			p.wipe()
 		}},
@@ -277,6 +285,9 @@ func stopWorkers(t *testing.T, s *storage.Stores) {
 				want = append(want, post)
 			}
 			require.Equal(t, want, p.holds())
+			if test.author {
+				require.Equal(t, []int64{post}, p.inbox(p.author))
+			}
 		})
 	}
 }
