@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -66,12 +67,13 @@ func newCrowd(b *testing.B, followers, percent int) *crowd {
 		Observe: func(f workers.Fanout) { c.fanouts <- f },
 	})
 	require.NoError(b, err)
+	runCtx, stop := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	b.Cleanup(func() { stop(); running.Wait() })
+	running.Go(func() { _ = ids.Run(runCtx) }) // writing the followers may take longer than a lease
 	c.fill(b, followers)
 	c.read(b)
-	runCtx, stop := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() { defer close(done); _ = w.Run(runCtx) }()
-	b.Cleanup(func() { stop(); <-done })
+	running.Go(func() { _ = w.Run(runCtx) })
 	return c
 }
 

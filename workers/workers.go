@@ -8,9 +8,12 @@
 // does, again, when somebody reads.
 //
 // A fan-out costs the smaller of two things, and little beside: an index range of
-// the author's followers, or one look-up for each active user; and one ZADD for
-// each follower who is active. Followers who are away cost nothing where they are
-// the many. A changed relation costs what feed.Agree does, twice.
+// the author's followers and of those who mute the author, with a list of the
+// active users or a look-up of each follower; or a list of the active users, and
+// one look-up for each. And one ZADD for each follower who is active. Followers
+// who are away cost nothing where they are the many. If Redis is wiped meanwhile,
+// it costs a look at each active user too. A changed relation costs what
+// feed.Agree does, twice.
 package workers
 
 import (
