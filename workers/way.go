@@ -44,8 +44,8 @@ func (w *way) leave() {
 }
 
 // given returns what a large job calls between two short steps: it waits while
-// small ones are under way, for twice the time of the step at most, so that
-// those who never end leave it a third of its speed.
+// small ones are under way, for four times the time of the step at most, so that
+// those who never end leave it a fifth of its speed.
 func (w *way) given(ctx context.Context) func() {
 	since := time.Now()
 	return func() {
@@ -56,7 +56,7 @@ func (w *way) given(ctx context.Context) func() {
 		if small == 0 {
 			return
 		}
-		patience := time.NewTimer(2 * time.Since(since))
+		patience := time.NewTimer(4 * time.Since(since))
 		defer patience.Stop()
 		select {
 		case <-free:
