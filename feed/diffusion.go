@@ -80,7 +80,8 @@ func (m *merged) lately(authors []int64, now time.Time) []int64 {
 		m.listed[author] = now
 	}
 	maps.DeleteFunc(m.listed, func(_ int64, at time.Time) bool { return now.Sub(at) > mergedLonger })
-	return slices.Collect(maps.Keys(m.listed))
+	list := slices.Collect(maps.Keys(m.listed))
+	return list[:min(len(list), tooMany)]
 }
 
 // mergedFollowees is whom the viewer's reads merge; all is false when there are
@@ -94,7 +95,7 @@ func (f *Feed) mergedFollowees(ctx context.Context, viewer int64) (authors []int
 }
 
 func (f *Feed) mergedOf(ctx context.Context, viewer int64, list []int64) (authors []int64, all bool, err error) {
-	if f.cfg.PullAbove == AlwaysPull || len(list) >= tooMany {
+	if f.cfg.PullAbove == AlwaysPull || len(list) == tooMany {
 		return nil, false, nil
 	}
 	if len(list) == 0 {
