@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"entgo.io/ent/dialect"
-	entsql "entgo.io/ent/dialect/sql"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
@@ -43,7 +42,7 @@ func newTown(b *testing.B, s *storage.Stores, followees int) *town {
 	b.Helper()
 	t := &town{Stores: s, reader: feed.Viewer{ID: 1}}
 	// Not what counts the statements of tests.
-	s.DB = ent.NewClient(ent.Driver(entsql.OpenDB(s.Dialect, s.SQL)))
+	s.DB = ent.NewClient(ent.Driver(s.Driver))
 	var err error
 	t.tl, err = timeline.New(s.Redis, timeline.Config{})
 	require.NoError(b, err)

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	entsql "entgo.io/ent/dialect/sql"
 	"github.com/stretchr/testify/require"
 
 	"tideline/ent"
@@ -65,7 +64,7 @@ var thresholds = []int{feed.NeverPull, feed.AlwaysPull, 1, 2, 3, 20}
 func newEngine(t *testing.T, s *storage.Stores) *engine {
 	e := &engine{t: t, ctx: t.Context(), s: s, gate: &gate{}}
 	s.Redis.AddHook(e.gate)
-	e.db = ent.NewClient(ent.Driver(mortalSQL{entsql.OpenDB(s.Dialect, s.SQL)}))
+	e.db = ent.NewClient(ent.Driver(mortalSQL{s.Driver}))
 	now := func() time.Time { return time.Now().Add(time.Duration(e.ahead.Load())) }
 	var err error
 	e.tl, err = timeline.New(s.Redis, timeline.Config{InboxCap: inboxCap, OutboxCap: outboxCap, Now: now})

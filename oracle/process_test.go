@@ -100,7 +100,7 @@ func (l *life) kill() {
 }
 
 // mortalSQL lets the dead write nothing and keep no transaction.
-type mortalSQL struct{ *entsql.Driver }
+type mortalSQL struct{ dialect.Driver }
 
 func (d mortalSQL) Exec(ctx context.Context, query string, args, v any) error {
 	if err := alive(ctx); err != nil {
@@ -120,7 +120,7 @@ func (d mortalSQL) QueryContext(ctx context.Context, query string, args ...any) 
 	if err := alive(ctx); err != nil {
 		return nil, err
 	}
-	return d.Driver.QueryContext(ctx, query, args...)
+	return d.Driver.(entsql.ExecQuerier).QueryContext(ctx, query, args...)
 }
 
 func (d mortalSQL) Tx(ctx context.Context) (dialect.Tx, error) {
@@ -131,11 +131,12 @@ func (d mortalSQL) Tx(ctx context.Context) (dialect.Tx, error) {
 	if err != nil {
 		return nil, err
 	}
-	return mortalTx{tx.(*entsql.Tx), ctx}, nil
+	return mortalTx{tx, tx.(entsql.ExecQuerier), ctx}, nil
 }
 
 type mortalTx struct {
-	*entsql.Tx
+	dialect.Tx
+	entsql.ExecQuerier
 	ctx context.Context
 }
 

@@ -37,7 +37,11 @@ import (
 type Stores struct {
 	// DB is the typed door to the tables.
 	DB *ent.Client
-	// SQL is the pool under DB, for statements that ent cannot express.
+	// Driver is what DB runs on: a client that watches it, or lets it fail, wraps it.
+	Driver dialect.Driver
+	// SQL is the pool under Driver, for statements that ent cannot express. On SQLite
+	// who writes with it does not queue up with those who write with DB, but asks
+	// again and again whether the file is free.
 	SQL *sql.DB
 	// Dialect is dialect.SQLite or dialect.Postgres.
 	Dialect string
@@ -83,7 +87,7 @@ func Open(ctx context.Context, cfg Config, log *slog.Logger) (_ *Stores, err err
 	if err := s.openSQL(ctx, target); err != nil {
 		return nil, err
 	}
-	s.DB = ent.NewClient(ent.Driver(entsql.OpenDB(s.Dialect, s.SQL)))
+	s.DB = ent.NewClient(ent.Driver(s.Driver))
 	if err := s.openRedis(ctx, target); err != nil {
 		return nil, err
 	}
@@ -93,6 +97,7 @@ func Open(ctx context.Context, cfg Config, log *slog.Logger) (_ *Stores, err err
 func (s *Stores) openSQL(ctx context.Context, t target) error {
 	if t.postgres != nil {
 		s.Dialect, s.SQL = dialect.Postgres, openPostgres(t.postgres)
+		s.Driver = entsql.OpenDB(s.Dialect, s.SQL)
 	} else {
 		s.Dialect, s.path = dialect.SQLite, t.sqlite.path
 		if err := os.MkdirAll(filepath.Dir(s.path), 0o700); err != nil {
@@ -105,7 +110,7 @@ func (s *Stores) openSQL(ctx context.Context, t target) error {
 		db := sql.OpenDB(connector)
 		db.SetMaxOpenConns(sqliteConns)
 		db.SetMaxIdleConns(sqliteConns)
-		s.SQL = db
+		s.SQL, s.Driver = db, newSQLiteDriver(db)
 	}
 	s.closers = append(s.closers, s.SQL.Close)
 	if err := s.pingSQL(ctx); err != nil {

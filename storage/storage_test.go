@@ -252,6 +252,50 @@ func TestWaitingForALockEndsWithItsContext(t *testing.T) {
 	})
 }
 
+// However many wait to write to SQLite, those who read do not wait with them.
+func TestReadersDoNotWaitForWriters(t *testing.T) {
+	t.Parallel()
+	s := storagetest.Embedded(t)
+	addUser(t, s, 1)
+	holds, err := s.DB.Tx(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = holds.Rollback() }()
+	require.NoError(t, holds.User.UpdateOneID(1).AddPostCount(1).Exec(t.Context()))
+	ctx, cancel := context.WithCancel(t.Context())
+	var writers errgroup.Group
+	var started sync.WaitGroup
+	for i := range 50 {
+		started.Add(1)
+		writers.Go(func() error {
+			started.Done()
+			switch i % 4 {
+			case 0:
+				return countPost(ctx, s)
+			case 1:
+				return createUser(ctx, s.DB.User, int64(i+2))
+			case 2:
+				return s.DB.Session.Create().SetUserID(1).SetTokenHash([]byte{byte(i)}).SetExpiresAt(time.Now()).Exec(ctx)
+			default:
+				return s.DB.User.UpdateOneID(1).AddPostCount(1).Exec(ctx)
+			}
+		})
+	}
+	started.Wait()
+	for range 100 { // meanwhile they have all come as far as they can
+		user, err := s.DB.User.Get(t.Context(), 1)
+		require.NoError(t, err)
+		require.Zero(t, user.PostCount)
+		time.Sleep(time.Millisecond)
+	}
+	require.Equal(t, 1, holds.User.GetX(t.Context(), 1).PostCount, "a transaction sees what it wrote")
+	cancel()
+	require.ErrorIs(t, writers.Wait(), context.Canceled)
+	require.NoError(t, holds.Commit())
+	require.Equal(t, 1, s.DB.User.GetX(t.Context(), 1).PostCount)
+	require.NoError(t, s.DB.Session.Create().SetUserID(1).SetTokenHash([]byte{1}).SetExpiresAt(time.Now()).Exec(t.Context()))
+	require.NoError(t, countPost(t.Context(), s), "nobody has kept the turn")
+}
+
 func countPost(ctx context.Context, s *storage.Stores) error {
 	tx, err := s.DB.Tx(ctx)
 	if err != nil {

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	entsql "entgo.io/ent/dialect/sql"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -49,7 +48,7 @@ type crowd struct {
 func newCrowd(b *testing.B, followers, percent int) *crowd {
 	ctx := b.Context()
 	s := storagetest.Real(b)
-	s.DB = ent.NewClient(ent.Driver(entsql.OpenDB(s.Dialect, s.SQL))) // not what counts the statements of tests
+	s.DB = ent.NewClient(ent.Driver(s.Driver)) // not what counts the statements of tests
 	ids, err := feed.OpenIDs(ctx, s.DB)
 	require.NoError(b, err)
 	tl, err := timeline.New(s.Redis, timeline.Config{})

@@ -26,7 +26,6 @@ import (
 	"testing"
 
 	"entgo.io/ent/dialect"
-	entsql "entgo.io/ent/dialect/sql"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
@@ -108,7 +107,7 @@ func Open(t testing.TB, cfg storage.Config) *storage.Stores {
 	s, err := storage.Open(t.Context(), cfg, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	queries := new(atomic.Int64)
-	s.DB = ent.NewClient(ent.Driver(dialect.DebugWithContext(entsql.OpenDB(s.Dialect, s.SQL),
+	s.DB = ent.NewClient(ent.Driver(dialect.DebugWithContext(s.Driver,
 		func(_ context.Context, v ...any) {
 			if len(v) == 1 && isStatement(fmt.Sprint(v[0])) {
 				queries.Add(1)
