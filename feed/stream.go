@@ -388,6 +388,11 @@ func (s *Stream) catchUp(ctx context.Context) error {
 		return s.startOver(ctx, "more was posted than is replayed")
 	}
 	if !whole {
+		// It loses what it reads no more, whether it was told so or not, and may get
+		// back what it was told had gone.
+		held := idsOf(missed)
+		s.recent = slices.DeleteFunc(s.recent, func(id int64) bool { return id > s.low && !slices.Contains(held, id) })
+		s.gone = nil
 		s.send(&Invalidated{Reason: "events may have been missed", Position: s.position()})
 	} else if err := s.sendChanges(ctx, noted, now); err != nil {
 		return err
@@ -488,7 +493,7 @@ func (s *Stream) startOver(ctx context.Context, reason string) error {
 	if n := len(held.recent); n > 0 {
 		s.newest = max(s.newest, held.recent[n-1])
 	}
-	s.missed = nil
+	s.missed, s.gone = nil, nil
 	s.send(&Invalidated{Reason: reason, Position: s.position()})
 	return nil
 }

@@ -348,3 +348,45 @@ func TestChangedInboxIsToldAtLast(t *testing.T) {
 		require.Equal(w.t, id, l.removed())
 	})
 }
+
+// What a client reads because it was told to, it did not hold before: nothing that
+// was told before the reading keeps back what has to be told after it.
+func TestWhatIsReadAgainIsToldAgain(t *testing.T) {
+	t.Parallel()
+	eachIdle(t, func(w *world) {
+		ann, bob := w.user("ann"), w.user("bob")
+		require.NoError(w.t, w.s.DB.Follow.Create().SetFollowerID(ann.ID).SetFolloweeID(bob.ID).Exec(w.ctx))
+		w.ready(ann)
+		l := w.listen(ann, nil)
+		id := w.history(bob, 1)[0]
+		set := func(v schema.Visibility) {
+			require.NoError(w.t, w.s.DB.Post.UpdateOneID(id).SetVisibility(v).Exec(w.ctx))
+		}
+		tell := func(kind live.Kind) {
+			_, err := w.pub.Publish(w.ctx, live.Event{Kind: kind, Post: id, Author: bob.ID}, []int64{ann.ID})
+			require.NoError(w.t, err)
+		}
+		tell(live.Added)
+		require.Equal(w.t, id, l.added())
+		set(schema.Private)
+		tell(live.Removed)
+		require.Equal(w.t, id, l.removed())
+		set(schema.Public)
+		tell(live.Invalidated)
+		require.IsType(w.t, &feed.Invalidated{}, l.next())
+		set(schema.Private)
+		tell(live.Removed)
+		require.Equal(w.t, id, l.removed(), "the client has read it")
+		set(schema.Public)
+		tell(live.Added)
+		after := l.position()
+		l.close()
+		set(schema.Private)
+		require.NoError(w.t, w.tl.Drop(w.ctx, timeline.Inbox(ann.ID)))
+		l = w.listen(ann, after)
+		require.IsType(w.t, &feed.Invalidated{}, l.next())
+		set(schema.Public)
+		tell(live.Added)
+		require.Equal(w.t, id, l.added(), "the client has not found it")
+	})
+}
