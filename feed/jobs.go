@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"tideline/ent"
+	"tideline/ent/schema"
 	"tideline/queue"
 )
 
@@ -26,6 +27,15 @@ const (
 type PostJob struct {
 	Post   int64 `json:"post"`
 	Author int64 `json:"author"`
+	// To is what the visibility was changed to, if it was.
+	To schema.Visibility `json:"to,omitempty"`
+}
+
+// WasHidden reports whether the change hid the post, which is there, from
+// followers, and another one shows it again: who read in between does not hold
+// it, whoever held it before.
+func (j PostJob) WasHidden(post *ent.Post) bool {
+	return post != nil && post.Visibility != j.To && (j.To == schema.Private || j.To == schema.Mutuals)
 }
 
 // RelationJob is the payload of RelationChanged.
@@ -40,12 +50,12 @@ type AuthorJob struct {
 }
 
 // enqueuePost puts the job where the size of the audience belongs.
-func (f *Feed) enqueuePost(ctx context.Context, tx *ent.Tx, kind string, author *ent.User, post int64) error {
+func (f *Feed) enqueuePost(ctx context.Context, tx *ent.Tx, kind string, author *ent.User, job PostJob) error {
 	pool := queue.Small
 	if author.FollowerCount >= f.cfg.LargeAudience {
 		pool = queue.Large
 	}
-	return f.queue.Enqueue(ctx, tx, pool, kind, PostJob{Post: post, Author: author.ID})
+	return f.queue.Enqueue(ctx, tx, pool, kind, job)
 }
 
 func (f *Feed) enqueueRelation(ctx context.Context, tx *ent.Tx, a, b int64) error {

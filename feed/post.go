@@ -107,7 +107,7 @@ func (f *Feed) insertPost(ctx context.Context, v Viewer, text string, d Draft) (
 		if err != nil {
 			return fmt.Errorf("count post: %w", err)
 		}
-		return f.enqueuePost(ctx, tx, PostCreated, author, id)
+		return f.enqueuePost(ctx, tx, PostCreated, author, PostJob{Post: id, Author: v.ID})
 	})
 	return p, err
 }
@@ -178,7 +178,7 @@ func (f *Feed) SetVisibility(ctx context.Context, v Viewer, id int64, to schema.
 		if p, err = tx.Post.UpdateOne(found).SetVisibility(to).Save(ctx); err != nil {
 			return fmt.Errorf("set visibility: %w", err)
 		}
-		return f.enqueuePost(ctx, tx, PostChanged, author, id)
+		return f.enqueuePost(ctx, tx, PostChanged, author, PostJob{Post: id, Author: v.ID, To: to})
 	})
 	f.hidden.Add(1)
 	return p, err
@@ -213,7 +213,7 @@ func (f *Feed) DeletePost(ctx context.Context, v Viewer, id int64) error {
 		if err := tx.User.UpdateOneID(v.ID).AddPostCount(-1).SetLastPostID(last).Exec(ctx); err != nil {
 			return fmt.Errorf("count post: %w", err)
 		}
-		return f.enqueuePost(ctx, tx, PostChanged, author, id)
+		return f.enqueuePost(ctx, tx, PostChanged, author, PostJob{Post: id, Author: v.ID})
 	})
 	if err != nil {
 		return err

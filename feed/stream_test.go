@@ -390,3 +390,33 @@ func TestWhatIsReadAgainIsToldAgain(t *testing.T) {
 		require.Equal(w.t, id, l.added(), "the client has not found it")
 	})
 }
+
+// A post that was hidden and is shown again before a worker knew of either: who
+// read in between has to get it again.
+func TestHiddenAndShownAgainIsTold(t *testing.T) {
+	t.Parallel()
+	eachIdle(t, func(w *world) {
+		ann, bob := w.user("ann"), w.user("bob")
+		require.NoError(w.t, w.s.DB.Follow.Create().SetFollowerID(ann.ID).SetFolloweeID(bob.ID).Exec(w.ctx))
+		id := w.history(bob, 1)[0]
+		w.ready(ann)
+		after := w.top(ann)
+		l := w.listen(ann, nil)
+		for _, v := range []schema.Visibility{schema.Private, schema.Followers} {
+			_, err := w.feed.SetVisibility(w.ctx, bob, id, v)
+			require.NoError(w.t, err)
+		}
+		w.work()
+		require.Equal(w.t, id, l.removed())
+		require.Equal(w.t, id, l.added())
+		w.settle()
+		require.Equal(w.t, []int64{id}, w.timeline(ann, 9))
+		away := w.listen(ann, after)
+		require.Equal(w.t, id, away.removed())
+		require.Equal(w.t, id, away.added())
+		_, err := w.feed.SetVisibility(w.ctx, bob, id, schema.Public)
+		require.NoError(w.t, err)
+		w.settle()
+		l.still(bob)
+	})
+}

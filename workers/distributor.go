@@ -88,7 +88,7 @@ func (w *Workers) distribute(ctx context.Context, j *queue.Job, withdraw bool) e
 			if err := w.toAuthor(ctx, j, args, post, p.place == place{}); err != nil {
 				return err
 			}
-			if err := w.toFollowers(ctx, j, author, args.Post, post, withdraw, &p); err != nil {
+			if err := w.toFollowers(ctx, j, author, args, post, withdraw, &p); err != nil {
 				return err
 			}
 			if err := w.recheckFenced(ctx, j, author, args.Post, post); err != nil {
@@ -150,8 +150,8 @@ func (w *Workers) toAuthor(ctx context.Context, j *queue.Job, args feed.PostJob,
 }
 
 // toFollowers goes through the followers from where the progress stands.
-func (w *Workers) toFollowers(ctx context.Context, j *queue.Job, author *ent.User, id int64, post *ent.Post, withdraw bool, p *progress) error {
-	args := feed.PostJob{Post: id, Author: author.ID}
+func (w *Workers) toFollowers(ctx context.Context, j *queue.Job, author *ent.User, args feed.PostJob, post *ent.Post, withdraw bool, p *progress) error {
+	id := args.Post
 	// An earlier attempt went to them first; now they are gone to in their turn.
 	if feed.Pushes(author) {
 		p.Pushed -= p.Ahead
@@ -196,6 +196,13 @@ func (w *Workers) toFollowers(ctx context.Context, j *queue.Job, author *ent.Use
 				return err
 			}
 		}
+		arrival := live.Added
+		if args.WasHidden(post) {
+			arrival = live.Noted // as gone, and there again
+			if err := w.Timelines.Withdraw(ctx, []int64{id}, in); err != nil {
+				return fmt.Errorf("withdraw post %d: %w", id, err)
+			}
+		}
 		// Who holds a connection has read the timeline: the active ones are all.
 		reached := in
 		switch {
@@ -215,7 +222,7 @@ func (w *Workers) toFollowers(ctx context.Context, j *queue.Job, author *ent.Use
 			return fmt.Errorf("withdraw post %d: %w", id, err)
 		}
 		telling.Go(func() error {
-			n, err := w.tell(ctx, live.Added, args, reached)
+			n, err := w.tell(ctx, arrival, args, reached)
 			told.Add(int64(n))
 			if err == nil {
 				_, err = w.tell(ctx, live.Removed, args, out)
