@@ -1,0 +1,190 @@
+package e2e
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+	"github.com/stretchr/testify/require"
+
+	"tideline/storage"
+	"tideline/storage/storagetest"
+)
+
+// follower is a user's subscription on a raw socket.
+type follower struct {
+	t    *testing.T
+	conn *websocket.Conn
+}
+
+// told is what a follower is told of: a post, or that the timeline is to be read again.
+type told struct {
+	Typename string `json:"__typename"`
+	PostID   string
+	Reason   string
+	Edge     struct{ Node struct{ ID, Text string } }
+}
+
+func (u user) watch(t *testing.T, p *process) *follower {
+	t.Helper()
+	dialer := websocket.Dialer{Subprotocols: []string{modern}}
+	conn, response, err := dialer.Dial("ws"+strings.TrimPrefix(p.url, "http")+"/graphql", nil)
+	require.NoError(t, err)
+	response.Body.Close()
+	t.Cleanup(func() { conn.Close() })
+	for _, message := range []any{
+		map[string]any{"type": "connection_init", "payload": map[string]any{"Authorization": "Bearer " + u.token}},
+		map[string]any{"id": "1", "type": "subscribe", "payload": map[string]any{"query": `subscription { timelineEvents(heartbeat: 1) {
+			__typename
+			... on TimelinePostAdded { edge { node { id text } } }
+			... on TimelinePostRemoved { postId }
+			... on TimelineInvalidated { reason }
+		} }`}},
+	} {
+		require.NoError(t, conn.WriteJSON(message))
+	}
+	f := &follower{t, conn}
+	for f.next().Typename != "TimelineHeartbeat" { // now it listens
+	}
+	return f
+}
+
+func (f *follower) next() told {
+	f.t.Helper()
+	require.NoError(f.t, f.conn.SetReadDeadline(time.Now().Add(patience)))
+	for {
+		var message struct {
+			Type    string
+			Payload struct {
+				Data   struct{ TimelineEvents told }
+				Errors []any
+			}
+		}
+		require.NoError(f.t, f.conn.ReadJSON(&message))
+		require.Empty(f.t, message.Payload.Errors)
+		if message.Type == "next" {
+			return message.Payload.Data.TimelineEvents
+		}
+	}
+}
+
+// until is everything that is told up to the first that is wanted, heartbeats
+// left out.
+func (f *follower) until(wanted func(told) bool) (events []told) {
+	f.t.Helper()
+	for {
+		ev := f.next()
+		if ev.Typename != "TimelineHeartbeat" {
+			events = append(events, ev)
+		}
+		if wanted(ev) {
+			return events
+		}
+	}
+}
+
+func (f *follower) added(text string) (events []told) {
+	f.t.Helper()
+	return f.until(func(ev told) bool { return ev.Typename == "TimelinePostAdded" && ev.Edge.Node.Text == text })
+}
+
+// removals are the ways in which a post leaves somebody's timeline.
+var removals = []struct {
+	name, query string
+	byAuthor    bool
+}{
+	{"delete", `mutation($post: ID!) { deletePost(input: {postId: $post}) { deletedPostId } }`, true},
+	{"narrowed visibility", `mutation($post: ID!) { setPostVisibility(input: {postId: $post, visibility: MUTUALS}) { post { id } } }`, true},
+	{"unfollow", `mutation($user: ID!) { unfollow(input: {userId: $user}) { user { id } } }`, false},
+	{"mute", `mutation($user: ID!) { mute(input: {userId: $user}) { user { id } } }`, false},
+	{"block", `mutation($user: ID!) { block(input: {userId: $user}) { user { id } } }`, false},
+	{"block by the author", `mutation($user: ID!) { block(input: {userId: $user}) { user { id } } }`, true},
+}
+
+// However a post leaves a timeline, an open subscription hears of it.
+func testRemovals(t *testing.T, p *process) {
+	for i, way := range removals {
+		t.Run(way.name, func(t *testing.T) {
+			handle := string(rune('a' + i))
+			ann, ben := signUp(t, p, "author_"+handle), signUp(t, p, "reader_"+handle)
+			ben.follow(t, p, ann)
+			f := ben.watch(t, p)
+			ann.post(t, p, "one")
+			events := f.added("one")
+			post := events[len(events)-1].Edge.Node.ID
+
+			who, variables := ben, map[string]any{"user": ann.id}
+			if way.byAuthor {
+				who, variables = ann, map[string]any{"user": ben.id}
+			}
+			if strings.Contains(way.query, "$post") {
+				variables = map[string]any{"post": post}
+			}
+			begun := time.Now()
+			who.call(t, p, way.query, variables, nil)
+			done := time.Now()
+			f.until(func(ev told) bool {
+				return ev.Typename == "TimelineInvalidated" || ev.Typename == "TimelinePostRemoved" && ev.PostID == post
+			})
+			t.Logf("told %v after the call began, %v after it returned", time.Since(begun), time.Since(done))
+			require.Empty(t, ben.timeline(t, p))
+		})
+	}
+}
+
+func TestRemovals(t *testing.T) {
+	t.Parallel()
+	t.Run("embedded", func(t *testing.T) {
+		testRemovals(t, start(t, []string{"TIDELINE_RATE_LIMIT=off"}, "--data-dir="+t.TempDir(), "--addr=127.0.0.1:0"))
+	})
+	t.Run("apart", func(t *testing.T) {
+		env := settings(storagetest.Config(storagetest.Real(t)))
+		p := start(t, env, "server", "--addr=127.0.0.1:0")
+		start(t, env, "worker", "--worker-addr=127.0.0.1:0")
+		testRemovals(t, p)
+	})
+}
+
+// After a block nothing of the other's is told, however late the worker comes to
+// what was posted before and after.
+func TestNothingAfterABlock(t *testing.T) {
+	t.Parallel()
+	env := settings(storagetest.Config(storagetest.Real(t)))
+	p := start(t, env, "server", "--addr=127.0.0.1:0")
+	worker := start(t, env, "worker", "--worker-addr=127.0.0.1:0")
+	ann, ben, carl := signUp(t, p, "ann"), signUp(t, p, "ben"), signUp(t, p, "carl")
+	ben.follow(t, p, ann)
+	ben.follow(t, p, carl)
+	f := ben.watch(t, p)
+	ann.post(t, p, "before")
+	f.added("before")
+
+	worker.signal(syscall.SIGSTOP)
+	ann.post(t, p, "late")
+	ann.call(t, p, `mutation($user: ID!) { block(input: {userId: $user}) { user { id } } }`, map[string]any{"user": ben.id}, nil)
+	ann.post(t, p, "later")
+	require.Empty(t, ben.timeline(t, p))
+	time.Sleep(2 * time.Second) // whatever the server itself has on its way
+	worker.signal(syscall.SIGCONT)
+	carl.post(t, p, "over")
+	events := f.added("over")
+	worker.await("the others are done", func() bool {
+		_, metrics := p.get("/metrics")
+		return strings.Contains(metrics, "\ntideline_queue_jobs{pool=\"small\"} 0\n")
+	})
+	carl.post(t, p, "really over")
+	events = append(events, f.added("really over")...)
+	for _, ev := range events {
+		require.NotContains(t, []string{"before", "late", "later"}, ev.Edge.Node.Text)
+	}
+	require.Equal(t, []string{"really over", "over"}, ben.timeline(t, p))
+}
+
+// settings are those of a process on these databases.
+func settings(c storage.Config) []string {
+	return []string{
+		"TIDELINE_DATABASE_URL=" + c.DatabaseURL, "TIDELINE_REDIS_URL=" + c.RedisURL, "TIDELINE_LOG_FORMAT=json", "TIDELINE_RATE_LIMIT=off",
+	}
+}
