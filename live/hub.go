@@ -42,7 +42,8 @@ type HubConfig struct {
 	Heartbeat time.Duration
 	// Silence is how long nothing may come through the connection, probes
 	// included, before it is given up. A probe is sent three times as often.
-	// Defaults to 9 s.
+	// Defaults to 6 s. With what may be under way on other connections, silent as
+	// well, it is noticed within 10 s.
 	Silence time.Duration
 }
 
@@ -78,7 +79,7 @@ type Hub struct {
 func NewHub(rdb redis.UniversalClient, cfg HubConfig) *Hub {
 	cfg.Buffer = cmp.Or(max(cfg.Buffer, 0), 32)
 	cfg.Heartbeat = cmp.Or(max(cfg.Heartbeat, 0), 5*time.Second)
-	cfg.Silence = cmp.Or(max(cfg.Silence, 0), 9*time.Second)
+	cfg.Silence = cmp.Or(max(cfg.Silence, 0), 6*time.Second)
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}

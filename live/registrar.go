@@ -27,7 +27,7 @@ func (h *Hub) touch(user int64) {
 // gap, and then follows the changes, beats and probes until ctx is done. It
 // returns an error when it did not get as far as that.
 func (h *Hub) keepPresence(ctx context.Context) error {
-	if err := h.beat(ctx, true); err != nil {
+	if err := bounded(ctx, func(ctx context.Context) error { return h.beat(ctx, true) }); err != nil {
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -46,22 +46,33 @@ func (h *Hub) keepPresence(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-h.wake:
-			if err = h.change(ctx); err != nil {
+			if err = bounded(ctx, h.change); err != nil {
 				heartbeat.Reset(h.cfg.Heartbeat / 10) // which mends it
 			}
 		case <-heartbeat.C:
-			if err = h.beat(ctx, false); err != nil {
+			if err = bounded(ctx, func(ctx context.Context) error { return h.beat(ctx, false) }); err != nil {
 				heartbeat.Reset(h.cfg.Heartbeat / 10)
 			} else {
 				heartbeat.Reset(h.cfg.Heartbeat)
 			}
 		case <-probes.C:
-			err = h.probe(ctx)
+			err = bounded(ctx, h.probe)
 		}
 		if err != nil && ctx.Err() == nil {
 			h.log.Warn("live: presence", "error", err)
 		}
 	}
+}
+
+// stepTimeout bounds what the registrar does at a time. A connection that breaks
+// waits for it, and the commands of a client do not end with their context, only
+// by its deadline.
+const stepTimeout = 3 * time.Second
+
+func bounded(ctx context.Context, step func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
+	return step(ctx)
 }
 
 // beat refreshes presence, and writes it whole when it is not what it should
