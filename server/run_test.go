@@ -3,10 +3,13 @@ package server
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -93,6 +96,73 @@ func TestRun(t *testing.T) {
 	go func() { stopped <- stop() }()
 	p.expectClose(websocket.CloseServiceRestart)
 	require.NoError(t, <-stopped)
+}
+
+// Followers come and go, on sockets and by events. What their subscriptions cost,
+// goroutines and files, goes with them: what stays of all does not hang on how
+// many there were, but on how far the pools of connections have grown.
+func TestNothingIsLeftBehindByFollowers(t *testing.T) {
+	const each, rounds = 60, 4
+	url, stop := start(t, Serve, "--rate-limit=off")
+	_, body := ask(t, http.MethodPost, url+"/graphql",
+		`{"query":"mutation{signUp(input:{handle:\"ann\",password:\"correct horse\"}){token}}"}`)
+	token := regexp.MustCompile(`"token":"([^"]+)"`).FindStringSubmatch(body)
+	require.NotNil(t, token, body)
+	subscribed := func(n int) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			_, metrics := ask(t, http.MethodGet, url+"/metrics", "")
+			return strings.Contains(metrics, fmt.Sprintf("\ntideline_live_subscriptions %d\n", n))
+		}, 30*time.Second, 10*time.Millisecond)
+	}
+	const subscription = `{"query":"subscription{timelineEvents(heartbeat:1){__typename}}"}`
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	follow := func() {
+		var leave []io.Closer
+		for i := range each {
+			if i%2 == 0 {
+				r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/graphql", strings.NewReader(subscription))
+				require.NoError(t, err)
+				r.Header.Set("Content-Type", asJSON)
+				r.Header.Set("Accept", "text/event-stream")
+				r.Header.Set("Authorization", "Bearer "+token[1])
+				response, err := client.Do(r)
+				require.NoError(t, err)
+				leave = append(leave, response.Body)
+				continue
+			}
+			dialer := websocket.Dialer{Subprotocols: []string{modern}}
+			conn, response, err := dialer.Dial("ws"+strings.TrimPrefix(url, "http")+"/graphql", nil)
+			require.NoError(t, err)
+			response.Body.Close()
+			leave = append(leave, conn)
+			p := &peer{t, conn}
+			p.send(`{"type":"connection_init","payload":{"Authorization":"Bearer ` + token[1] + `"}}`)
+			p.send(`{"id":"1","type":"subscribe","payload":` + subscription + `}`)
+		}
+		subscribed(each)
+		for _, one := range leave {
+			one.Close()
+		}
+		subscribed(0)
+	}
+	files := func() int {
+		open, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			return 0 // nobody counts them here
+		}
+		return len(open)
+	}
+	follow() // the pools grow
+	goroutines, before := runtime.NumGoroutine(), files()
+	for range rounds {
+		follow()
+	}
+	require.Eventually(t, func() bool {
+		return runtime.NumGoroutine() < goroutines+each && files() < before+each
+	}, 30*time.Second, 10*time.Millisecond, "each of %d clients has left something", rounds*each)
+	t.Logf("goroutines %d, then %d; files %d, then %d", goroutines, runtime.NumGoroutine(), before, files())
+	require.NoError(t, stop())
 }
 
 func TestSwitches(t *testing.T) {

@@ -397,9 +397,16 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		p.send(`{"id":"1","type":"` + []string{"subscribe", "start"}[i%2] + `","payload":{"query":"subscription{idle}"}}`)
 		peers = append(peers, p)
 	}
+	var streams []events
+	for range 20 {
+		streams = append(streams, f.ask(t, http.MethodPost, "alice", "subscription{idle}"))
+	}
 	require.Eventually(t, func() bool {
-		return f.metric("tideline_live_subscriptions") == 60
+		return f.metric("tideline_live_subscriptions") == 80
 	}, 30*time.Second, time.Millisecond)
+	for _, e := range streams {
+		e.response.Body.Close()
+	}
 	for i, p := range peers {
 		switch i % 3 {
 		case 0: // without a word

@@ -2,6 +2,7 @@ package resume
 
 import (
 	"bufio"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -13,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
@@ -30,20 +30,7 @@ const (
 	between = 4 * time.Second
 )
 
-type user struct{ id, handle, token string }
-
-func signUp(t *testing.T, p *process, handle string) user {
-	t.Helper()
-	var data struct {
-		SignUp struct {
-			Token string
-			User  struct{ ID string }
-		}
-	}
-	assert.NoError(t, p.call("", `mutation($h: String!) { signUp(input: {handle: $h, password: "correct horse"}) { token user { id } } }`,
-		map[string]any{"h": handle}, &data))
-	return user{data.SignUp.User.ID, handle, data.SignUp.Token}
-}
+type user struct{ handle, token string }
 
 // list is a page of posts.
 type list struct {
@@ -157,28 +144,31 @@ type town struct {
 	readers []user
 }
 
-func newTown(t *testing.T, servers ...*process) *town {
+// newTown writes its users straight into the database, signed in: passwords take
+// long by design.
+func newTown(t *testing.T, s *storage.Stores) *town {
 	t.Helper()
-	w := &town{t: t, servers: servers}
-	for i := range authors {
-		w.authors = append(w.authors, signUp(t, servers[0], fmt.Sprintf("author%d", i)))
+	w := &town{t: t}
+	for i := range authors + followers {
+		u := user{fmt.Sprint("user", i), fmt.Sprint("token", i)}
+		made := s.DB.User.Create().SetID(int64(i + 1)).SetHandle(u.handle).SetPasswordHash("-")
+		if i < authors {
+			w.authors = append(w.authors, u)
+			made.SetFollowerCount(followers)
+		} else {
+			w.readers = append(w.readers, u)
+			made.SetFollowingCount(authors)
+		}
+		require.NoError(t, made.Exec(t.Context()))
+		hash := sha256.Sum256([]byte(u.token))
+		require.NoError(t, s.DB.Session.Create().SetUserID(int64(i+1)).SetTokenHash(hash[:]).
+			SetExpiresAt(time.Now().UTC().Add(time.Hour)).Exec(t.Context()))
 	}
-	w.readers = make([]user, followers)
-	var all sync.WaitGroup
-	for i := range w.readers {
-		all.Go(func() {
-			w.readers[i] = signUp(t, servers[0], fmt.Sprintf("reader%d", i))
-			for _, author := range w.authors {
-				assert.NoError(t, servers[0].call(w.readers[i].token, `mutation($u: ID!) { follow(input: {userId: $u}) { user { id } } }`,
-					map[string]any{"u": author.id}, nil))
-			}
-		})
-		if i%4 == 3 { // a few at a time: hashing passwords takes long by design
-			all.Wait()
+	for reader := range followers {
+		for author := range authors {
+			require.NoError(t, s.DB.Follow.Create().SetFollowerID(int64(authors+reader+1)).SetFolloweeID(int64(author+1)).Exec(t.Context()))
 		}
 	}
-	all.Wait()
-	require.False(t, t.Failed())
 	return w
 }
 
@@ -230,8 +220,12 @@ func (w *town) converge(c *crowd) {
 	var clients []client
 	for deadline := time.Now().Add(2 * patience); ; time.Sleep(500 * time.Millisecond) {
 		clients = c.report()
+		timelines, err := w.timelines()
 		behind := ""
-		for i, ids := range w.timelines() {
+		if err != nil {
+			behind = err.Error()
+		}
+		for i, ids := range timelines {
 			behind += difference(fmt.Sprint("timeline ", i), want, ids) + difference(fmt.Sprint("client ", i), want, clients[i].Held)
 		}
 		if behind == "" {
@@ -262,8 +256,7 @@ func (w *town) visible() (ids []string) {
 }
 
 // timelines is those of all readers.
-func (w *town) timelines() [][]string {
-	w.t.Helper()
+func (w *town) timelines() ([][]string, error) {
 	all := make([][]string, len(w.readers))
 	var g errgroup.Group
 	g.SetLimit(4)
@@ -273,8 +266,7 @@ func (w *town) timelines() [][]string {
 			return err
 		})
 	}
-	require.NoError(w.t, g.Wait())
-	return all
+	return all, g.Wait()
 }
 
 // difference says what somebody lacks of what is wanted, has beyond it, or twice.
@@ -337,14 +329,6 @@ func (w *town) suffer(faults ...fault) {
 	stop()
 }
 
-// long skips what needs minutes, and a machine that has nothing else to do.
-func long(t *testing.T) {
-	t.Helper()
-	if os.Getenv("TIDELINE_TEST_LONG") == "" {
-		t.Skip("takes minutes: set TIDELINE_TEST_LONG=1")
-	}
-}
-
 type fault struct {
 	name    string
 	happens func()
@@ -353,14 +337,14 @@ type fault struct {
 // Two servers, a worker, and everything that can happen to them.
 func TestNothingIsLostSilently(t *testing.T) {
 	t.Parallel()
-	long(t)
 	needNode(t)
 	stores := storagetest.Real(t)
 	redis, env := storagetest.Redis(t, stores), settings(storagetest.Config(stores))
+	w := newTown(t, stores)
 	a := newProcess(t, env, "--addr", "server")
 	b := newProcess(t, env, "--addr", "server")
 	worker := newProcess(t, env, "--worker-addr", "worker")
-	w := newTown(t, a, b)
+	w.servers = []*process{a, b}
 	c := newCrowd(t, w.readers, a, b)
 	w.suffer(
 		fault{"fan-outs are delayed", func() {
@@ -382,11 +366,15 @@ func TestNothingIsLostSilently(t *testing.T) {
 // The embedded default: the process restarts, and its Redis with it.
 func TestNothingIsLostSilentlyEmbedded(t *testing.T) {
 	t.Parallel()
-	long(t)
 	needNode(t)
-	p := newProcess(t, []string{"TIDELINE_DATA_DIR=" + t.TempDir(), "TIDELINE_LOG_FORMAT=json", "TIDELINE_RATE_LIMIT=off", "TIDELINE_REQUEST_TIMEOUT=30s"},
+	dir := t.TempDir()
+	stores := storagetest.Open(t, storage.Config{DataDir: dir})
+	require.NoError(t, stores.Migrate(t.Context()))
+	w := newTown(t, stores)
+	require.NoError(t, stores.Close())
+	p := newProcess(t, []string{"TIDELINE_DATA_DIR=" + dir, "TIDELINE_LOG_FORMAT=json", "TIDELINE_RATE_LIMIT=off", "TIDELINE_REQUEST_TIMEOUT=30s"},
 		"--addr", "serve")
-	w := newTown(t, p)
+	w.servers = []*process{p}
 	c := newCrowd(t, w.readers, p)
 	w.suffer(fault{"the process is killed", func() {
 		time.Sleep(between) // it starts with an empty Redis: let the clients come back
