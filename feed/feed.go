@@ -101,6 +101,10 @@ type Feed struct {
 	// hidden counts the changes here by which somebody may see less, once they
 	// are committed.
 	hidden atomic.Int64
+
+	// See settledNow, in Unix milliseconds: when late fan-outs were looked for, and
+	// up to when all posts were distributed then.
+	lookedForLate, distributed atomic.Int64
 }
 
 // builders is how many inboxes a process builds at a time; waitingBuilds how

@@ -21,6 +21,10 @@ import (
 //   - A late post is noted in the journal of the inbox, as is every post that is
 //     taken out. The cursor carries the position up to which the notes are known.
 //
+// A client may have read a post in SQL before its fan-out came: while one is later
+// than settled, what was made since it is named too, or it would be told again when
+// it comes.
+//
 // So nothing depends on the order in which posts arrive, and nothing is kept for
 // a client but the journal. It holds while the clocks of processes differ by less
 // than what settled leaves beyond LateAfter, the time a silent connection to
@@ -34,6 +38,11 @@ const (
 	// maxRecent is how many posts within settled a cursor can name. Of a timeline
 	// that takes more in that time a client that resumes has to read again.
 	maxRecent = 512
+	// lookForLate is how often fan-outs that are later than settled are looked for,
+	// and forgetLate how late one may be that is waited for: it may be one that fails
+	// again and again.
+	lookForLate = 5 * time.Second
+	forgetLate  = 10 * time.Minute
 )
 
 // holding is what a client is known to hold of its timeline.
@@ -46,6 +55,28 @@ type holding struct {
 // settledBefore is the id below which no post that is not late is on its way.
 func settledBefore(t time.Time) int64 {
 	return max(t.Add(-settled).Sub(idEpoch).Milliseconds(), 0) << timeShift
+}
+
+// settledNow is settledBefore now, or before the oldest fan-out that is under way.
+//
+// Cost: none, and queue.Oldest every five seconds.
+func (f *Feed) settledNow(ctx context.Context) int64 {
+	now := f.now()
+	looked := f.lookedForLate.Load()
+	if now.UnixMilli()-looked > lookForLate.Milliseconds() && f.lookedForLate.CompareAndSwap(looked, now.UnixMilli()) {
+		oldest, err := f.queue.Oldest(ctx, PostCreated)
+		switch {
+		case err != nil:
+			f.log.WarnContext(ctx, "late fan-outs not looked for", "error", err)
+		case oldest.IsZero() || oldest.After(now):
+			f.distributed.Store(now.UnixMilli())
+		default:
+			f.distributed.Store(oldest.UnixMilli())
+		}
+	}
+	// A post is made a moment before its job.
+	waits := time.UnixMilli(f.distributed.Load()).Add(LateAfter)
+	return max(settledBefore(now.Add(-forgetLate)), min(settledBefore(now), settledBefore(waits)))
 }
 
 // notedBefore is the id up to which a post that arrives may have been noted in
@@ -202,7 +233,7 @@ func (f *Feed) visited(ctx context.Context, user int64, at timeline.Position, er
 // posts, which are a part of it, downwards; all of it when there are none. More
 // says whether there may be something below the lowest of them.
 func (f *Feed) holdingOf(ctx context.Context, v Viewer, at timeline.Position, posts []*ent.Post, more bool) (holding, error) {
-	h := holding{at: at, low: settledBefore(f.now())}
+	h := holding{at: at, low: f.settledNow(ctx)}
 	below := int64(0)
 	for _, p := range posts {
 		if p.ID > h.low {

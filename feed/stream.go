@@ -185,7 +185,7 @@ func (s *Stream) step(ctx context.Context) (more bool, err error) {
 	}
 	// What arrived before a moment when nothing waited has been told.
 	if s.drained || s.sub.Waiting() == 0 {
-		s.rise(settledBefore(s.feed.now()))
+		s.rise(s.feed.settledNow(ctx))
 		s.drained = false
 	}
 	if s.beatDue.Swap(false) {
@@ -378,7 +378,7 @@ func (s *Stream) catchUp(ctx context.Context) error {
 	if !whole { // Redis may have forgotten the user
 		s.at = s.feed.visit(ctx, s.viewer.ID)
 	}
-	began, asked := s.feed.now(), s.feed.hidden.Load()
+	began, asked, risen := s.feed.now(), s.feed.hidden.Load(), s.feed.settledNow(ctx)
 	missed, err := s.feed.fill(ctx, doorTimeline, s.viewer.ID, s.feed.cfg.InboxCap,
 		span{low: s.low, ascending: true}, s.feed.cached(s.feed.inbox(s.viewer.ID)))
 	if err != nil {
@@ -397,7 +397,7 @@ func (s *Stream) catchUp(ctx context.Context) error {
 	} else if err := s.sendChanges(ctx, noted, now); err != nil {
 		return err
 	}
-	s.missed, s.risen, s.asked, s.looked = missed, settledBefore(began), asked, began
+	s.missed, s.risen, s.asked, s.looked = missed, risen, asked, began
 	if len(missed) == 0 {
 		s.rise(s.risen)
 	}

@@ -1,6 +1,7 @@
 package feed_test
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"tideline/ent/schema"
 	"tideline/feed"
 	"tideline/live"
+	"tideline/storage"
 	"tideline/storage/storagetest"
 	"tideline/timeline"
 )
@@ -418,5 +420,35 @@ func TestHiddenAndShownAgainIsTold(t *testing.T) {
 		require.NoError(w.t, err)
 		w.settle()
 		l.still(bob)
+	})
+}
+
+// A client was told of a post before its fan-out came, which is later than any that
+// a cursor waits for: it is not told twice.
+func TestReadBeforeALateFanout(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		var ahead atomic.Int64
+		w := newWorld(t, s, func(c *feed.Config) {
+			c.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+		})
+		ann, bob := w.user("ann"), w.user("bob")
+		require.NoError(w.t, w.s.DB.Follow.Create().SetFollowerID(ann.ID).SetFolloweeID(bob.ID).Exec(w.ctx))
+		w.ready(ann)
+		l := w.listen(ann, nil)
+		id := w.post(bob, schema.Public) // nobody does its job
+		w.tell(ann, id)
+		after := l.position()
+		l.close()
+		ahead.Store(int64(150 * time.Second))
+		l = w.listenFor(ann, feed.Listening{After: after, Heartbeat: time.Second})
+		ev := l.next()
+		require.IsType(w.t, &feed.Heartbeat{}, ev)
+		l.close()
+		l = w.listen(ann, &ev.(*feed.Heartbeat).Position)
+		w.arrives(ann, id)
+		other := w.history(bob, 1)[0]
+		w.tell(ann, other)
+		require.Equal(w.t, other, l.added(), "nothing twice")
 	})
 }

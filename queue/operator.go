@@ -47,6 +47,23 @@ func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 	return s, nil
 }
 
+// Oldest is when the oldest job of the kind that is not dead was enqueued; the
+// zero time when there is none. It costs a query a pool, by index.
+func (q *Queue) Oldest(ctx context.Context, kind string) (oldest time.Time, err error) {
+	for _, p := range pools {
+		first, err := q.db.Job.Query().Where(job.Dead(false), job.Pool(string(p)), job.Kind(kind)).
+			Order(job.ByCreatedAt()).Select(job.FieldCreatedAt).First(ctx)
+		switch {
+		case ent.IsNotFound(err):
+		case err != nil:
+			return time.Time{}, fmt.Errorf("find oldest job of kind %s: %w", kind, err)
+		case oldest.IsZero() || first.CreatedAt.Before(oldest):
+			oldest = first.CreatedAt
+		}
+	}
+	return oldest, nil
+}
+
 // ListOptions selects jobs; a zero field selects all.
 type ListOptions struct {
 	Dead  bool // only dead ones
