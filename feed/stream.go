@@ -44,8 +44,10 @@ type Stream struct {
 	ready     []Event     // to be handed out
 	missed    []*ent.Post // to be handed out then, and
 	risen     int64       // what low rises to when that is done
-	asked     int64       // how often something had been hidden, and
-	looked    time.Time   // when they were found to be visible
+	sure      int         // so many of them were found to be visible
+	asked     int64       // when something had been hidden this often, and
+	looked    time.Time   // at this time; since then
+	since     int         // so many have been handed out
 	drained   bool        // nothing waited when last looked
 	ended     bool
 	err       error
@@ -164,13 +166,14 @@ func (s *Stream) step(ctx context.Context) (more bool, err error) {
 		s.resuming = nil
 		return true, s.resume(ctx, *after)
 	}
-	if len(s.missed) > 0 && (s.asked != s.feed.hidden.Load() || s.feed.now().Sub(s.looked) > verdictLasts) {
-		if err := s.lookAgain(ctx); err != nil || len(s.missed) == 0 {
+	if len(s.missed) > 0 && (s.sure == 0 || s.asked != s.feed.hidden.Load() || s.feed.now().Sub(s.looked) > verdictLasts) {
+		if err := s.lookAgain(ctx); err != nil || s.sure == 0 {
 			return true, err
 		}
 	}
 	if len(s.missed) > 0 {
 		p := s.missed[0]
+		s.sure, s.since = s.sure-1, s.since+1
 		if s.missed = s.missed[1:]; len(s.missed) == 0 {
 			s.missed = nil
 			defer s.rise(s.risen)
@@ -397,7 +400,9 @@ func (s *Stream) catchUp(ctx context.Context) error {
 	} else if err := s.sendChanges(ctx, noted, now); err != nil {
 		return err
 	}
+	missed = slices.DeleteFunc(missed, func(p *ent.Post) bool { return s.has(p.ID) })
 	s.missed, s.risen, s.asked, s.looked = missed, risen, asked, began
+	s.sure, s.since = len(missed), 0
 	if len(missed) == 0 {
 		s.rise(s.risen)
 	}
@@ -405,18 +410,25 @@ func (s *Stream) catchUp(ctx context.Context) error {
 }
 
 // lookAgain leaves out of what was missed what has been hidden since it was read:
-// a client takes its time to be told it all.
+// a client takes its time to be told it all. It looks at the next ones only, as
+// many again as it came to hand out since the last time, twice.
 func (s *Stream) lookAgain(ctx context.Context) error {
+	n := min(len(s.missed), max(2*s.since, 2))
 	s.looked, s.asked = s.feed.now(), s.feed.hidden.Load()
-	rows, err := s.feed.posts(s.viewer.ID).Where(post.IDIn(idsOf(s.missed)...)).Order(ent.Asc(post.FieldID)).All(ctx)
+	rows, err := s.feed.posts(s.viewer.ID).Where(post.IDIn(idsOf(s.missed[:n])...)).Order(ent.Asc(post.FieldID)).All(ctx)
 	if err != nil {
 		return fmt.Errorf("read posts: %w", err)
 	}
-	if s.missed, err = shown(doorTimeline, s.viewer.ID, rows); err == nil && len(s.missed) == 0 {
+	if rows, err = shown(doorTimeline, s.viewer.ID, rows); err != nil {
+		return err
+	}
+	s.missed = append(rows, s.missed[n:]...)
+	s.sure, s.since = len(rows), 0
+	if len(s.missed) == 0 {
 		s.missed = nil
 		s.rise(s.risen)
 	}
-	return err
+	return nil
 }
 
 // late sends what the journal noted: a post that came late, if it is not known.

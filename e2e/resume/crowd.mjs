@@ -139,7 +139,7 @@ class Follower {
 
   async fidget() {
     for (;;) {
-      await pause(300 + 4000 * Math.random());
+      await pause(1000 + 8000 * Math.random());
       if (restless) this.client.terminate();
     }
   }
