@@ -17,6 +17,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -122,6 +124,24 @@ func (p *process) kill() {
 }
 
 func (p *process) signal(sig syscall.Signal) { require.NoError(p.t, p.cmd.Process.Signal(sig)) }
+
+var subscriptionsIn = regexp.MustCompile(`(?m)^tideline_live_subscriptions (\d+)$`)
+
+// subscriptions is how many the process serves; none when it does not answer.
+func (p *process) subscriptions() int {
+	response, err := http.Get(p.url + "/metrics")
+	if err != nil {
+		return 0
+	}
+	defer response.Body.Close()
+	text, _ := io.ReadAll(response.Body)
+	found := subscriptionsIn.FindSubmatch(text)
+	if found == nil {
+		return 0
+	}
+	n, _ := strconv.Atoi(string(found[1]))
+	return n
+}
 
 // call runs an operation and decodes its data.
 func (p *process) call(token, query string, variables map[string]any, data any) error {
