@@ -51,8 +51,8 @@ func (f *Feed) buildSoon(k kept) {
 	}
 }
 
-// BuildInbox fills the user's inbox from SQL, up to its cap, if it is missing
-// and not being built. What is posted meanwhile is not missed.
+// BuildInbox fills the inbox of an active user from SQL, up to its cap, if it is
+// missing and not being built. What is posted meanwhile is not missed.
 //
 // Cost: as a first page without an inbox, of cap posts.
 func (f *Feed) BuildInbox(ctx context.Context, user int64) error {
@@ -69,6 +69,17 @@ func (f *Feed) build(ctx context.Context, k kept) error {
 		var err error
 		if b, started, err = f.tl.Begin(ctx, k.key); err != nil || !started {
 			return err
+		}
+	}
+	// Nor before its user is active: Redis may have forgotten that, and who makes the
+	// user active again has dropped the inbox before it was begun here.
+	if k.key == timeline.Inbox(k.user) {
+		active, err := f.tl.Active(ctx, []int64{k.user})
+		if err != nil {
+			return wrap("build an inbox", err)
+		}
+		if !active[0] {
+			return wrap("build an inbox", f.tl.Drop(ctx, k.key))
 		}
 	}
 	for range buildAttempts {

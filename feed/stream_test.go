@@ -452,3 +452,25 @@ func TestReadBeforeALateFanout(t *testing.T) {
 		require.Equal(w.t, other, l.added(), "nothing twice")
 	})
 }
+
+// Redis forgets everything while somebody reads: an inbox that is begun before its
+// user is active again would lack what is distributed in between.
+func TestInboxOfNobodyActiveIsNotBuilt(t *testing.T) {
+	t.Parallel()
+	eachIdle(t, func(w *world) {
+		ann, bob := w.user("ann"), w.user("bob")
+		require.NoError(w.t, w.s.DB.Follow.Create().SetFollowerID(ann.ID).SetFolloweeID(bob.ID).Exec(w.ctx))
+		w.ready(ann)
+		storagetest.Wipe(w.t, w.s)
+		require.NoError(w.t, w.feed.BuildInbox(w.ctx, ann.ID))
+		id := w.history(bob, 1)[0]
+		pushed, err := w.tl.Deliver(w.ctx, id, []int64{ann.ID})
+		require.NoError(w.t, err)
+		require.Empty(w.t, pushed)
+		_, covered, err := w.tl.Page(w.ctx, timeline.Inbox(ann.ID), timeline.Range{})
+		require.NoError(w.t, err)
+		require.Equal(w.t, timeline.Missing, covered.State)
+		w.ready(ann)
+		require.Equal(w.t, []int64{id}, w.timeline(ann, 9))
+	})
+}
