@@ -223,7 +223,8 @@ func (f *Feed) relations(ctx context.Context, viewer int64, others []int64) (map
 }
 
 // Relations is how the viewer stands to each of the others, in their order. An
-// item is nil for an anonymous viewer and for the viewer's own id it is zero.
+// item is nil for an anonymous viewer and for the viewer's own id it is zero. It
+// costs one query, of six index look-ups a user.
 func (f *Feed) Relations(ctx context.Context, v Viewer, others []int64) ([]*Relation, error) {
 	list := make([]*Relation, len(others))
 	if v.ID == 0 {
