@@ -71,7 +71,7 @@ func (e *PostRemoved) Own() string { return e.Position }
 func (f *Feed) LikedWith(ctx context.Context, v Viewer, e *PostAdded) (bool, error) {
 	type key struct{}
 	found, _ := e.Once(key{}, func() any {
-		users, err := f.db.Like.Query().Where(like.PostID(e.post), like.UserIDIn(e.users...)).
+		users, err := f.db.Like.Query().Where(like.PostID(e.post), f.among(like.FieldUserID, e.users)).
 			Select(like.FieldUserID).Ints(context.WithoutCancel(ctx))
 		return answer[[]int]{users, err}
 	}).(answer[[]int])
@@ -133,7 +133,7 @@ func (f *Feed) unread(ctx context.Context, users []int64) (map[int64]int, error)
 // users, hidden ones included; of users whose timeline Redis does not have whole,
 // none.
 func (f *Feed) unreadIDs(ctx context.Context, users []int64) (map[int64][]int64, error) {
-	markers, err := f.db.ReadMarker.Query().Where(readmarker.IDIn(users...)).All(ctx)
+	markers, err := f.db.ReadMarker.Query().Where(f.among(readmarker.FieldID, users)).All(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read markers: %w", err)
 	}
@@ -147,7 +147,7 @@ func (f *Feed) unreadIDs(ctx context.Context, users []int64) (map[int64][]int64,
 	}
 	outboxes := map[int64][]int64{} // of the authors whom the user's reads merge
 	if len(merged) > 0 {
-		rows, err := f.db.Follow.Query().Where(follow.FollowerIDIn(users...), follow.FolloweeIDIn(merged...)).All(ctx)
+		rows, err := f.db.Follow.Query().Where(f.among(follow.FieldFollowerID, users), f.among(follow.FieldFolloweeID, merged)).All(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("read followees to merge: %w", err)
 		}
@@ -214,7 +214,7 @@ func (f *Feed) countShown(ctx context.Context, held map[int64][]int64, counts ma
 		}
 	}
 	for chunk := range slices.Chunk(slices.Sorted(maps.Keys(posts)), 5000) {
-		rows, err := f.db.Post.Query().Where(post.IDIn(chunk...)).All(ctx)
+		rows, err := f.db.Post.Query().Where(f.among(post.FieldID, chunk)).All(ctx)
 		if err != nil {
 			return fmt.Errorf("read posts: %w", err)
 		}
@@ -263,14 +263,14 @@ func (f *Feed) relationsOf(ctx context.Context, users []int64, posts map[int64]*
 	}
 	found := map[between]Relation{}
 	all := slices.Sorted(maps.Keys(authors))
-	following, err := f.db.Follow.Query().Where(follow.FollowerIDIn(users...), follow.FolloweeIDIn(all...)).All(ctx)
+	following, err := f.db.Follow.Query().Where(f.among(follow.FieldFollowerID, users), f.among(follow.FieldFolloweeID, all)).All(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read relations: %w", err)
 	}
 	for _, row := range following {
 		found[between{row.FollowerID, row.FolloweeID}] = Relation{Following: true}
 	}
-	muting, err := f.db.Mute.Query().Where(mute.MuterIDIn(users...), mute.MutedIDIn(all...)).All(ctx)
+	muting, err := f.db.Mute.Query().Where(f.among(mute.FieldMuterID, users), f.among(mute.FieldMutedID, all)).All(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read relations: %w", err)
 	}
@@ -283,7 +283,7 @@ func (f *Feed) relationsOf(ctx context.Context, users []int64, posts map[int64]*
 	if len(all) == 0 {
 		return found, nil
 	}
-	followed, err := f.db.Follow.Query().Where(follow.FollowerIDIn(all...), follow.FolloweeIDIn(users...)).All(ctx)
+	followed, err := f.db.Follow.Query().Where(f.among(follow.FieldFollowerID, all), f.among(follow.FieldFolloweeID, users)).All(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read relations: %w", err)
 	}

@@ -197,7 +197,7 @@ func (f *Feed) agreeOnce(ctx context.Context, viewer, author int64, written *[]i
 		*written = nil
 		return true, false, err
 	}
-	have, err := f.db.Post.Query().Where(post.IDIn(ids...), post.AuthorID(author)).IDs(ctx)
+	have, err := f.db.Post.Query().Where(f.among(post.FieldID, ids), post.AuthorID(author)).IDs(ctx)
 	if err != nil {
 		return false, false, fmt.Errorf("read posts: %w", err)
 	}

@@ -157,7 +157,7 @@ func (f *Feed) newest(ctx context.Context, authors []int64) ([]int64, error) {
 			ID         int64 `json:"id"`
 			LastPostID int64 `json:"last_post_id"`
 		}
-		err := f.db.User.Query().Where(user.IDIn(chunk...)).Select(user.FieldID, user.FieldLastPostID).Scan(ctx, &rows)
+		err := f.db.User.Query().Where(f.among(user.FieldID, chunk)).Select(user.FieldID, user.FieldLastPostID).Scan(ctx, &rows)
 		if err != nil {
 			return nil, fmt.Errorf("read newest posts of authors: %w", err)
 		}

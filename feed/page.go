@@ -256,7 +256,7 @@ func (f *Feed) SearchUsers(ctx context.Context, query string, p Page) (*Connecti
 // Users are the users of the ids, in their order; nil where there is none. It
 // costs one query.
 func (f *Feed) Users(ctx context.Context, ids []int64) ([]*ent.User, error) {
-	rows, err := f.db.User.Query().Where(user.IDIn(ids...)).All(ctx)
+	rows, err := f.db.User.Query().Where(f.among(user.FieldID, ids)).All(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read users: %w", err)
 	}

@@ -300,7 +300,7 @@ func (f *Feed) Post(ctx context.Context, v Viewer, id int64) (*ent.Post, error) 
 // Posts are the posts of the ids, in their order; nil where there is none or
 // none that the viewer may see. It costs one query.
 func (f *Feed) Posts(ctx context.Context, v Viewer, ids []int64) ([]*ent.Post, error) {
-	rows, err := f.posts(v.ID).Where(post.IDIn(ids...)).All(ctx)
+	rows, err := f.posts(v.ID).Where(f.among(post.FieldID, ids)).All(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read posts: %w", err)
 	}
@@ -330,7 +330,7 @@ func (f *Feed) Liked(ctx context.Context, v Viewer, posts []*ent.Post) ([]bool, 
 // likedNow is Liked at this moment. It costs one query.
 func (f *Feed) likedNow(ctx context.Context, v Viewer, ids []int64) ([]bool, error) {
 	liked := make([]bool, len(ids))
-	rows, err := f.db.Like.Query().Where(like.UserID(v.ID), like.PostIDIn(ids...)).All(ctx)
+	rows, err := f.db.Like.Query().Where(like.UserID(v.ID), f.among(like.FieldPostID, ids)).All(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read likes: %w", err)
 	}
@@ -349,7 +349,7 @@ func (f *Feed) Deliveries(ctx context.Context, v Viewer, posts []*ent.Post) ([]*
 			ids[i] = p.ID
 		}
 	}
-	rows, err := f.db.Delivery.Query().Where(delivery.IDIn(ids...)).All(ctx)
+	rows, err := f.db.Delivery.Query().Where(f.among(delivery.FieldID, ids)).All(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read receipts: %w", err)
 	}

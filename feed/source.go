@@ -2,6 +2,7 @@ package feed
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -150,6 +151,23 @@ FROM users u WHERE u.id ` + fmt.Sprintf(among, sourcesOf) + ` ORDER BY head %[4]
 	}
 }
 
+// among matches rows whose column is one of the ids. These are one parameter,
+// however many they are: a statement of its own for each number would be planned
+// again and again, which takes longer than reading the rows.
+func (f *Feed) among(column string, ids []int64) func(*sql.Selector) {
+	return func(s *sql.Selector) {
+		s.Where(sql.P(func(b *sql.Builder) {
+			b.Ident(s.C(column))
+			if f.dialect == dialect.Postgres {
+				b.WriteString(" = ANY(").Arg(ids).WriteString(")")
+				return
+			}
+			list, _ := json.Marshal(ids) // numbers always marshal
+			b.WriteString(" IN (SELECT value FROM json_each(").Arg(string(list)).WriteString("))")
+		}))
+	}
+}
+
 // nearest matches the n posts of the authors at the near end of the span, at
 // least. PostgreSQL is told to take them from each author's end of the index;
 // left to itself it goes through what everybody posted.
@@ -285,7 +303,7 @@ func merge(parts []timeline.Part, s span, n int) (ids []int64, floor int64) {
 // hydrate reads the posts of ids that feeds hold, in their order. Those that
 // no longer exist never come back: they are taken out of the feeds.
 func (f *Feed) hydrate(ctx context.Context, viewer int64, feeds []kept, ids []int64) ([]*ent.Post, error) {
-	rows, err := f.posts(viewer).Where(post.IDIn(ids...)).All(ctx)
+	rows, err := f.posts(viewer).Where(f.among(post.FieldID, ids)).All(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read posts: %w", err)
 	}

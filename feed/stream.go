@@ -415,7 +415,7 @@ func (s *Stream) catchUp(ctx context.Context) error {
 func (s *Stream) lookAgain(ctx context.Context) error {
 	n := min(len(s.missed), max(2*s.since, 2))
 	s.looked, s.asked = s.feed.now(), s.feed.hidden.Load()
-	rows, err := s.feed.posts(s.viewer.ID).Where(post.IDIn(idsOf(s.missed[:n])...)).Order(ent.Asc(post.FieldID)).All(ctx)
+	rows, err := s.feed.posts(s.viewer.ID).Where(s.feed.among(post.FieldID, idsOf(s.missed[:n]))).Order(ent.Asc(post.FieldID)).All(ctx)
 	if err != nil {
 		return fmt.Errorf("read posts: %w", err)
 	}
@@ -467,7 +467,7 @@ func (s *Stream) sendChanges(ctx context.Context, noted []timeline.Change, now t
 		}
 		removed[n.Post] = removed[n.Post] || n.Removed
 	}
-	rows, err := s.feed.posts(s.viewer.ID).Where(post.IDIn(ids...)).All(ctx)
+	rows, err := s.feed.posts(s.viewer.ID).Where(s.feed.among(post.FieldID, ids)).All(ctx)
 	if err != nil {
 		return fmt.Errorf("read posts: %w", err)
 	}

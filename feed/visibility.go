@@ -114,8 +114,9 @@ func relationTo(viewer int64, post, author string) sql.Querier {
 			if i > 0 {
 				b.WriteString(" + ")
 			}
-			b.WriteString("CASE WHEN EXISTS (SELECT 1 FROM " + e.table + " r WHERE r." + e.mine + " = ").Arg(viewer).
-				WriteString(fmt.Sprintf(" AND r.%s = %s) THEN %d ELSE 0 END", e.theirs, e.of, 1<<e.flag))
+			// A scalar: of an EXISTS, PostgreSQL may make a hash of all that the viewer has.
+			b.WriteString(fmt.Sprintf("coalesce((SELECT %d FROM %s r WHERE r.%s = ", 1<<e.flag, e.table, e.mine)).Arg(viewer).
+				WriteString(fmt.Sprintf(" AND r.%s = %s), 0)", e.theirs, e.of))
 		}
 	})
 }

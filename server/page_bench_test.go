@@ -36,8 +36,8 @@ import (
 // BenchmarkPage measures a page of 20 posts out of a full inbox, on PostgreSQL
 // and redis-server, one request at a time: what any such page costs at least (a
 // bare range of the sorted set, and 20 posts by key), the page that package feed
-// composes, and the same as GraphQL. Then over HTTP, as many at once as there are
-// processors: Tideline's door, and gqlgen's own server with the same 20 posts
+// composes, and the same as GraphQL. Then over HTTP, as many at once as keep the
+// processors busy: Tideline's door, and gqlgen's own server with the same 20 posts
 // from memory.
 func BenchmarkPage(b *testing.B) {
 	ctx := b.Context()
@@ -149,6 +149,7 @@ func requests(b *testing.B, h http.Handler) {
 	defer srv.Close()
 	body, err := json.Marshal(map[string]string{"query": pageQuery})
 	require.NoError(b, err)
+	b.SetParallelism(8) // or a processor is idle while all wait for the stores
 	b.ResetTimer()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
