@@ -21,6 +21,7 @@ const socket = createClient({
   connectionParams: { Authorization: authorization },
   // The connection may be lost and come back at any time: subscribing again starts where this client is by then.
   retryAttempts: Infinity,
+  shouldRetry: () => true, // also while nobody listens there
   jsonMessageReplacer: (key, value) => (key === 'after' ? position : value),
 })
 
