@@ -2,7 +2,6 @@ package feed
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math"
 	"strconv"
@@ -70,11 +69,7 @@ func (f *Feed) Among(ctx context.Context, author int64, post *ent.Post, users []
 	from, ids := `unnest($2::bigint[]) u(id) CROSS JOIN LATERAL
 		(SELECT f.* FROM follows f WHERE f.follower_id = u.id AND f.followee_id = $1 LIMIT 1) follows`, any(users)
 	if f.dialect != dialect.Postgres {
-		list, err := json.Marshal(users)
-		if err != nil {
-			return nil, fmt.Errorf("list users: %w", err)
-		}
-		from, ids = "follows WHERE followee_id = $1 AND follower_id IN (SELECT value FROM json_each($2))", string(list)
+		from, ids = "follows WHERE followee_id = $1 AND follower_id IN (SELECT value FROM json_each($2))", jsonOf(users)
 	}
 	list, _, err := f.followers(ctx, author, post, nil, len(users), from, ids)
 	return list, err

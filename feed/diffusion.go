@@ -101,7 +101,7 @@ func (f *Feed) mergedOf(ctx context.Context, viewer int64, list []int64) (author
 	if len(list) == 0 {
 		return nil, true, nil
 	}
-	err = f.db.Follow.Query().Where(follow.FollowerID(viewer), follow.FolloweeIDIn(list...)).
+	err = f.db.Follow.Query().Where(follow.FollowerID(viewer), f.among(follow.FieldFolloweeID, list)).
 		Select(follow.FieldFolloweeID).Scan(ctx, &authors)
 	return authors, true, wrap("read followees to merge", err)
 }

@@ -160,12 +160,17 @@ func (f *Feed) among(column string, ids []int64) func(*sql.Selector) {
 			b.Ident(s.C(column))
 			if f.dialect == dialect.Postgres {
 				b.WriteString(" = ANY(").Arg(ids).WriteString(")")
-				return
+			} else {
+				b.WriteString(" IN (SELECT value FROM json_each(").Arg(jsonOf(ids)).WriteString("))")
 			}
-			list, _ := json.Marshal(ids) // numbers always marshal
-			b.WriteString(" IN (SELECT value FROM json_each(").Arg(string(list)).WriteString("))")
 		}))
 	}
+}
+
+// jsonOf is ids as SQLite takes them in one parameter.
+func jsonOf(ids []int64) string {
+	list, _ := json.Marshal(ids) // numbers always marshal
+	return string(list)
 }
 
 // nearest matches the n posts of the authors at the near end of the span, at
