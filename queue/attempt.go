@@ -63,7 +63,7 @@ func (w *worker) attempt(ctx context.Context, e entry) {
 // load returns the job to run, or nil if there is none any more.
 func (w *worker) load(ctx context.Context, e entry) (*Job, error) {
 	if e.kind != "" {
-		return &Job{ID: e.job, Kind: e.kind, Pool: w.pool, Payload: e.payload, Attempt: 1, CreatedAt: time.UnixMicro(e.at), db: w.db}, nil
+		return &Job{ID: e.job, Kind: e.kind, Pool: w.pool, Payload: e.payload, Attempt: 1, CreatedAt: time.UnixMicro(e.at), db: w.db, way: &w.way}, nil
 	}
 	row, err := w.db.Job.Get(ctx, e.job)
 	if ent.IsNotFound(err) {
@@ -77,7 +77,7 @@ func (w *worker) load(ctx context.Context, e entry) (*Job, error) {
 	}
 	j := &Job{
 		ID: row.ID, Kind: row.Kind, Pool: w.pool, Payload: row.Payload, State: row.State,
-		Attempt: row.Attempts + 1, CreatedAt: row.CreatedAt, db: w.db,
+		Attempt: row.Attempts + 1, CreatedAt: row.CreatedAt, db: w.db, way: &w.way,
 	}
 	if j.Attempt > w.cfg.MaxAttempts {
 		// Failures end before this: the last attempt's worker died.
@@ -101,11 +101,15 @@ func (w *worker) load(ctx context.Context, e entry) (*Job, error) {
 	return j, nil
 }
 
-// call runs the handler and turns a panic into an error.
+// call runs the handler, while large jobs give way to a small one, and turns a panic into an error.
 func (w *worker) call(ctx context.Context, j *Job) (err error) {
 	h, ok := w.handlers[j.Kind]
 	if !ok {
 		return fmt.Errorf("no handler for jobs of kind %q", j.Kind)
+	}
+	if j.Pool == Small {
+		w.way.enter()
+		defer w.way.leave()
 	}
 	defer func() {
 		if r := recover(); r != nil {

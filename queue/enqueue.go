@@ -32,6 +32,9 @@ func (q *Queue) Enqueue(ctx context.Context, tx *ent.Tx, pool Pool, kind string,
 	if err != nil {
 		return fmt.Errorf("enqueue %s: %w", kind, err)
 	}
+	if pool == Small {
+		q.way.expect()
+	}
 	at := now()
 	row, err := tx.Job.Create().SetPool(string(pool)).SetKind(kind).SetPayload(raw).
 		SetCreatedAt(at).SetDueAt(at.Add(q.cfg.Lease)).Save(ctx)

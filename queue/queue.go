@@ -158,7 +158,8 @@ type Job struct {
 	Attempt        int             // 1 is the first
 	CreatedAt      time.Time
 
-	db *ent.Client
+	db  *ent.Client
+	way *way
 }
 
 // Checkpoint stores state (encoded as JSON) with the job: a later attempt finds
@@ -226,6 +227,7 @@ type Queue struct {
 	handlers map[string]Handler
 	consumer string // this process, in the consumer groups
 	running  atomic.Bool
+	way      way
 
 	retryBase time.Duration // the first backoff
 }

@@ -159,7 +159,7 @@ func (w *Workers) toFollowers(ctx context.Context, j *queue.Job, author *ent.Use
 		p.Pulled -= p.Ahead
 	}
 	p.Ahead = 0
-	r, err := w.roster(ctx, author, p.place)
+	r, err := w.roster(ctx, j, author, p.place)
 	if err != nil {
 		return err
 	}
@@ -177,7 +177,7 @@ func (w *Workers) toFollowers(ctx context.Context, j *queue.Job, author *ent.Use
 		reader.Wait()
 		_ = telling.Wait() // its error has been seen, or another one stopped it
 	}()
-	kept, pace := time.Now(), w.way.given(ctx)
+	kept, pace := time.Now(), j.GiveWay(ctx)
 	for page := range pages {
 		if page.err != nil {
 			return page.err

@@ -10,6 +10,7 @@ import (
 
 	"tideline/ent"
 	"tideline/feed"
+	"tideline/queue"
 	"tideline/timeline"
 )
 
@@ -74,8 +75,8 @@ type page struct {
 	err       error
 }
 
-func (w *Workers) roster(ctx context.Context, author *ent.User, at place) (*roster, error) {
-	r := &roster{w: w, author: author, place: at, way: w.way.given(ctx), total: author.FollowerCount}
+func (w *Workers) roster(ctx context.Context, j *queue.Job, author *ent.User, at place) (*roster, error) {
+	r := &roster{w: w, author: author, place: at, way: j.GiveWay(ctx), total: author.FollowerCount}
 	if r.large = author.FollowerCount > w.PageSize; !r.large {
 		return r, nil
 	}

@@ -65,7 +65,6 @@ type Config struct {
 // Workers are the handlers of jobs and the loops beside them.
 type Workers struct {
 	Config
-	way way
 }
 
 // New registers the handlers with the queue; Run runs them. It fails when a
@@ -102,11 +101,11 @@ func New(cfg Config) (*Workers, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	w := &Workers{Config: cfg}
-	cfg.Queue.Handle(feed.PostCreated, w.way.first(w.postCreated))
-	cfg.Queue.Handle(feed.PostChanged, w.way.first(w.postChanged))
-	cfg.Queue.Handle(feed.RelationChanged, w.way.first(w.relationChanged))
-	cfg.Queue.Handle(feed.AuthorFalling, w.way.first(w.authorFalling))
-	cfg.Queue.Handle(canary, w.way.first(w.canaryArrived))
+	cfg.Queue.Handle(feed.PostCreated, w.postCreated)
+	cfg.Queue.Handle(feed.PostChanged, w.postChanged)
+	cfg.Queue.Handle(feed.RelationChanged, w.relationChanged)
+	cfg.Queue.Handle(feed.AuthorFalling, w.authorFalling)
+	cfg.Queue.Handle(canary, w.canaryArrived)
 	return w, nil
 }
 
