@@ -27,9 +27,14 @@ const (
 type PostJob struct {
 	Post   int64 `json:"post"`
 	Author int64 `json:"author"`
-	// To is what the visibility was changed to, if it was.
-	To schema.Visibility `json:"to,omitempty"`
+	// From and To are what the visibility was changed from and to, if it was.
+	From schema.Visibility `json:"from,omitempty"`
+	To   schema.Visibility `json:"to,omitempty"`
 }
+
+// Widens reports whether the job may give the post to followers who did not have
+// it before.
+func (j PostJob) Widens() bool { return j.From != schema.Public && j.From != schema.Followers }
 
 // WasHidden reports whether the change hid the post, which is there, from
 // followers, and another one shows it again: who read in between does not hold

@@ -175,10 +175,11 @@ func (f *Feed) SetVisibility(ctx context.Context, v Viewer, id int64, to schema.
 		if p = found; p.Visibility == to {
 			return nil
 		}
+		from := found.Visibility
 		if p, err = tx.Post.UpdateOne(found).SetVisibility(to).Save(ctx); err != nil {
 			return fmt.Errorf("set visibility: %w", err)
 		}
-		return f.enqueuePost(ctx, tx, PostChanged, author, PostJob{Post: id, Author: v.ID, To: to})
+		return f.enqueuePost(ctx, tx, PostChanged, author, PostJob{Post: id, Author: v.ID, From: from, To: to})
 	})
 	f.hidden.Add(1)
 	return p, err

@@ -366,9 +366,19 @@ func (s *Stream) resume(ctx context.Context, after cursor) error {
 	s.newest = after.id
 	held, ok := after.held()
 	if !ok {
-		// The cursor tells a place and no more: what lies above it is missed, and
-		// what else is nobody knows.
-		held = holding{low: after.id}
+		// The cursor tells a place and no more: what lies above it is missed. What
+		// lies below the client reads again, and may be on its way still.
+		held = holding{low: min(after.id, s.feed.settledNow(ctx))}
+		ids, _, err := s.feed.within(ctx, s.viewer.ID, span{low: held.low, high: after.id + 1}, true)
+		if err != nil {
+			return err
+		}
+		if len(ids) > maxRecent {
+			return s.startOver(ctx, "more was posted than is replayed")
+		}
+		for _, id := range ids {
+			held.take(id)
+		}
 	}
 	s.holding = held
 	return s.catchUp(ctx)

@@ -1,10 +1,13 @@
 package feed_test
 
 import (
+	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"tideline/ent/schema"
@@ -15,12 +18,15 @@ import (
 	"tideline/timeline"
 )
 
-// old writes a post that was made ten minutes ago and has reached nobody.
-func (w *world) old(author feed.Viewer) int64 {
+// old is aged of a post that was made ten minutes ago.
+func (w *world) old(author feed.Viewer) int64 { return w.aged(author, 10*time.Minute) }
+
+// aged writes a post that was made that long ago and has reached nobody.
+func (w *world) aged(author feed.Viewer, age time.Duration) int64 {
 	w.t.Helper()
 	id, err := w.ids.Next()
 	require.NoError(w.t, err)
-	id -= (10 * time.Minute).Milliseconds() << 12
+	id -= age.Milliseconds() << 12
 	require.NoError(w.t, w.s.DB.Post.Create().SetID(id).SetAuthorID(author.ID).SetText("late").
 		SetVisibility(schema.Public).Exec(w.ctx))
 	w.posted(author)
@@ -450,6 +456,62 @@ func TestReadBeforeALateFanout(t *testing.T) {
 		other := w.history(bob, 1)[0]
 		w.tell(ann, other)
 		require.Equal(w.t, other, l.added(), "nothing twice")
+	})
+}
+
+// failsOnce is a hook that fails the first pipeline after it is set.
+type failsOnce struct{ set atomic.Bool }
+
+func (f *failsOnce) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (f *failsOnce) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (f *failsOnce) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if cmds[0].Name() == "smismember" && f.set.CompareAndSwap(true, false) {
+			cmds[0].SetErr(errors.New("the worker fails here"))
+			return cmds[0].Err()
+		}
+		return next(ctx, cmds)
+	}
+}
+
+// A second attempt does not know what the first has told. Of a change that gives
+// the post to nobody it tells nothing.
+func TestSecondAttemptAtAChangeTellsNothingTwice(t *testing.T) {
+	t.Parallel()
+	eachIdle(t, func(w *world) {
+		ann, bob := w.user("ann"), w.user("bob")
+		require.NoError(w.t, w.s.DB.Follow.Create().SetFollowerID(ann.ID).SetFolloweeID(bob.ID).Exec(w.ctx))
+		id := w.old(bob)
+		w.ready(ann)
+		l := w.listen(ann, nil)
+		_, err := w.feed.SetVisibility(w.ctx, bob, id, schema.Followers)
+		require.NoError(w.t, err)
+		var hook failsOnce
+		hook.set.Store(true)
+		w.s.Redis.AddHook(&hook)
+		w.work()
+		w.settle()
+		require.False(w.t, hook.set.Load())
+		l.still(bob)
+	})
+}
+
+// A cursor that tells a place and no more: what its client then reads again may
+// have been on its way, and is not told when it arrives.
+func TestResumeAfterAPlaceOnly(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		ann, bob := w.pair()
+		ids := []int64{w.aged(bob, 100*time.Second), w.aged(bob, 95*time.Second)}
+		require.NoError(w.t, w.tl.Drop(w.ctx, timeline.Inbox(ann.ID)))
+		l := w.listen(ann, w.top(ann)) // which knows no inbox, and reads one post
+		require.IsType(w.t, &feed.Invalidated{}, l.next())
+		w.ready(ann)
+		for _, id := range ids {
+			require.NoError(w.t, w.tl.Arrive(w.ctx, timeline.Arrival{Post: id, Again: true}, []int64{ann.ID}))
+			w.tell(ann, id)
+		}
+		l.still(ann)
 	})
 }
 

@@ -191,7 +191,7 @@ func (w *Workers) toFollowers(ctx context.Context, j *queue.Job, author *ent.Use
 			}
 		}
 		if time.Since(feed.TimeOf(id)) > feed.LateAfter {
-			late := timeline.Arrival{Post: id, Pulled: !feed.Pushes(author), Again: j.Attempt > 1}
+			late := timeline.Arrival{Post: id, Pulled: !feed.Pushes(author), Again: j.Attempt > 1 && args.Widens()}
 			if err := w.Timelines.Arrive(ctx, late, in); err != nil {
 				return err
 			}

@@ -50,8 +50,11 @@ class Socket extends WebSocket {
 
 class Follower {
   held = new Set();
-  // What a page brought may also be told: the event was on its way.
+  // What may be told although it is held: what a page brought, as the event was on
+  // its way, and what was held when the timeline was invalidated,
   read = new Set();
+  // but nothing that has been told since then.
+  since = new Set();
   // What was removed while pages were on their way must not come back with them.
   gone = new Set();
   twice = [];
@@ -93,6 +96,7 @@ class Follower {
         const id = event.edge.node.id;
         if (this.held.has(id) && !this.read.delete(id)) this.twice.push(id);
         this.held.add(id);
+        this.since.add(id);
         this.gone.delete(id);
         break;
       }
@@ -102,6 +106,8 @@ class Follower {
         break;
       case 'TimelineInvalidated':
         this.invalidated++;
+        this.read = new Set(this.held);
+        this.since.clear();
         this.reread();
     }
     this.position = event.position;
@@ -131,7 +137,7 @@ class Follower {
       for (const id of this.gone) found.delete(id);
       for (const id of before) if (!found.has(id)) this.held.delete(id);
       for (const id of found) {
-        if (!this.held.has(id)) this.read.add(id);
+        if (!this.since.has(id)) this.read.add(id);
         this.held.add(id);
       }
     });
