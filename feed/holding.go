@@ -173,8 +173,13 @@ func (h *holding) cursor(v Viewer, id int64) string {
 // that follows. When Redis does not answer, the read goes on in SQL, and the
 // position is none.
 func (f *Feed) visit(ctx context.Context, user int64) timeline.Position {
+	k := f.inbox(user)
 	at, err := f.tl.Visit(ctx, user)
-	return f.visited(ctx, user, at, err)
+	at = f.visited(ctx, &k, at, err)
+	if k.begun != nil {
+		f.buildSoon(k)
+	}
+	return at
 }
 
 // redisPatience is how long a page waits for Redis before SQL answers, at most: of
@@ -197,33 +202,33 @@ func (f *Feed) visitInbox(ctx context.Context, user int64, r timeline.Range) (ti
 	patient, cancel := patiently(ctx)
 	defer cancel()
 	at, part, err := f.tl.VisitPage(patient, user, r)
-	at = f.visited(patient, user, at, err)
+	at = f.visited(patient, &k, at, err)
 	if err != nil {
 		f.cfg.Observe(false)
 		return at, k.from
 	}
-	if part.State == timeline.Ready && unlisted == nil {
+	if unlisted == nil {
 		k.known, k.part, k.merge = r, part, f.companyOf(list)
 	}
 	return at, f.cached(k)
 }
 
-func (f *Feed) visited(ctx context.Context, user int64, at timeline.Position, err error) timeline.Position {
+// visited is the position that a visit to the inbox told, or that of the build
+// that it begins, which is for the caller to have done.
+func (f *Feed) visited(ctx context.Context, inbox *kept, at timeline.Position, err error) timeline.Position {
 	if err == nil && at.Epoch == 0 {
-		k := f.inbox(user)
 		var b timeline.Build
 		var started bool
-		if b, started, err = f.tl.Begin(ctx, k.key); started {
-			k.begun = &b
-			f.buildSoon(k)
+		if b, started, err = f.tl.Begin(ctx, inbox.key); started {
+			inbox.begun = &b
 			return b.Position()
 		}
 		if err == nil { // somebody else has just begun
-			at, err = f.tl.Visit(ctx, user)
+			at, err = f.tl.Visit(ctx, inbox.user)
 		}
 	}
 	if err != nil {
-		f.log.WarnContext(ctx, "user not made active", "user", user, "error", err)
+		f.log.WarnContext(ctx, "user not made active", "user", inbox.user, "error", err)
 		return timeline.Position{}
 	}
 	return at

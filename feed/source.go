@@ -197,9 +197,14 @@ func (f *Feed) nearest(authors []int64, s span, n int) predicate.Post {
 // cached is the source that reads a feed in Redis, merged with those beside it,
 // as far as they cover the span, and goes on in SQL, on the same ids, where
 // they do not. Without the feed all comes from SQL and the feed is built behind
-// the answer. When Redis fails, SQL answers.
+// the answer, not beside it, where it would take its time. When Redis fails, SQL
+// answers.
 func (f *Feed) cached(k kept) source {
 	return func(ctx context.Context, viewer int64, s span, n int) (batch, error) {
+		if k.begun != nil {
+			defer f.buildSoon(k)
+			k.begun = nil // once
+		}
 		feeds, parts, err := f.held(ctx, k, s, n)
 		if errors.Is(err, errFar) {
 			return k.from(ctx, viewer, s, n)
@@ -212,7 +217,7 @@ func (f *Feed) cached(k kept) source {
 		ready := true
 		for i, p := range parts {
 			if p.State != timeline.Ready {
-				f.buildSoon(feeds[i]) // also while it is being built: the builder may be dead
+				defer f.buildSoon(feeds[i]) // also while it is being built: the builder may be dead
 				ready = false
 			}
 		}
@@ -261,6 +266,8 @@ func (f *Feed) held(ctx context.Context, k kept, s span, n int) (feeds []kept, p
 		}
 		if c.without {
 			feeds, parts = nil, nil
+		} else if len(parts) > 0 && parts[0].State != timeline.Ready {
+			return feeds, parts, nil
 		}
 		feeds, r.After = append(feeds, c.feeds...), c.low
 	}
