@@ -3,6 +3,7 @@ package timeline
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/redis/go-redis/v9"
@@ -13,8 +14,9 @@ import (
 // returns them, the most recently active first. After an error some have been
 // pushed to; delivering again is harmless.
 //
-// Every 16th post also trims the inboxes it reaches. An inbox that misses its
-// turn grows past cap and slack until the next turn, or Sweep.
+// Every 16th inbox that a post reaches is trimmed, if it is past cap and slack;
+// each has its turn with another 16th of the posts. One that misses its turn grows
+// until the next, or Sweep.
 //
 // Cost: that of Active, then a round trip per 250 active users: a plain ZADD
 // each, O(log size), without Lua, as an inbox without coverage is not read.
@@ -40,7 +42,6 @@ func (s *Store) Push(ctx context.Context, post int64, targets []int64, pace func
 	}
 	// Boxed once, not once per inbox.
 	var member, score any = formatID(post), "-" + formatID(post)
-	trims := sixteenth(post) == 0
 	// Several pipelines at once: while Redis works on one, this process writes
 	// the next and reads the one before.
 	g, ctx := errgroup.WithContext(ctx)
@@ -48,17 +49,25 @@ func (s *Store) Push(ctx context.Context, post int64, targets []int64, pace func
 	for chunk := range slices.Chunk(targets, pushes) {
 		pace()
 		g.Go(func() error {
+			sizes := map[int64]*redis.IntCmd{}
 			_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 				for _, user := range chunk {
 					if err := p.Process(ctx, redis.NewIntCmd(ctx, "zadd", Inbox(user).set(), score, member)); err != nil {
 						return err
 					}
+					if sixteenth(user) == sixteenth(post) {
+						sizes[user] = p.ZCard(ctx, Inbox(user).set())
+					}
 				}
 				return nil
 			})
-			if err == nil && trims {
-				_, err = s.trim(ctx, chunk)
+			if err != nil {
+				return err
 			}
+			maps.DeleteFunc(sizes, func(_ int64, size *redis.IntCmd) bool {
+				return size.Val()-1 <= int64(s.cfg.InboxCap+slack(s.cfg.InboxCap)) // but for the end mark
+			})
+			_, err = s.trim(ctx, slices.Collect(maps.Keys(sizes)))
 			return err
 		})
 	}
