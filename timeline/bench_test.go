@@ -13,8 +13,9 @@ import (
 )
 
 // BenchmarkDeliver is one page of a fan-out into full inboxes, all of whose
-// owners are active, beside its floor, the bare inserts. Both take turns, so
-// that what else the machine does slows both.
+// owners are active, beside its floor, the bare inserts, and beside the same inserts
+// by ids that are not negated, which land at the far end. All take turns, so that
+// what else the machine does slows all.
 func BenchmarkDeliver(b *testing.B) {
 	const followers = 3000
 	for name, entries := range encodings {
@@ -22,14 +23,33 @@ func BenchmarkDeliver(b *testing.B) {
 			ctx, rdb := b.Context(), benchRedis(b, entries)
 			s, _ := newStore(b, rdb)
 			var users []int64
-			var keys []string
+			var keys, ascending []string
 			for user := int64(1); user <= followers; user++ {
 				users = append(users, user)
 				keys = append(keys, inboxSet(user))
 				require.NoError(b, s.Touch(ctx, user))
 				build(b, s, timeline.Inbox(user), down(1000+inboxCap, 1001), 0)
+				ascending = append(ascending, "ascending:"+itoa(user))
 			}
-			var deliver, look, floor time.Duration
+			members := make([]redis.Z, inboxCap)
+			for i, id := range down(1000+inboxCap, 1001) {
+				members[i] = redis.Z{Score: float64(id), Member: itoa(id)}
+			}
+			insert := func(keys []string, members ...redis.Z) time.Duration {
+				start := time.Now()
+				for chunk := range slices.Chunk(keys, 1000) {
+					_, err := rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+						for _, key := range chunk {
+							p.ZAdd(ctx, key, members...)
+						}
+						return nil
+					})
+					require.NoError(b, err)
+				}
+				return time.Since(start)
+			}
+			insert(ascending, members...)
+			var deliver, look, floor, far time.Duration
 			post := int64(10000)
 			for b.Loop() {
 				post++
@@ -45,23 +65,14 @@ func BenchmarkDeliver(b *testing.B) {
 				require.NoError(b, err)
 
 				post++
-				start = time.Now()
-				member := redis.Z{Score: float64(-post), Member: itoa(post)}
-				for chunk := range slices.Chunk(keys, 1000) {
-					_, err := rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-						for _, key := range chunk {
-							p.ZAdd(ctx, key, member)
-						}
-						return nil
-					})
-					require.NoError(b, err)
-				}
-				floor += time.Since(start)
+				floor += insert(keys, redis.Z{Score: float64(-post), Member: itoa(post)})
+				far += insert(ascending, redis.Z{Score: float64(post), Member: itoa(post)})
 			}
 			n := float64(followers * b.N)
 			b.ReportMetric(n/deliver.Seconds(), "delivered/s")
 			b.ReportMetric(n/look.Seconds(), "looked-up/s")
 			b.ReportMetric(n/floor.Seconds(), "floor/s")
+			b.ReportMetric(n/far.Seconds(), "ascending/s")
 			b.ReportMetric(floor.Seconds()/deliver.Seconds(), "of-floor")
 		})
 	}
