@@ -46,12 +46,18 @@ func (w *world) tell(v feed.Viewer, id int64) {
 	require.NoError(w.t, err)
 }
 
-// pair is a reader with a built inbox and whom the reader follows.
-func (w *world) pair() (ann, bob feed.Viewer) {
+// followed is a reader and whom the reader follows, with no job left to do.
+func (w *world) followed() (ann, bob feed.Viewer) {
 	w.t.Helper()
 	ann, bob = w.user("ann"), w.user("bob")
-	w.follow(ann, bob)
-	w.settle()
+	require.NoError(w.t, w.s.DB.Follow.Create().SetFollowerID(ann.ID).SetFolloweeID(bob.ID).Exec(w.ctx))
+	return ann, bob
+}
+
+// pair is followed of a reader whose inbox is built.
+func (w *world) pair() (ann, bob feed.Viewer) {
+	w.t.Helper()
+	ann, bob = w.followed()
 	w.ready(ann)
 	return ann, bob
 }
@@ -120,9 +126,7 @@ func TestLateArrivals(t *testing.T) {
 func TestOvertakenArrival(t *testing.T) {
 	t.Parallel()
 	eachIdle(t, func(w *world) {
-		ann, bob := w.user("ann"), w.user("bob")
-		require.NoError(w.t, w.s.DB.Follow.Create().SetFollowerID(ann.ID).SetFolloweeID(bob.ID).Exec(w.ctx))
-		w.ready(ann)
+		ann, bob := w.pair()
 		l := w.listen(ann, nil)
 		slow, quick := w.history(bob, 1)[0], w.history(bob, 1)[0]
 		deliver := func(id int64) {
@@ -338,9 +342,7 @@ func TestOneMessageCostsAConstantNumberOfQueries(t *testing.T) {
 func TestChangedInboxIsToldAtLast(t *testing.T) {
 	t.Parallel()
 	eachIdle(t, func(w *world) {
-		ann, bob := w.user("ann"), w.user("bob")
-		require.NoError(w.t, w.s.DB.Follow.Create().SetFollowerID(ann.ID).SetFolloweeID(bob.ID).Exec(w.ctx))
-		w.ready(ann)
+		ann, bob := w.pair()
 		l := w.listen(ann, nil)
 		id := w.history(bob, 1)[0]
 		_, err := w.tl.Deliver(w.ctx, id, []int64{ann.ID})
@@ -362,9 +364,7 @@ func TestChangedInboxIsToldAtLast(t *testing.T) {
 func TestWhatIsReadAgainIsToldAgain(t *testing.T) {
 	t.Parallel()
 	eachIdle(t, func(w *world) {
-		ann, bob := w.user("ann"), w.user("bob")
-		require.NoError(w.t, w.s.DB.Follow.Create().SetFollowerID(ann.ID).SetFolloweeID(bob.ID).Exec(w.ctx))
-		w.ready(ann)
+		ann, bob := w.pair()
 		l := w.listen(ann, nil)
 		id := w.history(bob, 1)[0]
 		set := func(v schema.Visibility) {
@@ -404,8 +404,7 @@ func TestWhatIsReadAgainIsToldAgain(t *testing.T) {
 func TestHiddenAndShownAgainIsTold(t *testing.T) {
 	t.Parallel()
 	eachIdle(t, func(w *world) {
-		ann, bob := w.user("ann"), w.user("bob")
-		require.NoError(w.t, w.s.DB.Follow.Create().SetFollowerID(ann.ID).SetFolloweeID(bob.ID).Exec(w.ctx))
+		ann, bob := w.followed()
 		id := w.history(bob, 1)[0]
 		w.ready(ann)
 		after := w.top(ann)
@@ -438,9 +437,7 @@ func TestReadBeforeALateFanout(t *testing.T) {
 		w := newWorld(t, s, func(c *feed.Config) {
 			c.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 		})
-		ann, bob := w.user("ann"), w.user("bob")
-		require.NoError(w.t, w.s.DB.Follow.Create().SetFollowerID(ann.ID).SetFolloweeID(bob.ID).Exec(w.ctx))
-		w.ready(ann)
+		ann, bob := w.pair()
 		l := w.listen(ann, nil)
 		id := w.post(bob, schema.Public) // nobody does its job
 		w.tell(ann, id)
@@ -479,8 +476,7 @@ func (f *failsOnce) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 func TestSecondAttemptAtAChangeTellsNothingTwice(t *testing.T) {
 	t.Parallel()
 	eachIdle(t, func(w *world) {
-		ann, bob := w.user("ann"), w.user("bob")
-		require.NoError(w.t, w.s.DB.Follow.Create().SetFollowerID(ann.ID).SetFolloweeID(bob.ID).Exec(w.ctx))
+		ann, bob := w.followed()
 		id := w.old(bob)
 		w.ready(ann)
 		l := w.listen(ann, nil)
@@ -520,9 +516,7 @@ func TestResumeAfterAPlaceOnly(t *testing.T) {
 func TestInboxOfNobodyActiveIsNotBuilt(t *testing.T) {
 	t.Parallel()
 	eachIdle(t, func(w *world) {
-		ann, bob := w.user("ann"), w.user("bob")
-		require.NoError(w.t, w.s.DB.Follow.Create().SetFollowerID(ann.ID).SetFolloweeID(bob.ID).Exec(w.ctx))
-		w.ready(ann)
+		ann, bob := w.pair()
 		storagetest.Wipe(w.t, w.s)
 		require.NoError(w.t, w.feed.BuildInbox(w.ctx, ann.ID))
 		id := w.history(bob, 1)[0]
