@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -17,6 +18,14 @@ import (
 type Follower struct {
 	ID   int64
 	Sees bool // the post belongs into the follower's timeline
+	Saw  bool // it did at some time before
+}
+
+// Change is a post as it is, nil when it is gone and belongs into nobody's
+// timeline, and as it was before.
+type Change struct {
+	Now *ent.Post
+	Was []*ent.Post
 }
 
 // Muters is everybody who mutes the author. It says what Audience would
@@ -42,17 +51,16 @@ func (f *Feed) Muters(ctx context.Context, author int64) (map[int64]bool, error)
 
 // Audience is a page of an author's followers, the newest follows in any order:
 // those before the given position, at most limit of them, and the position that
-// the next page starts before; 0 before the first and after the last page. A nil
-// post, one that is gone, belongs into nobody's timeline. Muters is what Muters
-// said, or nil: then each follower is looked up.
+// the next page starts before; 0 before the first and after the last page. Muters
+// is what Muters said, or nil: then each follower is looked up.
 //
 // Cost: one query, an index range of the size of the page; one look-up a
 // follower without muters, and one of a post for friends.
-func (f *Feed) Audience(ctx context.Context, author int64, post *ent.Post, muters map[int64]bool, before int64, limit int) ([]Follower, int64, error) {
+func (f *Feed) Audience(ctx context.Context, author int64, c Change, muters map[int64]bool, before int64, limit int) ([]Follower, int64, error) {
 	if before == 0 {
 		before = math.MaxInt64
 	}
-	list, last, err := f.followers(ctx, author, post, muters, limit,
+	list, last, err := f.followers(ctx, author, c, muters, limit,
 		"follows WHERE followee_id = $1 AND id < $2 ORDER BY id DESC LIMIT $3", before, limit)
 	if len(list) < limit {
 		last = 0
@@ -63,7 +71,7 @@ func (f *Feed) Audience(ctx context.Context, author int64, post *ent.Post, muter
 // Among is Audience of the given users: those of them who follow the author.
 //
 // Cost: one query, three look-ups a user at most.
-func (f *Feed) Among(ctx context.Context, author int64, post *ent.Post, users []int64) ([]Follower, error) {
+func (f *Feed) Among(ctx context.Context, author int64, c Change, users []int64) ([]Follower, error) {
 	// One argument, and so one statement to prepare, whatever the number. The
 	// limit keeps PostgreSQL from reading all follows in place of look-ups.
 	from, ids := `unnest($2::bigint[]) u(id) CROSS JOIN LATERAL
@@ -71,7 +79,7 @@ func (f *Feed) Among(ctx context.Context, author int64, post *ent.Post, users []
 	if f.dialect != dialect.Postgres {
 		from, ids = "follows WHERE followee_id = $1 AND follower_id IN (SELECT value FROM json_each($2))", jsonOf(users)
 	}
-	list, _, err := f.followers(ctx, author, post, nil, len(users), from, ids)
+	list, _, err := f.followers(ctx, author, c, nil, len(users), from, ids)
 	return list, err
 }
 
@@ -80,10 +88,10 @@ func (f *Feed) Among(ctx context.Context, author int64, post *ent.Post, users []
 //
 // What is looked up is a scalar each: of an EXISTS, PostgreSQL makes a hash of
 // the whole table.
-func (f *Feed) followers(ctx context.Context, author int64, post *ent.Post, muters map[int64]bool, room int, from string, args ...any) (list []Follower, last int64, err error) {
+func (f *Feed) followers(ctx context.Context, author int64, c Change, muters map[int64]bool, room int, from string, args ...any) (list []Follower, last int64, err error) {
 	// Whom the author follows back is asked only where it matters.
 	mutual, muting := "0", "0"
-	if post != nil && post.Visibility == schema.Mutuals {
+	if forFriends(c.Now) || slices.ContainsFunc(c.Was, forFriends) {
 		mutual = "coalesce((SELECT 1 FROM follows b WHERE b.follower_id = follows.followee_id AND b.followee_id = follows.follower_id), 0)"
 	}
 	if muters == nil {
@@ -114,7 +122,10 @@ func (f *Feed) followers(ctx context.Context, author int64, post *ent.Post, mute
 		}
 		follower := n / 4
 		r := Relation{Following: true, FollowedBy: n&2 != 0, Muting: n&1 != 0 || muters[follower]}
-		list = append(list, Follower{follower, post != nil && mayShow(doorTimeline, follower, r, post)})
+		sees := func(p *ent.Post) bool { return p != nil && mayShow(doorTimeline, follower, r, p) }
+		list = append(list, Follower{follower, sees(c.Now), slices.ContainsFunc(c.Was, sees)})
 	}
 	return list, last, nil
 }
+
+func forFriends(p *ent.Post) bool { return p != nil && p.Visibility == schema.Mutuals }

@@ -27,7 +27,8 @@ const (
 type PostJob struct {
 	Post   int64 `json:"post"`
 	Author int64 `json:"author"`
-	// From and To are what the visibility was changed from and to, if it was.
+	// From and To are what the visibility was changed from and to, if it was; of a
+	// post that is deleted there is From alone.
 	From schema.Visibility `json:"from,omitempty"`
 	To   schema.Visibility `json:"to,omitempty"`
 }
@@ -35,6 +36,11 @@ type PostJob struct {
 // Widens reports whether the job may give the post to followers who did not have
 // it before.
 func (j PostJob) Widens() bool { return j.From != schema.Public && j.From != schema.Followers }
+
+// As is the post, as far as it decides who can see it, with this visibility.
+func (j PostJob) As(v schema.Visibility) *ent.Post {
+	return &ent.Post{ID: j.Post, AuthorID: j.Author, Visibility: v}
+}
 
 // WasHidden reports whether the change hid the post, which is there, from
 // followers, and another one shows it again: who read in between does not hold

@@ -214,7 +214,7 @@ func (f *Feed) DeletePost(ctx context.Context, v Viewer, id int64) error {
 		if err := tx.User.UpdateOneID(v.ID).AddPostCount(-1).SetLastPostID(last).Exec(ctx); err != nil {
 			return fmt.Errorf("count post: %w", err)
 		}
-		return f.enqueuePost(ctx, tx, PostChanged, author, PostJob{Post: id, Author: v.ID})
+		return f.enqueuePost(ctx, tx, PostChanged, author, PostJob{Post: id, Author: v.ID, From: p.Visibility})
 	})
 	if err != nil {
 		return err

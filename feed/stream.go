@@ -317,7 +317,7 @@ func (f *Feed) judge(ctx context.Context, id int64, users []int64) (v verdict, e
 	v.post, v.sees = rows[0], make(map[int64]bool, len(users))
 	for chunk := range slices.Chunk(users, 20_000) {
 		// Who may be shown it follows the author, or is the author.
-		followers, err := f.Among(ctx, v.post.AuthorID, v.post, chunk)
+		followers, err := f.Among(ctx, v.post.AuthorID, Change{Now: v.post}, chunk)
 		if err != nil {
 			return v, err
 		}

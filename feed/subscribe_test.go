@@ -224,3 +224,40 @@ func TestWhatIsHiddenIsTold(t *testing.T) {
 		}
 	})
 }
+
+// Who could not see a post is not told that it is gone, nor which one it was.
+func TestRemovalsAreToldToWhoCouldSee(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		ann, bob := w.pair()
+		cara := w.user("cara")
+		w.befriend(cara, bob)
+		w.settle()
+		w.ready(cara)
+		first := w.post(bob, schema.Public)
+		w.settle()
+		ofAnn, ofCara := w.top(ann), w.top(cara)
+		follower, friend := w.listen(ann, ofAnn), w.listen(cara, ofCara)
+
+		secret := w.post(bob, schema.Private)
+		w.settle()
+		require.NoError(w.t, w.feed.DeletePost(w.ctx, bob, secret))
+		intimate := w.post(bob, schema.Mutuals)
+		require.Equal(w.t, intimate, friend.added())
+		for i, v := range []schema.Visibility{schema.Private, schema.Mutuals, schema.Private} {
+			_, err := w.feed.SetVisibility(w.ctx, bob, intimate, v)
+			require.NoError(w.t, err)
+			told := friend.removed
+			if i == 1 {
+				told = friend.added
+			}
+			require.Equal(w.t, intimate, told())
+		}
+		require.NoError(w.t, w.feed.DeletePost(w.ctx, bob, first))
+		w.settle()
+		require.Equal(w.t, first, follower.removed())
+		require.Equal(w.t, first, friend.removed())
+		follower.still(bob)
+		require.Equal(w.t, first, w.listen(ann, ofAnn).removed(), "also when resuming")
+	})
+}

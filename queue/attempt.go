@@ -77,7 +77,7 @@ func (w *worker) load(ctx context.Context, e entry) (*Job, error) {
 	}
 	j := &Job{
 		ID: row.ID, Kind: row.Kind, Pool: w.pool, Payload: row.Payload, State: row.State,
-		Attempt: row.Attempts + 1, CreatedAt: row.CreatedAt, db: w.db, way: &w.way,
+		Attempt: row.Attempts + 1, Again: true, CreatedAt: row.CreatedAt, db: w.db, way: &w.way,
 	}
 	if j.Attempt > w.cfg.MaxAttempts {
 		// Failures end before this: the last attempt's worker died.

@@ -156,6 +156,7 @@ type Job struct {
 	Pool           Pool
 	Payload, State json.RawMessage // State: what Checkpoint stored last, or nil
 	Attempt        int             // 1 is the first
+	Again          bool            // an attempt may have begun before: the first may have been killed, and not counted
 	CreatedAt      time.Time
 
 	db  *ent.Client

@@ -41,10 +41,12 @@ func (w *way) expect() {
 	time.AfterFunc(coming, w.leave)
 }
 
-// GiveWay returns what a job of the pool Large calls between two short steps: it
-// waits while small jobs are under way in this process, from their Enqueue on, but
-// for four times the time of the step at most, so that those who never end leave
-// it a fifth of its speed.
+// GiveWay returns what a job of the pool Large calls after each of some short
+// steps: it waits while small jobs are under way in this process, from their
+// Enqueue on, but for four times the time of the step at most, so that those who
+// never end leave it a fifth of its speed. The first step begins with GiveWay:
+// who has waited for somebody else meanwhile calls it anew, or would wait four
+// times as long once more.
 func (j *Job) GiveWay(ctx context.Context) func() {
 	since := time.Now()
 	return func() {

@@ -14,6 +14,7 @@ import (
 
 	"tideline/ent"
 	"tideline/ent/delivery"
+	"tideline/ent/schema"
 	"tideline/feed"
 	"tideline/live"
 	"tideline/queue"
@@ -37,8 +38,9 @@ type Fanout struct {
 // progress is what an interrupted fan-out goes on from. A new kind of fact
 // about the post (it was hidden, it is gone) starts a new round.
 type progress struct {
-	place  // in the roster
-	Fanout // as far as it has come
+	Of     schema.Visibility // of the post, when the pages before place were done; empty: it was gone
+	place                    // in the roster
+	Fanout                   // as far as it has come
 }
 
 // postCreated pushes a new post to those who may see it.
@@ -72,7 +74,11 @@ func (w *Workers) distribute(ctx context.Context, j *queue.Job, withdraw bool) e
 		}
 	}
 	// An earlier attempt may have pushed by a truth that no longer holds.
-	withdraw = withdraw || j.Attempt > 1
+	withdraw = withdraw || j.Again
+	var change feed.Change
+	if args.From != "" {
+		change.Was = append(change.Was, args.As(args.From))
+	}
 	for {
 		// What the author is now decides, not what the author was at the commit:
 		// who changed it since has the inboxes or the readers make up for it.
@@ -84,11 +90,26 @@ func (w *Workers) distribute(ctx context.Context, j *queue.Job, withdraw bool) e
 		if err != nil {
 			return err
 		}
+		change.Now = post
+		if of := visibility(post); p.Of != of {
+			if p != (progress{}) {
+				// Pages were done by another truth. Whoever goes on after this attempt
+				// must not take them for done.
+				if p.Of != "" {
+					change.Was = append(change.Was, args.As(p.Of))
+				}
+				p, withdraw = progress{Of: of}, true
+				if err := j.Checkpoint(ctx, p); err != nil {
+					return err
+				}
+			}
+			p.Of = of
+		}
 		if post != nil || withdraw {
 			if err := w.toAuthor(ctx, j, args, post, p.place == place{}); err != nil {
 				return err
 			}
-			if err := w.toFollowers(ctx, j, author, args, post, withdraw, &p); err != nil {
+			if err := w.toFollowers(ctx, j, author, args, change, withdraw, &p); err != nil {
 				return err
 			}
 			if err := w.recheckFenced(ctx, j, author, args.Post, post); err != nil {
@@ -99,10 +120,9 @@ func (w *Workers) distribute(ctx context.Context, j *queue.Job, withdraw bool) e
 		if err != nil {
 			return err
 		}
-		if same(post, again) {
-			return w.report(ctx, j, args.Post, p.Fanout, started)
+		if visibility(post) == visibility(again) {
+			return w.report(ctx, j, args.Post, again == nil, p.Fanout, started)
 		}
-		p, withdraw = progress{}, true
 	}
 }
 
@@ -118,11 +138,12 @@ func (w *Workers) post(ctx context.Context, id int64) (*ent.Post, error) {
 	return p, nil
 }
 
-func same(a, b *ent.Post) bool {
-	if a == nil || b == nil {
-		return a == b
+// visibility is the post's, empty when it is gone.
+func visibility(post *ent.Post) schema.Visibility {
+	if post == nil {
+		return ""
 	}
-	return a.Visibility == b.Visibility
+	return post.Visibility
 }
 
 // toAuthor keeps the author's own feeds and devices up to date, and watches the
@@ -150,7 +171,7 @@ func (w *Workers) toAuthor(ctx context.Context, j *queue.Job, args feed.PostJob,
 }
 
 // toFollowers goes through the followers from where the progress stands.
-func (w *Workers) toFollowers(ctx context.Context, j *queue.Job, author *ent.User, args feed.PostJob, post *ent.Post, withdraw bool, p *progress) error {
+func (w *Workers) toFollowers(ctx context.Context, j *queue.Job, author *ent.User, args feed.PostJob, change feed.Change, withdraw bool, p *progress) error {
 	id := args.Post
 	// An earlier attempt went to them first; now they are gone to in their turn.
 	if feed.Pushes(author) {
@@ -167,7 +188,7 @@ func (w *Workers) toFollowers(ctx context.Context, j *queue.Job, author *ent.Use
 	ctx, stop := context.WithCancel(ctx)
 	pages := make(chan page, 1)
 	var reader sync.WaitGroup
-	reader.Go(func() { r.read(ctx, post, pages) })
+	reader.Go(func() { r.read(ctx, change, pages) })
 	// Those of one page are told while the next is pushed.
 	var telling errgroup.Group
 	var told atomic.Int64
@@ -177,27 +198,31 @@ func (w *Workers) toFollowers(ctx context.Context, j *queue.Job, author *ent.Use
 		reader.Wait()
 		_ = telling.Wait() // its error has been seen, or another one stopped it
 	}()
-	kept, pace := time.Now(), j.GiveWay(ctx)
+	kept := time.Now()
 	for page := range pages {
 		if page.err != nil {
 			return page.err
 		}
-		var in, out []int64
+		// Who could not see the post before is not told that it is gone, nor which.
+		var in, out, never []int64
 		for _, f := range page.followers {
-			if f.Sees {
+			switch {
+			case f.Sees:
 				in = append(in, f.ID)
-			} else if withdraw {
+			case withdraw && f.Saw:
 				out = append(out, f.ID)
+			case withdraw:
+				never = append(never, f.ID)
 			}
 		}
 		if time.Since(feed.TimeOf(id)) > feed.LateAfter {
-			late := timeline.Arrival{Post: id, Pulled: !feed.Pushes(author), Again: j.Attempt > 1 && args.Widens()}
+			late := timeline.Arrival{Post: id, Pulled: !feed.Pushes(author), Again: j.Again && args.Widens()}
 			if err := w.Timelines.Arrive(ctx, late, in); err != nil {
 				return err
 			}
 		}
 		arrival := live.Added
-		if args.WasHidden(post) {
+		if args.WasHidden(change.Now) {
 			arrival = live.Noted // as gone, and there again
 			if err := w.Timelines.Withdraw(ctx, []int64{id}, in); err != nil {
 				return fmt.Errorf("withdraw post %d: %w", id, err)
@@ -209,7 +234,7 @@ func (w *Workers) toFollowers(ctx context.Context, j *queue.Job, author *ent.Use
 		case !feed.Pushes(author):
 			p.Pulled += len(in)
 		case page.known:
-			err = w.Timelines.Push(ctx, id, in, pace)
+			err = w.Timelines.Push(ctx, id, in, j.GiveWay(ctx))
 			p.Pushed += len(in)
 		default:
 			reached, err = w.Timelines.Deliver(ctx, id, in)
@@ -221,11 +246,17 @@ func (w *Workers) toFollowers(ctx context.Context, j *queue.Job, author *ent.Use
 		if err := w.Timelines.Withdraw(ctx, []int64{id}, out); err != nil {
 			return fmt.Errorf("withdraw post %d: %w", id, err)
 		}
+		if err := w.Timelines.TakeBack(ctx, []int64{id}, never); err != nil {
+			return fmt.Errorf("take back post %d: %w", id, err)
+		}
 		telling.Go(func() error {
 			n, err := w.tell(ctx, arrival, args, reached)
 			told.Add(int64(n))
 			if err == nil {
 				_, err = w.tell(ctx, live.Removed, args, out)
+			}
+			if err == nil {
+				_, err = w.tell(ctx, live.Noted, args, never)
 			}
 			return err
 		})
@@ -351,7 +382,7 @@ func (w *Workers) recheck(ctx context.Context, author *ent.User, id int64, post 
 
 // whoSees is in whose timelines of the users the post belongs, in ascending order.
 func (w *Workers) whoSees(ctx context.Context, author int64, post *ent.Post, users []int64) ([]int64, error) {
-	followers, err := w.Feed.Among(ctx, author, post, users)
+	followers, err := w.Feed.Among(ctx, author, feed.Change{Now: post}, users)
 	var list []int64
 	for _, f := range followers {
 		if f.Sees {
@@ -362,11 +393,15 @@ func (w *Workers) whoSees(ctx context.Context, author int64, post *ent.Post, use
 	return list, err
 }
 
-// report tells of a fan-out that is done: the author by the receipt, operators
-// by log and metrics.
-func (w *Workers) report(ctx context.Context, j *queue.Job, post int64, f Fanout, started time.Time) error {
+// report tells of a fan-out that is done: the author by the receipt, unless the
+// post is gone, operators by log and metrics.
+func (w *Workers) report(ctx context.Context, j *queue.Job, post int64, gone bool, f Fanout, started time.Time) error {
 	f.Kind, f.Post, f.Duration = j.Kind, post, time.Since(started)
-	if err := w.receipt(ctx, j, post, f, true); err != nil {
+	if gone {
+		if _, err := w.DB.Delivery.Delete().Where(delivery.ID(post)).Exec(ctx); err != nil {
+			return fmt.Errorf("delete the receipt: %w", err)
+		}
+	} else if err := w.receipt(ctx, j, post, f, true); err != nil {
 		return err
 	}
 	if j.Kind != feed.PostCreated {

@@ -39,7 +39,7 @@ func (w *Workers) authorFalling(ctx context.Context, j *queue.Job) error {
 		}
 	}
 	for {
-		page, next, err := w.Feed.Audience(ctx, args.Author, nil, map[int64]bool{}, p.Before, w.PageSize)
+		page, next, err := w.Feed.Audience(ctx, args.Author, feed.Change{}, map[int64]bool{}, p.Before, w.PageSize)
 		if err != nil {
 			return err
 		}

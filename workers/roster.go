@@ -30,8 +30,8 @@ type roster struct {
 	w      *Workers
 	author *ent.User
 	place  place
-	way    func() // gives way to small jobs
-	large  bool   // several pages
+	job    *queue.Job
+	large  bool // several pages
 
 	active []timeline.Activity // left to go through, when place.ByActivity
 	held   bool                // the active are held in memory:
@@ -76,7 +76,7 @@ type page struct {
 }
 
 func (w *Workers) roster(ctx context.Context, j *queue.Job, author *ent.User, at place) (*roster, error) {
-	r := &roster{w: w, author: author, place: at, way: j.GiveWay(ctx), total: author.FollowerCount}
+	r := &roster{w: w, author: author, place: at, job: j, total: author.FollowerCount}
 	if r.large = author.FollowerCount > w.PageSize; !r.large {
 		return r, nil
 	}
@@ -111,7 +111,7 @@ func (w *Workers) roster(ctx context.Context, j *queue.Job, author *ent.User, at
 
 // read sends the pages until the last, or the first that fails. The next page
 // is read while the one before is worked on.
-func (r *roster) read(ctx context.Context, post *ent.Post, to chan<- page) {
+func (r *roster) read(ctx context.Context, c feed.Change, to chan<- page) {
 	defer close(to)
 	var loading errgroup.Group
 	if r.held {
@@ -124,10 +124,11 @@ func (r *roster) read(ctx context.Context, post *ent.Post, to chan<- page) {
 	r.loaded = loading.Wait
 	defer func() { _ = loading.Wait() }() // whoever needs it sees its error
 	for {
+		giveWay := r.job.GiveWay(ctx)
+		p := r.next(ctx, c)
 		if r.large {
-			r.way()
+			giveWay()
 		}
-		p := r.next(ctx, post)
 		select {
 		case to <- p:
 		case <-ctx.Done():
@@ -139,35 +140,35 @@ func (r *roster) read(ctx context.Context, post *ent.Post, to chan<- page) {
 	}
 }
 
-func (r *roster) next(ctx context.Context, post *ent.Post) (p page) {
+func (r *roster) next(ctx context.Context, c feed.Change) (p page) {
 	switch {
 	case r.place.ByActivity:
-		p = r.nextActive(ctx, post)
+		p = r.nextActive(ctx, c)
 	case r.held && !r.place.Latest:
-		p = r.latestActive(ctx, post)
+		p = r.latestActive(ctx, c)
 	default:
-		p = r.nextFollowers(ctx, post)
+		p = r.nextFollowers(ctx, c)
 	}
 	p.half, p.after = 2*r.seen >= r.total, r.place
 	return p
 }
 
 // nextActive is the next of the active who follow.
-func (r *roster) nextActive(ctx context.Context, post *ent.Post) (p page) {
+func (r *roster) nextActive(ctx context.Context, c feed.Change) (p page) {
 	chunk := r.active[:min(len(r.active), r.w.PageSize)]
 	r.active = r.active[len(chunk):]
 	p.known, p.end = true, len(r.active) == 0
 	if len(chunk) == 0 {
 		return p
 	}
-	p.followers, p.err = r.followersAmong(ctx, post, chunk)
+	p.followers, p.err = r.followersAmong(ctx, c, chunk)
 	r.place.Until = chunk[len(chunk)-1].Until
 	r.seen += len(chunk)
 	return p
 }
 
 // latestActive is those who were active last of all, as far as they follow.
-func (r *roster) latestActive(ctx context.Context, post *ent.Post) (p page) {
+func (r *roster) latestActive(ctx context.Context, c feed.Change) (p page) {
 	p.known, r.place.Latest = true, true
 	chunk, err := r.w.Timelines.Latest(ctx, r.w.PageSize)
 	if err != nil {
@@ -178,7 +179,7 @@ func (r *roster) latestActive(ctx context.Context, post *ent.Post) (p page) {
 	for _, a := range chunk {
 		r.latest[a.User] = struct{}{}
 	}
-	p.followers, p.err = r.followersAmong(ctx, post, chunk)
+	p.followers, p.err = r.followersAmong(ctx, c, chunk)
 	for _, f := range p.followers {
 		if f.Sees {
 			r.place.Ahead++
@@ -188,13 +189,13 @@ func (r *roster) latestActive(ctx context.Context, post *ent.Post) (p page) {
 }
 
 // followersAmong is those of the users who follow, in the order given.
-func (r *roster) followersAmong(ctx context.Context, post *ent.Post, chunk []timeline.Activity) ([]feed.Follower, error) {
+func (r *roster) followersAmong(ctx context.Context, c feed.Change, chunk []timeline.Activity) ([]feed.Follower, error) {
 	rank := make(map[int64]int, len(chunk))
 	users := make([]int64, len(chunk))
 	for i, a := range chunk {
 		users[i], rank[a.User] = a.User, i
 	}
-	followers, err := r.w.Feed.Among(ctx, r.author.ID, post, users)
+	followers, err := r.w.Feed.Among(ctx, r.author.ID, c, users)
 	if err != nil {
 		return nil, fmt.Errorf("find followers among the active: %w", err)
 	}
@@ -204,7 +205,7 @@ func (r *roster) followersAmong(ctx context.Context, post *ent.Post, chunk []tim
 
 // nextFollowers is the next followers; those who are not active are left out
 // where there are several pages.
-func (r *roster) nextFollowers(ctx context.Context, post *ent.Post) (p page) {
+func (r *roster) nextFollowers(ctx context.Context, c feed.Change) (p page) {
 	limit := r.w.PageSize
 	if r.large && r.muters == nil {
 		// Who changes this from now on is fenced, and looked at again.
@@ -218,7 +219,7 @@ func (r *roster) nextFollowers(ctx context.Context, post *ent.Post) (p page) {
 	if r.large && !r.held {
 		limit *= window
 	}
-	p.followers, r.place.Before, p.err = r.w.Feed.Audience(ctx, r.author.ID, post, r.muters, r.place.Before, limit)
+	p.followers, r.place.Before, p.err = r.w.Feed.Audience(ctx, r.author.ID, c, r.muters, r.place.Before, limit)
 	p.end = r.place.Before == 0
 	r.seen += len(p.followers)
 	if p.known = r.large; !p.known || p.err != nil {

@@ -1,0 +1,188 @@
+package workers_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"tideline/ent/schema"
+	"tideline/feed"
+	"tideline/storage/storagetest"
+	"tideline/timeline"
+)
+
+// mortal is a process that does nothing any more once it is killed.
+type mortal struct{ killed, over chan struct{} }
+
+// newMortal starts its workers. Before is asked what becomes of each of its
+// pipelines that push a post, or take one out.
+func newMortal(t *testing.T, a *audience, takes bool, before func(m *mortal, ctx context.Context, n int64) error) {
+	opts, err := redis.ParseURL(storagetest.Config(a.s).RedisURL)
+	require.NoError(t, err)
+	rdb := redis.NewClient(opts)
+	m := &mortal{make(chan struct{}), make(chan struct{})}
+	rdb.AddHook(&pushes{
+		takes:  takes,
+		before: func(ctx context.Context, n int64, _ string) error { return before(m, ctx, n) },
+		other: func(ctx context.Context) error {
+			select {
+			case <-m.killed:
+				return m.dead(ctx)
+			default:
+				return nil
+			}
+		},
+	})
+	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
+	a.work(t, rdb)
+	t.Cleanup(func() { close(m.over) })
+}
+
+func (m *mortal) dead(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-m.over:
+		return errors.New("killed")
+	}
+}
+
+// die kills the process before what it was about to do.
+func (m *mortal) die(ctx context.Context) error {
+	close(m.killed)
+	return m.dead(context.WithoutCancel(ctx))
+}
+
+func (a *audience) drain(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(a.ctx, 30*time.Second)
+	defer cancel()
+	require.NoError(t, a.queue.Drain(ctx))
+}
+
+// drainButOne waits until there is no job but the one that stands.
+func (a *audience) drainButOne(t *testing.T) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		left, err := a.s.DB.Job.Query().Count(a.ctx)
+		return err == nil && left == 1
+	}, 30*time.Second, time.Millisecond)
+}
+
+// What a killed worker had done of a fan-out another does not do again.
+func TestKilledWorkersFanOutGoesOn(t *testing.T) {
+	t.Parallel()
+	a := newIdleAudience(t, storagetest.Real(t), 42, 42)
+	dying := make(chan struct{})
+	newMortal(t, a, false, func(m *mortal, ctx context.Context, n int64) error {
+		if n < 5 {
+			return nil
+		}
+		close(dying)
+		return m.die(ctx)
+	})
+	p, err := a.feed.CreatePost(a.ctx, a.author, feed.Draft{Text: "hello"})
+	require.NoError(t, err)
+	<-dying
+
+	heir := &pushes{before: func(context.Context, int64, string) error { return nil }}
+	a.s.Redis.AddHook(heir)
+	a.work(t, a.s.Redis)
+	a.drain(t)
+	require.Equal(t, 42, (<-a.fanouts).Pushed)
+	a.has(t, p.ID)
+	require.LessOrEqual(t, heir.inboxes.Load(), int64(42-4*5+5), "not all over again")
+}
+
+// A worker stands while what it is about to push is hidden, and all that follows
+// from that is done. Then it goes on, and is killed: with some pages behind it that
+// it has noted, or with one that nobody knows of.
+func TestKilledWorkerLeavesNoHiddenPost(t *testing.T) {
+	t.Parallel()
+	for _, followers := range []int{5, 42} {
+		for name, hide := range map[string]func(a *audience, id int64) error{
+			"narrowed": func(a *audience, id int64) error {
+				_, err := a.feed.SetVisibility(a.ctx, a.author, id, schema.Private)
+				return err
+			},
+			"deleted": func(a *audience, id int64) error { return a.feed.DeletePost(a.ctx, a.author, id) },
+		} {
+			t.Run(fmt.Sprintf("%s, of %d", name, followers), func(t *testing.T) {
+				t.Parallel()
+				a := newIdleAudience(t, storagetest.Real(t), followers, followers)
+				reached, goOn, dying := make(chan struct{}), make(chan struct{}), make(chan struct{})
+				newMortal(t, a, false, func(m *mortal, ctx context.Context, n int64) error {
+					switch {
+					case n == 1:
+						close(reached)
+						<-goOn
+						if followers == 5 { // it gets this far
+							close(m.killed)
+							close(dying)
+						}
+					case n == 4:
+						close(dying)
+						return m.die(ctx)
+					}
+					return nil
+				})
+				public := schema.Public
+				p, err := a.feed.CreatePost(a.ctx, a.author, feed.Draft{Text: "hello", Visibility: &public})
+				require.NoError(t, err)
+				<-reached
+				a.work(t, a.s.Redis)
+				require.NoError(t, hide(a, p.ID))
+				a.drainButOne(t)
+				close(goOn)
+				<-dying
+				a.drain(t)
+				for _, user := range a.active {
+					ids, _, err := a.timelines.Page(a.ctx, timeline.Inbox(user), timeline.Range{Limit: 10})
+					require.NoError(t, err)
+					require.NotContains(t, ids, p.ID)
+				}
+				receipts, err := a.s.DB.Delivery.Query().IDs(a.ctx)
+				require.NoError(t, err)
+				require.Equal(t, name == "narrowed", slices.Contains(receipts, p.ID))
+			})
+		}
+	}
+}
+
+// A worker that hides a post stands while it is shown again. Then it goes on, notes
+// what it has taken out, and is killed.
+func TestKilledWorkerLeavesNoHole(t *testing.T) {
+	t.Parallel()
+	a := newIdleAudience(t, storagetest.Real(t), 42, 42)
+	reached, goOn, dying := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	newMortal(t, a, true, func(m *mortal, ctx context.Context, n int64) error {
+		switch n {
+		case 1:
+			close(reached)
+			<-goOn
+		case 4:
+			close(dying)
+			return m.die(ctx)
+		}
+		return nil
+	})
+	id, _ := a.post(t)
+	a.has(t, id)
+	_, err := a.feed.SetVisibility(a.ctx, a.author, id, schema.Private)
+	require.NoError(t, err)
+	<-reached
+	a.work(t, a.s.Redis)
+	_, err = a.feed.SetVisibility(a.ctx, a.author, id, schema.Public)
+	require.NoError(t, err)
+	a.drainButOne(t)
+	close(goOn)
+	<-dying
+	a.drain(t)
+	a.has(t, id)
+}
