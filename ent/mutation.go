@@ -6495,31 +6495,37 @@ func (m *SessionMutation) ResetEdge(name string) error {
 // UserMutation represents an operation that mutates the User nodes in the graph.
 type UserMutation struct {
 	config
-	op                 Op
-	typ                string
-	id                 *int64
-	handle             *string
-	name               *string
-	bio                *string
-	password_hash      *string
-	approves_followers *bool
-	default_visibility *schema.Visibility
-	follower_count     *int
-	addfollower_count  *int
-	following_count    *int
-	addfollowing_count *int
-	post_count         *int
-	addpost_count      *int
-	last_post_id       *int64
-	addlast_post_id    *int64
-	diffusion          *user.Diffusion
-	diffusion_since    *int64
-	adddiffusion_since *int64
-	created_at         *time.Time
-	clearedFields      map[string]struct{}
-	done               bool
-	oldValue           func(context.Context) (*User, error)
-	predicates         []predicate.User
+	op                      Op
+	typ                     string
+	id                      *int64
+	handle                  *string
+	name                    *string
+	bio                     *string
+	password_hash           *string
+	approves_followers      *bool
+	default_visibility      *schema.Visibility
+	follower_count          *int
+	addfollower_count       *int
+	following_count         *int
+	addfollowing_count      *int
+	post_count              *int
+	addpost_count           *int
+	public_post_count       *int
+	addpublic_post_count    *int
+	followers_post_count    *int
+	addfollowers_post_count *int
+	mutuals_post_count      *int
+	addmutuals_post_count   *int
+	last_post_id            *int64
+	addlast_post_id         *int64
+	diffusion               *user.Diffusion
+	diffusion_since         *int64
+	adddiffusion_since      *int64
+	created_at              *time.Time
+	clearedFields           map[string]struct{}
+	done                    bool
+	oldValue                func(context.Context) (*User, error)
+	predicates              []predicate.User
 }
 
 var _ ent.Mutation = (*UserMutation)(nil)
@@ -7010,6 +7016,174 @@ func (m *UserMutation) ResetPostCount() {
 	m.addpost_count = nil
 }
 
+// SetPublicPostCount sets the "public_post_count" field.
+func (m *UserMutation) SetPublicPostCount(i int) {
+	m.public_post_count = &i
+	m.addpublic_post_count = nil
+}
+
+// PublicPostCount returns the value of the "public_post_count" field in the mutation.
+func (m *UserMutation) PublicPostCount() (r int, exists bool) {
+	v := m.public_post_count
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldPublicPostCount returns the old "public_post_count" field's value of the User entity.
+// If the User object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *UserMutation) OldPublicPostCount(ctx context.Context) (v int, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldPublicPostCount is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldPublicPostCount requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldPublicPostCount: %w", err)
+	}
+	return oldValue.PublicPostCount, nil
+}
+
+// AddPublicPostCount adds i to the "public_post_count" field.
+func (m *UserMutation) AddPublicPostCount(i int) {
+	if m.addpublic_post_count != nil {
+		*m.addpublic_post_count += i
+	} else {
+		m.addpublic_post_count = &i
+	}
+}
+
+// AddedPublicPostCount returns the value that was added to the "public_post_count" field in this mutation.
+func (m *UserMutation) AddedPublicPostCount() (r int, exists bool) {
+	v := m.addpublic_post_count
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ResetPublicPostCount resets all changes to the "public_post_count" field.
+func (m *UserMutation) ResetPublicPostCount() {
+	m.public_post_count = nil
+	m.addpublic_post_count = nil
+}
+
+// SetFollowersPostCount sets the "followers_post_count" field.
+func (m *UserMutation) SetFollowersPostCount(i int) {
+	m.followers_post_count = &i
+	m.addfollowers_post_count = nil
+}
+
+// FollowersPostCount returns the value of the "followers_post_count" field in the mutation.
+func (m *UserMutation) FollowersPostCount() (r int, exists bool) {
+	v := m.followers_post_count
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldFollowersPostCount returns the old "followers_post_count" field's value of the User entity.
+// If the User object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *UserMutation) OldFollowersPostCount(ctx context.Context) (v int, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldFollowersPostCount is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldFollowersPostCount requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldFollowersPostCount: %w", err)
+	}
+	return oldValue.FollowersPostCount, nil
+}
+
+// AddFollowersPostCount adds i to the "followers_post_count" field.
+func (m *UserMutation) AddFollowersPostCount(i int) {
+	if m.addfollowers_post_count != nil {
+		*m.addfollowers_post_count += i
+	} else {
+		m.addfollowers_post_count = &i
+	}
+}
+
+// AddedFollowersPostCount returns the value that was added to the "followers_post_count" field in this mutation.
+func (m *UserMutation) AddedFollowersPostCount() (r int, exists bool) {
+	v := m.addfollowers_post_count
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ResetFollowersPostCount resets all changes to the "followers_post_count" field.
+func (m *UserMutation) ResetFollowersPostCount() {
+	m.followers_post_count = nil
+	m.addfollowers_post_count = nil
+}
+
+// SetMutualsPostCount sets the "mutuals_post_count" field.
+func (m *UserMutation) SetMutualsPostCount(i int) {
+	m.mutuals_post_count = &i
+	m.addmutuals_post_count = nil
+}
+
+// MutualsPostCount returns the value of the "mutuals_post_count" field in the mutation.
+func (m *UserMutation) MutualsPostCount() (r int, exists bool) {
+	v := m.mutuals_post_count
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldMutualsPostCount returns the old "mutuals_post_count" field's value of the User entity.
+// If the User object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *UserMutation) OldMutualsPostCount(ctx context.Context) (v int, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldMutualsPostCount is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldMutualsPostCount requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldMutualsPostCount: %w", err)
+	}
+	return oldValue.MutualsPostCount, nil
+}
+
+// AddMutualsPostCount adds i to the "mutuals_post_count" field.
+func (m *UserMutation) AddMutualsPostCount(i int) {
+	if m.addmutuals_post_count != nil {
+		*m.addmutuals_post_count += i
+	} else {
+		m.addmutuals_post_count = &i
+	}
+}
+
+// AddedMutualsPostCount returns the value that was added to the "mutuals_post_count" field in this mutation.
+func (m *UserMutation) AddedMutualsPostCount() (r int, exists bool) {
+	v := m.addmutuals_post_count
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ResetMutualsPostCount resets all changes to the "mutuals_post_count" field.
+func (m *UserMutation) ResetMutualsPostCount() {
+	m.mutuals_post_count = nil
+	m.addmutuals_post_count = nil
+}
+
 // SetLastPostID sets the "last_post_id" field.
 func (m *UserMutation) SetLastPostID(i int64) {
 	m.last_post_id = &i
@@ -7228,7 +7402,7 @@ func (m *UserMutation) Type() string {
 // order to get all numeric fields that were incremented/decremented, call
 // AddedFields().
 func (m *UserMutation) Fields() []string {
-	fields := make([]string, 0, 13)
+	fields := make([]string, 0, 16)
 	if m.handle != nil {
 		fields = append(fields, user.FieldHandle)
 	}
@@ -7255,6 +7429,15 @@ func (m *UserMutation) Fields() []string {
 	}
 	if m.post_count != nil {
 		fields = append(fields, user.FieldPostCount)
+	}
+	if m.public_post_count != nil {
+		fields = append(fields, user.FieldPublicPostCount)
+	}
+	if m.followers_post_count != nil {
+		fields = append(fields, user.FieldFollowersPostCount)
+	}
+	if m.mutuals_post_count != nil {
+		fields = append(fields, user.FieldMutualsPostCount)
 	}
 	if m.last_post_id != nil {
 		fields = append(fields, user.FieldLastPostID)
@@ -7294,6 +7477,12 @@ func (m *UserMutation) Field(name string) (ent.Value, bool) {
 		return m.FollowingCount()
 	case user.FieldPostCount:
 		return m.PostCount()
+	case user.FieldPublicPostCount:
+		return m.PublicPostCount()
+	case user.FieldFollowersPostCount:
+		return m.FollowersPostCount()
+	case user.FieldMutualsPostCount:
+		return m.MutualsPostCount()
 	case user.FieldLastPostID:
 		return m.LastPostID()
 	case user.FieldDiffusion:
@@ -7329,6 +7518,12 @@ func (m *UserMutation) OldField(ctx context.Context, name string) (ent.Value, er
 		return m.OldFollowingCount(ctx)
 	case user.FieldPostCount:
 		return m.OldPostCount(ctx)
+	case user.FieldPublicPostCount:
+		return m.OldPublicPostCount(ctx)
+	case user.FieldFollowersPostCount:
+		return m.OldFollowersPostCount(ctx)
+	case user.FieldMutualsPostCount:
+		return m.OldMutualsPostCount(ctx)
 	case user.FieldLastPostID:
 		return m.OldLastPostID(ctx)
 	case user.FieldDiffusion:
@@ -7409,6 +7604,27 @@ func (m *UserMutation) SetField(name string, value ent.Value) error {
 		}
 		m.SetPostCount(v)
 		return nil
+	case user.FieldPublicPostCount:
+		v, ok := value.(int)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetPublicPostCount(v)
+		return nil
+	case user.FieldFollowersPostCount:
+		v, ok := value.(int)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetFollowersPostCount(v)
+		return nil
+	case user.FieldMutualsPostCount:
+		v, ok := value.(int)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetMutualsPostCount(v)
+		return nil
 	case user.FieldLastPostID:
 		v, ok := value.(int64)
 		if !ok {
@@ -7454,6 +7670,15 @@ func (m *UserMutation) AddedFields() []string {
 	if m.addpost_count != nil {
 		fields = append(fields, user.FieldPostCount)
 	}
+	if m.addpublic_post_count != nil {
+		fields = append(fields, user.FieldPublicPostCount)
+	}
+	if m.addfollowers_post_count != nil {
+		fields = append(fields, user.FieldFollowersPostCount)
+	}
+	if m.addmutuals_post_count != nil {
+		fields = append(fields, user.FieldMutualsPostCount)
+	}
 	if m.addlast_post_id != nil {
 		fields = append(fields, user.FieldLastPostID)
 	}
@@ -7474,6 +7699,12 @@ func (m *UserMutation) AddedField(name string) (ent.Value, bool) {
 		return m.AddedFollowingCount()
 	case user.FieldPostCount:
 		return m.AddedPostCount()
+	case user.FieldPublicPostCount:
+		return m.AddedPublicPostCount()
+	case user.FieldFollowersPostCount:
+		return m.AddedFollowersPostCount()
+	case user.FieldMutualsPostCount:
+		return m.AddedMutualsPostCount()
 	case user.FieldLastPostID:
 		return m.AddedLastPostID()
 	case user.FieldDiffusionSince:
@@ -7507,6 +7738,27 @@ func (m *UserMutation) AddField(name string, value ent.Value) error {
 			return fmt.Errorf("unexpected type %T for field %s", value, name)
 		}
 		m.AddPostCount(v)
+		return nil
+	case user.FieldPublicPostCount:
+		v, ok := value.(int)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddPublicPostCount(v)
+		return nil
+	case user.FieldFollowersPostCount:
+		v, ok := value.(int)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddFollowersPostCount(v)
+		return nil
+	case user.FieldMutualsPostCount:
+		v, ok := value.(int)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddMutualsPostCount(v)
 		return nil
 	case user.FieldLastPostID:
 		v, ok := value.(int64)
@@ -7575,6 +7827,15 @@ func (m *UserMutation) ResetField(name string) error {
 		return nil
 	case user.FieldPostCount:
 		m.ResetPostCount()
+		return nil
+	case user.FieldPublicPostCount:
+		m.ResetPublicPostCount()
+		return nil
+	case user.FieldFollowersPostCount:
+		m.ResetFollowersPostCount()
+		return nil
+	case user.FieldMutualsPostCount:
+		m.ResetMutualsPostCount()
 		return nil
 	case user.FieldLastPostID:
 		m.ResetLastPostID()

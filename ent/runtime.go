@@ -157,16 +157,28 @@ func init() {
 	userDescPostCount := userFields[9].Descriptor()
 	// user.DefaultPostCount holds the default value on creation for the post_count field.
 	user.DefaultPostCount = userDescPostCount.Default.(int)
+	// userDescPublicPostCount is the schema descriptor for public_post_count field.
+	userDescPublicPostCount := userFields[10].Descriptor()
+	// user.DefaultPublicPostCount holds the default value on creation for the public_post_count field.
+	user.DefaultPublicPostCount = userDescPublicPostCount.Default.(int)
+	// userDescFollowersPostCount is the schema descriptor for followers_post_count field.
+	userDescFollowersPostCount := userFields[11].Descriptor()
+	// user.DefaultFollowersPostCount holds the default value on creation for the followers_post_count field.
+	user.DefaultFollowersPostCount = userDescFollowersPostCount.Default.(int)
+	// userDescMutualsPostCount is the schema descriptor for mutuals_post_count field.
+	userDescMutualsPostCount := userFields[12].Descriptor()
+	// user.DefaultMutualsPostCount holds the default value on creation for the mutuals_post_count field.
+	user.DefaultMutualsPostCount = userDescMutualsPostCount.Default.(int)
 	// userDescLastPostID is the schema descriptor for last_post_id field.
-	userDescLastPostID := userFields[10].Descriptor()
+	userDescLastPostID := userFields[13].Descriptor()
 	// user.DefaultLastPostID holds the default value on creation for the last_post_id field.
 	user.DefaultLastPostID = userDescLastPostID.Default.(int64)
 	// userDescDiffusionSince is the schema descriptor for diffusion_since field.
-	userDescDiffusionSince := userFields[12].Descriptor()
+	userDescDiffusionSince := userFields[15].Descriptor()
 	// user.DefaultDiffusionSince holds the default value on creation for the diffusion_since field.
 	user.DefaultDiffusionSince = userDescDiffusionSince.Default.(int64)
 	// userDescCreatedAt is the schema descriptor for created_at field.
-	userDescCreatedAt := userFields[13].Descriptor()
+	userDescCreatedAt := userFields[16].Descriptor()
 	// user.DefaultCreatedAt holds the default value on creation for the created_at field.
 	user.DefaultCreatedAt = userDescCreatedAt.Default.(func() time.Time)
 	writerFields := schema.Writer{}.Fields()

@@ -34,8 +34,14 @@ type User struct {
 	FollowerCount int `json:"follower_count,omitempty"`
 	// FollowingCount holds the value of the "following_count" field.
 	FollowingCount int `json:"following_count,omitempty"`
-	// PostCount holds the value of the "post_count" field.
+	// all posts, those that the author alone sees too
 	PostCount int `json:"post_count,omitempty"`
+	// PublicPostCount holds the value of the "public_post_count" field.
+	PublicPostCount int `json:"public_post_count,omitempty"`
+	// FollowersPostCount holds the value of the "followers_post_count" field.
+	FollowersPostCount int `json:"followers_post_count,omitempty"`
+	// MutualsPostCount holds the value of the "mutuals_post_count" field.
+	MutualsPostCount int `json:"mutuals_post_count,omitempty"`
 	// newest post: readers find who can contribute to a page by it
 	LastPostID int64 `json:"last_post_id,omitempty"`
 	// whether posts are pushed to inboxes, merged by readers, or both, on the way from one to the other
@@ -54,7 +60,7 @@ func (*User) scanValues(columns []string) ([]any, error) {
 		switch columns[i] {
 		case user.FieldApprovesFollowers:
 			values[i] = new(sql.NullBool)
-		case user.FieldID, user.FieldFollowerCount, user.FieldFollowingCount, user.FieldPostCount, user.FieldLastPostID, user.FieldDiffusionSince:
+		case user.FieldID, user.FieldFollowerCount, user.FieldFollowingCount, user.FieldPostCount, user.FieldPublicPostCount, user.FieldFollowersPostCount, user.FieldMutualsPostCount, user.FieldLastPostID, user.FieldDiffusionSince:
 			values[i] = new(sql.NullInt64)
 		case user.FieldHandle, user.FieldName, user.FieldBio, user.FieldPasswordHash, user.FieldDefaultVisibility, user.FieldDiffusion:
 			values[i] = new(sql.NullString)
@@ -134,6 +140,24 @@ func (_m *User) assignValues(columns []string, values []any) error {
 				return fmt.Errorf("unexpected type %T for field post_count", values[i])
 			} else if value.Valid {
 				_m.PostCount = int(value.Int64)
+			}
+		case user.FieldPublicPostCount:
+			if value, ok := values[i].(*sql.NullInt64); !ok {
+				return fmt.Errorf("unexpected type %T for field public_post_count", values[i])
+			} else if value.Valid {
+				_m.PublicPostCount = int(value.Int64)
+			}
+		case user.FieldFollowersPostCount:
+			if value, ok := values[i].(*sql.NullInt64); !ok {
+				return fmt.Errorf("unexpected type %T for field followers_post_count", values[i])
+			} else if value.Valid {
+				_m.FollowersPostCount = int(value.Int64)
+			}
+		case user.FieldMutualsPostCount:
+			if value, ok := values[i].(*sql.NullInt64); !ok {
+				return fmt.Errorf("unexpected type %T for field mutuals_post_count", values[i])
+			} else if value.Valid {
+				_m.MutualsPostCount = int(value.Int64)
 			}
 		case user.FieldLastPostID:
 			if value, ok := values[i].(*sql.NullInt64); !ok {
@@ -220,6 +244,15 @@ func (_m *User) String() string {
 	builder.WriteString(", ")
 	builder.WriteString("post_count=")
 	builder.WriteString(fmt.Sprintf("%v", _m.PostCount))
+	builder.WriteString(", ")
+	builder.WriteString("public_post_count=")
+	builder.WriteString(fmt.Sprintf("%v", _m.PublicPostCount))
+	builder.WriteString(", ")
+	builder.WriteString("followers_post_count=")
+	builder.WriteString(fmt.Sprintf("%v", _m.FollowersPostCount))
+	builder.WriteString(", ")
+	builder.WriteString("mutuals_post_count=")
+	builder.WriteString(fmt.Sprintf("%v", _m.MutualsPostCount))
 	builder.WriteString(", ")
 	builder.WriteString("last_post_id=")
 	builder.WriteString(fmt.Sprintf("%v", _m.LastPostID))

@@ -133,6 +133,48 @@ func (_c *UserCreate) SetNillablePostCount(v *int) *UserCreate {
 	return _c
 }
 
+// SetPublicPostCount sets the "public_post_count" field.
+func (_c *UserCreate) SetPublicPostCount(v int) *UserCreate {
+	_c.mutation.SetPublicPostCount(v)
+	return _c
+}
+
+// SetNillablePublicPostCount sets the "public_post_count" field if the given value is not nil.
+func (_c *UserCreate) SetNillablePublicPostCount(v *int) *UserCreate {
+	if v != nil {
+		_c.SetPublicPostCount(*v)
+	}
+	return _c
+}
+
+// SetFollowersPostCount sets the "followers_post_count" field.
+func (_c *UserCreate) SetFollowersPostCount(v int) *UserCreate {
+	_c.mutation.SetFollowersPostCount(v)
+	return _c
+}
+
+// SetNillableFollowersPostCount sets the "followers_post_count" field if the given value is not nil.
+func (_c *UserCreate) SetNillableFollowersPostCount(v *int) *UserCreate {
+	if v != nil {
+		_c.SetFollowersPostCount(*v)
+	}
+	return _c
+}
+
+// SetMutualsPostCount sets the "mutuals_post_count" field.
+func (_c *UserCreate) SetMutualsPostCount(v int) *UserCreate {
+	_c.mutation.SetMutualsPostCount(v)
+	return _c
+}
+
+// SetNillableMutualsPostCount sets the "mutuals_post_count" field if the given value is not nil.
+func (_c *UserCreate) SetNillableMutualsPostCount(v *int) *UserCreate {
+	if v != nil {
+		_c.SetMutualsPostCount(*v)
+	}
+	return _c
+}
+
 // SetLastPostID sets the "last_post_id" field.
 func (_c *UserCreate) SetLastPostID(v int64) *UserCreate {
 	_c.mutation.SetLastPostID(v)
@@ -258,6 +300,18 @@ func (_c *UserCreate) defaults() {
 		v := user.DefaultPostCount
 		_c.mutation.SetPostCount(v)
 	}
+	if _, ok := _c.mutation.PublicPostCount(); !ok {
+		v := user.DefaultPublicPostCount
+		_c.mutation.SetPublicPostCount(v)
+	}
+	if _, ok := _c.mutation.FollowersPostCount(); !ok {
+		v := user.DefaultFollowersPostCount
+		_c.mutation.SetFollowersPostCount(v)
+	}
+	if _, ok := _c.mutation.MutualsPostCount(); !ok {
+		v := user.DefaultMutualsPostCount
+		_c.mutation.SetMutualsPostCount(v)
+	}
 	if _, ok := _c.mutation.LastPostID(); !ok {
 		v := user.DefaultLastPostID
 		_c.mutation.SetLastPostID(v)
@@ -314,6 +368,15 @@ func (_c *UserCreate) check() error {
 	}
 	if _, ok := _c.mutation.PostCount(); !ok {
 		return &ValidationError{Name: "post_count", err: errors.New(`ent: missing required field "User.post_count"`)}
+	}
+	if _, ok := _c.mutation.PublicPostCount(); !ok {
+		return &ValidationError{Name: "public_post_count", err: errors.New(`ent: missing required field "User.public_post_count"`)}
+	}
+	if _, ok := _c.mutation.FollowersPostCount(); !ok {
+		return &ValidationError{Name: "followers_post_count", err: errors.New(`ent: missing required field "User.followers_post_count"`)}
+	}
+	if _, ok := _c.mutation.MutualsPostCount(); !ok {
+		return &ValidationError{Name: "mutuals_post_count", err: errors.New(`ent: missing required field "User.mutuals_post_count"`)}
 	}
 	if _, ok := _c.mutation.LastPostID(); !ok {
 		return &ValidationError{Name: "last_post_id", err: errors.New(`ent: missing required field "User.last_post_id"`)}
@@ -400,6 +463,18 @@ func (_c *UserCreate) createSpec() (*User, *sqlgraph.CreateSpec) {
 	if value, ok := _c.mutation.PostCount(); ok {
 		_spec.SetField(user.FieldPostCount, field.TypeInt, value)
 		_node.PostCount = value
+	}
+	if value, ok := _c.mutation.PublicPostCount(); ok {
+		_spec.SetField(user.FieldPublicPostCount, field.TypeInt, value)
+		_node.PublicPostCount = value
+	}
+	if value, ok := _c.mutation.FollowersPostCount(); ok {
+		_spec.SetField(user.FieldFollowersPostCount, field.TypeInt, value)
+		_node.FollowersPostCount = value
+	}
+	if value, ok := _c.mutation.MutualsPostCount(); ok {
+		_spec.SetField(user.FieldMutualsPostCount, field.TypeInt, value)
+		_node.MutualsPostCount = value
 	}
 	if value, ok := _c.mutation.LastPostID(); ok {
 		_spec.SetField(user.FieldLastPostID, field.TypeInt64, value)
@@ -580,6 +655,60 @@ func (u *UserUpsert) UpdatePostCount() *UserUpsert {
 // AddPostCount adds v to the "post_count" field.
 func (u *UserUpsert) AddPostCount(v int) *UserUpsert {
 	u.Add(user.FieldPostCount, v)
+	return u
+}
+
+// SetPublicPostCount sets the "public_post_count" field.
+func (u *UserUpsert) SetPublicPostCount(v int) *UserUpsert {
+	u.Set(user.FieldPublicPostCount, v)
+	return u
+}
+
+// UpdatePublicPostCount sets the "public_post_count" field to the value that was provided on create.
+func (u *UserUpsert) UpdatePublicPostCount() *UserUpsert {
+	u.SetExcluded(user.FieldPublicPostCount)
+	return u
+}
+
+// AddPublicPostCount adds v to the "public_post_count" field.
+func (u *UserUpsert) AddPublicPostCount(v int) *UserUpsert {
+	u.Add(user.FieldPublicPostCount, v)
+	return u
+}
+
+// SetFollowersPostCount sets the "followers_post_count" field.
+func (u *UserUpsert) SetFollowersPostCount(v int) *UserUpsert {
+	u.Set(user.FieldFollowersPostCount, v)
+	return u
+}
+
+// UpdateFollowersPostCount sets the "followers_post_count" field to the value that was provided on create.
+func (u *UserUpsert) UpdateFollowersPostCount() *UserUpsert {
+	u.SetExcluded(user.FieldFollowersPostCount)
+	return u
+}
+
+// AddFollowersPostCount adds v to the "followers_post_count" field.
+func (u *UserUpsert) AddFollowersPostCount(v int) *UserUpsert {
+	u.Add(user.FieldFollowersPostCount, v)
+	return u
+}
+
+// SetMutualsPostCount sets the "mutuals_post_count" field.
+func (u *UserUpsert) SetMutualsPostCount(v int) *UserUpsert {
+	u.Set(user.FieldMutualsPostCount, v)
+	return u
+}
+
+// UpdateMutualsPostCount sets the "mutuals_post_count" field to the value that was provided on create.
+func (u *UserUpsert) UpdateMutualsPostCount() *UserUpsert {
+	u.SetExcluded(user.FieldMutualsPostCount)
+	return u
+}
+
+// AddMutualsPostCount adds v to the "mutuals_post_count" field.
+func (u *UserUpsert) AddMutualsPostCount(v int) *UserUpsert {
+	u.Add(user.FieldMutualsPostCount, v)
 	return u
 }
 
@@ -815,6 +944,69 @@ func (u *UserUpsertOne) AddPostCount(v int) *UserUpsertOne {
 func (u *UserUpsertOne) UpdatePostCount() *UserUpsertOne {
 	return u.Update(func(s *UserUpsert) {
 		s.UpdatePostCount()
+	})
+}
+
+// SetPublicPostCount sets the "public_post_count" field.
+func (u *UserUpsertOne) SetPublicPostCount(v int) *UserUpsertOne {
+	return u.Update(func(s *UserUpsert) {
+		s.SetPublicPostCount(v)
+	})
+}
+
+// AddPublicPostCount adds v to the "public_post_count" field.
+func (u *UserUpsertOne) AddPublicPostCount(v int) *UserUpsertOne {
+	return u.Update(func(s *UserUpsert) {
+		s.AddPublicPostCount(v)
+	})
+}
+
+// UpdatePublicPostCount sets the "public_post_count" field to the value that was provided on create.
+func (u *UserUpsertOne) UpdatePublicPostCount() *UserUpsertOne {
+	return u.Update(func(s *UserUpsert) {
+		s.UpdatePublicPostCount()
+	})
+}
+
+// SetFollowersPostCount sets the "followers_post_count" field.
+func (u *UserUpsertOne) SetFollowersPostCount(v int) *UserUpsertOne {
+	return u.Update(func(s *UserUpsert) {
+		s.SetFollowersPostCount(v)
+	})
+}
+
+// AddFollowersPostCount adds v to the "followers_post_count" field.
+func (u *UserUpsertOne) AddFollowersPostCount(v int) *UserUpsertOne {
+	return u.Update(func(s *UserUpsert) {
+		s.AddFollowersPostCount(v)
+	})
+}
+
+// UpdateFollowersPostCount sets the "followers_post_count" field to the value that was provided on create.
+func (u *UserUpsertOne) UpdateFollowersPostCount() *UserUpsertOne {
+	return u.Update(func(s *UserUpsert) {
+		s.UpdateFollowersPostCount()
+	})
+}
+
+// SetMutualsPostCount sets the "mutuals_post_count" field.
+func (u *UserUpsertOne) SetMutualsPostCount(v int) *UserUpsertOne {
+	return u.Update(func(s *UserUpsert) {
+		s.SetMutualsPostCount(v)
+	})
+}
+
+// AddMutualsPostCount adds v to the "mutuals_post_count" field.
+func (u *UserUpsertOne) AddMutualsPostCount(v int) *UserUpsertOne {
+	return u.Update(func(s *UserUpsert) {
+		s.AddMutualsPostCount(v)
+	})
+}
+
+// UpdateMutualsPostCount sets the "mutuals_post_count" field to the value that was provided on create.
+func (u *UserUpsertOne) UpdateMutualsPostCount() *UserUpsertOne {
+	return u.Update(func(s *UserUpsert) {
+		s.UpdateMutualsPostCount()
 	})
 }
 
@@ -1224,6 +1416,69 @@ func (u *UserUpsertBulk) AddPostCount(v int) *UserUpsertBulk {
 func (u *UserUpsertBulk) UpdatePostCount() *UserUpsertBulk {
 	return u.Update(func(s *UserUpsert) {
 		s.UpdatePostCount()
+	})
+}
+
+// SetPublicPostCount sets the "public_post_count" field.
+func (u *UserUpsertBulk) SetPublicPostCount(v int) *UserUpsertBulk {
+	return u.Update(func(s *UserUpsert) {
+		s.SetPublicPostCount(v)
+	})
+}
+
+// AddPublicPostCount adds v to the "public_post_count" field.
+func (u *UserUpsertBulk) AddPublicPostCount(v int) *UserUpsertBulk {
+	return u.Update(func(s *UserUpsert) {
+		s.AddPublicPostCount(v)
+	})
+}
+
+// UpdatePublicPostCount sets the "public_post_count" field to the value that was provided on create.
+func (u *UserUpsertBulk) UpdatePublicPostCount() *UserUpsertBulk {
+	return u.Update(func(s *UserUpsert) {
+		s.UpdatePublicPostCount()
+	})
+}
+
+// SetFollowersPostCount sets the "followers_post_count" field.
+func (u *UserUpsertBulk) SetFollowersPostCount(v int) *UserUpsertBulk {
+	return u.Update(func(s *UserUpsert) {
+		s.SetFollowersPostCount(v)
+	})
+}
+
+// AddFollowersPostCount adds v to the "followers_post_count" field.
+func (u *UserUpsertBulk) AddFollowersPostCount(v int) *UserUpsertBulk {
+	return u.Update(func(s *UserUpsert) {
+		s.AddFollowersPostCount(v)
+	})
+}
+
+// UpdateFollowersPostCount sets the "followers_post_count" field to the value that was provided on create.
+func (u *UserUpsertBulk) UpdateFollowersPostCount() *UserUpsertBulk {
+	return u.Update(func(s *UserUpsert) {
+		s.UpdateFollowersPostCount()
+	})
+}
+
+// SetMutualsPostCount sets the "mutuals_post_count" field.
+func (u *UserUpsertBulk) SetMutualsPostCount(v int) *UserUpsertBulk {
+	return u.Update(func(s *UserUpsert) {
+		s.SetMutualsPostCount(v)
+	})
+}
+
+// AddMutualsPostCount adds v to the "mutuals_post_count" field.
+func (u *UserUpsertBulk) AddMutualsPostCount(v int) *UserUpsertBulk {
+	return u.Update(func(s *UserUpsert) {
+		s.AddMutualsPostCount(v)
+	})
+}
+
+// UpdateMutualsPostCount sets the "mutuals_post_count" field to the value that was provided on create.
+func (u *UserUpsertBulk) UpdateMutualsPostCount() *UserUpsertBulk {
+	return u.Update(func(s *UserUpsert) {
+		s.UpdateMutualsPostCount()
 	})
 }
 

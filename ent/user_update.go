@@ -162,6 +162,69 @@ func (_u *UserUpdate) AddPostCount(v int) *UserUpdate {
 	return _u
 }
 
+// SetPublicPostCount sets the "public_post_count" field.
+func (_u *UserUpdate) SetPublicPostCount(v int) *UserUpdate {
+	_u.mutation.ResetPublicPostCount()
+	_u.mutation.SetPublicPostCount(v)
+	return _u
+}
+
+// SetNillablePublicPostCount sets the "public_post_count" field if the given value is not nil.
+func (_u *UserUpdate) SetNillablePublicPostCount(v *int) *UserUpdate {
+	if v != nil {
+		_u.SetPublicPostCount(*v)
+	}
+	return _u
+}
+
+// AddPublicPostCount adds value to the "public_post_count" field.
+func (_u *UserUpdate) AddPublicPostCount(v int) *UserUpdate {
+	_u.mutation.AddPublicPostCount(v)
+	return _u
+}
+
+// SetFollowersPostCount sets the "followers_post_count" field.
+func (_u *UserUpdate) SetFollowersPostCount(v int) *UserUpdate {
+	_u.mutation.ResetFollowersPostCount()
+	_u.mutation.SetFollowersPostCount(v)
+	return _u
+}
+
+// SetNillableFollowersPostCount sets the "followers_post_count" field if the given value is not nil.
+func (_u *UserUpdate) SetNillableFollowersPostCount(v *int) *UserUpdate {
+	if v != nil {
+		_u.SetFollowersPostCount(*v)
+	}
+	return _u
+}
+
+// AddFollowersPostCount adds value to the "followers_post_count" field.
+func (_u *UserUpdate) AddFollowersPostCount(v int) *UserUpdate {
+	_u.mutation.AddFollowersPostCount(v)
+	return _u
+}
+
+// SetMutualsPostCount sets the "mutuals_post_count" field.
+func (_u *UserUpdate) SetMutualsPostCount(v int) *UserUpdate {
+	_u.mutation.ResetMutualsPostCount()
+	_u.mutation.SetMutualsPostCount(v)
+	return _u
+}
+
+// SetNillableMutualsPostCount sets the "mutuals_post_count" field if the given value is not nil.
+func (_u *UserUpdate) SetNillableMutualsPostCount(v *int) *UserUpdate {
+	if v != nil {
+		_u.SetMutualsPostCount(*v)
+	}
+	return _u
+}
+
+// AddMutualsPostCount adds value to the "mutuals_post_count" field.
+func (_u *UserUpdate) AddMutualsPostCount(v int) *UserUpdate {
+	_u.mutation.AddMutualsPostCount(v)
+	return _u
+}
+
 // SetLastPostID sets the "last_post_id" field.
 func (_u *UserUpdate) SetLastPostID(v int64) *UserUpdate {
 	_u.mutation.ResetLastPostID()
@@ -315,6 +378,24 @@ func (_u *UserUpdate) sqlSave(ctx context.Context) (_node int, err error) {
 	}
 	if value, ok := _u.mutation.AddedPostCount(); ok {
 		_spec.AddField(user.FieldPostCount, field.TypeInt, value)
+	}
+	if value, ok := _u.mutation.PublicPostCount(); ok {
+		_spec.SetField(user.FieldPublicPostCount, field.TypeInt, value)
+	}
+	if value, ok := _u.mutation.AddedPublicPostCount(); ok {
+		_spec.AddField(user.FieldPublicPostCount, field.TypeInt, value)
+	}
+	if value, ok := _u.mutation.FollowersPostCount(); ok {
+		_spec.SetField(user.FieldFollowersPostCount, field.TypeInt, value)
+	}
+	if value, ok := _u.mutation.AddedFollowersPostCount(); ok {
+		_spec.AddField(user.FieldFollowersPostCount, field.TypeInt, value)
+	}
+	if value, ok := _u.mutation.MutualsPostCount(); ok {
+		_spec.SetField(user.FieldMutualsPostCount, field.TypeInt, value)
+	}
+	if value, ok := _u.mutation.AddedMutualsPostCount(); ok {
+		_spec.AddField(user.FieldMutualsPostCount, field.TypeInt, value)
 	}
 	if value, ok := _u.mutation.LastPostID(); ok {
 		_spec.SetField(user.FieldLastPostID, field.TypeInt64, value)
@@ -483,6 +564,69 @@ func (_u *UserUpdateOne) SetNillablePostCount(v *int) *UserUpdateOne {
 // AddPostCount adds value to the "post_count" field.
 func (_u *UserUpdateOne) AddPostCount(v int) *UserUpdateOne {
 	_u.mutation.AddPostCount(v)
+	return _u
+}
+
+// SetPublicPostCount sets the "public_post_count" field.
+func (_u *UserUpdateOne) SetPublicPostCount(v int) *UserUpdateOne {
+	_u.mutation.ResetPublicPostCount()
+	_u.mutation.SetPublicPostCount(v)
+	return _u
+}
+
+// SetNillablePublicPostCount sets the "public_post_count" field if the given value is not nil.
+func (_u *UserUpdateOne) SetNillablePublicPostCount(v *int) *UserUpdateOne {
+	if v != nil {
+		_u.SetPublicPostCount(*v)
+	}
+	return _u
+}
+
+// AddPublicPostCount adds value to the "public_post_count" field.
+func (_u *UserUpdateOne) AddPublicPostCount(v int) *UserUpdateOne {
+	_u.mutation.AddPublicPostCount(v)
+	return _u
+}
+
+// SetFollowersPostCount sets the "followers_post_count" field.
+func (_u *UserUpdateOne) SetFollowersPostCount(v int) *UserUpdateOne {
+	_u.mutation.ResetFollowersPostCount()
+	_u.mutation.SetFollowersPostCount(v)
+	return _u
+}
+
+// SetNillableFollowersPostCount sets the "followers_post_count" field if the given value is not nil.
+func (_u *UserUpdateOne) SetNillableFollowersPostCount(v *int) *UserUpdateOne {
+	if v != nil {
+		_u.SetFollowersPostCount(*v)
+	}
+	return _u
+}
+
+// AddFollowersPostCount adds value to the "followers_post_count" field.
+func (_u *UserUpdateOne) AddFollowersPostCount(v int) *UserUpdateOne {
+	_u.mutation.AddFollowersPostCount(v)
+	return _u
+}
+
+// SetMutualsPostCount sets the "mutuals_post_count" field.
+func (_u *UserUpdateOne) SetMutualsPostCount(v int) *UserUpdateOne {
+	_u.mutation.ResetMutualsPostCount()
+	_u.mutation.SetMutualsPostCount(v)
+	return _u
+}
+
+// SetNillableMutualsPostCount sets the "mutuals_post_count" field if the given value is not nil.
+func (_u *UserUpdateOne) SetNillableMutualsPostCount(v *int) *UserUpdateOne {
+	if v != nil {
+		_u.SetMutualsPostCount(*v)
+	}
+	return _u
+}
+
+// AddMutualsPostCount adds value to the "mutuals_post_count" field.
+func (_u *UserUpdateOne) AddMutualsPostCount(v int) *UserUpdateOne {
+	_u.mutation.AddMutualsPostCount(v)
 	return _u
 }
 
@@ -669,6 +813,24 @@ func (_u *UserUpdateOne) sqlSave(ctx context.Context) (_node *User, err error) {
 	}
 	if value, ok := _u.mutation.AddedPostCount(); ok {
 		_spec.AddField(user.FieldPostCount, field.TypeInt, value)
+	}
+	if value, ok := _u.mutation.PublicPostCount(); ok {
+		_spec.SetField(user.FieldPublicPostCount, field.TypeInt, value)
+	}
+	if value, ok := _u.mutation.AddedPublicPostCount(); ok {
+		_spec.AddField(user.FieldPublicPostCount, field.TypeInt, value)
+	}
+	if value, ok := _u.mutation.FollowersPostCount(); ok {
+		_spec.SetField(user.FieldFollowersPostCount, field.TypeInt, value)
+	}
+	if value, ok := _u.mutation.AddedFollowersPostCount(); ok {
+		_spec.AddField(user.FieldFollowersPostCount, field.TypeInt, value)
+	}
+	if value, ok := _u.mutation.MutualsPostCount(); ok {
+		_spec.SetField(user.FieldMutualsPostCount, field.TypeInt, value)
+	}
+	if value, ok := _u.mutation.AddedMutualsPostCount(); ok {
+		_spec.AddField(user.FieldMutualsPostCount, field.TypeInt, value)
 	}
 	if value, ok := _u.mutation.LastPostID(); ok {
 		_spec.SetField(user.FieldLastPostID, field.TypeInt64, value)

@@ -103,13 +103,27 @@ func (f *Feed) insertPost(ctx context.Context, v Viewer, text string, d Draft) (
 				return fmt.Errorf("keep idempotency key: %w", err)
 			}
 		}
-		err = tx.User.UpdateOneID(v.ID).AddPostCount(1).SetLastPostID(max(id, author.LastPostID)).Exec(ctx)
+		err = countPosts(tx.User.UpdateOneID(v.ID), visibility, 1).SetLastPostID(max(id, author.LastPostID)).Exec(ctx)
 		if err != nil {
 			return fmt.Errorf("count post: %w", err)
 		}
 		return f.enqueuePost(ctx, tx, PostCreated, author, PostJob{Post: id, Author: v.ID})
 	})
 	return p, err
+}
+
+// countPosts adds n to the counters of the author that posts of the visibility are
+// in. What no counter of a visibility has of all posts is PRIVATE.
+func countPosts(author *ent.UserUpdateOne, v schema.Visibility, n int) *ent.UserUpdateOne {
+	switch v {
+	case schema.Public:
+		author.AddPublicPostCount(n)
+	case schema.Followers:
+		author.AddFollowersPostCount(n)
+	case schema.Mutuals:
+		author.AddMutualsPostCount(n)
+	}
+	return author.AddPostCount(n)
 }
 
 // addOwn shows authors their own post at once. The job does it again, so a
@@ -179,6 +193,10 @@ func (f *Feed) SetVisibility(ctx context.Context, v Viewer, id int64, to schema.
 		if p, err = tx.Post.UpdateOne(found).SetVisibility(to).Save(ctx); err != nil {
 			return fmt.Errorf("set visibility: %w", err)
 		}
+		count := countPosts(countPosts(tx.User.UpdateOneID(v.ID), from, -1), to, 1)
+		if err := count.Exec(ctx); err != nil {
+			return fmt.Errorf("count post: %w", err)
+		}
 		return f.enqueuePost(ctx, tx, PostChanged, author, PostJob{Post: id, Author: v.ID, From: from, To: to})
 	})
 	f.hidden.Add(1)
@@ -211,7 +229,7 @@ func (f *Feed) DeletePost(ctx context.Context, v Viewer, id int64) error {
 				return fmt.Errorf("find newest post: %w", err)
 			}
 		}
-		if err := tx.User.UpdateOneID(v.ID).AddPostCount(-1).SetLastPostID(last).Exec(ctx); err != nil {
+		if err := countPosts(tx.User.UpdateOneID(v.ID), p.Visibility, -1).SetLastPostID(last).Exec(ctx); err != nil {
 			return fmt.Errorf("count post: %w", err)
 		}
 		return f.enqueuePost(ctx, tx, PostChanged, author, PostJob{Post: id, Author: v.ID, From: p.Visibility})

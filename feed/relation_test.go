@@ -25,9 +25,15 @@ func (w *world) counted() {
 		require.NoError(w.t, err)
 		following, err := w.s.DB.Follow.Query().Where(follow.FollowerID(u.ID)).Count(w.ctx)
 		require.NoError(w.t, err)
-		posts, err := w.s.DB.Post.Query().Where(post.AuthorID(u.ID)).Count(w.ctx)
+		posts, err := w.s.DB.Post.Query().Where(post.AuthorID(u.ID)).All(w.ctx)
 		require.NoError(w.t, err)
-		require.Equal(w.t, [3]int{followers, following, posts}, [3]int{u.FollowerCount, u.FollowingCount, u.PostCount}, u.Handle)
+		require.Equal(w.t, [3]int{followers, following, len(posts)}, [3]int{u.FollowerCount, u.FollowingCount, u.PostCount}, u.Handle)
+		of := map[schema.Visibility]int{}
+		for _, p := range posts {
+			of[p.Visibility]++
+		}
+		require.Equal(w.t, [3]int{of[schema.Public], of[schema.Followers], of[schema.Mutuals]},
+			[3]int{u.PublicPostCount, u.FollowersPostCount, u.MutualsPostCount}, u.Handle)
 	}
 	all, err := w.s.DB.Post.Query().All(w.ctx)
 	require.NoError(w.t, err)
@@ -51,6 +57,14 @@ func TestConcurrentChangesKeepOneEdgeAndTrueCounters(t *testing.T) {
 			func(me, other feed.Viewer) error { _, err := w.feed.Unblock(w.ctx, me, other.ID); return err },
 			func(me, _ feed.Viewer) error { _, err := w.feed.LikePost(w.ctx, me, id); return err },
 			func(me, _ feed.Viewer) error { _, err := w.feed.UnlikePost(w.ctx, me, id); return err },
+			func(feed.Viewer, feed.Viewer) error {
+				_, err := w.feed.SetVisibility(w.ctx, u[0], id, schema.Mutuals)
+				return err
+			},
+			func(feed.Viewer, feed.Viewer) error {
+				_, err := w.feed.SetVisibility(w.ctx, u[0], id, schema.Public)
+				return err
+			},
 			func(me, _ feed.Viewer) error {
 				p, err := w.feed.CreatePost(w.ctx, me, feed.Draft{Text: "x"})
 				if err == nil {

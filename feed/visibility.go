@@ -65,6 +65,24 @@ func mayShow(d door, viewer int64, r Relation, p *ent.Post) bool {
 	}
 }
 
+// PostCount is how many of u's posts a viewer may see who stands to u as r says;
+// an anonymous viewer has no relation. It costs no query.
+func PostCount(v Viewer, r *Relation, u *ent.User) int {
+	if r == nil {
+		r = &Relation{}
+	}
+	n := 0
+	for visibility, posts := range map[schema.Visibility]int{
+		schema.Public: u.PublicPostCount, schema.Followers: u.FollowersPostCount, schema.Mutuals: u.MutualsPostCount,
+		schema.Private: u.PostCount - u.PublicPostCount - u.FollowersPostCount - u.MutualsPostCount,
+	} {
+		if mayShow(doorDirect, v.ID, *r, &ent.Post{AuthorID: u.ID, Visibility: visibility}) {
+			n += posts
+		}
+	}
+	return n
+}
+
 // shown keeps those of the posts that the viewer may be shown at door d, in
 // order. The posts have been read by posts for this viewer. It costs no query.
 func shown(d door, viewer int64, posts []*ent.Post) ([]*ent.Post, error) {

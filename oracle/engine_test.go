@@ -268,7 +268,7 @@ func (r *run) found() {
 		change := tx.User.Update().Where(user.ID(u.id)).
 			SetFollowerCount(r.follows.count(1, i)).SetFollowingCount(r.follows.count(0, i))
 		if i == 0 && r.history > 0 {
-			change.SetPostCount(r.history).SetLastPostID(r.posts[r.history-1].id)
+			change.SetPostCount(r.history).SetPublicPostCount(r.history).SetLastPostID(r.posts[r.history-1].id)
 		}
 		r.must(change.Exec(r.ctx))
 	}

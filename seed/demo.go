@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"tideline/ent/schema"
 	"tideline/feed"
 	"tideline/storage"
 )
@@ -84,17 +85,22 @@ func (m *maker) avoidTaken(ctx context.Context, s *storage.Stores) error {
 // store writes the network. Nobody else can see it, and so change it, before
 // the transaction ends: the counters are written once, as they will be.
 func (m *maker) store(ctx context.Context, w writer, hash string) error {
-	written, newest := make([]int, len(m.people)), make([]int64, len(m.people))
+	written, newest := make([]map[schema.Visibility]int, len(m.people)), make([]int64, len(m.people))
+	for i := range written {
+		written[i] = map[schema.Visibility]int{}
+	}
 	posts := make([][]any, len(m.posts))
 	for i, p := range m.posts {
 		posts[i] = []any{p.id, m.people[p.author].id, p.text, string(p.visibility), p.likes}
-		written[p.author]++
+		written[p.author][p.visibility]++
 		newest[p.author] = p.id
 	}
 	people := make([][]any, len(m.people))
 	for i, p := range m.people {
+		public, followers, mutuals := written[i][schema.Public], written[i][schema.Followers], written[i][schema.Mutuals]
 		people[i] = []any{p.id, p.handle, p.name, p.bio, hash, p.approves, string(p.visibility),
-			len(m.followers[i]), len(m.following[i]), written[i], newest[i], p.joined}
+			len(m.followers[i]), len(m.following[i]), public + followers + mutuals + written[i][schema.Private],
+			public, followers, mutuals, newest[i], p.joined}
 	}
 	likes := make([][]any, len(m.likes))
 	for i, l := range m.likes {
@@ -106,7 +112,8 @@ func (m *maker) store(ctx context.Context, w writer, hash string) error {
 		rows    [][]any
 	}{
 		{"users", []string{"id", "handle", "name", "bio", "password_hash", "approves_followers", "default_visibility",
-			"follower_count", "following_count", "post_count", "last_post_id", "created_at"}, people},
+			"follower_count", "following_count", "post_count",
+			"public_post_count", "followers_post_count", "mutuals_post_count", "last_post_id", "created_at"}, people},
 		{"posts", []string{"id", "author_id", "text", "visibility", "like_count"}, posts},
 		{"follows", []string{"follower_id", "followee_id", "created_at"}, m.rows(m.follows)},
 		{"follow_requests", []string{"requester_id", "target_id", "created_at"}, m.rows(m.requests)},

@@ -11,6 +11,7 @@ import (
 	"ariga.io/atlas/sql/sqltool"
 	"entgo.io/ent/dialect/sql/schema"
 	"entgo.io/ent/schema/field"
+	"github.com/pressly/goose/v3"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -106,6 +107,35 @@ func TestMigrationDriftIsNoticed(t *testing.T) {
 			}
 			require.NoError(t, diff(t, dialect, dir, "drift", changed))
 			assert.Contains(t, newest(t, dir), "added")
+		})
+	}
+}
+
+// Posts of before there was a counter for each visibility are in the counters.
+func TestMigrationCountsPostsByVisibility(t *testing.T) {
+	for dialect, path := range migrationDirs {
+		t.Run(dialect, func(t *testing.T) {
+			s := emptyStores(t, dialect)
+			as := map[string]goose.Dialect{"sqlite": goose.DialectSQLite3, "postgres": goose.DialectPostgres}[dialect]
+			before, err := goose.NewProvider(as, s.SQL, os.DirFS(path), goose.WithDisableGlobalRegistry(true))
+			require.NoError(t, err)
+			_, err = before.UpTo(t.Context(), 20261122031999)
+			require.NoError(t, err)
+			for _, statement := range []string{
+				`INSERT INTO users (id, handle, password_hash, post_count, created_at) VALUES
+					(1, 'ann', '-', 7, CURRENT_TIMESTAMP), (2, 'bob', '-', 1, CURRENT_TIMESTAMP), (3, 'cleo', '-', 0, CURRENT_TIMESTAMP)`,
+				`INSERT INTO posts (id, author_id, text, visibility) VALUES (1, 1, '', 'PUBLIC'), (2, 1, '', 'FOLLOWERS'), (3, 1, '', 'FOLLOWERS'),
+					(4, 1, '', 'MUTUALS'), (5, 1, '', 'MUTUALS'), (6, 1, '', 'MUTUALS'), (7, 1, '', 'PRIVATE'), (8, 2, '', 'PUBLIC')`,
+			} {
+				_, err := s.SQL.ExecContext(t.Context(), statement)
+				require.NoError(t, err)
+			}
+			require.NoError(t, s.Migrate(t.Context()))
+			for id, want := range map[int64][4]int{1: {7, 1, 2, 3}, 2: {1, 1, 0, 0}, 3: {}} {
+				u := s.DB.User.GetX(t.Context(), id)
+				assert.Equal(t, want, [4]int{u.PostCount, u.PublicPostCount, u.FollowersPostCount, u.MutualsPostCount}, u.Handle)
+			}
+			assert.Equal(t, 8, s.DB.Post.Query().CountX(t.Context()))
 		})
 	}
 }

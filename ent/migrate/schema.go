@@ -387,6 +387,9 @@ var (
 		{Name: "follower_count", Type: field.TypeInt, Default: 0},
 		{Name: "following_count", Type: field.TypeInt, Default: 0},
 		{Name: "post_count", Type: field.TypeInt, Default: 0},
+		{Name: "public_post_count", Type: field.TypeInt, Default: 0},
+		{Name: "followers_post_count", Type: field.TypeInt, Default: 0},
+		{Name: "mutuals_post_count", Type: field.TypeInt, Default: 0},
 		{Name: "last_post_id", Type: field.TypeInt64, Default: 0},
 		{Name: "diffusion", Type: field.TypeEnum, Enums: []string{"PUSH", "RISING", "PULL", "FALLING"}, Default: "PUSH"},
 		{Name: "diffusion_since", Type: field.TypeInt64, Default: 0},
@@ -406,7 +409,7 @@ var (
 			{
 				Name:    "user_diffusion_follower_count",
 				Unique:  false,
-				Columns: []*schema.Column{UsersColumns[11], UsersColumns[7]},
+				Columns: []*schema.Column{UsersColumns[14], UsersColumns[7]},
 			},
 		},
 	}

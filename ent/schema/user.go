@@ -36,7 +36,10 @@ func (User) Fields() []ent.Field {
 		field.Enum("default_visibility").GoType(Public).Default(string(Public)),
 		field.Int("follower_count").Default(0),
 		field.Int("following_count").Default(0),
-		field.Int("post_count").Default(0),
+		field.Int("post_count").Default(0).Comment("all posts, those that the author alone sees too"),
+		field.Int("public_post_count").Default(0),
+		field.Int("followers_post_count").Default(0),
+		field.Int("mutuals_post_count").Default(0),
 		field.Int64("last_post_id").Default(0).
 			Comment("newest post: readers find who can contribute to a page by it"),
 		field.Enum("diffusion").Values("PUSH", "RISING", "PULL", "FALLING").Default("PUSH").

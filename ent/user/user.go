@@ -33,6 +33,12 @@ const (
 	FieldFollowingCount = "following_count"
 	// FieldPostCount holds the string denoting the post_count field in the database.
 	FieldPostCount = "post_count"
+	// FieldPublicPostCount holds the string denoting the public_post_count field in the database.
+	FieldPublicPostCount = "public_post_count"
+	// FieldFollowersPostCount holds the string denoting the followers_post_count field in the database.
+	FieldFollowersPostCount = "followers_post_count"
+	// FieldMutualsPostCount holds the string denoting the mutuals_post_count field in the database.
+	FieldMutualsPostCount = "mutuals_post_count"
 	// FieldLastPostID holds the string denoting the last_post_id field in the database.
 	FieldLastPostID = "last_post_id"
 	// FieldDiffusion holds the string denoting the diffusion field in the database.
@@ -57,6 +63,9 @@ var Columns = []string{
 	FieldFollowerCount,
 	FieldFollowingCount,
 	FieldPostCount,
+	FieldPublicPostCount,
+	FieldFollowersPostCount,
+	FieldMutualsPostCount,
 	FieldLastPostID,
 	FieldDiffusion,
 	FieldDiffusionSince,
@@ -88,6 +97,12 @@ var (
 	DefaultFollowingCount int
 	// DefaultPostCount holds the default value on creation for the "post_count" field.
 	DefaultPostCount int
+	// DefaultPublicPostCount holds the default value on creation for the "public_post_count" field.
+	DefaultPublicPostCount int
+	// DefaultFollowersPostCount holds the default value on creation for the "followers_post_count" field.
+	DefaultFollowersPostCount int
+	// DefaultMutualsPostCount holds the default value on creation for the "mutuals_post_count" field.
+	DefaultMutualsPostCount int
 	// DefaultLastPostID holds the default value on creation for the "last_post_id" field.
 	DefaultLastPostID int64
 	// DefaultDiffusionSince holds the default value on creation for the "diffusion_since" field.
@@ -187,6 +202,21 @@ func ByFollowingCount(opts ...sql.OrderTermOption) OrderOption {
 // ByPostCount orders the results by the post_count field.
 func ByPostCount(opts ...sql.OrderTermOption) OrderOption {
 	return sql.OrderByField(FieldPostCount, opts...).ToFunc()
+}
+
+// ByPublicPostCount orders the results by the public_post_count field.
+func ByPublicPostCount(opts ...sql.OrderTermOption) OrderOption {
+	return sql.OrderByField(FieldPublicPostCount, opts...).ToFunc()
+}
+
+// ByFollowersPostCount orders the results by the followers_post_count field.
+func ByFollowersPostCount(opts ...sql.OrderTermOption) OrderOption {
+	return sql.OrderByField(FieldFollowersPostCount, opts...).ToFunc()
+}
+
+// ByMutualsPostCount orders the results by the mutuals_post_count field.
+func ByMutualsPostCount(opts ...sql.OrderTermOption) OrderOption {
+	return sql.OrderByField(FieldMutualsPostCount, opts...).ToFunc()
 }
 
 // ByLastPostID orders the results by the last_post_id field.

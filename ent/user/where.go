@@ -95,6 +95,21 @@ func PostCount(v int) predicate.User {
 	return predicate.User(sql.FieldEQ(FieldPostCount, v))
 }
 
+// PublicPostCount applies equality check predicate on the "public_post_count" field. It's identical to PublicPostCountEQ.
+func PublicPostCount(v int) predicate.User {
+	return predicate.User(sql.FieldEQ(FieldPublicPostCount, v))
+}
+
+// FollowersPostCount applies equality check predicate on the "followers_post_count" field. It's identical to FollowersPostCountEQ.
+func FollowersPostCount(v int) predicate.User {
+	return predicate.User(sql.FieldEQ(FieldFollowersPostCount, v))
+}
+
+// MutualsPostCount applies equality check predicate on the "mutuals_post_count" field. It's identical to MutualsPostCountEQ.
+func MutualsPostCount(v int) predicate.User {
+	return predicate.User(sql.FieldEQ(FieldMutualsPostCount, v))
+}
+
 // LastPostID applies equality check predicate on the "last_post_id" field. It's identical to LastPostIDEQ.
 func LastPostID(v int64) predicate.User {
 	return predicate.User(sql.FieldEQ(FieldLastPostID, v))
@@ -528,6 +543,126 @@ func PostCountLT(v int) predicate.User {
 // PostCountLTE applies the LTE predicate on the "post_count" field.
 func PostCountLTE(v int) predicate.User {
 	return predicate.User(sql.FieldLTE(FieldPostCount, v))
+}
+
+// PublicPostCountEQ applies the EQ predicate on the "public_post_count" field.
+func PublicPostCountEQ(v int) predicate.User {
+	return predicate.User(sql.FieldEQ(FieldPublicPostCount, v))
+}
+
+// PublicPostCountNEQ applies the NEQ predicate on the "public_post_count" field.
+func PublicPostCountNEQ(v int) predicate.User {
+	return predicate.User(sql.FieldNEQ(FieldPublicPostCount, v))
+}
+
+// PublicPostCountIn applies the In predicate on the "public_post_count" field.
+func PublicPostCountIn(vs ...int) predicate.User {
+	return predicate.User(sql.FieldIn(FieldPublicPostCount, vs...))
+}
+
+// PublicPostCountNotIn applies the NotIn predicate on the "public_post_count" field.
+func PublicPostCountNotIn(vs ...int) predicate.User {
+	return predicate.User(sql.FieldNotIn(FieldPublicPostCount, vs...))
+}
+
+// PublicPostCountGT applies the GT predicate on the "public_post_count" field.
+func PublicPostCountGT(v int) predicate.User {
+	return predicate.User(sql.FieldGT(FieldPublicPostCount, v))
+}
+
+// PublicPostCountGTE applies the GTE predicate on the "public_post_count" field.
+func PublicPostCountGTE(v int) predicate.User {
+	return predicate.User(sql.FieldGTE(FieldPublicPostCount, v))
+}
+
+// PublicPostCountLT applies the LT predicate on the "public_post_count" field.
+func PublicPostCountLT(v int) predicate.User {
+	return predicate.User(sql.FieldLT(FieldPublicPostCount, v))
+}
+
+// PublicPostCountLTE applies the LTE predicate on the "public_post_count" field.
+func PublicPostCountLTE(v int) predicate.User {
+	return predicate.User(sql.FieldLTE(FieldPublicPostCount, v))
+}
+
+// FollowersPostCountEQ applies the EQ predicate on the "followers_post_count" field.
+func FollowersPostCountEQ(v int) predicate.User {
+	return predicate.User(sql.FieldEQ(FieldFollowersPostCount, v))
+}
+
+// FollowersPostCountNEQ applies the NEQ predicate on the "followers_post_count" field.
+func FollowersPostCountNEQ(v int) predicate.User {
+	return predicate.User(sql.FieldNEQ(FieldFollowersPostCount, v))
+}
+
+// FollowersPostCountIn applies the In predicate on the "followers_post_count" field.
+func FollowersPostCountIn(vs ...int) predicate.User {
+	return predicate.User(sql.FieldIn(FieldFollowersPostCount, vs...))
+}
+
+// FollowersPostCountNotIn applies the NotIn predicate on the "followers_post_count" field.
+func FollowersPostCountNotIn(vs ...int) predicate.User {
+	return predicate.User(sql.FieldNotIn(FieldFollowersPostCount, vs...))
+}
+
+// FollowersPostCountGT applies the GT predicate on the "followers_post_count" field.
+func FollowersPostCountGT(v int) predicate.User {
+	return predicate.User(sql.FieldGT(FieldFollowersPostCount, v))
+}
+
+// FollowersPostCountGTE applies the GTE predicate on the "followers_post_count" field.
+func FollowersPostCountGTE(v int) predicate.User {
+	return predicate.User(sql.FieldGTE(FieldFollowersPostCount, v))
+}
+
+// FollowersPostCountLT applies the LT predicate on the "followers_post_count" field.
+func FollowersPostCountLT(v int) predicate.User {
+	return predicate.User(sql.FieldLT(FieldFollowersPostCount, v))
+}
+
+// FollowersPostCountLTE applies the LTE predicate on the "followers_post_count" field.
+func FollowersPostCountLTE(v int) predicate.User {
+	return predicate.User(sql.FieldLTE(FieldFollowersPostCount, v))
+}
+
+// MutualsPostCountEQ applies the EQ predicate on the "mutuals_post_count" field.
+func MutualsPostCountEQ(v int) predicate.User {
+	return predicate.User(sql.FieldEQ(FieldMutualsPostCount, v))
+}
+
+// MutualsPostCountNEQ applies the NEQ predicate on the "mutuals_post_count" field.
+func MutualsPostCountNEQ(v int) predicate.User {
+	return predicate.User(sql.FieldNEQ(FieldMutualsPostCount, v))
+}
+
+// MutualsPostCountIn applies the In predicate on the "mutuals_post_count" field.
+func MutualsPostCountIn(vs ...int) predicate.User {
+	return predicate.User(sql.FieldIn(FieldMutualsPostCount, vs...))
+}
+
+// MutualsPostCountNotIn applies the NotIn predicate on the "mutuals_post_count" field.
+func MutualsPostCountNotIn(vs ...int) predicate.User {
+	return predicate.User(sql.FieldNotIn(FieldMutualsPostCount, vs...))
+}
+
+// MutualsPostCountGT applies the GT predicate on the "mutuals_post_count" field.
+func MutualsPostCountGT(v int) predicate.User {
+	return predicate.User(sql.FieldGT(FieldMutualsPostCount, v))
+}
+
+// MutualsPostCountGTE applies the GTE predicate on the "mutuals_post_count" field.
+func MutualsPostCountGTE(v int) predicate.User {
+	return predicate.User(sql.FieldGTE(FieldMutualsPostCount, v))
+}
+
+// MutualsPostCountLT applies the LT predicate on the "mutuals_post_count" field.
+func MutualsPostCountLT(v int) predicate.User {
+	return predicate.User(sql.FieldLT(FieldMutualsPostCount, v))
+}
+
+// MutualsPostCountLTE applies the LTE predicate on the "mutuals_post_count" field.
+func MutualsPostCountLTE(v int) predicate.User {
+	return predicate.User(sql.FieldLTE(FieldMutualsPostCount, v))
 }
 
 // LastPostIDEQ applies the EQ predicate on the "last_post_id" field.
