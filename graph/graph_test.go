@@ -230,6 +230,84 @@ func TestErrorsCarryCodesAndNoInternals(t *testing.T) {
 	})
 }
 
+// A count of posts tells nobody of a post that is hidden from them.
+func TestPostCountIsOfWhatTheViewerMaySee(t *testing.T) {
+	each(t, func(c *client) {
+		id, author := c.signUp("author")
+		viewers := map[string]feed.Viewer{"author": author, "nobody": {}}
+		for _, name := range []string{"stranger", "follower", "followed", "mutual", "blocked", "blocking"} {
+			_, viewers[name] = c.signUp(name)
+		}
+		for _, pair := range [][2]string{{"follower", "author"}, {"author", "followed"}, {"mutual", "author"}, {"author", "mutual"}} {
+			_, err := c.feed.Follow(c.ctx, viewers[pair[0]], viewers[pair[1]].ID)
+			require.NoError(c.t, err)
+		}
+		for _, pair := range [][2]string{{"author", "blocked"}, {"blocking", "author"}} {
+			_, err := c.feed.Block(c.ctx, viewers[pair[0]], viewers[pair[1]].ID)
+			require.NoError(c.t, err)
+		}
+		see := func(all, public, followers, mutuals float64) {
+			c.t.Helper()
+			for name, want := range map[string]float64{
+				"author": all, "nobody": public, "stranger": public, "follower": public + followers, "followed": public,
+				"mutual": public + followers + mutuals, "blocked": 0, "blocking": 0,
+			} {
+				c.viewer = viewers[name]
+				require.Equal(c.t, want, c.get("user.postCount", `{ user(handle: "author") { postCount } }`, nil), name)
+				require.Equal(c.t, want, c.get("node.postCount", `query($id: ID!) { node(id: $id) { ... on User { postCount } } }`,
+					map[string]any{"id": id}), name)
+			}
+			c.viewer = author
+		}
+		see(0, 0, 0, 0)
+		var posts []any
+		for _, visibility := range []string{"PUBLIC", "FOLLOWERS", "MUTUALS", "PRIVATE", "PRIVATE"} {
+			posts = append(posts, c.get("createPost.post.id", createPost, map[string]any{"text": "x", "visibility": visibility}))
+		}
+		see(5, 1, 1, 1)
+		change := func(i int, to string) {
+			c.get("setPostVisibility.post.id", `mutation($id: ID!, $to: Visibility!) { setPostVisibility(input: {postId: $id, visibility: $to}) { post { id } } }`,
+				map[string]any{"id": posts[i], "to": to})
+		}
+		change(3, "MUTUALS")
+		see(5, 1, 1, 2)
+		change(3, "MUTUALS") // what does not change is not counted again
+		see(5, 1, 1, 2)
+		change(0, "FOLLOWERS")
+		see(5, 0, 2, 2)
+		change(2, "PRIVATE")
+		see(5, 0, 2, 1)
+		change(2, "PUBLIC")
+		see(5, 1, 2, 1)
+		for i, counts := range [][4]float64{{4, 1, 1, 1}, {3, 1, 0, 1}, {2, 0, 0, 1}, {1, 0, 0, 0}, {0, 0, 0, 0}} {
+			c.get("deletePost.deletedPostId", `mutation($id: ID!) { deletePost(input: {postId: $id}) { deletedPostId } }`, map[string]any{"id": posts[i]})
+			see(counts[0], counts[1], counts[2], counts[3])
+		}
+	})
+}
+
+// A page of users costs one query more for their counts of posts, which the
+// relations that the viewer asks for are read with.
+func TestPostCountsOfAPageCostOneQuery(t *testing.T) {
+	each(t, func(c *client) {
+		for i := range 5 {
+			c.signUp(fmt.Sprint("user", i))
+		}
+		viewer := c.viewer
+		page := func(fields string) int {
+			before := storagetest.Queries(c.s)
+			require.Len(c.t, c.get("users.nodes", `{ users(query: "user") { nodes { `+fields+` } } }`, nil), 5)
+			return storagetest.Queries(c.s) - before
+		}
+		plain := page("handle")
+		require.Equal(c.t, plain+1, page("handle postCount"))
+		require.Equal(c.t, plain+1, page("handle postCount relationship { following }"))
+		c.viewer = feed.Viewer{}
+		require.Equal(c.t, plain, page("handle postCount"), "nobody stands in a relation to anybody")
+		c.viewer = viewer
+	})
+}
+
 // A page costs the same number of queries however many posts and authors it has.
 func TestPageOfPostsCostsAConstantNumberOfQueries(t *testing.T) {
 	each(t, func(c *client) {

@@ -17,6 +17,11 @@ func (user) DefaultVisibility(ctx context.Context, u *ent.User) (*schema.Visibil
 	return &u.DefaultVisibility, nil
 }
 
+func (r user) PostCount(ctx context.Context, u *ent.User) (int, error) {
+	relation, err := r.relation(ctx, u)
+	return feed.PostCount(Viewer(ctx), relation, u), err
+}
+
 func (r user) Posts(ctx context.Context, u *ent.User, first *int, after *string) (*feed.Connection[ent.Post], error) {
 	c, err := r.feed.UserPosts(ctx, Viewer(ctx), u.ID, feed.Page{First: first, After: after})
 	return postPage(ctx, c, err)

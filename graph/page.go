@@ -98,7 +98,6 @@ var userFields = fields[*ent.User]{
 	"approvesFollowers": leaf(func(u *ent.User) graphql.Marshaler { return graphql.MarshalBoolean(u.ApprovesFollowers) }),
 	"followerCount":     leaf(func(u *ent.User) graphql.Marshaler { return graphql.MarshalInt(u.FollowerCount) }),
 	"followingCount":    leaf(func(u *ent.User) graphql.Marshaler { return graphql.MarshalInt(u.FollowingCount) }),
-	"postCount":         leaf(func(u *ent.User) graphql.Marshaler { return graphql.MarshalInt(u.PostCount) }),
 }
 
 func leaf[T any](value func(T) graphql.Marshaler) func(*compiler, graphql.CollectedField) writer[T] {

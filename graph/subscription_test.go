@@ -82,6 +82,9 @@ func TestEventForMany(t *testing.T) {
 				... on TimelinePostRemoved { postId position } } }`
 			own = `subscription { e: timelineEvents { ... on TimelinePostAdded { edge { node { text author { defaultVisibility relationship { following } } } } } } }`
 		)
+		counts := `subscription { e: timelineEvents { ... on TimelinePostAdded { edge { node { author { postCount } } } } } }`
+		require.NoError(c.t, c.s.DB.User.UpdateOneID(author.ID).SetPostCount(3).SetPublicPostCount(2).Exec(c.ctx))
+		counted := []subscriber{c.subscribe(viewers[0], counts, nil), c.subscribe(author, counts, nil)}
 		var with, without, alone []subscriber
 		for i, v := range viewers {
 			with = append(with, c.subscribe(v, common, map[string]any{"text": true}))
@@ -137,6 +140,10 @@ func TestEventForMany(t *testing.T) {
 			if i < 2 {
 				require.Equal(c.t, true, user["relationship"].(map[string]any)["following"])
 			}
+		}
+		for i, s := range counted {
+			user := s.next()["edge"].(map[string]any)["node"].(map[string]any)["author"].(map[string]any)
+			require.EqualValues(c.t, 2+i, user["postCount"])
 		}
 		require.NoError(c.t, c.s.DB.Post.DeleteOneID(post).Exec(c.ctx))
 		publish(live.Removed)

@@ -90,8 +90,24 @@ func (r *run) author(v, author int) error {
 	}
 	if want := r.profile(v, author); !slices.Equal(got, want) {
 		return fmt.Errorf("%s's profile shows %s %v, not %v", r.name(author), r.name(v), got, want)
+	} else if n, err := r.postCount(v, author); err != nil || n != len(want) {
+		return errors.Join(err, fmt.Errorf("%s's profile tells %s of %d posts, not %d", r.name(author), r.name(v), n, len(want)))
 	}
 	return nil
+}
+
+// postCount is how many posts of the author there are for the viewer.
+func (r *run) postCount(v, author int) (int, error) {
+	id := []int64{r.users[author].id}
+	found, err := r.front().Users(r.ctx, id)
+	if err != nil {
+		return 0, err
+	}
+	relations, err := r.front().Relations(r.ctx, r.viewer(v), id)
+	if err != nil {
+		return 0, err
+	}
+	return feed.PostCount(r.viewer(v), relations[0], found[0]), nil
 }
 
 // lists compares the relations and counts of one user.

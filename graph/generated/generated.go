@@ -116,6 +116,7 @@ type TimelinePostRemovedResolver interface {
 type UserResolver interface {
 	DefaultVisibility(ctx context.Context, obj *ent.User) (*schema.Visibility, error)
 
+	PostCount(ctx context.Context, obj *ent.User) (int, error)
 	Posts(ctx context.Context, obj *ent.User, first *int, after *string) (*feed.Connection[ent.Post], error)
 	Followers(ctx context.Context, obj *ent.User, first *int, after *string) (*feed.Connection[ent.User], error)
 	Following(ctx context.Context, obj *ent.User, first *int, after *string) (*feed.Connection[ent.User], error)
@@ -287,6 +288,7 @@ type User implements Node {
   defaultVisibility: Visibility
   followerCount: Int!
   followingCount: Int!
+  "The number of the user's posts that the viewer may see."
   postCount: Int!
   "The user's own posts that the viewer may see, newest first."
   posts(first: Int, after: Cursor): PostConnection!
@@ -4270,7 +4272,7 @@ func (ec *executionContext) _User_postCount(ctx context.Context, field graphql.C
 			return ec.fieldContext_User_postCount(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return obj.PostCount, nil
+			return ec.Resolvers.User().PostCount(ctx, obj)
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
@@ -4281,7 +4283,7 @@ func (ec *executionContext) _User_postCount(ctx context.Context, field graphql.C
 	)
 }
 func (ec *executionContext) fieldContext_User_postCount(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("User", field, false, false, errors.New("field of type Int does not have child fields"))
+	return graphql.NewScalarFieldContext("User", field, true, true, errors.New("field of type Int does not have child fields"))
 }
 
 func (ec *executionContext) _User_posts(ctx context.Context, field graphql.CollectedField, obj *ent.User) (ret graphql.Marshaler) {
@@ -7866,10 +7868,43 @@ func (ec *executionContext) _User(ctx context.Context, sel ast.SelectionSet, obj
 				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "postCount":
-			out.Values[i] = ec._User_postCount(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._User_postCount(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
 			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "posts":
 			field := field
 
