@@ -55,28 +55,33 @@ func (s *Store) visit(ctx context.Context, user int64, more ...call) (at Positio
 	k, shard, member := Inbox(user), activeKey(shardOf(user)), formatID(user)
 	now := s.nowMillis()
 	deadline := s.deadline(now)
+	// In this order: who sees the inbox of a reader who came before sees the user
+	// active, too.
 	done, err := s.run(ctx, append([]call{
-		{activateScript, []string{shard}, []any{member, now, deadline}},
 		{extendScript, k.keys(), []any{s.life(k), s.setLife(k)}},
+		{activateScript, []string{shard}, []any{member, now, deadline}},
 	}, more...)...)
 	if err != nil {
 		return at, nil, wrap(err, "touch user %d", user)
 	}
-	wasActive, err := done[0].Bool()
+	wasActive, err := done[1].Bool()
 	if err != nil {
 		return at, nil, wrap(err, "touch user %d", user)
 	}
-	if wasActive {
-		at, _, err := position(done[1], 2)
+	at, _, err = position(done[0], 2)
+	if wasActive || err != nil {
 		return at, done[len(done)-1], wrap(err, "touch user %d", user)
 	}
 	// Not in one pipeline: were the user active before the inbox is gone, an
-	// inbox with a hole would pass for complete.
-	if err := s.Drop(ctx, k); err != nil {
-		return at, nil, wrap(err, "touch user %d", user)
+	// inbox with a hole would pass for complete. Nor what another reader, who came
+	// at the same time, has begun since.
+	if at.Epoch != 0 {
+		if _, err := s.runOne(ctx, dropScript, k, formatID(at.Epoch)); err != nil {
+			return Position{}, nil, wrap(err, "touch user %d", user)
+		}
 	}
 	err = s.rdb.ZAdd(ctx, shard, redis.Z{Score: float64(deadline), Member: member}).Err()
-	return at, nil, wrap(err, "touch user %d", user)
+	return Position{}, nil, wrap(err, "touch user %d", user)
 }
 
 // Active tells of each user whether Deliver would push to them.

@@ -39,6 +39,43 @@ func TestWhatComesDuringABuildStays(t *testing.T) {
 	})
 }
 
+// Who returns with several requests at once is found to be away by each of them:
+// none drops what another has begun.
+func TestReturningAtOnceBuildsOnce(t *testing.T) {
+	t.Parallel()
+	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, cluster bool) {
+		s, c := newStore(t, rdb)
+		ctx, k := t.Context(), timeline.Inbox(1)
+		require.NoError(t, s.Touch(ctx, 1))
+		build(t, s, k, []int64{1}, 0)
+		for range 20 {
+			c.advance(74 * time.Hour)
+			var begun atomic.Int64
+			var readers sync.WaitGroup
+			for range 12 {
+				readers.Go(func() {
+					at, err := s.Visit(ctx, 1)
+					if assert.NoError(t, err); at != (timeline.Position{}) {
+						return
+					}
+					b, started, err := s.Begin(ctx, k)
+					if assert.NoError(t, err); !started {
+						return
+					}
+					begun.Add(1)
+					_, _ = s.Finish(ctx, &b, []int64{1}, 0)
+				})
+			}
+			readers.Wait()
+			require.NotZero(t, begun.Load())
+			if !cluster { // whose nodes answer in any order
+				require.EqualValues(t, 1, begun.Load())
+			}
+			require.Equal(t, []int64{1}, page(t, s, k, timeline.Range{Limit: 9}))
+		}
+	})
+}
+
 func TestRemovalMakesTheBuilderLookAgain(t *testing.T) {
 	t.Parallel()
 	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, _ bool) {

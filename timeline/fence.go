@@ -12,7 +12,8 @@ import (
 // Fence remembers for one hour that what is between the viewer and the author
 // changed, so that a fan-out which read its followers before can look at the
 // viewer again. Everything older is forgotten on the way: what is kept is bounded
-// by the relations of one author that change within an hour.
+// by the relations of one author that change within an hour, and the fan-outs
+// under way.
 //
 // Cost: one round trip, O(log fences).
 func (s *Store) Fence(ctx context.Context, author, viewer int64) error {
@@ -37,6 +38,13 @@ func (s *Store) mark(ctx context.Context, author int64, member string) error {
 // Cost: one round trip, O(log fences).
 func (s *Store) Watch(ctx context.Context, author, job int64) error {
 	return wrap(s.mark(ctx, author, watch(job)), "watch the fences of author %d", author)
+}
+
+// Unwatch ends what Watch began.
+//
+// Cost: as Watch.
+func (s *Store) Unwatch(ctx context.Context, author, job int64) error {
+	return wrap(s.rdb.ZRem(ctx, Outbox(author).fences(), watch(job)).Err(), "watch the fences of author %d no more", author)
 }
 
 // watch is the member that stands for a watch.

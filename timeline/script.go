@@ -34,6 +34,8 @@ var (
 	changesLua string
 	//go:embed lua/unsettle.lua
 	unsettleLua string
+	//go:embed lua/drop.lua
+	dropLua string
 	//go:embed lua/learn.lua
 	learnLua string
 	//go:embed lua/raise.lua
@@ -53,6 +55,7 @@ var (
 	arriveScript   = redis.NewScript(feedLua + arriveLua)
 	changesScript  = redis.NewScript(feedLua + changesLua)
 	unsettleScript = redis.NewScript(feedLua + unsettleLua)
+	dropScript     = redis.NewScript(feedLua + dropLua)
 	learnScript    = redis.NewScript(learnLua)
 	raiseScript    = redis.NewScript(raiseLua)
 )

@@ -30,9 +30,9 @@ type Fanout struct {
 	Pulled    int           // whose reads merge the author's outbox
 	Live      int           // connections that were told
 	Duration  time.Duration // of this attempt
-	FirstLag  time.Duration // from the post to the first page of followers
-	MedianLag time.Duration // from the post to the page with the middle follower
-	LastLag   time.Duration // from the post to the last follower
+	FirstLag  time.Duration // from the post, or its change, to the first page of followers
+	MedianLag time.Duration // to the page with the middle follower
+	LastLag   time.Duration // to the last follower
 }
 
 // progress is what an interrupted fan-out goes on from. A new kind of fact
@@ -121,7 +121,10 @@ func (w *Workers) distribute(ctx context.Context, j *queue.Job, withdraw bool) e
 			return err
 		}
 		if visibility(post) == visibility(again) {
-			return w.report(ctx, j, args.Post, again == nil, p.Fanout, started)
+			if err := w.Timelines.Unwatch(ctx, args.Author, j.ID); err != nil {
+				return err
+			}
+			return w.report(ctx, j, args, again == nil, p.Fanout, started)
 		}
 	}
 }
@@ -185,6 +188,10 @@ func (w *Workers) toFollowers(ctx context.Context, j *queue.Job, author *ent.Use
 		return err
 	}
 	p.Followers = author.FollowerCount
+	since := feed.TimeOf(id)
+	if j.Kind != feed.PostCreated {
+		since = j.CreatedAt // the change is what they wait for
+	}
 	ctx, stop := context.WithCancel(ctx)
 	pages := make(chan page, 1)
 	var reader sync.WaitGroup
@@ -231,6 +238,9 @@ func (w *Workers) toFollowers(ctx context.Context, j *queue.Job, author *ent.Use
 		// Who holds a connection has read the timeline: the active ones are all.
 		reached := in
 		switch {
+		case !feed.Pushes(author) && !page.known:
+			reached, err = w.Timelines.ActiveOf(ctx, in)
+			p.Pulled += len(reached)
 		case !feed.Pushes(author):
 			p.Pulled += len(in)
 		case page.known:
@@ -260,7 +270,7 @@ func (w *Workers) toFollowers(ctx context.Context, j *queue.Job, author *ent.Use
 			}
 			return err
 		})
-		p.lag(time.Since(feed.TimeOf(id)), page.half)
+		p.lag(time.Since(since), page.half)
 		if !page.end && time.Since(kept) < w.KeepEvery {
 			p.place = page.after
 			continue
@@ -274,7 +284,7 @@ func (w *Workers) toFollowers(ctx context.Context, j *queue.Job, author *ent.Use
 		}
 		p.place = page.after
 		kept = time.Now()
-		if err := w.receipt(ctx, j, id, p.Fanout, false); err != nil {
+		if err := w.receipt(ctx, j, args, p.Fanout, false); err != nil {
 			return err
 		}
 		if err := j.Checkpoint(ctx, p); err != nil {
@@ -295,12 +305,13 @@ func (f *Fanout) lag(lag time.Duration, half bool) {
 	f.LastLag = lag
 }
 
-// receipt tells the author how far a new post has come.
-func (w *Workers) receipt(ctx context.Context, j *queue.Job, post int64, f Fanout, done bool) error {
-	if j.Kind != feed.PostCreated {
+// receipt tells the author how far a post has come that is new, or is shown to
+// more.
+func (w *Workers) receipt(ctx context.Context, j *queue.Job, args feed.PostJob, f Fanout, done bool) error {
+	if j.Kind != feed.PostCreated && !args.Widens() {
 		return nil
 	}
-	err := w.DB.Delivery.Create().SetID(post).
+	err := w.DB.Delivery.Create().SetID(args.Post).
 		SetPushed(f.Pushed).SetPulled(f.Pulled).SetSkipped(max(0, f.Followers-f.Pushed-f.Pulled)).
 		SetFirstLag(f.FirstLag.Milliseconds()).SetMedianLag(f.MedianLag.Milliseconds()).
 		SetLastLag(f.LastLag.Milliseconds()).SetDone(done).
@@ -395,18 +406,14 @@ func (w *Workers) whoSees(ctx context.Context, author int64, post *ent.Post, use
 
 // report tells of a fan-out that is done: the author by the receipt, unless the
 // post is gone, operators by log and metrics.
-func (w *Workers) report(ctx context.Context, j *queue.Job, post int64, gone bool, f Fanout, started time.Time) error {
-	f.Kind, f.Post, f.Duration = j.Kind, post, time.Since(started)
+func (w *Workers) report(ctx context.Context, j *queue.Job, args feed.PostJob, gone bool, f Fanout, started time.Time) error {
+	f.Kind, f.Post, f.Duration = j.Kind, args.Post, time.Since(started)
 	if gone {
-		if _, err := w.DB.Delivery.Delete().Where(delivery.ID(post)).Exec(ctx); err != nil {
+		if _, err := w.DB.Delivery.Delete().Where(delivery.ID(args.Post)).Exec(ctx); err != nil {
 			return fmt.Errorf("delete the receipt: %w", err)
 		}
-	} else if err := w.receipt(ctx, j, post, f, true); err != nil {
+	} else if err := w.receipt(ctx, j, args, f, true); err != nil {
 		return err
-	}
-	if j.Kind != feed.PostCreated {
-		// The change, not the post, is what the followers waited for.
-		f.FirstLag, f.LastLag = f.Duration, time.Since(j.CreatedAt)
 	}
 	w.Observe(f)
 	log := w.Logger.InfoContext

@@ -40,7 +40,6 @@ type roster struct {
 	latest map[int64]struct{}  // and those who have been gone to first
 	muters map[int64]bool      // of the author, when large
 	total  int                 // how many there are to go through, about
-	seen   int
 }
 
 const (
@@ -60,6 +59,8 @@ type place struct {
 	Before int64 // through all followers: the next page starts before this follow
 	Latest bool  // those who were active last have been gone to,
 	Ahead  int   // so many of whom are still to be come by
+
+	Seen int // how many have been gone through, whether they follow or not
 
 	ByActivity  bool
 	From, Until int64 // through the active: from which deadline, and down to which
@@ -105,7 +106,7 @@ func (w *Workers) roster(ctx context.Context, j *queue.Job, author *ent.User, at
 	} else if len(active) > 0 {
 		r.place.From = active[0].Until
 	}
-	r.active, r.total = active, len(active)
+	r.active, r.total = active, at.Seen+len(active)
 	return r, nil
 }
 
@@ -149,7 +150,7 @@ func (r *roster) next(ctx context.Context, c feed.Change) (p page) {
 	default:
 		p = r.nextFollowers(ctx, c)
 	}
-	p.half, p.after = 2*r.seen >= r.total, r.place
+	p.half, p.after = 2*r.place.Seen >= r.total, r.place
 	return p
 }
 
@@ -163,7 +164,7 @@ func (r *roster) nextActive(ctx context.Context, c feed.Change) (p page) {
 	}
 	p.followers, p.err = r.followersAmong(ctx, c, chunk)
 	r.place.Until = chunk[len(chunk)-1].Until
-	r.seen += len(chunk)
+	r.place.Seen += len(chunk)
 	return p
 }
 
@@ -221,7 +222,7 @@ func (r *roster) nextFollowers(ctx context.Context, c feed.Change) (p page) {
 	}
 	p.followers, r.place.Before, p.err = r.w.Feed.Audience(ctx, r.author.ID, c, r.muters, r.place.Before, limit)
 	p.end = r.place.Before == 0
-	r.seen += len(p.followers)
+	r.place.Seen += len(p.followers)
 	if p.known = r.large; !p.known || p.err != nil {
 		return p
 	}

@@ -16,6 +16,7 @@ import (
 
 	"tideline/ent"
 	"tideline/ent/schema"
+	"tideline/ent/user"
 	"tideline/feed"
 	"tideline/live"
 	"tideline/queue"
@@ -137,8 +138,8 @@ func (a *audience) post(t *testing.T) (int64, workers.Fanout) {
 
 func (a *audience) has(t *testing.T, post int64) {
 	t.Helper()
-	for _, user := range a.active {
-		ids, covered, err := a.timelines.Page(a.ctx, timeline.Inbox(user), timeline.Range{Limit: 10})
+	for _, u := range a.active {
+		ids, covered, err := a.timelines.Page(a.ctx, timeline.Inbox(u), timeline.Range{Limit: 10})
 		require.NoError(t, err)
 		require.Equal(t, timeline.Ready, covered.State)
 		require.Contains(t, ids, post)
@@ -159,6 +160,35 @@ func TestEveryActiveFollowerIsReached(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The receipt counts alike what is pushed and what is left to pull, and follows a
+// post that is shown to more.
+func TestReceipt(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		a := newAudience(t, s, 5, 2)
+		receipt := func(id int64) [3]int {
+			a.drain(t)
+			d, err := s.DB.Delivery.Get(a.ctx, id)
+			require.NoError(t, err)
+			require.True(t, d.Done)
+			return [3]int{d.Pushed, d.Pulled, d.Skipped}
+		}
+		private := schema.Private
+		p, err := a.feed.CreatePost(a.ctx, a.author, feed.Draft{Text: "hello", Visibility: &private})
+		require.NoError(t, err)
+		require.Equal(t, [3]int{0, 0, 5}, receipt(p.ID))
+		for _, v := range []schema.Visibility{schema.Followers, schema.Private} {
+			_, err = a.feed.SetVisibility(a.ctx, a.author, p.ID, v)
+			require.NoError(t, err)
+			require.Equal(t, [3]int{2, 0, 3}, receipt(p.ID))
+		}
+		require.NoError(t, s.DB.User.UpdateOneID(a.author.ID).SetDiffusion(user.DiffusionPULL).Exec(a.ctx))
+		p, err = a.feed.CreatePost(a.ctx, a.author, feed.Draft{Text: "hello"})
+		require.NoError(t, err)
+		require.Equal(t, [3]int{0, 2, 3}, receipt(p.ID))
+	})
 }
 
 // pushes is a hook on the pipelines that push a post to inboxes, or take one out.
