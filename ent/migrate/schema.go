@@ -323,6 +323,11 @@ var (
 				Unique:  false,
 				Columns: []*schema.Column{PostsColumns[4], PostsColumns[0]},
 			},
+			{
+				Name:    "post_author_id_visibility_id",
+				Unique:  false,
+				Columns: []*schema.Column{PostsColumns[4], PostsColumns[2], PostsColumns[0]},
+			},
 		},
 	}
 	// ReadMarkersColumns holds the columns for the "read_markers" table.

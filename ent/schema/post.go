@@ -28,7 +28,10 @@ func (Post) Edges() []ent.Edge { return []ent.Edge{owner("author", "author_id")}
 
 // Indexes of Post.
 func (Post) Indexes() []ent.Index {
-	return []ent.Index{index.Fields("author_id", "id")}
+	return []ent.Index{
+		index.Fields("author_id", "id"),
+		index.Fields("author_id", "visibility", "id"), // past what is hidden, however much that is
+	}
 }
 
 // Delivery is the receipt of a post's fan-out.
