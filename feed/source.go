@@ -14,6 +14,7 @@ import (
 	"tideline/ent"
 	"tideline/ent/post"
 	"tideline/ent/predicate"
+	"tideline/ent/schema"
 	"tideline/timeline"
 )
 
@@ -54,8 +55,9 @@ type batch struct {
 	more  bool  // there may be more behind last
 }
 
-// source reads, for the viewer, up to n posts from the near end of a span. It
-// knows nothing of visibility: all that it returns goes through fill.
+// source reads, for the viewer, up to n posts from the near end of a span. It may
+// leave out what visibleTo does not have, but decides nothing: all that it returns
+// goes through fill.
 type source func(ctx context.Context, viewer int64, s span, n int) (batch, error)
 
 // fill reads from the source until n posts have passed at door d or the span
@@ -95,14 +97,48 @@ func (f *Feed) inSQL(match predicate.Post) source {
 	}
 }
 
+// writtenBy is the source of one author's posts, past those that the viewer may
+// not see, however many they are.
+//
+// Cost: the relation of the two, and of each visibility that it may see at most
+// n posts of an index range.
+func (f *Feed) writtenBy(d door, author int64) source {
+	return func(ctx context.Context, viewer int64, s span, n int) (batch, error) {
+		r, err := f.relation(ctx, viewer, author)
+		if err != nil {
+			return batch{}, err
+		}
+		var near ranges
+		near.add(author, visibleTo(d, viewer, r, author))
+		if len(near.authors) == 0 {
+			return batch{}, nil
+		}
+		return f.inSQL(f.nearest(near, s, n))(ctx, viewer, s, n)
+	}
+}
+
+// profile is the source of an author's posts for whoever looks at them: from the
+// outbox, and once some of that turned out to be hidden, from SQL, which need not
+// go through all that an outbox has of it.
+func (f *Feed) profile(author int64) source {
+	k := f.outbox(author)
+	k.from = f.writtenBy(k.door, author)
+	from := f.cached(k)
+	return func(ctx context.Context, viewer int64, s span, n int) (batch, error) {
+		defer func() { from = k.from }()
+		return from(ctx, viewer, s, n)
+	}
+}
+
 // pulled is the source of a home timeline without an inbox: fan-out on read. It
 // looks up the newest post in the span of everyone whom the user follows, and
 // then reads posts of those authors only who can reach the batch: the n-th newest
-// head is a floor under it.
+// head is a floor under it. A head may be hidden, what is read behind it is not.
 //
 // Cost: two queries. One look-up a followee by primary key, and one more in the
 // index of posts for those who posted beyond the near end of the span too, which
-// nobody did of a first page; then at most n posts of n authors.
+// nobody did of a first page; then at most n posts of each visibility of n
+// authors, and whether these follow the user.
 func (f *Feed) pulled(user int64) source {
 	// An array, not a join: its cost does not hang on what the database guesses
 	// of the number of users. A correlated query costs more by a fifth.
@@ -111,9 +147,11 @@ func (f *Feed) pulled(user int64) source {
 		among = "= ANY (ARRAY(%s))"
 	}
 	heads := `
-SELECT u.id, CASE WHEN u.last_post_id %[1]s
-    ELSE coalesce((SELECT %[2]s(p.id) FROM posts p WHERE p.author_id = u.id AND p.id > $2 AND p.id < $3), %[3]s) END AS head
-FROM users u WHERE u.id ` + fmt.Sprintf(among, sourcesOf) + ` ORDER BY head %[4]s LIMIT $4`
+SELECT h.id, h.head, coalesce((SELECT 1 FROM follows r WHERE r.follower_id = h.id AND r.followee_id = $1), 0) FROM (
+  SELECT u.id, CASE WHEN u.last_post_id %[1]s
+      ELSE coalesce((SELECT %[2]s(p.id) FROM posts p WHERE p.author_id = u.id AND p.id > $2 AND p.id < $3), %[3]s) END AS head
+  FROM users u WHERE u.id ` + fmt.Sprintf(among, sourcesOf) + ` ORDER BY head %[4]s LIMIT $4
+) h ORDER BY h.head %[4]s`
 	newest := fmt.Sprintf(heads, "< $3 THEN u.last_post_id", "max", "0", "DESC")
 	oldest := fmt.Sprintf(heads, "<= $2 THEN $3", "min", "$3", "ASC")
 	return func(ctx context.Context, viewer int64, s span, n int) (batch, error) {
@@ -126,28 +164,34 @@ FROM users u WHERE u.id ` + fmt.Sprintf(among, sourcesOf) + ` ORDER BY head %[4]
 			return batch{}, fmt.Errorf("read newest posts of followees: %w", err)
 		}
 		defer rows.Close()
-		var authors []int64
-		var last int64
+		var near ranges
+		authors, last := 0, int64(0)
 		for rows.Next() {
 			var author, head int64
-			if err := rows.Scan(&author, &head); err != nil {
+			r := Relation{Following: true}
+			if err := rows.Scan(&author, &head, &r.FollowedBy); err != nil {
 				return batch{}, fmt.Errorf("read newest posts of followees: %w", err)
 			}
 			if s.low < head && head < s.top() { // else there is none in the span
-				authors, last = append(authors, author), head
+				near.add(author, visibleTo(doorTimeline, viewer, r, author))
+				authors, last = authors+1, head
 			}
 		}
-		if err := rows.Err(); err != nil || len(authors) == 0 {
+		if err := rows.Err(); err != nil || authors == 0 {
 			return batch{}, wrap("read newest posts of followees", err)
 		}
-		if len(authors) == n { // n posts lie between here and the last head
+		if authors == n { // n posts lie between here and the last head, hidden ones too
 			if s.ascending {
 				s.high = last + 1
 			} else {
 				s.low = last - 1
 			}
 		}
-		return f.inSQL(f.nearest(authors, s, n))(ctx, viewer, s, n)
+		b, err := f.inSQL(f.nearest(near, s, n))(ctx, viewer, s, n)
+		if err == nil && authors == n && !b.more {
+			b.last, b.more = last, true
+		}
+		return b, err
 	}
 }
 
@@ -173,23 +217,54 @@ func jsonOf(ids []int64) string {
 	return string(list)
 }
 
-// nearest matches the n posts of the authors at the near end of the span, at
-// least. PostgreSQL is told to take them from each author's end of the index;
-// left to itself it goes through what everybody posted.
-func (f *Feed) nearest(authors []int64, s span, n int) predicate.Post {
-	if f.dialect != dialect.Postgres {
-		return post.AuthorIDIn(authors...)
+// ranges are what is read of some authors: of each, the posts of some visibilities.
+// They are ranges of one index, a pair for each.
+type ranges struct {
+	authors      []int64
+	visibilities []string
+}
+
+func (r *ranges) add(author int64, visibilities []schema.Visibility) {
+	for _, v := range visibilities {
+		r.authors, r.visibilities = append(r.authors, author), append(r.visibilities, string(v))
 	}
-	order := "DESC"
+}
+
+// pairs is the ranges as SQLite takes them in one parameter.
+func (r *ranges) pairs() string {
+	pairs := make([][2]any, len(r.authors))
+	for i, author := range r.authors {
+		pairs[i] = [2]any{author, r.visibilities[i]}
+	}
+	list, _ := json.Marshal(pairs) // numbers and strings always marshal
+	return string(list)
+}
+
+// nearest matches the n posts of the ranges at the near end of the span, at
+// least. The database is told to take them from the end of each range; left to
+// itself it goes through what everybody posted, or all that is hidden.
+func (f *Feed) nearest(of ranges, s span, n int) predicate.Post {
+	order := " DESC LIMIT "
 	if s.ascending {
-		order = "ASC"
+		order = " ASC LIMIT "
 	}
 	return func(q *sql.Selector) {
 		q.Where(sql.P(func(b *sql.Builder) {
-			b.Ident(q.C(post.FieldID)).WriteString(" IN (SELECT h.id FROM unnest(").Arg(authors).
-				WriteString("::bigint[]) a(id) CROSS JOIN LATERAL (SELECT p.id FROM posts p WHERE p.author_id = a.id AND p.id > ").Arg(s.low).
-				WriteString(" AND p.id < ").Arg(s.top()).WriteString(" ORDER BY p.id " + order + " LIMIT ").Arg(n).
-				WriteString(") h ORDER BY h.id " + order + " LIMIT ").Arg(n).WriteString(")")
+			end := func(author, visibility string) {
+				b.WriteString("(SELECT p.id FROM posts p WHERE p.author_id = " + author + " AND p.visibility = " + visibility + " AND p.id > ").Arg(s.low).
+					WriteString(" AND p.id < ").Arg(s.top()).WriteString(" ORDER BY p.id" + order).Arg(n).WriteString(")")
+			}
+			b.Ident(q.C(post.FieldID)).WriteString(" IN (SELECT h.id FROM ")
+			if f.dialect == dialect.Postgres {
+				b.WriteString("unnest(").Arg(of.authors).WriteString("::bigint[], ").Arg(of.visibilities).
+					WriteString("::text[]) a(author, visibility) CROSS JOIN LATERAL ")
+				end("a.author", "a.visibility")
+				b.WriteString(" h")
+			} else { // a JOIN is as good as LATERAL when the other side is IN what depends on this one
+				b.WriteString("json_each(").Arg(of.pairs()).WriteString(") a CROSS JOIN posts h ON h.id IN ")
+				end("a.value ->> 0", "a.value ->> 1")
+			}
+			b.WriteString(" ORDER BY h.id" + order).Arg(n).WriteString(")")
 		}))
 	}
 }
