@@ -276,11 +276,12 @@ func (f *Feed) nearest(of ranges, s span, n int) predicate.Post {
 // answers.
 func (f *Feed) cached(k kept) source {
 	return func(ctx context.Context, viewer int64, s span, n int) (batch, error) {
-		if k.begun != nil {
+		feeds, parts, err := f.held(ctx, k, s, n)
+		begun := k.begun != nil
+		if begun {
 			defer f.buildSoon(k)
 			k.begun = nil // once
 		}
-		feeds, parts, err := f.held(ctx, k, s, n)
 		if errors.Is(err, errFar) {
 			return k.from(ctx, viewer, s, n)
 		}
@@ -292,8 +293,10 @@ func (f *Feed) cached(k kept) source {
 		ready := true
 		for i, p := range parts {
 			if p.State != timeline.Ready {
-				defer f.buildSoon(feeds[i]) // also while it is being built: the builder may be dead
 				ready = false
+				if !begun || feeds[i].key != k.key {
+					defer f.buildSoon(feeds[i]) // also while it is being built: the builder may be dead
+				}
 			}
 		}
 		f.cfg.Observe(ready)
@@ -307,7 +310,7 @@ func (f *Feed) cached(k kept) source {
 		b := batch{more: len(ids) == n}
 		if len(ids) > 0 {
 			b.last = ids[len(ids)-1]
-			if b.posts, err = f.hydrate(ctx, viewer, feeds, ids); err != nil {
+			if b.posts, err = f.hydrate(ctx, viewer, feeds, parts, ids); err != nil {
 				return batch{}, err
 			}
 		}
@@ -387,9 +390,10 @@ func merge(parts []timeline.Part, s span, n int) (ids []int64, floor int64) {
 	return ids, floor
 }
 
-// hydrate reads the posts of ids that feeds hold, in their order. Those that
-// no longer exist never come back: they are taken out of the feeds.
-func (f *Feed) hydrate(ctx context.Context, viewer int64, feeds []kept, ids []int64) ([]*ent.Post, error) {
+// hydrate reads the posts of ids that parts of feeds hold, in their order. Those
+// that no longer exist never come back: they are taken out of the feeds that hold
+// them, a round trip each.
+func (f *Feed) hydrate(ctx context.Context, viewer int64, feeds []kept, parts []timeline.Part, ids []int64) ([]*ent.Post, error) {
 	rows, err := f.posts(viewer).Where(f.among(post.FieldID, ids)).All(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read posts: %w", err)
@@ -407,8 +411,12 @@ func (f *Feed) hydrate(ctx context.Context, viewer int64, feeds []kept, ids []in
 			posts = append(posts, p)
 		}
 	}
-	for _, k := range feeds {
-		if err := f.tl.Remove(ctx, k.key, gone...); err != nil {
+	for i, k := range feeds {
+		held := slices.DeleteFunc(slices.Clone(gone), func(id int64) bool { return !slices.Contains(parts[i].IDs, id) })
+		if len(held) == 0 {
+			continue
+		}
+		if err := f.tl.Remove(ctx, k.key, held...); err != nil {
 			f.log.DebugContext(ctx, "deleted posts not taken out of a feed", "error", err)
 		}
 	}

@@ -118,15 +118,15 @@ func TestKilledWorkerLeavesNoHiddenPost(t *testing.T) {
 				a := newIdleAudience(t, storagetest.Real(t), followers, followers)
 				reached, goOn, dying := make(chan struct{}), make(chan struct{}), make(chan struct{})
 				newMortal(t, a, false, func(m *mortal, ctx context.Context, n int64) error {
-					switch {
-					case n == 1:
+					switch n {
+					case 1:
 						close(reached)
 						<-goOn
 						if followers == 5 { // it gets this far
 							close(m.killed)
 							close(dying)
 						}
-					case n == 4:
+					case 4:
 						close(dying)
 						return m.die(ctx)
 					}
