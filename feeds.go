@@ -4,16 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"text/tabwriter"
 	"time"
 
 	"github.com/cheggaaa/pb/v3"
 
+	"tideline/ent"
 	"tideline/feed"
 	"tideline/graph"
 	"tideline/server"
+	"tideline/timeline"
 )
 
 type feedsCommand struct {
@@ -23,13 +24,41 @@ type feedsCommand struct {
 	Rebuild feedsRebuild `cmd:"" help:"Make timelines in Redis anew from SQL."`
 }
 
+// withFeed is Config.WithFeed for a command that somebody may interrupt.
+func withFeed(ctx context.Context, c server.Config, console server.Console, fn func(*feed.Feed) error) error {
+	err := c.WithFeed(ctx, console, fn)
+	if err != nil && ctx.Err() != nil {
+		return errors.New("interrupted")
+	}
+	return err
+}
+
+// userNamed is the user of an id, as the log has it, or of a handle. A handle may
+// be all digits: with an @ before it is no id.
+func userNamed(ctx context.Context, f *feed.Feed, name string) (*ent.User, error) {
+	if id, err := strconv.ParseInt(name, 10, 64); err == nil {
+		found, err := f.Users(ctx, []int64{id})
+		if err != nil {
+			return nil, err
+		}
+		if found[0] != nil {
+			return found[0], nil
+		}
+	}
+	u, err := f.User(ctx, name)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return u, nil
+}
+
 type feedsInspect struct {
-	User string `arg:"" help:"Handle of the user."`
+	User string `arg:"" help:"Handle or id of the user."`
 }
 
 func (i feedsInspect) Run(ctx context.Context, c server.Config, console server.Console) error {
-	return c.WithFeed(ctx, console, func(f *feed.Feed) error {
-		u, err := f.User(ctx, i.User)
+	return withFeed(ctx, c, console, func(f *feed.Feed) error {
+		u, err := userNamed(ctx, f, i.User)
 		if err != nil {
 			return err
 		}
@@ -37,14 +66,22 @@ func (i feedsInspect) Run(ctx context.Context, c server.Config, console server.C
 		if err != nil {
 			return err
 		}
+		complete := "nothing; reads come from SQL"
+		if in.State == timeline.Ready {
+			complete = moment(in.Floor, "the beginning")
+		}
+		merged := strconv.Itoa(len(in.Merged))
+		if in.AllMerged {
+			complete, merged = "does not matter; reads do without", "all"
+		}
 		table := tabwriter.NewWriter(console.Out, 0, 0, 2, ' ', 0)
 		fmt.Fprintf(table, "user\t@%s (%d)\n", u.Handle, u.ID)
 		fmt.Fprintf(table, "active\t%t\n", in.Active)
 		fmt.Fprintf(table, "inbox\t%s, epoch %d\n", in.State, in.Epoch)
 		fmt.Fprintf(table, "entries\t%d\n", in.Entries)
 		fmt.Fprintf(table, "newest\t%s\n", moment(in.Newest, "none"))
-		fmt.Fprintf(table, "complete down to\t%s\n", moment(in.Floor, "the beginning"))
-		fmt.Fprintf(table, "follows\t%d, of whom %d are fetched when reading\n", in.Followees, len(in.Merged))
+		fmt.Fprintf(table, "complete down to\t%s\n", complete)
+		fmt.Fprintf(table, "follows\t%d, of whom %s are fetched when reading\n", in.Followees, merged)
 		return table.Flush()
 	})
 }
@@ -58,7 +95,7 @@ func moment(post int64, none string) string {
 }
 
 type feedsExplain struct {
-	Viewer string `arg:"" help:"Handle of the viewer."`
+	Viewer string `arg:"" help:"Handle or id of the viewer."`
 	Post   string `arg:"" help:"Id of the post, as the API or the log has it."`
 }
 
@@ -69,8 +106,8 @@ func (e feedsExplain) Run(ctx context.Context, c server.Config, console server.C
 			return fmt.Errorf("%q is not the id of a post: %w", e.Post, err)
 		}
 	}
-	return c.WithFeed(ctx, console, func(f *feed.Feed) error {
-		u, err := f.User(ctx, e.Viewer)
+	return withFeed(ctx, c, console, func(f *feed.Feed) error {
+		u, err := userNamed(ctx, f, e.Viewer)
 		if err != nil {
 			return err
 		}
@@ -85,53 +122,105 @@ func (e feedsExplain) Run(ctx context.Context, c server.Config, console server.C
 
 // selection is whose timelines a command goes through.
 type selection struct {
-	Users []string `arg:"" optional:"" name:"user" help:"Handles of the users."`
+	Users []string `arg:"" optional:"" name:"user" help:"Handles or ids of the users."`
 	All   bool     `env:"-" help:"All users."`
 	Limit int      `env:"-" placeholder:"N" help:"With --all, at most this many users, the newest accounts last."`
 }
 
-// each calls do for every selected user, under a progress bar.
-func (s selection) each(ctx context.Context, f *feed.Feed, progress io.Writer, do func(handle string, user int64) error) error {
-	if s.All == (len(s.Users) > 0) {
+func (s selection) check() error {
+	switch {
+	case s.All == (len(s.Users) > 0):
 		return errors.New("name users, or --all of them")
+	case s.Limit != 0 && !s.All:
+		return errors.New("--limit goes with --all")
+	case s.Limit < 0:
+		return fmt.Errorf("--limit is %d: it must be 1 or more", s.Limit)
 	}
-	bar := pb.Full.Start(0).SetWriter(progress)
-	defer bar.Finish()
-	for _, handle := range s.Users {
-		u, err := f.User(ctx, handle)
+	return nil
+}
+
+// each calls do for every selected user. Of users who are named, one who does not
+// exist is found out before do is called for any.
+func (s selection) each(ctx context.Context, f *feed.Feed, console server.Console, do func(name string, user int64, p *progress) error) error {
+	var named []int64
+	for _, name := range s.Users {
+		u, err := userNamed(ctx, f, name)
 		if err != nil {
-			return fmt.Errorf("@%s: %w", handle, err)
-		}
-		if err := do(handle, u.ID); err != nil {
 			return err
 		}
-		bar.Increment()
+		named = append(named, u.ID)
+	}
+	total := len(named)
+	if s.All {
+		var err error
+		if total, err = f.CountUsers(ctx); err != nil {
+			return err
+		}
+		if s.Limit > 0 {
+			total = min(total, s.Limit)
+		}
+	}
+	p := startProgress(console, total)
+	defer p.bar.Finish()
+	step := func(name string, user int64) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		defer p.bar.Increment()
+		return do(name, user, p)
+	}
+	for i, user := range named {
+		if err := step(s.Users[i], user); err != nil {
+			return err
+		}
 	}
 	if !s.All {
 		return nil
 	}
-	total, err := f.CountUsers(ctx)
-	if err != nil {
-		return err
-	}
-	if s.Limit > 0 {
-		total = min(total, s.Limit)
-	}
-	bar.SetTotal(int64(total))
 	for after, left := int64(0), total; left > 0; {
 		ids, err := f.Sample(ctx, after, min(left, 1000))
 		if err != nil || len(ids) == 0 {
 			return err
 		}
 		for _, id := range ids {
-			if err := do(strconv.FormatInt(id, 10), id); err != nil {
+			if err := step(strconv.FormatInt(id, 10), id); err != nil {
 				return err
 			}
-			bar.Increment()
 		}
 		after, left = ids[len(ids)-1], left-len(ids)
 	}
 	return nil
+}
+
+// progress is a bar on a terminal, and nothing elsewhere: the totals at the end
+// are enough for a file.
+type progress struct {
+	bar     *pb.ProgressBar
+	console server.Console
+}
+
+func startProgress(console server.Console, total int) *progress {
+	p := &progress{pb.Full.New(total).SetWriter(console.Log), console}
+	if p.bar.GetBool(pb.Terminal) { // SetWriter has found out
+		p.bar.Start()
+	}
+	return p
+}
+
+// say prints a line, in place of the bar, which comes again below.
+func (p *progress) say(format string, args ...any) {
+	if p.bar.IsStarted() {
+		fmt.Fprint(p.console.Log, "\r\x1b[K")
+	}
+	fmt.Fprintf(p.console.Out, format+"\n", args...)
+}
+
+// count is the number with the noun in its form.
+func count(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return strconv.Itoa(n) + " " + many
 }
 
 type feedsVerify struct {
@@ -142,9 +231,12 @@ type feedsVerify struct {
 
 // Run fails when timelines differ and were not repaired.
 func (v feedsVerify) Run(ctx context.Context, c server.Config, console server.Console) error {
-	return c.WithFeed(ctx, console, func(f *feed.Feed) error {
+	if err := v.check(); err != nil {
+		return err
+	}
+	return withFeed(ctx, c, console, func(f *feed.Feed) error {
 		var users, differing, checked, missing, extra int
-		err := v.each(ctx, f, console.Log, func(name string, user int64) error {
+		err := v.each(ctx, f, console, func(name string, user int64, p *progress) error {
 			d, err := f.Verify(ctx, user, v.Grace)
 			if err != nil {
 				return err
@@ -154,33 +246,50 @@ func (v feedsVerify) Run(ctx context.Context, c server.Config, console server.Co
 				return nil
 			}
 			differing++
-			fmt.Fprintf(console.Out, "%s: missing %v, extra %v\n", name, d.Missing, d.Extra)
+			p.say("%s: missing %v, extra %v", name, d.Missing, d.Extra)
 			if v.Repair {
-				return f.Rebuild(ctx, user)
+				_, err = f.Rebuild(ctx, user)
 			}
-			return nil
-		})
-		if err != nil {
 			return err
+		})
+		if err == nil || users > 0 || ctx.Err() != nil {
+			fmt.Fprintf(console.Out, "%s, %s: %d missing, %d extra in %s\n", count(users, "timeline", "timelines"),
+				count(checked, "entry", "entries"), missing, extra, count(differing, "timeline", "timelines"))
 		}
-		fmt.Fprintf(console.Out, "%d timelines, %d entries: %d missing, %d extra in %d timelines\n", users, checked, missing, extra, differing)
-		if differing > 0 && !v.Repair {
+		if err == nil && differing > 0 && !v.Repair {
 			return errors.New("timelines differ from SQL; --repair rebuilds them")
 		}
-		return nil
+		return err
 	})
 }
 
 type feedsRebuild struct{ selection }
 
 func (r feedsRebuild) Run(ctx context.Context, c server.Config, console server.Console) error {
-	return c.WithFeed(ctx, console, func(f *feed.Feed) error {
-		n := 0
-		err := r.each(ctx, f, console.Log, func(_ string, user int64) error {
-			n++
-			return f.Rebuild(ctx, user)
+	if err := r.check(); err != nil {
+		return err
+	}
+	return withFeed(ctx, c, console, func(f *feed.Feed) error {
+		rebuilt, away := 0, 0
+		err := r.each(ctx, f, console, func(_ string, user int64, _ *progress) error {
+			built, err := f.Rebuild(ctx, user)
+			switch {
+			case err != nil:
+				return err
+			case built:
+				rebuilt++
+			default:
+				away++
+			}
+			return nil
 		})
-		fmt.Fprintf(console.Out, "%d timelines rebuilt\n", n)
+		if err == nil || rebuilt+away > 0 || ctx.Err() != nil {
+			report := count(rebuilt, "timeline", "timelines") + " rebuilt"
+			if away > 0 {
+				report += "; " + count(away, "user is", "users are") + " away: a timeline is built on return"
+			}
+			fmt.Fprintln(console.Out, report)
+		}
 		return err
 	})
 }

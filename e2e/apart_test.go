@@ -20,13 +20,18 @@ type house struct {
 	clients  []*subscriber
 }
 
+// shared is the settings of processes that share the stores.
+func shared(stores *storage.Stores) []string {
+	config := storagetest.Config(stores)
+	return []string{
+		"TIDELINE_DATABASE_URL=" + config.DatabaseURL, "TIDELINE_REDIS_URL=" + config.RedisURL, "TIDELINE_LOG_FORMAT=json",
+	}
+}
+
 func newHouse(t *testing.T, stores *storage.Stores) *house {
 	t.Helper()
 	needClients(t)
-	config := storagetest.Config(stores)
-	h := &house{stores: stores, settings: []string{
-		"TIDELINE_DATABASE_URL=" + config.DatabaseURL, "TIDELINE_REDIS_URL=" + config.RedisURL, "TIDELINE_LOG_FORMAT=json",
-	}}
+	h := &house{stores: stores, settings: shared(stores)}
 	h.a = start(t, h.settings, "server", "--addr=127.0.0.1:0")
 	h.b = start(t, h.settings, "server", "--addr=127.0.0.1:0")
 	h.worker = h.startWorker(t)

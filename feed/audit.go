@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tideline/ent"
+	"tideline/ent/post"
 	"tideline/ent/schema"
 	"tideline/ent/user"
 	"tideline/timeline"
@@ -23,6 +24,7 @@ type Inspection struct {
 	Floor     int64          // it is complete down to this post, 0: to the beginning
 	Followees int
 	Merged    []int64 // followees whose outbox is merged at every read
+	AllMerged bool    // reads merge all followees' outboxes, without the inbox; Merged is nil
 }
 
 // Inspect looks at a user's home timeline without reading it, which would make
@@ -52,38 +54,42 @@ func (f *Feed) Inspect(ctx context.Context, userID int64) (*Inspection, error) {
 	if len(ids) > 0 {
 		in.Newest = ids[0]
 	}
-	in.Merged, _, err = f.mergedFollowees(ctx, userID)
+	listed := false
+	in.Merged, listed, err = f.mergedFollowees(ctx, userID)
+	in.AllMerged = !listed
 	return in, err
 }
 
-// Rebuild makes the user's inbox anew from SQL. Of a user who is away, to whom
-// nothing is pushed, it drops what may be left.
+// Rebuild makes the user's inbox anew from SQL and reports whether it did: of a
+// user who is away, to whom nothing is pushed, it drops what may be left.
 //
 // Cost: as BuildInbox.
-func (f *Feed) Rebuild(ctx context.Context, userID int64) error {
+func (f *Feed) Rebuild(ctx context.Context, userID int64) (built bool, err error) {
 	active, err := f.tl.Active(ctx, []int64{userID})
 	if err != nil {
-		return err
+		return false, err
 	}
 	if err := f.tl.Drop(ctx, timeline.Inbox(userID)); err != nil || !active[0] {
-		return err
+		return false, err
 	}
-	return f.BuildInbox(ctx, userID)
+	return true, f.BuildInbox(ctx, userID)
 }
 
 // Difference is where a user's timeline in Redis and the truth in SQL disagree.
 type Difference struct {
-	Checked int     // entries that SQL says the inbox's range has
+	Checked int     // entries that SQL says the inbox's range has, as far as compared
 	Missing []int64 // posts that a read would not show
 	Extra   []int64 // ids in the inbox that no read shows
 }
 
 // Verify compares a user's timeline in Redis with SQL, as far down as the inbox
-// is complete. Posts younger than grace, or hidden since, may still be on their
-// way and do not count as missing. Without an inbox there is nothing to
-// disagree, as SQL serves the reads.
+// is complete. Of the timeline it reads twice as many posts as an inbox holds;
+// where merged authors fill these, what is older does not count as missing. Nor do
+// posts younger than grace, or hidden since, which may still be on their way.
+// Without an inbox there is nothing to disagree, as SQL serves the reads.
 //
-// Cost: the inbox, and as a first page without one, of as many posts as it holds.
+// Cost: the inbox, and as a first page without one, of twice as many posts as it
+// holds; when it has something else, a query of that by key.
 func (f *Feed) Verify(ctx context.Context, userID int64, grace time.Duration) (Difference, error) {
 	ids, covered, err := f.tl.Page(ctx, timeline.Inbox(userID), timeline.Range{Limit: 2 * f.cfg.InboxCap})
 	if err != nil || covered.State != timeline.Ready {
@@ -95,21 +101,43 @@ func (f *Feed) Verify(ctx context.Context, userID int64, grace time.Duration) (D
 	if err != nil {
 		return Difference{}, err
 	}
-	read, err := f.fill(ctx, doorTimeline, userID, limit, reach, f.cached(f.inbox(userID)))
+	// The same reads as a user's, but nobody counts them.
+	silent := &Feed{cfg: f.cfg, db: f.db, dialect: f.dialect, tl: f.tl, log: f.log, builds: f.builds}
+	silent.cfg.Observe = func(bool) {}
+	read, err := f.fill(ctx, doorTimeline, userID, limit, reach, silent.cached(f.inbox(userID)))
 	if err != nil {
 		return Difference{}, err
 	}
 	d := Difference{Checked: len(truth)}
+	low := int64(0) // what was posted between the two reads pushes others out of the second
+	if len(read) == limit {
+		low = read[limit-1].ID
+	}
 	settled := IDAt(f.now().Add(-grace))
 	for _, id := range without(idsOf(truth), idsOf(read)) {
-		if id < settled {
+		if low < id && id < settled {
 			d.Missing = append(d.Missing, id)
 		}
 	}
-	if extra := without(ids, idsOf(truth)); len(extra) > 0 {
-		d.Extra = extra
+	d.Extra, err = f.unshowable(ctx, userID, without(ids, idsOf(truth)))
+	return d, err
+}
+
+// unshowable is those of the ids that are of no post which the user may be shown
+// in the timeline; nil when there are none.
+func (f *Feed) unshowable(ctx context.Context, userID int64, ids []int64) ([]int64, error) {
+	if len(ids) == 0 {
+		return nil, nil
 	}
-	return d, nil
+	rows, err := f.posts(userID).Where(f.among(post.FieldID, ids)).All(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read posts: %w", err)
+	}
+	visible, err := shown(doorTimeline, userID, rows)
+	if err != nil || len(visible) == len(ids) {
+		return nil, err
+	}
+	return without(ids, idsOf(visible)), nil
 }
 
 // Sample is up to n users after the given one, in the order of their ids: the
@@ -170,6 +198,13 @@ func whyNot(r Relation, p *ent.Post) string {
 }
 
 func (f *Feed) explainShown(ctx context.Context, viewer int64, p *ent.Post) (string, error) {
+	merged, listed, err := f.mergedFollowees(ctx, viewer) // before the inbox is read: see companyOf
+	if err != nil {
+		return "", err
+	}
+	if !listed {
+		return "It is shown: nobody's posts are pushed, or too many authors' are not, so reads merge the outboxes of everybody whom the viewer follows.", nil
+	}
 	ids, covered, err := f.tl.Page(ctx, timeline.Inbox(viewer), timeline.Range{Before: p.ID + 1, After: p.ID - 1, Limit: 1})
 	if err != nil {
 		return "", err
@@ -181,12 +216,7 @@ func (f *Feed) explainShown(ctx context.Context, viewer int64, p *ent.Post) (str
 		return "It is shown: it is in the viewer's inbox.", nil
 	case p.ID < covered.Floor:
 		return "It is shown: it is older than the viewer's inbox reaches, and below that reads come from SQL.", nil
-	}
-	merged, _, err := f.mergedFollowees(ctx, viewer)
-	if err != nil {
-		return "", err
-	}
-	if slices.Contains(merged, p.AuthorID) {
+	case slices.Contains(merged, p.AuthorID):
 		return "It is shown: the author has too many followers to push to, so reads merge the author's outbox.", nil
 	}
 	return "It ought to be shown and is not: the inbox that should hold it does not, because its fan-out is not done or an entry was lost; `tideline feeds rebuild` mends it.", nil

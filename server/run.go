@@ -146,6 +146,11 @@ func (c Config) migrate(ctx context.Context, stores *storage.Stores) error {
 	if c.Migrate == "on" {
 		return stores.Migrate(ctx)
 	}
+	return upToDate(ctx, stores)
+}
+
+// upToDate is an error unless the database's schema is.
+func upToDate(ctx context.Context, stores *storage.Stores) error {
 	pending, err := stores.Pending(ctx)
 	if err == nil && pending {
 		err = errors.New("the database's schema is not up to date: run 'tideline migrate'")
@@ -248,12 +253,15 @@ func (c Config) backend(ctx context.Context, stores *storage.Stores, log *slog.L
 }
 
 // WithFeed gives a command that is no server the feeds that servers use.
-// Error: the Redis is inside some server's process.
+// Errors: the Redis is inside some server's process, the schema is not up to date.
 func (c Config) WithFeed(ctx context.Context, console Console, fn func(*feed.Feed) error) error {
 	if c.RedisURL == "" {
 		return errors.New("the feeds are in the Redis that servers and workers share: set --redis-url (TIDELINE_REDIS_URL); without one they live and end with 'tideline serve'")
 	}
 	return c.WithStores(ctx, console, func(stores *storage.Stores, log *slog.Logger) error {
+		if err := upToDate(ctx, stores); err != nil {
+			return err
+		}
 		b, err := c.backend(ctx, stores, log, newMetrics(), nil, nil)
 		if err != nil {
 			return err

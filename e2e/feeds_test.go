@@ -1,0 +1,139 @@
+package e2e
+
+import (
+	"fmt"
+	"regexp"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tideline/storage"
+	"tideline/storage/storagetest"
+	"tideline/timeline"
+)
+
+// The commands that look into timelines, beside a server and a worker.
+func TestFeeds(t *testing.T) {
+	t.Parallel()
+	stores := storagetest.Real(t)
+	settings := shared(stores)
+	server := start(t, settings, "server", "--addr=127.0.0.1:0")
+	worker := start(t, settings, "worker", "--worker-addr=127.0.0.1:0")
+	ann, ben := signUp(t, server, "ann"), signUp(t, server, "ben")
+	signUp(t, server, "away")
+	ben.follow(t, server, ann)
+	var made struct {
+		CreatePost struct{ Post struct{ ID string } }
+	}
+	ann.call(t, server, `mutation { createPost(input: {text: "one"}) { post { id } } }`, nil, &made)
+	ben.arrived(t, server, "one")
+	tell := func(args ...string) (int, string) {
+		t.Helper()
+		code, out := run(t, settings, append([]string{"feeds"}, args...)...)
+		require.NotContains(t, out, "p/s", "no bar for a file")
+		return code, out
+	}
+	good := func(args ...string) string {
+		t.Helper()
+		code, out := tell(args...)
+		require.Zero(t, code, out)
+		return out
+	}
+	require.Eventually(t, func() bool {
+		_, out := tell("explain", "ben", made.CreatePost.Post.ID)
+		return out == "It is shown: it is in the viewer's inbox.\n"
+	}, patience, poll)
+	require.Contains(t, good("explain", "away", made.CreatePost.Post.ID), "does not follow the author")
+	require.Contains(t, good("--pull-above=0", "explain", "@ben", made.CreatePost.Post.ID), "reads merge the outboxes of everybody")
+	require.Regexp(t, `follows +1, of whom all are fetched`, good("--pull-above=0", "inspect", "ben"))
+	require.Regexp(t, `complete down to +nothing`, good("inspect", "away"))
+	out := good("inspect", "ben")
+	require.Regexp(t, `entries +1\n`, out)
+	require.Regexp(t, `complete down to +the beginning\n`, out)
+	id := regexp.MustCompile(`@ben \((\d+)\)`).FindStringSubmatch(out)[1]
+	require.Equal(t, out, good("inspect", id), "by id as by handle")
+
+	require.Equal(t, "1 timeline, 1 entry: 0 missing, 0 extra in 0 timelines\n", good("verify", "ben"))
+	spoil := func() {
+		t.Helper()
+		tl, err := timeline.New(stores.Redis, timeline.Config{})
+		require.NoError(t, err)
+		var user int64
+		_, err = fmt.Sscan(id, &user)
+		require.NoError(t, err)
+		require.NoError(t, tl.Add(t.Context(), timeline.Inbox(user), 7))
+	}
+	spoil()
+	code, out := tell("verify", "--all")
+	require.NotZero(t, code)
+	require.Contains(t, out, id+": missing [], extra [7]\n")
+	require.Contains(t, out, "1 extra in 1 timeline\n")
+	require.Contains(t, out, "--repair")
+	spoil()
+	require.Contains(t, good("verify", "--repair", id), "1 extra in 1 timeline\n", "what verify --all names is what it takes")
+	require.Contains(t, good("verify", "--all"), " 0 extra in 0 timelines\n")
+	require.Equal(t, "1 timeline rebuilt\n", good("rebuild", "ben"))
+	require.Equal(t, "1 timeline rebuilt; 1 user is away: a timeline is built on return\n", good("rebuild", id, "away"))
+	require.Contains(t, good("rebuild", "--all", "--limit=1"), "1 ")
+
+	for name, c := range map[string]struct {
+		args []string
+		says string
+	}{
+		"nobody of that handle": {[]string{"inspect", "nobody"}, "nobody: "},
+		"nobody of that id":     {[]string{"verify", "7"}, "7: "},
+		"no handle":             {[]string{"rebuild", "ben", "no-handle"}, "no-handle: A handle has"},
+		"no post":               {[]string{"explain", "ben", "post"}, `"post" is not the id of a post`},
+		"no users":              {[]string{"verify"}, "name users, or --all"},
+		"users and all":         {[]string{"rebuild", "ben", "--all"}, "name users, or --all"},
+		"a limit of named ones": {[]string{"verify", "ben", "--limit=1"}, "--limit goes with --all"},
+		"a limit below nobody":  {[]string{"verify", "--all", "--limit=-1"}, "--limit is -1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, out := run(t, settings, append([]string{"feeds"}, c.args...)...)
+			require.NotZero(t, code, out)
+			require.Contains(t, out, c.says)
+			require.NotContains(t, out, "rebuilt")
+		})
+	}
+	interruptFeeds(t, stores, settings)
+	require.Zero(t, server.stop())
+	require.Zero(t, worker.stop())
+}
+
+// interruptFeeds interrupts a command while it waits for posts that it cannot read.
+func interruptFeeds(t *testing.T, stores *storage.Stores, settings []string) {
+	t.Helper()
+	tx, err := stores.SQL.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	defer tx.Rollback()
+	_, err = tx.ExecContext(t.Context(), "LOCK TABLE users IN ACCESS EXCLUSIVE MODE")
+	require.NoError(t, err)
+	p := launch(t, settings, "feeds", "verify", "--all")
+	p.await("it waits", func() bool {
+		var waiting int
+		require.NoError(t, stores.SQL.QueryRowContext(t.Context(),
+			"SELECT count(*) FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE NOT l.granted AND a.query ILIKE 'SELECT COUNT(%users%'").Scan(&waiting))
+		return waiting > 0
+	})
+	p.signal(syscall.SIGINT)
+	require.NotZero(t, p.ended())
+	require.Contains(t, p.out.String(), "0 timelines, 0 entries")
+	require.Contains(t, p.out.String(), "interrupted")
+	require.NotContains(t, p.out.String(), "context canceled")
+}
+
+func TestFeedsRefuse(t *testing.T) {
+	t.Parallel()
+	code, out := run(t, []string{"TIDELINE_DATA_DIR=" + t.TempDir()}, "feeds", "inspect", "ann")
+	require.NotZero(t, code)
+	require.Contains(t, out, "TIDELINE_REDIS_URL")
+
+	stores := storagetest.Real(t)
+	code, out = run(t, []string{
+		"TIDELINE_DATABASE_URL=" + storagetest.EmptyPostgresURL(t), "TIDELINE_REDIS_URL=" + storagetest.Config(stores).RedisURL,
+	}, "feeds", "inspect", "ann")
+	require.NotZero(t, code)
+	require.Contains(t, out, "tideline migrate")
+}
