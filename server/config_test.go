@@ -237,10 +237,40 @@ func TestMetrics(t *testing.T) {
 		`tideline_fanout_deliveries_total{to="inbox"} 4`,
 		`tideline_queue_jobs{pool="large"} 5`,
 		`tideline_queue_oldest_seconds{pool="large"} 60`,
+		`tideline_jobs_lagging 1`,
 		`tideline_jobs_dead 2`, `tideline_sockets 3`, `tideline_live_subscriptions 0`, `go_goroutines `,
 	} {
 		require.Contains(t, w.Body.String(), want)
 	}
+}
+
+// The alarm is there without a worker in the process, and a queue that cannot be
+// counted does not clear it.
+func TestLagAlarm(t *testing.T) {
+	m := newMetrics()
+	var oldest time.Duration
+	var failure error
+	alarm := func() string {
+		stats := func(context.Context) (queue.Stats, error) {
+			if failure != nil {
+				return queue.Stats{}, failure
+			}
+			return queue.Stats{Pools: map[queue.Pool]queue.PoolStats{
+				queue.Small: {Depth: 1, Oldest: oldest}, queue.Large: {},
+			}}, nil
+		}
+		w := httptest.NewRecorder()
+		m.handler(stats, slog.New(slog.DiscardHandler)).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		return regexp.MustCompile(`(?m)^tideline_jobs_lagging (.+)$`).FindStringSubmatch(w.Body.String())[1]
+	}
+	require.Equal(t, "0", alarm())
+	oldest = workers.LagLimit + time.Second
+	require.Equal(t, "1", alarm())
+	m.health(workers.Health{Sampled: 3})
+	failure = errors.New("the database is away")
+	require.Equal(t, "1", alarm())
+	failure, oldest = nil, time.Second
+	require.Equal(t, "0", alarm())
 }
 
 func TestLogCarriesTheRequest(t *testing.T) {

@@ -97,10 +97,10 @@ func newMetrics() *metrics {
 			Name: "tideline_audit_total", Help: "Timelines sampled and compared with SQL, and the entries missing or extra in them.",
 		}, []string{"what"}),
 		lagging: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "tideline_jobs_lagging", Help: "1 while a job has waited longer than the limit.",
+			Name: "tideline_jobs_lagging", Help: "1 while a job of some pool has waited longer than 30 seconds.",
 		}),
 		canarySeconds: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "tideline_canary_seconds", Help: "Time that the last canary job took from its commit to a worker, measured while the queue is idle.",
+			Name: "tideline_canary_seconds", Help: "Time that the last canary job took from just before it was enqueued to a worker, measured while the queue is idle.",
 		}),
 	}
 	m.registry.MustRegister(
@@ -118,10 +118,6 @@ func (m *metrics) health(h workers.Health) {
 	m.audited.WithLabelValues("timelines").Add(float64(h.Sampled))
 	m.audited.WithLabelValues("missing").Add(float64(h.Missing))
 	m.audited.WithLabelValues("extra").Add(float64(h.Extra))
-	m.lagging.Set(0)
-	if h.Lagging {
-		m.lagging.Set(1)
-	}
 }
 
 func (m *metrics) canary(took time.Duration) { m.canarySeconds.Set(took.Seconds()) }
@@ -172,7 +168,8 @@ func (m *metrics) fanOut(f workers.Fanout) {
 }
 
 // handler serves /metrics. The queue is counted in SQL, at most once a second
-// however often it is asked for.
+// however often it is asked for, by servers too: with no worker left, they alone can
+// tell that jobs wait. What cannot be counted stays as it was.
 func (m *metrics) handler(stats func(context.Context) (queue.Stats, error), log *slog.Logger) http.Handler {
 	var mu sync.Mutex
 	var counted time.Time
@@ -191,10 +188,15 @@ func (m *metrics) handler(stats func(context.Context) (queue.Stats, error), log 
 			return
 		}
 		m.deadJobs.Set(float64(now.Dead))
+		lagging := 0.0
 		for pool, of := range now.Pools {
 			m.queueDepth.WithLabelValues(string(pool)).Set(float64(of.Depth))
 			m.queueOldest.WithLabelValues(string(pool)).Set(of.Oldest.Seconds())
+			if of.Oldest > workers.LagLimit {
+				lagging = 1
+			}
 		}
+		m.lagging.Set(lagging)
 	}
 	scrape := promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

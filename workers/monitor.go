@@ -14,9 +14,10 @@ type Health struct {
 	// Sampled timelines were compared with SQL; Missing and Extra are the
 	// entries by which they differed.
 	Sampled, Missing, Extra int
-	// Lagging reports that a job has waited longer than the limit.
-	Lagging bool
 }
+
+// LagLimit is the default of Config.LagLimit.
+const LagLimit = 30 * time.Second
 
 // sample is how many active users' timelines a period compares with SQL.
 const sample = 3
@@ -28,13 +29,11 @@ const settled = time.Minute
 // watch raises an alarm in the log while jobs wait longer than the limit or are
 // given up, and while timelines differ from SQL. The same figures are metrics.
 func (w *Workers) watch(ctx context.Context) {
-	var h Health
-	w.watchQueue(ctx, &h)
-	w.watchTimelines(ctx, &h)
-	w.ObserveHealth(h)
+	w.watchQueue(ctx)
+	w.ObserveHealth(w.watchTimelines(ctx))
 }
 
-func (w *Workers) watchQueue(ctx context.Context, h *Health) {
+func (w *Workers) watchQueue(ctx context.Context) {
 	stats, err := w.Queue.Stats(ctx)
 	if err != nil {
 		w.Logger.WarnContext(ctx, "queue not inspected", "error", err)
@@ -44,7 +43,6 @@ func (w *Workers) watchQueue(ctx context.Context, h *Health) {
 	for pool, s := range stats.Pools {
 		idle = idle && s.Depth == 0
 		if s.Oldest > w.LagLimit {
-			h.Lagging = true
 			w.Logger.WarnContext(ctx, "jobs wait too long", "pool", pool, "waiting", s.Depth, "oldest", s.Oldest)
 		}
 	}
@@ -57,10 +55,10 @@ func (w *Workers) watchQueue(ctx context.Context, h *Health) {
 }
 
 // watchTimelines compares the timelines of a few active users with SQL.
-func (w *Workers) watchTimelines(ctx context.Context, h *Health) {
+func (w *Workers) watchTimelines(ctx context.Context) (h Health) {
 	users, err := w.Timelines.Sample(ctx, sample)
 	if err != nil {
-		return // Redis being away is in the log already
+		return h // Redis being away is in the log already
 	}
 	for _, user := range users {
 		d, err := w.Feed.Verify(ctx, user, settled)
@@ -69,14 +67,15 @@ func (w *Workers) watchTimelines(ctx context.Context, h *Health) {
 			continue
 		}
 		h.Sampled, h.Missing, h.Extra = h.Sampled+1, h.Missing+len(d.Missing), h.Extra+len(d.Extra)
-		if len(d.Missing) > 0 {
-			w.Logger.WarnContext(ctx, "timeline differs from SQL; `tideline feeds verify --repair` mends it",
+		if len(d.Missing)+len(d.Extra) > 0 {
+			w.Logger.WarnContext(ctx, "timeline differs from SQL; `tideline feeds verify --repair USER` mends it",
 				"user", user, "missing", d.Missing, "extra", d.Extra)
 		}
 	}
+	return h
 }
 
-// canary is a job that does nothing: the way from a commit to a worker is
+// canary is a job that does nothing: the way into the queue and on to a worker is
 // measured with it while nothing else travels it.
 const canary = "canary"
 

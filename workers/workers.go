@@ -50,12 +50,12 @@ type Config struct {
 	// WatchEvery is the period of monitor and balancer. Defaults to 10 seconds.
 	WatchEvery time.Duration
 	// LagLimit is the age of a waiting job or of a finished fan-out above which
-	// the monitor or the distributor raises an alarm. Defaults to 30 seconds.
+	// the monitor or the distributor raises an alarm. Defaults to the constant LagLimit.
 	LagLimit time.Duration
 	// Observe is told of every finished fan-out. Optional.
 	Observe func(Fanout)
 	// ObserveHealth is told what the monitor finds, ObserveCanary how long a
-	// canary job took from its commit to its worker. Optional.
+	// canary job took from just before it was enqueued to its worker. Optional.
 	ObserveHealth func(Health)
 	ObserveCanary func(time.Duration)
 	// Logger defaults to discarding.
@@ -86,7 +86,7 @@ func New(cfg Config) (*Workers, error) {
 		cfg.WatchEvery = 10 * time.Second
 	}
 	if cfg.LagLimit == 0 {
-		cfg.LagLimit = 30 * time.Second
+		cfg.LagLimit = LagLimit
 	}
 	if cfg.Observe == nil {
 		cfg.Observe = func(Fanout) {}
