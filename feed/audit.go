@@ -54,9 +54,8 @@ func (f *Feed) Inspect(ctx context.Context, userID int64) (*Inspection, error) {
 	if len(ids) > 0 {
 		in.Newest = ids[0]
 	}
-	listed := false
-	in.Merged, listed, err = f.mergedFollowees(ctx, userID)
-	in.AllMerged = !listed
+	merged, listed, err := f.mergedFollowees(ctx, userID)
+	in.Merged, in.AllMerged = merged, !listed
 	return in, err
 }
 
