@@ -113,6 +113,7 @@ func TestLive(t *testing.T) {
 
 		third := w.post(bob, schema.Public)
 		require.Equal(w.t, third, toAnn.added())
+		w.settle() // or its fan-out, too, would take back what it had told
 		_, err = w.feed.Block(w.ctx, bob, ann.ID)
 		require.NoError(w.t, err)
 		require.IsType(w.t, &feed.Invalidated{}, toAnn.next())
