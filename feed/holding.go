@@ -261,23 +261,27 @@ func (f *Feed) holdingOf(ctx context.Context, v Viewer, at timeline.Position, po
 	return h, err
 }
 
-// within is the ids of the newest of the user's timeline in a span, more than a
-// cursor can name at the most. An inbox alone is taken at its word, which costs
-// no query: what it holds and hides is on its way out, and will be noted. Without
-// an inbox it costs as much as a page of all these posts: a page does not wait for
-// that, so told is false unless it must be, and the client cannot resume from it.
+// within is the ids of those of the user's timeline in a span that the user may be
+// shown, the newest of them, more than a cursor can name at the most: a cursor is
+// plain to read. What an inbox holds and hides is told when it is shown, as is all
+// that the client does not hold.
+//
+// Cost with an inbox: as a page of all these posts, so one round trip, and a query
+// when there are any. Without one a page does not wait for that: told is false
+// unless it must be, and the client cannot resume from it.
 func (f *Feed) within(ctx context.Context, user int64, s span, must bool) (ids []int64, told bool, err error) {
 	k := f.inbox(user)
-	merged, all, err := f.mergedFollowees(ctx, user) // before the inbox is read: see companyOf
+	list, err := f.mergedAuthors(ctx) // before the inbox is read: see companyOf
 	if err != nil {
 		return nil, false, err
 	}
-	ids, covered, err := f.tl.Page(ctx, k.key, timeline.Range{Before: s.high, After: s.low, Limit: maxRecent + 1})
-	if err == nil && covered.State != timeline.Ready && !must {
-		return nil, false, nil
-	}
-	if err == nil && covered.State == timeline.Ready && all && len(merged) == 0 && (covered.Floor <= s.low+1 || len(ids) > maxRecent) {
-		return ids, true, nil
+	r := s.first(maxRecent + 1)
+	held, covered, err := f.tl.Page(ctx, k.key, r)
+	if err == nil {
+		if covered.State != timeline.Ready && !must {
+			return nil, false, nil
+		}
+		k.known, k.part, k.merge = r, timeline.Part{IDs: held, Coverage: covered}, f.companyOf(list)
 	}
 	posts, err := f.fill(ctx, doorTimeline, user, maxRecent+1, s, f.cached(k))
 	return idsOf(posts), true, err

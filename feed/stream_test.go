@@ -122,6 +122,36 @@ func TestLateArrivals(t *testing.T) {
 	})
 }
 
+// An inbox may hold what is hidden. No cursor names that, so that it is told when it
+// is shown.
+func TestCursorNamesNothingHidden(t *testing.T) {
+	t.Parallel()
+	eachIdle(t, func(w *world) {
+		ann, bob := w.pair()
+		hidden, held, top := w.post(bob, schema.Public), w.post(bob, schema.Public), w.post(bob, schema.Public)
+		for _, id := range []int64{hidden, held, top} {
+			_, err := w.tl.Deliver(w.ctx, id, []int64{ann.ID})
+			require.NoError(w.t, err)
+		}
+		_, err := w.feed.SetVisibility(w.ctx, bob, hidden, schema.Private)
+		require.NoError(w.t, err)
+		page := w.top(ann)
+		l := w.listenFor(ann, feed.Listening{Heartbeat: time.Second})
+		position := l.next().(*feed.Heartbeat).Position
+		l.close()
+		_, err = w.feed.SetVisibility(w.ctx, bob, hidden, schema.Public)
+		require.NoError(w.t, err)
+		for _, after := range []*string{page, &position} {
+			l := w.listen(ann, after)
+			require.Equal(w.t, hidden, l.added())
+			next := w.history(bob, 1)[0]
+			w.tell(ann, next)
+			require.Equal(w.t, next, l.added(), "and nothing that was named")
+			l.close()
+		}
+	})
+}
+
 // Fan-outs overtake each other: what came in below a newer post is not missed.
 func TestOvertakenArrival(t *testing.T) {
 	t.Parallel()

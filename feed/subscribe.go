@@ -67,8 +67,9 @@ type Listening struct {
 // between; where that cannot be promised, the first event is Invalidated.
 // Errors: Unauthenticated, BadInput.
 //
-// Cost: one look-up and two round trips; after a cursor, those of the first pages,
-// read as they are taken.
+// Cost: one look-up and two round trips, and a query of the posts that are younger
+// than two minutes, if any; after a cursor, those of the first pages, read as they
+// are taken, and one more each time that the client takes its time.
 func (f *Feed) Listen(ctx context.Context, v Viewer, l Listening, wake func()) (*Stream, error) {
 	if v.ID == 0 {
 		return nil, errSignIn

@@ -24,16 +24,16 @@ const (
 // pushed. Errors: Unauthenticated, BadInput.
 //
 // Cost with an inbox: one round trip to Redis, of O(log cap + page), and one query of
-// the page's posts; one more of each kind where posts older than the page are
-// younger than two minutes. A run of hidden posts in the inbox costs a query more, of
-// twice as many; below the inbox they are not read. Where there are authors whose
-// posts are not pushed, a query tells those of them whom the viewer follows; their
-// outboxes are read in the same round trip, and if there are more than
-// Config.MergeAll, their newest ids are asked for before it. Without an inbox: two
-// queries, with a look-up for each followee, and not of hidden posts; two more, of
-// twice as many followees, where so many have nothing but hidden ones near the page.
-// Where nobody is pushed to: a query of the list of followees, their newest ids, and
-// the outboxes that reach the page.
+// the page's posts; one more round trip where posts older than the page may be younger
+// than two minutes, and one more query, of all of these, where there are any. A run of
+// hidden posts in the inbox costs a query more, of twice as many; below the inbox they
+// are not read. Where there are authors whose posts are not pushed, a query tells
+// those of them whom the viewer follows; their outboxes are read in the same round
+// trip, and if there are more than Config.MergeAll, their newest ids are asked for
+// before it. Without an inbox: two queries, with a look-up for each followee, and not
+// of hidden posts; two more, of twice as many followees, where so many have nothing
+// but hidden ones near the page. Where nobody is pushed to: a query of the list of
+// followees, their newest ids, and the outboxes that reach the page.
 // A ranked page costs as much as a page of all that an inbox holds.
 func (f *Feed) Timeline(ctx context.Context, v Viewer, p Page, order Order) (*Connection[ent.Post], error) {
 	if v.ID == 0 {
