@@ -40,15 +40,15 @@ type Stream struct {
 	gone   []int64 // the last ones sent as removed
 
 	heartbeat time.Duration
-	resuming  *cursor     // to be resumed after, before anything else
-	ready     []Event     // to be handed out
-	missed    []*ent.Post // to be handed out then, and
-	risen     int64       // what low rises to when that is done
-	sure      int         // so many of them were found to be visible
-	asked     int64       // when something had been hidden this often, and
-	looked    time.Time   // at this time; since then
-	since     int         // so many have been handed out
-	drained   bool        // nothing waited when last looked
+	resuming  *cursor   // to be resumed after, before anything else
+	ready     []Event   // to be handed out
+	untold    []news    // to be told then, and
+	risen     int64     // what low rises to when that is done
+	sure      int       // so many of them were found to be as they say
+	asked     int64     // when something had been hidden this often, and
+	looked    time.Time // at this time; since then
+	since     int       // so many have been told
+	drained   bool      // nothing waited when last looked
 	ended     bool
 	err       error
 
@@ -166,22 +166,8 @@ func (s *Stream) step(ctx context.Context) (more bool, err error) {
 		s.resuming = nil
 		return true, s.resume(ctx, *after)
 	}
-	if len(s.missed) > 0 && (s.sure == 0 || s.asked != s.feed.hidden.Load() || s.feed.now().Sub(s.looked) > verdictLasts) {
-		if err := s.lookAgain(ctx); err != nil || s.sure == 0 {
-			return true, err
-		}
-	}
-	if len(s.missed) > 0 {
-		p := s.missed[0]
-		s.sure, s.since = s.sure-1, s.since+1
-		if s.missed = s.missed[1:]; len(s.missed) == 0 {
-			s.missed = nil
-			defer s.rise(s.risen)
-		}
-		if !s.has(p.ID) {
-			s.add(p)
-		}
-		return true, nil
+	if len(s.untold) > 0 {
+		return true, s.tellNext(ctx)
 	}
 	if s.visitDue.Swap(false) {
 		s.feed.visit(ctx, s.viewer.ID)
@@ -237,6 +223,14 @@ func (s *Stream) handle(ctx context.Context, ev live.Event) error {
 			}
 		}
 		if s.has(ev.Post) || ev.Post <= s.low {
+			return nil
+		}
+		if len(s.ready)+len(s.untold) > 0 { // what came late is told before
+			at := s.at
+			if n := len(s.untold); n > 0 {
+				at = s.untold[n-1].at
+			}
+			s.untold = append(s.untold, news{id: ev.Post, at: at})
 			return nil
 		}
 		return s.arrived(ctx, ev)
@@ -390,8 +384,10 @@ func (s *Stream) catchUp(ctx context.Context) error {
 	noted, now, whole := s.changes(ctx)
 	if !whole { // Redis may have forgotten the user
 		s.at = s.feed.visit(ctx, s.viewer.ID)
+		now = s.at
 	}
-	began, asked, risen := s.feed.now(), s.feed.hidden.Load(), s.feed.settledNow(ctx)
+	s.look()
+	risen := s.feed.settledNow(ctx)
 	missed, err := s.feed.fill(ctx, doorTimeline, s.viewer.ID, s.feed.cfg.InboxCap,
 		span{low: s.low, ascending: true}, s.feed.cached(s.feed.inbox(s.viewer.ID)))
 	if err != nil {
@@ -407,37 +403,17 @@ func (s *Stream) catchUp(ctx context.Context) error {
 		s.recent = slices.DeleteFunc(s.recent, func(id int64) bool { return id > s.low && !slices.Contains(held, id) })
 		s.gone = nil
 		s.send(&Invalidated{Reason: "events may have been missed", Position: s.position()})
-	} else if err := s.sendChanges(ctx, noted, now); err != nil {
-		return err
 	}
-	missed = slices.DeleteFunc(missed, func(p *ent.Post) bool { return s.has(p.ID) })
-	s.missed, s.risen, s.asked, s.looked = missed, risen, asked, began
-	s.sure, s.since = len(missed), 0
-	if len(missed) == 0 {
-		s.rise(s.risen)
-	}
-	return nil
-}
-
-// lookAgain leaves out of what was missed what has been hidden since it was read:
-// a client takes its time to be told it all. It looks at the next ones only, as
-// many again as it came to hand out since the last time, twice.
-func (s *Stream) lookAgain(ctx context.Context) error {
-	n := min(len(s.missed), max(2*s.since, 2))
-	s.looked, s.asked = s.feed.now(), s.feed.hidden.Load()
-	rows, err := s.feed.posts(s.viewer.ID).Where(s.feed.among(post.FieldID, idsOf(s.missed[:n]))).Order(ent.Asc(post.FieldID)).All(ctx)
+	untold, err := s.news(ctx, noted, now)
 	if err != nil {
-		return fmt.Errorf("read posts: %w", err)
-	}
-	if rows, err = shown(doorTimeline, s.viewer.ID, rows); err != nil {
 		return err
 	}
-	s.missed = append(rows, s.missed[n:]...)
-	s.sure, s.since = len(rows), 0
-	if len(s.missed) == 0 {
-		s.missed = nil
-		s.rise(s.risen)
+	for _, p := range missed {
+		if !s.has(p.ID) {
+			untold = append(untold, news{id: p.ID, post: p, at: now})
+		}
 	}
+	s.tell(untold, now, risen)
 	return nil
 }
 
@@ -447,7 +423,12 @@ func (s *Stream) late(ctx context.Context) error {
 	if !whole {
 		return s.startOver(ctx, "events may have been missed")
 	}
-	return s.sendChanges(ctx, noted, now)
+	s.look()
+	untold, err := s.news(ctx, noted, now)
+	if err == nil {
+		s.tell(untold, now, 0)
+	}
+	return err
 }
 
 // changes are the notes in the journal since the client's position, and where it
@@ -461,49 +442,6 @@ func (s *Stream) changes(ctx context.Context) (noted []timeline.Change, now time
 	return noted, now, whole
 }
 
-// sendChanges sends of each post that the notes name what is true of it now. Only
-// the last event says that all of them are told: a client that leaves in between
-// is told the rest when it resumes.
-func (s *Stream) sendChanges(ctx context.Context, noted []timeline.Change, now timeline.Position) error {
-	if len(noted) == 0 {
-		s.at = now
-		return nil
-	}
-	var ids []int64
-	removed := map[int64]bool{}
-	for _, n := range noted {
-		if _, known := removed[n.Post]; !known {
-			ids = append(ids, n.Post)
-		}
-		removed[n.Post] = removed[n.Post] || n.Removed
-	}
-	rows, err := s.feed.posts(s.viewer.ID).Where(s.feed.among(post.FieldID, ids)).All(ctx)
-	if err != nil {
-		return fmt.Errorf("read posts: %w", err)
-	}
-	if rows, err = shown(doorTimeline, s.viewer.ID, rows); err != nil {
-		return err
-	}
-	var tell []func()
-	for i, p := range inOrder(ids, rows, func(p *ent.Post) int64 { return p.ID }) {
-		id := ids[i]
-		if removed[id] && !slices.Contains(s.gone, id) {
-			tell = append(tell, func() { s.remove(id) })
-		}
-		if p != nil && (removed[id] || !s.has(id)) {
-			tell = append(tell, func() { s.add(p) })
-		}
-	}
-	for i, one := range tell {
-		if i == len(tell)-1 {
-			s.at = now
-		}
-		one()
-	}
-	s.at = now
-	return nil
-}
-
 // startOver tells the client to read again, and goes on from what it will read.
 func (s *Stream) startOver(ctx context.Context, reason string) error {
 	at := s.feed.visit(ctx, s.viewer.ID)
@@ -515,7 +453,7 @@ func (s *Stream) startOver(ctx context.Context, reason string) error {
 	if n := len(held.recent); n > 0 {
 		s.newest = max(s.newest, held.recent[n-1])
 	}
-	s.missed, s.gone = nil, nil
+	s.gone = nil
 	s.send(&Invalidated{Reason: reason, Position: s.position()})
 	return nil
 }

@@ -1,0 +1,64 @@
+package feed_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tideline/ent/schema"
+	"tideline/feed"
+	"tideline/timeline"
+)
+
+// A client takes its time: late posts are looked at again before they are told, and
+// a position stands for those that were told, whatever is hidden behind them.
+func TestLateArrivalsAreLookedAtAgain(t *testing.T) {
+	t.Parallel()
+	eachIdle(t, func(w *world) {
+		ann, bob := w.pair()
+		l := w.listen(ann, nil)
+		gone := w.history(bob, 1)[0]
+		w.tell(ann, gone)
+		after := l.position()
+		l.close()
+		var late []int64
+		for range 6 {
+			late = append(late, w.old(bob))
+			w.arrives(ann, late[len(late)-1])
+		}
+		require.NoError(w.t, w.feed.DeletePost(w.ctx, bob, gone))
+		require.NoError(w.t, w.tl.Remove(w.ctx, timeline.Inbox(ann.ID), gone))
+		last := w.old(bob)
+		w.arrives(ann, last)
+
+		l = w.listen(ann, after)
+		first := l.next().(*feed.PostAdded)
+		require.Equal(w.t, late[0], first.Edge.Node.ID)
+		require.NoError(w.t, w.feed.DeletePost(w.ctx, bob, late[1]))
+		_, err := w.feed.SetVisibility(w.ctx, bob, late[2], schema.Private)
+		require.NoError(w.t, err)
+		require.Equal(w.t, late[3], l.added())
+		require.NoError(w.t, w.s.DB.Post.UpdateOneID(late[4]).SetVisibility(schema.Private).Exec(w.ctx))
+		time.Sleep(150 * time.Millisecond) // another process hid it
+		require.Equal(w.t, late[5], l.added())
+		require.Equal(w.t, gone, l.removed())
+		end := l.position()
+		l.close()
+
+		l = w.listen(ann, &first.Edge.Cursor) // after which it left
+		for _, id := range []int64{late[3], late[5]} {
+			require.Equal(w.t, id, l.added())
+		}
+		removed := l.next().(*feed.PostRemoved)
+		require.Equal(w.t, gone, removed.PostID)
+		_, err = w.feed.SetVisibility(w.ctx, bob, last, schema.Private)
+		require.NoError(w.t, err)
+		all := []listener{l, w.listen(ann, &removed.Position), w.listen(ann, end)}
+		next := w.history(bob, 1)[0]
+		w.tell(ann, next)
+		for _, l := range all {
+			require.Equal(w.t, next, l.added(), "nothing twice, and nothing hidden")
+		}
+	})
+}
