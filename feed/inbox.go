@@ -110,9 +110,10 @@ func idsOf(posts []*ent.Post) []int64 {
 	return ids
 }
 
-// Reconcile is Agree after the relation of the two changed: the viewer's open
-// subscriptions are told to read again when the inbox changed. When it did not,
-// an attempt before may have changed it and told nobody: they look what is noted.
+// Reconcile is Agree after the relation of the two changed in a way that the viewer's
+// timeline depends on: the viewer's open subscriptions are told to read again when
+// the inbox changed, or there is none, and they may have read in SQL. When it did
+// not, an attempt before may have changed it and told nobody: they look what is noted.
 //
 // Cost: that of Agree, and four round trips at most.
 func (f *Feed) Reconcile(ctx context.Context, viewer, author int64) error {

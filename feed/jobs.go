@@ -52,6 +52,9 @@ func (j PostJob) WasHidden(post *ent.Post) bool {
 // RelationJob is the payload of RelationChanged.
 type RelationJob struct {
 	Users [2]int64 `json:"users"`
+	// First says that only the timeline of the first depends on what changed: the
+	// other is not to notice.
+	First bool `json:"first,omitempty"`
 }
 
 // AuthorJob is the payload of AuthorFalling.
@@ -69,6 +72,6 @@ func (f *Feed) enqueuePost(ctx context.Context, tx *ent.Tx, kind string, author 
 	return f.queue.Enqueue(ctx, tx, pool, kind, job)
 }
 
-func (f *Feed) enqueueRelation(ctx context.Context, tx *ent.Tx, a, b int64) error {
-	return f.queue.Enqueue(ctx, tx, queue.Small, RelationChanged, RelationJob{Users: [2]int64{a, b}})
+func (f *Feed) enqueueRelation(ctx context.Context, tx *ent.Tx, job RelationJob) error {
+	return f.queue.Enqueue(ctx, tx, queue.Small, RelationChanged, job)
 }

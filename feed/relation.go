@@ -32,6 +32,17 @@ type pair struct {
 // Cost, of all that change a relation: one short transaction, a job, and for the
 // viewer that of Agree.
 func (f *Feed) change(ctx context.Context, v Viewer, other int64, fn func(p pair) (bool, error)) (*ent.User, error) {
+	return f.changeWith(ctx, v, RelationJob{Users: [2]int64{v.ID, other}}, fn)
+}
+
+// changeUnnoticed is change of what only the viewer's timeline depends on: nothing is
+// done, or told, to the other.
+func (f *Feed) changeUnnoticed(ctx context.Context, v Viewer, other int64, fn func(p pair) (bool, error)) (*ent.User, error) {
+	return f.changeWith(ctx, v, RelationJob{Users: [2]int64{v.ID, other}, First: true}, fn)
+}
+
+func (f *Feed) changeWith(ctx context.Context, v Viewer, job RelationJob, fn func(p pair) (bool, error)) (*ent.User, error) {
+	other := job.Users[1]
 	if v.ID == 0 {
 		return nil, errSignIn
 	}
@@ -55,7 +66,7 @@ func (f *Feed) change(ctx context.Context, v Viewer, other int64, fn func(p pair
 		if changed, err = fn(p); err != nil || !changed {
 			return err
 		}
-		return f.enqueueRelation(ctx, tx, v.ID, other)
+		return f.enqueueRelation(ctx, tx, job)
 	})
 	if err != nil {
 		return nil, err
@@ -245,7 +256,7 @@ func (f *Feed) Unblock(ctx context.Context, v Viewer, other int64) (*ent.User, e
 //
 // Cost: as change.
 func (f *Feed) Mute(ctx context.Context, v Viewer, other int64) (*ent.User, error) {
-	return f.change(ctx, v, other, func(p pair) (bool, error) {
+	return f.changeUnnoticed(ctx, v, other, func(p pair) (bool, error) {
 		mutes, err := p.tx.Mute.Query().Where(mute.MuterID(v.ID), mute.MutedID(other)).Exist(ctx)
 		if err != nil || mutes {
 			return false, err
@@ -259,7 +270,7 @@ func (f *Feed) Mute(ctx context.Context, v Viewer, other int64) (*ent.User, erro
 //
 // Cost: as change.
 func (f *Feed) Unmute(ctx context.Context, v Viewer, other int64) (*ent.User, error) {
-	return f.change(ctx, v, other, func(p pair) (bool, error) {
+	return f.changeUnnoticed(ctx, v, other, func(p pair) (bool, error) {
 		n, err := p.tx.Mute.Delete().Where(mute.MuterID(v.ID), mute.MutedID(other)).Exec(ctx)
 		return n > 0, err
 	})

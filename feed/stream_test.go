@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"tideline/ent"
 	"tideline/ent/schema"
 	"tideline/feed"
 	"tideline/live"
@@ -386,6 +387,32 @@ func TestChangedInboxIsToldAtLast(t *testing.T) {
 		require.True(w.t, changed)
 		require.NoError(w.t, w.feed.Reconcile(w.ctx, ann.ID, bob.ID))
 		require.Equal(w.t, id, l.removed())
+	})
+}
+
+// The muted must not find out, not even when nobody can tell what they have read.
+func TestMuteIsNotToldToTheMuted(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		ann, bob := w.user("ann"), w.user("bob")
+		w.befriend(ann, bob)
+		w.settle()
+		for _, change := range []func(context.Context, feed.Viewer, int64) (*ent.User, error){w.feed.Mute, w.feed.Unmute} {
+			w.ready(ann)
+			w.ready(bob)
+			muting, muted := w.listen(ann, nil), w.listen(bob, nil)
+			for _, v := range []feed.Viewer{ann, bob} {
+				require.NoError(w.t, w.tl.Drop(w.ctx, timeline.Inbox(v.ID)))
+			}
+			_, err := change(w.ctx, ann, bob.ID)
+			require.NoError(w.t, err)
+			w.settle()
+			require.IsType(w.t, &feed.Invalidated{}, muting.next())
+			muted.still(bob)
+			w.settle()
+			muting.close()
+			muted.close()
+		}
 	})
 }
 

@@ -11,14 +11,15 @@ import (
 
 // relationChanged makes both users' inboxes agree with how they stand to each
 // other now: a follow brings posts in, an unfollow, block or mute takes them
-// out, friends made or lost re-evaluate the posts that are for friends.
+// out, friends made or lost re-evaluate the posts that are for friends. Of a mute,
+// which the muted must not notice, only the first one's.
 func (w *Workers) relationChanged(ctx context.Context, j *queue.Job) error {
 	var args feed.RelationJob
 	if err := json.Unmarshal(j.Payload, &args); err != nil {
 		return queue.Discard(fmt.Errorf("read payload: %w", err))
 	}
 	a, b := args.Users[0], args.Users[1]
-	if err := w.Feed.Reconcile(ctx, a, b); err != nil {
+	if err := w.Feed.Reconcile(ctx, a, b); err != nil || args.First {
 		return err
 	}
 	return w.Feed.Reconcile(ctx, b, a)
