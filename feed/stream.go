@@ -20,8 +20,9 @@ import (
 // remembers, so as not to say it twice.
 const rememberGone = 64
 
-// stayActive is how often an open subscription makes its user active.
-const stayActive = time.Hour
+// stayActive is how often an open subscription makes its user active: the longest
+// that one hears of nothing when Redis forgets that and nothing else.
+const stayActive = 5 * time.Minute
 
 // startTimeout is how long a stream waits for the hub to listen for it, which
 // cannot while Redis is away.
@@ -244,6 +245,7 @@ func (s *Stream) handle(ctx context.Context, ev live.Event) error {
 		if err := s.stillSignedIn(ctx); err != nil {
 			return err
 		}
+		s.feed.visit(ctx, s.viewer.ID) // Redis may have forgotten that the user is active
 		return s.catchUp(ctx)
 	case live.SessionEnded:
 		if ev.Session == s.viewer.Session {

@@ -83,6 +83,13 @@ func TestJournal(t *testing.T) {
 		arrive(Arrival{Post: 30, Again: true})
 		noted, now, _ = changes(now)
 		require.Equal(t, []Change{{30, false}}, noted)
+		// It may be taken out and come again, which is news, once.
+		require.NoError(t, s.Remove(ctx, Inbox(user), 30))
+		for range 2 {
+			arrive(Arrival{Post: 30, Again: true})
+		}
+		noted, now, _ = changes(now)
+		require.Equal(t, []Change{{30, true}, {30, false}}, noted)
 
 		// The journal keeps the newest notes.
 		full := now
