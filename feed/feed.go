@@ -74,6 +74,9 @@ type Config struct {
 	InboxCap int
 	// OutboxCap is how many of an author's posts are kept ready. Defaults to 1000.
 	OutboxCap int
+	// MaxText is how many characters a post may have, MaxPage how many entries a
+	// page. Default to 5,000 and 100.
+	MaxText, MaxPage int
 	// Observe is told of every read of a feed whether Redis had it (a hit) or SQL
 	// answered. Optional.
 	Observe func(hit bool)
@@ -143,6 +146,12 @@ func New(ctx context.Context, cfg Config) (*Feed, error) {
 	}
 	if cfg.OutboxCap == 0 {
 		cfg.OutboxCap = 1000
+	}
+	if cfg.MaxText == 0 {
+		cfg.MaxText = 5000
+	}
+	if cfg.MaxPage == 0 {
+		cfg.MaxPage = 100
 	}
 	if cfg.Observe == nil {
 		cfg.Observe = func(bool) {}

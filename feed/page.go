@@ -13,11 +13,9 @@ import (
 	"tideline/ent/user"
 )
 
-// Page sizes of every list.
-const (
-	DefaultPage = 20
-	MaxPage     = 100
-)
+// DefaultPage is the page size of every list where none is asked for;
+// Config.MaxPage is the largest.
+const DefaultPage = 20
 
 // Page asks for a part of a list, as Relay's connections do: First entries
 // after a cursor, or the Last ones before one. Nil fields are not given.
@@ -35,8 +33,11 @@ type window struct {
 	backwards     bool
 }
 
+// MaxPage is the most entries that a page may have.
+func (f *Feed) MaxPage() int { return f.cfg.MaxPage }
+
 // open checks the page against its list and decodes its cursors. Error: BadInput.
-func (p Page) open(l list, owner int64) (window, error) {
+func (f *Feed) open(p Page, l list, owner int64) (window, error) {
 	w := window{n: DefaultPage}
 	size, name := p.First, "first"
 	if p.Last != nil {
@@ -46,8 +47,8 @@ func (p Page) open(l list, owner int64) (window, error) {
 		size, name, w.backwards = p.Last, "last", true
 	}
 	if size != nil {
-		if w.n = *size; w.n < 1 || w.n > MaxPage {
-			return w, refuse(BadInput, "%s must be 1 to %d, not %d.", name, MaxPage, w.n)
+		if w.n = *size; w.n < 1 || w.n > f.cfg.MaxPage {
+			return w, refuse(BadInput, "%s must be 1 to %d, not %d.", name, f.cfg.MaxPage, w.n)
 		}
 	} else if p.Before != nil && p.After == nil {
 		w.backwards = true
@@ -146,7 +147,7 @@ func (w window) span() span {
 // relation of the two, and the posts that it may see. How many others lie between
 // makes no difference.
 func (f *Feed) UserPosts(ctx context.Context, v Viewer, author int64, p Page) (*Connection[ent.Post], error) {
-	w, err := p.open(listPosts, author)
+	w, err := f.open(p, listPosts, author)
 	if err != nil {
 		return nil, err
 	}
@@ -188,7 +189,7 @@ func (f *Feed) FollowRequests(ctx context.Context, v Viewer, owner int64, p Page
 // edgePage is a page of the users at the other end of the owner's edges in a
 // table: theirs where mine is the owner. It costs two queries.
 func (f *Feed) edgePage(ctx context.Context, l list, owner int64, p Page, table, mine, theirs string) (*Connection[ent.User], error) {
-	w, err := p.open(l, owner)
+	w, err := f.open(p, l, owner)
 	if err != nil {
 		return nil, err
 	}
@@ -234,7 +235,7 @@ func (f *Feed) SearchUsers(ctx context.Context, query string, p Page) (*Connecti
 	if err != nil {
 		return nil, err
 	}
-	w, err := p.open(listUsers, 0)
+	w, err := f.open(p, listUsers, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -34,7 +34,7 @@ func (f *Feed) CreatePost(ctx context.Context, v Viewer, d Draft) (*ent.Post, er
 	if v.ID == 0 {
 		return nil, errSignIn
 	}
-	text, err := cleanText("The text", d.Text, 1, MaxText)
+	text, err := cleanText("The text", d.Text, 1, f.cfg.MaxText)
 	if err != nil {
 		return nil, err
 	}

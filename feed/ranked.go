@@ -95,7 +95,7 @@ func (p passage) without(id int64) passage {
 // weight. An entry's place is the pair of weight and id. Its cost, whatever the
 // page, is that of reading an inbox's worth of posts.
 func (f *Feed) ranked(ctx context.Context, v Viewer, p Page) (*Connection[ent.Post], error) {
-	w, err := p.open(listRanked, v.ID)
+	w, err := f.open(p, listRanked, v.ID)
 	if err != nil {
 		return nil, err
 	}

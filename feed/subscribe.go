@@ -77,7 +77,7 @@ func (f *Feed) Listen(ctx context.Context, v Viewer, l Listening, wake func()) (
 	if l.Heartbeat != 0 && (l.Heartbeat < time.Second || l.Heartbeat > time.Hour) {
 		return nil, refuse(BadInput, "heartbeat must be 1 to 3600 seconds.")
 	}
-	w, err := Page{Before: l.After}.open(listLatest, v.ID)
+	w, err := f.open(Page{Before: l.After}, listLatest, v.ID)
 	if err != nil {
 		return nil, err
 	}

@@ -7,12 +7,12 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of what people write, in characters (Unicode code points).
+// Bounds of what people write, in characters (Unicode code points); Config.MaxText
+// is that of a post.
 const (
 	MaxHandle   = 30
 	MaxName     = 50
 	MaxBio      = 500
-	MaxText     = 5000
 	MinPassword = 8
 	MaxPassword = 200
 	maxKey      = 200

@@ -43,7 +43,7 @@ func (f *Feed) Timeline(ctx context.Context, v Viewer, p Page, order Order) (*Co
 		f.visit(ctx, v.ID)
 		return f.ranked(ctx, v, p)
 	}
-	w, err := p.open(listLatest, v.ID)
+	w, err := f.open(p, listLatest, v.ID)
 	if err != nil {
 		return nil, err
 	}

@@ -17,8 +17,8 @@ func (r query) Node(ctx context.Context, id string) (ent.Node, error) {
 }
 
 func (r query) Nodes(ctx context.Context, ids []string) ([]ent.Node, error) {
-	if len(ids) > feed.MaxPage {
-		return nil, &feed.Error{Code: feed.BadInput, Message: fmt.Sprintf("At most %d ids at a time.", feed.MaxPage)}
+	if most := r.feed.MaxPage(); len(ids) > most {
+		return nil, &feed.Error{Code: feed.BadInput, Message: fmt.Sprintf("At most %d ids at a time.", most)}
 	}
 	return r.byIDs(ctx, ids)
 }

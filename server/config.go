@@ -37,6 +37,8 @@ type Config struct {
 	MaxAliases       int           `group:"Limits of a request" default:"30" help:"Aliases in a document, 1 to 1000."`
 	MaxDirectives    int           `group:"Limits of a request" default:"50" help:"Directives in a document, 1 to 1000."`
 	MaxCost          int           `group:"Limits of a request" default:"10000" help:"Fields that an operation may produce by the page sizes it asks for, 100 to 1000000."`
+	MaxText          int           `group:"Limits of a request" default:"5000" help:"Characters of a post's text, 1 to 50000."`
+	MaxPage          int           `group:"Limits of a request" default:"100" help:"Entries of a page, 20 to 1000; also ids looked up at once. --max-cost counts every one of them, with all its fields."`
 	MaxErrors        int           `group:"Limits of a request" default:"10" help:"Errors in one answer, 1 to 1000."`
 	PersistedCache   int           `group:"Limits of a request" default:"8388608" help:"Bytes of documents that clients may register by their hash (automatic persisted queries), 0 to 1073741824; 0: none."`
 	TrustedDocuments string        `group:"Limits of a request" placeholder:"FILE" help:"Execute these documents only: a JSON object of hash and document. The app's own must be among them. Default: any document."`
@@ -118,6 +120,10 @@ func (c Config) Validate() error {
 	number("max-aliases", c.MaxAliases, 1, 1000)
 	number("max-directives", c.MaxDirectives, 1, 1000)
 	number("max-cost", c.MaxCost, 100, 1_000_000)
+	// The longest text fits into a body of the default size however it is escaped.
+	number("max-text", c.MaxText, 1, 50_000)
+	// From the page that is read where no size is asked for to the whole of the largest inbox.
+	number("max-page", c.MaxPage, feed.DefaultPage, 1000)
 	number("max-errors", c.MaxErrors, 1, 1000)
 	number("persisted-cache", c.PersistedCache, 0, 1<<30)
 	number("max-sockets", c.MaxSockets, 1, 1_000_000)

@@ -84,6 +84,8 @@ func TestInvalidSettings(t *testing.T) {
 		"--max-aliases=0":                          {"--max-aliases", "1 to 1000"},
 		"--max-directives=1001":                    {"--max-directives", "1 to 1000"},
 		"--max-cost=99":                            {"--max-cost", "100 to 1000000"},
+		"--max-text=50001":                         {"--max-text (TIDELINE_MAX_TEXT) is 50001", "1 to 50000"},
+		"--max-page=19":                            {"--max-page (TIDELINE_MAX_PAGE) is 19", "20 to 1000"},
 		"--max-errors=0":                           {"--max-errors", "1 to 1000"},
 		"--persisted-cache=-1":                     {"--persisted-cache", "0 to 1073741824"},
 		"--rate-accounts=0":                        {"--rate-accounts", "1 to 60000"},
@@ -167,9 +169,11 @@ func TestEverySettingIsValidated(t *testing.T) {
 }
 
 func TestAllMistakesAreNamedAtOnce(t *testing.T) {
-	_, err := parse(t, "--inbox-cap=1", "--outbox-cap=1")
+	_, err := parse(t, "--inbox-cap=1", "--outbox-cap=1", "--max-text=0", "--max-page=1001")
 	require.ErrorContains(t, err, "--inbox-cap")
 	require.ErrorContains(t, err, "--outbox-cap")
+	require.ErrorContains(t, err, "--max-text")
+	require.ErrorContains(t, err, "--max-page")
 }
 
 func TestCheckEnv(t *testing.T) {

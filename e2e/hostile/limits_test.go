@@ -3,6 +3,7 @@ package hostile
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -171,4 +172,35 @@ func TestRates(t *testing.T) {
 		}
 		require.Less(t, i, 55, "operations by their cost")
 	}
+}
+
+// The largest text fits into a body of the default size though every character
+// of it is escaped, and the largest page is refused no sooner than its setting says,
+// but for what its fields cost.
+func TestSizesAreSettings(t *testing.T) {
+	p := start(t, "--max-text=50000", "--max-page=1000")
+	token := p.signUp("x")
+	write := func(characters int) answer {
+		query := `mutation($t: String!) { createPost(input: {text: $t}) { post { id } } }`
+		return p.send(`{"query":"`+query+`","variables":{"t":"`+strings.Repeat(`\ud83d\udc19`, characters)+`"}}`, as(token))
+	}
+	posted := write(50_000)
+	require.Contains(t, posted.body, `"post":{"id"`)
+	refused := write(50_001)
+	require.Contains(t, refused.body, `"BAD_USER_INPUT"`)
+	require.Contains(t, refused.body, "has 50001 characters; at most 50000 are allowed")
+	require.Less(t, refused.took, refusal)
+
+	page := func(query string, n int) string { return p.ask(query, map[string]any{"n": n}, as(token)).body }
+	timeline := `query($n: Int) { timeline(first: $n) { nodes { text } } }`
+	require.Contains(t, page(timeline, 1000), strings.Repeat("🐙", 50_000))
+	require.Contains(t, page(timeline, 1001), "must be 1 to 1000, not 1001")
+	require.Contains(t, page(`query($n: Int) { timeline(first: $n) { nodes { author { `+fieldsOfUser(8)+` } } } }`, 1000), `"QUERY_TOO_COMPLEX"`)
+	_, rest, _ := strings.Cut(posted.body, `"id":"`)
+	id, _, _ := strings.Cut(rest, `"`)
+	ids := func(n int) string {
+		return p.ask(`query($v: [ID!]!) { nodes(ids: $v) { id } }`, map[string]any{"v": slices.Repeat([]string{id}, n)}, as(token)).body
+	}
+	require.NotContains(t, ids(1000), `"errors"`)
+	require.Contains(t, ids(1001), "At most 1000 ids at a time.")
 }

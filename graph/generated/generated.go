@@ -355,7 +355,7 @@ type Query {
   user(handle: String!): User
   users(query: String, first: Int, after: Cursor): UserConnection!
   post(id: ID!): Post
-  "The viewer's home timeline: own posts and those of the users the viewer follows. first and after page towards older posts, last and before towards newer ones. Page sizes 1 to 100, default 20."
+  "The viewer's home timeline: own posts and those of the users the viewer follows. first and after page towards older posts, last and before towards newer ones. Page sizes 1 to 100, or to what the server is set to; default 20."
   timeline(first: Int, after: Cursor, last: Int, before: Cursor, order: TimelineOrder = LATEST): TimelineConnection!
 }
 
