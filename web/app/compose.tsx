@@ -8,9 +8,6 @@ import { VisibilityChoice } from './post'
 import { useStore } from './store'
 import type { Timeline } from './timeline'
 
-/** The most characters of a post, counted as the server counts: by code points. */
-const most = 5000
-
 type Props = { session: Session; timeline: Timeline; focused?: boolean; onPosted?: () => void }
 
 export function Compose({ session, timeline, focused, onPosted }: Props) {
@@ -18,8 +15,8 @@ export function Compose({ session, timeline, focused, onPosted }: Props) {
   const draft = useStore(box)
   const area = useRef<HTMLTextAreaElement>(null)
   const visibility = draft.visibility ?? session.user.defaultVisibility ?? 'PUBLIC'
+  // Counted as the server counts: by code points. How many there may be, the server says when it refuses the post.
   const length = [...draft.text.trim()].length
-  const tooLong = length > most
 
   // As tall as the text, where the browser does not do it by itself.
   useEffect(() => {
@@ -31,7 +28,7 @@ export function Compose({ session, timeline, focused, onPosted }: Props) {
 
   const submit = (event: Event) => {
     event.preventDefault()
-    if (length === 0 || tooLong) return
+    if (length === 0) return
     void timeline.post(visibility)
     onPosted?.()
   }
@@ -43,7 +40,6 @@ export function Compose({ session, timeline, focused, onPosted }: Props) {
         rows={2}
         autofocus={focused}
         aria-label={t.compose}
-        aria-invalid={tooLong}
         aria-describedby={draft.refusal ? 'refusal' : undefined}
         placeholder={t.writePlaceholder}
         value={draft.text}
@@ -57,10 +53,10 @@ export function Compose({ session, timeline, focused, onPosted }: Props) {
       )}
       <div class="row">
         <VisibilityChoice label={t.audience} value={visibility} onChoose={(choice) => write(box, { visibility: choice })} />
-        <span class={tooLong ? 'muted count wrong' : 'muted count'} title={t.characters(length, most)}>
-          {length > 0 && `${length} / ${most}`}
+        <span class="muted count" title={t.characters(length)}>
+          {length > 0 && length}
         </span>
-        <button disabled={length === 0 || tooLong} title={t.sendShortcut}>
+        <button disabled={length === 0} title={t.sendShortcut}>
           {t.post}
         </button>
       </div>

@@ -109,7 +109,7 @@ export function PersonList({ people, label, brief }: { people: Person[]; label: 
 }
 
 /** How many of those who came last are looked through for a suggestion, and how many are suggested. */
-const lookedThrough = 30
+const lookedThrough = 20
 const suggested = 5
 
 /** People whom the viewer does not follow yet. */

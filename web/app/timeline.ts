@@ -36,8 +36,10 @@ export type State = {
 type TimelineEvent = ResultOf<typeof TimelineEvents>['timelineEvents']
 type Page = ResultOf<typeof TimelineQuery>['timeline']
 
+/** Every server gives pages of this size, however small its largest is. */
 const pageSize = 20
-const largestPage = 100
+/** The most entries that are read at once, page by page. */
+const mostAtOnce = 100
 
 /** Newest first, each post once: a post can come by page, by event and by the answer to createPost. */
 function merge(a: Entry[], b: Entry[]): Entry[] {
@@ -103,7 +105,7 @@ export class Timeline {
         else this.#apply(() => this.#onChange(change))
       }),
     )
-    await this.#load(null, Math.min(entries, largestPage))
+    await this.#load(null, Math.min(entries, mostAtOnce))
     if (!this.#disposed) this.#follow()
   }
 
@@ -169,8 +171,21 @@ export class Timeline {
 
   #foreign = ({ node }: Entry) => node.author.id !== this.session.user.id
 
-  #page(first: number, after: string | null) {
-    return request(TimelineQuery, { first, after, order: this.#state.order }).then(({ timeline }) => timeline)
+  /** The first entries after a cursor, as if they were one page. */
+  async #page(first: number, after: string | null): Promise<Page> {
+    const { order } = this.#state
+    const part = (left: number, from: string | null) =>
+      request(TimelineQuery, { first: Math.min(left, pageSize), after: from, order }).then(({ timeline }) => timeline)
+    const page = await part(first, after)
+    const edges = [...page.edges]
+    let { pageInfo } = page
+    for (let next = nextOf(page); next && edges.length < first; ) {
+      const more = await part(first - edges.length, next)
+      edges.push(...more.edges)
+      pageInfo = more.pageInfo
+      next = nextOf(more)
+    }
+    return { ...page, edges, pageInfo }
   }
 
   /** What was read, with the own posts that have been shown since it was asked for: it may not know of them. */
@@ -261,7 +276,7 @@ export class Timeline {
     const oldest = this.#state.entries.at(-1)?.score ?? Infinity
     const enough = Math.max(this.#state.entries.length, pageSize)
     do {
-      const page: Page = await this.#page(fresh.length ? largestPage : Math.min(enough, largestPage), next)
+      const page: Page = await this.#page(fresh.length ? mostAtOnce : Math.min(enough, mostAtOnce), next)
       if (mine !== this.#generation) return
       if (!fresh.length && order === 'LATEST') this.#takeUp(page)
       fresh.push(...page.edges)

@@ -101,6 +101,17 @@ func TestTwoPeople(t *testing.T) {
 	assert.Equal(t, "Like, 2 likes", bob.value(`[...document.querySelectorAll('.like')][1].ariaLabel`))
 }
 
+// How long a text may be the server says; nothing of one that is longer is lost.
+func TestTextThatIsTooLong(t *testing.T) {
+	t.Parallel()
+	a := serve(t).signUp("ada").browse()
+	a.draft(strings.Repeat("🐙", 5001))
+	a.see(`document.querySelector('.compose .count').textContent === '5001'`)
+	a.click("Post")
+	a.sees("The text has 5001 characters; at most 5000 are allowed.")
+	a.see(`[...document.querySelector('textarea').value].length === 5001`)
+}
+
 func TestUnreadLine(t *testing.T) {
 	t.Parallel()
 	s := serve(t)

@@ -95,7 +95,8 @@ func (s *site) start() {
 		}
 	}
 	s.cmd.Env = append(s.cmd.Env, "TIDELINE_ADDR="+s.address, "TIDELINE_DATA_DIR="+s.data, "TIDELINE_RATE_LIMIT=off",
-		"TIDELINE_REQUEST_TIMEOUT=1m") // a busy machine takes its time
+		"TIDELINE_REQUEST_TIMEOUT=1m", // a busy machine takes its time
+		"TIDELINE_MAX_PAGE=20")        // the app does with the smallest
 	s.cmd.Stdout, s.cmd.Stderr = s.log, s.log
 	require.NoError(s.t, s.cmd.Start())
 	require.Eventually(s.t, func() bool {

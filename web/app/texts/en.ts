@@ -61,7 +61,7 @@ export const en = {
   post: 'Post',
   sending: 'Sending…',
   notPosted: (why: string) => `Not posted. ${why} Your text is back in the box.`,
-  characters: (n: number, most: number) => `${n.toLocaleString('en')} of ${most.toLocaleString('en')} characters`,
+  characters: (n: number) => (n === 1 ? '1 character' : `${n.toLocaleString('en')} characters`),
   sendShortcut: 'Ctrl+Enter posts it',
   visibility: { PUBLIC: 'Everyone', FOLLOWERS: 'Followers', MUTUALS: 'Friends', PRIVATE: 'Only me' },
   visibilityHint: {

@@ -11,6 +11,12 @@ const refusals: Record<string, string> = {
   UNAUTHENTICATED: '用户名或密码错误，或登录已过期。',
 }
 
+/** How long a text may be is the server's setting: its own words say it. */
+function tooLong(message: string): string | undefined {
+  const [, n, most] = /has (\d+) characters; at most (\d+) are allowed/.exec(message) ?? []
+  return most && `共 ${number(Number(n))} 个字符，最多允许 ${number(Number(most))} 个。`
+}
+
 export const zh: Texts = {
   language: '中文',
 
@@ -70,7 +76,7 @@ export const zh: Texts = {
   post: '发布',
   sending: '发送中…',
   notPosted: (why) => `未能发布。${why}您的文字已放回输入框。`,
-  characters: (n, most) => `${number(n)} / ${number(most)} 个字符`,
+  characters: (n) => `${number(n)} 个字符`,
   sendShortcut: '按 Ctrl+Enter 发布',
   visibility: { PUBLIC: '所有人', FOLLOWERS: '关注者', MUTUALS: '好友', PRIVATE: '仅自己' },
   visibilityHint: {
@@ -162,5 +168,5 @@ export const zh: Texts = {
   },
 
   unreachable: '无法连接服务器，请重试。',
-  refusal: (code, message) => refusals[code] ?? message,
+  refusal: (code, message) => tooLong(message) ?? refusals[code] ?? message,
 }
