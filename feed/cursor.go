@@ -39,7 +39,9 @@ const (
 	cursorSize    = 2 + 8 + 8 + 4
 	// cursorTailed is the version of a cursor with a tail.
 	cursorTailed = 2
-	maxTail      = 8192
+	// maxTail has room for a passage of twice the largest inbox: 2,000 posts, which
+	// take 7 bytes each on average when they lie as far apart as ids can.
+	maxTail = 16 << 10
 )
 
 // cursorEncoding rejects stray trailing bits, so that a cursor has one spelling.

@@ -38,3 +38,19 @@ func FuzzCursor(f *testing.F) {
 		require.Error(t, err)
 	})
 }
+
+// However long a way through the ranked timeline and however old its posts, its
+// cursors are taken back.
+func TestLongestWayFitsIntoACursor(t *testing.T) {
+	const largestInbox = 1000
+	f := &Feed{cfg: Config{InboxCap: largestInbox}}
+	way := passage{window: span{low: 1, high: 1 << 53}}
+	for i := range int64(f.longestWay()) {
+		way.shown = append(way.shown, (i+1)*(1<<53/int64(f.longestWay())))
+	}
+	c, err := decodeCursor(cursor{id: 7, tail: way.tail()}.encode(listRanked, 1), listRanked, 1)
+	require.NoError(t, err)
+	got, err := c.passage()
+	require.NoError(t, err)
+	require.Equal(t, way, got)
+}

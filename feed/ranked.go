@@ -29,7 +29,9 @@ func Weight(likes int, created time.Time) float64 {
 // show some posts twice and others never. What has been shown is therefore named
 // post by post: a page after a cursor is the best of what has not been shown, a
 // page before it comes from what has. What is posted since the first page is not
-// on the way; it is there when the reader starts anew.
+// on the way; it is there when the reader starts anew. Of the older posts that
+// come in by a follow or are shown to more, those are on the way that lie in the
+// window; see longestWay.
 type passage struct {
 	window span
 	shown  []int64 // ascending, with the entry whose cursor it is
@@ -91,9 +93,16 @@ func (p passage) without(id int64) passage {
 	return p
 }
 
+// longestWay is how many posts the window of a passage may come to hold, and how
+// many a reader may be shown on one way. A window begins with at most an inbox's
+// worth, so as much may come into it, as by a follow of somebody with many posts,
+// before the oldest that were there all along are passed over.
+func (f *Feed) longestWay() int { return 2 * f.cfg.InboxCap }
+
 // ranked orders the newest posts of the timeline, as many as an inbox holds, by
 // weight. An entry's place is the pair of weight and id. Its cost, whatever the
-// page, is that of reading an inbox's worth of posts.
+// page, is that of reading an inbox's worth of posts, or after a cursor as many
+// more as have come in since the first page, up to longestWay.
 func (f *Feed) ranked(ctx context.Context, v Viewer, p Page) (*Connection[ent.Post], error) {
 	w, err := f.open(p, listRanked, v.ID)
 	if err != nil {
@@ -111,15 +120,16 @@ func (f *Feed) ranked(ctx context.Context, v Viewer, p Page) (*Connection[ent.Po
 			return nil, err
 		}
 	}
-	posts, err := f.fill(ctx, doorTimeline, v.ID, f.cfg.InboxCap, after.window, f.cached(f.inbox(v.ID)))
+	begins, most := after.window == span{}, f.longestWay()
+	if begins {
+		most = f.cfg.InboxCap
+	}
+	posts, err := f.fill(ctx, doorTimeline, v.ID, most, after.window, f.cached(f.inbox(v.ID)))
 	if err != nil {
 		return nil, err
 	}
-	if after.window == (span{}) && len(posts) > 0 {
-		after.window.high = posts[0].ID + 1
-		if len(posts) == f.cfg.InboxCap {
-			after.window.low = posts[len(posts)-1].ID - 1
-		}
+	if begins && len(posts) > 0 {
+		after.window = span{low: posts[len(posts)-1].ID - 1, high: posts[0].ID + 1}
 	}
 	if w.before == nil { // the end of the list, behind everything
 		before.shown = idsOf(posts)
@@ -141,7 +151,11 @@ func (f *Feed) ranked(ctx context.Context, v Viewer, p Page) (*Connection[ent.Po
 		}
 		return down
 	})
-	entries = entries[:min(len(entries), w.n+1)]
+	room := w.n + 1
+	if !w.backwards { // what has been shown must fit into a cursor
+		room = min(room, max(f.longestWay()-len(after.shown), 0))
+	}
+	entries = entries[:min(len(entries), room)]
 	for _, e := range entries {
 		at := before // downwards all that came so far, upwards all that is left
 		if !w.backwards {

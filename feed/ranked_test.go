@@ -71,6 +71,40 @@ func (w *world) rankedWalk(v feed.Viewer, size int, up bool, between func()) (al
 	}
 }
 
+// What comes in between two pages by a follow pushes nothing out that was there
+// when the reader began.
+func TestRankedFollowWhilePaging(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		ann, bob := w.user("ann"), w.user("bob")
+		w.follow(ann, bob)
+		want := w.history(bob, inboxCap/2)
+		others := w.users(2)
+		for _, other := range others {
+			w.history(other, 100)
+		}
+		want = newestFirst(append(want, w.history(bob, inboxCap/2)...)...)
+		w.settle()
+		w.ready(ann)
+		for i, up := range []bool{false, true} {
+			followed := false
+			all, _ := w.rankedWalk(ann, 20, up, func() {
+				if !followed {
+					w.follow(ann, others[i])
+					w.settle()
+					followed = true
+				}
+			})
+			all = newestFirst(all...)
+			require.Equal(w.t, all, slices.Compact(slices.Clone(all)), "each once")
+			require.Subset(w.t, all, want)
+			_, err := w.feed.Unfollow(w.ctx, ann, others[i].ID)
+			require.NoError(w.t, err)
+			w.settle()
+		}
+	})
+}
+
 // Whatever is liked, no longer liked, posted or lost by Redis between two pages,
 // no post is shown twice and none is passed over, in both directions.
 func TestRankedStaysWhilePaging(t *testing.T) {

@@ -34,7 +34,8 @@ const (
 // of hidden posts; two more, of twice as many followees, where so many have nothing
 // but hidden ones near the page. Where nobody is pushed to: a query of the list of
 // followees, their newest ids, and the outboxes that reach the page.
-// A ranked page costs as much as a page of all that an inbox holds.
+// A ranked page costs as much as a page of all that an inbox holds, one after a
+// cursor at most as of twice that.
 func (f *Feed) Timeline(ctx context.Context, v Viewer, p Page, order Order) (*Connection[ent.Post], error) {
 	if v.ID == 0 {
 		return nil, errSignIn
