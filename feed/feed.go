@@ -77,6 +77,10 @@ type Config struct {
 	// MaxText is how many characters a post may have, MaxPage how many entries a
 	// page. Default to 5,000 and 100.
 	MaxText, MaxPage int
+	// RankDecay is how much newer a post must be to outweigh one with ten times
+	// its likes in the ranked timeline, as Weight has it: 1 minute to 8760 hours.
+	// Defaults to 12.5 hours.
+	RankDecay time.Duration
 	// Observe is told of every read of a feed whether Redis had it (a hit) or SQL
 	// answered. Optional.
 	Observe func(hit bool)
@@ -118,7 +122,8 @@ const (
 	waitingBuilds = 1024
 )
 
-// New returns a Feed. It fails when a required part of the configuration is missing.
+// New returns a Feed. It fails when a required part of the configuration is
+// missing or RankDecay is out of bounds.
 func New(ctx context.Context, cfg Config) (*Feed, error) {
 	if cfg.DB == nil || cfg.Dialect == "" || cfg.Timelines == nil || cfg.Queue == nil || cfg.Publisher == nil {
 		return nil, errors.New("feed: DB, Dialect, Timelines, Queue and Publisher are required")
@@ -152,6 +157,12 @@ func New(ctx context.Context, cfg Config) (*Feed, error) {
 	}
 	if cfg.MaxPage == 0 {
 		cfg.MaxPage = 100
+	}
+	if cfg.RankDecay == 0 {
+		cfg.RankDecay = rankDecay
+	}
+	if cfg.RankDecay < leastRankDecay || cfg.RankDecay > mostRankDecay {
+		return nil, fmt.Errorf("feed: rank decay must be %v to %v, not %v", leastRankDecay, mostRankDecay, cfg.RankDecay)
 	}
 	if cfg.Observe == nil {
 		cfg.Observe = func(bool) {}

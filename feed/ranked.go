@@ -11,27 +11,32 @@ import (
 	"tideline/ent"
 )
 
-// weightDecay is how much newer a post must be to outweigh one with ten times
-// its likes.
-const weightDecay = 12*time.Hour + 30*time.Minute
+// Bounds of Config.RankDecay, and what it is by default: Reddit's 45,000 seconds.
+const (
+	leastRankDecay = time.Minute
+	rankDecay      = 12*time.Hour + 30*time.Minute
+	mostRankDecay  = 8760 * time.Hour
+)
 
 // Weight is what the ranked timeline orders by: the decimal logarithm of the
-// likes plus the age of the epoch at the time of the post in units of 12.5
-// hours. It is Reddit's "hot" ranking (reddit r2, lib/db/_sorts.pyx) for posts
+// likes plus the age of the epoch at the time of the post in units of the decay,
+// which is how much newer a post must be to outweigh one with ten times its
+// likes. It is Reddit's "hot" ranking (reddit r2, lib/db/_sorts.pyx) for posts
 // that cannot be voted down. Because a post's age enters as its birth and not
-// as "now", a weight changes only when a like does.
-func Weight(likes int, created time.Time) float64 {
-	return math.Log10(float64(max(likes, 1))) + created.Sub(idEpoch).Seconds()/weightDecay.Seconds()
+// as "now", a weight changes only when a like does. The decay must be positive.
+func Weight(likes int, created time.Time, decay time.Duration) float64 {
+	return math.Log10(float64(max(likes, 1))) + created.Sub(idEpoch).Seconds()/decay.Seconds()
 }
 
 // passage is a reader's way through the ranked timeline, as every cursor carries
 // it. Likes move posts while somebody pages, so a place between two weights would
 // show some posts twice and others never. What has been shown is therefore named
 // post by post: a page after a cursor is the best of what has not been shown, a
-// page before it comes from what has. What is posted since the first page is not
-// on the way; it is there when the reader starts anew. Of the older posts that
-// come in by a follow or are shown to more, those are on the way that lie in the
-// window; see longestWay.
+// page before it comes from what has. So a cursor holds under another
+// Config.RankDecay too, as after a restart: what is left then comes in the new
+// order. What is posted since the first page is not on the way; it is there when
+// the reader starts anew. Of the older posts that come in by a follow or are shown
+// to more, those are on the way that lie in the window; see longestWay.
 type passage struct {
 	window span
 	shown  []int64 // ascending, with the entry whose cursor it is
@@ -141,7 +146,7 @@ func (f *Feed) ranked(ctx context.Context, v Viewer, p Page) (*Connection[ent.Po
 	entries := make([]*Edge[ent.Post], 0, len(posts))
 	for _, p := range posts {
 		if before.has(p.ID) && !after.has(p.ID) {
-			entries = append(entries, &Edge[ent.Post]{Score: Weight(p.LikeCount, TimeOf(p.ID)), Node: p})
+			entries = append(entries, &Edge[ent.Post]{Score: Weight(p.LikeCount, TimeOf(p.ID), f.cfg.RankDecay), Node: p})
 		}
 	}
 	slices.SortFunc(entries, func(a, b *Edge[ent.Post]) int {

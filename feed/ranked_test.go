@@ -11,6 +11,8 @@ import (
 
 	"tideline/ent/schema"
 	"tideline/feed"
+	"tideline/storage"
+	"tideline/storage/storagetest"
 )
 
 func TestRankedByLikesAgainstAge(t *testing.T) {
@@ -37,10 +39,52 @@ func TestRankedByLikesAgainstAge(t *testing.T) {
 		slices.Reverse(want)
 		require.Equal(w.t, want, up)
 	})
-	day := 24 * time.Hour
+	day, decay := 24*time.Hour, 12*time.Hour+30*time.Minute
 	now := feed.TimeOf(1 << 50)
-	require.Greater(t, feed.Weight(0, now), feed.Weight(50, now.Add(-day)), "a day outweighs fifty likes")
-	require.Less(t, feed.Weight(0, now), feed.Weight(1000, now.Add(-day)), "and not a thousand")
+	require.Greater(t, feed.Weight(0, now, decay), feed.Weight(50, now.Add(-day), decay), "a day outweighs fifty likes")
+	require.Less(t, feed.Weight(0, now, decay), feed.Weight(1000, now.Add(-day), decay), "and not a thousand")
+	require.InDelta(t, feed.Weight(1, now, decay), feed.Weight(10, now.Add(-decay), decay), 1e-9, "the decay outweighs ten times the likes")
+	require.Less(t, feed.Weight(0, now, 2*day), feed.Weight(50, now.Add(-day), 2*day), "with a longer one fifty likes last a day")
+}
+
+// An operator tunes the order by the decay. A reader who began under another sees
+// every post once all the same.
+func TestRankDecay(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		w := newWorld(t, s)
+		ann := w.user("ann")
+		liked, old, fresh := w.aged(ann, 24*time.Hour), w.aged(ann, 23*time.Hour), w.aged(ann, time.Hour)
+		require.NoError(t, s.DB.Post.UpdateOneID(liked).SetLikeCount(50).Exec(w.ctx))
+		cfg := feed.Config{
+			DB: s.DB, Dialect: s.Dialect, Timelines: w.tl, Queue: w.queue, Publisher: w.pub, InboxCap: inboxCap, OutboxCap: outboxCap,
+		}
+		byDefault := w.feed
+		for decay, want := range map[time.Duration][]int64{
+			0:                             {fresh, liked, old},
+			12*time.Hour + 30*time.Minute: {fresh, liked, old},
+			time.Minute:                   {fresh, old, liked},
+			8760 * time.Hour:              {liked, fresh, old},
+		} {
+			cfg.RankDecay = decay
+			var err error
+			w.feed, err = feed.New(w.ctx, cfg)
+			require.NoError(t, err)
+			all, _ := w.rankedWalk(ann, 1, false, nil)
+			require.Equal(t, want, all, decay)
+
+			restarted := w.feed
+			w.feed = byDefault
+			all, _ = w.rankedWalk(ann, 1, false, func() { w.feed = restarted })
+			left := slices.DeleteFunc(want, func(id int64) bool { return id == fresh })
+			require.Equal(t, append([]int64{fresh}, left...), all, "what is left comes in the new order")
+		}
+		for _, decay := range []time.Duration{-time.Hour, time.Minute - 1, 8760*time.Hour + 1} {
+			cfg.RankDecay = decay
+			_, err := feed.New(w.ctx, cfg)
+			require.ErrorContains(t, err, "rank decay must be 1m0s to 8760h0m0s, not "+decay.String())
+		}
+	})
 }
 
 // rankedWalk pages through the ranked timeline, each page in the order in which

@@ -62,6 +62,7 @@ type Config struct {
 	OutboxCap  int           `group:"Timelines" default:"1000" help:"Posts kept ready of each author, 100 to 10000."`
 	PullAbove  int           `group:"Timelines" default:"50000" help:"Authors with more followers are not pushed to timelines; readers fetch their posts instead. -1 to 1000000000; 0: nobody is pushed, -1: everybody."`
 	ActiveFor  time.Duration `group:"Timelines" default:"72h" help:"Keep a timeline ready for this long after it was last read, 1m to 8760h."`
+	RankDecay  time.Duration `group:"Timelines" default:"12h30m" help:"In the ranked timeline a post outweighs one with ten times its likes when it is this much newer, 1m to 8760h."`
 	SessionTTL time.Duration `group:"Timelines" name:"session-ttl" default:"720h" help:"A log-in lasts this long, 1m to 8760h."`
 
 	SmallWorkers int    `group:"Workers" default:"8" help:"Ordinary jobs that run at once in a worker, 1 to 1024."`
@@ -138,6 +139,7 @@ func (c Config) Validate() error {
 	number("outbox-cap", c.OutboxCap, 100, 10_000)
 	number("pull-above", c.PullAbove, -1, 1_000_000_000)
 	duration("active-for", c.ActiveFor, time.Minute, 8760*time.Hour)
+	duration("rank-decay", c.RankDecay, time.Minute, 8760*time.Hour)
 	duration("session-ttl", c.SessionTTL, time.Minute, 8760*time.Hour)
 	number("small-workers", c.SmallWorkers, 1, 1024)
 	number("large-workers", c.LargeWorkers, 1, 1024)

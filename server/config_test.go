@@ -67,6 +67,7 @@ func TestInvalidSettings(t *testing.T) {
 		"--inbox-cap=299":                          {"--inbox-cap (TIDELINE_INBOX_CAP) is 299", "300 to 1000"},
 		"--outbox-cap=10001":                       {"--outbox-cap", "100 to 10000"},
 		"--active-for=1s":                          {"--active-for", "1m0s to 8760h0m0s"},
+		"--rank-decay=-1h":                         {"--rank-decay (TIDELINE_RANK_DECAY) is -1h0m0s", "1m0s to 8760h0m0s"},
 		"--session-ttl=-1h":                        {"--session-ttl (TIDELINE_SESSION_TTL)", "1m0s"},
 		"--small-workers=0":                        {"--small-workers", "1 to 1024"},
 		"--large-workers=1025":                     {"--large-workers", "1 to 1024"},

@@ -247,7 +247,7 @@ func (c Config) backend(ctx context.Context, stores *storage.Stores, log *slog.L
 	b.feed, err = feed.New(ctx, feed.Config{
 		DB: stores.DB, Dialect: stores.Dialect, Timelines: b.timelines, Queue: b.jobs, Hub: hub, Publisher: b.publisher, IDs: ids,
 		SessionTTL: c.SessionTTL, PullAbove: c.pullAbove(), InboxCap: c.InboxCap, OutboxCap: c.OutboxCap,
-		MaxText: c.MaxText, MaxPage: c.MaxPage, Observe: m.timelineRead, Logger: log,
+		RankDecay: c.RankDecay, MaxText: c.MaxText, MaxPage: c.MaxPage, Observe: m.timelineRead, Logger: log,
 	})
 	return b, err
 }

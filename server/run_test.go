@@ -16,6 +16,9 @@ import (
 
 	"github.com/gorilla/websocket"
 	"github.com/stretchr/testify/require"
+
+	"tideline/feed"
+	"tideline/storage/storagetest"
 )
 
 // start runs a process on the embedded stores and returns the URL it announces,
@@ -178,6 +181,24 @@ func TestSwitches(t *testing.T) {
 	require.NotContains(t, body, `"Query"`)
 	require.Contains(t, body, `"errors"`)
 	require.NoError(t, stop())
+}
+
+func TestRankDecayIsTheFeeds(t *testing.T) {
+	stores := storagetest.Embedded(t)
+	ids, err := feed.OpenIDs(t.Context(), stores.DB)
+	require.NoError(t, err)
+	c, err := parse(t, "--rank-decay=1h")
+	require.NoError(t, err)
+	b, err := c.backend(t.Context(), stores, noLog(), newMetrics(), nil, ids)
+	require.NoError(t, err)
+	ann := feed.Viewer{ID: 1}
+	require.NoError(t, stores.DB.User.Create().SetID(ann.ID).SetHandle("ann").SetName("Ann").SetPasswordHash("-").Exec(t.Context()))
+	p, err := b.feed.CreatePost(t.Context(), ann, feed.Draft{Text: "hello"})
+	require.NoError(t, err)
+	page, err := b.feed.Timeline(t.Context(), ann, feed.Page{}, feed.Ranked)
+	require.NoError(t, err)
+	require.Len(t, page.Edges, 1)
+	require.Equal(t, feed.Weight(0, feed.TimeOf(p.ID), time.Hour), page.Edges[0].Score)
 }
 
 func TestRunRefusals(t *testing.T) {
