@@ -212,7 +212,7 @@ func (f *Feed) agreeOnce(ctx context.Context, viewer, author int64, written *[]i
 	floor := int64(0)
 	if belongs {
 		above := span{low: max(covered.Floor-1, 0)}
-		posts, err := f.fill(ctx, doorTimeline, viewer, f.cfg.InboxCap, above, f.inSQL(post.AuthorID(author)))
+		posts, err := f.fill(ctx, doorTimeline, viewer, f.cfg.InboxCap, above, f.writtenBy(doorTimeline, author))
 		if err != nil {
 			return false, false, err
 		}
