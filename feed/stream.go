@@ -171,7 +171,10 @@ func (s *Stream) step(ctx context.Context) (more bool, err error) {
 		return true, s.tellNext(ctx)
 	}
 	if s.visitDue.Swap(false) {
-		s.feed.visit(ctx, s.viewer.ID)
+		at := s.feed.visit(ctx, s.viewer.ID)
+		if at.Epoch != 0 && at.Epoch != s.at.Epoch { // the inbox is another one
+			return true, s.catchUp(ctx)
+		}
 	}
 	// What arrived before a moment when nothing waited has been told.
 	if s.drained || s.sub.Waiting() == 0 {

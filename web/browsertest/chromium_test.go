@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -144,11 +146,15 @@ func (p *page) ask(address string) {
 	}
 }
 
-// forgive forgets the requests that failed until now: the server was away.
+// forgive forgets the requests that failed until now: the server was away. With it
+// goes Chromium's word on what a client sent just when its socket was closing.
 func (p *page) forgive() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.failures = nil
+	p.complaints = slices.DeleteFunc(p.complaints, func(c string) bool {
+		return strings.Contains(c, "WebSocket is already in CLOSING or CLOSED state")
+	})
 }
 
 func (p *page) do(steps ...chromedp.Action[chromedp.Void]) {
