@@ -113,7 +113,8 @@ func TestSilentRedis(t *testing.T) {
 	for name, all := range map[string]bool{"pub/sub": false, "everything": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			config := storagetest.Config(storagetest.Real(t))
+			stores := storagetest.Real(t)
+			config := storagetest.Config(stores)
 			between, address := newProxy(t, strings.TrimPrefix(config.RedisURL, "unix://"))
 			start(t, settings(config), "worker", "--worker-addr=127.0.0.1:0")
 			other := start(t, settings(config), "server", "--addr=127.0.0.1:0")
@@ -121,6 +122,10 @@ func TestSilentRedis(t *testing.T) {
 			p := start(t, settings(config), "server", "--addr=127.0.0.1:0")
 			ann, ben := signUp(t, p, "ann"), signUp(t, p, "ben")
 			ben.follow(t, p, ann)
+			require.Eventually(t, func() bool { // or it may change what ben watches
+				jobs, err := stores.DB.Job.Query().Count(t.Context())
+				return err == nil && jobs == 0
+			}, 30*time.Second, 10*time.Millisecond)
 			f := ben.watch(t, p)
 			ann.post(t, other, "one")
 			f.added("one")

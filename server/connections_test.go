@@ -260,7 +260,21 @@ func TestTLS(t *testing.T) {
 // place at the door from requests.
 func TestStreamsCountAsSockets(t *testing.T) {
 	f := newFixture(t, func(c *socketConfig) { c.WriteTimeout = time.Minute }) // the streams are not read to their end
-	d := f.behindDoor(t, quotas{userSockets: newQuota(1), addressSockets: newQuota(2)}, 100, nil)
+	addresses := newQuota(2)
+	d := f.behindDoor(t, quotas{userSockets: newQuota(1), addressSockets: addresses}, 100, nil)
+	hangUp := func(e events) { // and wait until the server knows
+		e.response.Body.Close()
+		require.Eventually(t, func() bool {
+			addresses.mu.Lock()
+			defer addresses.mu.Unlock()
+			for _, held := range addresses.held {
+				if held > 1 {
+					return false
+				}
+			}
+			return true
+		}, 30*time.Second, time.Millisecond)
+	}
 	listen := func(token string) (e events, first string) {
 		e = f.ask(t, http.MethodPost, token, "subscription{flood}")
 		_, first = e.next()
@@ -278,14 +292,14 @@ func TestStreamsCountAsSockets(t *testing.T) {
 	require.Contains(t, first, `{"data":{"flood":`)
 	_, first = listen("")
 	require.Contains(t, first, "An address may have 2 sockets and streams")
-	anonymous.response.Body.Close()
+	hangUp(anonymous)
 	socket := f.connect(t, modern, "")
 	http.DefaultClient.CloseIdleConnections()
 	// One is for the next connection.
 	require.Eventually(t, func() bool { return len(d.slots) == 1 }, 30*time.Second, time.Millisecond)
 
 	f.handler.api.quotas = quotas{addressSubscriptions: newQuota(1)}
-	stream.response.Body.Close()
+	hangUp(stream)
 	stream, first = listen("")
 	require.Contains(t, first, `{"data":{"flood":`)
 	socket.send(`{"id":"1","type":"subscribe","payload":{"query":"subscription{news}"}}`)

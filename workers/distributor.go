@@ -222,17 +222,16 @@ func (w *Workers) toFollowers(ctx context.Context, j *queue.Job, author *ent.Use
 				never = append(never, f.ID)
 			}
 		}
+		wasHidden := args.WasHidden(change.Now)
+		if wasHidden { // noted as gone, before it is there again
+			if err := w.Timelines.Withdraw(ctx, []int64{id}, in); err != nil {
+				return fmt.Errorf("withdraw post %d: %w", id, err)
+			}
+		}
 		if time.Since(feed.TimeOf(id)) > feed.LateAfter {
 			late := timeline.Arrival{Post: id, Pulled: !feed.Pushes(author), Again: j.Again && args.Widens()}
 			if err := w.Timelines.Arrive(ctx, late, in); err != nil {
 				return err
-			}
-		}
-		arrival := live.Added
-		if args.WasHidden(change.Now) {
-			arrival = live.Noted // as gone, and there again
-			if err := w.Timelines.Withdraw(ctx, []int64{id}, in); err != nil {
-				return fmt.Errorf("withdraw post %d: %w", id, err)
 			}
 		}
 		// Who holds a connection has read the timeline: the active ones are all.
@@ -260,8 +259,15 @@ func (w *Workers) toFollowers(ctx context.Context, j *queue.Job, author *ent.Use
 			return fmt.Errorf("take back post %d: %w", id, err)
 		}
 		telling.Go(func() error {
-			n, err := w.tell(ctx, arrival, args, reached)
-			told.Add(int64(n))
+			var err error
+			if wasHidden { // who read in between knows no more than that it is there
+				_, err = w.tell(ctx, live.Noted, args, reached)
+			}
+			if err == nil {
+				var n int
+				n, err = w.tell(ctx, live.Added, args, reached)
+				told.Add(int64(n))
+			}
 			if err == nil {
 				_, err = w.tell(ctx, live.Removed, args, out)
 			}

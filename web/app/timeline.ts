@@ -75,6 +75,8 @@ export class Timeline {
   // What changes while a page is on its way waits for it, or the page, read earlier, would undo it.
   #loading = 0
   #held: (() => void)[] = []
+  // Pages are not added while all is read again, nor the other way round: there would be a gap between the two.
+  #turn: Promise<unknown> = Promise.resolve()
   #refreshing = false
   #refreshAgain = false
   #showAll = false
@@ -253,7 +255,7 @@ export class Timeline {
     try {
       do {
         this.#refreshAgain = false
-        await this.#refreshOnce()
+        await this.#inTurn(() => this.#refreshOnce())
       } while (this.#refreshAgain && !this.#disposed)
       this.store.patch({ error: '' })
     } catch (e) {
@@ -262,6 +264,12 @@ export class Timeline {
       this.#refreshing = false
       this.#settle()
     }
+  }
+
+  #inTurn(read: () => Promise<void>) {
+    const turn = this.#turn.catch(() => null).then(read)
+    this.#turn = turn
+    return turn
   }
 
   async #refreshOnce() {
@@ -338,7 +346,16 @@ export class Timeline {
 
   more = () => {
     const { next, busy } = this.#state
-    if (next && !busy) void this.#load(next)
+    if (!next || busy) return
+    this.store.patch({ busy: true })
+    const mine = this.#generation
+    void this.#inTurn(async () => {
+      if (mine !== this.#generation) return
+      // All may have been read again meanwhile: where that ended, this begins.
+      const { next } = this.#state
+      if (next) await this.#load(next)
+      else this.store.patch({ busy: false })
+    })
   }
 
   retry = () => void (this.#state.loaded ? (this.#state.next ? this.more() : this.refresh()) : this.#load(null))
