@@ -91,7 +91,17 @@ func (f *Feed) build(ctx context.Context, k kept) error {
 		if len(posts) == k.cap {
 			floor = posts[k.cap-1].ID
 		}
-		done, err := f.tl.Finish(ctx, &b, idsOf(posts), floor)
+		ids := idsOf(posts)
+		// What was posted meanwhile, and is yet to be delivered, may have been shown
+		// from SQL: who reads the feed next must not miss it.
+		if len(ids) > 0 {
+			newer, err := f.fill(ctx, k.door, k.user, k.cap, span{low: ids[0]}, k.from)
+			if err != nil {
+				return err
+			}
+			ids = slices.Concat(idsOf(newer), ids)
+		}
+		done, err := f.tl.Finish(ctx, &b, ids, floor)
 		if errors.Is(err, timeline.ErrBuildLost) {
 			return nil // the next read begins again
 		}
