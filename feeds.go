@@ -178,7 +178,7 @@ func (s selection) each(ctx context.Context, f *feed.Feed, console server.Consol
 		return nil
 	}
 	for after, left := int64(0), total; left > 0; {
-		ids, err := f.Sample(ctx, after, min(left, 1000))
+		ids, err := f.UserIDsAfter(ctx, after, min(left, 1000))
 		if err != nil || len(ids) == 0 {
 			return err
 		}

@@ -99,7 +99,7 @@ func (f *Feed) LogIn(ctx context.Context, handle, password string) (*Auth, error
 			return nil, fmt.Errorf("find user: %w", err)
 		}
 	}
-	stored := f.nobody
+	stored := f.dummyHash
 	if u != nil {
 		stored = u.PasswordHash
 	}

@@ -21,11 +21,11 @@ type Follower struct {
 	Saw  bool // it did at some time before
 }
 
-// Change is a post as it is, nil when it is gone and belongs into nobody's
+// PostChange is a post as it is, nil when it is gone and belongs into nobody's
 // timeline, and as it was before.
-type Change struct {
-	Now *ent.Post
-	Was []*ent.Post
+type PostChange struct {
+	Current  *ent.Post
+	Previous []*ent.Post
 }
 
 // Muters is everybody who mutes the author. It says what Audience would
@@ -56,7 +56,7 @@ func (f *Feed) Muters(ctx context.Context, author int64) (map[int64]bool, error)
 //
 // Cost: one query, an index range of the size of the page; one look-up a
 // follower without muters, and one of a post for friends.
-func (f *Feed) Audience(ctx context.Context, author int64, c Change, muters map[int64]bool, before int64, limit int) ([]Follower, int64, error) {
+func (f *Feed) Audience(ctx context.Context, author int64, c PostChange, muters map[int64]bool, before int64, limit int) ([]Follower, int64, error) {
 	if before == 0 {
 		before = math.MaxInt64
 	}
@@ -71,7 +71,7 @@ func (f *Feed) Audience(ctx context.Context, author int64, c Change, muters map[
 // Among is Audience of the given users: those of them who follow the author.
 //
 // Cost: one query, three look-ups a user at most.
-func (f *Feed) Among(ctx context.Context, author int64, c Change, users []int64) ([]Follower, error) {
+func (f *Feed) Among(ctx context.Context, author int64, c PostChange, users []int64) ([]Follower, error) {
 	// One argument, and so one statement to prepare, whatever the number. The
 	// limit keeps PostgreSQL from reading all follows in place of look-ups.
 	from, ids := `unnest($2::bigint[]) u(id) CROSS JOIN LATERAL
@@ -88,10 +88,10 @@ func (f *Feed) Among(ctx context.Context, author int64, c Change, users []int64)
 //
 // What is looked up is a scalar each: of an EXISTS, PostgreSQL makes a hash of
 // the whole table.
-func (f *Feed) followers(ctx context.Context, author int64, c Change, muters map[int64]bool, room int, from string, args ...any) (list []Follower, last int64, err error) {
+func (f *Feed) followers(ctx context.Context, author int64, c PostChange, muters map[int64]bool, room int, from string, args ...any) (list []Follower, last int64, err error) {
 	// Whom the author follows back is asked only where it matters.
 	mutual, muting := "0", "0"
-	if forFriends(c.Now) || slices.ContainsFunc(c.Was, forFriends) {
+	if forFriends(c.Current) || slices.ContainsFunc(c.Previous, forFriends) {
 		mutual = "coalesce((SELECT 1 FROM follows b WHERE b.follower_id = follows.followee_id AND b.followee_id = follows.follower_id), 0)"
 	}
 	if muters == nil {
@@ -122,8 +122,8 @@ func (f *Feed) followers(ctx context.Context, author int64, c Change, muters map
 		}
 		follower := n / 4
 		r := Relation{Following: true, FollowedBy: n&2 != 0, Muting: n&1 != 0 || muters[follower]}
-		sees := func(p *ent.Post) bool { return p != nil && mayShow(doorTimeline, follower, r, p) }
-		list = append(list, Follower{follower, sees(c.Now), slices.ContainsFunc(c.Was, sees)})
+		sees := func(p *ent.Post) bool { return p != nil && mayShow(HomeTimeline, follower, r, p) }
+		list = append(list, Follower{follower, sees(c.Current), slices.ContainsFunc(c.Previous, sees)})
 	}
 	return list, last, nil
 }

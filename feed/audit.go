@@ -96,14 +96,14 @@ func (f *Feed) Verify(ctx context.Context, userID int64, grace time.Duration) (D
 	}
 	reach := span{low: max(covered.Floor-1, 0)}
 	limit := 2 * f.cfg.InboxCap
-	truth, err := f.fill(ctx, doorTimeline, userID, limit, reach, f.pulled(userID))
+	truth, err := f.fill(ctx, HomeTimeline, userID, limit, reach, f.pulled(userID))
 	if err != nil {
 		return Difference{}, err
 	}
 	// The same reads as a user's, but nobody counts them.
 	silent := &Feed{cfg: f.cfg, db: f.db, dialect: f.dialect, tl: f.tl, log: f.log, builds: f.builds}
 	silent.cfg.Observe = func(bool) {}
-	read, err := f.fill(ctx, doorTimeline, userID, limit, reach, silent.cached(f.inbox(userID)))
+	read, err := f.fill(ctx, HomeTimeline, userID, limit, reach, silent.cached(f.inbox(userID)))
 	if err != nil {
 		return Difference{}, err
 	}
@@ -132,18 +132,18 @@ func (f *Feed) unshowable(ctx context.Context, userID int64, ids []int64) ([]int
 	if err != nil {
 		return nil, fmt.Errorf("read posts: %w", err)
 	}
-	visible, err := shown(doorTimeline, userID, rows)
+	visible, err := shown(HomeTimeline, userID, rows)
 	if err != nil || len(visible) == len(ids) {
 		return nil, err
 	}
 	return without(ids, idsOf(visible)), nil
 }
 
-// Sample is up to n users after the given one, in the order of their ids: the
+// UserIDsAfter is up to n users after the given one, in the order of their ids: the
 // way to go through all users in steps.
 //
 // Cost: an index range of n.
-func (f *Feed) Sample(ctx context.Context, after int64, n int) ([]int64, error) {
+func (f *Feed) UserIDsAfter(ctx context.Context, after int64, n int) ([]int64, error) {
 	ids, err := f.db.User.Query().Where(user.IDGT(after)).Order(ent.Asc(user.FieldID)).Limit(n).IDs(ctx)
 	return ids, wrap("list users", err)
 }
@@ -172,7 +172,7 @@ func (f *Feed) Explain(ctx context.Context, viewer, postID int64) (string, error
 	if err != nil {
 		return "", err
 	}
-	if !mayShow(doorTimeline, viewer, r, p) {
+	if !mayShow(HomeTimeline, viewer, r, p) {
 		return "It is not shown: " + whyNot(r, p) + ".", nil
 	}
 	return f.explainShown(ctx, viewer, p)

@@ -56,7 +56,7 @@ func TestVerifyBesideManyMergedPosts(t *testing.T) {
 	t.Parallel()
 	eachIdle(t, func(w *world) {
 		ann, bob, star := w.user("ann"), w.user("bob"), w.user("star")
-		require.NoError(w.t, w.s.DB.User.UpdateOneID(star.ID).SetDiffusion(user.DiffusionPULL).Exec(w.ctx))
+		require.NoError(w.t, w.s.DB.User.UpdateOneID(star.ID).SetFanOutMode(user.FanOutModePULL).Exec(w.ctx))
 		w.follow(ann, bob)
 		w.follow(ann, star)
 		w.history(bob, 20)

@@ -47,7 +47,7 @@ func newTown(b *testing.B, s *storage.Stores, followees int) *town {
 	t.tl, err = timeline.New(s.Redis, timeline.Config{})
 	require.NoError(b, err)
 	t.feed = t.process(b, feed.Config{})
-	t.exec(b, `INSERT INTO users (id, handle, password_hash, diffusion_since, created_at) SELECT g, 'u' || g, '-', 0, CURRENT_TIMESTAMP FROM `+t.series(20000))
+	t.exec(b, `INSERT INTO users (id, handle, password_hash, fan_out_mode_since, created_at) SELECT g, 'u' || g, '-', 0, CURRENT_TIMESTAMP FROM `+t.series(20000))
 	t.exec(b, `INSERT INTO follows (follower_id, followee_id, created_at) SELECT 1, g + 1, CURRENT_TIMESTAMP FROM `+t.series(followees))
 	// Others follow as many.
 	t.exec(b, `INSERT INTO follows (follower_id, followee_id, created_at) SELECT 10000 + g % 100, 2 + g / 100, CURRENT_TIMESTAMP FROM `+t.series(100*followees))

@@ -17,10 +17,10 @@ import (
 	"tideline/timeline"
 )
 
-// common is an event that many streams of this process bring at the same time,
+// sharedEvent is an event that many streams of this process bring at the same time,
 // and what is found out about all of their viewers at once. A nil one is of an
 // event that one stream alone brings.
-type common struct {
+type sharedEvent struct {
 	feed  *Feed
 	post  int64
 	users []int64 // ascending
@@ -31,7 +31,7 @@ type common struct {
 
 // Once is what made returned for the key, called once for all who are given the
 // event; nil when that is one alone.
-func (c *common) Once(key any, made func() any) any {
+func (c *sharedEvent) Once(key any, made func() any) any {
 	if c == nil {
 		return nil
 	}
@@ -75,7 +75,7 @@ func (f *Feed) LikedWith(ctx context.Context, v Viewer, e *PostAdded) (bool, err
 			Select(like.FieldUserID).Ints(context.WithoutCancel(ctx))
 		return answer[[]int]{users, err}
 	}).(answer[[]int])
-	if e.common == nil || found.err != nil {
+	if e.sharedEvent == nil || found.err != nil {
 		liked, err := f.likedNow(ctx, v, []int64{e.Edge.Node.ID})
 		return err == nil && liked[0], err
 	}
@@ -142,7 +142,7 @@ func (f *Feed) unreadIDs(ctx context.Context, users []int64) (map[int64][]int64,
 		above[m.ID] = m.PostID
 	}
 	merged, err := f.mergedAuthors(ctx)
-	if err != nil || len(merged) == tooMany {
+	if err != nil || len(merged) == maxMergedAuthors {
 		return nil, err
 	}
 	outboxes := map[int64][]int64{} // of the authors whom the user's reads merge
@@ -181,7 +181,7 @@ func (f *Feed) unreadIDs(ctx context.Context, users []int64) (map[int64][]int64,
 		for _, author := range outboxes[user] {
 			mine = append(mine, parts[place[author]])
 		}
-		ready := len(outboxes[user]) <= fewEnough
+		ready := len(outboxes[user]) <= defaultMergeAll
 		for _, p := range mine {
 			ready = ready && p.State == timeline.Ready
 		}
@@ -231,7 +231,7 @@ func (f *Feed) countShown(ctx context.Context, held map[int64][]int64, counts ma
 		for _, id := range held[user] {
 			p := posts[id]
 			switch {
-			case p == nil || !mayShow(doorTimeline, user, relations[between{user, p.AuthorID}], p):
+			case p == nil || !mayShow(HomeTimeline, user, relations[between{user, p.AuthorID}], p):
 				hidden++
 			case p.AuthorID != user:
 				unread++

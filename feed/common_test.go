@@ -18,7 +18,7 @@ func TestManyAreToldTheirOwn(t *testing.T) {
 	each(t, func(w *world) {
 		bob, eve, star := w.user("bob"), w.user("eve"), w.user("star")
 		// Readers merge the star's posts.
-		require.NoError(w.t, w.s.DB.User.UpdateOneID(star.ID).SetDiffusion(user.DiffusionPULL).Exec(w.ctx))
+		require.NoError(w.t, w.s.DB.User.UpdateOneID(star.ID).SetFanOutMode(user.FanOutModePULL).Exec(w.ctx))
 		readers := w.users(12)
 		ids := []int64{}
 		for i, v := range readers {

@@ -13,7 +13,7 @@ func FuzzCursor(f *testing.F) {
 	for _, text := range []string{
 		cursor{score: 1.5, id: 7}.encode(listLatest, 1), cursor{score: math.NaN(), id: -1}.encode(listRanked, 1), cursor{}.encode(listUsers, 0),
 		cursor{score: 1.5, id: 7}.encode(listLatest, 2), "",
-		cursor{score: 1.5, id: 7, tail: passage{span{low: 3, high: 1 << 50}, []int64{7, 9}}.tail()}.encode(listLatest, 1), "x", "AQE", cursor{score: 1.5, id: 7}.encode(listLatest, 1) + "=", "\x00",
+		cursor{score: 1.5, id: 7, tail: rankedCursor{span{low: 3, high: 1 << 50}, []int64{7, 9}}.tail()}.encode(listLatest, 1), "x", "AQE", cursor{score: 1.5, id: 7}.encode(listLatest, 1) + "=", "\x00",
 	} {
 		f.Add(text, byte(listLatest), int64(1))
 	}
@@ -44,9 +44,9 @@ func FuzzCursor(f *testing.F) {
 func TestLongestWayFitsIntoACursor(t *testing.T) {
 	const largestInbox = 1000
 	f := &Feed{cfg: Config{InboxCap: largestInbox}}
-	way := passage{window: span{low: 1, high: 1 << 53}}
-	for i := range int64(f.longestWay()) {
-		way.shown = append(way.shown, (i+1)*(1<<53/int64(f.longestWay())))
+	way := rankedCursor{window: span{low: 1, high: 1 << 53}}
+	for i := range int64(f.maxRankedShown()) {
+		way.shown = append(way.shown, (i+1)*(1<<53/int64(f.maxRankedShown())))
 	}
 	c, err := decodeCursor(cursor{id: 7, tail: way.tail()}.encode(listRanked, 1), listRanked, 1)
 	require.NoError(t, err)

@@ -36,20 +36,20 @@ const (
 	// AlwaysPull, as Config.PullAbove, pushes nobody's.
 	AlwaysPull = -2
 
-	// tooMany merged authors in all are not listed: readers pull from everybody
+	// maxMergedAuthors merged authors in all are not listed: readers pull from everybody
 	// whom they follow.
-	tooMany = 2000
-	// mergedLonger is how much longer readers merge an author who is pushed again:
+	maxMergedAuthors = 2000
+	// mergeAfterReturn is how much longer readers merge an author who is pushed again:
 	// than any post is on its way, as a rule.
-	mergedLonger = 10 * time.Second
-	// fewEnough is the default of Config.MergeAll.
-	fewEnough = 200
-	// crossings is how many authors change mode in one turn of Rebalance.
-	crossings = 100
+	mergeAfterReturn = 10 * time.Second
+	// defaultMergeAll is the default of Config.MergeAll.
+	defaultMergeAll = 200
+	// rebalanceBatch is how many authors change mode in one turn of Rebalance.
+	rebalanceBatch = 100
 )
 
-// merged is the list of authors whom readers merge, as of some seconds ago.
-type merged struct {
+// mergedList is the list of authors whom readers merge, as of some seconds ago.
+type mergedList struct {
 	mu      sync.Mutex
 	read    time.Time
 	authors []int64
@@ -60,28 +60,28 @@ type merged struct {
 func (f *Feed) mergedAuthors(ctx context.Context) ([]int64, error) {
 	f.merged.mu.Lock()
 	defer f.merged.mu.Unlock()
-	if now := f.now(); now.Sub(f.merged.read) > f.cfg.MergedFor {
-		authors, err := f.db.User.Query().Where(user.DiffusionNEQ(user.DiffusionPUSH)).Limit(tooMany).IDs(ctx)
+	if now := f.now(); now.Sub(f.merged.read) > f.cfg.MergedListFor {
+		authors, err := f.db.User.Query().Where(user.FanOutModeNEQ(user.FanOutModePUSH)).Limit(maxMergedAuthors).IDs(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("read authors to merge: %w", err)
 		}
-		f.merged.read, f.merged.authors = now, f.merged.lately(authors, now)
+		f.merged.read, f.merged.authors = now, f.merged.withRecentlyRemoved(authors, now)
 	}
 	return f.merged.authors, nil
 }
 
-// lately is the authors, and those who were among them a moment ago: what they
+// withRecentlyRemoved is the authors, and those who were among them a moment ago: what they
 // posted last was found in the outbox, and may still be on its way to inboxes.
-func (m *merged) lately(authors []int64, now time.Time) []int64 {
+func (m *mergedList) withRecentlyRemoved(authors []int64, now time.Time) []int64 {
 	if m.listed == nil {
 		m.listed = map[int64]time.Time{}
 	}
 	for _, author := range authors {
 		m.listed[author] = now
 	}
-	maps.DeleteFunc(m.listed, func(_ int64, at time.Time) bool { return now.Sub(at) > mergedLonger })
+	maps.DeleteFunc(m.listed, func(_ int64, at time.Time) bool { return now.Sub(at) > mergeAfterReturn })
 	list := slices.Collect(maps.Keys(m.listed))
-	return list[:min(len(list), tooMany)]
+	return list[:min(len(list), maxMergedAuthors)]
 }
 
 // mergedFollowees is whom the viewer's reads merge; all is false when there are
@@ -95,7 +95,7 @@ func (f *Feed) mergedFollowees(ctx context.Context, viewer int64) (authors []int
 }
 
 func (f *Feed) mergedOf(ctx context.Context, viewer int64, list []int64) (authors []int64, all bool, err error) {
-	if f.cfg.PullAbove == AlwaysPull || len(list) == tooMany {
+	if f.cfg.PullAbove == AlwaysPull || len(list) == maxMergedAuthors {
 		return nil, false, nil
 	}
 	if len(list) == 0 {
@@ -107,7 +107,7 @@ func (f *Feed) mergedOf(ctx context.Context, viewer int64, list []int64) (author
 }
 
 // Pushes reports whether the author's new posts go to inboxes.
-func Pushes(author *ent.User) bool { return author.Diffusion != user.DiffusionPULL }
+func Pushes(author *ent.User) bool { return author.FanOutMode != user.FanOutModePULL }
 
 // Rebalance moves authors whose follower count has crossed the threshold a step
 // on their way between push and pull, at most a hundred a step; a worker calls
@@ -122,17 +122,17 @@ func (f *Feed) Rebalance(ctx context.Context) error {
 	case AlwaysPull:
 		above, below = -1, -1
 	}
-	settled := f.now().Add(-f.cfg.RisingFor).UnixMilli()
+	settled := f.now().Add(-f.cfg.PushAndPullFor).UnixMilli()
 	for _, step := range []struct {
-		from, to user.Diffusion
+		from, to user.FanOutMode
 		where    predicate.User
 	}{
-		{user.DiffusionRISING, user.DiffusionPUSH, user.FollowerCountLT(below)},
-		{user.DiffusionRISING, user.DiffusionPULL, user.And(user.FollowerCountGT(above), user.DiffusionSinceLTE(settled))},
-		{user.DiffusionPULL, user.DiffusionFALLING, user.FollowerCountLT(below)},
-		{user.DiffusionPUSH, user.DiffusionRISING, user.FollowerCountGT(above)},
+		{user.FanOutModePUSH_TO_PULL, user.FanOutModePUSH, user.FollowerCountLT(below)},
+		{user.FanOutModePUSH_TO_PULL, user.FanOutModePULL, user.And(user.FollowerCountGT(above), user.FanOutModeSinceLTE(settled))},
+		{user.FanOutModePULL, user.FanOutModePULL_TO_PUSH, user.FollowerCountLT(below)},
+		{user.FanOutModePUSH, user.FanOutModePUSH_TO_PULL, user.FollowerCountGT(above)},
 	} {
-		authors, err := f.db.User.Query().Where(user.DiffusionEQ(step.from), step.where).Limit(crossings).IDs(ctx)
+		authors, err := f.db.User.Query().Where(user.FanOutModeEQ(step.from), step.where).Limit(rebalanceBatch).IDs(ctx)
 		if err != nil {
 			return fmt.Errorf("find authors who cross the threshold: %w", err)
 		}
@@ -145,26 +145,26 @@ func (f *Feed) Rebalance(ctx context.Context) error {
 	return nil
 }
 
-func (f *Feed) cross(ctx context.Context, author int64, from, to user.Diffusion) error {
+func (f *Feed) cross(ctx context.Context, author int64, from, to user.FanOutMode) error {
 	return f.inTx(ctx, func(tx *ent.Tx) error {
 		since := f.now().UnixMilli()
-		n, err := tx.User.Update().Where(user.ID(author), user.DiffusionEQ(from)).
-			SetDiffusion(to).SetDiffusionSince(since).Save(ctx)
-		if err != nil || n == 0 || to != user.DiffusionFALLING {
+		n, err := tx.User.Update().Where(user.ID(author), user.FanOutModeEQ(from)).
+			SetFanOutMode(to).SetFanOutModeSince(since).Save(ctx)
+		if err != nil || n == 0 || to != user.FanOutModePULL_TO_PUSH {
 			return err
 		}
-		return f.queue.Enqueue(ctx, tx, queue.Large, AuthorFalling, AuthorJob{Author: author, Since: since})
+		return f.queue.Enqueue(ctx, tx, queue.Large, AuthorReturns, AuthorJob{Author: author, Since: since})
 	})
 }
 
-// Fallen ends an author's way back to push that began then: every inbox has what
+// FinishReturnToPush ends an author's way back to push that began then: every inbox has what
 // it missed. Of a later one it says nothing: an attempt that stalled, or a job
 // that is done again, may come when the author has been pulled once more since.
 //
 // Cost: one statement.
-func (f *Feed) Fallen(ctx context.Context, j AuthorJob) error {
+func (f *Feed) FinishReturnToPush(ctx context.Context, j AuthorJob) error {
 	err := f.db.User.Update().
-		Where(user.ID(j.Author), user.DiffusionEQ(user.DiffusionFALLING), user.DiffusionSince(j.Since)).
-		SetDiffusion(user.DiffusionPUSH).SetDiffusionSince(f.now().UnixMilli()).Exec(ctx)
+		Where(user.ID(j.Author), user.FanOutModeEQ(user.FanOutModePULL_TO_PUSH), user.FanOutModeSince(j.Since)).
+		SetFanOutMode(user.FanOutModePUSH).SetFanOutModeSince(f.now().UnixMilli()).Exec(ctx)
 	return wrap("end the way back to push", err)
 }

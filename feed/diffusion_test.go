@@ -20,7 +20,7 @@ import (
 func eachAbove(t *testing.T, above int, test func(w *world)) {
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
 		w := newWorld(t, s, func(c *feed.Config) {
-			c.PullAbove, c.RisingFor, c.MergedFor = above, -time.Second, time.Nanosecond
+			c.PullAbove, c.PushAndPullFor, c.MergedListFor = above, -time.Second, time.Nanosecond
 		})
 		w.work()
 		test(w)
@@ -32,11 +32,11 @@ func (w *world) rebalance() {
 	require.NoError(w.t, w.feed.Rebalance(w.ctx))
 }
 
-func (w *world) diffusion(v feed.Viewer) user.Diffusion {
+func (w *world) fanOutMode(v feed.Viewer) user.FanOutMode {
 	w.t.Helper()
 	u, err := w.s.DB.User.Get(w.ctx, v.ID)
 	require.NoError(w.t, err)
-	return u.Diffusion
+	return u.FanOutMode
 }
 
 // An author who crosses the threshold, up and down again, with posts at every
@@ -60,16 +60,16 @@ func TestCrossingTheThreshold(t *testing.T) {
 			w.ready(fan)
 		}
 		w.rebalance()
-		require.Equal(w.t, user.DiffusionPUSH, w.diffusion(star))
+		require.Equal(w.t, user.FanOutModePUSH, w.fanOutMode(star))
 		check("push")
 		for _, fan := range fans[4:] {
 			w.follow(fan, star)
 		}
 		w.rebalance()
-		require.Equal(w.t, user.DiffusionRISING, w.diffusion(star))
+		require.Equal(w.t, user.FanOutModePUSH_TO_PULL, w.fanOutMode(star))
 		check("rising")
 		w.rebalance()
-		require.Equal(w.t, user.DiffusionPULL, w.diffusion(star))
+		require.Equal(w.t, user.FanOutModePULL, w.fanOutMode(star))
 		check("pull")
 		ids, _, err := w.tl.Page(w.ctx, timeline.Inbox(fans[0].ID), timeline.Range{Limit: 10})
 		require.NoError(w.t, err)
@@ -80,7 +80,7 @@ func TestCrossingTheThreshold(t *testing.T) {
 		require.NoError(w.t, err)
 		w.settle()
 		w.rebalance()
-		require.Equal(w.t, user.DiffusionPULL, w.diffusion(star), "no flapping near the threshold")
+		require.Equal(w.t, user.FanOutModePULL, w.fanOutMode(star), "no flapping near the threshold")
 		for _, fan := range fans[3:7] {
 			_, err := w.feed.Unfollow(w.ctx, fan, star.ID)
 			require.NoError(w.t, err)
@@ -88,7 +88,7 @@ func TestCrossingTheThreshold(t *testing.T) {
 		fans = append(fans[:3:3], fans[2])
 		w.rebalance()
 		w.settle()
-		require.Equal(w.t, user.DiffusionPUSH, w.diffusion(star))
+		require.Equal(w.t, user.FanOutModePUSH, w.fanOutMode(star))
 		ids, _, err = w.tl.Page(w.ctx, timeline.Inbox(fans[0].ID), timeline.Range{Limit: 10})
 		require.NoError(w.t, err)
 		require.Equal(w.t, newestFirst(posts...), ids, "the inbox has what was not pushed")
@@ -107,19 +107,19 @@ func TestLateJobDoesNotEndALaterFall(t *testing.T) {
 		var jobs []feed.AuthorJob
 		for range 2 {
 			now = now.Add(time.Hour)
-			require.NoError(t, s.DB.User.UpdateOneID(star.ID).SetDiffusion(user.DiffusionPULL).Exec(w.ctx))
+			require.NoError(t, s.DB.User.UpdateOneID(star.ID).SetFanOutMode(user.FanOutModePULL).Exec(w.ctx))
 			w.rebalance()
 			w.rebalance()
-			require.Equal(t, user.DiffusionFALLING, w.diffusion(star))
+			require.Equal(t, user.FanOutModePULL_TO_PUSH, w.fanOutMode(star))
 			jobs = append(jobs, feed.AuthorJob{Author: star.ID, Since: now.UnixMilli()})
 		}
 		queued, err := s.DB.Job.Query().Count(w.ctx)
 		require.NoError(t, err)
 		require.Equal(t, 2, queued, "one for each way back, however often the authors are looked at")
-		require.NoError(t, w.feed.Fallen(w.ctx, jobs[0]))
-		require.Equal(t, user.DiffusionFALLING, w.diffusion(star))
-		require.NoError(t, w.feed.Fallen(w.ctx, jobs[1]))
-		require.Equal(t, user.DiffusionPUSH, w.diffusion(star))
+		require.NoError(t, w.feed.FinishReturnToPush(w.ctx, jobs[0]))
+		require.Equal(t, user.FanOutModePULL_TO_PUSH, w.fanOutMode(star))
+		require.NoError(t, w.feed.FinishReturnToPush(w.ctx, jobs[1]))
+		require.Equal(t, user.FanOutModePUSH, w.fanOutMode(star))
 	})
 }
 
@@ -166,10 +166,10 @@ func TestCrossingUnderTraffic(t *testing.T) {
 				had[fan] = now
 			}
 		}
-		seen := map[user.Diffusion]bool{}
+		seen := map[user.FanOutMode]bool{}
 		step := func() {
 			w.rebalance()
-			seen[w.diffusion(star)] = true
+			seen[w.fanOutMode(star)] = true
 			look()
 		}
 		for range 2 {
@@ -183,14 +183,14 @@ func TestCrossingUnderTraffic(t *testing.T) {
 				require.NoError(w.t, err)
 			}
 			step()
-			require.Eventually(w.t, func() bool { return w.diffusion(star) == user.DiffusionPUSH }, 30*time.Second, 5*time.Millisecond)
+			require.Eventually(w.t, func() bool { return w.fanOutMode(star) == user.FanOutModePUSH }, 30*time.Second, 5*time.Millisecond)
 			look()
 		}
 		close(over)
 		all := newestFirst(<-posted...)
 		w.settle()
 		require.Greater(w.t, len(all), 10)
-		require.True(w.t, seen[user.DiffusionRISING] && seen[user.DiffusionPULL])
+		require.True(w.t, seen[user.FanOutModePUSH_TO_PULL] && seen[user.FanOutModePULL])
 		for _, fan := range loyal {
 			require.Equal(w.t, all, w.walk(fan, 50, nil))
 		}

@@ -62,10 +62,10 @@ type Config struct {
 	// pushed to inboxes but merged by readers; NeverPull and AlwaysPull are the
 	// ends of the range. Defaults to 50,000.
 	PullAbove int
-	// RisingFor is how long both is done on the way to pull, at least ten times
-	// MergedFor, which is how long a process goes by the list of authors to
+	// PushAndPullFor is how long both is done on the way to pull, at least ten times
+	// MergedListFor, which is how long a process goes by the list of authors to
 	// merge. Default to 30 s and 2 s.
-	RisingFor, MergedFor time.Duration
+	PushAndPullFor, MergedListFor time.Duration
 	// MergeAll is how many authors a reader merges without asking first whose
 	// posts reach the page. Defaults to 200.
 	MergeAll int
@@ -101,13 +101,13 @@ type Feed struct {
 	log     *slog.Logger
 	now     func() time.Time
 
-	hashing chan struct{} // one token per password hash at work
-	nobody  string        // hash that unknown handles are checked against
-	builds  chan kept     // feeds to be built
-	merged  merged
-	// hidden counts the changes here by which somebody may see less, once they
+	hashing   chan struct{}   // one token per password hash at work
+	dummyHash string          // hash that unknown handles are checked against
+	builds    chan cachedFeed // feeds to be built
+	merged    mergedList
+	// visibilityVersion counts the changes here by which somebody may see less, once they
 	// are committed.
-	hidden atomic.Int64
+	visibilityVersion atomic.Int64
 
 	// See settledNow, in Unix milliseconds: when late fan-outs were looked for, and
 	// up to when all posts were distributed then.
@@ -137,14 +137,14 @@ func New(ctx context.Context, cfg Config) (*Feed, error) {
 	if cfg.PullAbove == 0 {
 		cfg.PullAbove = 50_000
 	}
-	if cfg.RisingFor == 0 {
-		cfg.RisingFor = 30 * time.Second
+	if cfg.PushAndPullFor == 0 {
+		cfg.PushAndPullFor = 30 * time.Second
 	}
-	if cfg.MergedFor == 0 {
-		cfg.MergedFor = 2 * time.Second
+	if cfg.MergedListFor == 0 {
+		cfg.MergedListFor = 2 * time.Second
 	}
 	if cfg.MergeAll == 0 {
-		cfg.MergeAll = fewEnough
+		cfg.MergeAll = defaultMergeAll
 	}
 	if cfg.InboxCap == 0 {
 		cfg.InboxCap = 500
@@ -178,10 +178,10 @@ func New(ctx context.Context, cfg Config) (*Feed, error) {
 		log:     cfg.Logger,
 		now:     func() time.Time { return cfg.Now().UTC() }, // SQLite compares times as text
 		hashing: make(chan struct{}, runtime.GOMAXPROCS(0)),
-		builds:  make(chan kept, waitingBuilds),
+		builds:  make(chan cachedFeed, waitingBuilds),
 	}
 	var err error
-	if f.nobody, err = f.hash(ctx, "nobody has this password"); err != nil {
+	if f.dummyHash, err = f.hash(ctx, "nobody has this password"); err != nil {
 		return nil, err
 	}
 	return f, nil

@@ -33,8 +33,8 @@ import (
 const (
 	// LateAfter is the age from which a post on its way to an inbox is late.
 	LateAfter = 90 * time.Second
-	// settled is the age from which all posts that are not late have arrived.
-	settled = LateAfter + 30*time.Second
+	// arrivalGrace is the age from which all posts that are not late have arrived.
+	arrivalGrace = LateAfter + 30*time.Second
 	// maxRecent is how many posts within settled a cursor can name. Of a timeline
 	// that takes more in that time a client that resumes has to read again.
 	maxRecent = 512
@@ -45,8 +45,8 @@ const (
 	forgetLate  = 10 * time.Minute
 )
 
-// holding is what a client is known to hold of its timeline.
-type holding struct {
+// clientState is what a client is known to hold of its timeline.
+type clientState struct {
 	at     timeline.Position // notes up to here are known
 	low    int64             // posts at or below are held, unless they came late
 	recent []int64           // posts above low that are held, ascending
@@ -54,13 +54,13 @@ type holding struct {
 
 // settledBefore is the id below which no post that is not late is on its way.
 func settledBefore(t time.Time) int64 {
-	return max(t.Add(-settled).Sub(idEpoch).Milliseconds(), 0) << timeShift
+	return max(t.Add(-arrivalGrace).Sub(idEpoch).Milliseconds(), 0) << timeShift
 }
 
-// settledNow is settledBefore now, or before the oldest fan-out that is under way.
+// settledID is settledBefore now, or before the oldest fan-out that is under way.
 //
 // Cost: none, and queue.Oldest every five seconds.
-func (f *Feed) settledNow(ctx context.Context) int64 {
+func (f *Feed) settledID(ctx context.Context) int64 {
 	now := f.now()
 	looked := f.lookedForLate.Load()
 	if now.UnixMilli()-looked > lookForLate.Milliseconds() && f.lookedForLate.CompareAndSwap(looked, now.UnixMilli()) {
@@ -79,31 +79,31 @@ func (f *Feed) settledNow(ctx context.Context) int64 {
 	return max(settledBefore(now.Add(-forgetLate)), min(settledBefore(now), settledBefore(waits)))
 }
 
-// notedBefore is the id up to which a post that arrives may have been noted in
+// journaledBefore is the id up to which a post that arrives may have been noted in
 // the journal: by a clock that is ahead, too.
-func notedBefore(t time.Time) int64 { return settledBefore(t.Add(settled - LateAfter/2)) }
+func journaledBefore(t time.Time) int64 { return settledBefore(t.Add(arrivalGrace - LateAfter/2)) }
 
 // has reports whether the post is one of the recent.
-func (h *holding) has(id int64) bool {
+func (h *clientState) has(id int64) bool {
 	_, found := slices.BinarySearch(h.recent, id)
 	return found
 }
 
-func (h *holding) take(id int64) {
+func (h *clientState) take(id int64) {
 	if at, found := slices.BinarySearch(h.recent, id); !found {
 		h.recent = slices.Insert(h.recent, at, id)
 	}
 }
 
-func (h *holding) drop(id int64) {
+func (h *clientState) drop(id int64) {
 	if at, found := slices.BinarySearch(h.recent, id); found {
 		h.recent = slices.Delete(h.recent, at, at+1)
 	}
 }
 
-// rise lifts low, and forgets the posts below of which there are too many to
+// advance lifts low, and forgets the posts below of which there are too many to
 // remember: those above maxRecent.
-func (h *holding) rise(low int64) {
+func (h *clientState) advance(low int64) {
 	h.low = max(h.low, low)
 	if spare := len(h.recent) - maxRecent; spare > 0 {
 		below, _ := slices.BinarySearch(h.recent, h.low+1)
@@ -112,9 +112,9 @@ func (h *holding) rise(low int64) {
 }
 
 // upTo is the holding of a client that holds nothing newer than the post.
-func (h *holding) upTo(id int64) holding {
+func (h *clientState) upTo(id int64) clientState {
 	end, _ := slices.BinarySearch(h.recent, id+1)
-	return holding{h.at, min(h.low, id), h.recent[:end]}
+	return clientState{h.at, min(h.low, id), h.recent[:end]}
 }
 
 // tail is the holding as part of a cursor; empty when it does not fit: the
@@ -122,7 +122,7 @@ func (h *holding) upTo(id int64) holding {
 //
 //	epoch, position, low  uvarints
 //	recent                uvarint distances, each from the post before, the first from low
-func (h *holding) tail() string {
+func (h *clientState) tail() string {
 	first, _ := slices.BinarySearch(h.recent, h.low+1)
 	recent := h.recent[first:]
 	if len(recent) > maxRecent || h.at.Epoch == 0 {
@@ -130,7 +130,7 @@ func (h *holding) tail() string {
 	}
 	b := make([]byte, 0, 128) // most fit, on the stack
 	b = binary.AppendUvarint(b, uint64(h.at.Epoch))
-	b = binary.AppendUvarint(b, uint64(h.at.At))
+	b = binary.AppendUvarint(b, uint64(h.at.Offset))
 	b = binary.AppendUvarint(b, uint64(h.low))
 	last := h.low
 	for _, id := range recent {
@@ -141,7 +141,7 @@ func (h *holding) tail() string {
 }
 
 // held is the holding in a cursor; ok is false when it does not tell.
-func (c cursor) held() (h holding, ok bool) {
+func (c cursor) held() (h clientState, ok bool) {
 	b := []byte(c.tail)
 	next := func() (v int64) {
 		u, n := binary.Uvarint(b)
@@ -153,7 +153,7 @@ func (c cursor) held() (h holding, ok bool) {
 		return int64(u)
 	}
 	ok = true
-	h.at = timeline.Position{Epoch: next(), At: next()}
+	h.at = timeline.Position{Epoch: next(), Offset: next()}
 	h.low = next()
 	for last := h.low; ok && len(b) > 0; {
 		last += next()
@@ -164,7 +164,7 @@ func (c cursor) held() (h holding, ok bool) {
 
 // cursor is the place of an entry in the viewer's timeline, for a client that
 // holds this much.
-func (h *holding) cursor(v Viewer, id int64) string {
+func (h *clientState) cursor(v Viewer, id int64) string {
 	return cursor{score: float64(id), id: id, tail: h.tail()}.encode(listLatest, v.ID)
 }
 
@@ -208,14 +208,14 @@ func (f *Feed) visitInbox(ctx context.Context, user int64, r timeline.Range) (ti
 		return at, k.from
 	}
 	if unlisted == nil {
-		k.known, k.part, k.merge = r, part, f.companyOf(list)
+		k.known, k.part, k.merge = r, part, f.planFor(list)
 	}
 	return at, f.cached(k)
 }
 
 // visited is the position that a visit to the inbox told, or that of the build
 // that it begins, which is for the caller to have done.
-func (f *Feed) visited(ctx context.Context, inbox *kept, at timeline.Position, err error) timeline.Position {
+func (f *Feed) visited(ctx context.Context, inbox *cachedFeed, at timeline.Position, err error) timeline.Position {
 	if err == nil && at.Epoch == 0 {
 		var b timeline.Build
 		var started bool
@@ -234,11 +234,11 @@ func (f *Feed) visited(ctx context.Context, inbox *kept, at timeline.Position, e
 	return at
 }
 
-// holdingOf is what there is to hold of the timeline from the highest of the
+// clientStateOf is what there is to hold of the timeline from the highest of the
 // posts, which are a part of it, downwards; all of it when there are none. More
 // says whether there may be something below the lowest of them.
-func (f *Feed) holdingOf(ctx context.Context, v Viewer, at timeline.Position, posts []*ent.Post, more bool) (holding, error) {
-	h := holding{at: at, low: f.settledNow(ctx)}
+func (f *Feed) clientStateOf(ctx context.Context, v Viewer, at timeline.Position, posts []*ent.Post, more bool) (clientState, error) {
+	h := clientState{at: at, low: f.settledID(ctx)}
 	below := int64(0)
 	for _, p := range posts {
 		if p.ID > h.low {
@@ -251,7 +251,7 @@ func (f *Feed) holdingOf(ctx context.Context, v Viewer, at timeline.Position, po
 	if !more || at.Epoch == 0 || below != 0 && below <= h.low+1 {
 		return h, nil
 	}
-	ids, told, err := f.within(ctx, v.ID, span{low: h.low, high: below}, below == 0)
+	ids, told, err := f.recentIDs(ctx, v.ID, span{low: h.low, high: below}, below == 0)
 	if !told {
 		h.at = timeline.Position{}
 	}
@@ -261,7 +261,7 @@ func (f *Feed) holdingOf(ctx context.Context, v Viewer, at timeline.Position, po
 	return h, err
 }
 
-// within is the ids of those of the user's timeline in a span that the user may be
+// recentIDs is the ids of those of the user's timeline in a span that the user may be
 // shown, the newest of them, more than a cursor can name at the most: a cursor is
 // plain to read. What an inbox holds and hides is told when it is shown, as is all
 // that the client does not hold.
@@ -269,7 +269,7 @@ func (f *Feed) holdingOf(ctx context.Context, v Viewer, at timeline.Position, po
 // Cost with an inbox: as a page of all these posts, so one round trip, and a query
 // when there are any. Without one a page does not wait for that: told is false
 // unless it must be, and the client cannot resume from it.
-func (f *Feed) within(ctx context.Context, user int64, s span, must bool) (ids []int64, told bool, err error) {
+func (f *Feed) recentIDs(ctx context.Context, user int64, s span, must bool) (ids []int64, told bool, err error) {
 	k := f.inbox(user)
 	list, err := f.mergedAuthors(ctx) // before the inbox is read: see companyOf
 	if err != nil {
@@ -281,9 +281,9 @@ func (f *Feed) within(ctx context.Context, user int64, s span, must bool) (ids [
 		if covered.State != timeline.Ready && !must {
 			return nil, false, nil
 		}
-		k.known, k.part, k.merge = r, timeline.Part{IDs: held, Coverage: covered}, f.companyOf(list)
+		k.known, k.part, k.merge = r, timeline.Part{IDs: held, Coverage: covered}, f.planFor(list)
 	}
-	posts, err := f.fill(ctx, doorTimeline, user, maxRecent+1, s, f.cached(k))
+	posts, err := f.fill(ctx, HomeTimeline, user, maxRecent+1, s, f.cached(k))
 	return idsOf(posts), true, err
 }
 
@@ -291,10 +291,10 @@ func (f *Feed) within(ctx context.Context, user int64, s span, must bool) (ids [
 // for a client that holds the timeline from there downwards.
 func (f *Feed) Entry(ctx context.Context, v Viewer, p *ent.Post) (Edge[ent.Post], error) {
 	at := f.visit(ctx, v.ID)
-	h, err := f.holdingOf(ctx, v, at, []*ent.Post{p}, true)
+	h, err := f.clientStateOf(ctx, v, at, []*ent.Post{p}, true)
 	return f.entry(v, p, h.upTo(p.ID)), err
 }
 
-func (f *Feed) entry(v Viewer, p *ent.Post, h holding) Edge[ent.Post] {
+func (f *Feed) entry(v Viewer, p *ent.Post, h clientState) Edge[ent.Post] {
 	return Edge[ent.Post]{Cursor: h.cursor(v, p.ID), Score: float64(p.ID), Node: p}
 }

@@ -17,15 +17,15 @@ import (
 // removed meanwhile.
 const buildAttempts = 5
 
-// kept is a feed that is kept in Redis, and where its truth is.
-type kept struct {
+// cachedFeed is a feed that is cachedFeed in Redis, and where its truth is.
+type cachedFeed struct {
 	key  timeline.Key
 	cap  int
-	door door  // what is let in: posts that
-	user int64 // this user may be shown at that door
+	door Surface // what is let in: posts that
+	user int64   // this user may be shown at that door
 	from source
 	// merge, if any, says what of others reads of a span put together with it.
-	merge func(ctx context.Context, user int64, s span, n int) (company, error)
+	merge func(ctx context.Context, user int64, s span, n int) (mergePlan, error)
 	// begun is the build that somebody who asks for it has opened already.
 	begun *timeline.Build
 	// part is what the known range of it held a moment ago.
@@ -34,17 +34,17 @@ type kept struct {
 }
 
 // inbox is the user's home timeline.
-func (f *Feed) inbox(user int64) kept {
-	return kept{key: timeline.Inbox(user), cap: f.cfg.InboxCap, door: doorTimeline, user: user, from: f.pulled(user), merge: f.company}
+func (f *Feed) inbox(user int64) cachedFeed {
+	return cachedFeed{key: timeline.Inbox(user), cap: f.cfg.InboxCap, door: HomeTimeline, user: user, from: f.pulled(user), merge: f.planNow}
 }
 
 // outbox is all that the author posted, whoever may see it.
-func (f *Feed) outbox(author int64) kept {
-	return kept{key: timeline.Outbox(author), cap: f.cfg.OutboxCap, door: doorDirect, user: author, from: f.inSQL(post.AuthorID(author))}
+func (f *Feed) outbox(author int64) cachedFeed {
+	return cachedFeed{key: timeline.Outbox(author), cap: f.cfg.OutboxCap, door: Direct, user: author, from: f.inSQL(post.AuthorID(author))}
 }
 
 // buildSoon asks for a feed to be built in the background.
-func (f *Feed) buildSoon(k kept) {
+func (f *Feed) buildSoon(k cachedFeed) {
 	select {
 	case f.builds <- k:
 	default: // the next read asks again
@@ -59,7 +59,7 @@ func (f *Feed) BuildInbox(ctx context.Context, user int64) error {
 	return f.build(ctx, f.inbox(user))
 }
 
-func (f *Feed) build(ctx context.Context, k kept) error {
+func (f *Feed) build(ctx context.Context, k cachedFeed) error {
 	// From Begin on the feed takes what is delivered; only then SQL is read.
 	var b timeline.Build
 	if k.begun != nil {
@@ -120,24 +120,24 @@ func idsOf(posts []*ent.Post) []int64 {
 	return ids
 }
 
-// Reconcile is Agree after the relation of the two changed in a way that the viewer's
+// SyncInboxAndNotify is Agree after the relation of the two changed in a way that the viewer's
 // timeline depends on: the viewer's open subscriptions are told to read again when
 // the inbox changed, or there is none, and they may have read in SQL. When it did
 // not, an attempt before may have changed it and told nobody: they look what is noted.
 //
 // Cost: that of Agree, and four round trips at most.
-func (f *Feed) Reconcile(ctx context.Context, viewer, author int64) error {
+func (f *Feed) SyncInboxAndNotify(ctx context.Context, viewer, author int64) error {
 	// A distributor that read how the two stood before now looks here when done.
 	if err := f.tl.Fence(ctx, author, viewer); err != nil {
 		return err
 	}
-	changed, err := f.Agree(ctx, viewer, author)
+	changed, err := f.SyncInbox(ctx, viewer, author)
 	if err != nil {
 		return err
 	}
-	ev := live.Event{Kind: live.Noted}
+	ev := live.Event{Kind: live.JournalChanged}
 	if changed {
-		if err := f.tl.Unsettle(ctx, viewer); err != nil { // who is away finds out when resuming
+		if err := f.tl.InvalidatePositions(ctx, viewer); err != nil { // who is away finds out when resuming
 			return err
 		}
 		ev = live.Event{Kind: live.Invalidated, Author: author, Reason: "a relation changed"}
@@ -146,7 +146,7 @@ func (f *Feed) Reconcile(ctx context.Context, viewer, author int64) error {
 	return wrap("tell of a changed inbox", err)
 }
 
-// Agree makes the viewer's inbox agree with SQL about the posts of one author:
+// SyncInbox makes the viewer's inbox agree with SQL about the posts of one author:
 // those that belong there come in, the others go. It is level-triggered: what
 // it does depends on the relation as it is, not on what happened to it, so it
 // may run late, twice, and beside its opposite. It reports whether the inbox
@@ -159,10 +159,10 @@ func (f *Feed) Reconcile(ctx context.Context, viewer, author int64) error {
 //
 // Cost: the inbox, and four queries of as many posts as it holds, at most; twice
 // when the inbox changes.
-func (f *Feed) Agree(ctx context.Context, viewer, author int64) (changed bool, err error) {
+func (f *Feed) SyncInbox(ctx context.Context, viewer, author int64) (changed bool, err error) {
 	var written []int64
 	for range buildAttempts {
-		wrote, known, err := f.agreeOnce(ctx, viewer, author, &written)
+		wrote, known, err := f.syncOnce(ctx, viewer, author, &written)
 		if err != nil {
 			return changed, fmt.Errorf("make the inbox of %d agree about %d: %w", viewer, author, err)
 		}
@@ -179,17 +179,17 @@ func (f *Feed) relation(ctx context.Context, viewer, other int64) (Relation, err
 	return found[other], err
 }
 
-// agreeOnce reports whether it wrote to the inbox, and whether it could look at
+// syncOnce reports whether it wrote to the inbox, and whether it could look at
 // it. It notes what it wrote; if that is not the first time, it writes only what
 // it wrote before: other posts may come and go all the time.
-func (f *Feed) agreeOnce(ctx context.Context, viewer, author int64, written *[]int64) (wrote, known bool, err error) {
+func (f *Feed) syncOnce(ctx context.Context, viewer, author int64, written *[]int64) (wrote, known bool, err error) {
 	k := timeline.Inbox(viewer)
 	r, err := f.relation(ctx, viewer, author)
 	if err != nil {
 		return false, false, err
 	}
 	// If not even a public post belongs into the inbox, none does.
-	belongs := mayShow(doorTimeline, viewer, r, &ent.Post{AuthorID: author, Visibility: schema.Public})
+	belongs := mayShow(HomeTimeline, viewer, r, &ent.Post{AuthorID: author, Visibility: schema.Public})
 	// Builders at work read SQL again, whatever they have read by now.
 	if err := f.tl.Remove(ctx, k); err != nil {
 		return false, false, err
@@ -222,7 +222,7 @@ func (f *Feed) agreeOnce(ctx context.Context, viewer, author int64, written *[]i
 	floor := int64(0)
 	if belongs {
 		above := span{low: max(covered.Floor-1, 0)}
-		posts, err := f.fill(ctx, doorTimeline, viewer, f.cfg.InboxCap, above, f.writtenBy(doorTimeline, author))
+		posts, err := f.fill(ctx, HomeTimeline, viewer, f.cfg.InboxCap, above, f.writtenBy(HomeTimeline, author))
 		if err != nil {
 			return false, false, err
 		}
@@ -255,10 +255,10 @@ func without(ids, others []int64) []int64 {
 	return slices.DeleteFunc(slices.Clone(ids), func(id int64) bool { return slices.Contains(others, id) })
 }
 
-// agreeNow brings the caller's own feed up to date before a change of a
+// syncOwnInbox brings the caller's own feed up to date before a change of a
 // relation returns. The job does it again, so a failure costs freshness only.
-func (f *Feed) agreeNow(ctx context.Context, viewer, other int64) {
-	if err := f.Reconcile(ctx, viewer, other); err != nil {
+func (f *Feed) syncOwnInbox(ctx context.Context, viewer, other int64) {
+	if err := f.SyncInboxAndNotify(ctx, viewer, other); err != nil {
 		f.log.WarnContext(ctx, "own inbox not updated; the job will", "error", err)
 	}
 }

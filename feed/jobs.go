@@ -17,9 +17,9 @@ const (
 	PostChanged = "post.changed"
 	// RelationChanged: two users' relation changed, in either direction.
 	RelationChanged = "relation.changed"
-	// AuthorFalling: an author's posts are pushed again; inboxes are to get what
+	// AuthorReturns: an author's posts are pushed again; inboxes are to get what
 	// was not pushed.
-	AuthorFalling = "author.falling"
+	AuthorReturns = "author.returns"
 )
 
 // PostJob is the payload of PostCreated and PostChanged. The author is named
@@ -37,15 +37,15 @@ type PostJob struct {
 // it before.
 func (j PostJob) Widens() bool { return j.From != schema.Public && j.From != schema.Followers }
 
-// As is the post, as far as it decides who can see it, with this visibility.
-func (j PostJob) As(v schema.Visibility) *ent.Post {
+// WithVisibility is the post, as far as it decides who can see it, with this visibility.
+func (j PostJob) WithVisibility(v schema.Visibility) *ent.Post {
 	return &ent.Post{ID: j.Post, AuthorID: j.Author, Visibility: v}
 }
 
-// WasHidden reports whether the change hid the post, which is there, from
+// HiddenThenShown reports whether the change hid the post, which is there, from
 // followers, and another one shows it again: who read in between does not hold
 // it, whoever held it before.
-func (j PostJob) WasHidden(post *ent.Post) bool {
+func (j PostJob) HiddenThenShown(post *ent.Post) bool {
 	return post != nil && post.Visibility != j.To && (j.To == schema.Private || j.To == schema.Mutuals)
 }
 

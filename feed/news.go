@@ -10,8 +10,8 @@ import (
 	"tideline/timeline"
 )
 
-// news is one thing to tell the client when it takes it, after another look.
-type news struct {
+// backlogItem is one thing to tell the client when it takes it, after another look.
+type backlogItem struct {
 	id   int64
 	gone bool              // it has left the timeline; else it is in there, as
 	post *ent.Post         // it was when last looked at
@@ -21,7 +21,7 @@ type news struct {
 // news is of each post that the notes name what is true of it now. Each says that
 // the notes before the next one's are known, so that only the last says it of all:
 // a client that leaves in between is told the rest when it resumes.
-func (s *Stream) news(ctx context.Context, noted []timeline.Change, now timeline.Position) ([]news, error) {
+func (s *Stream) news(ctx context.Context, noted []timeline.Change, now timeline.Position) ([]backlogItem, error) {
 	var ids []int64
 	first, removed := map[int64]int64{}, map[int64]bool{}
 	for i, n := range noted {
@@ -34,19 +34,19 @@ func (s *Stream) news(ctx context.Context, noted []timeline.Change, now timeline
 	if err != nil {
 		return nil, err
 	}
-	var untold []news
+	var untold []backlogItem
 	for _, id := range ids {
-		before := timeline.Position{Epoch: now.Epoch, At: s.at.At + first[id]}
+		before := timeline.Position{Epoch: now.Epoch, Offset: s.at.Offset + first[id]}
 		left := removed[id] && !slices.Contains(s.gone, id)
 		came := posts[id] != nil && (removed[id] || !s.has(id))
 		if n := len(untold); n > 0 && (left || came) {
 			untold[n-1].at = before
 		}
 		if left {
-			untold = append(untold, news{id: id, gone: true, at: before})
+			untold = append(untold, backlogItem{id: id, gone: true, at: before})
 		}
 		if came {
-			untold = append(untold, news{id: id, post: posts[id], at: before})
+			untold = append(untold, backlogItem{id: id, post: posts[id], at: before})
 		}
 	}
 	if n := len(untold); n > 0 {
@@ -56,12 +56,12 @@ func (s *Stream) news(ctx context.Context, noted []timeline.Change, now timeline
 }
 
 // look notes when the reading begins of what is to be told.
-func (s *Stream) look() { s.looked, s.asked = s.feed.now(), s.feed.hidden.Load() }
+func (s *Stream) look() { s.looked, s.asked = s.feed.now(), s.feed.visibilityVersion.Load() }
 
 // tell has the client told the news, which were read since look. When that is done,
 // notes up to now are known, and low rises.
-func (s *Stream) tell(untold []news, now timeline.Position, risen int64) {
-	s.untold, s.risen = untold, risen
+func (s *Stream) tell(untold []backlogItem, now timeline.Position, risen int64) {
+	s.backlog, s.risen = untold, risen
 	s.sure, s.since = len(untold), 0
 	if len(untold) == 0 {
 		s.at = now
@@ -71,13 +71,13 @@ func (s *Stream) tell(untold []news, now timeline.Position, risen int64) {
 
 // tellNext sends the first of the news, unless that is known by now.
 func (s *Stream) tellNext(ctx context.Context) error {
-	if s.sure == 0 || s.asked != s.feed.hidden.Load() || s.feed.now().Sub(s.looked) > verdictLasts {
-		if err := s.lookAgain(ctx); err != nil || s.sure == 0 {
+	if s.sure == 0 || s.asked != s.feed.visibilityVersion.Load() || s.feed.now().Sub(s.looked) > verdictLasts {
+		if err := s.recheckBacklog(ctx); err != nil || s.sure == 0 {
 			return err
 		}
 	}
-	n := s.untold[0]
-	s.untold = s.untold[1:]
+	n := s.backlog[0]
+	s.backlog = s.backlog[1:]
 	s.sure, s.since = s.sure-1, s.since+1
 	s.at = n.at
 	if n.gone {
@@ -85,26 +85,26 @@ func (s *Stream) tellNext(ctx context.Context) error {
 	} else if !s.has(n.id) {
 		s.add(n.post)
 	}
-	if len(s.untold) == 0 {
+	if len(s.backlog) == 0 {
 		s.allTold()
 	}
 	return nil
 }
 
 func (s *Stream) allTold() {
-	s.rise(s.risen)
-	s.untold, s.risen = nil, 0
+	s.advance(s.risen)
+	s.backlog, s.risen = nil, 0
 }
 
-// lookAgain leaves out of the news what has been hidden since it was read: a
+// recheckBacklog leaves out of the news what has been hidden since it was read: a
 // client takes its time to be told it all. It looks at the next ones only, as
 // many again as it came to tell since the last time, twice. What is left out the
 // client knows all about when it knows of what comes before.
-func (s *Stream) lookAgain(ctx context.Context) error {
-	n := min(len(s.untold), max(2*s.since, 2))
+func (s *Stream) recheckBacklog(ctx context.Context) error {
+	n := min(len(s.backlog), max(2*s.since, 2))
 	s.look()
 	var ids []int64
-	for _, one := range s.untold[:n] {
+	for _, one := range s.backlog[:n] {
 		if !one.gone {
 			ids = append(ids, one.id)
 		}
@@ -113,8 +113,8 @@ func (s *Stream) lookAgain(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var still []news
-	for _, one := range s.untold[:n] {
+	var still []backlogItem
+	for _, one := range s.backlog[:n] {
 		one.post = posts[one.id]
 		switch {
 		case one.gone || one.post != nil:
@@ -125,9 +125,9 @@ func (s *Stream) lookAgain(ctx context.Context) error {
 			s.at = one.at
 		}
 	}
-	s.untold = append(still, s.untold[n:]...)
+	s.backlog = append(still, s.backlog[n:]...)
 	s.sure, s.since = len(still), 0
-	if len(s.untold) == 0 {
+	if len(s.backlog) == 0 {
 		s.allTold()
 	}
 	return nil
@@ -142,7 +142,7 @@ func (s *Stream) visible(ctx context.Context, ids []int64) (map[int64]*ent.Post,
 	if err != nil {
 		return nil, fmt.Errorf("read posts: %w", err)
 	}
-	if rows, err = shown(doorTimeline, s.viewer.ID, rows); err != nil {
+	if rows, err = shown(HomeTimeline, s.viewer.ID, rows); err != nil {
 		return nil, err
 	}
 	posts := make(map[int64]*ent.Post, len(rows))

@@ -24,13 +24,13 @@ func TestLateArrivalsAreLookedAtAgain(t *testing.T) {
 		l.close()
 		var late []int64
 		for range 6 {
-			late = append(late, w.old(bob))
-			w.arrives(ann, late[len(late)-1])
+			late = append(late, w.postMinutesAgo(bob))
+			w.deliverLate(ann, late[len(late)-1])
 		}
 		require.NoError(w.t, w.feed.DeletePost(w.ctx, bob, gone))
 		require.NoError(w.t, w.tl.Remove(w.ctx, timeline.Inbox(ann.ID), gone))
-		last := w.old(bob)
-		w.arrives(ann, last)
+		last := w.postMinutesAgo(bob)
+		w.deliverLate(ann, last)
 
 		l = w.listen(ann, after)
 		first := l.next().(*feed.PostAdded)

@@ -13,23 +13,23 @@ import (
 	"tideline/ent/user"
 )
 
-// company is what a read of a feed puts together with it.
-type company struct {
-	feeds []kept
-	// without the feed itself: the others have all that it has.
-	without bool
+// mergePlan is what a read of a feed puts together with it.
+type mergePlan struct {
+	feeds []cachedFeed
+	// skipInbox the feed itself: the others have all that it has.
+	skipInbox bool
 	// low is the id above which the feeds are all that there are; below it there
 	// may be others.
 	low int64
 }
 
-// reach is how many outboxes one page is put together from at the most.
-const reach = 1000
+// maxOutboxes is how many outboxes one page is put together from at the most.
+const maxOutboxes = 1000
 
-// errFar says that a page would take more: SQL answers.
-var errFar = errors.New("too many outboxes reach the page")
+// errTooManyOutboxes says that a page would take more: SQL answers.
+var errTooManyOutboxes = errors.New("too many outboxes reach the page")
 
-// company is the outboxes that the reads of a home timeline merge: of the
+// planNow is the outboxes that the reads of a home timeline merge: of the
 // followees who are not pushed, into the inbox; or, where nearly nobody is, of
 // all followees and the viewer, without the inbox, which is fan-out on read.
 //
@@ -37,21 +37,21 @@ var errFar = errors.New("too many outboxes reach the page")
 // the span: Redis knows the newest id of each. The n-th newest is a floor under
 // the page, so whoever has posted nothing since is left out. That costs one round
 // trip of O(authors), and a query of the authors whom Redis does not know yet.
-func (f *Feed) company(ctx context.Context, viewer int64, s span, n int) (company, error) {
+func (f *Feed) planNow(ctx context.Context, viewer int64, s span, n int) (mergePlan, error) {
 	list, err := f.mergedAuthors(ctx)
 	if err != nil {
-		return company{}, err
+		return mergePlan{}, err
 	}
-	return f.companyOf(list)(ctx, viewer, s, n)
+	return f.planFor(list)(ctx, viewer, s, n)
 }
 
-// companyOf is company by a list of the merged authors from before the inbox was
+// planFor is company by a list of the merged authors from before the inbox was
 // read. By a later one, an author who was merged then would be neither here nor,
 // yet, there.
-func (f *Feed) companyOf(list []int64) func(ctx context.Context, viewer int64, s span, n int) (company, error) {
-	return func(ctx context.Context, viewer int64, s span, n int) (company, error) {
+func (f *Feed) planFor(list []int64) func(ctx context.Context, viewer int64, s span, n int) (mergePlan, error) {
+	return func(ctx context.Context, viewer int64, s span, n int) (mergePlan, error) {
 		authors, all, err := f.mergedOf(ctx, viewer, list)
-		c := company{low: s.low, without: !all}
+		c := mergePlan{low: s.low, skipInbox: !all}
 		if err == nil && !all {
 			authors, err = f.sources(ctx, viewer)
 		}
@@ -59,7 +59,7 @@ func (f *Feed) companyOf(list []int64) func(ctx context.Context, viewer int64, s
 			return c, err
 		}
 		if len(authors) > f.cfg.MergeAll {
-			if authors, c.low, err = f.reaching(ctx, authors, s, n); err != nil {
+			if authors, c.low, err = f.authorsReaching(ctx, authors, s, n); err != nil {
 				return c, err
 			}
 		}
@@ -102,9 +102,9 @@ const sourcesOf = `SELECT followee_id AS id FROM follows
   WHERE follower_id = $1 AND followee_id NOT IN (SELECT muted_id FROM mutes WHERE muter_id = $1)
   UNION ALL SELECT id FROM users WHERE id = $1`
 
-// reaching is those of the authors who may have a post among the first n of the
+// authorsReaching is those of the authors who may have a post among the first n of the
 // span, and the id above which nobody else has any.
-func (f *Feed) reaching(ctx context.Context, authors []int64, s span, n int) (near []int64, low int64, err error) {
+func (f *Feed) authorsReaching(ctx context.Context, authors []int64, s span, n int) (near []int64, low int64, err error) {
 	newest, err := f.newest(ctx, authors)
 	if err != nil {
 		return nil, 0, err
@@ -126,8 +126,8 @@ func (f *Feed) reaching(ctx context.Context, authors []int64, s span, n int) (ne
 		heads = heads[:above+n]
 		low = max(low, heads[above+n-1].id-1)
 	}
-	if len(heads) > reach {
-		return nil, 0, errFar
+	if len(heads) > maxOutboxes {
+		return nil, 0, errTooManyOutboxes
 	}
 	for _, h := range heads {
 		near = append(near, h.author)
@@ -138,7 +138,7 @@ func (f *Feed) reaching(ctx context.Context, authors []int64, s span, n int) (ne
 // newest is, of each author, an id that none in the outbox is above. Those whom
 // Redis does not know it learns from SQL.
 func (f *Feed) newest(ctx context.Context, authors []int64) ([]int64, error) {
-	known, err := f.tl.Newest(ctx, authors)
+	known, err := f.tl.LatestPostIDs(ctx, authors)
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +170,7 @@ func (f *Feed) newest(ctx context.Context, authors []int64) ([]int64, error) {
 			known.IDs[i] = learnt[authors[i]]
 		}
 	}
-	if err := f.tl.Learn(ctx, known, learnt); err != nil {
+	if err := f.tl.StoreLatest(ctx, known, learnt); err != nil {
 		f.log.WarnContext(ctx, "newest posts of authors not stored; asked again", "error", err)
 	}
 	return known.IDs, nil

@@ -50,7 +50,7 @@ func TestOutboxesThatReachThePage(t *testing.T) {
 			storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
 				var reads reads
 				w := newWorld(t, s, func(c *feed.Config) {
-					c.PullAbove, c.RisingFor, c.MergedFor, c.MergeAll = above, -time.Second, time.Nanosecond, 2
+					c.PullAbove, c.PushAndPullFor, c.MergedListFor, c.MergeAll = above, -time.Second, time.Nanosecond, 2
 					c.Observe = reads.observe
 				})
 				w.work()
@@ -71,7 +71,7 @@ func testOutboxes(w *world, reads *reads) {
 	w.rebalance()
 	w.rebalance()
 	w.settle()
-	require.Equal(w.t, user.DiffusionPULL, w.diffusion(stars[0]))
+	require.Equal(w.t, user.FanOutModePULL, w.fanOutMode(stars[0]))
 
 	all := w.history(stars[0], outboxCap+30) // more than an outbox keeps
 	for range 2 {

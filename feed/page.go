@@ -151,7 +151,7 @@ func (f *Feed) UserPosts(ctx context.Context, v Viewer, author int64, p Page) (*
 	if err != nil {
 		return nil, err
 	}
-	rows, err := f.fill(ctx, doorDirect, v.ID, w.n+1, w.span(), f.profile(author))
+	rows, err := f.fill(ctx, Direct, v.ID, w.n+1, w.span(), f.profile(author))
 	if err != nil {
 		return nil, err
 	}

@@ -199,7 +199,7 @@ func (f *Feed) SetVisibility(ctx context.Context, v Viewer, id int64, to schema.
 		}
 		return f.enqueuePost(ctx, tx, PostChanged, author, PostJob{Post: id, Author: v.ID, From: from, To: to})
 	})
-	f.hidden.Add(1)
+	f.visibilityVersion.Add(1)
 	return p, err
 }
 
@@ -237,7 +237,7 @@ func (f *Feed) DeletePost(ctx context.Context, v Viewer, id int64) error {
 	if err != nil {
 		return err
 	}
-	f.hidden.Add(1)
+	f.visibilityVersion.Add(1)
 	err = errors.Join(
 		f.tl.Remove(ctx, timeline.Inbox(v.ID), id),
 		f.tl.Remove(ctx, timeline.Outbox(v.ID), id),
@@ -323,7 +323,7 @@ func (f *Feed) Posts(ctx context.Context, v Viewer, ids []int64) ([]*ent.Post, e
 	if err != nil {
 		return nil, fmt.Errorf("read posts: %w", err)
 	}
-	if rows, err = shown(doorDirect, v.ID, rows); err != nil {
+	if rows, err = shown(Direct, v.ID, rows); err != nil {
 		return nil, err
 	}
 	return inOrder(ids, rows, func(p *ent.Post) int64 { return p.ID }), nil

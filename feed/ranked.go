@@ -28,7 +28,7 @@ func Weight(likes int, created time.Time, decay time.Duration) float64 {
 	return math.Log10(float64(max(likes, 1))) + created.Sub(idEpoch).Seconds()/decay.Seconds()
 }
 
-// passage is a reader's way through the ranked timeline, as every cursor carries
+// rankedCursor is a reader's way through the ranked timeline, as every cursor carries
 // it. Likes move posts while somebody pages, so a place between two weights would
 // show some posts twice and others never. What has been shown is therefore named
 // post by post: a page after a cursor is the best of what has not been shown, a
@@ -37,7 +37,7 @@ func Weight(likes int, created time.Time, decay time.Duration) float64 {
 // order. What is posted since the first page is not on the way; it is there when
 // the reader starts anew. Of the older posts that come in by a follow or are shown
 // to more, those are on the way that lie in the window; see longestWay.
-type passage struct {
+type rankedCursor struct {
 	window span
 	shown  []int64 // ascending, with the entry whose cursor it is
 }
@@ -46,7 +46,7 @@ type passage struct {
 //
 //	window  two uvarints: its lower bound and its size
 //	shown   uvarint distances, each from the post before, the first from the lower bound
-func (p passage) tail() string {
+func (p rankedCursor) tail() string {
 	b := binary.AppendUvarint(make([]byte, 0, 16+5*len(p.shown)), uint64(p.window.low))
 	b = binary.AppendUvarint(b, uint64(p.window.high-p.window.low))
 	last := p.window.low
@@ -58,7 +58,7 @@ func (p passage) tail() string {
 }
 
 // passage is the passage in a cursor of the ranked timeline.
-func (c cursor) passage() (p passage, err error) {
+func (c cursor) passage() (p rankedCursor, err error) {
 	b := []byte(c.tail)
 	next := func() int64 {
 		u, n := binary.Uvarint(b)
@@ -78,14 +78,14 @@ func (c cursor) passage() (p passage, err error) {
 	return p, err
 }
 
-func (p passage) has(id int64) bool {
+func (p rankedCursor) has(id int64) bool {
 	_, found := slices.BinarySearch(p.shown, id)
 	return found
 }
 
 // with is the passage after one more post has been shown, without the one before
 // it was.
-func (p passage) with(id int64) passage {
+func (p rankedCursor) with(id int64) rankedCursor {
 	at, found := slices.BinarySearch(p.shown, id)
 	if !found {
 		p.shown = slices.Insert(slices.Clone(p.shown), at, id)
@@ -93,16 +93,16 @@ func (p passage) with(id int64) passage {
 	return p
 }
 
-func (p passage) without(id int64) passage {
+func (p rankedCursor) without(id int64) rankedCursor {
 	p.shown = without(p.shown, []int64{id})
 	return p
 }
 
-// longestWay is how many posts the window of a passage may come to hold, and how
+// maxRankedShown is how many posts the window of a passage may come to hold, and how
 // many a reader may be shown on one way. A window begins with at most an inbox's
 // worth, so as much may come into it, as by a follow of somebody with many posts,
 // before the oldest that were there all along are passed over.
-func (f *Feed) longestWay() int { return 2 * f.cfg.InboxCap }
+func (f *Feed) maxRankedShown() int { return 2 * f.cfg.InboxCap }
 
 // ranked orders the newest posts of the timeline, as many as an inbox holds, by
 // weight. An entry's place is the pair of weight and id. Its cost, whatever the
@@ -113,7 +113,7 @@ func (f *Feed) ranked(ctx context.Context, v Viewer, p Page) (*Connection[ent.Po
 	if err != nil {
 		return nil, err
 	}
-	var after, before passage
+	var after, before rankedCursor
 	if w.before != nil {
 		if before, err = w.before.passage(); err != nil {
 			return nil, err
@@ -125,11 +125,11 @@ func (f *Feed) ranked(ctx context.Context, v Viewer, p Page) (*Connection[ent.Po
 			return nil, err
 		}
 	}
-	begins, most := after.window == span{}, f.longestWay()
+	begins, most := after.window == span{}, f.maxRankedShown()
 	if begins {
 		most = f.cfg.InboxCap
 	}
-	posts, err := f.fill(ctx, doorTimeline, v.ID, most, after.window, f.cached(f.inbox(v.ID)))
+	posts, err := f.fill(ctx, HomeTimeline, v.ID, most, after.window, f.cached(f.inbox(v.ID)))
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +158,7 @@ func (f *Feed) ranked(ctx context.Context, v Viewer, p Page) (*Connection[ent.Po
 	})
 	room := w.n + 1
 	if !w.backwards { // what has been shown must fit into a cursor
-		room = min(room, max(f.longestWay()-len(after.shown), 0))
+		room = min(room, max(f.maxRankedShown()-len(after.shown), 0))
 	}
 	entries = entries[:min(len(entries), room)]
 	for _, e := range entries {

@@ -54,7 +54,7 @@ func TestRankDecay(t *testing.T) {
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
 		w := newWorld(t, s)
 		ann := w.user("ann")
-		liked, old, fresh := w.aged(ann, 24*time.Hour), w.aged(ann, 23*time.Hour), w.aged(ann, time.Hour)
+		liked, old, fresh := w.postAged(ann, 24*time.Hour), w.postAged(ann, 23*time.Hour), w.postAged(ann, time.Hour)
 		require.NoError(t, s.DB.Post.UpdateOneID(liked).SetLikeCount(50).Exec(w.ctx))
 		cfg := feed.Config{
 			DB: s.DB, Dialect: s.Dialect, Timelines: w.tl, Queue: w.queue, Publisher: w.pub, InboxCap: inboxCap, OutboxCap: outboxCap,

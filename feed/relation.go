@@ -72,8 +72,8 @@ func (f *Feed) changeWith(ctx context.Context, v Viewer, job RelationJob, fn fun
 		return nil, err
 	}
 	if changed {
-		f.hidden.Add(1)
-		f.agreeNow(ctx, v.ID, other)
+		f.visibilityVersion.Add(1)
+		f.syncOwnInbox(ctx, v.ID, other)
 	}
 	u, err := f.db.User.Get(ctx, other)
 	if err != nil {

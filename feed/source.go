@@ -62,7 +62,7 @@ type source func(ctx context.Context, viewer int64, s span, n int) (batch, error
 
 // fill reads from the source until n posts have passed at door d or the span
 // is exhausted, so that a page is full while there is more to see.
-func (f *Feed) fill(ctx context.Context, d door, viewer int64, n int, s span, from source) ([]*ent.Post, error) {
+func (f *Feed) fill(ctx context.Context, d Surface, viewer int64, n int, s span, from source) ([]*ent.Post, error) {
 	kept := make([]*ent.Post, 0, n)
 	// What is hidden tends to come in runs, so every further read is larger.
 	for size := n; ; size = min(2*size, 1000) {
@@ -102,7 +102,7 @@ func (f *Feed) inSQL(match predicate.Post) source {
 //
 // Cost: the relation of the two, and of each visibility that it may see at most
 // n posts of an index range.
-func (f *Feed) writtenBy(d door, author int64) source {
+func (f *Feed) writtenBy(d Surface, author int64) source {
 	return func(ctx context.Context, viewer int64, s span, n int) (batch, error) {
 		r, err := f.relation(ctx, viewer, author)
 		if err != nil {
@@ -173,7 +173,7 @@ SELECT h.id, h.head, coalesce((SELECT 1 FROM follows r WHERE r.follower_id = h.i
 				return batch{}, fmt.Errorf("read newest posts of followees: %w", err)
 			}
 			if s.low < head && head < s.top() { // else there is none in the span
-				near.add(author, visibleTo(doorTimeline, viewer, r, author))
+				near.add(author, visibleTo(HomeTimeline, viewer, r, author))
 				authors, last = authors+1, head
 			}
 		}
@@ -274,15 +274,15 @@ func (f *Feed) nearest(of ranges, s span, n int) predicate.Post {
 // they do not. Without the feed all comes from SQL and the feed is built behind
 // the answer, not beside it, where it would take its time. When Redis fails, SQL
 // answers.
-func (f *Feed) cached(k kept) source {
+func (f *Feed) cached(k cachedFeed) source {
 	return func(ctx context.Context, viewer int64, s span, n int) (batch, error) {
-		feeds, parts, err := f.held(ctx, k, s, n)
+		feeds, parts, err := f.readParts(ctx, k, s, n)
 		begun := k.begun != nil
 		if begun {
 			defer f.buildSoon(k)
 			k.begun = nil // once
 		}
-		if errors.Is(err, errFar) {
+		if errors.Is(err, errTooManyOutboxes) {
 			return k.from(ctx, viewer, s, n)
 		}
 		if err != nil {
@@ -327,13 +327,13 @@ func (f *Feed) cached(k kept) source {
 	}
 }
 
-// held is what a feed in Redis, and those that are read with it, have of the near
+// readParts is what a feed in Redis, and those that are read with it, have of the near
 // end of a span.
-func (f *Feed) held(ctx context.Context, k kept, s span, n int) (feeds []kept, parts []timeline.Part, err error) {
+func (f *Feed) readParts(ctx context.Context, k cachedFeed, s span, n int) (feeds []cachedFeed, parts []timeline.Part, err error) {
 	ctx, cancel := patiently(ctx)
 	defer cancel()
 	r := s.first(n)
-	feeds = []kept{k}
+	feeds = []cachedFeed{k}
 	if r == k.known {
 		parts = append(parts, k.part)
 	}
@@ -342,7 +342,7 @@ func (f *Feed) held(ctx context.Context, k kept, s span, n int) (feeds []kept, p
 		if err != nil {
 			return nil, nil, err
 		}
-		if c.without {
+		if c.skipInbox {
 			feeds, parts = nil, nil
 		} else if len(parts) > 0 && parts[0].State != timeline.Ready {
 			return feeds, parts, nil
@@ -361,7 +361,7 @@ func (f *Feed) held(ctx context.Context, k kept, s span, n int) (feeds []kept, p
 	return feeds, parts, err
 }
 
-func keysOf(feeds []kept) []timeline.Key {
+func keysOf(feeds []cachedFeed) []timeline.Key {
 	keys := make([]timeline.Key, len(feeds))
 	for i, k := range feeds {
 		keys[i] = k.key
@@ -393,7 +393,7 @@ func merge(parts []timeline.Part, s span, n int) (ids []int64, floor int64) {
 // hydrate reads the posts of ids that parts of feeds hold, in their order. Those
 // that no longer exist never come back: they are taken out of the feeds that hold
 // them, a round trip each.
-func (f *Feed) hydrate(ctx context.Context, viewer int64, feeds []kept, parts []timeline.Part, ids []int64) ([]*ent.Post, error) {
+func (f *Feed) hydrate(ctx context.Context, viewer int64, feeds []cachedFeed, parts []timeline.Part, ids []int64) ([]*ent.Post, error) {
 	rows, err := f.posts(viewer).Where(f.among(post.FieldID, ids)).All(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read posts: %w", err)

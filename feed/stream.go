@@ -35,21 +35,21 @@ type Stream struct {
 	feed   *Feed
 	viewer Viewer
 	wake   func()
-	// holding is what the client holds when it has got all that was sent.
-	holding
+	// clientState is what the client holds when it has got all that was sent.
+	clientState
 	newest int64   // newest post sent or known to the client
 	gone   []int64 // the last ones sent as removed
 
 	heartbeat time.Duration
-	resuming  *cursor   // to be resumed after, before anything else
-	ready     []Event   // to be handed out
-	untold    []news    // to be told then, and
-	risen     int64     // what low rises to when that is done
-	sure      int       // so many of them were found to be as they say
-	asked     int64     // when something had been hidden this often, and
-	looked    time.Time // at this time; since then
-	since     int       // so many have been told
-	drained   bool      // nothing waited when last looked
+	resuming  *cursor       // to be resumed after, before anything else
+	ready     []Event       // to be handed out
+	backlog   []backlogItem // to be told then, and
+	risen     int64         // what low rises to when that is done
+	sure      int           // so many of them were found to be as they say
+	asked     int64         // when something had been hidden this often, and
+	looked    time.Time     // at this time; since then
+	since     int           // so many have been told
+	drained   bool          // nothing waited when last looked
 	ended     bool
 	err       error
 
@@ -167,7 +167,7 @@ func (s *Stream) step(ctx context.Context) (more bool, err error) {
 		s.resuming = nil
 		return true, s.resume(ctx, *after)
 	}
-	if len(s.untold) > 0 {
+	if len(s.backlog) > 0 {
 		return true, s.tellNext(ctx)
 	}
 	if s.visitDue.Swap(false) {
@@ -178,7 +178,7 @@ func (s *Stream) step(ctx context.Context) (more bool, err error) {
 	}
 	// What arrived before a moment when nothing waited has been told.
 	if s.drained || s.sub.Waiting() == 0 {
-		s.rise(s.feed.settledNow(ctx))
+		s.advance(s.feed.settledID(ctx))
 		s.drained = false
 	}
 	if s.beatDue.Swap(false) {
@@ -194,15 +194,15 @@ func (s *Stream) step(ctx context.Context) (more bool, err error) {
 	case ok:
 		return true, s.handle(ctx, ev)
 	case ended:
-		return true, s.again(ctx)
+		return true, s.resubscribe(ctx)
 	}
 	s.drained = true
 	return false, nil
 }
 
-// again goes on after a subscription fell behind: with a new one, and what was
+// resubscribe goes on after a subscription fell behind: with a new one, and what was
 // missed.
-func (s *Stream) again(ctx context.Context) error {
+func (s *Stream) resubscribe(ctx context.Context) error {
 	if err := s.sub.Err(); !errors.Is(err, live.ErrLagged) {
 		return cmp.Or(err, ctx.Err(), errStreamEnds)
 	}
@@ -221,20 +221,20 @@ func (s *Stream) again(ctx context.Context) error {
 func (s *Stream) handle(ctx context.Context, ev live.Event) error {
 	switch ev.Kind {
 	case live.Added:
-		if ev.Post <= notedBefore(s.feed.now()) {
-			if err := s.late(ctx); err != nil {
+		if ev.Post <= journaledBefore(s.feed.now()) {
+			if err := s.sendJournal(ctx); err != nil {
 				return err
 			}
 		}
 		if s.has(ev.Post) || ev.Post <= s.low {
 			return nil
 		}
-		if len(s.ready)+len(s.untold) > 0 { // what came late is told before
+		if len(s.ready)+len(s.backlog) > 0 { // what came late is told before
 			at := s.at
-			if n := len(s.untold); n > 0 {
-				at = s.untold[n-1].at
+			if n := len(s.backlog); n > 0 {
+				at = s.backlog[n-1].at
 			}
-			s.untold = append(s.untold, news{id: ev.Post, at: at})
+			s.backlog = append(s.backlog, backlogItem{id: ev.Post, at: at})
 			return nil
 		}
 		return s.arrived(ctx, ev)
@@ -242,8 +242,8 @@ func (s *Stream) handle(ctx context.Context, ev live.Event) error {
 		return s.removed(ctx, ev)
 	case live.Invalidated:
 		return s.startOver(ctx, ev.Reason)
-	case live.Noted:
-		return s.late(ctx)
+	case live.JournalChanged:
+		return s.sendJournal(ctx)
 	case live.Resync:
 		if err := s.stillSignedIn(ctx); err != nil {
 			return err
@@ -272,7 +272,7 @@ type verdict struct {
 	post   *ent.Post // nil: there is none
 	sees   map[int64]bool
 	asked  int64 // how often something had been hidden when the reading began
-	common *common
+	common *sharedEvent
 }
 
 // verdictLasts bounds by how much a change in another process can be overlooked:
@@ -292,14 +292,14 @@ func (s *Stream) arrived(ctx context.Context, ev live.Event) error {
 // message was for, once in the process, after the message arrived and after the
 // last change here that hid anything.
 func (s *Stream) verdict(ctx context.Context, ev live.Event) (verdict, error) {
-	holds := func(v verdict) bool { return v.asked == s.feed.hidden.Load() }
+	holds := func(v verdict) bool { return v.asked == s.feed.visibilityVersion.Load() }
 	return live.Share(ev.Batch, verdictLasts, holds, func(users []int64) (verdict, error) {
 		if users == nil {
 			users = []int64{s.viewer.ID}
 		}
 		v, err := s.feed.judge(ctx, ev.Post, users)
 		if len(users) > 1 {
-			v.common = &common{feed: s.feed, post: ev.Post, users: users}
+			v.common = &sharedEvent{feed: s.feed, post: ev.Post, users: users}
 		}
 		return v, err
 	})
@@ -308,7 +308,7 @@ func (s *Stream) verdict(ctx context.Context, ev live.Event) (verdict, error) {
 // judge reads a post with its author, and who of the users may be shown it in
 // the timeline. It costs three queries, and one more per 20,000 users.
 func (f *Feed) judge(ctx context.Context, id int64, users []int64) (v verdict, err error) {
-	v.asked = f.hidden.Load()
+	v.asked = f.visibilityVersion.Load()
 	rows, err := f.db.Post.Query().Where(post.ID(id)).WithAuthor().All(ctx)
 	if err != nil || len(rows) == 0 {
 		return v, wrap("read post", err)
@@ -316,7 +316,7 @@ func (f *Feed) judge(ctx context.Context, id int64, users []int64) (v verdict, e
 	v.post, v.sees = rows[0], make(map[int64]bool, len(users))
 	for chunk := range slices.Chunk(users, 20_000) {
 		// Who may be shown it follows the author, or is the author.
-		followers, err := f.Among(ctx, v.post.AuthorID, Change{Now: v.post}, chunk)
+		followers, err := f.Among(ctx, v.post.AuthorID, PostChange{Current: v.post}, chunk)
 		if err != nil {
 			return v, err
 		}
@@ -339,16 +339,16 @@ func (s *Stream) removed(ctx context.Context, ev live.Event) error {
 
 func (s *Stream) add(p *ent.Post) { s.addWith(p, nil) }
 
-func (s *Stream) addWith(p *ent.Post, c *common) {
+func (s *Stream) addWith(p *ent.Post, c *sharedEvent) {
 	s.take(p.ID)
 	s.gone = slices.DeleteFunc(s.gone, func(gone int64) bool { return gone == p.ID })
 	s.newest = max(s.newest, p.ID)
-	s.send(&PostAdded{s.feed.entry(s.viewer, p, s.holding), c})
+	s.send(&PostAdded{s.feed.entry(s.viewer, p, s.clientState), c})
 }
 
 func (s *Stream) remove(id int64) { s.removeWith(id, nil) }
 
-func (s *Stream) removeWith(id int64, c *common) {
+func (s *Stream) removeWith(id int64, c *sharedEvent) {
 	if slices.Contains(s.gone, id) {
 		return
 	}
@@ -367,8 +367,8 @@ func (s *Stream) resume(ctx context.Context, after cursor) error {
 	if !ok {
 		// The cursor tells a place and no more: what lies above it is missed. What
 		// lies below the client reads again, and may be on its way still.
-		held = holding{low: min(after.id, s.feed.settledNow(ctx))}
-		ids, _, err := s.feed.within(ctx, s.viewer.ID, span{low: held.low, high: after.id + 1}, true)
+		held = clientState{low: min(after.id, s.feed.settledID(ctx))}
+		ids, _, err := s.feed.recentIDs(ctx, s.viewer.ID, span{low: held.low, high: after.id + 1}, true)
 		if err != nil {
 			return err
 		}
@@ -379,7 +379,7 @@ func (s *Stream) resume(ctx context.Context, after cursor) error {
 			held.take(id)
 		}
 	}
-	s.holding = held
+	s.clientState = held
 	return s.catchUp(ctx)
 }
 
@@ -392,8 +392,8 @@ func (s *Stream) catchUp(ctx context.Context) error {
 		now = s.at
 	}
 	s.look()
-	risen := s.feed.settledNow(ctx)
-	missed, err := s.feed.fill(ctx, doorTimeline, s.viewer.ID, s.feed.cfg.InboxCap,
+	risen := s.feed.settledID(ctx)
+	missed, err := s.feed.fill(ctx, HomeTimeline, s.viewer.ID, s.feed.cfg.InboxCap,
 		span{low: s.low, ascending: true}, s.feed.cached(s.feed.inbox(s.viewer.ID)))
 	if err != nil {
 		return err
@@ -415,15 +415,15 @@ func (s *Stream) catchUp(ctx context.Context) error {
 	}
 	for _, p := range missed {
 		if !s.has(p.ID) {
-			untold = append(untold, news{id: p.ID, post: p, at: now})
+			untold = append(untold, backlogItem{id: p.ID, post: p, at: now})
 		}
 	}
 	s.tell(untold, now, risen)
 	return nil
 }
 
-// late sends what the journal noted: a post that came late, if it is not known.
-func (s *Stream) late(ctx context.Context) error {
+// sendJournal sends what the journal noted: a post that came sendJournal, if it is not known.
+func (s *Stream) sendJournal(ctx context.Context) error {
 	noted, now, whole := s.changes(ctx)
 	if !whole {
 		return s.startOver(ctx, "events may have been missed")
@@ -450,11 +450,11 @@ func (s *Stream) changes(ctx context.Context) (noted []timeline.Change, now time
 // startOver tells the client to read again, and goes on from what it will read.
 func (s *Stream) startOver(ctx context.Context, reason string) error {
 	at := s.feed.visit(ctx, s.viewer.ID)
-	held, err := s.feed.holdingOf(ctx, s.viewer, at, nil, true)
+	held, err := s.feed.clientStateOf(ctx, s.viewer, at, nil, true)
 	if err != nil {
 		return err
 	}
-	s.holding = held
+	s.clientState = held
 	if n := len(held.recent); n > 0 {
 		s.newest = max(s.newest, held.recent[n-1])
 	}

@@ -20,11 +20,11 @@ import (
 	"tideline/timeline"
 )
 
-// old is aged of a post that was made ten minutes ago.
-func (w *world) old(author feed.Viewer) int64 { return w.aged(author, 10*time.Minute) }
+// postMinutesAgo is aged of a post that was made ten minutes ago.
+func (w *world) postMinutesAgo(author feed.Viewer) int64 { return w.postAged(author, 10*time.Minute) }
 
-// aged writes a post that was made that long ago and has reached nobody.
-func (w *world) aged(author feed.Viewer, age time.Duration) int64 {
+// postAged writes a post that was made that long ago and has reached nobody.
+func (w *world) postAged(author feed.Viewer, age time.Duration) int64 {
 	w.t.Helper()
 	id, err := w.ids.Next()
 	require.NoError(w.t, err)
@@ -35,10 +35,10 @@ func (w *world) aged(author feed.Viewer, age time.Duration) int64 {
 	return id
 }
 
-// arrives is a late fan-out that has reached the viewer.
-func (w *world) arrives(v feed.Viewer, id int64) {
+// deliverLate is a late fan-out that has reached the viewer.
+func (w *world) deliverLate(v feed.Viewer, id int64) {
 	w.t.Helper()
-	require.NoError(w.t, w.tl.Arrive(w.ctx, timeline.Arrival{Post: id}, []int64{v.ID}))
+	require.NoError(w.t, w.tl.DeliverLate(w.ctx, timeline.Arrival{Post: id}, []int64{v.ID}))
 	w.tell(v, id)
 }
 
@@ -81,8 +81,8 @@ func (l listener) position() *string {
 	return &ev.(*feed.PostAdded).Edge.Cursor
 }
 
-// still says that nothing else was on its way: the next that comes is a new post.
-func (l listener) still(author feed.Viewer) {
+// expectNothingBefore says that nothing else was on its way: the next that comes is a new post.
+func (l listener) expectNothingBefore(author feed.Viewer) {
 	l.w.t.Helper()
 	require.Equal(l.w.t, l.w.post(author, schema.Public), l.added())
 }
@@ -95,22 +95,22 @@ func TestLateArrivals(t *testing.T) {
 		w.post(bob, schema.Public)
 		before := l.position()
 
-		first := w.old(bob)
-		w.arrives(ann, first)
+		first := w.postMinutesAgo(bob)
+		w.deliverLate(ann, first)
 		require.Equal(w.t, first, l.added(), "while listening")
-		w.arrives(ann, first)
+		w.deliverLate(ann, first)
 		w.tell(ann, first)
-		l.still(bob)
-		second := w.old(bob)
-		w.arrives(ann, second)
+		l.expectNothingBefore(bob)
+		second := w.postMinutesAgo(bob)
+		w.deliverLate(ann, second)
 		after := l.position()
 		l.close()
 
-		third := w.old(bob)
-		w.arrives(ann, third)
+		third := w.postMinutesAgo(bob)
+		w.deliverLate(ann, third)
 		resumed := w.listen(ann, after)
 		require.Equal(w.t, third, resumed.added(), "while away, and nothing that was known")
-		resumed.still(bob)
+		resumed.expectNothingBefore(bob)
 
 		all := w.listen(ann, before)
 		for _, id := range []int64{first, second, third} {
@@ -120,7 +120,7 @@ func TestLateArrivals(t *testing.T) {
 
 		// A page knows what it has shown.
 		page := w.listen(ann, w.top(ann))
-		page.still(bob)
+		page.expectNothingBefore(bob)
 	})
 }
 
@@ -203,7 +203,7 @@ func TestResumeAfterPage(t *testing.T) {
 		require.Equal(w.t, own.ID, l.added())
 		entry, err := w.feed.Entry(w.ctx, ann, own)
 		require.NoError(w.t, err)
-		w.listen(ann, &entry.Cursor).still(bob)
+		w.listen(ann, &entry.Cursor).expectNothingBefore(bob)
 	})
 }
 
@@ -239,7 +239,7 @@ func TestRemovalsWhileAway(t *testing.T) {
 		w.settle()
 		l = w.listen(ann, after)
 		require.IsType(w.t, &feed.Invalidated{}, l.next(), "more than is told one by one")
-		l.still(ann)
+		l.expectNothingBefore(ann)
 	})
 }
 
@@ -280,7 +280,7 @@ func TestLaggingReaderCatchesUp(t *testing.T) {
 			got[i] = l.added()
 		}
 		require.ElementsMatch(w.t, posts, got)
-		l.still(bob)
+		l.expectNothingBefore(bob)
 	})
 }
 
@@ -308,7 +308,7 @@ func TestHeartbeat(t *testing.T) {
 		require.IsType(w.t, &feed.Heartbeat{}, l.next())
 		_, err = w.feed.MarkRead(w.ctx, ann, *after)
 		require.NoError(w.t, err)
-		l.still(bob)
+		l.expectNothingBefore(bob)
 	})
 }
 
@@ -383,10 +383,10 @@ func TestChangedInboxIsToldAtLast(t *testing.T) {
 		require.Equal(w.t, id, l.added())
 		_, err = w.s.DB.Follow.Delete().Exec(w.ctx)
 		require.NoError(w.t, err)
-		changed, err := w.feed.Agree(w.ctx, ann.ID, bob.ID)
+		changed, err := w.feed.SyncInbox(w.ctx, ann.ID, bob.ID)
 		require.NoError(w.t, err)
 		require.True(w.t, changed)
-		require.NoError(w.t, w.feed.Reconcile(w.ctx, ann.ID, bob.ID))
+		require.NoError(w.t, w.feed.SyncInboxAndNotify(w.ctx, ann.ID, bob.ID))
 		require.Equal(w.t, id, l.removed())
 	})
 }
@@ -409,7 +409,7 @@ func TestMuteIsNotToldToTheMuted(t *testing.T) {
 			require.NoError(w.t, err)
 			w.settle()
 			require.IsType(w.t, &feed.Invalidated{}, muting.next())
-			muted.still(bob)
+			muted.expectNothingBefore(bob)
 			w.settle()
 			muting.close()
 			muted.close()
@@ -482,7 +482,7 @@ func TestHiddenAndShownAgainIsTold(t *testing.T) {
 		_, err := w.feed.SetVisibility(w.ctx, bob, id, schema.Public)
 		require.NoError(w.t, err)
 		w.settle()
-		l.still(bob)
+		l.expectNothingBefore(bob)
 	})
 }
 
@@ -507,7 +507,7 @@ func TestReadBeforeALateFanout(t *testing.T) {
 		require.IsType(w.t, &feed.Heartbeat{}, ev)
 		l.close()
 		l = w.listen(ann, &ev.(*feed.Heartbeat).Position)
-		w.arrives(ann, id)
+		w.deliverLate(ann, id)
 		other := w.history(bob, 1)[0]
 		w.tell(ann, other)
 		require.Equal(w.t, other, l.added(), "nothing twice")
@@ -535,7 +535,7 @@ func TestSecondAttemptAtAChangeTellsNothingTwice(t *testing.T) {
 	t.Parallel()
 	eachIdle(t, func(w *world) {
 		ann, bob := w.followed()
-		id := w.old(bob)
+		id := w.postMinutesAgo(bob)
 		w.ready(ann)
 		l := w.listen(ann, nil)
 		_, err := w.feed.SetVisibility(w.ctx, bob, id, schema.Followers)
@@ -546,7 +546,7 @@ func TestSecondAttemptAtAChangeTellsNothingTwice(t *testing.T) {
 		w.work()
 		w.settle()
 		require.False(w.t, hook.set.Load())
-		l.still(bob)
+		l.expectNothingBefore(bob)
 	})
 }
 
@@ -556,7 +556,7 @@ func TestResumeAfterAPlaceOnly(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {
 		ann, bob := w.pair()
-		ids := []int64{w.aged(bob, 100*time.Second), w.aged(bob, 95*time.Second)}
+		ids := []int64{w.postAged(bob, 100*time.Second), w.postAged(bob, 95*time.Second)}
 		var after *string
 		for after == nil || !strings.HasPrefix(*after, "AQ") { // its version: the inbox may be built by then
 			require.NoError(w.t, w.tl.Drop(w.ctx, timeline.Inbox(ann.ID)))
@@ -566,10 +566,10 @@ func TestResumeAfterAPlaceOnly(t *testing.T) {
 		require.IsType(w.t, &feed.Invalidated{}, l.next())
 		w.ready(ann)
 		for _, id := range ids {
-			require.NoError(w.t, w.tl.Arrive(w.ctx, timeline.Arrival{Post: id, Again: true}, []int64{ann.ID}))
+			require.NoError(w.t, w.tl.DeliverLate(w.ctx, timeline.Arrival{Post: id, Again: true}, []int64{ann.ID}))
 			w.tell(ann, id)
 		}
-		l.still(ann)
+		l.expectNothingBefore(ann)
 	})
 }
 

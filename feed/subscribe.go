@@ -25,7 +25,7 @@ func (*Heartbeat) event()   {}
 // the edge's cursor misses nothing and gets nothing twice.
 type PostAdded struct {
 	Edge Edge[ent.Post]
-	*common
+	*sharedEvent
 }
 
 // Position is the cursor to resume after.
@@ -35,7 +35,7 @@ func (e *PostAdded) Position() string { return e.Edge.Cursor }
 type PostRemoved struct {
 	PostID   int64
 	Position string // the cursor to resume after
-	*common
+	*sharedEvent
 }
 
 // Invalidated says that more happened than is told one by one: read the
@@ -86,7 +86,7 @@ func (f *Feed) Listen(ctx context.Context, v Viewer, l Listening, wake func()) (
 	if w.before == nil {
 		// What there is now the client reads by itself; it is looked at before
 		// listening starts, so that whatever comes after that is told.
-		s.holding, err = f.holdingOf(ctx, v, at, nil, true)
+		s.clientState, err = f.clientStateOf(ctx, v, at, nil, true)
 		if err != nil {
 			return nil, err
 		}

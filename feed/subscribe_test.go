@@ -260,7 +260,7 @@ func TestRemovalsAreToldToWhoCouldSee(t *testing.T) {
 		w.settle()
 		require.Equal(w.t, first, follower.removed())
 		require.Equal(w.t, first, friend.removed())
-		follower.still(bob)
+		follower.expectNothingBefore(bob)
 		require.Equal(w.t, first, w.listen(ann, ofAnn).removed(), "also when resuming")
 	})
 }

@@ -49,11 +49,11 @@ func (f *Feed) Timeline(ctx context.Context, v Viewer, p Page, order Order) (*Co
 		return nil, err
 	}
 	at, from := f.visitInbox(ctx, v.ID, w.span().first(w.n+1))
-	rows, err := f.fill(ctx, doorTimeline, v.ID, w.n+1, w.span(), from)
+	rows, err := f.fill(ctx, HomeTimeline, v.ID, w.n+1, w.span(), from)
 	if err != nil {
 		return nil, err
 	}
-	held, err := f.holdingOf(ctx, v, at, rows, w.backwards || len(rows) > w.n)
+	held, err := f.clientStateOf(ctx, v, at, rows, w.backwards || len(rows) > w.n)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func (f *Feed) UnreadCount(ctx context.Context, v Viewer) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("read marker: %w", err)
 	}
-	posts, err := f.fill(ctx, doorTimeline, v.ID, f.cfg.InboxCap, span{low: marker.PostID}, f.cached(f.inbox(v.ID)))
+	posts, err := f.fill(ctx, HomeTimeline, v.ID, f.cfg.InboxCap, span{low: marker.PostID}, f.cached(f.inbox(v.ID)))
 	if err != nil {
 		return 0, err
 	}

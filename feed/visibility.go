@@ -30,27 +30,27 @@ type Relation struct {
 // Mutual reports whether both follow each other: friends.
 func (r Relation) Mutual() bool { return r.Following && r.FollowedBy }
 
-// door is where a post is about to be shown. A post may be good for its
+// Surface is where a post is about to be shown. A post may be good for its
 // author's profile and yet not belong into the viewer's home timeline.
-type door uint8
+type Surface uint8
 
 const (
-	doorDirect   door = iota // by id, in a profile, as a target of a like
-	doorTimeline             // in the home timeline or its live events
+	Direct       Surface = iota // by id, in a profile, as a target of a like
+	HomeTimeline                // in the home timeline or its live events
 )
 
 // mayShow decides whether a viewer who stands to the author as r says may be
 // shown p at door d. It is the one place that compares visibility: every
 // page, look-up and live event passes it with relations read from SQL after
 // the request began, so what feeds or queues hold can at worst hide a post.
-func mayShow(d door, viewer int64, r Relation, p *ent.Post) bool {
+func mayShow(d Surface, viewer int64, r Relation, p *ent.Post) bool {
 	if viewer != 0 && p.AuthorID == viewer {
 		return true
 	}
 	if r.Blocking || r.BlockedBy {
 		return false
 	}
-	if d == doorTimeline && (!r.Following || r.Muting) {
+	if d == HomeTimeline && (!r.Following || r.Muting) {
 		return false
 	}
 	switch p.Visibility {
@@ -76,7 +76,7 @@ func PostCount(v Viewer, r *Relation, u *ent.User) int {
 		schema.Private: u.PostCount - u.PublicPostCount - u.FollowersPostCount - u.MutualsPostCount,
 	}
 	n := 0
-	for _, visibility := range visibleTo(doorDirect, v.ID, *r, u.ID) {
+	for _, visibility := range visibleTo(Direct, v.ID, *r, u.ID) {
 		n += count[visibility]
 	}
 	return n
@@ -86,7 +86,7 @@ func PostCount(v Viewer, r *Relation, u *ent.User) int {
 // what SQL need not skip one by one where much is hidden. It filters before, and
 // never decides: its relation is older than what is read by it, and each post
 // still passes mayShow, with the relation that was read with the post.
-func visibleTo(d door, viewer int64, r Relation, author int64) []schema.Visibility {
+func visibleTo(d Surface, viewer int64, r Relation, author int64) []schema.Visibility {
 	var visible []schema.Visibility
 	for _, name := range schema.Visibility("").Values() {
 		v := schema.Visibility(name)
@@ -99,7 +99,7 @@ func visibleTo(d door, viewer int64, r Relation, author int64) []schema.Visibili
 
 // shown keeps those of the posts that the viewer may be shown at door d, in
 // order. The posts have been read by posts for this viewer. It costs no query.
-func shown(d door, viewer int64, posts []*ent.Post) ([]*ent.Post, error) {
+func shown(d Surface, viewer int64, posts []*ent.Post) ([]*ent.Post, error) {
 	kept := make([]*ent.Post, 0, len(posts))
 	for _, p := range posts {
 		r, err := relationWith(viewer, p)

@@ -356,7 +356,7 @@ func (r *run) repeat(s step, a, p int) error {
 	kind, payload := feed.RelationChanged, any(feed.RelationJob{Users: [2]int64{r.users[a].id, r.viewer(r.readers[s.b%len(r.readers)]).ID}})
 	switch {
 	case s.n%4 == 1:
-		kind, payload = feed.AuthorFalling, feed.AuthorJob{Author: r.users[a].id}
+		kind, payload = feed.AuthorReturns, feed.AuthorJob{Author: r.users[a].id}
 	case s.n%4 > 1 && p >= 0:
 		kind = []string{feed.PostCreated, feed.PostChanged}[s.n%2]
 		payload = feed.PostJob{Post: r.posts[p].id, Author: r.users[r.posts[p].author].id}

@@ -94,7 +94,7 @@ func (c *crowd) fill(b *testing.B, followers int) {
 	for _, statement := range slices.Concat([]string{
 		`SET LOCAL session_replication_role = replica`,
 		`DROP INDEX follow_followee_id_id_follower_id, follow_follower_id_followee_id, follow_follower_id_id_followee_id`,
-		fmt.Sprintf(`INSERT INTO users (id, handle, password_hash, diffusion_since, created_at) SELECT g, 'u' || g, '-', 0, now() FROM generate_series(1, %d) g`, followers+1),
+		fmt.Sprintf(`INSERT INTO users (id, handle, password_hash, fan_out_mode_since, created_at) SELECT g, 'u' || g, '-', 0, now() FROM generate_series(1, %d) g`, followers+1),
 		fmt.Sprintf(`INSERT INTO follows (follower_id, followee_id, created_at) SELECT g + 1, 1, now() FROM generate_series(1, %d) g ORDER BY random()`, followers),
 		fmt.Sprintf(`UPDATE users SET follower_count = %d WHERE id = 1`, followers),
 	}, indexes) {

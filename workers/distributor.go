@@ -75,9 +75,9 @@ func (w *Workers) distribute(ctx context.Context, j *queue.Job, withdraw bool) e
 	}
 	// An earlier attempt may have pushed by a truth that no longer holds.
 	withdraw = withdraw || j.Again
-	var change feed.Change
+	var change feed.PostChange
 	if args.From != "" {
-		change.Was = append(change.Was, args.As(args.From))
+		change.Previous = append(change.Previous, args.WithVisibility(args.From))
 	}
 	for {
 		// What the author is now decides, not what the author was at the commit:
@@ -90,13 +90,13 @@ func (w *Workers) distribute(ctx context.Context, j *queue.Job, withdraw bool) e
 		if err != nil {
 			return err
 		}
-		change.Now = post
+		change.Current = post
 		if of := visibility(post); p.Of != of {
 			if p != (progress{}) {
 				// Pages were done by another truth. Whoever goes on after this attempt
 				// must not take them for done.
 				if p.Of != "" {
-					change.Was = append(change.Was, args.As(p.Of))
+					change.Previous = append(change.Previous, args.WithVisibility(p.Of))
 				}
 				p, withdraw = progress{Of: of}, true
 				if err := j.Checkpoint(ctx, p); err != nil {
@@ -174,7 +174,7 @@ func (w *Workers) toAuthor(ctx context.Context, j *queue.Job, args feed.PostJob,
 }
 
 // toFollowers goes through the followers from where the progress stands.
-func (w *Workers) toFollowers(ctx context.Context, j *queue.Job, author *ent.User, args feed.PostJob, change feed.Change, withdraw bool, p *progress) error {
+func (w *Workers) toFollowers(ctx context.Context, j *queue.Job, author *ent.User, args feed.PostJob, change feed.PostChange, withdraw bool, p *progress) error {
 	id := args.Post
 	// An earlier attempt went to them first; now they are gone to in their turn.
 	if feed.Pushes(author) {
@@ -222,7 +222,7 @@ func (w *Workers) toFollowers(ctx context.Context, j *queue.Job, author *ent.Use
 				never = append(never, f.ID)
 			}
 		}
-		wasHidden := args.WasHidden(change.Now)
+		wasHidden := args.HiddenThenShown(change.Current)
 		if wasHidden { // noted as gone, before it is there again
 			if err := w.Timelines.Withdraw(ctx, []int64{id}, in); err != nil {
 				return fmt.Errorf("withdraw post %d: %w", id, err)
@@ -230,7 +230,7 @@ func (w *Workers) toFollowers(ctx context.Context, j *queue.Job, author *ent.Use
 		}
 		if time.Since(feed.TimeOf(id)) > feed.LateAfter {
 			late := timeline.Arrival{Post: id, Pulled: !feed.Pushes(author), Again: j.Again && args.Widens()}
-			if err := w.Timelines.Arrive(ctx, late, in); err != nil {
+			if err := w.Timelines.DeliverLate(ctx, late, in); err != nil {
 				return err
 			}
 		}
@@ -255,13 +255,13 @@ func (w *Workers) toFollowers(ctx context.Context, j *queue.Job, author *ent.Use
 		if err := w.Timelines.Withdraw(ctx, []int64{id}, out); err != nil {
 			return fmt.Errorf("withdraw post %d: %w", id, err)
 		}
-		if err := w.Timelines.TakeBack(ctx, []int64{id}, never); err != nil {
+		if err := w.Timelines.RemoveUnjournaled(ctx, []int64{id}, never); err != nil {
 			return fmt.Errorf("take back post %d: %w", id, err)
 		}
 		telling.Go(func() error {
 			var err error
 			if wasHidden { // who read in between knows no more than that it is there
-				_, err = w.tell(ctx, live.Noted, args, reached)
+				_, err = w.tell(ctx, live.JournalChanged, args, reached)
 			}
 			if err == nil {
 				var n int
@@ -272,7 +272,7 @@ func (w *Workers) toFollowers(ctx context.Context, j *queue.Job, author *ent.Use
 				_, err = w.tell(ctx, live.Removed, args, out)
 			}
 			if err == nil {
-				_, err = w.tell(ctx, live.Noted, args, never)
+				_, err = w.tell(ctx, live.JournalChanged, args, never)
 			}
 			return err
 		})
@@ -377,10 +377,10 @@ func (w *Workers) recheck(ctx context.Context, author *ent.User, id int64, post 
 		})
 		// Reads hide it already. Whoever was shown it before starts over: whoever
 		// looks after the inbox because the relation changed may find it done.
-		if err := w.Timelines.TakeBack(ctx, []int64{id}, out); err != nil {
+		if err := w.Timelines.RemoveUnjournaled(ctx, []int64{id}, out); err != nil {
 			return fmt.Errorf("take back post %d: %w", id, err)
 		}
-		if _, err := w.tell(ctx, live.Noted, feed.PostJob{Post: id, Author: author.ID}, out); err != nil {
+		if _, err := w.tell(ctx, live.JournalChanged, feed.PostJob{Post: id, Author: author.ID}, out); err != nil {
 			return err
 		}
 		if feed.Pushes(author) {
@@ -399,7 +399,7 @@ func (w *Workers) recheck(ctx context.Context, author *ent.User, id int64, post 
 
 // whoSees is in whose timelines of the users the post belongs, in ascending order.
 func (w *Workers) whoSees(ctx context.Context, author int64, post *ent.Post, users []int64) ([]int64, error) {
-	followers, err := w.Feed.Among(ctx, author, feed.Change{Now: post}, users)
+	followers, err := w.Feed.Among(ctx, author, feed.PostChange{Current: post}, users)
 	var list []int64
 	for _, f := range followers {
 		if f.Sees {

@@ -95,8 +95,8 @@ func newPair(t *testing.T, s *storage.Stores) *pairOf {
 	return p
 }
 
-// meet makes the two others, whose inboxes are empty.
-func (p *pairOf) meet(t *testing.T) {
+// becomeFriends makes the two others, whose inboxes are empty.
+func (p *pairOf) becomeFriends(t *testing.T) {
 	p.t, p.built = t, nil
 	for _, v := range []*feed.Viewer{&p.author, &p.follower} {
 		var err error
@@ -257,7 +257,7 @@ func stopWorkers(t *testing.T, s *storage.Stores) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			p.meet(t)
+			p.becomeFriends(t)
 			var post int64
 			var at *stop
 			if len(test.before) == 0 {
@@ -349,7 +349,7 @@ func TestStoppedAgreementDoesNotUndoWhatHappenedMeanwhile(t *testing.T) {
 			},
 		} {
 			t.Run(test.name, func(t *testing.T) {
-				p.meet(t)
+				p.becomeFriends(t)
 				post := p.post(schema.Public)
 				p.settle()
 				require.Equal(t, []int64{post}, p.holds())
@@ -359,7 +359,7 @@ func TestStoppedAgreementDoesNotUndoWhatHappenedMeanwhile(t *testing.T) {
 				first := p.stopNext()
 				agreed := make(chan error, 1)
 				go func() {
-					_, err := p.feed.Agree(context.WithValue(p.ctx, byWorker{}, true), p.follower.ID, p.author.ID)
+					_, err := p.feed.SyncInbox(context.WithValue(p.ctx, byWorker{}, true), p.follower.ID, p.author.ID)
 					agreed <- err
 				}()
 				first.wait(t)

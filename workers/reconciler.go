@@ -19,10 +19,10 @@ func (w *Workers) relationChanged(ctx context.Context, j *queue.Job) error {
 		return queue.Discard(fmt.Errorf("read payload: %w", err))
 	}
 	a, b := args.Users[0], args.Users[1]
-	if err := w.Feed.Reconcile(ctx, a, b); err != nil || args.First {
+	if err := w.Feed.SyncInboxAndNotify(ctx, a, b); err != nil || args.First {
 		return err
 	}
-	return w.Feed.Reconcile(ctx, b, a)
+	return w.Feed.SyncInboxAndNotify(ctx, b, a)
 }
 
 // authorFalling gives the inboxes of active followers what their author posted
@@ -40,7 +40,7 @@ func (w *Workers) authorFalling(ctx context.Context, j *queue.Job) error {
 		}
 	}
 	for {
-		page, next, err := w.Feed.Audience(ctx, args.Author, feed.Change{}, map[int64]bool{}, p.Before, w.PageSize)
+		page, next, err := w.Feed.Audience(ctx, args.Author, feed.PostChange{}, map[int64]bool{}, p.Before, w.PageSize)
 		if err != nil {
 			return err
 		}
@@ -56,12 +56,12 @@ func (w *Workers) authorFalling(ctx context.Context, j *queue.Job) error {
 			if !active[i] {
 				continue
 			}
-			if _, err := w.Feed.Agree(ctx, user, args.Author); err != nil {
+			if _, err := w.Feed.SyncInbox(ctx, user, args.Author); err != nil {
 				return err
 			}
 		}
 		if p.Before = next; next == 0 {
-			return w.Feed.Fallen(ctx, args)
+			return w.Feed.FinishReturnToPush(ctx, args)
 		}
 		if err := j.Checkpoint(ctx, p); err != nil {
 			return err

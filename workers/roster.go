@@ -112,7 +112,7 @@ func (w *Workers) roster(ctx context.Context, j *queue.Job, author *ent.User, at
 
 // read sends the pages until the last, or the first that fails. The next page
 // is read while the one before is worked on.
-func (r *roster) read(ctx context.Context, c feed.Change, to chan<- page) {
+func (r *roster) read(ctx context.Context, c feed.PostChange, to chan<- page) {
 	defer close(to)
 	var loading errgroup.Group
 	if r.held {
@@ -141,7 +141,7 @@ func (r *roster) read(ctx context.Context, c feed.Change, to chan<- page) {
 	}
 }
 
-func (r *roster) next(ctx context.Context, c feed.Change) (p page) {
+func (r *roster) next(ctx context.Context, c feed.PostChange) (p page) {
 	switch {
 	case r.place.ByActivity:
 		p = r.nextActive(ctx, c)
@@ -155,7 +155,7 @@ func (r *roster) next(ctx context.Context, c feed.Change) (p page) {
 }
 
 // nextActive is the next of the active who follow.
-func (r *roster) nextActive(ctx context.Context, c feed.Change) (p page) {
+func (r *roster) nextActive(ctx context.Context, c feed.PostChange) (p page) {
 	chunk := r.active[:min(len(r.active), r.w.PageSize)]
 	r.active = r.active[len(chunk):]
 	p.known, p.end = true, len(r.active) == 0
@@ -169,7 +169,7 @@ func (r *roster) nextActive(ctx context.Context, c feed.Change) (p page) {
 }
 
 // latestActive is those who were active last of all, as far as they follow.
-func (r *roster) latestActive(ctx context.Context, c feed.Change) (p page) {
+func (r *roster) latestActive(ctx context.Context, c feed.PostChange) (p page) {
 	p.known, r.place.Latest = true, true
 	chunk, err := r.w.Timelines.Latest(ctx, r.w.PageSize)
 	if err != nil {
@@ -190,7 +190,7 @@ func (r *roster) latestActive(ctx context.Context, c feed.Change) (p page) {
 }
 
 // followersAmong is those of the users who follow, in the order given.
-func (r *roster) followersAmong(ctx context.Context, c feed.Change, chunk []timeline.Activity) ([]feed.Follower, error) {
+func (r *roster) followersAmong(ctx context.Context, c feed.PostChange, chunk []timeline.Activity) ([]feed.Follower, error) {
 	rank := make(map[int64]int, len(chunk))
 	users := make([]int64, len(chunk))
 	for i, a := range chunk {
@@ -206,7 +206,7 @@ func (r *roster) followersAmong(ctx context.Context, c feed.Change, chunk []time
 
 // nextFollowers is the next followers; those who are not active are left out
 // where there are several pages.
-func (r *roster) nextFollowers(ctx context.Context, c feed.Change) (p page) {
+func (r *roster) nextFollowers(ctx context.Context, c feed.PostChange) (p page) {
 	limit := r.w.PageSize
 	if r.large && r.muters == nil {
 		// Who changes this from now on is fenced, and looked at again.

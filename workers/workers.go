@@ -104,7 +104,7 @@ func New(cfg Config) (*Workers, error) {
 	cfg.Queue.Handle(feed.PostCreated, w.postCreated)
 	cfg.Queue.Handle(feed.PostChanged, w.postChanged)
 	cfg.Queue.Handle(feed.RelationChanged, w.relationChanged)
-	cfg.Queue.Handle(feed.AuthorFalling, w.authorFalling)
+	cfg.Queue.Handle(feed.AuthorReturns, w.authorFalling)
 	cfg.Queue.Handle(canary, w.canaryArrived)
 	return w, nil
 }

@@ -185,7 +185,7 @@ func TestReceipt(t *testing.T) {
 			require.Equal(t, [3]int{2, 0, 3}, receipt(p.ID))
 		}
 		for pushed := true; pushed; { // the balancer may have come between
-			require.NoError(t, s.DB.User.UpdateOneID(a.author.ID).SetDiffusion(user.DiffusionPULL).Exec(a.ctx))
+			require.NoError(t, s.DB.User.UpdateOneID(a.author.ID).SetFanOutMode(user.FanOutModePULL).Exec(a.ctx))
 			p, err = a.feed.CreatePost(a.ctx, a.author, feed.Draft{Text: "hello"})
 			require.NoError(t, err)
 			got := receipt(p.ID)
