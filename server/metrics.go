@@ -156,7 +156,7 @@ func (m *metrics) attempt(r queue.Result) {
 }
 
 // fanOut is workers.Config.Observe.
-func (m *metrics) fanOut(f workers.Fanout) {
+func (m *metrics) fanOut(f workers.FanOutReport) {
 	m.fanOutFollowers.Observe(float64(f.Followers))
 	m.fanOutTook.WithLabelValues("inbox").Add(float64(f.Pushed))
 	m.fanOutTook.WithLabelValues("connection").Add(float64(f.Live))

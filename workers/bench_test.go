@@ -42,7 +42,7 @@ type crowd struct {
 	*storage.Stores
 	feed    *feed.Feed
 	active  []int64
-	fanouts chan workers.Fanout
+	fanouts chan workers.FanOutReport
 }
 
 func newCrowd(b *testing.B, followers, percent int) *crowd {
@@ -53,7 +53,7 @@ func newCrowd(b *testing.B, followers, percent int) *crowd {
 	require.NoError(b, err)
 	tl, err := timeline.New(s.Redis, timeline.Config{})
 	require.NoError(b, err)
-	c := &crowd{Stores: s, fanouts: make(chan workers.Fanout, 1), active: make([]int64, followers*percent/100)}
+	c := &crowd{Stores: s, fanouts: make(chan workers.FanOutReport, 1), active: make([]int64, followers*percent/100)}
 	q, err := queue.New(s.DB, s.Redis, queue.Config{Observe: func(r queue.Result) { assert.NoError(b, r.Err) }})
 	require.NoError(b, err)
 	publisher := live.NewPublisher(s.Redis, s.Sharded)
@@ -63,7 +63,7 @@ func newCrowd(b *testing.B, followers, percent int) *crowd {
 	require.NoError(b, err)
 	w, err := workers.New(workers.Config{
 		DB: s.DB, Feed: c.feed, Timelines: tl, Queue: q, Publisher: publisher, LagLimit: time.Hour,
-		Observe: func(f workers.Fanout) { c.fanouts <- f },
+		Observe: func(f workers.FanOutReport) { c.fanouts <- f },
 	})
 	require.NoError(b, err)
 	runCtx, stop := context.WithCancel(ctx)
@@ -132,13 +132,13 @@ func (c *crowd) read(b *testing.B) {
 }
 
 // fanout is the next that is done.
-func (c *crowd) fanout(b *testing.B) workers.Fanout {
+func (c *crowd) fanout(b *testing.B) workers.FanOutReport {
 	select {
 	case f := <-c.fanouts:
 		return f
 	case <-time.After(time.Minute):
 		b.Fatal("no fan-out gets done")
-		return workers.Fanout{}
+		return workers.FanOutReport{}
 	}
 }
 

@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,7 +11,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"tideline/ent"
-	"tideline/ent/delivery"
 	"tideline/ent/schema"
 	"tideline/feed"
 	"tideline/live"
@@ -21,26 +18,54 @@ import (
 	"tideline/timeline"
 )
 
-// Fanout is the report of one post's way to its author's followers.
-type Fanout struct {
-	Kind      string // of the job
-	Post      int64
-	Followers int           // of the author
-	Pushed    int           // whose inbox took the post; after an interruption some count twice
-	Pulled    int           // whose reads merge the author's outbox
-	Live      int           // connections that were told
-	Duration  time.Duration // of this attempt
-	FirstLag  time.Duration // from the post, or its change, to the first page of followers
-	MedianLag time.Duration // to the page with the middle follower
-	LastLag   time.Duration // to the last follower
+// fanOut is one attempt to bring a post, or a change of it, to the followers of
+// its author.
+//
+// The attempt goes in rounds. A round
+//
+//  1. reads the author and the post (begin),
+//  2. updates the author's own feeds and devices (toAuthor),
+//  3. goes through the followers, page by page (toFollowers): it pushes the post
+//     to those who gain it (deliverPage), takes it from those who lose it
+//     (withdrawPage), tells both (tellPage), and stores now and then how far it
+//     has come (checkpoint),
+//  4. looks again at those followers whose relation to the author changed
+//     meanwhile (recheckFenced),
+//  5. reads the post again: if it has another visibility, or is gone, the next
+//     round begins. Otherwise the fan-out is done (finish).
+//
+// What a fan-out read before a change, it may write after that change's own job
+// is done. Steps 4 and 5 put that right. Whatever changes after them has its own
+// job still to run.
+type fanOut struct {
+	w       *Workers
+	job     *queue.Job
+	args    feed.PostJob
+	started time.Time
+
+	// withdraw makes followers lose the post if they may not see it. Without it
+	// they are passed over.
+	withdraw bool
+
+	// What the current round goes by.
+	author *ent.User
+	pushes bool // into inboxes; otherwise readers merge the author's outbox
+	change feed.PostChange
+
+	progress progress
+	storedAt time.Time      // when the progress was stored, or the round began
+	telling  errgroup.Group // one page is told while the next is pushed
+	told     atomic.Int64   // connections told that the progress does not count yet
 }
 
-// progress is what an interrupted fan-out goes on from. A new kind of fact
-// about the post (it was hidden, it is gone) starts a new round.
+// progress is the state of the job: what a later attempt goes on from. The names
+// in JSON must not change, as a newer process goes on from an older one's state.
 type progress struct {
-	Of     schema.Visibility // of the post, when the pages before place were done; empty: it was gone
-	place                    // in the roster
-	Fanout                   // as far as it has come
+	// Of is the visibility of the post by which the pages up to the position were
+	// done; "" when the post was gone.
+	Of schema.Visibility `json:"Of"`
+	rosterPosition
+	FanOutReport // as far as it has come
 }
 
 // postCreated pushes a new post to those who may see it.
@@ -48,90 +73,95 @@ func (w *Workers) postCreated(ctx context.Context, j *queue.Job) error {
 	return w.distribute(ctx, j, false)
 }
 
-// postChanged puts a post into the inboxes it belongs into now, and takes it
+// postChanged puts a post into the inboxes that it belongs into now, and takes it
 // out of all others.
 func (w *Workers) postChanged(ctx context.Context, j *queue.Job) error {
 	return w.distribute(ctx, j, true)
 }
 
-// distribute fans a post out, page by page. With withdraw, followers who may
-// not see it lose it; without, they are passed over.
-//
-// What a distributor read before a change, it may write after that change's own
-// job is done. So when all pages are through it looks again: at the post, and
-// at those whose relation to the author changed meanwhile (the fence), and puts
-// right what it finds. Whatever changes after that look has its own job still to run.
+// distribute makes one attempt to fan a post out. With withdraw, followers who
+// may not see the post lose it.
 func (w *Workers) distribute(ctx context.Context, j *queue.Job, withdraw bool) error {
-	started := time.Now()
-	var args feed.PostJob
-	if err := json.Unmarshal(j.Payload, &args); err != nil {
+	f := &fanOut{w: w, job: j, started: time.Now()}
+	if err := json.Unmarshal(j.Payload, &f.args); err != nil {
 		return queue.Discard(fmt.Errorf("read payload: %w", err))
 	}
-	var p progress
 	if j.State != nil {
-		if err := json.Unmarshal(j.State, &p); err != nil {
+		if err := json.Unmarshal(j.State, &f.progress); err != nil {
 			return queue.Discard(fmt.Errorf("read state: %w", err))
 		}
 	}
-	// An earlier attempt may have pushed by a truth that no longer holds.
-	withdraw = withdraw || j.Again
-	var change feed.PostChange
-	if args.From != "" {
-		change.Previous = append(change.Previous, args.WithVisibility(args.From))
+	// An earlier attempt may have pushed by a visibility that no longer holds.
+	f.withdraw = withdraw || j.Again
+	if f.args.From != "" {
+		f.wasVisible(f.args.From)
 	}
+	f.telling.SetLimit(1)
+	return f.run(ctx)
+}
+
+// wasVisible adds to the change that the post had this visibility before.
+func (f *fanOut) wasVisible(v schema.Visibility) {
+	f.change.Previous = append(f.change.Previous, f.args.WithVisibility(v))
+}
+
+// run makes rounds until the post stays as it is during one.
+func (f *fanOut) run(ctx context.Context) error {
 	for {
-		// What the author is now decides, not what the author was at the commit:
-		// who changed it since has the inboxes or the readers make up for it.
-		author, err := w.DB.User.Get(ctx, args.Author)
-		if err != nil {
-			return fmt.Errorf("read author: %w", err)
-		}
-		post, err := w.post(ctx, args.Post)
-		if err != nil {
+		if err := f.begin(ctx); err != nil {
 			return err
 		}
-		change.Current = post
-		if of := visibility(post); p.Of != of {
-			if p != (progress{}) {
-				// Pages were done by another truth. Whoever goes on after this attempt
-				// must not take them for done.
-				if p.Of != "" {
-					change.Previous = append(change.Previous, args.WithVisibility(p.Of))
-				}
-				p, withdraw = progress{Of: of}, true
-				if err := j.Checkpoint(ctx, p); err != nil {
+		if f.change.Current != nil || f.withdraw {
+			for _, step := range []func(context.Context) error{f.toAuthor, f.toFollowers, f.recheckFenced} {
+				if err := step(ctx); err != nil {
 					return err
 				}
 			}
-			p.Of = of
 		}
-		if post != nil || withdraw {
-			if err := w.toAuthor(ctx, j, args, post, p.place == place{}); err != nil {
-				return err
-			}
-			if err := w.toFollowers(ctx, j, author, args, change, withdraw, &p); err != nil {
-				return err
-			}
-			if err := w.recheckFenced(ctx, j, author, args.Post, post); err != nil {
-				return err
-			}
-		}
-		again, err := w.post(ctx, args.Post)
+		post, err := f.post(ctx)
 		if err != nil {
 			return err
 		}
-		if visibility(post) == visibility(again) {
-			if err := w.Timelines.Unwatch(ctx, args.Author, j.ID); err != nil {
-				return err
-			}
-			return w.report(ctx, j, args, again == nil, p.Fanout, started)
+		if visibility(post) == f.progress.Of {
+			return f.finish(ctx, post)
 		}
 	}
 }
 
-// post is the post as it is, nil when it is gone.
-func (w *Workers) post(ctx context.Context, id int64) (*ent.Post, error) {
-	p, err := w.DB.Post.Get(ctx, id)
+// begin reads what the round goes by. If pages were done by another visibility,
+// it goes back to the first page.
+func (f *fanOut) begin(ctx context.Context) error {
+	// The author's fan-out mode counts as it is now, not as it was at the commit:
+	// whoever changed it since makes up for it in the inboxes or at the reads.
+	author, err := f.w.DB.User.Get(ctx, f.args.Author)
+	if err != nil {
+		return fmt.Errorf("read author: %w", err)
+	}
+	post, err := f.post(ctx)
+	if err != nil {
+		return err
+	}
+	f.author, f.pushes, f.change.Current = author, feed.Pushes(author), post
+	of := visibility(post)
+	if f.progress.Of == of {
+		return nil
+	}
+	if f.progress == (progress{}) {
+		f.progress.Of = of
+		return nil
+	}
+	// The new start is stored at once: a later attempt must not take the pages
+	// that were done by the other visibility for done.
+	if f.progress.Of != "" {
+		f.wasVisible(f.progress.Of)
+	}
+	f.progress, f.withdraw = progress{Of: of}, true
+	return f.job.Checkpoint(ctx, f.progress)
+}
+
+// post reads the post. It returns nil when the post is gone.
+func (f *fanOut) post(ctx context.Context) (*ent.Post, error) {
+	p, err := f.w.DB.Post.Get(ctx, f.args.Post)
 	if ent.IsNotFound(err) {
 		return nil, nil
 	}
@@ -141,7 +171,7 @@ func (w *Workers) post(ctx context.Context, id int64) (*ent.Post, error) {
 	return p, nil
 }
 
-// visibility is the post's, empty when it is gone.
+// visibility returns that of the post, "" when the post is gone.
 func visibility(post *ent.Post) schema.Visibility {
 	if post == nil {
 		return ""
@@ -149,22 +179,23 @@ func visibility(post *ent.Post) schema.Visibility {
 	return post.Visibility
 }
 
-// toAuthor keeps the author's own feeds and devices up to date, and watches the
-// author's fences from the beginning on. All at once: the followers wait for it.
-func (w *Workers) toAuthor(ctx context.Context, j *queue.Job, args feed.PostJob, post *ent.Post, beginning bool) error {
-	put, kind := w.Timelines.Add, live.Added
-	if post == nil {
-		put, kind = w.Timelines.Remove, live.Removed
+// toAuthor brings the author's own feeds and devices up to date. At the beginning
+// of a roster it also starts to watch the author's fences. It does all this at the
+// same time, because the followers wait for it.
+func (f *fanOut) toAuthor(ctx context.Context) error {
+	put, kind := f.w.Timelines.Add, live.Added
+	if f.change.Current == nil {
+		put, kind = f.w.Timelines.Remove, live.Removed
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	if beginning {
-		g.Go(func() error { return w.Timelines.Watch(ctx, args.Author, j.ID) })
+	if f.progress.rosterPosition == (rosterPosition{}) {
+		g.Go(func() error { return f.w.Timelines.Watch(ctx, f.args.Author, f.job.ID) })
 	}
-	for _, k := range []timeline.Key{timeline.Inbox(args.Author), timeline.Outbox(args.Author)} {
-		g.Go(func() error { return put(ctx, k, args.Post) })
+	for _, k := range []timeline.Key{timeline.Inbox(f.args.Author), timeline.Outbox(f.args.Author)} {
+		g.Go(func() error { return put(ctx, k, f.args.Post) })
 	}
 	g.Go(func() error {
-		_, err := w.tell(ctx, kind, args, []int64{args.Author})
+		_, err := f.tell(ctx, kind, []int64{f.args.Author})
 		return err
 	})
 	if err := g.Wait(); err != nil {
@@ -173,260 +204,180 @@ func (w *Workers) toAuthor(ctx context.Context, j *queue.Job, args feed.PostJob,
 	return nil
 }
 
-// toFollowers goes through the followers from where the progress stands.
-func (w *Workers) toFollowers(ctx context.Context, j *queue.Job, author *ent.User, args feed.PostJob, change feed.PostChange, withdraw bool, p *progress) error {
-	id := args.Post
-	// An earlier attempt went to them first; now they are gone to in their turn.
-	if feed.Pushes(author) {
-		p.Pushed -= p.Ahead
+// toFollowers goes through the followers from where the progress stands. The next
+// page is read while one is pushed.
+func (f *fanOut) toFollowers(ctx context.Context) error {
+	p := &f.progress
+	// An earlier attempt pushed to these first and counted them. This one comes by
+	// them again in their turn.
+	if f.pushes {
+		p.Pushed -= p.RecentLeft
 	} else {
-		p.Pulled -= p.Ahead
+		p.Pulled -= p.RecentLeft
 	}
-	p.Ahead = 0
-	r, err := w.roster(ctx, j, author, p.place)
+	p.RecentLeft = 0
+	r, err := f.w.roster(ctx, f.job, f.author, p.rosterPosition)
 	if err != nil {
 		return err
 	}
-	p.Followers = author.FollowerCount
-	since := feed.TimeOf(id)
-	if j.Kind != feed.PostCreated {
-		since = j.CreatedAt // the change is what they wait for
-	}
+	p.Followers = f.author.FollowerCount
 	ctx, stop := context.WithCancel(ctx)
 	pages := make(chan page, 1)
 	var reader sync.WaitGroup
-	reader.Go(func() { r.read(ctx, change, pages) })
-	// Those of one page are told while the next is pushed.
-	var telling errgroup.Group
-	var told atomic.Int64
-	telling.SetLimit(1)
+	reader.Go(func() { r.read(ctx, f.change, pages) })
 	defer func() {
 		stop()
 		reader.Wait()
-		_ = telling.Wait() // its error has been seen, or another one stopped it
+		_ = f.telling.Wait() // its error has been seen, or another one stopped it
 	}()
-	kept := time.Now()
+	f.storedAt = time.Now()
 	for page := range pages {
 		if page.err != nil {
 			return page.err
 		}
-		// Who could not see the post before is not told that it is gone, nor which.
-		var in, out, never []int64
-		for _, f := range page.followers {
-			switch {
-			case f.Sees:
-				in = append(in, f.ID)
-			case withdraw && f.Saw:
-				out = append(out, f.ID)
-			case withdraw:
-				never = append(never, f.ID)
-			}
-		}
-		wasHidden := args.HiddenThenShown(change.Current)
-		if wasHidden { // noted as gone, before it is there again
-			if err := w.Timelines.Withdraw(ctx, []int64{id}, in); err != nil {
-				return fmt.Errorf("withdraw post %d: %w", id, err)
-			}
-		}
-		if time.Since(feed.TimeOf(id)) > feed.LateAfter {
-			late := timeline.Arrival{Post: id, Pulled: !feed.Pushes(author), Again: j.Again && args.Widens()}
-			if err := w.Timelines.DeliverLate(ctx, late, in); err != nil {
-				return err
-			}
-		}
-		// Who holds a connection has read the timeline: the active ones are all.
-		reached := in
-		switch {
-		case !feed.Pushes(author) && !page.known:
-			reached, err = w.Timelines.ActiveOf(ctx, in)
-			p.Pulled += len(reached)
-		case !feed.Pushes(author):
-			p.Pulled += len(in)
-		case page.known:
-			err = w.Timelines.Push(ctx, id, in, j.GiveWay(ctx))
-			p.Pushed += len(in)
-		default:
-			reached, err = w.Timelines.Deliver(ctx, id, in)
-			p.Pushed += len(reached)
-		}
-		if err != nil {
-			return fmt.Errorf("deliver post %d: %w", id, err)
-		}
-		if err := w.Timelines.Withdraw(ctx, []int64{id}, out); err != nil {
-			return fmt.Errorf("withdraw post %d: %w", id, err)
-		}
-		if err := w.Timelines.RemoveUnjournaled(ctx, []int64{id}, never); err != nil {
-			return fmt.Errorf("take back post %d: %w", id, err)
-		}
-		telling.Go(func() error {
-			var err error
-			if wasHidden { // who read in between knows no more than that it is there
-				_, err = w.tell(ctx, live.JournalChanged, args, reached)
-			}
-			if err == nil {
-				var n int
-				n, err = w.tell(ctx, live.Added, args, reached)
-				told.Add(int64(n))
-			}
-			if err == nil {
-				_, err = w.tell(ctx, live.Removed, args, out)
-			}
-			if err == nil {
-				_, err = w.tell(ctx, live.JournalChanged, args, never)
-			}
-			return err
-		})
-		p.lag(time.Since(since), page.half)
-		if !page.end && time.Since(kept) < w.KeepEvery {
-			p.place = page.after
-			continue
-		}
-		if err := telling.Wait(); err != nil {
-			return err
-		}
-		p.Live += int(told.Swap(0))
-		if page.end {
-			return nil
-		}
-		p.place = page.after
-		kept = time.Now()
-		if err := w.receipt(ctx, j, args, p.Fanout, false); err != nil {
-			return err
-		}
-		if err := j.Checkpoint(ctx, p); err != nil {
+		if err := f.nextPage(ctx, page); err != nil || page.end {
 			return err
 		}
 	}
 	return ctx.Err()
 }
 
-// lag notes how long after the post a page was through.
-func (f *Fanout) lag(lag time.Duration, half bool) {
-	if f.FirstLag == 0 {
-		f.FirstLag = lag
+// nextPage does a page, and a checkpoint when one is due.
+func (f *fanOut) nextPage(ctx context.Context, page page) error {
+	// Followers who never saw the post are not told that it is gone, nor which.
+	var gain, lose, neverSaw []int64
+	for _, follower := range page.followers {
+		switch {
+		case follower.Sees:
+			gain = append(gain, follower.ID)
+		case f.withdraw && follower.Saw:
+			lose = append(lose, follower.ID)
+		case f.withdraw:
+			neverSaw = append(neverSaw, follower.ID)
+		}
 	}
-	if half && f.MedianLag == 0 {
-		f.MedianLag = lag
+	reached, err := f.deliverPage(ctx, gain, page.known)
+	if err != nil {
+		return err
 	}
-	f.LastLag = lag
-}
-
-// receipt tells the author how far a post has come that is new, or is shown to
-// more.
-func (w *Workers) receipt(ctx context.Context, j *queue.Job, args feed.PostJob, f Fanout, done bool) error {
-	if j.Kind != feed.PostCreated && !args.Widens() {
+	if err := f.withdrawPage(ctx, lose, neverSaw); err != nil {
+		return err
+	}
+	f.tellPage(ctx, reached, lose, neverSaw)
+	f.progress.lag(time.Since(f.since()), page.half)
+	if !page.end && time.Since(f.storedAt) < f.w.KeepEvery {
+		f.progress.rosterPosition = page.after
 		return nil
 	}
-	err := w.DB.Delivery.Create().SetID(args.Post).
-		SetPushed(f.Pushed).SetPulled(f.Pulled).SetSkipped(max(0, f.Followers-f.Pushed-f.Pulled)).
-		SetFirstLag(f.FirstLag.Milliseconds()).SetMedianLag(f.MedianLag.Milliseconds()).
-		SetLastLag(f.LastLag.Milliseconds()).SetDone(done).
-		OnConflictColumns(delivery.FieldID).UpdateNewValues().Exec(ctx)
+	if err := f.telling.Wait(); err != nil {
+		return err
+	}
+	f.progress.Live += int(f.told.Swap(0))
+	if page.end {
+		return nil
+	}
+	f.progress.rosterPosition = page.after
+	return f.checkpoint(ctx)
+}
+
+// deliverPage brings the post to followers who may see it, and returns those of
+// them who are active: nobody else holds a connection. Known says that all are.
+func (f *fanOut) deliverPage(ctx context.Context, gain []int64, known bool) (reached []int64, err error) {
+	post, p := f.args.Post, &f.progress
+	if f.hiddenThenShown() { // the journals say that it is gone before it is there again
+		if err := f.w.Timelines.Withdraw(ctx, []int64{post}, gain); err != nil {
+			return nil, fmt.Errorf("withdraw post %d: %w", post, err)
+		}
+	}
+	if time.Since(feed.TimeOf(post)) > feed.LateAfter {
+		late := timeline.Arrival{Post: post, Pulled: !f.pushes, Again: f.job.Again && f.args.Widens()}
+		if err := f.w.Timelines.DeliverLate(ctx, late, gain); err != nil {
+			return nil, err
+		}
+	}
+	reached = gain
+	switch {
+	case !f.pushes && !known:
+		reached, err = f.w.Timelines.ActiveOf(ctx, gain)
+		p.Pulled += len(reached)
+	case !f.pushes:
+		p.Pulled += len(gain)
+	case known:
+		err = f.w.Timelines.Push(ctx, post, gain, f.job.GiveWay(ctx))
+		p.Pushed += len(gain)
+	default:
+		reached, err = f.w.Timelines.Deliver(ctx, post, gain)
+		p.Pushed += len(reached)
+	}
 	if err != nil {
-		return fmt.Errorf("write the receipt: %w", err)
+		return nil, fmt.Errorf("deliver post %d: %w", post, err)
+	}
+	return reached, nil
+}
+
+// withdrawPage takes the post out of the inboxes of followers who may not see it.
+func (f *fanOut) withdrawPage(ctx context.Context, lose, neverSaw []int64) error {
+	post := []int64{f.args.Post}
+	if err := f.w.Timelines.Withdraw(ctx, post, lose); err != nil {
+		return fmt.Errorf("withdraw post %d: %w", f.args.Post, err)
+	}
+	if err := f.w.Timelines.RemoveUnjournaled(ctx, post, neverSaw); err != nil {
+		return fmt.Errorf("remove post %d: %w", f.args.Post, err)
 	}
 	return nil
 }
 
-func (w *Workers) tell(ctx context.Context, kind live.Kind, args feed.PostJob, users []int64) (int, error) {
-	n, err := w.Publisher.Publish(ctx, live.Event{Kind: kind, Post: args.Post, Author: args.Author}, users)
+// tellPage begins to tell the connections of the followers. It first waits until
+// those of the page before are told.
+func (f *fanOut) tellPage(ctx context.Context, reached, lose, neverSaw []int64) {
+	f.telling.Go(func() error {
+		var err error
+		if f.hiddenThenShown() { // a client that read in between knows only that the post is there
+			_, err = f.tell(ctx, live.JournalChanged, reached)
+		}
+		if err == nil {
+			var n int
+			n, err = f.tell(ctx, live.Added, reached)
+			f.told.Add(int64(n))
+		}
+		if err == nil {
+			_, err = f.tell(ctx, live.Removed, lose)
+		}
+		if err == nil {
+			_, err = f.tell(ctx, live.JournalChanged, neverSaw)
+		}
+		return err
+	})
+}
+
+// hiddenThenShown reports whether this change hid the post from followers, and
+// another one has shown it again.
+func (f *fanOut) hiddenThenShown() bool { return f.args.HiddenThenShown(f.change.Current) }
+
+// tell publishes an event of the post to the users, and returns how many
+// connections there were.
+func (f *fanOut) tell(ctx context.Context, kind live.Kind, users []int64) (int, error) {
+	n, err := f.w.Publisher.Publish(ctx, live.Event{Kind: kind, Post: f.args.Post, Author: f.args.Author}, users)
 	if err != nil {
-		return n, fmt.Errorf("publish post %d: %w", args.Post, err)
+		return n, fmt.Errorf("publish post %d: %w", f.args.Post, err)
 	}
 	return n, nil
 }
 
-// recheckFenced looks again at those whose relation to the author changed while
-// the post was on its way: they may have been given it, or have lost it, by what
-// the relation was before.
-func (w *Workers) recheckFenced(ctx context.Context, j *queue.Job, author *ent.User, id int64, post *ent.Post) error {
-	// No attempt began before the job did.
-	fenced, whole, err := w.Timelines.Fenced(ctx, author.ID, j.ID, j.CreatedAt.Add(-clocksDiffer))
-	if err != nil {
+// checkpoint stores how far the fan-out has come: for its author in the receipt,
+// for a later attempt in the state of the job.
+func (f *fanOut) checkpoint(ctx context.Context) error {
+	f.storedAt = time.Now()
+	if err := f.receipt(ctx, f.progress.FanOutReport, false); err != nil {
 		return err
 	}
-	if !whole {
-		// Redis was wiped meanwhile. It may be anybody who has an inbox by now.
-		active, err := w.Timelines.ActiveUsers(ctx)
-		if err != nil {
-			return err
-		}
-		delete(active, author.ID) // whose own posts are nobody's to take
-		fenced = slices.Collect(maps.Keys(active))
-	}
-	for users := range slices.Chunk(fenced, w.PageSize) {
-		if err := w.recheck(ctx, author, id, post, users); err != nil {
-			return err
-		}
-	}
-	return nil
+	return f.job.Checkpoint(ctx, f.progress)
 }
 
-// rechecks is how often relations may change while a recheck writes what they were.
-const rechecks = 5
-
-func (w *Workers) recheck(ctx context.Context, author *ent.User, id int64, post *ent.Post, users []int64) error {
-	in, err := w.whoSees(ctx, author.ID, post, users)
-	for range rechecks {
-		if err != nil {
-			return err
-		}
-		out := slices.DeleteFunc(slices.Clone(users), func(user int64) bool {
-			_, sees := slices.BinarySearch(in, user)
-			return sees
-		})
-		// Reads hide it already. Whoever was shown it before starts over: whoever
-		// looks after the inbox because the relation changed may find it done.
-		if err := w.Timelines.RemoveUnjournaled(ctx, []int64{id}, out); err != nil {
-			return fmt.Errorf("take back post %d: %w", id, err)
-		}
-		if _, err := w.tell(ctx, live.JournalChanged, feed.PostJob{Post: id, Author: author.ID}, out); err != nil {
-			return err
-		}
-		if feed.Pushes(author) {
-			if _, err := w.Timelines.Deliver(ctx, id, in); err != nil {
-				return fmt.Errorf("deliver post %d: %w", id, err)
-			}
-		}
-		before := in
-		// Who changes a relation from here on has a job that writes after this.
-		if in, err = w.whoSees(ctx, author.ID, post, users); err == nil && slices.Equal(before, in) {
-			return nil
-		}
+// since is what the lag counts from: the post, or its change.
+func (f *fanOut) since() time.Time {
+	if f.job.Kind == feed.PostCreated {
+		return feed.TimeOf(f.args.Post)
 	}
-	return fmt.Errorf("the relations of %d do not come to rest", author.ID)
-}
-
-// whoSees is in whose timelines of the users the post belongs, in ascending order.
-func (w *Workers) whoSees(ctx context.Context, author int64, post *ent.Post, users []int64) ([]int64, error) {
-	followers, err := w.Feed.Among(ctx, author, feed.PostChange{Current: post}, users)
-	var list []int64
-	for _, f := range followers {
-		if f.Sees {
-			list = append(list, f.ID)
-		}
-	}
-	slices.Sort(list)
-	return list, err
-}
-
-// report tells of a fan-out that is done: the author by the receipt, unless the
-// post is gone, operators by log and metrics.
-func (w *Workers) report(ctx context.Context, j *queue.Job, args feed.PostJob, gone bool, f Fanout, started time.Time) error {
-	f.Kind, f.Post, f.Duration = j.Kind, args.Post, time.Since(started)
-	if gone {
-		if _, err := w.DB.Delivery.Delete().Where(delivery.ID(args.Post)).Exec(ctx); err != nil {
-			return fmt.Errorf("delete the receipt: %w", err)
-		}
-	} else if err := w.receipt(ctx, j, args, f, true); err != nil {
-		return err
-	}
-	w.Observe(f)
-	log := w.Logger.InfoContext
-	if f.LastLag > w.LagLimit {
-		log = w.Logger.WarnContext
-	}
-	log(ctx, "post distributed", "kind", f.Kind, "post", f.Post, "followers", f.Followers, "pushed", f.Pushed,
-		"pulled", f.Pulled, "live", f.Live, "duration", f.Duration, "first_lag", f.FirstLag, "last_lag", f.LastLag)
-	return nil
+	return f.job.CreatedAt
 }

@@ -25,15 +25,21 @@ func (w *Workers) relationChanged(ctx context.Context, j *queue.Job) error {
 	return w.Feed.SyncInboxAndNotify(ctx, b, a)
 }
 
-// authorFalling gives the inboxes of active followers what their author posted
+// returnProgress is the state of the job: what a later attempt goes on from. Its
+// name in JSON must not change.
+type returnProgress struct {
+	Before int64 `json:"Before"` // the follow that the next page starts before; 0 at the beginning
+}
+
+// authorReturns gives the inboxes of active followers what their author posted
 // while readers merged it, and then lets readers stop merging. Followers who
 // are away build their inbox from SQL when they come back.
-func (w *Workers) authorFalling(ctx context.Context, j *queue.Job) error {
+func (w *Workers) authorReturns(ctx context.Context, j *queue.Job) error {
 	var args feed.AuthorJob
 	if err := json.Unmarshal(j.Payload, &args); err != nil {
 		return queue.Discard(fmt.Errorf("read payload: %w", err))
 	}
-	var p struct{ Before int64 }
+	var p returnProgress
 	if j.State != nil {
 		if err := json.Unmarshal(j.State, &p); err != nil {
 			return queue.Discard(fmt.Errorf("read state: %w", err))

@@ -27,13 +27,13 @@ import (
 //     of them are active, and since when;
 //   - few followers: so, in one page.
 type roster struct {
-	w      *Workers
-	author *ent.User
-	place  place
-	job    *queue.Job
-	large  bool // several pages
+	w        *Workers
+	author   *ent.User
+	position rosterPosition
+	job      *queue.Job
+	large    bool // several pages
 
-	active []timeline.Activity // left to go through, when place.ByActivity
+	active []timeline.Activity // left to go through, when position.ByActivity
 	held   bool                // the active are held in memory:
 	loaded func() error        // waits for
 	among  map[int64]struct{}  // all of them,
@@ -54,16 +54,24 @@ const (
 // clocksDiffer is by how much the clocks of two processes may, at most.
 const clocksDiffer = 5 * time.Minute
 
-// place is how far a roster has come. It is part of the job's state.
-type place struct {
-	Before int64 // through all followers: the next page starts before this follow
-	Latest bool  // those who were active last have been gone to,
-	Ahead  int   // so many of whom are still to be come by
+// rosterPosition is how far a roster has come. It is part of the state of a job:
+// its names in JSON must not change.
+type rosterPosition struct {
+	// Before is the follow that the next page of followers starts before; 0 at the
+	// beginning.
+	Before int64 `json:"Before"`
+	// RecentDone says that the page of the most recently active followers is done.
+	// RecentLeft is how many of these the roster has still to come by.
+	RecentDone bool `json:"Latest"`
+	RecentLeft int  `json:"Ahead"`
 
-	Seen int // how many have been gone through, whether they follow or not
+	Seen int `json:"Seen"` // how many users the roster has come by, followers or not
 
-	ByActivity  bool
-	From, Until int64 // through the active: from which deadline, and down to which
+	// ByActivity says that the roster goes through the active users: down from the
+	// deadline From, as far as the deadline Until by now.
+	ByActivity bool  `json:"ByActivity"`
+	From       int64 `json:"From"`
+	Until      int64 `json:"Until"`
 }
 
 // page is a step of a roster.
@@ -72,12 +80,12 @@ type page struct {
 	known     bool            // all of them are active
 	half      bool            // half of the roster is through with it
 	end       bool            // it is the last
-	after     place           // where the roster goes on behind it
+	after     rosterPosition  // where the roster goes on behind it
 	err       error
 }
 
-func (w *Workers) roster(ctx context.Context, j *queue.Job, author *ent.User, at place) (*roster, error) {
-	r := &roster{w: w, author: author, place: at, job: j, total: author.FollowerCount}
+func (w *Workers) roster(ctx context.Context, j *queue.Job, author *ent.User, at rosterPosition) (*roster, error) {
+	r := &roster{w: w, author: author, position: at, job: j, total: author.FollowerCount}
 	if r.large = author.FollowerCount > w.PageSize; !r.large {
 		return r, nil
 	}
@@ -85,9 +93,9 @@ func (w *Workers) roster(ctx context.Context, j *queue.Job, author *ent.User, at
 	if err != nil {
 		return nil, err
 	}
-	begun := at != place{}
-	r.place.ByActivity = at.ByActivity || !begun && count < author.FollowerCount/lookUps
-	if !r.place.ByActivity {
+	begun := at != rosterPosition{}
+	r.position.ByActivity = at.ByActivity || !begun && count < author.FollowerCount/lookUps
+	if !r.position.ByActivity {
 		r.held = count <= manyMore*author.FollowerCount
 		return r, nil
 	}
@@ -104,7 +112,7 @@ func (w *Workers) roster(ctx context.Context, j *queue.Job, author *ent.User, at
 			return a.Until > at.Until && a.Until <= visited
 		})
 	} else if len(active) > 0 {
-		r.place.From = active[0].Until
+		r.position.From = active[0].Until
 	}
 	r.active, r.total = active, at.Seen+len(active)
 	return r, nil
@@ -143,14 +151,14 @@ func (r *roster) read(ctx context.Context, c feed.PostChange, to chan<- page) {
 
 func (r *roster) next(ctx context.Context, c feed.PostChange) (p page) {
 	switch {
-	case r.place.ByActivity:
+	case r.position.ByActivity:
 		p = r.nextActive(ctx, c)
-	case r.held && !r.place.Latest:
+	case r.held && !r.position.RecentDone:
 		p = r.latestActive(ctx, c)
 	default:
 		p = r.nextFollowers(ctx, c)
 	}
-	p.half, p.after = 2*r.place.Seen >= r.total, r.place
+	p.half, p.after = 2*r.position.Seen >= r.total, r.position
 	return p
 }
 
@@ -163,14 +171,14 @@ func (r *roster) nextActive(ctx context.Context, c feed.PostChange) (p page) {
 		return p
 	}
 	p.followers, p.err = r.followersAmong(ctx, c, chunk)
-	r.place.Until = chunk[len(chunk)-1].Until
-	r.place.Seen += len(chunk)
+	r.position.Until = chunk[len(chunk)-1].Until
+	r.position.Seen += len(chunk)
 	return p
 }
 
 // latestActive is those who were active last of all, as far as they follow.
 func (r *roster) latestActive(ctx context.Context, c feed.PostChange) (p page) {
-	p.known, r.place.Latest = true, true
+	p.known, r.position.RecentDone = true, true
 	chunk, err := r.w.Timelines.Latest(ctx, r.w.PageSize)
 	if err != nil {
 		p.err = err
@@ -183,7 +191,7 @@ func (r *roster) latestActive(ctx context.Context, c feed.PostChange) (p page) {
 	p.followers, p.err = r.followersAmong(ctx, c, chunk)
 	for _, f := range p.followers {
 		if f.Sees {
-			r.place.Ahead++
+			r.position.RecentLeft++
 		}
 	}
 	return p
@@ -220,9 +228,9 @@ func (r *roster) nextFollowers(ctx context.Context, c feed.PostChange) (p page) 
 	if r.large && !r.held {
 		limit *= window
 	}
-	p.followers, r.place.Before, p.err = r.w.Feed.Audience(ctx, r.author.ID, c, r.muters, r.place.Before, limit)
-	p.end = r.place.Before == 0
-	r.place.Seen += len(p.followers)
+	p.followers, r.position.Before, p.err = r.w.Feed.Audience(ctx, r.author.ID, c, r.muters, r.position.Before, limit)
+	p.end = r.position.Before == 0
+	r.position.Seen += len(p.followers)
 	if p.known = r.large; !p.known || p.err != nil {
 		return p
 	}
@@ -231,7 +239,7 @@ func (r *roster) nextFollowers(ctx context.Context, c feed.PostChange) (p page) 
 			_, active := r.among[f.ID]
 			_, before := r.latest[f.ID]
 			if before && f.Sees {
-				r.place.Ahead--
+				r.position.RecentLeft--
 			}
 			return !active || before
 		})

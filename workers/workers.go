@@ -53,7 +53,7 @@ type Config struct {
 	// the monitor or the distributor raises an alarm. Defaults to the constant LagLimit.
 	LagLimit time.Duration
 	// Observe is told of every finished fan-out. Optional.
-	Observe func(Fanout)
+	Observe func(FanOutReport)
 	// ObserveHealth is told what the monitor finds, ObserveCanary how long a
 	// canary job took from just before it was enqueued to its worker. Optional.
 	ObserveHealth func(Health)
@@ -89,7 +89,7 @@ func New(cfg Config) (*Workers, error) {
 		cfg.LagLimit = LagLimit
 	}
 	if cfg.Observe == nil {
-		cfg.Observe = func(Fanout) {}
+		cfg.Observe = func(FanOutReport) {}
 	}
 	if cfg.ObserveHealth == nil {
 		cfg.ObserveHealth = func(Health) {}
@@ -104,7 +104,7 @@ func New(cfg Config) (*Workers, error) {
 	cfg.Queue.Handle(feed.PostCreated, w.postCreated)
 	cfg.Queue.Handle(feed.PostChanged, w.postChanged)
 	cfg.Queue.Handle(feed.RelationChanged, w.relationChanged)
-	cfg.Queue.Handle(feed.AuthorReturns, w.authorFalling)
+	cfg.Queue.Handle(feed.AuthorReturns, w.authorReturns)
 	cfg.Queue.Handle(canary, w.canaryArrived)
 	return w, nil
 }

@@ -39,7 +39,7 @@ type audience struct {
 	timelines *timeline.Store
 	author    feed.Viewer
 	active    []int64
-	fanouts   chan workers.Fanout
+	fanouts   chan workers.FanOutReport
 	health    chan workers.Health
 	canaries  chan time.Duration
 }
@@ -51,7 +51,7 @@ func newAudience(t *testing.T, s *storage.Stores, followers, active int) *audien
 }
 
 func newIdleAudience(t *testing.T, s *storage.Stores, followers, active int) *audience {
-	a := &audience{ctx: t.Context(), s: s, fanouts: make(chan workers.Fanout, 16),
+	a := &audience{ctx: t.Context(), s: s, fanouts: make(chan workers.FanOutReport, 16),
 		health: make(chan workers.Health), canaries: make(chan time.Duration)}
 	ids, err := feed.OpenIDs(a.ctx, s.DB)
 	require.NoError(t, err)
@@ -102,7 +102,7 @@ func (a *audience) work(t *testing.T, rdb redis.UniversalClient, also ...func(q 
 	require.NoError(t, err)
 	w, err := workers.New(workers.Config{
 		DB: a.s.DB, Feed: a.feed, Timelines: tl, Queue: q, Publisher: live.NewPublisher(rdb, a.s.Sharded), PageSize: 5, KeepEvery: time.Nanosecond,
-		Observe:       func(f workers.Fanout) { a.fanouts <- f },
+		Observe:       func(f workers.FanOutReport) { a.fanouts <- f },
 		WatchEvery:    50 * time.Millisecond,
 		ObserveHealth: func(h workers.Health) { offer(a.health, h) },
 		ObserveCanary: func(d time.Duration) { offer(a.canaries, d) },
@@ -126,7 +126,7 @@ func offer[T any](to chan<- T, v T) {
 }
 
 // post posts, waits until the fan-out is done and returns its report.
-func (a *audience) post(t *testing.T) (int64, workers.Fanout) {
+func (a *audience) post(t *testing.T) (int64, workers.FanOutReport) {
 	public := schema.Public
 	p, err := a.feed.CreatePost(a.ctx, a.author, feed.Draft{Text: "hello", Visibility: &public})
 	require.NoError(t, err)
