@@ -2,8 +2,8 @@ package workers
 
 import "context"
 
-// balance moves authors whose audience has outgrown or shrunk below the
-// threshold a step between fan-out on write and fan-out on read.
+// balance moves authors whose audience has crossed the threshold one step between
+// push and pull.
 func (w *Workers) balance(ctx context.Context) {
 	if err := w.Feed.Rebalance(ctx); err != nil {
 		w.Logger.WarnContext(ctx, "authors not moved between push and pull", "error", err)

@@ -36,8 +36,7 @@ func BenchmarkFanOut(b *testing.B) {
 	}
 }
 
-// crowd is author 1 with followers 2 and on, a share of whom are active, and
-// workers.
+// crowd is author 1 with followers from 2 on, some of whom are active, and workers.
 type crowd struct {
 	*storage.Stores
 	feed    *feed.Feed
@@ -48,7 +47,7 @@ type crowd struct {
 func newCrowd(b *testing.B, followers, percent int) *crowd {
 	ctx := b.Context()
 	s := storagetest.Real(b)
-	s.DB = ent.NewClient(ent.Driver(s.Driver)) // not what counts the statements of tests
+	s.DB = ent.NewClient(ent.Driver(s.Driver)) // without the count of statements that tests have
 	ids, err := feed.OpenIDs(ctx, s.DB)
 	require.NoError(b, err)
 	tl, err := timeline.New(s.Redis, timeline.Config{})
@@ -76,8 +75,8 @@ func newCrowd(b *testing.B, followers, percent int) *crowd {
 	return c
 }
 
-// fill writes the followers. Not by the API, nor with indexes and foreign keys to
-// keep meanwhile: a million of them would take minutes.
+// fill writes the followers, past the API and without indexes and foreign keys: a
+// million of them would take minutes otherwise.
 func (c *crowd) fill(b *testing.B, followers int) {
 	tx, err := c.SQL.BeginTx(b.Context(), nil)
 	require.NoError(b, err)
@@ -106,8 +105,8 @@ func (c *crowd) fill(b *testing.B, followers int) {
 	require.NoError(b, err)
 }
 
-// read has the active users read their timelines, one after the other over the
-// last hours. That is written as Touch would.
+// read makes some users active, one after the other over the last hours. It writes
+// what timeline.Store.Visit would.
 func (c *crowd) read(b *testing.B) {
 	for i := range c.active {
 		c.active[i] = int64(i + 2)
@@ -131,7 +130,7 @@ func (c *crowd) read(b *testing.B) {
 	require.Len(b, active, len(c.active))
 }
 
-// fanout is the next that is done.
+// fanout waits for the report of the next fan-out.
 func (c *crowd) fanout(b *testing.B) workers.FanOutReport {
 	select {
 	case f := <-c.fanouts:
@@ -174,9 +173,9 @@ func benchmarkFanOut(b *testing.B, followers, percent int) {
 	}
 }
 
-// BenchmarkSmallBesideLarge is how long a post takes to ten active followers,
-// from the call to the last inbox: on an idle system, and while a post to all
-// the others is being fanned out.
+// BenchmarkSmallBesideLarge measures how long a post takes to ten active followers,
+// from the call to the last inbox: on an idle system, and while a post to all the
+// other users is fanned out.
 func BenchmarkSmallBesideLarge(b *testing.B) {
 	ctx := b.Context()
 	c := newCrowd(b, *benchFollowers, 100)

@@ -131,8 +131,8 @@ func (f *fanOut) run(ctx context.Context) error {
 // begin reads what the round goes by. If pages were done by another visibility,
 // it goes back to the first page.
 func (f *fanOut) begin(ctx context.Context) error {
-	// The author's fan-out mode counts as it is now, not as it was at the commit:
-	// whoever changed it since makes up for it in the inboxes or at the reads.
+	// The author's fan-out mode counts as it is now, not as it was at the commit. A
+	// change of it since makes up for the difference, in the inboxes or at the reads.
 	author, err := f.w.DB.User.Get(ctx, f.args.Author)
 	if err != nil {
 		return fmt.Errorf("read author: %w", err)
@@ -256,7 +256,7 @@ func (f *fanOut) nextPage(ctx context.Context, page page) error {
 			neverSaw = append(neverSaw, follower.ID)
 		}
 	}
-	reached, err := f.deliverPage(ctx, gain, page.known)
+	reached, err := f.deliverPage(ctx, gain, page.allActive)
 	if err != nil {
 		return err
 	}
@@ -281,8 +281,9 @@ func (f *fanOut) nextPage(ctx context.Context, page page) error {
 }
 
 // deliverPage brings the post to followers who may see it, and returns those of
-// them who are active: nobody else holds a connection. Known says that all are.
-func (f *fanOut) deliverPage(ctx context.Context, gain []int64, known bool) (reached []int64, err error) {
+// them who are active: a user who is not has no connection. AllActive says that
+// all of them are.
+func (f *fanOut) deliverPage(ctx context.Context, gain []int64, allActive bool) (reached []int64, err error) {
 	post, p := f.args.Post, &f.progress
 	if f.hiddenThenShown() { // the journals say that it is gone before it is there again
 		if err := f.w.Timelines.Withdraw(ctx, []int64{post}, gain); err != nil {
@@ -297,12 +298,12 @@ func (f *fanOut) deliverPage(ctx context.Context, gain []int64, known bool) (rea
 	}
 	reached = gain
 	switch {
-	case !f.pushes && !known:
+	case !f.pushes && !allActive:
 		reached, err = f.w.Timelines.ActiveOf(ctx, gain)
 		p.Pulled += len(reached)
 	case !f.pushes:
 		p.Pulled += len(gain)
-	case known:
+	case allActive:
 		err = f.w.Timelines.Push(ctx, post, gain, f.job.GiveWay(ctx))
 		p.Pushed += len(gain)
 	default:

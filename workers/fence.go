@@ -16,7 +16,7 @@ import (
 func (f *fanOut) recheckFenced(ctx context.Context) error {
 	author := f.args.Author
 	// No attempt began before the job did.
-	fenced, whole, err := f.w.Timelines.Fenced(ctx, author, f.job.ID, f.job.CreatedAt.Add(-clocksDiffer))
+	fenced, whole, err := f.w.Timelines.Fenced(ctx, author, f.job.ID, f.job.CreatedAt.Add(-maxClockSkew))
 	if err != nil {
 		return err
 	}

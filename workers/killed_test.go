@@ -17,17 +17,17 @@ import (
 	"tideline/timeline"
 )
 
-// mortal is a process that does nothing any more once it is killed.
+// mortal is a process that does nothing more once it is killed.
 type mortal struct{ killed, over chan struct{} }
 
-// newMortal starts its workers. Before is asked what becomes of each of its
-// pipelines that push a post, or take one out.
+// newMortal starts the workers of a process. Before is called before each of its
+// pipelines that pushes a post or, with takes, takes one out.
 func newMortal(t *testing.T, a *audience, takes bool, before func(m *mortal, ctx context.Context, n int64) error) {
 	opts, err := redis.ParseURL(storagetest.Config(a.s).RedisURL)
 	require.NoError(t, err)
 	rdb := redis.NewClient(opts)
 	m := &mortal{make(chan struct{}), make(chan struct{})}
-	rdb.AddHook(&pushes{
+	rdb.AddHook(&pushHook{
 		takes:  takes,
 		before: func(ctx context.Context, n int64, _ string) error { return before(m, ctx, n) },
 		other: func(ctx context.Context) error {
@@ -53,7 +53,7 @@ func (m *mortal) dead(ctx context.Context) error {
 	}
 }
 
-// die kills the process before what it was about to do.
+// die kills the process, which does not do what it was about to do.
 func (m *mortal) die(ctx context.Context) error {
 	close(m.killed)
 	return m.dead(context.WithoutCancel(ctx))
@@ -66,7 +66,7 @@ func (a *audience) drain(t *testing.T) {
 	require.NoError(t, a.queue.Drain(ctx))
 }
 
-// drainButOne waits until there is no job but the one that stands.
+// drainButOne waits until the stopped worker's job is the only one left.
 func (a *audience) drainButOne(t *testing.T) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -75,7 +75,8 @@ func (a *audience) drainButOne(t *testing.T) {
 	}, 30*time.Second, time.Millisecond)
 }
 
-// What a killed worker had done of a fan-out another does not do again.
+// Another worker goes on with the fan-out of a killed one, and does not repeat what
+// that had done.
 func TestKilledWorkersFanOutGoesOn(t *testing.T) {
 	t.Parallel()
 	a := newIdleAudience(t, storagetest.Real(t), 42, 42)
@@ -91,18 +92,18 @@ func TestKilledWorkersFanOutGoesOn(t *testing.T) {
 	require.NoError(t, err)
 	<-dying
 
-	heir := &pushes{before: func(context.Context, int64, string) error { return nil }}
+	heir := &pushHook{before: func(context.Context, int64, string) error { return nil }}
 	a.s.Redis.AddHook(heir)
 	a.work(t, a.s.Redis)
 	a.drain(t)
 	require.Equal(t, 42, (<-a.fanouts).Pushed)
-	a.has(t, p.ID)
+	a.requireReached(t, p.ID)
 	require.LessOrEqual(t, heir.inboxes.Load(), int64(42-4*5+5), "not all over again")
 }
 
-// A worker stands while what it is about to push is hidden, and all that follows
-// from that is done. Then it goes on, and is killed: with some pages behind it that
-// it has noted, or with one that nobody knows of.
+// A worker is stopped before it pushes a post. The post is hidden, and all jobs that
+// follow from that are done. Then the worker goes on, and is killed: after some
+// pages with a checkpoint, or after one page without.
 func TestKilledWorkerLeavesNoHiddenPost(t *testing.T) {
 	t.Parallel()
 	for _, followers := range []int{5, 42} {
@@ -155,8 +156,8 @@ func TestKilledWorkerLeavesNoHiddenPost(t *testing.T) {
 	}
 }
 
-// A worker that hides a post stands while it is shown again. Then it goes on, notes
-// what it has taken out, and is killed.
+// A worker that hides a post is stopped, and the post is shown again. Then the
+// worker goes on, takes the post out of some inboxes, and is killed.
 func TestKilledWorkerLeavesNoHole(t *testing.T) {
 	t.Parallel()
 	a := newIdleAudience(t, storagetest.Real(t), 42, 42)
@@ -173,7 +174,7 @@ func TestKilledWorkerLeavesNoHole(t *testing.T) {
 		return nil
 	})
 	id, _ := a.post(t)
-	a.has(t, id)
+	a.requireReached(t, id)
 	_, err := a.feed.SetVisibility(a.ctx, a.author, id, schema.Private)
 	require.NoError(t, err)
 	<-reached
@@ -184,5 +185,5 @@ func TestKilledWorkerLeavesNoHole(t *testing.T) {
 	close(goOn)
 	<-dying
 	a.drain(t)
-	a.has(t, id)
+	a.requireReached(t, id)
 }

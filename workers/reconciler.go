@@ -9,10 +9,10 @@ import (
 	"tideline/queue"
 )
 
-// relationChanged makes both users' inboxes agree with how they stand to each
-// other now: a follow brings posts in, an unfollow, block or mute takes them
-// out, friends made or lost re-evaluate the posts that are for friends. Of a mute,
-// which the muted must not notice, only the first one's.
+// relationChanged makes the inboxes of both users agree with their relation as it
+// is now: a follow brings posts in, an unfollow, block or mute takes them out, and
+// friends made or lost decide on the posts for friends. After a mute, which the
+// muted user must not notice, it looks at the inbox of the first user only.
 func (w *Workers) relationChanged(ctx context.Context, j *queue.Job) error {
 	var args feed.RelationJob
 	if err := json.Unmarshal(j.Payload, &args); err != nil {
@@ -31,9 +31,10 @@ type returnProgress struct {
 	Before int64 `json:"Before"` // the follow that the next page starts before; 0 at the beginning
 }
 
-// authorReturns gives the inboxes of active followers what their author posted
-// while readers merged it, and then lets readers stop merging. Followers who
-// are away build their inbox from SQL when they come back.
+// authorReturns handles the last step of an author's return to push. It puts what
+// the author posted while readers merged it into the inboxes of active followers,
+// and then lets readers stop merging. Followers who are away build their inbox
+// from SQL when they come back.
 func (w *Workers) authorReturns(ctx context.Context, j *queue.Job) error {
 	var args feed.AuthorJob
 	if err := json.Unmarshal(j.Payload, &args); err != nil {

@@ -2,9 +2,9 @@ package workers
 
 import "context"
 
-// trim keeps what is bounded within its bounds: feeds at their caps, users who
-// stayed away without feeds, sessions and idempotency keys that have expired.
-// It is incremental: what one turn does not reach, a later one does.
+// trim cuts inboxes to their cap, forgets the activity of users who stay away, and
+// deletes sessions and idempotency keys that have expired. It works in small
+// steps: what one period does not reach, a later one does.
 func (w *Workers) trim(ctx context.Context) {
 	swept, err := w.Timelines.Sweep(ctx)
 	if err != nil {

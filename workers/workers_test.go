@@ -28,9 +28,8 @@ import (
 
 func TestMain(m *testing.M) { storagetest.Main(m) }
 
-// audience is one author with followers, some of whom are active, and workers
-// that go through them five at a time. More than twenty followers make a large
-// audience.
+// audience is an author with followers, some of whom are active, and with workers
+// whose pages have five followers. More than twenty followers are a large audience.
 type audience struct {
 	ctx       context.Context
 	s         *storage.Stores
@@ -82,7 +81,7 @@ func newIdleAudience(t *testing.T, s *storage.Stores, followers, active int) *au
 	}
 	require.NoError(t, s.DB.Follow.CreateBulk(follows...).Exec(a.ctx))
 	for i, u := range rows[1 : active+1] {
-		// One was here an hour before the other.
+		// Each was last active an hour before the one before.
 		then := time.Now().Add(-time.Duration(i) * time.Hour)
 		tl, err := timeline.New(s.Redis, timeline.Config{Now: func() time.Time { return then }})
 		require.NoError(t, err)
@@ -93,8 +92,8 @@ func newIdleAudience(t *testing.T, s *storage.Stores, followers, active int) *au
 	return a
 }
 
-// work starts the workers of a process that has this connection to Redis, and
-// does what else there is to do.
+// work starts the workers of a process that has this connection to Redis. Also may
+// add handlers to its queue.
 func (a *audience) work(t *testing.T, rdb redis.UniversalClient, also ...func(q *queue.Queue)) {
 	tl, err := timeline.New(rdb, timeline.Config{})
 	require.NoError(t, err)
@@ -117,7 +116,7 @@ func (a *audience) work(t *testing.T, rdb redis.UniversalClient, also ...func(q 
 	t.Cleanup(func() { stop(); <-done })
 }
 
-// offer sends to whom it may concern.
+// offer sends v if somebody is receiving.
 func offer[T any](to chan<- T, v T) {
 	select {
 	case to <- v:
@@ -136,7 +135,8 @@ func (a *audience) post(t *testing.T) (int64, workers.FanOutReport) {
 	return p.ID, <-a.fanouts
 }
 
-func (a *audience) has(t *testing.T, post int64) {
+// requireReached requires that the post is in the inboxes of all active followers.
+func (a *audience) requireReached(t *testing.T, post int64) {
 	t.Helper()
 	for _, u := range a.active {
 		ids, covered, err := a.timelines.Page(a.ctx, timeline.Inbox(u), timeline.Range{Limit: 10})
@@ -155,7 +155,7 @@ func TestEveryActiveFollowerIsReached(t *testing.T) {
 			storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
 				a := newAudience(t, s, 42, active)
 				post, f := a.post(t)
-				a.has(t, post)
+				a.requireReached(t, post)
 				require.Equal(t, [3]int{42, active, 0}, [3]int{f.Followers, f.Pushed, f.Pulled})
 			})
 		})
@@ -196,18 +196,18 @@ func TestReceipt(t *testing.T) {
 	})
 }
 
-// pushes is a hook on the pipelines that push a post to inboxes, or take one out.
-// It counts the inboxes, and lets before decide what happens to a pipeline, numbered
-// from 1.
-type pushes struct {
+// pushHook is a hook on the pipelines that push a post to inboxes, or take one out.
+// It counts the inboxes. Before, which gets the number of the pipeline from 1 on,
+// may block it or make it fail.
+type pushHook struct {
 	takes              bool
 	pipelines, inboxes atomic.Int64
 	before             func(ctx context.Context, n int64, post string) error
 	other              func(ctx context.Context) error // what happens to everything else, if given
 }
 
-func (p *pushes) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (p *pushes) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (p *pushHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (p *pushHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		if err := p.anything(ctx); err != nil {
 			return err
@@ -216,7 +216,7 @@ func (p *pushes) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-func (p *pushes) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (p *pushHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		if err := p.anything(ctx); err != nil {
 			return err
@@ -242,21 +242,21 @@ func (p *pushes) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 	}
 }
 
-func (p *pushes) anything(ctx context.Context) error {
+func (p *pushHook) anything(ctx context.Context) error {
 	if p.other == nil {
 		return nil
 	}
 	return p.other(ctx)
 }
 
-// A fan-out that was interrupted goes on behind the pages that were done.
+// A fan-out that was interrupted goes on after the pages that were done.
 func TestInterruptedFanOutGoesOn(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ followers, active int }{{84, 20}, {42, 42}} {
 		t.Run(fmt.Sprintf("%d of %d", c.active, c.followers), func(t *testing.T) {
 			storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
 				a := newIdleAudience(t, s, c.followers, c.active)
-				hook := &pushes{before: func(_ context.Context, n int64, _ string) error {
+				hook := &pushHook{before: func(_ context.Context, n int64, _ string) error {
 					if n == 4 {
 						return errors.New("the worker fails here")
 					}
@@ -265,7 +265,7 @@ func TestInterruptedFanOutGoesOn(t *testing.T) {
 				s.Redis.AddHook(hook)
 				a.work(t, s.Redis)
 				post, f := a.post(t)
-				a.has(t, post)
+				a.requireReached(t, post)
 				require.GreaterOrEqual(t, f.Pushed, c.active)
 				require.LessOrEqual(t, hook.inboxes.Load(), int64(c.active+5), "not all over again")
 			})
@@ -273,8 +273,8 @@ func TestInterruptedFanOutGoesOn(t *testing.T) {
 	}
 }
 
-// Who was active last gets a post in the first page, whichever way the roster
-// goes, and nobody is left out when the worker fails behind it.
+// The most recently active follower gets a post in the first page, whichever way
+// the roster goes. Nobody is left out when the worker fails after that page.
 func TestLatestActiveComeFirst(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -295,19 +295,19 @@ func TestLatestActiveComeFirst(t *testing.T) {
 				s.Redis.AddHook(first)
 				a.work(t, s.Redis)
 				post, f := a.post(t)
-				// Who was active last is the one whose follow is oldest, the last in the index.
+				// The most recently active follower has the oldest follow, the last in the index.
 				require.Equal(t, timeline.Inbox(a.active[0]).String()+":z", first.into[0])
 				require.LessOrEqual(t, len(first.into), 20, "a page, not all at once")
 				require.GreaterOrEqual(t, f.Pushed, c.active)
-				require.LessOrEqual(t, f.Pushed, c.active+2, "who read within the last minutes is gone to again")
-				a.has(t, post)
+				require.LessOrEqual(t, f.Pushed, c.active+2, "those who read within the last minutes are reached again")
+				a.requireReached(t, post)
 			})
 		})
 	}
 }
 
-// firstPush is a hook that notes the inboxes of the first pipeline of pushes, and
-// has the one with number fails fail.
+// firstPush is a hook that records the inboxes of the first pipeline of pushes, and
+// makes the pipeline with the number fails fail.
 type firstPush struct {
 	into  []string
 	n     int
@@ -336,7 +336,7 @@ func (p *firstPush) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 	}
 }
 
-// However many large fan-outs are under way, and stuck, a small one is not behind them.
+// A small fan-out does not wait for large ones, however many of these are stuck.
 func TestSmallFanOutDoesNotWaitForLargeOnes(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -349,7 +349,7 @@ func TestSmallFanOutDoesNotWaitForLargeOnes(t *testing.T) {
 		var last atomic.Int64 // of the large ones
 		last.Store(math.MaxInt64)
 		stuck, free := make(chan struct{}, 1), make(chan struct{})
-		s.Redis.AddHook(&pushes{before: func(_ context.Context, _ int64, post string) error {
+		s.Redis.AddHook(&pushHook{before: func(_ context.Context, _ int64, post string) error {
 			if id, _ := strconv.ParseInt(post, 10, 64); id <= last.Load() {
 				offer(stuck, struct{}{})
 				<-free
@@ -415,7 +415,7 @@ func TestMonitorFindsDriftAndSendsCanaries(t *testing.T) {
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
 		a := newAudience(t, s, 3, 1)
 		require.Positive(t, <-a.canaries)
-		// A look that was under way takes what does not exist out before it is seen.
+		// A comparison that was under way may remove the entry before another sees it.
 		require.Eventually(t, func() bool {
 			require.NoError(t, a.timelines.Add(a.ctx, timeline.Inbox(a.active[0]), 7))
 			h := <-a.health

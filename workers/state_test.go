@@ -10,8 +10,8 @@ import (
 	"tideline/ent/schema"
 )
 
-// An interrupted job may be gone on with by a newer version: what is stored of it
-// keeps its names.
+// A newer version may go on with an interrupted job: the names in its stored state
+// stay as they are.
 func TestStoredStatesKeepTheirNames(t *testing.T) {
 	p := progress{
 		Of:             schema.Public,
