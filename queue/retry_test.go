@@ -42,7 +42,7 @@ func TestFailureIsRetried(t *testing.T) {
 		stop := start(t, q)
 		enqueue(t, q, Small, "k", "p")
 		drain(t, q)
-		settled(t, q)
+		requireStreamsEmpty(t, q)
 		stop()
 		assert.Equal(t, []string{"1 failed no luck", "2 failed panic: ouch", "3 done <nil>"}, outcomes)
 	})
@@ -66,7 +66,7 @@ func TestDeadAfterMaxAttempts(t *testing.T) {
 		start(t, q)
 		enqueue(t, q, Small, "k", nil)
 		drain(t, q)
-		settled(t, q)
+		requireStreamsEmpty(t, q)
 
 		row := onlyJob(t, q)
 		assert.True(t, row.Dead)
@@ -153,7 +153,7 @@ func TestPoisonIsGivenUp(t *testing.T) {
 			return nil
 		})
 		enqueue(t, q, Small, "k", nil)
-		// As two workers leave it that died of it: delivered, begun twice.
+		// Two workers died of it: it is delivered, and was begun twice.
 		require.NoError(t, q.createGroup(t.Context(), Small))
 		dead := newQueue(t, s, cfg)
 		entries, err := dead.readNew(t.Context(), Small, 1)
@@ -181,7 +181,7 @@ func TestCheckpointOfAJobThatIsGone(t *testing.T) {
 		start(t, q)
 		enqueue(t, q, Small, "k", nil)
 		require.ErrorContains(t, receive(t, errs), "finished or given up")
-		settled(t, q)
+		requireStreamsEmpty(t, q)
 	})
 }
 

@@ -15,8 +15,8 @@ import (
 func TestLargeJobsGiveWay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var w way
-		large := &Job{Pool: Large, way: &w}
+		var p priority
+		large := &Job{Pool: Large, priority: &p}
 		pace := large.GiveWay(t.Context())
 		waits := func() time.Duration {
 			time.Sleep(2 * time.Millisecond) // the step
@@ -24,23 +24,23 @@ func TestLargeJobsGiveWay(t *testing.T) {
 			pace()
 			return time.Since(start)
 		}
-		require.Zero(t, waits(), "not to nobody")
+		require.Zero(t, waits(), "nobody is there")
 
-		w.enter()
-		require.Equal(t, 8*time.Millisecond, waits(), "not for ever")
-		w.enter()
-		time.AfterFunc(3*time.Millisecond, w.leave)
-		time.AfterFunc(5*time.Millisecond, w.leave)
+		p.enter()
+		require.Equal(t, 8*time.Millisecond, waits(), "four times the step, not for ever")
+		p.enter()
+		time.AfterFunc(3*time.Millisecond, p.leave)
+		time.AfterFunc(5*time.Millisecond, p.leave)
 		require.Equal(t, 3*time.Millisecond, waits(), "until the last is done")
 		require.Zero(t, waits())
 
-		w.expect()
-		require.Equal(t, coming-2*time.Millisecond, waits(), "to one that is about to come")
-		require.Zero(t, waits(), "but comes to another process")
-		w.expect()
-		time.AfterFunc(coming-time.Millisecond, w.enter)
-		time.AfterFunc(coming+time.Millisecond, w.leave)
-		require.Equal(t, coming-time.Millisecond, waits(), "to one that has come")
+		p.announce()
+		require.Equal(t, enqueueToWorker-2*time.Millisecond, waits(), "for one that is about to come")
+		require.Zero(t, waits(), "that one went to another process")
+		p.announce()
+		time.AfterFunc(enqueueToWorker-time.Millisecond, p.enter)
+		time.AfterFunc(enqueueToWorker+time.Millisecond, p.leave)
+		require.Equal(t, enqueueToWorker-time.Millisecond, waits(), "for one that has come")
 		require.Zero(t, waits())
 	})
 }
@@ -49,15 +49,15 @@ func TestSmallJobsAreGivenWay(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
 		q := newQueue(t, s, pushOnly())
-		look := func() (underWay int, ever bool) {
-			q.way.mu.Lock()
-			defer q.way.mu.Unlock()
-			return q.way.small, q.way.free != nil
+		look := func() (small int, ever bool) {
+			q.priority.mu.Lock()
+			defer q.priority.mu.Unlock()
+			return q.priority.small, q.priority.idle != nil
 		}
 		met := make(chan int, 1)
 		q.Handle("any", func(context.Context, *Job) error {
-			underWay, _ := look()
-			met <- underWay
+			small, _ := look()
+			met <- small
 			return nil
 		})
 		enqueue(t, q, Large, "any", 1)
@@ -69,6 +69,6 @@ func TestSmallJobsAreGivenWay(t *testing.T) {
 		_, ever = look()
 		require.True(t, ever, "from Enqueue on")
 		require.NotZero(t, receive(t, met))
-		require.Eventually(t, func() bool { underWay, _ := look(); return underWay == 0 }, soon, time.Millisecond)
+		require.Eventually(t, func() bool { small, _ := look(); return small == 0 }, soon, time.Millisecond)
 	})
 }
