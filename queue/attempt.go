@@ -126,16 +126,12 @@ func (w *worker) call(ctx context.Context, j *Job) (err error) {
 // then the row is gone, and nothing is stored.
 func (w *worker) conclude(ctx context.Context, j *Job, err error, interrupted bool) (Outcome, time.Time, error) {
 	var drop *discarded
-	var later *postponed
 	switch {
 	case err == nil:
 		_, err := w.db.Job.Delete().Where(job.ID(j.ID)).Exec(ctx)
 		return Done, time.Time{}, err
 	case errors.As(err, &drop):
 		return Dead, time.Time{}, w.bury(ctx, j.ID, j.Attempt, drop.err)
-	case errors.As(err, &later):
-		due := now().Add(later.after)
-		return Postponed, due, w.postpone(ctx, j.ID, j.Attempt-1, due, later.err)
 	case interrupted:
 		due := now()
 		return Returned, due, w.postpone(ctx, j.ID, j.Attempt-1, due, nil)
@@ -183,7 +179,7 @@ func (w *worker) report(ctx context.Context, id int64, res Result) {
 		w.log.WarnContext(ctx, "job failed and will be tried again", args...)
 	case Dead:
 		w.log.ErrorContext(ctx, "job is given up", args...)
-	case Postponed, Returned:
+	case Returned:
 		w.log.DebugContext(ctx, "job "+string(res.Outcome), args...)
 	}
 	if w.cfg.Observe != nil {

@@ -71,7 +71,6 @@ func (q *Queue) Oldest(ctx context.Context, kind string) (oldest time.Time, err 
 // ListOptions selects jobs; a zero field selects all.
 type ListOptions struct {
 	Dead  bool // only dead ones
-	Pool  Pool
 	Kind  string
 	After int64 // ids above this one: the last id of the page before
 	Limit int   // 1 to 1000; defaults to 100
@@ -91,9 +90,6 @@ func (q *Queue) List(ctx context.Context, o ListOptions) ([]*ent.Job, error) {
 	query := q.db.Job.Query().Where(job.IDGT(o.After)).Order(job.ByID()).Limit(o.Limit)
 	if o.Dead {
 		query.Where(job.Dead(true))
-	}
-	if o.Pool != "" {
-		query.Where(job.Pool(string(o.Pool)))
 	}
 	if o.Kind != "" {
 		query.Where(job.Kind(o.Kind))

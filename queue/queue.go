@@ -145,11 +145,10 @@ type Outcome string
 
 // The outcomes.
 const (
-	Done      Outcome = "done"      // finished; the row is deleted
-	Failed    Outcome = "failed"    // to be tried again after a backoff
-	Postponed Outcome = "postponed" // by Later; the attempt does not count
-	Dead      Outcome = "dead"      // given up: by Discard or after the last attempt
-	Returned  Outcome = "returned"  // interrupted by the stop of this process; the attempt does not count
+	Done     Outcome = "done"     // finished; the row is deleted
+	Failed   Outcome = "failed"   // to be tried again after a backoff
+	Dead     Outcome = "dead"     // given up: by Discard or after the last attempt
+	Returned Outcome = "returned" // interrupted by the stop of this process; the attempt does not count
 )
 
 // Result of one attempt, for metrics.
@@ -199,11 +198,11 @@ func (j *Job) Checkpoint(ctx context.Context, state any) error {
 	return nil
 }
 
-// Handler does a job. Nil finishes it; an error has it tried again, after 1 s,
-// 2 s, 4 s and so on up to 5 min (±25 %); see Discard and Later for the other
-// ends. A panic counts as an error. The context ends when the process stops,
-// after the grace period; a handler that then returns an error is not charged
-// for the attempt.
+// Handler does a job. Nil finishes the job. After an error it is tried again, after
+// 1 s, 2 s, 4 s and so on up to 5 min (±25 %), unless Discard made the error. A
+// panic counts as an error. The context ends when the process stops, after the
+// grace period: a handler that then returns an error is not charged for the
+// attempt.
 type Handler func(ctx context.Context, j *Job) error
 
 type discarded struct{ err error }
@@ -214,23 +213,6 @@ func (d *discarded) Unwrap() error { return d.err }
 // Discard, returned by a handler, gives the job up at once: trying again cannot
 // help. The row stays, dead, with err, which must not be nil.
 func Discard(err error) error { return &discarded{err} }
-
-type postponed struct {
-	after time.Duration
-	err   error
-}
-
-func (p *postponed) Error() string {
-	if p.err == nil {
-		return fmt.Sprintf("postponed by %v", p.after)
-	}
-	return fmt.Sprintf("postponed by %v: %v", p.after, p.err)
-}
-func (p *postponed) Unwrap() error { return p.err }
-
-// Later, returned by a handler, has the job tried again after d, and does not
-// count the attempt. err is why, for the row and the log; it may be nil.
-func Later(d time.Duration, err error) error { return &postponed{d, err} }
 
 // Queue enqueues jobs and, while Run runs, does them. Its methods are safe for
 // concurrent use.

@@ -76,7 +76,7 @@ func TestDeadAfterMaxAttempts(t *testing.T) {
 		stats, err := q.Stats(t.Context())
 		require.NoError(t, err)
 		assert.Equal(t, Stats{Pools: map[Pool]PoolStats{Small: {}, Large: {}}, Dead: 1}, stats)
-		dead, err := q.List(t.Context(), ListOptions{Dead: true, Pool: Small, Kind: "k"})
+		dead, err := q.List(t.Context(), ListOptions{Dead: true, Kind: "k"})
 		require.NoError(t, err)
 		require.Len(t, dead, 1)
 
@@ -105,27 +105,6 @@ func TestDiscard(t *testing.T) {
 		assert.True(t, row.Dead)
 		assert.Equal(t, 1, row.Attempts)
 		assert.Equal(t, "hopeless", row.LastError)
-	})
-}
-
-func TestLaterDoesNotCount(t *testing.T) {
-	t.Parallel()
-	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
-		cfg := brisk()
-		cfg.MaxAttempts = 2
-		q := newQueue(t, s, cfg)
-		var calls atomic.Int32
-		q.Handle("k", func(_ context.Context, j *Job) error {
-			assert.Equal(t, 1, j.Attempt)
-			if calls.Add(1) < 5 {
-				return Later(time.Millisecond, errors.New("not yet"))
-			}
-			return nil
-		})
-		start(t, q)
-		enqueue(t, q, Small, "k", nil)
-		drain(t, q)
-		assert.EqualValues(t, 5, calls.Load())
 	})
 }
 
