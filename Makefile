@@ -92,13 +92,14 @@ vuln: ## Look for known vulnerabilities in what is called; VULNDB=URL asks anoth
 
 .PHONY: generate
 generate: ## Regenerate ent from ent/schema, the API and schema.graphql from graph/schema.graphqls
-	@$(GO) generate ./...
+	@$(GO) generate ./ent # first, for the API's code is written by what ent has
+	@$(GO) generate .
 	@$(GO) run .ci/schema.go
 
 .PHONY: migration
-migration: ## Write the migration that the changed schema needs: NAME=add-something
+migration: ## Write the migration that the changed schema needs, or sum what was edited by hand: NAME=add-something
 	@test -n "$(NAME)" || { echo 'say what it does: make migration NAME=add-something'; exit 1; }
-	@TIDELINE_TEST_REQUIRE_REAL=1 $(GO) test -count=1 -v -run '^TestMigrationsLeaveNoDifferenceFromTheSchema$$' ./storage \
+	@TIDELINE_TEST_REQUIRE_REAL=1 $(GO) test -count=1 -v -run '^TestMigrations(LeaveNoDifferenceFromTheSchema|DropNoTableOfSQLite)$$' ./storage \
 	  -args -migration='$(NAME)' $(if $(FROM_SCRATCH),-from-scratch)
 
 GENERATED = ent graph/generated graph/model schema.graphql $(if $(NPM),web/dist web/app/schema.d.ts)
