@@ -5,6 +5,7 @@ SHELL := /bin/bash
 
 GO ?= go
 LINT = $(GO) tool -modfile=.ci/lint.mod golangci-lint
+GOTESTSUM = $(GO) tool -modfile=.ci/test.mod gotestsum
 
 .PHONY: help
 help: ## Print this
@@ -34,13 +35,28 @@ build: ## Build bin/tideline
 # The race detector finds nothing in SQLite, C turned into Go that locks by itself,
 # and makes it ten times slower.
 UNRACED = '-gcflags=modernc.org/sqlite/lib=-race=false -d=checkptr=0' '-gcflags=modernc.org/libc=-race=false -d=checkptr=0'
-test verify fuzz: export GOFLAGS := $(GOFLAGS) $(UNRACED)
+test check flakes lint verify fuzz: export GOFLAGS := $(GOFLAGS) $(UNRACED)
+test flakes: export TIDELINE_TEST_REQUIRE_REAL = 1
+
+# Continuous integration repeats a failed test once, and says so: it looks for what
+# a change broke. A developer's run repeats nothing.
+ONCE_MORE = --rerun-fails=1 --rerun-fails-run-root-test --rerun-fails-abort-on-data-race --rerun-fails-report=.test/repeated
 
 .PHONY: test
-test: deps lint verify fuzz ## Lint, verify, fuzz briefly, then all tests with the race detector on all databases
-	@mkdir -p .test
-	@set -o pipefail; TIDELINE_TEST_REQUIRE_REAL=1 $(GO) test -race -count=1 -timeout=9m -json ./... 2>.test/stderr | tee .test/events.json \
-	  | $(GO) run .ci/summary.go || { cat .test/stderr >&2; exit 1; }
+test: PKGS = ./...
+test: deps ## Run all tests, with the race detector and all databases; PKGS=./live those of one package
+	@mkdir -p .test; rm -f .test/repeated
+	@$(GOTESTSUM) --format-hide-empty-pkg --jsonfile-timing-events=.test/results.json --post-run-command='bash .ci/totals' \
+	  $(if $(CI),$(ONCE_MORE)) --packages='$(PKGS)' -- -race -count=1 -timeout=9m
+
+.PHONY: check
+check: deps lint verify fuzz test ## All that continuous integration checks: lint, verify, fuzz, test
+
+.PHONY: flakes
+flakes: PKGS = ./feed/... ./live ./queue ./workers ./timeline ./server/...
+flakes: COUNT = 20
+flakes: deps ## Run tests COUNT=20 times beside busy processors, say which failed how often; PKGS="./live ./queue"
+	@bash .ci/flakes $(COUNT) $(PKGS)
 
 .PHONY: deps
 deps:
@@ -76,13 +92,14 @@ vuln: ## Look for known vulnerabilities in what is called; VULNDB=URL asks anoth
 
 .PHONY: generate
 generate: ## Regenerate ent from ent/schema, the API and schema.graphql from graph/schema.graphqls
-	@$(GO) generate ./...
+	@$(GO) generate ./ent # first, for the API's code is written by what ent has
+	@$(GO) generate .
 	@$(GO) run .ci/schema.go
 
 .PHONY: migration
-migration: ## Write the migration that the changed schema needs: NAME=add-something
+migration: ## Write the migration that the changed schema needs, or sum what was edited by hand: NAME=add-something
 	@test -n "$(NAME)" || { echo 'say what it does: make migration NAME=add-something'; exit 1; }
-	@TIDELINE_TEST_REQUIRE_REAL=1 $(GO) test -count=1 -v -run '^TestMigrationsLeaveNoDifferenceFromTheSchema$$' ./storage \
+	@TIDELINE_TEST_REQUIRE_REAL=1 $(GO) test -count=1 -v -run '^TestMigrations(LeaveNoDifferenceFromTheSchema|DropNoTableOfSQLite)$$' ./storage \
 	  -args -migration='$(NAME)' $(if $(FROM_SCRATCH),-from-scratch)
 
 GENERATED = ent graph/generated graph/model schema.graphql $(if $(NPM),web/dist web/app/schema.d.ts)
@@ -109,6 +126,7 @@ web: web/node_modules/.package-lock.json ## Build the app and GraphiQL into web/
 
 .PHONY: e2e-deps
 e2e-deps: $(if $(NPM),$(addsuffix /node_modules/.package-lock.json,web e2e e2e/hostile examples/typescript))
+	@$(if $(NPM),:,echo "NO npm HERE: the packages that need it are not installed")
 
 %/node_modules/.package-lock.json: %/package-lock.json
 	npm --prefix $* ci --no-audit --no-fund

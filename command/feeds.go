@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"context"
@@ -17,14 +17,15 @@ import (
 	"tideline/timeline"
 )
 
-type feedsCommand struct {
+// Feeds looks into timelines.
+type Feeds struct {
 	Inspect feedsInspect `cmd:"" help:"Show what is known of a user's timeline."`
 	Explain feedsExplain `cmd:"" help:"Say in one sentence why a post is or is not in a viewer's timeline."`
 	Verify  feedsVerify  `cmd:"" help:"Compare timelines in Redis with SQL; report, and repair if asked to, what is missing or extra."`
 	Rebuild feedsRebuild `cmd:"" help:"Make timelines in Redis anew from SQL."`
 }
 
-// withFeed is Config.WithFeed for a command that somebody may interrupt.
+// withFeed is Config.WithFeed, with a short error for a command that was interrupted.
 func withFeed(ctx context.Context, c server.Config, console server.Console, fn func(*feed.Feed) error) error {
 	err := c.WithFeed(ctx, console, fn)
 	if err != nil && ctx.Err() != nil {
@@ -33,8 +34,8 @@ func withFeed(ctx context.Context, c server.Config, console server.Console, fn f
 	return err
 }
 
-// userNamed is the user of an id, as the log has it, or of a handle. A handle may
-// be all digits: with an @ before it is no id.
+// userNamed finds a user by an id, as in the log, or by a handle. A handle may
+// consist of digits: with an @ in front it is not read as an id.
 func userNamed(ctx context.Context, f *feed.Feed, name string) (*ent.User, error) {
 	if id, err := strconv.ParseInt(name, 10, 64); err == nil {
 		found, err := f.Users(ctx, []int64{id})
@@ -86,7 +87,7 @@ func (i feedsInspect) Run(ctx context.Context, c server.Config, console server.C
 	})
 }
 
-// moment is a post's id and time.
+// moment prints a post's id with its time, or none if there is no post.
 func moment(post int64, none string) string {
 	if post == 0 {
 		return none
@@ -120,7 +121,7 @@ func (e feedsExplain) Run(ctx context.Context, c server.Config, console server.C
 	})
 }
 
-// selection is whose timelines a command goes through.
+// selection names the users whose timelines a command visits.
 type selection struct {
 	Users []string `arg:"" optional:"" name:"user" help:"Handles or ids of the users."`
 	All   bool     `env:"-" help:"All users."`
@@ -139,8 +140,8 @@ func (s selection) check() error {
 	return nil
 }
 
-// each calls do for every selected user. Of users who are named, one who does not
-// exist is found out before do is called for any.
+// each calls do for every selected user. A named user that does not exist fails the
+// command before the first call.
 func (s selection) each(ctx context.Context, f *feed.Feed, console server.Console, do func(name string, user int64, p *progress) error) error {
 	var named []int64
 	for _, name := range s.Users {
@@ -192,8 +193,8 @@ func (s selection) each(ctx context.Context, f *feed.Feed, console server.Consol
 	return nil
 }
 
-// progress is a bar on a terminal, and nothing elsewhere: the totals at the end
-// are enough for a file.
+// progress shows a bar on a terminal. Elsewhere it shows nothing: the totals at the
+// end are enough for a file.
 type progress struct {
 	bar     *pb.ProgressBar
 	console server.Console
@@ -207,7 +208,7 @@ func startProgress(console server.Console, total int) *progress {
 	return p
 }
 
-// say prints a line, in place of the bar, which comes again below.
+// say prints a line in place of the bar; the bar is drawn again below it.
 func (p *progress) say(format string, args ...any) {
 	if p.bar.IsStarted() {
 		fmt.Fprint(p.console.Log, "\r\x1b[K")
@@ -215,7 +216,7 @@ func (p *progress) say(format string, args ...any) {
 	fmt.Fprintf(p.console.Out, format+"\n", args...)
 }
 
-// count is the number with the noun in its form.
+// count prints a number with its noun, in the singular or the plural.
 func count(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one

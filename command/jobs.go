@@ -1,0 +1,98 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"text/tabwriter"
+
+	"tideline/queue"
+	"tideline/server"
+	"tideline/storage"
+)
+
+// Jobs lists jobs, or retries those that were given up.
+type Jobs struct {
+	List  jobsList  `cmd:"" help:"List jobs, oldest first."`
+	Retry jobsRetry `cmd:"" help:"Give jobs that were given up another full set of attempts."`
+}
+
+type jobsList struct {
+	Dead  bool   `env:"-" help:"Only jobs that were given up."`
+	Kind  string `env:"-" help:"Only jobs of this kind."`
+	After int64  `env:"-" help:"Only jobs with a higher id: the next page."`
+	Limit int    `env:"-" default:"100" help:"At most this many, 1 to 1000."`
+	JSON  bool   `env:"-" name:"json" help:"One JSON object per line."`
+}
+
+func (l jobsList) Run(ctx context.Context, c server.Config, console server.Console) error {
+	return withQueue(ctx, c, console, func(q *queue.Queue) error {
+		jobs, err := q.List(ctx, queue.ListOptions{Dead: l.Dead, Kind: l.Kind, After: l.After, Limit: l.Limit})
+		if err != nil {
+			return err
+		}
+		if l.JSON {
+			out := json.NewEncoder(console.Out)
+			for _, job := range jobs {
+				if err := out.Encode(job); err != nil {
+					return fmt.Errorf("print job %d: %w", job.ID, err)
+				}
+			}
+			return nil
+		}
+		table := tabwriter.NewWriter(console.Out, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(table, "ID\tKIND\tPOOL\tDEAD\tCREATED\tPAYLOAD")
+		for _, job := range jobs {
+			fmt.Fprintf(table, "%d\t%s\t%s\t%t\t%s\t%s\n",
+				job.ID, job.Kind, job.Pool, job.Dead, job.CreatedAt.UTC().Format("2006-01-02T15:04:05Z"), job.Payload)
+		}
+		return table.Flush()
+	})
+}
+
+type jobsRetry struct {
+	IDs []int64 `arg:"" optional:"" name:"id" help:"Ids of the jobs. None: all that were given up."`
+}
+
+func (r jobsRetry) Run(ctx context.Context, c server.Config, console server.Console) error {
+	return withQueue(ctx, c, console, func(q *queue.Queue) error {
+		ids := r.IDs
+		if len(ids) == 0 {
+			var err error
+			if ids, err = deadJobs(ctx, q); err != nil {
+				return err
+			}
+		}
+		n, err := q.Retry(ctx, ids...)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(console.Out, "%d jobs will be tried again.\n", n)
+		return nil
+	})
+}
+
+// deadJobs are the ids of all jobs that were given up.
+func deadJobs(ctx context.Context, q *queue.Queue) ([]int64, error) {
+	var ids []int64
+	for after := int64(0); ; after = ids[len(ids)-1] {
+		jobs, err := q.List(ctx, queue.ListOptions{Dead: true, After: after, Limit: 1000})
+		if err != nil || len(jobs) == 0 {
+			return ids, err
+		}
+		for _, job := range jobs {
+			ids = append(ids, job.ID)
+		}
+	}
+}
+
+func withQueue(ctx context.Context, c server.Config, console server.Console, fn func(*queue.Queue) error) error {
+	return c.WithStores(ctx, console, func(stores *storage.Stores, log *slog.Logger) error {
+		q, err := queue.New(stores.DB, stores.Redis, queue.Config{Logger: log})
+		if err != nil {
+			return err
+		}
+		return fn(q)
+	})
+}

@@ -1,0 +1,41 @@
+// Package command runs what the command line asks for: each command is a type, its
+// flags are the fields. The table of commands is main.go.
+package command
+
+import (
+	"context"
+
+	"tideline/server"
+)
+
+// Serve runs a server with its workers in one process.
+type Serve struct{}
+
+// Run serves until ctx ends, then stops in order.
+func (Serve) Run(ctx context.Context, c server.Config, console server.Console) error {
+	return server.Run(ctx, c, server.Serve, console)
+}
+
+// Server runs a server without workers.
+type Server struct{}
+
+// Run serves until ctx ends, then stops in order.
+func (Server) Run(ctx context.Context, c server.Config, console server.Console) error {
+	return server.Run(ctx, c, server.Server, console)
+}
+
+// Worker runs workers without a server.
+type Worker struct{}
+
+// Run works until ctx ends, then stops in order.
+func (Worker) Run(ctx context.Context, c server.Config, console server.Console) error {
+	return server.Run(ctx, c, server.Worker, console)
+}
+
+// Migrate brings the schema of the database up to date.
+type Migrate struct{}
+
+// Run applies the migrations that the database lacks.
+func (Migrate) Run(ctx context.Context, c server.Config, console server.Console) error {
+	return server.Migrate(ctx, c, console)
+}
