@@ -15,9 +15,10 @@ import (
 
 	"tideline/ent"
 	"tideline/feed"
-	"tideline/live"
+	"tideline/feed/account"
+	"tideline/feed/feedtest"
+	"tideline/feed/home"
 	"tideline/queue"
-	"tideline/storage"
 	"tideline/storage/storagetest"
 	"tideline/timeline"
 	"tideline/workers"
@@ -38,8 +39,7 @@ func BenchmarkFanOut(b *testing.B) {
 
 // crowd is author 1 with followers from 2 on, some of whom are active, and workers.
 type crowd struct {
-	*storage.Stores
-	feed    *feed.Feed
+	*feedtest.World
 	active  []int64
 	fanouts chan workers.FanOutReport
 }
@@ -48,27 +48,20 @@ func newCrowd(b *testing.B, followers, percent int) *crowd {
 	ctx := b.Context()
 	s := storagetest.Real(b)
 	s.DB = ent.NewClient(ent.Driver(s.Driver)) // without the count of statements that tests have
-	ids, err := feed.OpenIDs(ctx, s.DB)
-	require.NoError(b, err)
-	tl, err := timeline.New(s.Redis, timeline.Config{})
-	require.NoError(b, err)
-	c := &crowd{Stores: s, fanouts: make(chan workers.FanOutReport, 1), active: make([]int64, followers*percent/100)}
-	q, err := queue.New(s.DB, s.Redis, queue.Config{Observe: func(r queue.Result) { assert.NoError(b, r.Err) }})
-	require.NoError(b, err)
-	publisher := live.NewPublisher(s.Redis, s.Sharded)
-	c.feed, err = feed.New(ctx, feed.Config{
-		DB: s.DB, Dialect: s.Dialect, Timelines: tl, Queue: q, Publisher: publisher, IDs: ids, PullAbove: feed.NeverPull,
+	c := &crowd{fanouts: make(chan workers.FanOutReport, 1), active: make([]int64, followers*percent/100)}
+	c.World = feedtest.New(b, s, feedtest.Options{
+		Queue:  queue.Config{Observe: func(r queue.Result) { assert.NoError(b, r.Err) }},
+		Policy: home.Policy{PullAbove: home.NeverPull},
 	})
-	require.NoError(b, err)
-	w, err := workers.New(workers.Config{
-		DB: s.DB, Feed: c.feed, Timelines: tl, Queue: q, Publisher: publisher, LagLimit: time.Hour,
-		Observe: func(f workers.FanOutReport) { c.fanouts <- f },
-	})
+	cfg := c.WorkersConfig()
+	cfg.LagLimit = time.Hour
+	cfg.Observe = func(f workers.FanOutReport) { c.fanouts <- f }
+	w, err := workers.New(cfg)
 	require.NoError(b, err)
 	runCtx, stop := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	b.Cleanup(func() { stop(); running.Wait() })
-	running.Go(func() { _ = ids.Run(runCtx) }) // writing the followers may take longer than a lease
+	running.Go(func() { _ = c.IDs.Run(runCtx) }) // writing the followers may take longer than a lease
 	c.fill(b, followers)
 	c.read(b)
 	running.Go(func() { _ = w.Run(runCtx) })
@@ -78,7 +71,7 @@ func newCrowd(b *testing.B, followers, percent int) *crowd {
 // fill writes the followers, past the API and without indexes and foreign keys: a
 // million of them would take minutes otherwise.
 func (c *crowd) fill(b *testing.B, followers int) {
-	tx, err := c.SQL.BeginTx(b.Context(), nil)
+	tx, err := c.Stores.SQL.BeginTx(b.Context(), nil)
 	require.NoError(b, err)
 	var indexes []string
 	rows, err := tx.QueryContext(b.Context(), `SELECT indexdef FROM pg_indexes WHERE tablename = 'follows' AND indexname LIKE 'follow\_%'`)
@@ -101,7 +94,7 @@ func (c *crowd) fill(b *testing.B, followers int) {
 		require.NoError(b, err, statement)
 	}
 	require.NoError(b, tx.Commit())
-	_, err = c.SQL.ExecContext(b.Context(), `VACUUM ANALYZE follows`)
+	_, err = c.Stores.SQL.ExecContext(b.Context(), `VACUUM ANALYZE follows`)
 	require.NoError(b, err)
 }
 
@@ -113,7 +106,7 @@ func (c *crowd) read(b *testing.B) {
 	}
 	now, left := time.Now(), 73*time.Hour
 	for chunk := range slices.Chunk(c.active, 10_000) {
-		_, err := c.Redis.Pipelined(b.Context(), func(p redis.Pipeliner) error {
+		_, err := c.Stores.Redis.Pipelined(b.Context(), func(p redis.Pipeliner) error {
 			for _, user := range chunk {
 				left -= time.Hour / time.Duration(len(c.active))
 				p.ZAdd(b.Context(), fmt.Sprintf("tl:{a%d}", uint64(user)*0x9E3779B97F4A7C15>>60),
@@ -123,7 +116,7 @@ func (c *crowd) read(b *testing.B) {
 		})
 		require.NoError(b, err)
 	}
-	tl, err := timeline.New(c.Redis, timeline.Config{})
+	tl, err := timeline.New(c.Stores.Redis, timeline.Config{})
 	require.NoError(b, err)
 	active, err := tl.ActiveOf(b.Context(), c.active)
 	require.NoError(b, err)
@@ -147,14 +140,14 @@ func benchmarkFanOut(b *testing.B, followers, percent int) {
 	var ours, floor time.Duration
 	for b.Loop() {
 		start := time.Now()
-		p, err := c.feed.CreatePost(ctx, feed.Viewer{ID: 1}, feed.Draft{Text: "hello"})
+		p, err := c.Feed.CreatePost(ctx, account.Viewer{ID: 1}, feed.Draft{Text: "hello"})
 		require.NoError(b, err)
 		require.Equal(b, len(c.active), c.fanout(b).Pushed)
 		ours += time.Since(start)
 
 		start = time.Now()
 		for chunk := range slices.Chunk(c.active, 1000) {
-			_, err := c.Redis.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+			_, err := c.Stores.Redis.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 				for _, user := range chunk {
 					pipe.ZAdd(ctx, timeline.Inbox(user).String()+":z", redis.Z{Score: float64(-p.ID - 1), Member: p.ID + 1})
 				}
@@ -183,11 +176,11 @@ func BenchmarkSmallBesideLarge(b *testing.B) {
 		`INSERT INTO follows (follower_id, followee_id, created_at) SELECT g + 2, 2, now() FROM generate_series(1, 10) g`,
 		`UPDATE users SET follower_count = 10 WHERE id = 2`,
 	} {
-		_, err := c.SQL.ExecContext(ctx, statement)
+		_, err := c.Stores.SQL.ExecContext(ctx, statement)
 		require.NoError(b, err)
 	}
 	small := func() (lag time.Duration, beside bool) {
-		p, err := c.feed.CreatePost(ctx, feed.Viewer{ID: 2}, feed.Draft{Text: "to a few"})
+		p, err := c.Feed.CreatePost(ctx, account.Viewer{ID: 2}, feed.Draft{Text: "to a few"})
 		require.NoError(b, err)
 		f := c.fanout(b)
 		if f.Post != p.ID { // the large one was faster
@@ -200,7 +193,7 @@ func BenchmarkSmallBesideLarge(b *testing.B) {
 	for b.Loop() {
 		lag, _ := small()
 		idle = append(idle, lag)
-		_, err := c.feed.CreatePost(ctx, feed.Viewer{ID: 1}, feed.Draft{Text: "to very many"})
+		_, err := c.Feed.CreatePost(ctx, account.Viewer{ID: 1}, feed.Draft{Text: "to very many"})
 		require.NoError(b, err)
 		for {
 			lag, still := small()

@@ -12,7 +12,10 @@ import (
 
 	"tideline/ent"
 	"tideline/ent/schema"
-	"tideline/feed"
+	"tideline/feed/home"
+	"tideline/feed/ids"
+	"tideline/feed/job"
+	"tideline/feed/visibility"
 	"tideline/live"
 	"tideline/queue"
 	"tideline/timeline"
@@ -40,7 +43,7 @@ import (
 type fanOut struct {
 	w       *Workers
 	job     *queue.Job
-	args    feed.PostJob
+	args    job.Post
 	started time.Time
 
 	// withdraw makes followers lose the post if they may not see it. Without it
@@ -50,7 +53,7 @@ type fanOut struct {
 	// What the current round goes by.
 	author *ent.User
 	pushes bool // into inboxes; otherwise readers merge the author's outbox
-	change feed.PostChange
+	change visibility.PostChange
 
 	progress progress
 	storedAt time.Time      // when the progress was stored, or the round began
@@ -118,11 +121,11 @@ func (f *fanOut) run(ctx context.Context) error {
 				}
 			}
 		}
-		post, err := f.post(ctx)
+		post, err := f.w.Visibility.Stored(ctx, f.args.Post)
 		if err != nil {
 			return err
 		}
-		if visibility(post) == f.progress.Of {
+		if visibilityOf(post) == f.progress.Of {
 			return f.finish(ctx, post)
 		}
 	}
@@ -137,12 +140,12 @@ func (f *fanOut) begin(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read author: %w", err)
 	}
-	post, err := f.post(ctx)
+	post, err := f.w.Visibility.Stored(ctx, f.args.Post)
 	if err != nil {
 		return err
 	}
-	f.author, f.pushes, f.change.Current = author, feed.Pushes(author), post
-	of := visibility(post)
+	f.author, f.pushes, f.change.Current = author, home.Pushes(author), post
+	of := visibilityOf(post)
 	if f.progress.Of == of {
 		return nil
 	}
@@ -159,20 +162,8 @@ func (f *fanOut) begin(ctx context.Context) error {
 	return f.job.Checkpoint(ctx, f.progress)
 }
 
-// post reads the post. It returns nil when the post is gone.
-func (f *fanOut) post(ctx context.Context) (*ent.Post, error) {
-	p, err := f.w.DB.Post.Get(ctx, f.args.Post)
-	if ent.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read post: %w", err)
-	}
-	return p, nil
-}
-
-// visibility returns that of the post, "" when the post is gone.
-func visibility(post *ent.Post) schema.Visibility {
+// visibilityOf returns the visibility of the post, "" when the post is gone.
+func visibilityOf(post *ent.Post) schema.Visibility {
 	if post == nil {
 		return ""
 	}
@@ -290,7 +281,7 @@ func (f *fanOut) deliverPage(ctx context.Context, gain []int64, allActive bool) 
 			return nil, fmt.Errorf("withdraw post %d: %w", post, err)
 		}
 	}
-	if time.Since(feed.TimeOf(post)) > feed.LateAfter {
+	if time.Since(ids.TimeOf(post)) > home.LateAfter {
 		late := timeline.Arrival{Post: post, Pulled: !f.pushes, Again: f.job.Again && f.args.Widens()}
 		if err := f.w.Timelines.DeliverLate(ctx, late, gain); err != nil {
 			return nil, err
@@ -377,8 +368,8 @@ func (f *fanOut) checkpoint(ctx context.Context) error {
 
 // since is what the lag counts from: the post, or its change.
 func (f *fanOut) since() time.Time {
-	if f.job.Kind == feed.PostCreated {
-		return feed.TimeOf(f.args.Post)
+	if f.job.Kind == job.PostCreated {
+		return ids.TimeOf(f.args.Post)
 	}
 	return f.job.CreatedAt
 }

@@ -6,7 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	"tideline/feed"
+	"tideline/feed/visibility"
 	"tideline/live"
 )
 
@@ -79,7 +79,7 @@ func (f *fanOut) recheck(ctx context.Context, users []int64) error {
 // whoSees returns those of the users into whose timelines the post belongs, in
 // ascending order.
 func (f *fanOut) whoSees(ctx context.Context, users []int64) ([]int64, error) {
-	followers, err := f.w.Feed.Among(ctx, f.args.Author, feed.PostChange{Current: f.change.Current}, users)
+	followers, err := f.w.Visibility.Among(ctx, f.args.Author, visibility.PostChange{Current: f.change.Current}, users)
 	var list []int64
 	for _, follower := range followers {
 		if follower.Sees {

@@ -14,7 +14,8 @@ import (
 	"tideline/ent"
 	"tideline/ent/schema"
 	"tideline/feed"
-	"tideline/live"
+	"tideline/feed/account"
+	"tideline/feed/feedtest"
 	"tideline/queue"
 	"tideline/storage"
 	"tideline/storage/storagetest"
@@ -54,40 +55,21 @@ func (s *stopper) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 // pairOfFriends is an author and a follower who follow each other, with workers
 // that can be stopped before they write to the follower's inbox.
 type pairOfFriends struct {
+	*feedtest.World
 	t                *testing.T
-	s                *storage.Stores
-	ctx              context.Context
-	feed             *feed.Feed
-	queue            *queue.Queue
-	tl               *timeline.Store
-	ids              *feed.IDs
 	stopper          *stopper
 	built            func() // ends a build that the test has begun
-	author, follower feed.Viewer
+	author, follower account.Viewer
 }
 
 func newPairOfFriends(t *testing.T, s *storage.Stores) *pairOfFriends {
-	p := &pairOfFriends{t: t, s: s, ctx: t.Context(), stopper: &stopper{}}
+	p := &pairOfFriends{World: feedtest.New(t, s, feedtest.Options{Queue: queue.Config{SweepEvery: 50 * time.Millisecond}}), t: t, stopper: &stopper{}}
 	s.Redis.AddHook(p.stopper)
-	var err error
-	p.ids, err = feed.OpenIDs(p.ctx, s.DB)
+	cfg := p.WorkersConfig()
+	cfg.TrimEvery, cfg.WatchEvery = time.Hour, time.Hour // only jobs touch the inbox
+	ws, err := workers.New(cfg)
 	require.NoError(t, err)
-	p.tl, err = timeline.New(s.Redis, timeline.Config{})
-	require.NoError(t, err)
-	p.queue, err = queue.New(s.DB, s.Redis, queue.Config{SweepEvery: 50 * time.Millisecond})
-	require.NoError(t, err)
-	publisher := live.NewPublisher(s.Redis, s.Sharded)
-	p.feed, err = feed.New(p.ctx, feed.Config{
-		DB: s.DB, Dialect: s.Dialect, Timelines: p.tl, Queue: p.queue, Publisher: publisher, IDs: p.ids,
-	})
-	require.NoError(t, err)
-	ws, err := workers.New(workers.Config{
-		DB: s.DB, Feed: p.feed, Timelines: p.tl, Queue: p.queue, Publisher: publisher,
-		// Only jobs touch the inbox.
-		TrimEvery: time.Hour, WatchEvery: time.Hour,
-	})
-	require.NoError(t, err)
-	ctx, end := context.WithCancel(context.WithValue(context.WithoutCancel(p.ctx), byWorker{}, true))
+	ctx, end := context.WithCancel(context.WithValue(context.WithoutCancel(p.Ctx), byWorker{}, true))
 	done := make(chan struct{})
 	go func() { defer close(done); _ = ws.Run(ctx) }()
 	t.Cleanup(func() { end(); <-done })
@@ -97,17 +79,17 @@ func newPairOfFriends(t *testing.T, s *storage.Stores) *pairOfFriends {
 // becomeFriends replaces the two by new users with empty inboxes.
 func (p *pairOfFriends) becomeFriends(t *testing.T) {
 	p.t, p.built = t, nil
-	for _, v := range []*feed.Viewer{&p.author, &p.follower} {
+	for _, v := range []*account.Viewer{&p.author, &p.follower} {
 		var err error
-		v.ID, err = p.ids.Next()
+		v.ID, err = p.IDs.Next()
 		require.NoError(t, err)
-		require.NoError(t, p.s.DB.User.Create().SetID(v.ID).SetHandle(fmt.Sprint("u", v.ID)).SetPasswordHash("-").Exec(p.ctx))
+		require.NoError(t, p.Stores.DB.User.Create().SetID(v.ID).SetHandle(fmt.Sprint("u", v.ID)).SetPasswordHash("-").Exec(p.Ctx))
 	}
-	p.do(p.feed.Follow, p.author, p.follower)
-	p.do(p.feed.Follow, p.follower, p.author)
+	p.do(p.Feed.Follow, p.author, p.follower)
+	p.do(p.Feed.Follow, p.follower, p.author)
 	p.drain()
-	require.NoError(t, p.tl.Touch(p.ctx, p.follower.ID))
-	require.NoError(t, p.feed.BuildInbox(p.ctx, p.follower.ID))
+	require.NoError(t, p.Timelines.Touch(p.Ctx, p.follower.ID))
+	require.NoError(t, p.Home.BuildInbox(p.Ctx, p.follower.ID))
 }
 
 // stopNext stops the next worker that is about to write to the follower's inbox.
@@ -128,24 +110,24 @@ func (at *stop) wait(t *testing.T) {
 }
 
 // do lets one of the two follow, block or mute the other, or undo that.
-func (p *pairOfFriends) do(do func(context.Context, feed.Viewer, int64) (*ent.User, error), one, other feed.Viewer) {
+func (p *pairOfFriends) do(do func(context.Context, account.Viewer, int64) (*ent.User, error), one, other account.Viewer) {
 	p.t.Helper()
-	_, err := do(p.ctx, one, other.ID)
+	_, err := do(p.Ctx, one, other.ID)
 	require.NoError(p.t, err)
 }
 
 func (p *pairOfFriends) drain() {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(p.Ctx, 30*time.Second)
 	defer cancel()
-	require.NoError(p.t, p.queue.Drain(ctx))
+	require.NoError(p.t, p.Queue.Drain(ctx))
 }
 
 // drainButOne waits until the stopped worker's job is the only one left.
 func (p *pairOfFriends) drainButOne() {
 	p.t.Helper()
 	require.Eventually(p.t, func() bool {
-		left, err := p.s.DB.Job.Query().Count(p.ctx)
+		left, err := p.Stores.DB.Job.Query().Count(p.Ctx)
 		return err == nil && left == 1
 	}, 30*time.Second, time.Millisecond)
 }
@@ -155,29 +137,29 @@ func (p *pairOfFriends) drainButOne() {
 func (p *pairOfFriends) wipe() {
 	p.t.Helper()
 	p.drainButOne()
-	require.NoError(p.t, p.s.Redis.FlushAll(p.ctx).Err())
-	for _, v := range []feed.Viewer{p.follower, p.author} {
-		require.NoError(p.t, p.tl.Touch(p.ctx, v.ID))
-		require.NoError(p.t, p.feed.BuildInbox(p.ctx, v.ID))
+	require.NoError(p.t, p.Stores.Redis.FlushAll(p.Ctx).Err())
+	for _, v := range []account.Viewer{p.follower, p.author} {
+		require.NoError(p.t, p.Timelines.Touch(p.Ctx, v.ID))
+		require.NoError(p.t, p.Home.BuildInbox(p.Ctx, v.ID))
 	}
 }
 
 func (p *pairOfFriends) post(v schema.Visibility) int64 {
 	p.t.Helper()
-	made, err := p.feed.CreatePost(p.ctx, p.author, feed.Draft{Text: "hello", Visibility: &v})
+	made, err := p.Feed.CreatePost(p.Ctx, p.author, feed.Draft{Text: "hello", Visibility: &v})
 	require.NoError(p.t, err)
 	return made.ID
 }
 
 func (p *pairOfFriends) change(id int64, v schema.Visibility) {
 	p.t.Helper()
-	_, err := p.feed.SetVisibility(p.ctx, p.author, id, v)
+	_, err := p.Feed.SetVisibility(p.Ctx, p.author, id, v)
 	require.NoError(p.t, err)
 }
 
 func (p *pairOfFriends) delete(id int64) {
 	p.t.Helper()
-	require.NoError(p.t, p.feed.DeletePost(p.ctx, p.author, id))
+	require.NoError(p.t, p.Feed.DeletePost(p.Ctx, p.author, id))
 }
 
 // followerInbox returns the ids in the follower's inbox, whether a read would show
@@ -187,9 +169,9 @@ func (p *pairOfFriends) followerInbox() []int64 {
 	return p.inbox(p.follower)
 }
 
-func (p *pairOfFriends) inbox(v feed.Viewer) []int64 {
+func (p *pairOfFriends) inbox(v account.Viewer) []int64 {
 	p.t.Helper()
-	ids, covered, err := p.tl.Page(p.ctx, timeline.Inbox(v.ID), timeline.Range{Limit: 10})
+	ids, covered, err := p.Timelines.Page(p.Ctx, timeline.Inbox(v.ID), timeline.Range{Limit: 10})
 	require.NoError(p.t, err)
 	require.Equal(p.t, timeline.Ready, covered.State)
 	return ids
@@ -215,19 +197,19 @@ func stopWorkers(t *testing.T, s *storage.Stores) {
 		stays     bool // the post is in the inbox at the end
 		author    bool // the author has an inbox too, and the post is in it at the end
 	}{
-		{name: "unfollow", meanwhile: func(p *pairOfFriends, _ int64) { p.do(p.feed.Unfollow, p.follower, p.author) }},
-		{name: "block by the author", meanwhile: func(p *pairOfFriends, _ int64) { p.do(p.feed.Block, p.author, p.follower) }},
-		{name: "block by the follower", meanwhile: func(p *pairOfFriends, _ int64) { p.do(p.feed.Block, p.follower, p.author) }},
-		{name: "mute", meanwhile: func(p *pairOfFriends, _ int64) { p.do(p.feed.Mute, p.follower, p.author) }},
-		{name: "friends no more", meanwhile: func(p *pairOfFriends, _ int64) { p.do(p.feed.Unfollow, p.author, p.follower) }},
+		{name: "unfollow", meanwhile: func(p *pairOfFriends, _ int64) { p.do(p.Feed.Unfollow, p.follower, p.author) }},
+		{name: "block by the author", meanwhile: func(p *pairOfFriends, _ int64) { p.do(p.Feed.Block, p.author, p.follower) }},
+		{name: "block by the follower", meanwhile: func(p *pairOfFriends, _ int64) { p.do(p.Feed.Block, p.follower, p.author) }},
+		{name: "mute", meanwhile: func(p *pairOfFriends, _ int64) { p.do(p.Feed.Mute, p.follower, p.author) }},
+		{name: "friends no more", meanwhile: func(p *pairOfFriends, _ int64) { p.do(p.Feed.Unfollow, p.author, p.follower) }},
 		{name: "narrowing", meanwhile: func(p *pairOfFriends, post int64) { p.change(post, schema.Private) }},
 		{name: "delete", meanwhile: func(p *pairOfFriends, post int64) { p.delete(post) }},
 		{name: "unfollow, and Redis is wiped", author: true, meanwhile: func(p *pairOfFriends, _ int64) {
-			p.do(p.feed.Unfollow, p.follower, p.author)
+			p.do(p.Feed.Unfollow, p.follower, p.author)
 			p.wipe()
 		}},
 		{name: "mute, and Redis is wiped", author: true, meanwhile: func(p *pairOfFriends, _ int64) {
-			p.do(p.feed.Mute, p.follower, p.author)
+			p.do(p.Feed.Mute, p.follower, p.author)
 			p.wipe()
 		}},
 		{
@@ -239,20 +221,20 @@ func stopWorkers(t *testing.T, s *storage.Stores) {
 		{
 			name: "unmute",
 			before: []func(p *pairOfFriends, post int64){
-				func(p *pairOfFriends, _ int64) { p.do(p.feed.Mute, p.follower, p.author) },
+				func(p *pairOfFriends, _ int64) { p.do(p.Feed.Mute, p.follower, p.author) },
 				func(p *pairOfFriends, post int64) { p.change(post, schema.Followers) },
 			},
-			meanwhile: func(p *pairOfFriends, _ int64) { p.do(p.feed.Unmute, p.follower, p.author) },
+			meanwhile: func(p *pairOfFriends, _ int64) { p.do(p.Feed.Unmute, p.follower, p.author) },
 			stays:     true,
 		},
 		{
 			name: "friends again",
 			before: []func(p *pairOfFriends, post int64){
 				func(p *pairOfFriends, post int64) { p.change(post, schema.Public) },
-				func(p *pairOfFriends, _ int64) { p.do(p.feed.Unfollow, p.author, p.follower) },
+				func(p *pairOfFriends, _ int64) { p.do(p.Feed.Unfollow, p.author, p.follower) },
 				func(p *pairOfFriends, post int64) { p.change(post, schema.Mutuals) },
 			},
-			meanwhile: func(p *pairOfFriends, _ int64) { p.do(p.feed.Follow, p.author, p.follower) },
+			meanwhile: func(p *pairOfFriends, _ int64) { p.do(p.Feed.Follow, p.author, p.follower) },
 			stays:     true,
 		},
 	} {
@@ -310,38 +292,38 @@ func TestStoppedSyncDoesNotUndoWhatHappenedMeanwhile(t *testing.T) {
 		}{
 			{
 				name:      "unmute",
-				between:   func(int64) { sql(s.DB.Mute.Create().SetMuterID(p.follower.ID).SetMutedID(p.author.ID).Exec(p.ctx)) },
-				meanwhile: func(int64) { p.do(p.feed.Unmute, p.follower, p.author) },
+				between:   func(int64) { sql(s.DB.Mute.Create().SetMuterID(p.follower.ID).SetMutedID(p.author.ID).Exec(p.Ctx)) },
+				meanwhile: func(int64) { p.do(p.Feed.Unmute, p.follower, p.author) },
 				stays:     true,
 			},
 			{
 				name:      "widening",
-				before:    func(post int64) { sql(s.DB.Post.UpdateOneID(post).SetVisibility(schema.Private).Exec(p.ctx)) },
+				before:    func(post int64) { sql(s.DB.Post.UpdateOneID(post).SetVisibility(schema.Private).Exec(p.Ctx)) },
 				meanwhile: func(post int64) { p.change(post, schema.Public) },
 				stays:     true,
 			},
 			{
 				name:      "narrowing",
-				before:    func(post int64) { sql(p.tl.Remove(p.ctx, timeline.Inbox(p.follower.ID), post)) },
+				before:    func(post int64) { sql(p.Timelines.Remove(p.Ctx, timeline.Inbox(p.follower.ID), post)) },
 				meanwhile: func(post int64) { p.change(post, schema.Private) },
 			},
 			{
 				name:      "delete",
-				before:    func(post int64) { sql(p.tl.Remove(p.ctx, timeline.Inbox(p.follower.ID), post)) },
+				before:    func(post int64) { sql(p.Timelines.Remove(p.Ctx, timeline.Inbox(p.follower.ID), post)) },
 				meanwhile: func(post int64) { p.delete(post) },
 			},
 			{
 				name:   "delete, and a build under way",
-				before: func(post int64) { sql(p.tl.Remove(p.ctx, timeline.Inbox(p.follower.ID), post)) },
+				before: func(post int64) { sql(p.Timelines.Remove(p.Ctx, timeline.Inbox(p.follower.ID), post)) },
 				meanwhile: func(post int64) {
 					p.delete(post)
 					inbox := timeline.Inbox(p.follower.ID)
-					sql(p.tl.Drop(p.ctx, inbox))
-					b, begun, err := p.tl.Begin(p.ctx, inbox)
+					sql(p.Timelines.Drop(p.Ctx, inbox))
+					b, begun, err := p.Timelines.Begin(p.Ctx, inbox)
 					require.True(t, err == nil && begun)
 					p.built = func() {
 						for done := false; !done; {
-							done, err = p.tl.Finish(p.ctx, &b, nil, 0)
+							done, err = p.Timelines.Finish(p.Ctx, &b, nil, 0)
 							require.NoError(t, err)
 						}
 					}
@@ -359,7 +341,7 @@ func TestStoppedSyncDoesNotUndoWhatHappenedMeanwhile(t *testing.T) {
 				first := p.stopNext()
 				agreed := make(chan error, 1)
 				go func() {
-					_, err := p.feed.SyncInbox(context.WithValue(p.ctx, byWorker{}, true), p.follower.ID, p.author.ID)
+					_, err := p.Home.SyncInbox(context.WithValue(p.Ctx, byWorker{}, true), p.follower.ID, p.author.ID)
 					agreed <- err
 				}()
 				first.wait(t)

@@ -23,7 +23,7 @@ type mortal struct{ killed, over chan struct{} }
 // newMortal starts the workers of a process. Before is called before each of its
 // pipelines that pushes a post or, with takes, takes one out.
 func newMortal(t *testing.T, a *audience, takes bool, before func(m *mortal, ctx context.Context, n int64) error) {
-	opts, err := redis.ParseURL(storagetest.Config(a.s).RedisURL)
+	opts, err := redis.ParseURL(storagetest.Config(a.Stores).RedisURL)
 	require.NoError(t, err)
 	rdb := redis.NewClient(opts)
 	m := &mortal{make(chan struct{}), make(chan struct{})}
@@ -61,16 +61,16 @@ func (m *mortal) die(ctx context.Context) error {
 
 func (a *audience) drain(t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(a.ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(a.Ctx, 30*time.Second)
 	defer cancel()
-	require.NoError(t, a.queue.Drain(ctx))
+	require.NoError(t, a.Queue.Drain(ctx))
 }
 
 // drainButOne waits until the stopped worker's job is the only one left.
 func (a *audience) drainButOne(t *testing.T) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		left, err := a.s.DB.Job.Query().Count(a.ctx)
+		left, err := a.Stores.DB.Job.Query().Count(a.Ctx)
 		return err == nil && left == 1
 	}, 30*time.Second, time.Millisecond)
 }
@@ -88,13 +88,13 @@ func TestKilledWorkersFanOutGoesOn(t *testing.T) {
 		close(dying)
 		return m.die(ctx)
 	})
-	p, err := a.feed.CreatePost(a.ctx, a.author, feed.Draft{Text: "hello"})
+	p, err := a.Feed.CreatePost(a.Ctx, a.author, feed.Draft{Text: "hello"})
 	require.NoError(t, err)
 	<-dying
 
 	heir := &pushHook{before: func(context.Context, int64, string) error { return nil }}
-	a.s.Redis.AddHook(heir)
-	a.work(t, a.s.Redis)
+	a.Stores.Redis.AddHook(heir)
+	a.work(t, a.Stores.Redis)
 	a.drain(t)
 	require.Equal(t, 42, (<-a.fanouts).Pushed)
 	a.requireReached(t, p.ID)
@@ -109,10 +109,10 @@ func TestKilledWorkerLeavesNoHiddenPost(t *testing.T) {
 	for _, followers := range []int{5, 42} {
 		for name, hide := range map[string]func(a *audience, id int64) error{
 			"narrowed": func(a *audience, id int64) error {
-				_, err := a.feed.SetVisibility(a.ctx, a.author, id, schema.Private)
+				_, err := a.Feed.SetVisibility(a.Ctx, a.author, id, schema.Private)
 				return err
 			},
-			"deleted": func(a *audience, id int64) error { return a.feed.DeletePost(a.ctx, a.author, id) },
+			"deleted": func(a *audience, id int64) error { return a.Feed.DeletePost(a.Ctx, a.author, id) },
 		} {
 			t.Run(fmt.Sprintf("%s, of %d", name, followers), func(t *testing.T) {
 				t.Parallel()
@@ -134,21 +134,21 @@ func TestKilledWorkerLeavesNoHiddenPost(t *testing.T) {
 					return nil
 				})
 				public := schema.Public
-				p, err := a.feed.CreatePost(a.ctx, a.author, feed.Draft{Text: "hello", Visibility: &public})
+				p, err := a.Feed.CreatePost(a.Ctx, a.author, feed.Draft{Text: "hello", Visibility: &public})
 				require.NoError(t, err)
 				<-reached
-				a.work(t, a.s.Redis)
+				a.work(t, a.Stores.Redis)
 				require.NoError(t, hide(a, p.ID))
 				a.drainButOne(t)
 				close(goOn)
 				<-dying
 				a.drain(t)
 				for _, user := range a.active {
-					ids, _, err := a.timelines.Page(a.ctx, timeline.Inbox(user), timeline.Range{Limit: 10})
+					ids, _, err := a.Timelines.Page(a.Ctx, timeline.Inbox(user), timeline.Range{Limit: 10})
 					require.NoError(t, err)
 					require.NotContains(t, ids, p.ID)
 				}
-				receipts, err := a.s.DB.Delivery.Query().IDs(a.ctx)
+				receipts, err := a.Stores.DB.Delivery.Query().IDs(a.Ctx)
 				require.NoError(t, err)
 				require.Equal(t, name == "narrowed", slices.Contains(receipts, p.ID))
 			})
@@ -175,11 +175,11 @@ func TestKilledWorkerLeavesNoHole(t *testing.T) {
 	})
 	id, _ := a.post(t)
 	a.requireReached(t, id)
-	_, err := a.feed.SetVisibility(a.ctx, a.author, id, schema.Private)
+	_, err := a.Feed.SetVisibility(a.Ctx, a.author, id, schema.Private)
 	require.NoError(t, err)
 	<-reached
-	a.work(t, a.s.Redis)
-	_, err = a.feed.SetVisibility(a.ctx, a.author, id, schema.Public)
+	a.work(t, a.Stores.Redis)
+	_, err = a.Feed.SetVisibility(a.Ctx, a.author, id, schema.Public)
 	require.NoError(t, err)
 	a.drainButOne(t)
 	close(goOn)

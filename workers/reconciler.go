@@ -5,7 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"tideline/feed"
+	"tideline/feed/job"
+	"tideline/feed/visibility"
 	"tideline/queue"
 )
 
@@ -14,15 +15,15 @@ import (
 // friends made or lost decide on the posts for friends. After a mute, which the
 // muted user must not notice, it looks at the inbox of the first user only.
 func (w *Workers) relationChanged(ctx context.Context, j *queue.Job) error {
-	var args feed.RelationJob
+	var args job.Relation
 	if err := json.Unmarshal(j.Payload, &args); err != nil {
 		return queue.Discard(fmt.Errorf("read payload: %w", err))
 	}
 	a, b := args.Users[0], args.Users[1]
-	if err := w.Feed.SyncInboxAndNotify(ctx, a, b); err != nil || args.First {
+	if err := w.Home.SyncInboxAndNotify(ctx, a, b); err != nil || args.First {
 		return err
 	}
-	return w.Feed.SyncInboxAndNotify(ctx, b, a)
+	return w.Home.SyncInboxAndNotify(ctx, b, a)
 }
 
 // returnProgress is the state of the job: what a later attempt goes on from. Its
@@ -36,7 +37,7 @@ type returnProgress struct {
 // and then lets readers stop merging. Followers who are away build their inbox
 // from SQL when they come back.
 func (w *Workers) authorReturns(ctx context.Context, j *queue.Job) error {
-	var args feed.AuthorJob
+	var args job.Author
 	if err := json.Unmarshal(j.Payload, &args); err != nil {
 		return queue.Discard(fmt.Errorf("read payload: %w", err))
 	}
@@ -47,7 +48,7 @@ func (w *Workers) authorReturns(ctx context.Context, j *queue.Job) error {
 		}
 	}
 	for {
-		page, next, err := w.Feed.Audience(ctx, args.Author, feed.PostChange{}, map[int64]bool{}, p.Before, w.PageSize)
+		page, next, err := w.Visibility.Audience(ctx, args.Author, visibility.PostChange{}, map[int64]bool{}, p.Before, w.PageSize)
 		if err != nil {
 			return err
 		}
@@ -63,12 +64,12 @@ func (w *Workers) authorReturns(ctx context.Context, j *queue.Job) error {
 			if !active[i] {
 				continue
 			}
-			if _, err := w.Feed.SyncInbox(ctx, user, args.Author); err != nil {
+			if _, err := w.Home.SyncInbox(ctx, user, args.Author); err != nil {
 				return err
 			}
 		}
 		if p.Before = next; next == 0 {
-			return w.Feed.FinishReturnToPush(ctx, args)
+			return w.Home.FinishReturnToPush(ctx, args)
 		}
 		if err := j.Checkpoint(ctx, p); err != nil {
 			return err

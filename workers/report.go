@@ -7,7 +7,7 @@ import (
 
 	"tideline/ent"
 	"tideline/ent/delivery"
-	"tideline/feed"
+	"tideline/feed/job"
 )
 
 // FanOutReport says what became of one fan-out. It is part of the state of a job:
@@ -39,7 +39,7 @@ func (r *FanOutReport) lag(lag time.Duration, half bool) {
 // receipt tells the author how far the post has come. It does so for a post that
 // is new, or is shown to more followers than before.
 func (f *fanOut) receipt(ctx context.Context, r FanOutReport, done bool) error {
-	if f.job.Kind != feed.PostCreated && !f.args.Widens() {
+	if f.job.Kind != job.PostCreated && !f.args.Widens() {
 		return nil
 	}
 	err := f.w.DB.Delivery.Create().SetID(f.args.Post).

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"tideline/ent"
-	"tideline/feed"
+	"tideline/feed/visibility"
 	"tideline/queue"
 	"tideline/timeline"
 )
@@ -78,11 +78,11 @@ type rosterPosition struct {
 
 // page is a step of a roster.
 type page struct {
-	followers []feed.Follower // with the verdict on the post
-	allActive bool            // all of them are known to be active
-	half      bool            // with this page half of the roster is done
-	end       bool            // this page is the last
-	after     rosterPosition  // where the roster goes on after this page
+	followers []visibility.Follower // with the verdict on the post
+	allActive bool                  // all of them are known to be active
+	half      bool                  // with this page half of the roster is done
+	end       bool                  // this page is the last
+	after     rosterPosition        // where the roster goes on after this page
 	err       error
 }
 
@@ -123,7 +123,7 @@ func (w *Workers) roster(ctx context.Context, j *queue.Job, author *ent.User, at
 
 // read sends the pages until the last, or the first that fails. It reads the next
 // page while the receiver works on the one before.
-func (r *roster) read(ctx context.Context, c feed.PostChange, to chan<- page) {
+func (r *roster) read(ctx context.Context, c visibility.PostChange, to chan<- page) {
 	defer close(to)
 	var loading errgroup.Group
 	if r.inMemory {
@@ -153,7 +153,7 @@ func (r *roster) read(ctx context.Context, c feed.PostChange, to chan<- page) {
 }
 
 // next reads the next page.
-func (r *roster) next(ctx context.Context, c feed.PostChange) (p page) {
+func (r *roster) next(ctx context.Context, c visibility.PostChange) (p page) {
 	switch {
 	case r.position.ByActivity:
 		p = r.nextActive(ctx, c)
@@ -167,7 +167,7 @@ func (r *roster) next(ctx context.Context, c feed.PostChange) (p page) {
 }
 
 // nextActive reads the followers among the next active users.
-func (r *roster) nextActive(ctx context.Context, c feed.PostChange) (p page) {
+func (r *roster) nextActive(ctx context.Context, c visibility.PostChange) (p page) {
 	chunk := r.active[:min(len(r.active), r.w.PageSize)]
 	r.active = r.active[len(chunk):]
 	p.allActive, p.end = true, len(r.active) == 0
@@ -181,7 +181,7 @@ func (r *roster) nextActive(ctx context.Context, c feed.PostChange) (p page) {
 }
 
 // recentFollowers reads the followers among the most recently active users.
-func (r *roster) recentFollowers(ctx context.Context, c feed.PostChange) (p page) {
+func (r *roster) recentFollowers(ctx context.Context, c visibility.PostChange) (p page) {
 	p.allActive, r.position.RecentDone = true, true
 	chunk, err := r.w.Timelines.Latest(ctx, r.w.PageSize)
 	if err != nil {
@@ -203,28 +203,28 @@ func (r *roster) recentFollowers(ctx context.Context, c feed.PostChange) (p page
 
 // followersAmong reads the followers among the users, and keeps the order of the
 // users.
-func (r *roster) followersAmong(ctx context.Context, c feed.PostChange, chunk []timeline.Activity) ([]feed.Follower, error) {
+func (r *roster) followersAmong(ctx context.Context, c visibility.PostChange, chunk []timeline.Activity) ([]visibility.Follower, error) {
 	rank := make(map[int64]int, len(chunk))
 	users := make([]int64, len(chunk))
 	for i, a := range chunk {
 		users[i], rank[a.User] = a.User, i
 	}
-	followers, err := r.w.Feed.Among(ctx, r.author.ID, c, users)
+	followers, err := r.w.Visibility.Among(ctx, r.author.ID, c, users)
 	if err != nil {
 		return nil, fmt.Errorf("find followers among the active: %w", err)
 	}
-	slices.SortFunc(followers, func(a, b feed.Follower) int { return rank[a.ID] - rank[b.ID] })
+	slices.SortFunc(followers, func(a, b visibility.Follower) int { return rank[a.ID] - rank[b.ID] })
 	return followers, nil
 }
 
 // nextFollowers reads the next followers. Of a large audience it keeps the active
 // ones only.
-func (r *roster) nextFollowers(ctx context.Context, c feed.PostChange) (p page) {
+func (r *roster) nextFollowers(ctx context.Context, c visibility.PostChange) (p page) {
 	limit := r.w.PageSize
 	if r.large && r.muters == nil {
 		// A user who mutes or unmutes the author from now on is fenced, and checked
 		// again at the end.
-		if r.muters, p.err = r.w.Feed.Muters(ctx, r.author.ID); p.err != nil {
+		if r.muters, p.err = r.w.Visibility.Muters(ctx, r.author.ID); p.err != nil {
 			return p
 		}
 	}
@@ -234,14 +234,14 @@ func (r *roster) nextFollowers(ctx context.Context, c feed.PostChange) (p page) 
 	if r.large && !r.inMemory {
 		limit *= sortedPages
 	}
-	p.followers, r.position.Before, p.err = r.w.Feed.Audience(ctx, r.author.ID, c, r.muters, r.position.Before, limit)
+	p.followers, r.position.Before, p.err = r.w.Visibility.Audience(ctx, r.author.ID, c, r.muters, r.position.Before, limit)
 	p.end = r.position.Before == 0
 	r.position.Seen += len(p.followers)
 	if p.allActive = r.large; !p.allActive || p.err != nil {
 		return p
 	}
 	if r.inMemory {
-		p.followers = slices.DeleteFunc(p.followers, func(f feed.Follower) bool {
+		p.followers = slices.DeleteFunc(p.followers, func(f visibility.Follower) bool {
 			_, active := r.activeSet[f.ID]
 			_, done := r.recentSet[f.ID]
 			if done && f.Sees {
@@ -256,14 +256,14 @@ func (r *roster) nextFollowers(ctx context.Context, c feed.PostChange) (p page) 
 }
 
 // activeOf returns those of the followers who are active, the most recent first.
-func (r *roster) activeOf(ctx context.Context, followers []feed.Follower) ([]feed.Follower, error) {
+func (r *roster) activeOf(ctx context.Context, followers []visibility.Follower) ([]visibility.Follower, error) {
 	ids := make([]int64, len(followers))
-	found := make(map[int64]feed.Follower, len(followers))
+	found := make(map[int64]visibility.Follower, len(followers))
 	for i, f := range followers {
 		ids[i], found[f.ID] = f.ID, f
 	}
 	active, err := r.w.Timelines.ActiveOf(ctx, ids)
-	list := make([]feed.Follower, len(active))
+	list := make([]visibility.Follower, len(active))
 	for i, id := range active {
 		list[i] = found[id]
 	}

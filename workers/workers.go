@@ -22,7 +22,7 @@
 // of the active users or a look-up of each follower; or a list of the active
 // users, with a look-up of each. Where most followers are away, these cost
 // nothing. If Redis is wiped meanwhile, each active user is looked up once more. A
-// changed relation costs twice what feed.SyncInbox does.
+// changed relation costs twice what home.SyncInbox does.
 package workers
 
 import (
@@ -36,7 +36,10 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"tideline/ent"
-	"tideline/feed"
+	"tideline/feed/account"
+	"tideline/feed/home"
+	"tideline/feed/job"
+	"tideline/feed/visibility"
 	"tideline/live"
 	"tideline/queue"
 	"tideline/timeline"
@@ -44,11 +47,13 @@ import (
 
 // Config configures Workers. Fields without a default are required.
 type Config struct {
-	DB        *ent.Client
-	Feed      *feed.Feed
-	Timelines *timeline.Store
-	Queue     *queue.Queue
-	Publisher *live.Publisher
+	DB         *ent.Client
+	Visibility *visibility.Reader
+	Home       *home.Home
+	Sessions   *account.Sessions
+	Timelines  *timeline.Store
+	Queue      *queue.Queue
+	Publisher  *live.Publisher
 
 	// PageSize is how many followers are read and pushed to at a time. Defaults
 	// to 3000.
@@ -103,8 +108,8 @@ func (c Config) withDefaults() Config {
 // validate names everything that is missing or out of bounds.
 func (c Config) validate() error {
 	var errs []error
-	if c.DB == nil || c.Feed == nil || c.Timelines == nil || c.Queue == nil || c.Publisher == nil {
-		errs = append(errs, errors.New("workers: DB, Feed, Timelines, Queue and Publisher are required"))
+	if c.DB == nil || c.Visibility == nil || c.Home == nil || c.Sessions == nil || c.Timelines == nil || c.Queue == nil || c.Publisher == nil {
+		errs = append(errs, errors.New("workers: DB, Visibility, Home, Sessions, Timelines, Queue and Publisher are required"))
 	}
 	if c.PageSize < 1 {
 		errs = append(errs, fmt.Errorf("workers: PageSize is %d: it must be at least 1", c.PageSize))
@@ -130,10 +135,10 @@ func New(cfg Config) (*Workers, error) {
 		return nil, err
 	}
 	w := &Workers{Config: cfg}
-	cfg.Queue.Handle(feed.PostCreated, w.postCreated)
-	cfg.Queue.Handle(feed.PostChanged, w.postChanged)
-	cfg.Queue.Handle(feed.RelationChanged, w.relationChanged)
-	cfg.Queue.Handle(feed.AuthorReturns, w.authorReturns)
+	cfg.Queue.Handle(job.PostCreated, w.postCreated)
+	cfg.Queue.Handle(job.PostChanged, w.postChanged)
+	cfg.Queue.Handle(job.RelationChanged, w.relationChanged)
+	cfg.Queue.Handle(job.AuthorReturns, w.authorReturns)
 	cfg.Queue.Handle(canary, w.canaryArrived)
 	return w, nil
 }

@@ -18,6 +18,8 @@ import (
 	"tideline/ent/schema"
 	"tideline/ent/user"
 	"tideline/feed"
+	"tideline/feed/account"
+	"tideline/feed/feedtest"
 	"tideline/live"
 	"tideline/queue"
 	"tideline/storage"
@@ -31,16 +33,12 @@ func TestMain(m *testing.M) { storagetest.Main(m) }
 // audience is an author with followers, some of whom are active, and with workers
 // whose pages have five followers. More than twenty followers are a large audience.
 type audience struct {
-	ctx       context.Context
-	s         *storage.Stores
-	feed      *feed.Feed
-	queue     *queue.Queue
-	timelines *timeline.Store
-	author    feed.Viewer
-	active    []int64
-	fanouts   chan workers.FanOutReport
-	health    chan workers.Health
-	canaries  chan time.Duration
+	*feedtest.World
+	author   account.Viewer
+	active   []int64
+	fanouts  chan workers.FanOutReport
+	health   chan workers.Health
+	canaries chan time.Duration
 }
 
 func newAudience(t *testing.T, s *storage.Stores, followers, active int) *audience {
@@ -50,44 +48,35 @@ func newAudience(t *testing.T, s *storage.Stores, followers, active int) *audien
 }
 
 func newIdleAudience(t *testing.T, s *storage.Stores, followers, active int) *audience {
-	a := &audience{ctx: t.Context(), s: s, fanouts: make(chan workers.FanOutReport, 16),
-		health: make(chan workers.Health), canaries: make(chan time.Duration)}
-	ids, err := feed.OpenIDs(a.ctx, s.DB)
-	require.NoError(t, err)
-	a.timelines, err = timeline.New(s.Redis, timeline.Config{})
-	require.NoError(t, err)
-	a.queue, err = queue.New(s.DB, s.Redis, queue.Config{})
-	require.NoError(t, err)
-	a.feed, err = feed.New(a.ctx, feed.Config{
-		DB: s.DB, Dialect: s.Dialect, Timelines: a.timelines, Queue: a.queue, Publisher: live.NewPublisher(s.Redis, s.Sharded), IDs: ids,
-		LargeAudience: 20,
-	})
-	require.NoError(t, err)
+	a := &audience{
+		World:   feedtest.New(t, s, feedtest.Options{LargeAudience: 20}),
+		fanouts: make(chan workers.FanOutReport, 16), health: make(chan workers.Health), canaries: make(chan time.Duration),
+	}
 	users := make([]*ent.UserCreate, followers+1)
 	for i := range users {
-		id, err := ids.Next()
+		id, err := a.IDs.Next()
 		require.NoError(t, err)
 		users[i] = s.DB.User.Create().SetID(id).SetHandle(fmt.Sprintf("u%d", i)).SetPasswordHash("-")
 		if i == 0 {
 			users[i].SetFollowerCount(followers)
 		}
 	}
-	rows, err := s.DB.User.CreateBulk(users...).Save(a.ctx)
+	rows, err := s.DB.User.CreateBulk(users...).Save(a.Ctx)
 	require.NoError(t, err)
-	a.author = feed.Viewer{ID: rows[0].ID}
+	a.author = account.Viewer{ID: rows[0].ID}
 	follows := make([]*ent.FollowCreate, followers)
 	for i := range follows {
 		follows[i] = s.DB.Follow.Create().SetFollowerID(rows[i+1].ID).SetFolloweeID(rows[0].ID)
 	}
-	require.NoError(t, s.DB.Follow.CreateBulk(follows...).Exec(a.ctx))
+	require.NoError(t, s.DB.Follow.CreateBulk(follows...).Exec(a.Ctx))
 	for i, u := range rows[1 : active+1] {
 		// Each was last active an hour before the one before.
 		then := time.Now().Add(-time.Duration(i) * time.Hour)
 		tl, err := timeline.New(s.Redis, timeline.Config{Now: func() time.Time { return then }})
 		require.NoError(t, err)
 		a.active = append(a.active, u.ID)
-		require.NoError(t, tl.Touch(a.ctx, u.ID))
-		require.NoError(t, a.feed.BuildInbox(a.ctx, u.ID))
+		require.NoError(t, tl.Touch(a.Ctx, u.ID))
+		require.NoError(t, a.Home.BuildInbox(a.Ctx, u.ID))
 	}
 	return a
 }
@@ -97,23 +86,20 @@ func newIdleAudience(t *testing.T, s *storage.Stores, followers, active int) *au
 func (a *audience) work(t *testing.T, rdb redis.UniversalClient, also ...func(q *queue.Queue)) {
 	tl, err := timeline.New(rdb, timeline.Config{})
 	require.NoError(t, err)
-	q, err := queue.New(a.s.DB, rdb, queue.Config{SweepEvery: 50 * time.Millisecond, ClaimIdle: 3 * time.Second})
+	q, err := queue.New(a.Stores.DB, rdb, queue.Config{SweepEvery: 50 * time.Millisecond, ClaimIdle: 3 * time.Second})
 	require.NoError(t, err)
-	w, err := workers.New(workers.Config{
-		DB: a.s.DB, Feed: a.feed, Timelines: tl, Queue: q, Publisher: live.NewPublisher(rdb, a.s.Sharded), PageSize: 5, KeepEvery: time.Nanosecond,
-		Observe:       func(f workers.FanOutReport) { a.fanouts <- f },
-		WatchEvery:    50 * time.Millisecond,
-		ObserveHealth: func(h workers.Health) { offer(a.health, h) },
-		ObserveCanary: func(d time.Duration) { offer(a.canaries, d) },
-	})
+	cfg := a.WorkersConfig()
+	cfg.Timelines, cfg.Queue, cfg.Publisher = tl, q, live.NewPublisher(rdb, a.Stores.Sharded)
+	cfg.PageSize, cfg.KeepEvery, cfg.WatchEvery = 5, time.Nanosecond, 50*time.Millisecond
+	cfg.Observe = func(f workers.FanOutReport) { a.fanouts <- f }
+	cfg.ObserveHealth = func(h workers.Health) { offer(a.health, h) }
+	cfg.ObserveCanary = func(d time.Duration) { offer(a.canaries, d) }
+	w, err := workers.New(cfg)
 	require.NoError(t, err)
 	for _, add := range also {
 		add(q)
 	}
-	ctx, stop := context.WithCancel(context.WithoutCancel(a.ctx))
-	done := make(chan struct{})
-	go func() { defer close(done); _ = w.Run(ctx) }()
-	t.Cleanup(func() { stop(); <-done })
+	a.Run(w.Run)
 }
 
 // offer sends v if somebody is receiving.
@@ -127,11 +113,11 @@ func offer[T any](to chan<- T, v T) {
 // post posts, waits until the fan-out is done and returns its report.
 func (a *audience) post(t *testing.T) (int64, workers.FanOutReport) {
 	public := schema.Public
-	p, err := a.feed.CreatePost(a.ctx, a.author, feed.Draft{Text: "hello", Visibility: &public})
+	p, err := a.Feed.CreatePost(a.Ctx, a.author, feed.Draft{Text: "hello", Visibility: &public})
 	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(a.ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(a.Ctx, 30*time.Second)
 	defer cancel()
-	require.NoError(t, a.queue.Drain(ctx))
+	require.NoError(t, a.Queue.Drain(ctx))
 	return p.ID, <-a.fanouts
 }
 
@@ -139,7 +125,7 @@ func (a *audience) post(t *testing.T) (int64, workers.FanOutReport) {
 func (a *audience) requireReached(t *testing.T, post int64) {
 	t.Helper()
 	for _, u := range a.active {
-		ids, covered, err := a.timelines.Page(a.ctx, timeline.Inbox(u), timeline.Range{Limit: 10})
+		ids, covered, err := a.Timelines.Page(a.Ctx, timeline.Inbox(u), timeline.Range{Limit: 10})
 		require.NoError(t, err)
 		require.Equal(t, timeline.Ready, covered.State)
 		require.Contains(t, ids, post)
@@ -170,23 +156,23 @@ func TestReceipt(t *testing.T) {
 		a := newAudience(t, s, 5, 2)
 		receipt := func(id int64) [3]int {
 			a.drain(t)
-			d, err := s.DB.Delivery.Get(a.ctx, id)
+			d, err := s.DB.Delivery.Get(a.Ctx, id)
 			require.NoError(t, err)
 			require.True(t, d.Done)
 			return [3]int{d.Pushed, d.Pulled, d.Skipped}
 		}
 		private := schema.Private
-		p, err := a.feed.CreatePost(a.ctx, a.author, feed.Draft{Text: "hello", Visibility: &private})
+		p, err := a.Feed.CreatePost(a.Ctx, a.author, feed.Draft{Text: "hello", Visibility: &private})
 		require.NoError(t, err)
 		require.Equal(t, [3]int{0, 0, 5}, receipt(p.ID))
 		for _, v := range []schema.Visibility{schema.Followers, schema.Private} {
-			_, err = a.feed.SetVisibility(a.ctx, a.author, p.ID, v)
+			_, err = a.Feed.SetVisibility(a.Ctx, a.author, p.ID, v)
 			require.NoError(t, err)
 			require.Equal(t, [3]int{2, 0, 3}, receipt(p.ID))
 		}
 		for pushed := true; pushed; { // the balancer may have come between
-			require.NoError(t, s.DB.User.UpdateOneID(a.author.ID).SetFanOutMode(user.FanOutModePULL).Exec(a.ctx))
-			p, err = a.feed.CreatePost(a.ctx, a.author, feed.Draft{Text: "hello"})
+			require.NoError(t, s.DB.User.UpdateOneID(a.author.ID).SetFanOutMode(user.FanOutModePULL).Exec(a.Ctx))
+			p, err = a.Feed.CreatePost(a.Ctx, a.author, feed.Draft{Text: "hello"})
 			require.NoError(t, err)
 			got := receipt(p.ID)
 			if pushed = got[0] > 0; !pushed {
@@ -289,7 +275,7 @@ func TestLatestActiveComeFirst(t *testing.T) {
 			storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
 				a := newIdleAudience(t, s, c.followers, c.active)
 				for i := range c.others {
-					require.NoError(t, a.timelines.Touch(a.ctx, int64(i+1)))
+					require.NoError(t, a.Timelines.Touch(a.Ctx, int64(i+1)))
 				}
 				first := &firstPush{fails: 2}
 				s.Redis.AddHook(first)
@@ -343,9 +329,9 @@ func TestSmallFanOutDoesNotWaitForLargeOnes(t *testing.T) {
 		a := newIdleAudience(t, s, 42, 42)
 		author := a.active[0]
 		for _, fan := range a.active[1:11] {
-			require.NoError(t, s.DB.Follow.Create().SetFollowerID(fan).SetFolloweeID(author).Exec(a.ctx))
+			require.NoError(t, s.DB.Follow.Create().SetFollowerID(fan).SetFolloweeID(author).Exec(a.Ctx))
 		}
-		require.NoError(t, s.DB.User.UpdateOneID(author).SetFollowerCount(10).Exec(a.ctx))
+		require.NoError(t, s.DB.User.UpdateOneID(author).SetFollowerCount(10).Exec(a.Ctx))
 		var last atomic.Int64 // of the large ones
 		last.Store(math.MaxInt64)
 		stuck, free := make(chan struct{}, 1), make(chan struct{})
@@ -358,21 +344,21 @@ func TestSmallFanOutDoesNotWaitForLargeOnes(t *testing.T) {
 		}})
 		a.work(t, s.Redis)
 		for i := range 4 {
-			p, err := a.feed.CreatePost(a.ctx, a.author, feed.Draft{Text: "to very many"})
+			p, err := a.Feed.CreatePost(a.Ctx, a.author, feed.Draft{Text: "to very many"})
 			require.NoError(t, err)
 			if i == 3 {
 				last.Store(p.ID)
 			}
 		}
 		<-stuck
-		p, err := a.feed.CreatePost(a.ctx, feed.Viewer{ID: author}, feed.Draft{Text: "to a few"})
+		p, err := a.Feed.CreatePost(a.Ctx, account.Viewer{ID: author}, feed.Draft{Text: "to a few"})
 		require.NoError(t, err)
 		f := <-a.fanouts
 		require.Equal(t, [3]any{p.ID, 10, 10}, [3]any{f.Post, f.Followers, f.Pushed})
 		close(free)
-		ctx, cancel := context.WithTimeout(a.ctx, 30*time.Second)
+		ctx, cancel := context.WithTimeout(a.Ctx, 30*time.Second)
 		defer cancel()
-		require.NoError(t, a.queue.Drain(ctx))
+		require.NoError(t, a.Queue.Drain(ctx))
 		for range 4 {
 			require.Equal(t, 42, (<-a.fanouts).Pushed)
 		}
@@ -385,22 +371,22 @@ func TestLargeFanOutGetsDoneBesideSmallJobs(t *testing.T) {
 	t.Parallel()
 	s := storagetest.Embedded(t)
 	a := newIdleAudience(t, s, 1000, 0)
-	rows, err := s.DB.Follow.Query().All(a.ctx)
+	rows, err := s.DB.Follow.Query().All(a.Ctx)
 	require.NoError(t, err)
 	for _, f := range rows {
-		require.NoError(t, a.timelines.Touch(a.ctx, f.FollowerID))
+		require.NoError(t, a.Timelines.Touch(a.Ctx, f.FollowerID))
 	}
 	begun, ends := make(chan struct{}), make(chan struct{})
 	a.work(t, s.Redis, func(q *queue.Queue) {
 		q.Handle("never ends", func(context.Context, *queue.Job) error { close(begun); <-ends; return nil })
 	})
 	t.Cleanup(func() { close(ends) })
-	tx, err := s.DB.Tx(a.ctx)
+	tx, err := s.DB.Tx(a.Ctx)
 	require.NoError(t, err)
-	require.NoError(t, a.queue.Enqueue(a.ctx, tx, queue.Small, "never ends", nil))
+	require.NoError(t, a.Queue.Enqueue(a.Ctx, tx, queue.Small, "never ends", nil))
 	require.NoError(t, tx.Commit())
 	<-begun
-	_, err = a.feed.CreatePost(a.ctx, a.author, feed.Draft{Text: "hello"})
+	_, err = a.Feed.CreatePost(a.Ctx, a.author, feed.Draft{Text: "hello"})
 	require.NoError(t, err)
 	select {
 	case f := <-a.fanouts:
@@ -417,11 +403,11 @@ func TestMonitorFindsDriftAndSendsCanaries(t *testing.T) {
 		require.Positive(t, <-a.canaries)
 		// A comparison that was under way may remove the entry before another sees it.
 		require.Eventually(t, func() bool {
-			require.NoError(t, a.timelines.Add(a.ctx, timeline.Inbox(a.active[0]), 7))
+			require.NoError(t, a.Timelines.Add(a.Ctx, timeline.Inbox(a.active[0]), 7))
 			h := <-a.health
 			return h.Sampled > 0 && h.Extra > 0
 		}, 30*time.Second, time.Millisecond)
-		require.NoError(t, a.timelines.Remove(a.ctx, timeline.Inbox(a.active[0]), 7))
+		require.NoError(t, a.Timelines.Remove(a.Ctx, timeline.Inbox(a.active[0]), 7))
 		require.Eventually(t, func() bool { h := <-a.health; return h.Sampled > 0 && h.Extra == 0 }, 30*time.Second, time.Millisecond)
 	})
 }

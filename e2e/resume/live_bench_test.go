@@ -22,7 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
-	"tideline/feed"
+	"tideline/feed/ids"
 	"tideline/live"
 	"tideline/storage/storagetest"
 )
@@ -76,7 +76,7 @@ func BenchmarkLive(b *testing.B) {
 		users[i] = int64(i + 2)
 	}
 	publisher := live.NewPublisher(stores.Redis, stores.Sharded)
-	ids, err := feed.OpenIDs(ctx, stores.DB)
+	ids, err := ids.Open(ctx, stores.DB)
 	require.NoError(b, err)
 	post := func() {
 		id, err := ids.Next()
