@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tideline/queue"
+	"tideline/server/transport"
 	"tideline/workers"
 )
 
@@ -219,6 +220,10 @@ func TestMetrics(t *testing.T) {
 	m := newMetrics()
 	m.countSockets(func() int { return 3 })
 	m.request("query", "OK", time.Millisecond)
+	m.subscribed(1)
+	m.subscribed(1)
+	m.subscribed(-1)
+	m.slowSockets.Inc()
 	m.timelineRead(true)
 	m.timelineRead(false)
 	m.attempt(queue.Result{Kind: "post.created", Pool: queue.Small, Attempt: 1, Outcome: queue.Done})
@@ -243,7 +248,7 @@ func TestMetrics(t *testing.T) {
 		`tideline_queue_jobs{pool="large"} 5`,
 		`tideline_queue_oldest_seconds{pool="large"} 60`,
 		`tideline_jobs_lagging 1`,
-		`tideline_jobs_dead 2`, `tideline_sockets 3`, `tideline_live_subscriptions 0`, `go_goroutines `,
+		`tideline_jobs_dead 2`, `tideline_sockets 3`, `tideline_live_subscriptions 1`, `tideline_slow_sockets_total 1`, `go_goroutines `,
 	} {
 		require.Contains(t, w.Body.String(), want)
 	}
@@ -282,7 +287,7 @@ func TestLogCarriesTheRequest(t *testing.T) {
 	var out strings.Builder
 	log, err := newLogger(&out, "json", "info")
 	require.NoError(t, err)
-	log.With("a", 1).InfoContext(withRequestID(t.Context(), "r1"), "hello")
+	log.With("a", 1).InfoContext(transport.WithRequestID(t.Context(), "r1"), "hello")
 	log.DebugContext(t.Context(), "hidden")
 	var record map[string]any
 	require.NoError(t, json.Unmarshal([]byte(out.String()), &record))

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -15,7 +14,7 @@ import (
 	entsql "entgo.io/ent/dialect/sql"
 	"github.com/99designs/gqlgen/graphql/handler"
 	"github.com/99designs/gqlgen/graphql/handler/lru"
-	"github.com/99designs/gqlgen/graphql/handler/transport"
+	gqlgen "github.com/99designs/gqlgen/graphql/handler/transport"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 	"github.com/vektah/gqlparser/v2/ast"
@@ -29,6 +28,8 @@ import (
 	"tideline/graph/generated"
 	"tideline/live"
 	"tideline/queue"
+	"tideline/server/limit"
+	"tideline/server/transport"
 	"tideline/storage/storagetest"
 	"tideline/timeline"
 )
@@ -37,8 +38,8 @@ import (
 // and redis-server, one request at a time: what any such page costs at least (a
 // bare range of the sorted set, and 20 posts by key), the page that package feed
 // composes, and the same as GraphQL. Then over HTTP, as many at once as keep the
-// processors busy: Tideline's door, and gqlgen's own server with the same 20 posts
-// from memory.
+// processors busy: Tideline's transport, and gqlgen's own server with the same 20
+// posts from memory.
 func BenchmarkPage(b *testing.B) {
 	ctx := b.Context()
 	s := storagetest.Real(b)
@@ -119,11 +120,13 @@ func BenchmarkPage(b *testing.B) {
 		}
 	})
 	b.Run("http", func(b *testing.B) {
-		door := &api{
-			engine: engine, metrics: newMetrics(), log: slog.New(slog.DiscardHandler), timeout: time.Minute, maxBody: maxBody,
-			authenticate: func(context.Context, string) (feed.Viewer, time.Time, error) { return reader, time.Time{}, nil },
-		}
-		requests(b, &graphqlHandler{api: door, sockets: newSockets(door, defaultSocketConfig, nil)})
+		h, err := transport.New(ctx, transport.Config{
+			Engine: engine, Limits: new(limit.Limits), EndedSessions: f.EndedSessions,
+			Authenticate:   func(context.Context, string) (feed.Viewer, time.Time, error) { return reader, time.Time{}, nil },
+			RequestTimeout: time.Minute, MaxBody: 1 << 20, MaxSockets: 1,
+		})
+		require.NoError(b, err)
+		requests(b, h)
 	})
 	b.Run("gqlgen", func(b *testing.B) {
 		page, err := f.Timeline(ctx, reader, feed.Page{}, feed.Latest)
@@ -134,7 +137,7 @@ func BenchmarkPage(b *testing.B) {
 			e.Node.Edges.Author = author
 		}
 		srv := handler.New(generated.NewExecutableSchema(generated.Config{Resolvers: memory{page: page}}))
-		srv.AddTransport(transport.POST{})
+		srv.AddTransport(gqlgen.POST{})
 		srv.SetQueryCache(lru.New[*ast.QueryDocument](100))
 		requests(b, srv)
 	})
