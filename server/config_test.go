@@ -21,7 +21,7 @@ import (
 	"tideline/workers"
 )
 
-// parse is what the command line makes of arguments.
+// parse reads arguments as the command line does.
 func parse(t *testing.T, args ...string) (Config, error) {
 	var c Config
 	parser, err := kong.New(&c, kong.DefaultEnvars(EnvPrefix), kong.Exit(func(int) {}))
@@ -117,8 +117,8 @@ func TestInvalidSettings(t *testing.T) {
 	}
 }
 
-// Every setting with a range takes both its ends and nothing beyond, and its
-// error and its help say which they are; every switch names its positions.
+// Every setting with a range takes both ends of it and nothing beyond, and its error
+// and its help name them. Every switch names its positions.
 func TestEverySettingIsValidated(t *testing.T) {
 	parser, err := kong.New(&Config{}, kong.DefaultEnvars(EnvPrefix))
 	require.NoError(t, err)
@@ -254,8 +254,8 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// The alarm is there without a worker in the process, and a queue that cannot be
-// counted does not clear it.
+// The alarm works without a worker in the process. When the queue cannot be counted
+// the alarm stays as it is.
 func TestLagAlarm(t *testing.T) {
 	m := newMetrics()
 	var oldest time.Duration

@@ -43,7 +43,7 @@ import (
 func BenchmarkPage(b *testing.B) {
 	ctx := b.Context()
 	s := storagetest.Real(b)
-	s.DB = ent.NewClient(ent.Driver(entsql.OpenDB(s.Dialect, s.SQL))) // not what counts the statements of tests
+	s.DB = ent.NewClient(ent.Driver(entsql.OpenDB(s.Dialect, s.SQL))) // without the driver that counts statements for tests
 	ids, err := feed.OpenIDs(ctx, s.DB)
 	require.NoError(b, err)
 	tl, err := timeline.New(s.Redis, timeline.Config{})
@@ -67,7 +67,7 @@ func BenchmarkPage(b *testing.B) {
 		author := user(fmt.Sprintf("author%d", i))
 		_, err := f.Follow(ctx, reader, author.ID)
 		require.NoError(b, err)
-		for n := range 20 { // of all together one every minute
+		for n := range 20 { // together the authors have one a minute
 			id := feed.IDAt(time.Now().Add(-time.Duration(1+30*(19-n)+i) * time.Minute))
 			require.NoError(b, s.DB.Post.Create().SetID(id).SetAuthorID(author.ID).
 				SetText("Twenty of these make a page, and thirty authors an inbox.").SetVisibility(schema.Public).Exec(ctx))

@@ -24,8 +24,8 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// start runs a process on the embedded stores and returns the URL it announces,
-// and what stops it and returns Run's error.
+// start runs a process on the embedded stores. It returns the URL that the process
+// announces, and a function that stops it and returns the error of Run.
 func start(t *testing.T, role Role, args ...string) (url string, stop func() error) {
 	c, err := parse(t, append([]string{"--addr=127.0.0.1:0", "--data-dir=" + t.TempDir(), "--log-level=warn"}, args...)...)
 	require.NoError(t, err)
@@ -87,9 +87,9 @@ func TestRun(t *testing.T) {
 	require.NoError(t, <-stopped)
 }
 
-// Followers come and go, on sockets and by events. What their subscriptions cost,
-// goroutines and files, goes with them: what stays of all does not hang on how
-// many there were, but on how far the pools of connections have grown.
+// Clients subscribe and leave, on sockets and by events. The goroutines and files of
+// their subscriptions go with them: how many stay depends on how far the pools of
+// connections have grown, and not on how many clients there were.
 func TestNothingIsLeftBehindByFollowers(t *testing.T) {
 	const each, rounds = 60, 4
 	url, stop := start(t, Serve, "--rate-limit=off")

@@ -85,8 +85,8 @@ func TestCostOfAUser(t *testing.T) {
 	server.SetTime(now.Add(3 * time.Second))
 	require.InDelta(t, 3000, spend(alice, "a"), 1000)
 
-	// An address has some users' worth for all who are signed in there, and
-	// one's for all others.
+	// All users who are signed in at an address share the cost of a few users, and
+	// all other clients there share the cost of one.
 	all := 0
 	for id := range int64(20) {
 		all += spend(10+id, "b")
@@ -95,7 +95,7 @@ func TestCostOfAUser(t *testing.T) {
 	require.InDelta(t, testRates.cost.burst, spend(0, "b"), 1000)
 }
 
-// Most operations are paid from what the process has taken before.
+// Most operations use cost that the process has taken from Redis before.
 func TestCostAsksRedisSeldom(t *testing.T) {
 	l, server, _ := limited(t)
 	before := server.CommandCount()
@@ -110,7 +110,7 @@ func TestCostAsksRedisSeldom(t *testing.T) {
 	require.Len(t, l.rates.leased, 1, "forgotten")
 }
 
-// The script means the same to every kind of Redis.
+// The script works the same on every kind of Redis.
 func TestLimitOnEveryRedis(t *testing.T) {
 	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, _ bool) {
 		l := newLimits(rdb)

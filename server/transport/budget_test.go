@@ -79,7 +79,7 @@ func TestLargeMessagesShareTheBudget(t *testing.T) {
 	f.gone(t)
 	becomesFree(t, bodies, 100_000)
 
-	// A subscription holds nothing of it while it lasts.
+	// A subscription that has begun takes nothing of the budget.
 	p = f.connect(t, modern, "")
 	p.Send(`{"id":"1","type":"subscribe","payload":{"query":"subscription{news}"}` + strings.Repeat(" ", 40_000) + `}`)
 	f.news <- 1

@@ -113,7 +113,7 @@ func newFixture(t *testing.T, tweak func(*Config)) *fixture {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
 		defer cancel()
-		_ = f.sockets.shutdown(ctx) // what a test leaves open is cut off
+		_ = f.sockets.shutdown(ctx) // cuts off what the test has left open
 		f.server.Close()
 	})
 	return f

@@ -66,7 +66,7 @@ func TestPersistedQueries(t *testing.T) {
 	} {
 		require.Contains(t, f.post(body).Body.String(), `"BAD_USER_INPUT"`, name)
 	}
-	// What cannot be executed is not kept.
+	// A document that cannot be executed is not kept.
 	f.post(byHash(hashOf("{nothing}"), "{nothing}"))
 	require.Contains(t, f.post(byHash(hashOf("{nothing}"), "")).Body.String(), `"PERSISTED_QUERY_NOT_FOUND"`)
 

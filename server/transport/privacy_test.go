@@ -23,9 +23,9 @@ import (
 	"tideline/timeline"
 )
 
-// Ten thousand identical queries at once by different viewers: each is answered
-// with its own viewer's fields and nobody else's, whatever the server shares
-// between them.
+// Different viewers make ten thousand identical queries at once. Each answer has
+// the fields of its own viewer and nobody else's, whatever the server shares
+// between the queries.
 func TestManyViewersSeeTheirOwn(t *testing.T) {
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
 		const viewers, atOnce = 100, 2000
@@ -46,14 +46,14 @@ func TestManyViewersSeeTheirOwn(t *testing.T) {
 			group.SetLimit(atOnce)
 			for i := range round.queries / share {
 				group.Go(func() error {
-					who := i * 7 % viewers // neighbours in time differ
+					viewer := i * 7 % viewers // neighbours in time differ
 					r := httptest.NewRequest(http.MethodPost, "/graphql", strings.NewReader(`{"query":"`+round.query+`"}`))
 					r.Header.Set("Content-Type", asJSON)
-					r.Header.Set("Authorization", "Bearer "+tokens[who])
+					r.Header.Set("Authorization", "Bearer "+tokens[viewer])
 					w := httptest.NewRecorder()
 					handler.ServeHTTP(w, r)
-					if got := w.Body.String(); got != fmt.Sprintf(round.want, who) {
-						return fmt.Errorf("v%d was answered %s", who, got)
+					if got := w.Body.String(); got != fmt.Sprintf(round.want, viewer) {
+						return fmt.Errorf("v%d was answered %s", viewer, got)
 					}
 					return nil
 				})
@@ -63,8 +63,8 @@ func TestManyViewersSeeTheirOwn(t *testing.T) {
 	})
 }
 
-// feedHandler serves the real API on the stores, to so many users v0, v1, …,
-// each signed in and with one private post.
+// feedHandler serves the real API on the stores. There are so many users v0, v1, …,
+// each of them signed in and with one private post.
 func feedHandler(t *testing.T, s *storage.Stores, users int) (h *Handler, tokens []string) {
 	ids, err := feed.OpenIDs(t.Context(), s.DB)
 	require.NoError(t, err)

@@ -11,7 +11,7 @@ import (
 	"tideline/graph/exec"
 )
 
-// Whatever a client sends is either understood or refused, never a panic.
+// A message of a client is understood or refused, and never makes a panic.
 func FuzzMessages(f *testing.F) {
 	for _, seed := range []string{
 		`{"type":"connection_init","payload":{"Authorization":"Bearer x"}}`,

@@ -12,8 +12,8 @@ import (
 	"tideline/graph/exec/exectest"
 )
 
-// A socket ends with its session, whether it has a subscription or only waits;
-// the others stay.
+// A socket ends with its session, with or without a subscription. The other
+// sockets stay.
 func TestWatchedSessionEndsItsSockets(t *testing.T) {
 	f := newFixture(t, nil)
 	gone := map[int64]bool{}
@@ -52,7 +52,7 @@ func TestWatchedSessionEndsItsSockets(t *testing.T) {
 	require.Error(t, f.sockets.sessions.check(t.Context()))
 }
 
-// A stream that cannot go on is no end that a client would take for one.
+// A client does not take a stream that cannot go on for one that is complete.
 func TestInterruptedStreamClosesTheSocket(t *testing.T) {
 	f := newFixture(t, nil)
 	p := f.connect(t, modern, "")

@@ -102,7 +102,7 @@ func TestLegacyFlow(t *testing.T) {
 	p.Send(`{"id":"3","type":"start","payload":{"query":"subscription{news}"}}`)
 	f.news <- 5
 	p.Expect(`{"id":"3","type":"data","payload":{"data":{"news":5}}}`)
-	// The same id again takes the first one's place.
+	// An operation with the same id takes the place of the first one.
 	p.Send(`{"id":"3","type":"start","payload":{"query":"subscription{news}"}}`)
 	p.Send(`{"id":"3","type":"stop"}`)
 	p.Expect(`{"id":"3","type":"complete"}`)
@@ -209,7 +209,7 @@ func TestLoggedOutSocketCanDoNothing(t *testing.T) {
 	p.ExpectClose(4403)
 }
 
-// What could not be checked may be the next time: no error, which is final.
+// The session may be checked again later: there is no error, which would be final.
 func TestSocketWhoseSessionCannotBeChecked(t *testing.T) {
 	f := newFixture(t, nil)
 	for _, query := range []string{"{hello}", "subscription{news}"} {
@@ -219,7 +219,7 @@ func TestSocketWhoseSessionCannotBeChecked(t *testing.T) {
 		p.ExpectClose(1013)
 		f.breakDatabase(false)
 	}
-	// Nor is the end of a stream of which nobody knows whether its session goes on.
+	// A stream whose session cannot be checked when it ends has no final end either.
 	p := f.connect(t, modern, asUser)
 	p.Send(`{"id":"1","type":"subscribe","payload":{"query":"subscription{news}"}}`)
 	f.news <- 1
@@ -229,7 +229,7 @@ func TestSocketWhoseSessionCannotBeChecked(t *testing.T) {
 	p.ExpectClose(1013)
 }
 
-// A stream that ends because its session did takes the socket with it.
+// When a stream ends because its session has ended, the socket ends, too.
 func TestEndedSessionEndsTheSocket(t *testing.T) {
 	f := newFixture(t, nil)
 	p := f.connect(t, modern, asUser)
@@ -297,8 +297,7 @@ func TestOrigin(t *testing.T) {
 	}
 }
 
-// A client that stops reading is told to come back, and costs nobody else
-// anything.
+// A client that stops reading is told to come back, and delays nobody else.
 func TestSlowClientIsClosed(t *testing.T) {
 	f := newFixture(t, func(c *Config) { c.QueueFrames = 16 })
 	slow := f.connect(t, modern, "")
@@ -358,7 +357,7 @@ func TestShutdown(t *testing.T) {
 	go func() { stopped <- f.sockets.shutdown(t.Context()) }()
 	idle.ExpectClose(1012)
 	require.Never(t, func() bool { return len(stopped) > 0 }, 50*time.Millisecond, 10*time.Millisecond)
-	close(f.free) // work in hand is finished first
+	close(f.free) // the mutation is answered first
 	busy.Expect(`{"id":"1","type":"next","payload":{"data":{"hold":true}}}`)
 	busy.Expect(`{"id":"1","type":"complete"}`)
 	busy.ExpectClose(1012)
@@ -380,7 +379,7 @@ func TestShutdownCutsOffWhatTakesTooLong(t *testing.T) {
 	require.Zero(t, f.sockets.count())
 }
 
-// However clients leave, nothing of them stays.
+// Clients leave nothing behind, in whatever way they leave.
 func TestNothingIsLeftBehind(t *testing.T) {
 	f := newFixture(t, nil)
 	files := func() int {
@@ -411,7 +410,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	}
 	for i, p := range peers {
 		switch i % 3 {
-		case 0: // without a word
+		case 0: // without a close frame
 			p.Conn.Close()
 		case 1:
 			require.NoError(t, p.Conn.WriteMessage(websocket.CloseMessage, websocket.FormatCloseMessage(1000, "")))

@@ -47,7 +47,7 @@ func (f *fixture) ask(t *testing.T, method, token, query string) events {
 
 func quoted(s string) string { return `"` + s + `"` }
 
-// next is the next event, comments left out; "" at the end of the stream.
+// next is the next event; "" at the end of the stream. It skips comments.
 func (e events) next() (event, data string) {
 	for e.lines.Scan() {
 		switch line := e.lines.Text(); {
@@ -73,7 +73,7 @@ func (e events) expect(event, data string) {
 	}
 }
 
-// ends says that the stream broke off.
+// ends says that the stream ends here.
 func (e events) ends() {
 	e.Helper()
 	e.expect("", "")
@@ -117,7 +117,7 @@ func TestEventStreamRefuses(t *testing.T) {
 	require.Equal(t, http.StatusMethodNotAllowed, f.ask(t, http.MethodGet, "", "mutation{set(n:3)}").response.StatusCode)
 }
 
-// What could not begin may the next time; an event would be final.
+// A stream that could not begin may begin the next time: an event would be final.
 func TestEventStreamThatCannotBegin(t *testing.T) {
 	f := newFixture(t, nil)
 	for token, query := range map[string]string{"alice": "subscription{unavailable}", "database-down": "subscription{news}"} {
@@ -129,7 +129,7 @@ func TestEventStreamThatCannotBegin(t *testing.T) {
 	require.Equal(t, http.StatusOK, e.response.StatusCode, "a query has an answer")
 }
 
-// What is not complete is broken off, so that the client asks again.
+// A stream that is not complete is broken off, so that the client asks again.
 func TestEventStreamBreaksOff(t *testing.T) {
 	for name, end := range map[string]func(f *fixture){
 		"interrupted":   func(f *fixture) { f.news <- exectest.Interruption{} },
