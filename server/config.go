@@ -3,22 +3,26 @@ package server
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
-	"net/url"
+	"reflect"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
 	"tideline/feed/home"
 	"tideline/feed/paging"
 	"tideline/graph/exec"
+	"tideline/server/limit"
+	"tideline/server/transport"
 	"tideline/storage"
+	"tideline/timeline"
 )
 
-// Config is every setting of a Tideline process, as the command line has it:
-// each field is a flag, and the environment variable TIDELINE_ with the flag's
-// name in capitals.
+// Config has every setting of a Tideline process, as the command line has it: each
+// field is a flag, and the environment variable TIDELINE_ with the flag's name in
+// capitals. The tags have the defaults; packages limit and transport have none of
+// their own for what is a setting here.
 type Config struct {
 	Addr           string   `group:"Network" default:"127.0.0.1:8080" help:"Address to serve the app, the API and GraphiQL on, as host:port."`
 	AllowedOrigins []string `group:"Network" placeholder:"ORIGIN" help:"Other sites whose pages may use the API, such as https://app.example.com, or * for all. Default: none."`
@@ -75,145 +79,123 @@ type Config struct {
 	ShutdownGrace time.Duration `group:"Process" default:"15s" help:"Time for work in hand when stopping, 1s to 10m."`
 }
 
-// EnvPrefix begins the name of every environment variable that is ours.
+// EnvPrefix begins the name of every environment variable of Tideline.
 const EnvPrefix = "TIDELINE"
 
-// Validate names every setting that is not allowed, and what is.
+// Validate names every setting that is not allowed, and says what is. Packages
+// check the settings that are passed on to them.
 func (c Config) Validate() error {
 	var errs []error
-	bad := func(flag string, value any, allowed string) {
-		env := EnvPrefix + "_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
-		errs = append(errs, fmt.Errorf("--%s (%s) is %v: it must be %s", flag, env, value, allowed))
+	bad := func(field string, value any, allowed string) {
+		errs = append(errs, fmt.Errorf("%s is %v: it must be %s", field, value, allowed))
 	}
-	number := func(flag string, value, least, most int) {
+	number := func(field string, value, least, most int) {
 		if value < least || value > most {
-			bad(flag, value, fmt.Sprintf("%d to %d", least, most))
+			bad(field, value, fmt.Sprintf("%d to %d", least, most))
 		}
 	}
-	duration := func(flag string, value, least, most time.Duration) {
+	duration := func(field string, value, least, most time.Duration) {
 		if value < least || value > most {
-			bad(flag, value, fmt.Sprintf("%v to %v", least, most))
+			bad(field, value, fmt.Sprintf("%v to %v", least, most))
 		}
 	}
 	if !isAddress(c.Addr) {
-		bad("addr", quote(c.Addr), "host:port, such as 127.0.0.1:8080 or :8080")
+		bad("Addr", quote(c.Addr), "host:port, such as 127.0.0.1:8080 or :8080")
 	}
 	if c.WorkerAddr != "" && !isAddress(c.WorkerAddr) {
-		bad("worker-addr", quote(c.WorkerAddr), "host:port, such as 127.0.0.1:8081")
-	}
-	for _, origin := range c.AllowedOrigins {
-		if origin != "*" && !isOrigin(origin) {
-			bad("allowed-origins", quote(origin), "an origin without a path, such as https://app.example.com, or *")
-		}
-	}
-	for _, network := range c.TrustedProxies {
-		if _, err := parseNetwork(network); err != nil {
-			bad("trusted-proxies", quote(network), "an address or a network, such as 10.0.0.0/8")
-		}
+		bad("WorkerAddr", quote(c.WorkerAddr), "host:port, such as 127.0.0.1:8081")
 	}
 	if (c.TLSCert == "") != (c.TLSKey == "") {
-		bad("tls-cert", quote(c.TLSCert), "given together with --tls-key (TIDELINE_TLS_KEY), or neither")
+		bad("TLSCert", quote(c.TLSCert), "given together with --tls-key (TIDELINE_TLS_KEY), or neither")
 	}
-	duration("request-timeout", c.RequestTimeout, 100*time.Millisecond, 5*time.Minute)
-	number("max-body", c.MaxBody, 1<<10, 64<<20)
-	number("max-document", c.MaxDocument, 256, 1<<20)
-	number("max-tokens", c.MaxTokens, 10, 100_000)
-	number("max-depth", c.MaxDepth, 1, 100)
-	number("max-aliases", c.MaxAliases, 1, 1000)
-	number("max-directives", c.MaxDirectives, 1, 1000)
-	number("max-cost", c.MaxCost, 100, 1_000_000)
+	number("MaxDocument", c.MaxDocument, 256, 1<<20)
+	number("MaxTokens", c.MaxTokens, 10, 100_000)
+	number("MaxDepth", c.MaxDepth, 1, 100)
+	number("MaxAliases", c.MaxAliases, 1, 1000)
+	number("MaxDirectives", c.MaxDirectives, 1, 1000)
+	number("MaxCost", c.MaxCost, 100, 1_000_000)
 	// The longest text fits into a body of the default size however it is escaped.
-	number("max-text", c.MaxText, 1, 50_000)
-	// From the page that is read where no size is asked for to the whole of the largest inbox.
-	number("max-page", c.MaxPage, paging.DefaultSize, 1000)
-	number("max-errors", c.MaxErrors, 1, 1000)
-	number("persisted-cache", c.PersistedCache, 0, 1<<30)
-	number("max-sockets", c.MaxSockets, 1, 1_000_000)
-	number("max-sockets-per-user", c.MaxSocketsPerUser, 1, 1_000_000)
-	number("max-sockets-per-address", c.MaxSocketsPerAddress, 1, 1_000_000)
-	number("max-subscriptions-per-user", c.MaxSubscriptionsPerUser, 1, 1_000_000)
-	number("max-subscriptions-per-address", c.MaxSubscriptionsPerAddress, 1, 1_000_000)
-	number("rate-accounts", c.RateAccounts, 1, 60_000)
-	number("rate-mutations", c.RateMutations, 1, 60_000)
-	number("rate-cost", c.RateCost, 1000, 10_000_000)
-	number("inbox-cap", c.InboxCap, 300, 1000)
-	number("outbox-cap", c.OutboxCap, 100, 10_000)
-	number("pull-above", c.PullAbove, -1, 1_000_000_000)
-	duration("active-for", c.ActiveFor, time.Minute, 8760*time.Hour)
-	duration("rank-decay", c.RankDecay, time.Minute, 8760*time.Hour)
-	duration("session-ttl", c.SessionTTL, time.Minute, 8760*time.Hour)
-	number("small-workers", c.SmallWorkers, 1, 1024)
-	number("large-workers", c.LargeWorkers, 1, 1024)
-	duration("shutdown-grace", c.ShutdownGrace, time.Second, 10*time.Minute)
-	if err := c.storage().Validate(); err != nil {
-		errs = append(errs, err)
+	number("MaxText", c.MaxText, 1, 50_000)
+	// From the size of a page where none is asked for to the whole of the largest
+	// inbox.
+	number("MaxPage", c.MaxPage, paging.DefaultSize, 1000)
+	number("MaxErrors", c.MaxErrors, 1, 1000)
+	number("InboxCap", c.InboxCap, 300, 1000)
+	number("OutboxCap", c.OutboxCap, 100, 10_000)
+	number("PullAbove", c.PullAbove, -1, 1_000_000_000)
+	duration("ActiveFor", c.ActiveFor, time.Minute, 8760*time.Hour)
+	duration("RankDecay", c.RankDecay, time.Minute, 8760*time.Hour)
+	duration("SessionTTL", c.SessionTTL, time.Minute, 8760*time.Hour)
+	number("SmallWorkers", c.SmallWorkers, 1, 1024)
+	number("LargeWorkers", c.LargeWorkers, 1, 1024)
+	duration("ShutdownGrace", c.ShutdownGrace, time.Second, 10*time.Minute)
+	errs = append(errs, c.transport().Validate(), c.limits(nil).Validate(), c.storage().Validate())
+	return asSettings(errors.Join(errs...))
+}
+
+// asSettings rewrites an error of which each line begins with the name of a field,
+// as in "MaxBody is 1: it must be …", to name the flag and the environment variable
+// of the field by that name. Lines that begin otherwise stay as they are.
+func asSettings(err error) error {
+	if err == nil {
+		return nil
+	}
+	var errs []error
+	for line := range strings.Lines(err.Error()) {
+		name, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if field, ok := reflect.TypeFor[Config]().FieldByName(name); ok {
+			flag := flagOf(field)
+			name = fmt.Sprintf("--%s (%s_%s)", flag, EnvPrefix, strings.ToUpper(strings.ReplaceAll(flag, "-", "_")))
+		}
+		errs = append(errs, errors.New(name+" "+rest))
 	}
 	return errors.Join(errs...)
+}
+
+var wordStart = regexp.MustCompile(`(.)([A-Z])`)
+
+// flagOf is the name of a field's flag.
+func flagOf(field reflect.StructField) string {
+	if name := field.Tag.Get("name"); name != "" {
+		return name
+	}
+	return strings.ToLower(wordStart.ReplaceAllString(field.Name, "$1-$2"))
 }
 
 func (c Config) storage() storage.Config {
 	return storage.Config{DataDir: c.DataDir, DatabaseURL: c.DatabaseURL, RedisURL: c.RedisURL}
 }
 
-// limits are those of one request, as package exec has them.
-func (c Config) limits() exec.Limits {
+// requestLimits are the limits of one request.
+func (c Config) requestLimits() exec.Limits {
 	return exec.Limits{
 		DocumentBytes: c.MaxDocument, Tokens: c.MaxTokens, Depth: c.MaxDepth, Aliases: c.MaxAliases,
 		Directives: c.MaxDirectives, Errors: c.MaxErrors, Cost: c.MaxCost,
 	}
 }
 
-// rates are those of RateLimit. The dearest operation is within every burst.
-func (c Config) rates() rates {
-	return rates{
-		accounts:  rate{2 * c.RateAccounts, c.RateAccounts},
-		mutations: rate{max(c.RateMutations/5, 1), c.RateMutations},
-		cost:      rate{max(c.RateCost/3, c.MaxCost, leastCost), c.RateCost},
+// limits are the limits of a client.
+func (c Config) limits(log *slog.Logger) limit.Config {
+	return limit.Config{
+		Off:          c.RateLimit == "off",
+		RateAccounts: c.RateAccounts, RateMutations: c.RateMutations, RateCost: c.RateCost, MaxCost: c.MaxCost,
+		MaxSocketsPerUser: c.MaxSocketsPerUser, MaxSocketsPerAddress: c.MaxSocketsPerAddress,
+		MaxSubscriptionsPerUser: c.MaxSubscriptionsPerUser, MaxSubscriptionsPerAddress: c.MaxSubscriptionsPerAddress,
+		TrustedProxies: c.TrustedProxies, ProxyHeader: c.ProxyHeader, Logger: log,
 	}
 }
 
-func (c Config) quotas() quotas {
-	if c.RateLimit == "off" {
-		return quotas{}
-	}
-	return quotas{
-		userSockets: newQuota(c.MaxSocketsPerUser), addressSockets: newQuota(c.MaxSocketsPerAddress),
-		userSubscriptions: newQuota(c.MaxSubscriptionsPerUser), addressSubscriptions: newQuota(c.MaxSubscriptionsPerAddress),
+// transport has the settings of the transports, and none of the parts that they
+// work with.
+func (c Config) transport() transport.Config {
+	return transport.Config{
+		RequestTimeout: c.RequestTimeout, MaxBody: c.MaxBody, MaxCost: c.MaxCost,
+		PersistedCache: c.PersistedCache, TrustedDocuments: c.TrustedDocuments,
+		MaxSockets: c.MaxSockets, AllowedOrigins: c.AllowedOrigins,
 	}
 }
 
-// proxies must be called on a valid configuration.
-func (c Config) proxies() proxies {
-	p := proxies{header: c.ProxyHeader}
-	for _, text := range c.TrustedProxies {
-		if network, err := parseNetwork(text); err == nil {
-			p.networks = append(p.networks, network.Masked())
-		}
-	}
-	return p
-}
-
-func quote(s string) string { return fmt.Sprintf("%q", s) }
-
-func isAddress(addr string) bool {
-	_, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		return false
-	}
-	_, err = net.LookupPort("tcp", port)
-	return err == nil
-}
-
-func isOrigin(origin string) bool {
-	u, err := url.Parse(origin)
-	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && origin == u.Scheme+"://"+u.Host
-}
-
-// Kubernetes gives every pod such variables for each service, and a service
-// called tideline gives ours a prefix that looks like a setting's.
-var serviceLink = regexp.MustCompile(`^TIDELINE_([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT|PORT)(_[A-Z0-9_]+)?$`)
-
-// policy is how home timelines are kept, as package home has it.
+// policy is how home timelines are kept.
 func (c Config) policy() home.Policy {
 	p := home.Policy{PullAbove: c.PullAbove, RankDecay: c.RankDecay, MaxPage: c.MaxPage}
 	switch c.PullAbove {
@@ -225,54 +207,20 @@ func (c Config) policy() home.Policy {
 	return p
 }
 
-// CheckEnv names variables of the environment (as in os.Environ) that begin
-// as ours do but are not among the known ones: a misspelt setting would
-// otherwise be ignored in silence. It is no reason not to start: what sets them may
-// know a newer version.
-func CheckEnv(environ, known []string) error {
-	var errs []error
-	for _, entry := range environ {
-		name, _, _ := strings.Cut(entry, "=")
-		if !strings.HasPrefix(name, EnvPrefix+"_") || slices.Contains(known, name) || serviceLink.MatchString(name) {
-			continue
-		}
-		err := fmt.Errorf("the environment variable %s is no setting; see tideline --help", name)
-		if near := nearest(name, known); near != "" {
-			err = fmt.Errorf("the environment variable %s is no setting; did you mean %s?", name, near)
-		}
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
+// timelines is how feeds are kept in Redis.
+func (c Config) timelines() timeline.Config {
+	return timeline.Config{InboxCap: c.InboxCap, OutboxCap: c.OutboxCap, ActiveFor: c.ActiveFor}
 }
 
-// nearest is the name that takes the fewest edits, "" when even it takes many.
-func nearest(name string, known []string) string {
-	best, distance := "", 5
-	for _, candidate := range known {
-		if d := edits(name, candidate); d < distance {
-			best, distance = candidate, d
-		}
-	}
-	return best
-}
+func (c Config) graphiql() bool { return c.GraphiQL == "on" && !c.Production }
 
-// edits is the Levenshtein distance of two names in ASCII.
-func edits(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
+func quote(s string) string { return fmt.Sprintf("%q", s) }
+
+func isAddress(addr string) bool {
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return false
 	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			substitute := diagonal
-			if a[i] != b[j] {
-				substitute++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(substitute, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
+	_, err = net.LookupPort("tcp", port)
+	return err == nil
 }

@@ -17,10 +17,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tideline/queue"
+	"tideline/server/transport"
 	"tideline/workers"
 )
 
-// parse is what the command line makes of arguments.
+// parse reads arguments as the command line does.
 func parse(t *testing.T, args ...string) (Config, error) {
 	var c Config
 	parser, err := kong.New(&c, kong.DefaultEnvars(EnvPrefix), kong.Exit(func(int) {}))
@@ -116,8 +117,8 @@ func TestInvalidSettings(t *testing.T) {
 	}
 }
 
-// Every setting with a range takes both its ends and nothing beyond, and its
-// error and its help say which they are; every switch names its positions.
+// Every setting with a range takes both ends of it and nothing beyond, and its error
+// and its help name them. Every switch names its positions.
 func TestEverySettingIsValidated(t *testing.T) {
 	parser, err := kong.New(&Config{}, kong.DefaultEnvars(EnvPrefix))
 	require.NoError(t, err)
@@ -219,6 +220,10 @@ func TestMetrics(t *testing.T) {
 	m := newMetrics()
 	m.countSockets(func() int { return 3 })
 	m.request("query", "OK", time.Millisecond)
+	m.subscribed(1)
+	m.subscribed(1)
+	m.subscribed(-1)
+	m.slowSockets.Inc()
 	m.timelineRead(true)
 	m.timelineRead(false)
 	m.attempt(queue.Result{Kind: "post.created", Pool: queue.Small, Attempt: 1, Outcome: queue.Done})
@@ -243,14 +248,14 @@ func TestMetrics(t *testing.T) {
 		`tideline_queue_jobs{pool="large"} 5`,
 		`tideline_queue_oldest_seconds{pool="large"} 60`,
 		`tideline_jobs_lagging 1`,
-		`tideline_jobs_dead 2`, `tideline_sockets 3`, `tideline_live_subscriptions 0`, `go_goroutines `,
+		`tideline_jobs_dead 2`, `tideline_sockets 3`, `tideline_live_subscriptions 1`, `tideline_slow_sockets_total 1`, `go_goroutines `,
 	} {
 		require.Contains(t, w.Body.String(), want)
 	}
 }
 
-// The alarm is there without a worker in the process, and a queue that cannot be
-// counted does not clear it.
+// The alarm works without a worker in the process. When the queue cannot be counted
+// the alarm stays as it is.
 func TestLagAlarm(t *testing.T) {
 	m := newMetrics()
 	var oldest time.Duration
@@ -282,7 +287,7 @@ func TestLogCarriesTheRequest(t *testing.T) {
 	var out strings.Builder
 	log, err := newLogger(&out, "json", "info")
 	require.NoError(t, err)
-	log.With("a", 1).InfoContext(withRequestID(t.Context(), "r1"), "hello")
+	log.With("a", 1).InfoContext(transport.WithRequestID(t.Context(), "r1"), "hello")
 	log.DebugContext(t.Context(), "hidden")
 	var record map[string]any
 	require.NoError(t, json.Unmarshal([]byte(out.String()), &record))

@@ -1,12 +1,9 @@
 package server
 
-import (
-	"net/http"
-	"slices"
-)
+import "net/http"
 
-// secure sets what every answer should say, pages and API alike; handlers may
-// say more. Over TLS, browsers are told to come back over TLS only.
+// secure sets the headers of every answer, of pages and API alike; handlers may set
+// more. Over TLS, it tells browsers to come back over TLS only.
 func secure(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -19,32 +16,5 @@ func secure(next http.Handler) http.Handler {
 			h.Set("Strict-Transport-Security", "max-age=31536000")
 		}
 		next.ServeHTTP(w, r)
-	})
-}
-
-// cors lets pages of the origins use the API, with a token of their own; there
-// are no cookies that they could use. Other pages get no permission, which is
-// the browser's to enforce.
-func cors(origins []string, next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h := w.Header()
-		h.Add("Vary", "Origin")
-		origin := r.Header.Get("Origin")
-		allowed := origin != "" && (slices.Contains(origins, origin) || slices.Contains(origins, "*"))
-		if allowed {
-			h.Set("Access-Control-Allow-Origin", origin)
-			h.Set("Access-Control-Expose-Headers", "Retry-After, "+requestIDHeader)
-		}
-		if r.Method != http.MethodOptions {
-			next.ServeHTTP(w, r)
-			return
-		}
-		h.Set("Allow", "GET, POST")
-		if allowed && r.Header.Get("Access-Control-Request-Method") != "" {
-			h.Set("Access-Control-Allow-Methods", "GET, POST")
-			h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, "+requestIDHeader)
-			h.Set("Access-Control-Max-Age", "600")
-		}
-		w.WriteHeader(http.StatusNoContent)
 	})
 }

@@ -14,10 +14,10 @@ import (
 type health struct {
 	checks   []check
 	log      *slog.Logger
-	stopping atomic.Bool // set when the process begins to stop: no new work, please
+	stopping atomic.Bool // set when the process begins to stop
 }
 
-// check asks one thing that the process cannot serve without.
+// check asks one part that the process cannot serve without.
 type check struct {
 	name string
 	ask  func(context.Context) error
@@ -26,12 +26,13 @@ type check struct {
 // checkTimeout bounds all checks of one /readyz together.
 const checkTimeout = 2 * time.Second
 
-// live says that the process answers at all.
+// live serves /livez: the process answers.
 func (h *health) live(w http.ResponseWriter, _ *http.Request) {
 	reply(w, http.StatusOK, map[string]any{"live": true})
 }
 
-// ready asks everything at once and names what failed, without its words.
+// ready serves /readyz. It asks all parts at once and names those that fail; why
+// they do is in the log only.
 func (h *health) ready(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), checkTimeout)
 	defer cancel()

@@ -16,8 +16,8 @@ import (
 	"tideline/workers"
 )
 
-// metrics is what this process counts, for Prometheus. Labels take values from
-// fixed sets only: no client can add one.
+// metrics are the counters of this process, for Prometheus. The values of their
+// labels come from fixed sets: no client can add one.
 type metrics struct {
 	registry *prometheus.Registry
 
@@ -113,29 +113,33 @@ func newMetrics() *metrics {
 	return m
 }
 
-// health notes what the monitor found.
+// health is workers.Config.ObserveHealth.
 func (m *metrics) health(h workers.Health) {
 	m.audited.WithLabelValues("timelines").Add(float64(h.Sampled))
 	m.audited.WithLabelValues("missing").Add(float64(h.Missing))
 	m.audited.WithLabelValues("extra").Add(float64(h.Extra))
 }
 
+// canary is workers.Config.ObserveCanary.
 func (m *metrics) canary(took time.Duration) { m.canarySeconds.Set(took.Seconds()) }
 
-// countSockets has the number of open sockets asked for at each scrape.
+// countSockets adds the number of open sockets, which each scrape asks for.
 func (m *metrics) countSockets(count func() int) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "tideline_sockets", Help: "WebSocket connections open.",
 	}, func() float64 { return float64(count()) }))
 }
 
-// request notes an operation; one that was not executed has no duration.
+// request is transport.Config.ObserveRequest.
 func (m *metrics) request(kind, code string, d time.Duration) {
 	m.requests.WithLabelValues(kind, code).Inc()
 	if d > 0 {
 		m.requestSeconds.WithLabelValues(kind).Observe(d.Seconds())
 	}
 }
+
+// subscribed is transport.Config.ObserveSubscriptions.
+func (m *metrics) subscribed(change int) { m.subscriptions.Add(float64(change)) }
 
 // timelineRead is feed.Config.Observe.
 func (m *metrics) timelineRead(hit bool) {
@@ -167,9 +171,10 @@ func (m *metrics) fanOut(f workers.FanOutReport) {
 	}
 }
 
-// handler serves /metrics. The queue is counted in SQL, at most once a second
-// however often it is asked for, by servers too: with no worker left, they alone can
-// tell that jobs wait. What cannot be counted stays as it was.
+// handler serves /metrics. It counts the queue in SQL, at most once a second
+// however often it is asked. Servers do so, too: with no worker left, they alone
+// can tell that jobs wait. When the queue cannot be counted, its metrics stay as
+// they were.
 func (m *metrics) handler(stats func(context.Context) (queue.Stats, error), log *slog.Logger) http.Handler {
 	var mu sync.Mutex
 	var counted time.Time

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -15,7 +14,7 @@ import (
 	entsql "entgo.io/ent/dialect/sql"
 	"github.com/99designs/gqlgen/graphql/handler"
 	"github.com/99designs/gqlgen/graphql/handler/lru"
-	"github.com/99designs/gqlgen/graphql/handler/transport"
+	gqlgen "github.com/99designs/gqlgen/graphql/handler/transport"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 	"github.com/vektah/gqlparser/v2/ast"
@@ -31,6 +30,8 @@ import (
 	"tideline/graph"
 	"tideline/graph/exec"
 	"tideline/graph/generated"
+	"tideline/server/limit"
+	"tideline/server/transport"
 	"tideline/storage/storagetest"
 	"tideline/timeline"
 )
@@ -39,12 +40,12 @@ import (
 // and redis-server, one request at a time: what any such page costs at least (a
 // bare range of the sorted set, and 20 posts by key), the page that package feed
 // composes, and the same as GraphQL. Then over HTTP, as many at once as keep the
-// processors busy: Tideline's door, and gqlgen's own server with the same 20 posts
-// from memory.
+// processors busy: Tideline's transport, and gqlgen's own server with the same 20
+// posts from memory.
 func BenchmarkPage(b *testing.B) {
 	ctx := b.Context()
 	s := storagetest.Real(b)
-	s.DB = ent.NewClient(ent.Driver(entsql.OpenDB(s.Dialect, s.SQL))) // not what counts the statements of tests
+	s.DB = ent.NewClient(ent.Driver(entsql.OpenDB(s.Dialect, s.SQL))) // without the driver that counts statements for tests
 	w := feedtest.New(b, s, feedtest.Options{})
 	engine, err := graph.New(graph.Backend{Accounts: w.Accounts, Directory: w.Directory, Feed: w.Feed, Home: w.Home, Streams: w.Streams}, graph.Config{})
 	require.NoError(b, err)
@@ -59,7 +60,7 @@ func BenchmarkPage(b *testing.B) {
 		author := user(fmt.Sprintf("author%d", i))
 		_, err := w.Feed.Follow(ctx, reader, author.ID)
 		require.NoError(b, err)
-		for n := range 20 { // of all together one every minute
+		for n := range 20 { // together the authors have one a minute
 			id := ids.At(time.Now().Add(-time.Duration(1+30*(19-n)+i) * time.Minute))
 			require.NoError(b, s.DB.Post.Create().SetID(id).SetAuthorID(author.ID).
 				SetText("Twenty of these make a page, and thirty authors an inbox.").SetVisibility(schema.Public).Exec(ctx))
@@ -112,11 +113,13 @@ func BenchmarkPage(b *testing.B) {
 		}
 	})
 	b.Run("http", func(b *testing.B) {
-		door := &api{
-			engine: engine, metrics: newMetrics(), log: slog.New(slog.DiscardHandler), timeout: time.Minute, maxBody: maxBody,
-			authenticate: func(context.Context, string) (account.Viewer, time.Time, error) { return reader, time.Time{}, nil },
-		}
-		requests(b, &graphqlHandler{api: door, sockets: newSockets(door, defaultSocketConfig, nil)})
+		h, err := transport.New(ctx, transport.Config{
+			Engine: engine, Limits: new(limit.Limits), EndedSessions: w.Sessions.Ended,
+			Authenticate:   func(context.Context, string) (account.Viewer, time.Time, error) { return reader, time.Time{}, nil },
+			RequestTimeout: time.Minute, MaxBody: 1 << 20, MaxSockets: 1,
+		})
+		require.NoError(b, err)
+		requests(b, h)
 	})
 	b.Run("gqlgen", func(b *testing.B) {
 		page, err := w.Home.Timeline(ctx, reader, paging.Page{}, home.Latest)
@@ -127,7 +130,7 @@ func BenchmarkPage(b *testing.B) {
 			e.Node.Edges.Author = author
 		}
 		srv := handler.New(generated.NewExecutableSchema(generated.Config{Resolvers: memory{page: page}}))
-		srv.AddTransport(transport.POST{})
+		srv.AddTransport(gqlgen.POST{})
 		srv.SetQueryCache(lru.New[*ast.QueryDocument](100))
 		requests(b, srv)
 	})

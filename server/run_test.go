@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/gorilla/websocket"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"tideline/feed"
 	"tideline/feed/account"
@@ -23,11 +25,12 @@ import (
 	"tideline/feed/ids"
 	"tideline/feed/paging"
 	"tideline/live"
+	"tideline/server/internal/servertest"
 	"tideline/storage/storagetest"
 )
 
-// start runs a process on the embedded stores and returns the URL it announces,
-// and what stops it and returns Run's error.
+// start runs a process on the embedded stores. It returns the URL that the process
+// announces, and a function that stops it and returns the error of Run.
 func start(t *testing.T, role Role, args ...string) (url string, stop func() error) {
 	c, err := parse(t, append([]string{"--addr=127.0.0.1:0", "--data-dir=" + t.TempDir(), "--log-level=warn"}, args...)...)
 	require.NoError(t, err)
@@ -54,72 +57,55 @@ func start(t *testing.T, role Role, args ...string) (url string, stop func() err
 	return "", nil
 }
 
-func ask(t *testing.T, method, url, body string) (int, string) {
-	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
-	require.NoError(t, err)
-	r.Header.Set("Content-Type", asJSON)
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	response, err := client.Do(r)
-	require.NoError(t, err)
-	defer response.Body.Close()
-	data, err := io.ReadAll(response.Body)
-	require.NoError(t, err)
-	return response.StatusCode, string(data)
-}
+func TestMain(m *testing.M) { storagetest.Main(m, func() error { return goleak.Find() }) }
 
 func TestRun(t *testing.T) {
 	url, stop := start(t, Serve)
 	require.Eventually(t, func() bool {
-		status, _ := ask(t, http.MethodGet, url+"/readyz", "")
+		status, _ := servertest.Ask(t, http.MethodGet, url+"/readyz", "")
 		return status == http.StatusOK
 	}, 30*time.Second, 10*time.Millisecond)
 	for path, want := range map[string]string{
 		"/livez": `"live":true`, "/readyz": `"live":"ok"`, "/metrics": "tideline_queue_jobs", "/": "<html", "/graphiql": "<html",
 		"/schema.graphql": "type Subscription",
 	} {
-		status, body := ask(t, http.MethodGet, url+path, "")
+		status, body := servertest.Ask(t, http.MethodGet, url+path, "")
 		require.Equal(t, http.StatusOK, status, path)
 		require.Contains(t, body, want, path)
 	}
-	_, body := ask(t, http.MethodPost, url+"/graphql",
+	_, body := servertest.Ask(t, http.MethodPost, url+"/graphql",
 		`{"query":"mutation{signUp(input:{handle:\"ann\",password:\"correct horse\"}){token user{handle}}}"}`)
 	token := regexp.MustCompile(`"token":"([^"]+)"`).FindStringSubmatch(body)
 	require.NotNil(t, token, body)
 
-	dialer := websocket.Dialer{Subprotocols: []string{modern}}
-	conn, response, err := dialer.Dial("ws"+strings.TrimPrefix(url, "http")+"/graphql", nil)
-	require.NoError(t, err)
-	response.Body.Close()
-	defer conn.Close()
-	p := &peer{t, conn}
-	p.send(`{"type":"connection_init","payload":{"Authorization":"Bearer ` + token[1] + `"}}`)
-	p.expect(`{"type":"connection_ack"}`)
-	p.send(`{"id":"1","type":"subscribe","payload":{"query":"{viewer{handle}}"}}`)
-	p.expect(`{"id":"1","type":"next","payload":{"data":{"viewer":{"handle":"ann"}}}}`)
-	p.expect(`{"id":"1","type":"complete"}`)
-	p.send(`{"id":"2","type":"subscribe","payload":{"query":"subscription{timelineEvents{__typename}}"}}`)
+	p := servertest.Dial(t, nil, url+"/graphql", servertest.Modern)
+	p.Send(`{"type":"connection_init","payload":{"Authorization":"Bearer ` + token[1] + `"}}`)
+	p.Expect(`{"type":"connection_ack"}`)
+	p.Send(`{"id":"1","type":"subscribe","payload":{"query":"{viewer{handle}}"}}`)
+	p.Expect(`{"id":"1","type":"next","payload":{"data":{"viewer":{"handle":"ann"}}}}`)
+	p.Expect(`{"id":"1","type":"complete"}`)
+	p.Send(`{"id":"2","type":"subscribe","payload":{"query":"subscription{timelineEvents{__typename}}"}}`)
 
 	stopped := make(chan error, 1)
 	go func() { stopped <- stop() }()
-	p.expectClose(websocket.CloseServiceRestart)
+	p.ExpectClose(websocket.CloseServiceRestart)
 	require.NoError(t, <-stopped)
 }
 
-// Followers come and go, on sockets and by events. What their subscriptions cost,
-// goroutines and files, goes with them: what stays of all does not hang on how
-// many there were, but on how far the pools of connections have grown.
+// Clients subscribe and leave, on sockets and by events. The goroutines and files of
+// their subscriptions go with them: how many stay depends on how far the pools of
+// connections have grown, and not on how many clients there were.
 func TestNothingIsLeftBehindByFollowers(t *testing.T) {
 	const each, rounds = 60, 4
 	url, stop := start(t, Serve, "--rate-limit=off")
-	_, body := ask(t, http.MethodPost, url+"/graphql",
+	_, body := servertest.Ask(t, http.MethodPost, url+"/graphql",
 		`{"query":"mutation{signUp(input:{handle:\"ann\",password:\"correct horse\"}){token}}"}`)
 	token := regexp.MustCompile(`"token":"([^"]+)"`).FindStringSubmatch(body)
 	require.NotNil(t, token, body)
 	subscribed := func(n int) {
 		t.Helper()
 		require.Eventually(t, func() bool {
-			_, metrics := ask(t, http.MethodGet, url+"/metrics", "")
+			_, metrics := servertest.Ask(t, http.MethodGet, url+"/metrics", "")
 			return strings.Contains(metrics, fmt.Sprintf("\ntideline_live_subscriptions %d\n", n))
 		}, 30*time.Second, 10*time.Millisecond)
 	}
@@ -131,7 +117,7 @@ func TestNothingIsLeftBehindByFollowers(t *testing.T) {
 			if i%2 == 0 {
 				r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/graphql", strings.NewReader(subscription))
 				require.NoError(t, err)
-				r.Header.Set("Content-Type", asJSON)
+				r.Header.Set("Content-Type", servertest.AsJSON)
 				r.Header.Set("Accept", "text/event-stream")
 				r.Header.Set("Authorization", "Bearer "+token[1])
 				response, err := client.Do(r)
@@ -139,14 +125,10 @@ func TestNothingIsLeftBehindByFollowers(t *testing.T) {
 				leave = append(leave, response.Body)
 				continue
 			}
-			dialer := websocket.Dialer{Subprotocols: []string{modern}}
-			conn, response, err := dialer.Dial("ws"+strings.TrimPrefix(url, "http")+"/graphql", nil)
-			require.NoError(t, err)
-			response.Body.Close()
-			leave = append(leave, conn)
-			p := &peer{t, conn}
-			p.send(`{"type":"connection_init","payload":{"Authorization":"Bearer ` + token[1] + `"}}`)
-			p.send(`{"id":"1","type":"subscribe","payload":` + subscription + `}`)
+			p := servertest.Dial(t, nil, url+"/graphql", servertest.Modern)
+			leave = append(leave, p.Conn)
+			p.Send(`{"type":"connection_init","payload":{"Authorization":"Bearer ` + token[1] + `"}}`)
+			p.Send(`{"id":"1","type":"subscribe","payload":` + subscription + `}`)
 		}
 		subscribed(each)
 		for _, one := range leave {
@@ -176,13 +158,13 @@ func TestNothingIsLeftBehindByFollowers(t *testing.T) {
 func TestSwitches(t *testing.T) {
 	url, stop := start(t, Serve, "--production", "--metrics=off")
 	for _, path := range []string{"/graphiql", "/metrics", "/schema.graphql"} {
-		status, _ := ask(t, http.MethodGet, url+path, "")
+		status, _ := servertest.Ask(t, http.MethodGet, url+path, "")
 		require.Equal(t, http.StatusNotFound, status, path)
 	}
-	_, body := ask(t, http.MethodPost, url+"/graphql", `{"query":"{__schema{queryType{name}} viewr}"}`)
+	_, body := servertest.Ask(t, http.MethodPost, url+"/graphql", `{"query":"{__schema{queryType{name}} viewr}"}`)
 	require.Contains(t, body, `"errors"`)
 	require.NotContains(t, body, "Did you mean")
-	_, body = ask(t, http.MethodPost, url+"/graphql", `{"query":"{__schema{queryType{name}}}"}`)
+	_, body = servertest.Ask(t, http.MethodPost, url+"/graphql", `{"query":"{__schema{queryType{name}}}"}`)
 	require.NotContains(t, body, `"Query"`)
 	require.Contains(t, body, `"errors"`)
 	require.NoError(t, stop())
@@ -194,9 +176,10 @@ func TestRankDecayIsTheFeeds(t *testing.T) {
 	require.NoError(t, err)
 	c, err := parse(t, "--rank-decay=1h")
 	require.NoError(t, err)
-	b, err := c.backend(stores, noLog(), newMetrics())
+	log := slog.New(slog.DiscardHandler)
+	b, err := c.backend(stores, log, newMetrics())
 	require.NoError(t, err)
-	called, err := b.api(c, generator, live.NewHub(stores.Redis, live.HubConfig{}), noLog())
+	called, err := b.api(c, generator, live.NewHub(stores.Redis, live.HubConfig{}), log)
 	require.NoError(t, err)
 	ann := account.Viewer{ID: 1}
 	require.NoError(t, stores.DB.User.Create().SetID(ann.ID).SetHandle("ann").SetName("Ann").SetPasswordHash("-").Exec(t.Context()))

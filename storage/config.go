@@ -12,24 +12,25 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Config says which databases to use. The zero value of everything but DataDir
-// is the embedded setup: a SQLite file and a Redis inside the process.
+// Config says which databases to use. With nothing but DataDir it is the embedded
+// setup: a SQLite file and a Redis inside the process.
 type Config struct {
-	// DataDir holds the SQLite file and the lock of the embedded setup. Created
-	// when it is missing, for its owner only. Required unless both URLs are set.
+	// DataDir holds the SQLite file and the lock of the embedded setup. It is
+	// created when it is missing, for its owner only. Required unless both URLs
+	// are set.
 	DataDir string
 	// DatabaseURL is postgres://… or postgresql://… for PostgreSQL, sqlite://PATH
 	// or file:PATH for SQLite. Defaults to the file tideline.db in DataDir.
 	DatabaseURL string
 	// RedisURL is redis://[USER:PASSWORD@]HOST:PORT[/DB], rediss://… for TLS, or
 	// unix:///PATH. Several nodes of a Redis Cluster are separated by commas or
-	// given as ?addr=HOST:PORT; one is enough, a cluster tells that it is one.
+	// given as ?addr=HOST:PORT. One is enough: it says that it is in a cluster.
 	// Defaults to a Redis inside the process.
 	RedisURL string
 }
 
-// Validate returns an error that says what is wrong and what is allowed, or nil
-// when [Open] would accept the configuration. It touches no file and no server.
+// Validate says what is wrong and what is allowed; it is nil when [Open] would
+// accept the configuration. It touches no file and no server.
 func (c Config) Validate() error {
 	_, err := c.parse()
 	return err
@@ -41,7 +42,7 @@ const (
 	defaultPort  = "6379" // of Redis
 )
 
-// target is a validated Config. Of postgres and sqlite one is set; redis is
+// target is a Config once it is parsed. Either postgres or sqlite is set; redis is
 // nil for the in-process Redis.
 type target struct {
 	postgres *pgx.ConnConfig
@@ -52,10 +53,11 @@ type target struct {
 // sqliteFile is a file's path and the data source name that opens it.
 type sqliteFile struct{ path, dsn string }
 
-// redisServers is where a Redis is, before it is known whether it is a cluster.
+// redisServers are the addresses of a Redis that may be a cluster or a single
+// server.
 type redisServers struct {
 	url   *url.URL // of the first address
-	addrs []string // all addresses; what a message may show
+	addrs []string // all addresses, without passwords: for messages, too
 	first *redis.Options
 }
 
@@ -118,7 +120,7 @@ func (t *target) parseRedis(c Config) error {
 		return errors.New("Redis URL: must be empty (a Redis inside the process), or begin with " +
 			"redis://, rediss:// or unix://")
 	}
-	// The commas have to go before the URL is parsed: a URL has one host.
+	// The list of hosts is split first: a URL that is parsed has one host.
 	authority, tail := rest, ""
 	if i := strings.IndexAny(rest, "/?"); i >= 0 {
 		authority, tail = rest[:i], rest[i:]
@@ -153,7 +155,7 @@ func (t *target) parseRedis(c Config) error {
 	return nil
 }
 
-// withoutURL takes the URL, and with it the password, out of a parse error.
+// withoutURL is a parse error without the URL, which may have a password.
 func withoutURL(err error) error {
 	if e := (*url.Error)(nil); errors.As(err, &e) {
 		return e.Err

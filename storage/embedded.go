@@ -12,12 +12,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// embeddedTick is how exactly keys expire in the in-process Redis, whose clock
-// moves only when told to.
+// embeddedTick is the resolution with which keys expire in the in-process Redis:
+// its clock moves only when it is told to.
 const embeddedTick = time.Second
 
-// embeddedTimeout bounds a command. The server cannot be unreachable, only busy,
-// and a command that is given up is a command sent again.
+// embeddedTimeout bounds a command. It is long: this server cannot be unreachable,
+// only busy, and the client would send a command again that it had given up.
 const embeddedTimeout = time.Minute
 
 // embedded is a Redis in this process. No address reaches it: connections are
@@ -33,8 +33,9 @@ type embedded struct {
 
 func startEmbedded() *embedded {
 	e := &embedded{redis: miniredis.NewMiniRedis(), stop: make(chan struct{})}
-	// The first Dial is what starts a server without a listener. Its own pipe has
-	// no buffer, and a pipeline longer than the server's would block it for good.
+	// The first Dial starts a server without a listener. Its connection is not
+	// used: miniredis' pipe has no buffer, and a pipeline longer than the server's
+	// would block for good.
 	if conn, err := e.redis.Dial(); err == nil {
 		_ = conn.Close()
 	}

@@ -12,22 +12,22 @@ import (
 	"tideline/ent/migrate/migrations"
 )
 
-// migrationLockTries times one second is how long a process waits for another
-// one's migration.
+// migrationLockTries is how many seconds a process waits for the migration of
+// another one.
 const migrationLockTries = 600
 
-// Migrate brings the tables to the version this program was built for. Each
-// migration is one transaction, so that an interrupted run is taken up by the
-// next one. Safe when several processes start at once: they take turns.
+// Migrate brings the tables to the version that this program was built for. Each
+// migration is one transaction: after an interrupted run the next one goes on.
+// It is safe when several processes start at once: they take turns.
 //
-// Cost: that of the migrations which are missing; one query without any.
+// Cost: that of the migrations that are missing; one query when none is.
 func (s *Stores) Migrate(ctx context.Context) (err error) {
 	if s.Dialect == dialect.SQLite {
-		turn, err := await(ctx, s.path+".migrate.lock")
+		lock, err := awaitLock(ctx, s.path+".migrate.lock")
 		if err != nil {
 			return fmt.Errorf("migrate: %w", err)
 		}
-		defer turn.Close()
+		defer lock.Close()
 	}
 	p, err := s.migrations()
 	if err != nil {
@@ -43,7 +43,7 @@ func (s *Stores) Migrate(ctx context.Context) (err error) {
 	return nil
 }
 
-// Pending says whether Migrate has something to do.
+// Pending reports whether Migrate has something to do.
 //
 // Cost: one query.
 func (s *Stores) Pending(ctx context.Context) (bool, error) {

@@ -11,11 +11,12 @@ import (
 )
 
 const (
-	// pipeLimit is how many unread bytes of answers a client may pile up before
+	// pipeLimit bounds the answers that a client has not read, in bytes. Beyond it
 	// the connection is cut, as Redis cuts a subscriber that does not read. Without
-	// the buffer, one such subscriber would stop the server for everybody.
+	// a buffer, one such subscriber would stop the server for everybody.
 	pipeLimit = 64 << 20
-	// pipeKeep is how large an emptied buffer may be to be used again.
+	// pipeKeep is the largest buffer, in bytes, that is kept for use again when it
+	// is empty.
 	pipeKeep = 1 << 20
 )
 
@@ -57,7 +58,7 @@ type stream struct {
 	mu       sync.Mutex
 	changed  *sync.Cond
 	unread   bytes.Buffer
-	closed   error // what a reader is told once it has read everything
+	closed   error // for the reader, once it has read everything; nil while open
 	deadline time.Time
 	timer    *time.Timer
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// clusterReload is how soon a client notices a failover: go-redis's own minute
-// leaves the keys of a dead master unreachable all that time.
+// clusterReload is how soon a client notices a failover. With the minute that is
+// go-redis's default, the keys of a dead master would be unreachable for as long.
 const clusterReload = time.Second
 
 // dialRedis asks the first server that answers whether it is part of a Redis
@@ -92,18 +92,18 @@ func dialCluster(ctx context.Context, servers *redisServers) (redis.UniversalCli
 	return rdb, true, nil
 }
 
-// noMaintNotifications spares every new connection a command that only a hosted
-// Redis understands.
+// noMaintNotifications keeps go-redis from sending on every new connection a
+// command that only a hosted Redis understands.
 func noMaintNotifications() *maintnotifications.Config {
 	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 }
 
-// redisLog is done once because go-redis has one logger for the whole process;
-// the first process-wide logger is the only one there is outside tests.
+// redisLog sets go-redis's logger once: it has one for the whole process. Outside
+// tests a process has a single logger, too.
 var redisLog sync.Once
 
-// redisLogger passes on what go-redis would print to standard error: lost
-// connections, which every caller also sees as an error.
+// redisLogger logs what go-redis would print to standard error: lost connections,
+// which callers also see as errors.
 type redisLogger struct{ log *slog.Logger }
 
 func (l redisLogger) Printf(ctx context.Context, format string, v ...any) {

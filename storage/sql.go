@@ -9,12 +9,13 @@ import (
 )
 
 const (
-	// One writer at a time and readers beside it: more connections only wait.
+	// SQLite has one writer at a time, with readers beside it: more connections
+	// would only wait.
 	sqliteConns = 8
 	// Four processes fit into PostgreSQL's default of 100 connections.
 	postgresConns = 20
-	// Connections are replaced now and then, so that they follow a failover or a
-	// new address behind the same name.
+	// Connections are replaced from time to time: they then follow a failover, or
+	// a new address behind the same name.
 	postgresConnLife = 30 * time.Minute
 	postgresConnIdle = 5 * time.Minute
 	connectTimeout   = 5 * time.Second
@@ -22,15 +23,15 @@ const (
 
 // sqliteOptions are given to every connection, before those of the URL.
 //
-//   - busy_timeout: how long, in milliseconds, opening waits for another process.
-//     What comes later waits as long as its context: see sqliteConnector.
-//   - _txlock=immediate: a transaction takes its turn when it begins. One that
-//     reads first and writes later would fail at once when another has written
-//     in between, whatever the timeout.
+//   - busy_timeout: how long opening waits for another process, in milliseconds.
+//     Statements wait as long as their context lasts: see sqliteConnector.
+//   - _txlock=immediate: a transaction locks the file when it begins. One that
+//     read first and wrote later would fail at once, whatever the timeout, when
+//     another had written in between.
 //   - WAL with synchronous=NORMAL: readers and the writer do not wait for each
-//     other; a crash of the machine, not of the process, may lose the last
-//     commits but never corrupts.
-//   - UTC in one format: times are stored as text, and compared as text.
+//     other. A crash of the machine may lose the last commits but corrupts
+//     nothing; a crash of the process loses nothing.
+//   - UTC in one format: SQLite stores and compares times as text.
 const sqliteOptions = "_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)" +
 	"&_pragma=foreign_keys(1)&_txlock=immediate&_time_format=sqlite&_timezone=UTC"
 

@@ -12,44 +12,45 @@ import (
 
 	"entgo.io/ent/dialect"
 	entsql "entgo.io/ent/dialect/sql"
+	"golang.org/x/sync/semaphore"
 	"modernc.org/sqlite"
 	sqlitelib "modernc.org/sqlite/lib"
 )
 
-// sqlitePatience is how long a writer waits for its turn when its context sets
-// no limit: then something holds the file that will not let go.
+// sqlitePatience is how long a writer waits for its turn at most. After that the
+// transaction that has the turn is taken to be stuck.
 const sqlitePatience = 10 * time.Second
 
-// sqliteDriver has the writers of this process take turns, in the order in which
-// they come, each until its context is done. They wait before they take a
-// connection: the pool is there for those who read beside the one who writes.
+// sqliteDriver makes the writers of this process take turns in the order in which
+// they come. Each waits until its context is done, and before it takes a
+// connection: the pool is left to the readers, which go on beside the writer.
 type sqliteDriver struct {
 	*entsql.Driver
-	turn chan struct{} // has room for the one who writes
+	turn *semaphore.Weighted // of one writer
 }
 
 func newSQLiteDriver(db *sql.DB) *sqliteDriver {
-	return &sqliteDriver{entsql.OpenDB(dialect.SQLite, db), make(chan struct{}, 1)}
+	return &sqliteDriver{entsql.OpenDB(dialect.SQLite, db), semaphore.NewWeighted(1)}
 }
 
-// begin waits for the turn, which end gives to the next. End may be called again.
+// begin waits for the turn. The caller gives it back by end, which may be called
+// more than once.
 func (d *sqliteDriver) begin(ctx context.Context) (end func(), err error) {
-	limit := time.NewTimer(sqlitePatience)
-	defer limit.Stop()
-	select {
-	case d.turn <- struct{}{}:
-		return sync.OnceFunc(func() { <-d.turn }), nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-limit.C:
-		return nil, errors.New("another transaction of this process does not end")
+	waiting, cancel := context.WithTimeout(ctx, sqlitePatience)
+	defer cancel()
+	if d.turn.Acquire(waiting, 1) == nil {
+		return sync.OnceFunc(func() { d.turn.Release(1) }), nil
 	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	return nil, errors.New("another transaction of this process does not end")
 }
 
 // Tx see dialect.Driver.
 func (d *sqliteDriver) Tx(ctx context.Context) (dialect.Tx, error) { return d.BeginTx(ctx, nil) }
 
-// BeginTx waits for the turn, which the transaction keeps to its end.
+// BeginTx waits for the turn. The transaction keeps it to its end.
 func (d *sqliteDriver) BeginTx(ctx context.Context, opts *entsql.TxOptions) (dialect.Tx, error) {
 	end, err := d.begin(ctx)
 	if err != nil {
@@ -100,7 +101,7 @@ func (d *sqliteDriver) ExecContext(ctx context.Context, query string, args ...an
 	return d.Driver.ExecContext(ctx, query, args...)
 }
 
-// Query takes no turn, unless it is ent's way to write a row and learn its id.
+// Query takes no turn, unless ent writes a row by it and reads the row's id.
 func (d *sqliteDriver) Query(ctx context.Context, query string, args, v any) error {
 	rows, ok := v.(*entsql.Rows)
 	if !ok || !strings.HasPrefix(query, "INSERT") {
@@ -114,10 +115,11 @@ func (d *sqliteDriver) Query(ctx context.Context, query string, args, v any) err
 		end()
 		return err
 	}
-	rows.ColumnScanner = writtenRows{rows.ColumnScanner, end} // what writes them ends with them
+	rows.ColumnScanner = writtenRows{rows.ColumnScanner, end} // the statement ends when they are closed
 	return nil
 }
 
+// writtenRows give the turn back when they are closed.
 type writtenRows struct {
 	entsql.ColumnScanner
 	end func()
@@ -128,10 +130,10 @@ func (r writtenRows) Close() error {
 	return r.ColumnScanner.Close()
 }
 
-// sqliteConnector opens connections whose waits end with their context. SQLite
-// itself waits in a handler that knows none; here they ask again and again while
-// somebody else writes who takes no turns: another process, or who uses the pool
-// itself.
+// sqliteConnector opens connections that wait for a lock of the file no longer
+// than their context lasts. SQLite's own wait knows no context. These connections
+// try again and again instead, while a writer that takes no turns has the file:
+// another process, or a statement by the pool itself.
 type sqliteConnector struct{ driver.Connector }
 
 func newSQLiteConnector(dsn string) (driver.Connector, error) {
@@ -155,8 +157,8 @@ func (c sqliteConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	return sqliteConn{conn}, nil
 }
 
-// sqliteDriverConn is what the driver's connections are, besides driver.Conn:
-// database/sql looks for each of these.
+// sqliteDriverConn has all the interfaces of the driver's connections that
+// database/sql looks for.
 type sqliteDriverConn interface {
 	driver.Conn
 	driver.ConnBeginTx
@@ -179,8 +181,8 @@ func (c sqliteConn) BeginTx(ctx context.Context, opts driver.TxOptions) (tx driv
 	return tx, err
 }
 
-// ExecContext takes one statement: of several, the first ones might be executed
-// again.
+// ExecContext takes a single statement: with several, a repetition would execute
+// the first ones twice.
 func (c sqliteConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (r driver.Result, err error) {
 	err = whileBusy(ctx, func() (err error) {
 		r, err = c.sqliteDriverConn.ExecContext(ctx, query, args)
@@ -189,8 +191,8 @@ func (c sqliteConn) ExecContext(ctx context.Context, query string, args []driver
 	return r, err
 }
 
-// QueryContext waits also while another process keeps the file from being read,
-// as its recovery does.
+// QueryContext waits, too: while another process recovers the file, nobody can
+// read it.
 func (c sqliteConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (rows driver.Rows, err error) {
 	err = whileBusy(ctx, func() (err error) {
 		rows, err = c.sqliteDriverConn.QueryContext(ctx, query, args)
@@ -199,7 +201,8 @@ func (c sqliteConn) QueryContext(ctx context.Context, query string, args []drive
 	return rows, err
 }
 
-// whileBusy repeats what somebody else's lock keeps from being done.
+// whileBusy calls do again for as long as it fails because the file is locked:
+// sqlitePatience at most, and not after ctx is done.
 func whileBusy(ctx context.Context, do func() error) error {
 	begun := time.Now()
 	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {

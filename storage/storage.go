@@ -7,13 +7,13 @@
 //     Redis or Redis Cluster are chosen by two URLs, and the rest of Tideline
 //     sees an ent client and a go-redis client.
 //   - With the in-process Redis, at most one process uses a data directory: a
-//     second one is refused, and the operating system lets go of the claim when
-//     a process dies.
+//     second one is refused, and the operating system releases the lock when a
+//     process dies.
 //   - Messages name hosts and paths, never passwords.
 //
-// It does not retry: a server that cannot be reached makes [Open] fail. What is
-// stored is not its business either; tables belong to ent, keys to the packages
-// that own them.
+// It does not retry: a server that cannot be reached makes [Open] fail. It does
+// not know what is stored: tables belong to ent, keys to the packages that own
+// them.
 package storage
 
 import (
@@ -37,11 +37,12 @@ import (
 type Stores struct {
 	// DB is the typed door to the tables.
 	DB *ent.Client
-	// Driver is what DB runs on: a client that watches it, or lets it fail, wraps it.
+	// Driver runs the statements of DB. A test that watches them, or makes them
+	// fail, wraps it.
 	Driver dialect.Driver
-	// SQL is the pool under Driver, for statements that ent cannot express. On SQLite
-	// who writes with it does not queue up with those who write with DB, but asks
-	// again and again whether the file is free.
+	// SQL is the pool under Driver, for statements that ent cannot express. On
+	// SQLite a write by it does not queue up with the writes of DB: it tries again
+	// and again until the file is free.
 	SQL *sql.DB
 	// Dialect is dialect.SQLite or dialect.Postgres.
 	Dialect string
@@ -58,10 +59,10 @@ type Stores struct {
 	closers []func() error
 }
 
-// Open connects to the databases of cfg, creating the data directory and the
-// SQLite file when they are needed and missing. It does not migrate. It returns
-// an error when cfg is invalid, when the data directory is in use by another
-// process or when a server does not answer; nothing is left open then.
+// Open connects to the databases of cfg. It creates the data directory and the
+// SQLite file when they are needed and missing, and does not migrate. Errors: cfg
+// is invalid, another process uses the data directory, a server does not answer;
+// nothing is left open then.
 func Open(ctx context.Context, cfg Config, log *slog.Logger) (_ *Stores, err error) {
 	target, err := cfg.parse()
 	if err != nil {
@@ -78,7 +79,7 @@ func Open(ctx context.Context, cfg Config, log *slog.Logger) (_ *Stores, err err
 		if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
 			return nil, fmt.Errorf("data directory: %w", err)
 		}
-		lock, err := claim(filepath.Join(cfg.DataDir, lockName))
+		lock, err := takeLock(filepath.Join(cfg.DataDir, lockName))
 		if err != nil {
 			return nil, err
 		}
@@ -137,8 +138,8 @@ func (s *Stores) openRedis(ctx context.Context, t target) error {
 	return nil
 }
 
-// Ping asks both databases for a sign of life. The error says which of them did
-// not give one.
+// Ping asks both databases for a sign of life. The error names those that do not
+// answer.
 //
 // Cost: one round trip to each.
 func (s *Stores) Ping(ctx context.Context) error {

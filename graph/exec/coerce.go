@@ -11,9 +11,9 @@ import (
 )
 
 // Coerced values are nil, int (32 bits), float64, bool, string (String, ID, enums, custom scalars), []any and
-// map[string]any. The values a request brings are never changed.
+// map[string]any. Coercion never changes the values of the request.
 
-// leafKind is how the values of a scalar are written.
+// leafKind says how the values of a scalar are written.
 type leafKind uint8
 
 const (
@@ -29,7 +29,7 @@ var builtinLeaves = map[string]leafKind{
 	"Int": leafInt, "Float": leafFloat, "String": leafString, "Boolean": leafBoolean, "ID": leafID,
 }
 
-// invalid is why a value is not of its type, and where in the value.
+// invalid says why a value is not of its type, and where in the value.
 type invalid struct {
 	path   string
 	reason string
@@ -45,7 +45,7 @@ func required(t *ast.Type) *invalid { return invalidf("a value of type %s is req
 
 func cannot(t string, v any) *invalid { return invalidf("%s cannot represent %s", t, shown(v)) }
 
-// shown is a value as a message names it: short.
+// shown is a value as messages name it: short.
 func shown(v any) string {
 	switch v := v.(type) {
 	case map[string]any:
@@ -115,7 +115,7 @@ func (e *Engine) coerceArguments(
 	return coerced, nil
 }
 
-// coerceOptional coerces what may be left out: the literal, else the default, else nothing.
+// coerceOptional coerces a value that may be left out: the literal, else the default, else nothing.
 func (e *Engine) coerceOptional(
 	t *ast.Type, literal, def *ast.Value, variables map[string]any,
 ) (v any, ok bool, bad *invalid) {
@@ -140,10 +140,10 @@ func unset(v *ast.Value, variables map[string]any) bool {
 	return !ok
 }
 
-// coerceLiteral coerces a value written in a document or schema.
+// coerceLiteral coerces a value that is written in a document or schema.
 func (e *Engine) coerceLiteral(t *ast.Type, v *ast.Value, variables map[string]any) (any, *invalid) {
 	if v.Kind == ast.Variable {
-		value := variables[v.Raw] // of a type that validation found to fit here, so coerced already
+		value := variables[v.Raw] // coerced already, to a type that validation found to fit here
 		if value == nil && t.NonNull {
 			return nil, required(t)
 		}
@@ -324,7 +324,7 @@ func coerceScalar(name string, v any) (any, *invalid) {
 	return nil, cannot(name, v)
 }
 
-// number reads the forms a JSON number comes in.
+// number reads a JSON number in any of the types that decoders make of it.
 func number(v any) (float64, bool) {
 	f := math.NaN()
 	switch n := v.(type) {

@@ -11,18 +11,18 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// Compiled writes the value of the one field at the root of a query, for the coerced arguments, as gqlgen
-// would. After an error gqlgen executes the query from the beginning: what it answers then is the answer.
+// Compiled writes the value of the single field at the root of a query, for the coerced arguments, as gqlgen
+// would. After an error gqlgen executes the query from the beginning, and its answer is sent.
 type Compiled func(ctx context.Context, w *bytes.Buffer, arguments map[string]any) error
 
-// compiled is a query that need not be executed field by field.
+// compiled is a query that gqlgen need not execute field by field.
 type compiled struct {
 	root  *ast.Field
 	write Compiled
 }
 
-// compile offers the operations of a document without directives to [Config].Compile: what they select is the
-// same whatever their variables.
+// compile offers the operations of a document to [Config].Compile. The document has no directives: an operation
+// selects the same fields whatever its variables are.
 func (e *Engine) compile(doc *document) map[*ast.OperationDefinition]compiled {
 	if e.cfg.Compile == nil {
 		return nil
@@ -41,10 +41,10 @@ func (e *Engine) compile(doc *document) map[*ast.OperationDefinition]compiled {
 	return all
 }
 
-// buffers are what compiled queries are written into.
+// buffers are for the answers of compiled queries.
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// answer runs the query; it fails, and so does its panic, when gqlgen is to.
+// answer runs the query. After an error, which a panic is, too, the caller leaves the query to gqlgen.
 func (c compiled) answer(ctx context.Context, e *Engine, variables map[string]any) (data json.RawMessage, err error) {
 	defer func() {
 		if recover() != nil {
@@ -52,7 +52,7 @@ func (c compiled) answer(ctx context.Context, e *Engine, variables map[string]an
 		}
 	}()
 	arguments, invalid := e.coerceArguments(c.root.Definition.Arguments, c.root.Arguments, variables)
-	if invalid != nil { // Prepare has coerced them before: this does not happen
+	if invalid != nil { // this does not happen: Prepare has coerced them before
 		return nil, invalid
 	}
 	w := buffers.Get().(*bytes.Buffer)

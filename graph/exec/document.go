@@ -21,10 +21,13 @@ type document struct {
 	compiled map[*ast.OperationDefinition]compiled
 }
 
-// load answers the document of a query text. Nothing recursive or worse than linear is done before the bounds
-// that keep it cheap have been checked.
+// bytesPerQueryByte is how many bytes of memory a parsed document takes for each byte of its text, roughly.
+const bytesPerQueryByte = 40
+
+// load returns the document of a query text. It takes no recursive step, and none that is worse than linear,
+// before it has checked the bounds that keep the step cheap.
 func (e *Engine) load(ctx context.Context, text string) (doc *document, errs gqlerror.List) {
-	if doc := e.cache.get(text); doc != nil {
+	if doc, ok := e.cache.Get(text); ok {
 		return doc, nil
 	}
 	if limit := e.cfg.Limits.DocumentBytes; len(text) > limit {
@@ -62,7 +65,7 @@ func (e *Engine) load(ctx context.Context, text string) (doc *document, errs gql
 	if directives == 0 {
 		doc.compiled = e.compile(doc)
 	}
-	e.cache.put(doc)
+	e.cache.Put(text, doc, len(text)*bytesPerQueryByte)
 	return doc, nil
 }
 
@@ -75,7 +78,7 @@ func parseError(err error) *gqlerror.Error {
 	return parsed
 }
 
-// scan bounds the tokens and their nesting: what the parser may recurse into.
+// scan bounds the tokens and their nesting, by which the parser recurses.
 func (e *Engine) scan(source *ast.Source) *gqlerror.Error {
 	lex := lexer.New(source)
 	tokens, nesting := 0, 0
@@ -103,17 +106,17 @@ func (e *Engine) scan(source *ast.Source) *gqlerror.Error {
 	}
 }
 
-// measures are taken of a document before it is validated, because validation takes its time from them: a few
+// measures are taken of a document before it is validated, because the time of validation depends on them: a few
 // hundred bytes of fragments that spread each other twice stand for billions of fields.
 type measures struct {
 	fragments map[string]*ast.FragmentDefinition
-	known     map[string]extent // of fragments already seen, which makes this linear
+	known     map[string]extent // of the fragments already measured: each is measured once
 	visiting  map[string]bool
 
 	aliases    int // in the text
 	directives int
 	times      map[string]int // by response key
-	repeated   *ast.Field     // one that is selected too often
+	repeated   *ast.Field     // a field that is selected too often, nil without one
 }
 
 // extent of a selection set with its fragments expanded.
@@ -122,7 +125,7 @@ type extent struct {
 	depth  int
 }
 
-// enough is more than any limit can allow, and small enough that two of it can be multiplied.
+// enough is larger than any limit, and small enough that its square fits an int.
 const enough = 1 << 31
 
 func (e *Engine) measure(query *ast.QueryDocument) (directives int, err *gqlerror.Error) {

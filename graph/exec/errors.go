@@ -8,7 +8,7 @@ import (
 	"github.com/vektah/gqlparser/v2/gqlerror"
 )
 
-// The codes the engine itself puts into extensions.code.
+// The codes that the engine itself puts into extensions.code.
 const (
 	CodeParseFailed           = "GRAPHQL_PARSE_FAILED"          // the document is not GraphQL
 	CodeValidationFailed      = "GRAPHQL_VALIDATION_FAILED"     // the document does not fit the schema
@@ -38,7 +38,7 @@ func at(err *gqlerror.Error, pos *ast.Position) *gqlerror.Error {
 	return err
 }
 
-// present answers what the client sees of err; the caller may set its path and locations.
+// present returns the error that the client sees for err. The caller may set its path and locations.
 func (e *Engine) present(ctx context.Context, err error) *gqlerror.Error {
 	var shown gqlerror.Error
 	if e.cfg.ErrorPresenter != nil {
@@ -61,7 +61,7 @@ func (e *Engine) present(ctx context.Context, err error) *gqlerror.Error {
 	return &shown
 }
 
-// recovered turns what recover() answered into an error; call it in the deferred function itself.
+// recovered turns the result of recover() into an error. The deferred function itself must call it.
 func (e *Engine) recovered(ctx context.Context, panicked any) error {
 	if err := e.cfg.Recover(ctx, panicked); err != nil {
 		return err

@@ -17,28 +17,28 @@ type Request struct {
 	Extensions    map[string]any `json:"extensions"`
 }
 
-// Operation is a request that passed every check: ready to be executed, any number of times.
+// Operation is a request that has passed every check. It may be executed any number of times.
 type Operation struct {
 	def      *ast.OperationDefinition
-	context  *graphql.OperationContext // with what gqlgen keeps of the operation between executions
+	context  *graphql.OperationContext // gqlgen keeps something of the operation there between executions
 	cost     int
 	compiled compiled
 }
 
-// Kind tells which of query, mutation and subscription the operation is.
+// Kind says whether the operation is a query, a mutation or a subscription.
 func (o *Operation) Kind() ast.Operation { return o.def.Operation }
 
 // Name is the operation's name, empty for an anonymous one.
 func (o *Operation) Name() string { return o.def.Name }
 
-// Cost is the number of fields the operation may produce, as [Limits].Cost estimates it.
+// Cost is the number of fields that the operation may produce, as [Limits].Cost estimates it.
 func (o *Operation) Cost() int { return o.cost }
 
 // Compiled reports whether the operation is answered without gqlgen.
 func (o *Operation) Compiled() bool { return o.compiled.write != nil }
 
-// RootFields names the fields that the operation executes at its root, in order: a field asked for twice under
-// one response key is executed once and named once; under two keys, twice.
+// RootFields names the fields that the operation executes at its root, in order. A field that is asked for twice
+// is named once if both have one response key, as it is executed once, and twice if they have two.
 func (o *Operation) RootFields() []string {
 	collected := graphql.CollectFields(o.context, o.def.SelectionSet, []string{o.root()})
 	names := make([]string, len(collected))
@@ -59,8 +59,8 @@ func (o *Operation) root() string {
 	return "Query"
 }
 
-// Prepare parses, bounds and validates a request and coerces its variables and arguments. The errors are
-// request errors: nothing was executed and the response has no data. Texts are parsed once and remembered.
+// Prepare parses, bounds and validates a request and coerces its variables and arguments. Its errors are request
+// errors: nothing was executed, and the response has no data. It parses a text once and remembers it.
 func (e *Engine) Prepare(ctx context.Context, r Request) (*Operation, gqlerror.List) {
 	if r.Query == "" {
 		if r.Extensions["persistedQuery"] != nil {
@@ -104,7 +104,7 @@ func (e *Engine) Prepare(ctx context.Context, r Request) (*Operation, gqlerror.L
 	return op, nil
 }
 
-// Check parses, bounds and validates a document of which no operation is to be executed now.
+// Check parses, bounds and validates a document without preparing one of its operations.
 func (e *Engine) Check(ctx context.Context, query string) gqlerror.List {
 	_, errs := e.load(ctx, query)
 	return errs
@@ -123,8 +123,8 @@ type fragmentCost struct {
 	inPage bool
 }
 
-// cost estimates the fields a selection set produces. inPage: its parent was asked for with a page size, so
-// that the list below is that page.
+// cost estimates the fields that a selection set produces. inPage says that its parent has a page size, and so
+// that the list below is the page.
 func (p *preparation) cost(set ast.SelectionSet, inPage bool) int {
 	total := 0
 	for _, selection := range set {
@@ -162,7 +162,7 @@ func (p *preparation) cost(set ast.SelectionSet, inPage bool) int {
 	return total
 }
 
-// times answers how many objects a field may produce, and whether a page size says so.
+// times returns how many objects a field may produce; paged says that the field has a page size.
 func (p *preparation) times(f *ast.Field, args map[string]any, inPage bool) (times int, paged bool) {
 	if len(f.SelectionSet) == 0 || isIntrospection(f.Name) || strings.HasPrefix(f.ObjectDefinition.Name, "__") {
 		return 1, false

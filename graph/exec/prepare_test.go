@@ -220,14 +220,18 @@ func TestDocumentsAreRemembered(t *testing.T) {
 	load("{ old  }  ")
 	load("{ old }   ") // drops the second, the least recently used
 	require.Same(t, a, load("{ old    }"))
-	require.Nil(t, e.cache.get("{ old   } "))
-	require.Equal(t, 3, e.cache.order.Len())
-	require.Len(t, e.cache.byKey, 3)
-	require.Equal(t, e.cache.max, e.cache.used)
+	remembered := func(text string) bool {
+		_, ok := e.cache.Get(text)
+		return ok
+	}
+	require.False(t, remembered("{ old   } "))
+	require.True(t, remembered("{ old  }  "))
+	require.True(t, remembered("{ old }   "))
+	require.True(t, remembered("{ old    }"))
 
 	_, errs := e.load(t.Context(), "{ bad  }  ")
 	require.NotNil(t, errs)
-	require.Nil(t, e.cache.get("{ bad  }  "))
+	require.False(t, remembered("{ bad  }  "))
 }
 
 func FuzzPrepare(f *testing.F) {

@@ -15,9 +15,9 @@ type Response struct {
 	Extensions map[string]any
 }
 
-// AppendJSON appends the response to b as the GraphQL specification has it: errors first, data left out of a
-// request error. It does not escape HTML, and does not look at Data again, which makes it the cheap way to
-// send a response. It fails only when extensions hold what JSON cannot.
+// AppendJSON appends the response to b as the GraphQL specification has it: errors first, and no data after a
+// request error. It does not escape HTML, and does not look at Data again: it is the cheap way to send a
+// response. It fails only when the extensions have a value that JSON has not.
 func (r Response) AppendJSON(b []byte) ([]byte, error) {
 	b = append(b, '{')
 	var err error
@@ -45,7 +45,7 @@ func (r Response) AppendJSON(b []byte) ([]byte, error) {
 	return append(b, '}'), nil
 }
 
-// MarshalJSON is AppendJSON for encoding/json, which then checks and copies the whole once more.
+// MarshalJSON is AppendJSON for encoding/json, which then checks and copies the whole a second time.
 func (r Response) MarshalJSON() ([]byte, error) {
 	return r.AppendJSON(nil)
 }

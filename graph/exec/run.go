@@ -10,7 +10,7 @@ import (
 	"github.com/vektah/gqlparser/v2/gqlerror"
 )
 
-// operation is what gqlgen has to know of an operation.
+// operation has everything that gqlgen needs to execute an operation.
 func (e *Engine) operation(text string, doc *ast.QueryDocument, def *ast.OperationDefinition, variables map[string]any) *graphql.OperationContext {
 	return &graphql.OperationContext{
 		RawQuery: text, Variables: variables, OperationName: def.Name, Doc: doc, Operation: def,
@@ -21,7 +21,7 @@ func (e *Engine) operation(text string, doc *ast.QueryDocument, def *ast.Operati
 	}
 }
 
-// Execute runs a query or mutation. The context is passed to every resolver.
+// Execute runs a query or mutation. Every resolver gets the context.
 func (e *Engine) Execute(ctx context.Context, o *Operation) Response {
 	ctx = graphql.WithOperationContext(ctx, o.context)
 	if o.Kind() == ast.Subscription {
@@ -40,14 +40,14 @@ func (e *Engine) Execute(ctx context.Context, o *Operation) Response {
 func (e *Engine) answer(ctx context.Context, next graphql.ResponseHandler) *Response {
 	ctx = graphql.WithResponseContext(e.cfg.Begin(ctx), e.presentField, e.cfg.Recover)
 	answered := next(ctx)
-	if answered == nil { // gqlgen has no other way to say that the client has left
+	if answered == nil { // by this gqlgen says that the client has left
 		return &Response{Data: json.RawMessage("null")}
 	}
 	errs := graphql.GetErrors(ctx)
 	return &Response{Data: answered.Data, Errors: errs[:min(len(errs), e.cfg.Limits.Errors)]}
 }
 
-// presentField is present for an error that gqlgen met at a field.
+// presentField is present for the error of a field that gqlgen executes.
 func (e *Engine) presentField(ctx context.Context, err error) *gqlerror.Error {
 	shown := e.present(ctx, err)
 	shown.Path = graphql.GetPath(ctx)

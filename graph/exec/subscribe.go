@@ -9,20 +9,20 @@ import (
 	"github.com/vektah/gqlparser/v2/gqlerror"
 )
 
-// Source is where the events of a subscription come from, one for each response. It lasts as long as the
-// context that it was opened with. One goroutine at a time asks it.
+// Source has the events of a subscription, one for each response. It lasts as long as the context that it was
+// opened with. One goroutine at a time calls it.
 type Source[T any] interface {
-	// Next is the next event; ok is false when there is none now: then wake is called when there is. It may
-	// read what it needs, but must not wait for something to happen.
+	// Next returns the next event. When there is none now, ok is false, and the source calls wake when there is.
+	// Next may read from stores, but must not wait for an event.
 	Next(ctx context.Context) (event T, ok bool)
-	// Ended reports whether there will never be an event any more.
+	// Ended reports whether there will be no event any more.
 	Ended() bool
-	// Err is not nil when the source ended although there is more: subscribing again may bring the rest.
+	// Err is not nil when the source has ended too early: another subscription may bring the rest.
 	Err() error
 }
 
-// Subscription is an operation under way that has any number of responses. It costs no goroutine: its reader
-// is woken, and asks with Next. Its methods are for one goroutine at a time.
+// Subscription is an operation under way that has any number of responses. It costs no goroutine: it wakes its
+// reader, which calls Next. One goroutine at a time may call its methods.
 type Subscription struct {
 	engine *Engine
 	op     *Operation
@@ -34,9 +34,9 @@ type Subscription struct {
 	wake func()
 }
 
-// Subscribe starts a subscription that lasts until its source ends or ctx is done. Whenever there may be a
-// response, or the end, wake is called, also before Subscribe has returned; it must return at once and must not
-// call the subscription. When the source fails to start, its error is returned and there is no subscription.
+// Subscribe starts a subscription that lasts until its source ends or ctx is done. It has wake called whenever
+// there may be a response, or the end, also before Subscribe has returned. wake must return at once and must not
+// call the subscription. When the source cannot be opened there is an error and no subscription.
 func (e *Engine) Subscribe(ctx context.Context, o *Operation, wake func()) (*Subscription, gqlerror.List) {
 	if o.Kind() != ast.Subscription {
 		return nil, gqlerror.List{e.present(ctx, errors.New("only a subscription can be subscribed to"))}
@@ -46,7 +46,7 @@ func (e *Engine) Subscribe(ctx context.Context, o *Operation, wake func()) (*Sub
 	ctx = graphql.WithResponseContext(ctx, e.presentField, e.cfg.Recover)
 	e.cfg.Schema.Exec(ctx)
 	s.ctx, s.wake = nil, nil
-	// What gqlgen has noted of the start would be kept for as long as the subscription lasts.
+	// A new context: the old one would keep all that gqlgen noted of the start as long as the subscription lasts.
 	o.context = e.operation(o.context.RawQuery, o.context.Doc, o.def, o.context.Variables)
 	errs := graphql.GetErrors(ctx)
 	if len(errs) == 0 && s.source == nil {
@@ -58,7 +58,7 @@ func (e *Engine) Subscribe(ctx context.Context, o *Operation, wake func()) (*Sub
 	return s, nil
 }
 
-// Next is the next response; ok is false when there is none now. The context is that of the subscription.
+// Next returns the next response; ok is false when there is none now. The context is the subscription's.
 func (s *Subscription) Next(ctx context.Context) (response Response, ok bool) {
 	event, ok := s.source.Next(ctx)
 	if !ok || ctx.Err() != nil {
@@ -75,7 +75,7 @@ func (s *Subscription) Next(ctx context.Context) (response Response, ok bool) {
 // Ended reports whether there will be no response any more.
 func (s *Subscription) Ended() bool { return s.source.Ended() }
 
-// Interrupted reports whether the subscription has ended although there is more.
+// Interrupted reports whether the subscription has ended too early, as [Source].Err says.
 func (s *Subscription) Interrupted() bool { return s.source.Err() != nil }
 
 type (
@@ -83,20 +83,20 @@ type (
 	eventKey   struct{}
 )
 
-// execute has gqlgen execute the operation for one event: for a source that has it, and nothing more.
+// execute has gqlgen execute the operation for one event, as if its source had this event alone.
 func (s *Subscription) execute(ctx context.Context, event any) Response {
 	ctx = context.WithValue(graphql.WithOperationContext(ctx, s.op.context), eventKey{}, event)
 	starting := graphql.WithResponseContext(ctx, s.engine.presentField, s.engine.cfg.Recover)
 	return *s.engine.answer(ctx, s.engine.cfg.Schema.Exec(starting))
 }
 
-// Open is for the resolver of a subscription's field, which gqlgen wants to answer a channel: it opens the
-// source when the subscription starts, with the context of the subscription, and has the event when one is
-// executed.
+// Open is for the resolver of a subscription's field. gqlgen wants such a resolver to return a channel. When the
+// subscription starts, Open opens its source with the context of the subscription; when an event is executed, the
+// channel has that event.
 func Open[T any](ctx context.Context, open func(ctx context.Context, wake func()) (Source[T], error)) (<-chan T, error) {
 	one := make(chan T, 1)
 	if s, opening := ctx.Value(openingKey{}).(*Subscription); opening && s.source == nil {
-		source, err := open(s.ctx, s.wake) //nolint:contextcheck // gqlgen's would keep all that it knows of the start
+		source, err := open(s.ctx, s.wake) //nolint:contextcheck // gqlgen's context would keep all that it knows of the start
 		if err == nil {
 			s.source = untyped[T]{source}
 		}

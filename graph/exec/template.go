@@ -16,33 +16,33 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// Common is an event that many subscriptions are given at the same time. Where they ask for the same of it, it
-// is executed once, into a template with holes for what is each subscriber's own, and the holes are filled for
-// each. A resolver that depends on the subscriber says so: with [Int] and [Flag], which leave a hole, or with
-// [Own], after which there is no template and the event is executed for each.
+// Common is an event that many subscriptions get at the same time. For all that select the same fields it is
+// executed once, into a template with a hole for each value that is the subscriber's own, and the holes are
+// filled for each subscriber. A resolver that depends on the subscriber says so: by [Int] and [Flag], which leave
+// a hole, or by [Own], after which there is no template and the event is executed for each.
 type Common interface {
-	// Once is what made returned for the key, called once for all who are given the event; nil for an event
-	// that is given to one alone.
+	// Once returns the result of made for the key. It calls made once for all subscriptions that get the event.
+	// It returns nil for an event that only one subscription gets.
 	Once(key any, made func() any) any
-	// Neutral is the event with the placeholder for every string that is the subscriber's own, in the order in
-	// which Strings has them; those strings are equal.
+	// Neutral returns the event with the placeholder in place of the string that is the subscriber's own,
+	// wherever it is.
 	Neutral(placeholder string) any
-	// Own is what belongs where the placeholder is.
+	// Own returns the string that the placeholder stands for.
 	Own() string
 }
 
-// placeholder stands for a string that is the subscriber's own. Nobody outside of the process can know it, and
-// so no text contains it.
+// placeholder stands for a string that is the subscriber's own. Nobody outside of the process can know it: no
+// text of a user contains it.
 var placeholder = rand.Text()
 
-// placeholderInt stands for a number: no key of a response is followed by it otherwise, because what is counted
-// is not negative, and within a string a quotation mark follows a backslash.
+// placeholderInt stands for a number that is the subscriber's own. In a response it follows a key only where it
+// stands for one: no count is negative, and in a string a backslash is before every quotation mark.
 const placeholderInt = math.MinInt32
 
-// shape is what subscriptions have in common that get the same of an event.
+// shape is equal for subscriptions that get the same response to an event, but for the holes.
 type shape struct {
 	def       *ast.OperationDefinition
-	variables string // those that matter for an event, in JSON
+	variables string // the ones that matter for an event, in JSON
 }
 
 // template is the response to an event, in parts with a hole after each but the last.
@@ -50,11 +50,11 @@ type template struct {
 	parts [][]byte
 	holes []hole
 
-	own   atomic.Bool // there is something of the subscriber's that is no hole
+	own   atomic.Bool // a value is the subscriber's own and has no hole
 	mu    sync.Mutex
 	count func(ctx context.Context, event any) (int, error)
 	flag  func(ctx context.Context, event any) (bool, error)
-	flags bool // what flag is taken to be
+	flags bool // the value of flag that the response was executed with
 }
 
 type hole bool
@@ -71,15 +71,15 @@ func templateOf(ctx context.Context) *template {
 	return t
 }
 
-// Own says that what is being executed depends on whose subscription it is.
+// Own says that the value which is being executed depends on the subscriber.
 func Own(ctx context.Context) {
 	if t := templateOf(ctx); t != nil {
 		t.own.Store(true)
 	}
 }
 
-// Int is a number of the subscriber's own that is never negative: what count answers about the event that is
-// executed, with the context of the subscription. All calls for an event mean the same number.
+// Int returns a number that is the subscriber's own and never negative: the result of count for the event that is
+// executed, with the context of the subscription. All calls for one event must mean the same number.
 func Int(ctx context.Context, event any, count func(ctx context.Context, event any) (int, error)) (int, error) {
 	t := templateOf(ctx)
 	if t == nil {
@@ -91,8 +91,8 @@ func Int(ctx context.Context, event any, count func(ctx context.Context, event a
 	return placeholderInt, nil
 }
 
-// Flag is Int for a yes or no. It answers ok=false where no event is executed for many: then the caller finds
-// out by itself.
+// Flag is Int for a yes or no. When no event is executed for many, ok is false, and the caller finds out by
+// itself.
 func Flag(ctx context.Context, flag func(ctx context.Context, event any) (bool, error)) (set, ok bool) {
 	t := templateOf(ctx)
 	if t == nil {
@@ -109,7 +109,7 @@ type flagged struct {
 	set bool
 }
 
-// fromTemplate is the response to an event that others are given too; nil when it has to be executed for this
+// fromTemplate is the response to an event that others get, too; nil when it has to be executed for this
 // subscription alone.
 func (s *Subscription) fromTemplate(ctx context.Context, event Common) json.RawMessage {
 	t := s.template(ctx, event, false)
@@ -152,11 +152,11 @@ func (s *Subscription) fromTemplate(ctx context.Context, event Common) json.RawM
 	return data
 }
 
-// template is the one that all who subscribed in this shape share; nil when there is none.
+// template is that of all subscriptions of this shape; nil when there is none.
 func (s *Subscription) template(ctx context.Context, event Common, flags bool) *template {
 	made, _ := event.Once(flagged{s.shape, flags}, func() any {
 		t := &template{flags: flags}
-		// Whoever comes first executes for the others, and may leave meanwhile.
+		// The first subscription executes for the others. It may end meanwhile.
 		ctx := context.WithValue(context.WithoutCancel(ctx), templateKey{}, t)
 		response := s.execute(ctx, event.Neutral(placeholder))
 		if t.own.Load() || len(response.Errors) > 0 || response.Data == nil {
@@ -177,7 +177,7 @@ func (t *template) cut(data []byte) {
 	for start := 0; ; {
 		text := bytes.Index(data[start:], []byte(placeholder))
 		count := bytes.Index(data[start:], number)
-		for count > 0 && data[start+count-1] == '\\' { // it is within a string
+		for count > 0 && data[start+count-1] == '\\' { // the quotation mark is in a string
 			next := bytes.Index(data[start+count+1:], number)
 			if next < 0 {
 				count = -1
@@ -199,8 +199,8 @@ func (t *template) cut(data []byte) {
 	}
 }
 
-// shape of a subscription: variables that only the arguments of its root field use say where it begins, and
-// not what it gets.
+// shape is that of the operation. It leaves out the variables that only the arguments of the root field use:
+// they say where a subscription begins, and not what its events look like.
 func (o *Operation) shape() shape {
 	used := map[string]any{}
 	root := graphql.CollectFields(o.context, o.def.SelectionSet, []string{o.root()})[0]

@@ -20,11 +20,11 @@ const (
 	clusterSlots   = 16384
 )
 
-// clusterTurn is held by the test that uses the cluster.
+// clusterTurn is locked by the test that uses the cluster.
 var clusterTurn sync.Mutex
 
 // ClusterURL returns the URL of an empty Redis Cluster of three masters. Tests
-// that use it take turns: it waits for the previous one's end.
+// that use it take turns: it waits until the previous one has ended.
 func ClusterURL(t testing.TB) string {
 	t.Helper()
 	if _, err := find("redis-server"); err != nil {
@@ -123,7 +123,7 @@ func startNode() (port, bus int, p *process, err error) {
 	return port, bus, p, err
 }
 
-// joined says whether the node knows all others and the owners of all slots.
+// joined reports whether the node knows all others and the owners of all slots.
 func joined(ctx context.Context, node *redis.Client) error {
 	info, err := node.ClusterInfo(ctx).Result()
 	if err != nil {

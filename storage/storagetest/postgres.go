@@ -19,7 +19,7 @@ import (
 	"tideline/storage"
 )
 
-// template is the migrated database that every other one is a copy of.
+// template is the migrated database. Every other one is a copy of it.
 const template = "migrated"
 
 // PostgresURL returns the URL of a new, migrated database on a PostgreSQL server
@@ -105,13 +105,14 @@ func startPostgres(server, dir, data string, attr *syscall.SysProcAttr) (*postgr
 	if err != nil {
 		return nil, err
 	}
-	// No socket file: its path may be too long. What makes commits durable is
-	// off: the databases end with the tests.
+	// There is no socket file: its path might be too long. Commits are not durable:
+	// the databases end with the tests.
 	cmd := exec.Command(server, "-D", data, "-p", strconv.Itoa(port), "-h", "127.0.0.1",
 		"-c", "unix_socket_directories=", "-c", "fsync=off", "-c", "full_page_writes=off",
 		"-c", "synchronous_commit=off", "-c", "max_connections=300", "-c", "shared_buffers=32MB")
 	cmd.Dir = dir
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: attr.Credential}
+	own := *attr // start changes it
+	cmd.SysProcAttr = &own
 	run, err := start(cmd, syscall.SIGQUIT)
 	if err != nil {
 		return nil, err
@@ -132,11 +133,11 @@ func startPostgres(server, dir, data string, attr *syscall.SysProcAttr) (*postgr
 }
 
 func (p *postgresServer) migrateTemplate() error {
-	ctx := context.Background() // shared by all tests, so none's context fits
+	ctx := context.Background() // all tests share the database: the context of none fits
 	if _, err := p.admin.ExecContext(ctx, "CREATE DATABASE "+template); err != nil {
 		return err
 	}
-	// A data directory only so that the configuration is complete.
+	// The data directory only makes the configuration complete.
 	cfg := storage.Config{DataDir: filepath.Join(farm.dir, "template"), DatabaseURL: p.url(template)}
 	s, err := storage.Open(ctx, cfg, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -149,8 +150,8 @@ func (p *postgresServer) migrateTemplate() error {
 	return s.Close()
 }
 
-// otherThanRoot returns how to start a program as a user that PostgreSQL
-// accepts, who becomes the owner of dir.
+// otherThanRoot returns how to start a program as a user that PostgreSQL accepts. It
+// makes that user the owner of dir.
 func otherThanRoot(dir string) (*syscall.SysProcAttr, error) {
 	if os.Geteuid() != 0 {
 		return &syscall.SysProcAttr{}, nil
@@ -172,5 +173,5 @@ func otherThanRoot(dir string) (*syscall.SysProcAttr, error) {
 	if err := os.Chown(dir, int(uid), int(gid)); err != nil {
 		return nil, err
 	}
-	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}, nil
+	return asUser(uint32(uid), uint32(gid)), nil
 }

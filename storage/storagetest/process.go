@@ -17,14 +17,14 @@ import (
 // startTimeout bounds the start of a server; a busy machine takes a second.
 const startTimeout = 30 * time.Second
 
-// farm is everything this test binary has started.
+// farm is everything that this test binary has started.
 var farm struct {
 	mu        sync.Mutex
 	dir       string // parent of all directories
 	dirs      int
 	processes map[*process]struct{}
 	// starts is served by one goroutine on a thread of its own: on Linux a server
-	// dies with the thread that started it, not with the process.
+	// dies with the thread that started it, and not with the process.
 	starts chan func()
 }
 
@@ -43,7 +43,7 @@ func start(cmd *exec.Cmd, stop syscall.Signal) (*process, error) {
 		return nil, err
 	}
 	defer out.Close()
-	// A file and not a pipe: go test waits for whoever holds its pipes.
+	// The output is a file and not a pipe: go test waits until all have closed its pipes.
 	cmd.Stdout, cmd.Stderr = out, out
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -110,7 +110,7 @@ func (p *process) failed(err error) error {
 }
 
 // newDir makes a directory that is removed with everything else at the end. Its
-// path is short, because a socket's must be, and open to other users, because
+// path is short, because that of a socket must be. Other users may enter it, because
 // PostgreSQL refuses to run as root.
 func newDir(name string) (string, error) {
 	farm.mu.Lock()
@@ -152,8 +152,8 @@ func stopAll() {
 	}
 }
 
-// freePort returns a port that nobody listens on. Somebody else may take it
-// before its user does, so starting a server on it is tried more than once.
+// freePort returns a port that nobody listens on. Another process may take it before
+// the server does: the caller tries again then.
 func freePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

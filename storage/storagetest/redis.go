@@ -14,8 +14,8 @@ import (
 	"tideline/storage"
 )
 
-// RedisServer is a redis-server of one test. It persists nothing: what Start
-// brings back after Kill is empty.
+// RedisServer is a redis-server of one test. It persists nothing: after Kill and
+// Start it is empty.
 type RedisServer struct {
 	dir string
 	run *process
@@ -54,8 +54,8 @@ func Redis(t testing.TB, s *storage.Stores) *RedisServer {
 	return r.(*RedisServer)
 }
 
-// URL is what storage and child processes reach the server by. It stays the same
-// when the server is started again.
+// URL is where storage and child processes reach the server. It stays the same when
+// the server is started again.
 func (r *RedisServer) URL() string { return "unix://" + r.socket() }
 
 func (r *RedisServer) socket() string { return filepath.Join(r.dir, "s") }
@@ -66,10 +66,10 @@ func (r *RedisServer) Kill() { r.run.signal(syscall.SIGKILL) }
 
 // Freeze stops the server in its tracks until Thaw: it takes connections and
 // answers none.
-func (r *RedisServer) Freeze() { _ = r.run.cmd.Process.Signal(syscall.SIGSTOP) }
+func (r *RedisServer) Freeze() { _ = r.run.cmd.Process.Signal(freeze) }
 
 // Thaw ends Freeze.
-func (r *RedisServer) Thaw() { _ = r.run.cmd.Process.Signal(syscall.SIGCONT) }
+func (r *RedisServer) Thaw() { _ = r.run.cmd.Process.Signal(thaw) }
 
 // Start starts the server again after Kill, empty, and waits until it answers.
 func (r *RedisServer) Start(t testing.TB) {
@@ -92,8 +92,8 @@ func (r *RedisServer) Restart(t testing.TB) {
 	r.Start(t)
 }
 
-// probe asks a server once, without the retries that would wait longer than it
-// takes to start.
+// probe asks a server once, without retries: their pauses are longer than the start
+// of the server.
 func probe(ctx context.Context, network, addr string) error {
 	c := redis.NewClient(&redis.Options{Network: network, Addr: addr, MaxRetries: -1, DialerRetries: 1})
 	defer c.Close()

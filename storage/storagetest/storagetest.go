@@ -1,6 +1,7 @@
-// Package storagetest gives tests real databases: it starts PostgreSQL,
-// redis-server and a Redis Cluster when a test first asks for them, on free
-// ports and in temporary directories, also as root.
+// Package storagetest gives tests real databases.
+//
+// It starts PostgreSQL, redis-server and a Redis Cluster when a test first asks for
+// them, on free ports, in temporary directories, also as root.
 //
 // Invariants:
 //
@@ -11,8 +12,8 @@
 //     the operating system can, a killed test binary takes its servers along.
 //
 // A test that needs a program which is not installed is skipped and says so;
-// with TIDELINE_TEST_REQUIRE_REAL=1 it fails instead. It does not speed up time
-// and it fakes nothing but what the embedded setup itself consists of.
+// with TIDELINE_TEST_REQUIRE_REAL=1 it fails instead. The package does not speed up
+// time, and fakes nothing: the embedded setup is that of the product.
 package storagetest
 
 import (
@@ -33,9 +34,9 @@ import (
 	"tideline/storage"
 )
 
-// Main runs the tests, stops the servers they started and exits. Checks run
-// after that, if the tests passed; an error of one fails the run. It is meant
-// for leak detectors: nothing of this package is left to be found.
+// Main runs the tests, stops the servers that they started, and exits. If the tests
+// passed, the checks run before it exits; an error of one fails the run. They are
+// meant for leak detectors, for which this package leaves nothing to find.
 //
 //	func TestMain(m *testing.M) { storagetest.Main(m, func() error { return goleak.Find() }) }
 func Main(m *testing.M, checks ...func() error) {
@@ -101,7 +102,7 @@ func Real(t testing.TB) *storage.Stores {
 }
 
 // Open opens cfg as it is, without migrating, and closes it at the end of the
-// test. What it returns can be asked for its [Config] and its [Queries].
+// test. [Config] and [Queries] know the stores that it returns.
 func Open(t testing.TB, cfg storage.Config) *storage.Stores {
 	t.Helper()
 	s, err := storage.Open(t.Context(), cfg, slog.New(slog.DiscardHandler))
@@ -137,8 +138,8 @@ func originOf(s *storage.Stores) *origin {
 	return o.(*origin)
 }
 
-// isStatement tells a line of ent's debug driver about a statement from one
-// about the begin or the end of a transaction.
+// isStatement reports whether a line of ent's debug driver is about a statement,
+// and not about the begin or the end of a transaction.
 func isStatement(line string) bool { return strings.Contains(line, ": query=") }
 
 // Config returns the configuration that opens the databases of s again, in this
@@ -149,8 +150,8 @@ func Config(s *storage.Stores) storage.Config { return originOf(s).cfg }
 // in transactions included, BEGIN and COMMIT not.
 func Queries(s *storage.Stores) int { return int(originOf(s).queries.Load()) }
 
-// CountQueries starts counting: the function it returns answers how many SQL
-// statements have gone through s.DB since.
+// CountQueries starts to count. The function that it returns says how many SQL
+// statements have gone through s.DB since then.
 func CountQueries(s *storage.Stores) func() int {
 	start := Queries(s)
 	return func() int { return Queries(s) - start }

@@ -1,0 +1,76 @@
+package server
+
+import (
+	"log/slog"
+
+	"tideline/feed"
+	"tideline/feed/account"
+	"tideline/feed/home"
+	"tideline/feed/ids"
+	"tideline/feed/stream"
+	"tideline/feed/visibility"
+	"tideline/graph"
+	"tideline/live"
+	"tideline/queue"
+	"tideline/storage"
+	"tideline/timeline"
+)
+
+// backend has the parts that servers, workers and commands share.
+type backend struct {
+	stores     *storage.Stores
+	timelines  *timeline.Store
+	jobs       *queue.Queue
+	publisher  *live.Publisher
+	visibility *visibility.Reader
+	home       *home.Home
+	directory  *account.Directory
+	sessions   *account.Sessions
+}
+
+func (c Config) backend(stores *storage.Stores, log *slog.Logger, m *metrics) (b backend, err error) {
+	b.stores = stores
+	if b.timelines, err = timeline.New(stores.Redis, c.timelines()); err != nil {
+		return b, err
+	}
+	b.jobs, err = queue.New(stores.DB, stores.Redis, queue.Config{
+		Pools:     map[queue.Pool]int{queue.Small: c.SmallWorkers, queue.Large: c.LargeWorkers},
+		StopGrace: c.ShutdownGrace,
+		Observe:   m.attempt,
+		Logger:    log,
+	})
+	if err != nil {
+		return b, err
+	}
+	b.publisher = live.NewPublisher(stores.Redis, stores.Sharded)
+	b.visibility = visibility.New(stores.DB, stores.Dialect)
+	b.directory = account.NewDirectory(stores.DB, c.MaxPage)
+	b.sessions, err = account.NewSessions(account.SessionsConfig{DB: stores.DB, Publisher: b.publisher, TTL: c.SessionTTL, Logger: log})
+	if err != nil {
+		return b, err
+	}
+	b.home, err = home.New(home.Config{
+		DB: stores.DB, Dialect: stores.Dialect, Visibility: b.visibility, Timelines: b.timelines, Queue: b.jobs,
+		Publisher: b.publisher, Policy: c.policy(), Observe: m.timelineRead, Logger: log,
+	})
+	return b, err
+}
+
+// api has what the resolvers of a server call.
+func (b backend) api(c Config, generator *ids.Generator, hub *live.Hub, log *slog.Logger) (a graph.Backend, err error) {
+	a.Home, a.Directory = b.home, b.directory
+	if a.Accounts, err = account.New(b.sessions, generator); err != nil {
+		return a, err
+	}
+	a.Feed, err = feed.New(feed.Config{
+		DB: b.stores.DB, Dialect: b.stores.Dialect, Visibility: b.visibility, Home: b.home, Directory: b.directory,
+		Queue: b.jobs, IDs: generator, MaxText: c.MaxText, MaxPage: c.MaxPage, Logger: log,
+	})
+	if err != nil {
+		return a, err
+	}
+	a.Streams, err = stream.New(stream.Config{
+		DB: b.stores.DB, Visibility: b.visibility, Home: b.home, Sessions: b.sessions, Hub: hub, Logger: log,
+	})
+	return a, err
+}

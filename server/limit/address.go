@@ -1,0 +1,134 @@
+package limit
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"strings"
+)
+
+// The headers in which proxies name the client that they ask for, as
+// Config.ProxyHeader has them.
+const (
+	headerForwardedFor = "x-forwarded-for"
+	headerForwarded    = "forwarded"
+)
+
+// proxies are the trusted ones, whose claim about a client's address is taken.
+// Only the one header that they write is read: the other would come from the
+// client unchanged.
+type proxies struct {
+	networks []netip.Prefix
+	header   string
+}
+
+// newProxies reads the proxies of a Config. Its error is as that of Validate.
+func newProxies(networks []string, header string) (proxies, error) {
+	p := proxies{header: cmp.Or(header, headerForwardedFor)}
+	var errs []error
+	if p.header != headerForwardedFor && p.header != headerForwarded {
+		errs = append(errs, fmt.Errorf("ProxyHeader is %q: it must be %s or %s", header, headerForwardedFor, headerForwarded))
+	}
+	for _, text := range networks {
+		network, err := parseNetwork(text)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("TrustedProxies is %q: it must be an address or a network, such as 10.0.0.0/8", text))
+		}
+		p.networks = append(p.networks, network.Masked())
+	}
+	return p, errors.Join(errs...)
+}
+
+func (p proxies) trust(addr netip.Addr) bool {
+	addr = addr.Unmap().WithZone("")
+	for _, network := range p.networks {
+		if network.Contains(addr) {
+			return true
+		}
+	}
+	return false
+}
+
+// ResolveAddress makes the RemoteAddr of each request the client's own address,
+// however many trusted proxies are in between. It ignores what an untrusted one
+// claims.
+func (l *Limits) ResolveAddress(next http.Handler) http.Handler {
+	p := l.proxies
+	if len(p.networks) == 0 {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if from, err := netip.ParseAddrPort(r.RemoteAddr); err == nil && p.trust(from.Addr()) {
+			r.RemoteAddr = netip.AddrPortFrom(p.client(from.Addr(), r.Header), 0).String()
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// client is the last address of the chain that is no trusted proxy's. When all
+// are, it is the first one; before a hop that cannot be read, it is the one behind
+// that hop.
+func (p proxies) client(peer netip.Addr, h http.Header) netip.Addr {
+	hops := strings.Split(strings.Join(h.Values(p.header), ","), ",")
+	for i := len(hops) - 1; i >= 0 && p.trust(peer); i-- {
+		hop, ok := p.hop(strings.TrimSpace(hops[i]))
+		if !ok {
+			break
+		}
+		peer = hop
+	}
+	return peer
+}
+
+// hop reads one element of the header; ok is false when it has no address.
+func (p proxies) hop(text string) (addr netip.Addr, ok bool) {
+	if p.header == headerForwarded {
+		text = forwardedFor(text)
+	}
+	if from, err := netip.ParseAddrPort(text); err == nil {
+		return from.Addr(), true
+	}
+	addr, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(text, "["), "]"))
+	return addr, err == nil
+}
+
+// forwardedFor is the value of "for" in an element of a Forwarded header.
+func forwardedFor(element string) string {
+	for _, pair := range strings.Split(element, ";") {
+		name, value, _ := strings.Cut(strings.TrimSpace(pair), "=")
+		if strings.EqualFold(name, "for") {
+			return strings.Trim(value, `"`)
+		}
+	}
+	return ""
+}
+
+// AddressOf returns the address under which the limits count a RemoteAddr: the IP
+// address itself, or for IPv6 its network of 64 bits, in which one customer can
+// choose addresses freely.
+func AddressOf(remote string) string {
+	from, err := netip.ParseAddrPort(remote)
+	if err != nil {
+		return remote
+	}
+	addr := from.Addr().Unmap().WithZone("")
+	if addr.Is4() {
+		return addr.String()
+	}
+	prefix, err := addr.Prefix(64)
+	if err != nil {
+		return addr.String()
+	}
+	return fmt.Sprint(prefix)
+}
+
+// parseNetwork reads an address or a network in CIDR notation.
+func parseNetwork(text string) (netip.Prefix, error) {
+	if addr, err := netip.ParseAddr(text); err == nil {
+		addr = addr.Unmap()
+		return addr.Prefix(addr.BitLen())
+	}
+	return netip.ParsePrefix(text)
+}

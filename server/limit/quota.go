@@ -1,0 +1,104 @@
+package limit
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+)
+
+// quota bounds how much each client may have at once in this process. A nil quota
+// bounds nothing. Nobody waits for it: a client that has too much is refused.
+type quota struct {
+	most int
+
+	mu    sync.Mutex
+	taken map[string]int // by client; no entry for a client that has nothing
+}
+
+func newQuota(most int) *quota { return &quota{most: most, taken: make(map[string]int)} }
+
+// take counts one more for the client; ok is false when that would be too many.
+// The caller calls giveBack once.
+func (q *quota) take(client string) (giveBack func(), ok bool) {
+	if q == nil {
+		return func() {}, true
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.taken[client] >= q.most {
+		return nil, false
+	}
+	q.taken[client]++
+	return func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		if q.taken[client]--; q.taken[client] == 0 {
+			delete(q.taken, client)
+		}
+	}, true
+}
+
+// refuse is the refusal of more than the quota. Only giving something back can
+// help. The message has a verb for the size of the quota.
+func (q *quota) refuse(limit, message string) *Refusal {
+	return &Refusal{Message: fmt.Sprintf(message, q.most), Limit: limit, Allowed: q.most}
+}
+
+func userKey(user int64) string { return "user:" + strconv.FormatInt(user, 10) }
+
+// Stream counts a stream of events as a socket of the client until ctx ends.
+//
+// Cost: constant, no round trip.
+func (l *Limits) Stream(ctx context.Context, c Client) *Refusal {
+	if c.User != 0 {
+		giveBack, ok := l.userSockets.take(userKey(c.User))
+		if !ok {
+			return l.userSockets.refuse("sockets", "A user may have %d sockets and streams open at once. Close another one first.")
+		}
+		context.AfterFunc(ctx, giveBack)
+	}
+	giveBack, ok := l.addressSockets.take(c.Address)
+	if !ok {
+		return l.addressSockets.refuse("sockets", "An address may have %d sockets and streams open at once. Close another one first.")
+	}
+	context.AfterFunc(ctx, giveBack)
+	return nil
+}
+
+// Subscribe counts a subscription of the client until ctx ends.
+//
+// Cost: constant, no round trip.
+func (l *Limits) Subscribe(ctx context.Context, c Client) *Refusal {
+	if c.User != 0 {
+		giveBack, ok := l.userSubscriptions.take(userKey(c.User))
+		if !ok {
+			return l.userSubscriptions.refuse("subscriptions", "A user may have %d subscriptions at once. End another one first.")
+		}
+		context.AfterFunc(ctx, giveBack)
+	}
+	giveBack, ok := l.addressSubscriptions.take(c.Address)
+	if !ok {
+		return l.addressSubscriptions.refuse("subscriptions", "An address may have %d subscriptions at once. End another one first.")
+	}
+	context.AfterFunc(ctx, giveBack)
+	return nil
+}
+
+// MarkSocket counts the connection of a request, which becomes a socket, for its
+// address until the connection closes.
+func (l *Limits) MarkSocket(ctx context.Context, address string) *Refusal {
+	if c := connOf(ctx); c != nil && !c.markSocket(address, l.addressSockets) {
+		return l.addressSockets.refuse("sockets", "An address may have %d sockets open at once.")
+	}
+	return nil
+}
+
+// AttributeTo counts the socket that ctx belongs to for the user, once, until it
+// closes. It does nothing for user 0, and for a request that no socket brought.
+func (l *Limits) AttributeTo(ctx context.Context, user int64) *Refusal {
+	if c := connOf(ctx); c != nil && user != 0 && !c.attributeTo(user, l.userSockets) {
+		return l.userSockets.refuse("sockets", "A user may have %d sockets open at once. Close another one first.")
+	}
+	return nil
+}

@@ -1,0 +1,159 @@
+package limit
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"log/slog"
+	"math"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+//go:embed gcra.lua
+var gcraSource string
+
+var gcra = redis.NewScript(gcraSource)
+
+// rate allows burst units at once and perMinute in the long run.
+type rate struct{ burst, perMinute int }
+
+// rates are those of one user or of one address.
+type rates struct {
+	accounts  rate // per address
+	mutations rate // per user, or per address for clients that are not signed in
+	cost      rate // the same; in addition, all users at one address share sharedCost times as much
+}
+
+func (c Config) rates() rates {
+	return rates{
+		accounts:  rate{2 * c.RateAccounts, c.RateAccounts},
+		mutations: rate{max(c.RateMutations/5, 1), c.RateMutations},
+		cost:      rate{max(c.RateCost/3, c.MaxCost, LeastCost), c.RateCost},
+	}
+}
+
+// LeastCost is what an operation costs at least, also one that is refused: it had
+// to be read, checked and answered.
+const LeastCost = 100
+
+const (
+	// sharedCost is how many users at full speed one address may have.
+	sharedCost = 5
+	// leases is into how many parts a bucket of cost is divided. A process takes a
+	// part at a time, so that it need not ask Redis for most operations. A user can
+	// lose one part for each process that serves them, and no more.
+	leases = 40
+	// maxLeased is of how many buckets a process keeps a part. When there are more
+	// it forgets them all.
+	maxLeased = 10_000
+	// rateTimeout is how long an operation waits in all for a Redis that does not
+	// answer.
+	rateTimeout = 250 * time.Millisecond
+)
+
+// rateLimiter holds what all processes together let a user or an address do.
+type rateLimiter struct {
+	rdb   redis.UniversalClient
+	log   *slog.Logger
+	rates rates
+
+	mu     sync.Mutex
+	leased map[string]int // cost taken from Redis and not yet used, by bucket
+}
+
+func newRateLimiter(rdb redis.UniversalClient, log *slog.Logger, r rates) *rateLimiter {
+	return &rateLimiter{rdb: rdb, log: log, rates: r, leased: make(map[string]int)}
+}
+
+// Demand is what one operation takes: how many accounts it makes or logs in to,
+// how many other mutations it has, and its cost, which is LeastCost or more.
+type Demand struct{ Accounts, Mutations, Cost int }
+
+// Allow takes what an operation of the client demands. Where several rates are
+// demanded and a later one refuses, the earlier ones stay taken.
+//
+// Cost: a round trip to Redis for each of accounts and mutations that is demanded,
+// and now and then two for cost. Up to a quarter of a second while Redis does not
+// answer.
+func (l *Limits) Allow(ctx context.Context, c Client, d Demand) *Refusal {
+	if l.rates == nil {
+		return nil
+	}
+	return l.rates.allow(ctx, c, d)
+}
+
+func (l *rateLimiter) allow(ctx context.Context, c Client, d Demand) *Refusal {
+	ctx, cancel := context.WithTimeout(ctx, rateTimeout)
+	defer cancel()
+	if refusal := l.take(ctx, "account:{"+c.Address+"}", l.rates.accounts, d.Accounts); refusal != nil {
+		return refusal
+	}
+	client := "address:{" + c.Address + "}"
+	if c.User != 0 {
+		client = "user:{" + strconv.FormatInt(c.User, 10) + "}"
+		r := l.rates.cost
+		if refusal := l.spend(ctx, "shared:{"+c.Address+"}", rate{r.burst * sharedCost, r.perMinute * sharedCost}, d.Cost); refusal != nil {
+			return refusal
+		}
+	}
+	if refusal := l.take(ctx, "mutation:"+client, l.rates.mutations, d.Mutations); refusal != nil {
+		return refusal
+	}
+	return l.spend(ctx, "cost:"+client, l.rates.cost, d.Cost)
+}
+
+// spend is take for a bucket that is asked often: it takes a part of the bucket at
+// once, and later calls use that up.
+func (l *rateLimiter) spend(ctx context.Context, bucket string, r rate, n int) *Refusal {
+	l.mu.Lock()
+	left := l.leased[bucket]
+	if left >= n {
+		l.leased[bucket] = left - n
+		l.mu.Unlock()
+		return nil
+	}
+	l.mu.Unlock()
+	part := max(n, r.burst/leases)
+	if refusal := l.take(ctx, bucket, r, part); refusal != nil {
+		if part == n {
+			return refusal
+		}
+		return l.take(ctx, bucket, r, n) // the bucket has less than a part left
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.leased) >= maxLeased {
+		clear(l.leased)
+	}
+	l.leased[bucket] += part - n
+	return nil
+}
+
+// take takes n units out of the bucket. It takes none, and refuses nothing, when
+// Redis does not answer.
+func (l *rateLimiter) take(ctx context.Context, bucket string, r rate, n int) *Refusal {
+	if n == 0 {
+		return nil
+	}
+	if n > r.burst {
+		return &Refusal{Message: fmt.Sprintf("One request may not do this %d times; %d is the most.", n, r.burst)}
+	}
+	if ctx.Err() != nil {
+		return nil // Redis has not answered the question before
+	}
+	interval := max(time.Minute/time.Duration(r.perMinute), time.Microsecond)
+	wait, err := gcra.Run(ctx, l.rdb, []string{"limit:" + bucket}, interval.Microseconds(), r.burst, n).Int64()
+	if err != nil {
+		l.log.WarnContext(ctx, "rate limit not checked", "err", err)
+		return nil
+	}
+	if wait == 0 {
+		return nil
+	}
+	seconds := int(math.Ceil(float64(wait) / 1e6))
+	return &Refusal{Message: fmt.Sprintf("Too many requests. Try again in %d seconds.", seconds), RetryAfter: seconds}
+}

@@ -1,0 +1,141 @@
+package limit
+
+import (
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"tideline/storage/storagetest"
+)
+
+func TestMain(m *testing.M) { storagetest.Main(m, func() error { return goleak.Find() }) }
+
+var testRates = rates{
+	accounts:  rate{burst: 10, perMinute: 30},
+	mutations: rate{burst: 20, perMinute: 600},
+	cost:      rate{burst: 40_000, perMinute: 60_000},
+}
+
+// newLimits returns limits with the testRates, and no quotas.
+func newLimits(rdb redis.UniversalClient) *Limits {
+	return &Limits{rates: newRateLimiter(rdb, slog.New(slog.DiscardHandler), testRates)}
+}
+
+// limited returns limits whose Redis has a clock that stands still.
+func limited(t *testing.T) (*Limits, *miniredis.Miniredis, time.Time) {
+	server := miniredis.RunT(t)
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), MaxRetries: -1})
+	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	server.SetTime(now)
+	return newLimits(rdb), server, now
+}
+
+func TestMutationsOfAUser(t *testing.T) {
+	l, server, now := limited(t)
+	alice, bob := int64(1), int64(2)
+	post := Demand{Mutations: 1}
+	for range testRates.mutations.burst {
+		require.Nil(t, l.Allow(t.Context(), Client{alice, "a"}, post))
+	}
+	refusal := l.Allow(t.Context(), Client{alice, "b"}, post)
+	require.NotNil(t, refusal)
+	require.Equal(t, &Refusal{Message: "Too many requests. Try again in 1 seconds.", RetryAfter: 1}, refusal)
+	require.Nil(t, l.Allow(t.Context(), Client{bob, "a"}, post))
+	require.Nil(t, l.Allow(t.Context(), Client{alice, "a"}, Demand{Cost: 1000}), "reading goes on")
+
+	// One token comes back each tenth of a second, and no more.
+	server.SetTime(now.Add(100 * time.Millisecond))
+	require.Nil(t, l.Allow(t.Context(), Client{alice, "a"}, post))
+	require.NotNil(t, l.Allow(t.Context(), Client{alice, "a"}, post))
+}
+
+func TestAccountsOfAnAddress(t *testing.T) {
+	l, _, _ := limited(t)
+	const anonymous = 0
+	require.Nil(t, l.Allow(t.Context(), Client{anonymous, "a"}, Demand{Accounts: testRates.accounts.burst}))
+	require.NotNil(t, l.Allow(t.Context(), Client{anonymous, "a"}, Demand{Accounts: 1}))
+	require.NotNil(t, l.Allow(t.Context(), Client{1, "a"}, Demand{Accounts: 1}))
+	require.Nil(t, l.Allow(t.Context(), Client{anonymous, "b"}, Demand{Accounts: 1}))
+	require.Nil(t, l.Allow(t.Context(), Client{anonymous, "a"}, Demand{Mutations: 1}))
+	refusal := l.Allow(t.Context(), Client{anonymous, "c"}, Demand{Accounts: testRates.accounts.burst + 1})
+	require.NotNil(t, refusal)
+	require.Zero(t, refusal.RetryAfter, "waiting does not help")
+}
+
+func TestCostOfAUser(t *testing.T) {
+	l, server, now := limited(t)
+	const alice = 1
+	spend := func(user int64, address string) (spent int) {
+		for l.Allow(t.Context(), Client{user, address}, Demand{Cost: 300}) == nil {
+			spent += 300
+		}
+		return spent
+	}
+	require.InDelta(t, testRates.cost.burst, spend(alice, "a"), 1000)
+	refusal := l.Allow(t.Context(), Client{alice, "a"}, Demand{Cost: 10_000})
+	require.NotNil(t, refusal)
+	require.InDelta(t, 10, refusal.RetryAfter, 1, "a thousand a second")
+	server.SetTime(now.Add(3 * time.Second))
+	require.InDelta(t, 3000, spend(alice, "a"), 1000)
+
+	// All users who are signed in at an address share the cost of a few users, and
+	// all other clients there share the cost of one.
+	all := 0
+	for id := range int64(20) {
+		all += spend(10+id, "b")
+	}
+	require.InDelta(t, sharedCost*testRates.cost.burst, all, 10_000)
+	require.InDelta(t, testRates.cost.burst, spend(0, "b"), 1000)
+}
+
+// Most operations use cost that the process has taken from Redis before.
+func TestCostAsksRedisSeldom(t *testing.T) {
+	l, server, _ := limited(t)
+	before := server.CommandCount()
+	for range 100 {
+		require.Nil(t, l.Allow(t.Context(), Client{0, "a"}, Demand{Cost: 100}))
+	}
+	require.Less(t, server.CommandCount()-before, 60) // the script's own commands count
+	for i := range maxLeased + 10 {
+		l.rates.leased[fmt.Sprint(i)] = 0
+	}
+	require.Nil(t, l.Allow(t.Context(), Client{0, "b"}, Demand{Cost: 100}))
+	require.Len(t, l.rates.leased, 1, "forgotten")
+}
+
+// The script works the same on every kind of Redis.
+func TestLimitOnEveryRedis(t *testing.T) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, _ bool) {
+		l := newLimits(rdb)
+		logIns := Demand{Accounts: testRates.accounts.burst, Cost: LeastCost}
+		require.Nil(t, l.Allow(t.Context(), Client{0, "a"}, logIns))
+		refusal := l.Allow(t.Context(), Client{0, "a"}, logIns)
+		require.NotNil(t, refusal)
+		require.Positive(t, refusal.RetryAfter)
+		require.Nil(t, l.Allow(t.Context(), Client{0, "b"}, logIns))
+		require.Nil(t, l.Allow(t.Context(), Client{1, "b"}, Demand{Cost: 30_000}))
+		require.NotNil(t, l.Allow(t.Context(), Client{1, "b"}, Demand{Cost: 30_000}))
+	})
+}
+
+func TestLimitFailsOpen(t *testing.T) {
+	l, server, _ := limited(t)
+	server.Close()
+	require.Nil(t, l.Allow(t.Context(), Client{1, "a"}, Demand{1, 1, 1}))
+	l = new(Limits)
+	require.Nil(t, l.Allow(t.Context(), Client{1, "a"}, Demand{1, 1, 1}))
+}
+
+func TestBucketsExpire(t *testing.T) {
+	l, server, _ := limited(t)
+	require.Nil(t, l.Allow(t.Context(), Client{1, "a"}, Demand{Mutations: 1, Cost: 1}))
+	server.FastForward(time.Minute)
+	require.Empty(t, server.Keys())
+}

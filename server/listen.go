@@ -1,0 +1,76 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"tideline/server/limit"
+	"tideline/server/transport"
+)
+
+// The bounds of HTTP connections. Sockets and streams have their own, in package
+// transport.
+const (
+	readHeaderTimeout = 5 * time.Second
+	writeSlack        = 30 * time.Second // beyond the longest request
+	idleTimeout       = 2 * time.Minute
+	maxHeader         = 32 << 10 // bytes
+	streams           = 64       // of HTTP/2, per connection
+)
+
+// listen takes the address that the role answers on; nil when there is none.
+func (c Config) listen(ctx context.Context, role Role) (net.Listener, error) {
+	addr := c.Addr
+	if !role.server {
+		addr = c.WorkerAddr
+	}
+	if addr == "" {
+		return nil, nil
+	}
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	return listener, nil
+}
+
+// bound is the listener with a bound on connections, and with TLS where there is a
+// certificate. A worker answers its operator alone: its listener stays as it is.
+func (p *process) bound(ctx context.Context, l net.Listener) (net.Listener, error) {
+	if !p.role.server {
+		return l, nil
+	}
+	l = p.limits.Listener(ctx, l)
+	if p.config.TLSCert == "" {
+		return l, nil
+	}
+	certificate, err := tls.LoadX509KeyPair(p.config.TLSCert, p.config.TLSKey)
+	if err != nil {
+		return nil, fmt.Errorf("TLS certificate: %w", err)
+	}
+	return tls.NewListener(l, &tls.Config{
+		Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
+	}), nil
+}
+
+// httpServer serves the handler; requests last no longer than ctx.
+func (p *process) httpServer(ctx context.Context) *http.Server {
+	return &http.Server{
+		Handler:           p.handler,
+		ReadHeaderTimeout: readHeaderTimeout,
+		ReadTimeout:       transport.ReadTimeout,
+		WriteTimeout:      p.config.transport().LongestRequest() + writeSlack,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeader,
+		ErrorLog:          slog.NewLogLogger(p.log.Handler(), slog.LevelWarn),
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+		ConnContext:       limit.WithConn,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: streams},
+	}
+}

@@ -1,0 +1,234 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+
+	"golang.org/x/sync/errgroup"
+
+	"tideline/feed/account"
+	"tideline/feed/ids"
+	"tideline/graph"
+	"tideline/live"
+	"tideline/server/limit"
+	"tideline/server/transport"
+	"tideline/storage"
+	"tideline/web"
+	"tideline/workers"
+)
+
+// process is everything that runs.
+type process struct {
+	config   Config
+	role     Role
+	stores   *storage.Stores
+	log      *slog.Logger
+	metrics  *metrics
+	health   *health
+	limits   *limit.Limits
+	api      *transport.Handler // nil in a worker
+	handler  http.Handler       // of listener
+	listener net.Listener       // nil in a worker that has no address
+
+	// work stops when the process is told to stop; base goes on until the work has
+	// stopped.
+	work, base []func(context.Context) error
+}
+
+func newProcess(ctx context.Context, c Config, role Role, stores *storage.Stores, log *slog.Logger) (*process, error) {
+	p := &process{config: c, role: role, stores: stores, log: log, metrics: newMetrics()}
+	p.health = &health{log: log, checks: []check{
+		{"sql", stores.SQL.PingContext},
+		{"redis", func(ctx context.Context) error { return stores.Redis.Ping(ctx).Err() }},
+	}}
+	var hub *live.Hub
+	if role.server {
+		hub = live.NewHub(stores.Redis, live.HubConfig{Sharded: stores.Sharded, Logger: log})
+		p.health.checks = append(p.health.checks, check{"live", hub.Ready})
+		p.base = append(p.base, hub.Run)
+	}
+	var err error
+	if p.limits, err = limit.New(stores.Redis, c.limits(log)); err != nil {
+		return nil, err
+	}
+	b, err := c.backend(stores, log, p.metrics)
+	if err != nil {
+		return nil, err
+	}
+	p.base = append(p.base, b.home.Run)
+	if role.worker {
+		w, err := workers.New(workers.Config{
+			DB: stores.DB, Visibility: b.visibility, Home: b.home, Sessions: b.sessions, Timelines: b.timelines, Queue: b.jobs, Publisher: b.publisher,
+			Observe: p.metrics.fanOut, ObserveHealth: p.metrics.health, ObserveCanary: p.metrics.canary, Logger: log,
+		})
+		if err != nil {
+			return nil, err
+		}
+		p.work = append(p.work, w.Run)
+	}
+
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /livez", p.health.live)
+	mux.HandleFunc("GET /readyz", p.health.ready)
+	if c.Metrics == "on" {
+		mux.Handle("GET /metrics", p.metrics.handler(b.jobs.Stats, log))
+	}
+	if role.server {
+		generator, err := ids.Open(ctx, stores.DB)
+		if err != nil {
+			return nil, err
+		}
+		p.base = append(p.base, generator.Run)
+		called, err := b.api(c, generator, hub, log)
+		if err != nil {
+			return nil, err
+		}
+		if err := p.serveAPI(ctx, mux, called, b.sessions); err != nil {
+			return nil, err
+		}
+	}
+	p.handler = p.limits.ResolveAddress(transport.IdentifyRequests(secure(mux)))
+	return p, nil
+}
+
+// serveAPI adds the API and the pages.
+func (p *process) serveAPI(ctx context.Context, mux *http.ServeMux, called graph.Backend, sessions *account.Sessions) error {
+	c := p.config
+	engine, err := graph.New(called, graph.Config{
+		Introspection: !c.Production, Suggestions: !c.Production, Limits: c.requestLimits(), Logger: p.log,
+	})
+	if err != nil {
+		return err
+	}
+	config := c.transport()
+	config.Engine, config.Authenticate, config.EndedSessions = engine, sessions.Authenticate, sessions.Ended
+	config.Limits, config.Logger = p.limits, p.log
+	config.ObserveRequest, config.ObserveSubscriptions = p.metrics.request, p.metrics.subscribed
+	config.ObserveSlowSocket = p.metrics.slowSockets.Inc
+	if p.api, err = transport.New(ctx, config); err != nil {
+		return err
+	}
+	p.base = append(p.base, p.api.Run)
+	p.metrics.countSockets(p.api.Sockets)
+	mux.Handle("/graphql", p.api)
+	mux.Handle("/", web.Handler(web.Options{GraphiQL: c.graphiql()}))
+	if !c.Production {
+		mux.HandleFunc("GET /schema.graphql", serveSchema)
+	}
+	return nil
+}
+
+// serveSchema gives code generators the schema that introspection would give them.
+func serveSchema(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	_, _ = io.WriteString(w, graph.Schema) // an error means that the client has left
+}
+
+// run goes on until ctx ends or a part fails. Then it stops everything in order:
+// readiness first, then the listener, sockets and jobs, and last the parts that
+// they need.
+func (p *process) run(ctx context.Context) error {
+	base, stopBase := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopBase()
+	work, workCtx := errgroup.WithContext(ctx)
+	below, belowCtx := errgroup.WithContext(base)
+	for _, part := range p.base {
+		below.Go(func() error { return quiet(part(belowCtx)) })
+	}
+	for _, part := range p.work {
+		work.Go(func() error { return quiet(part(workCtx)) })
+	}
+	work.Go(func() error { // a failure below ends the work above
+		select {
+		case <-belowCtx.Done():
+			return errors.New("a part of the process has ended")
+		case <-workCtx.Done():
+			return nil
+		}
+	})
+	server := p.httpServer(base)
+	if p.listener != nil {
+		work.Go(func() error {
+			if err := server.Serve(p.listener); !errors.Is(err, http.ErrServerClosed) {
+				return fmt.Errorf("serve: %w", err)
+			}
+			return nil
+		})
+	}
+	work.Go(func() error {
+		<-workCtx.Done()
+		p.health.stopping.Store(true)
+		p.log.InfoContext(ctx, "stopping", "grace", p.config.ShutdownGrace.String())
+		grace, cancel := context.WithTimeout(base, p.config.ShutdownGrace)
+		defer cancel()
+		var closing errgroup.Group
+		closing.Go(func() error { return server.Shutdown(grace) })
+		if p.api != nil {
+			closing.Go(func() error { return p.api.Shutdown(grace) })
+		}
+		if err := closing.Wait(); err != nil {
+			p.log.WarnContext(ctx, "work in hand was cut off", "err", err)
+			return server.Close()
+		}
+		return nil
+	})
+	err := work.Wait()
+	stopBase()
+	return errors.Join(below.Wait(), err)
+}
+
+// quiet is err, unless it only says that the process was told to stop.
+func quiet(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// announce tells people where everything is.
+func (p *process) announce(out io.Writer) {
+	if p.listener == nil {
+		p.log.Info("worker runs")
+		return
+	}
+	addr := p.listener.Addr().(*net.TCPAddr)
+	host := addr.String()
+	if addr.IP.IsUnspecified() {
+		host = fmt.Sprintf("localhost:%d", addr.Port)
+	}
+	s := ""
+	if p.config.TLSCert != "" && p.role.server {
+		s = "s"
+	}
+	if p.config.LogFormat == "json" || !p.role.server {
+		p.log.Info("listening", "url", "http"+s+"://"+host+"/", "addr", addr.String())
+		return
+	}
+	graphiql := "off"
+	if p.config.graphiql() {
+		graphiql = "http" + s + "://" + host + "/graphiql"
+	}
+	redis := "inside this process"
+	if !p.stores.Embedded {
+		redis = "connected"
+	}
+	fmt.Fprintf(out, `Tideline runs. Ctrl-C stops it.
+  App       http%[5]s://%[1]s/
+  GraphiQL  %[2]s
+  API       http%[5]s://%[1]s/graphql  (WebSocket: ws%[5]s://%[1]s/graphql)
+  Database  %[3]s; Redis %[4]s
+`, host, graphiql, p.database(), redis, s)
+}
+
+func (p *process) database() string {
+	if p.config.DatabaseURL == "" {
+		return "SQLite in " + p.config.DataDir
+	}
+	return p.stores.Dialect
+}

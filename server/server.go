@@ -1,0 +1,149 @@
+// Package server is the process.
+//
+// It reads the configuration, opens what the parts of Tideline need, starts them
+// in order and stops them in order. It answers for the whole: by health checks,
+// metrics and the log.
+//
+// What holds:
+//
+//   - A process with a setting that is not allowed does not start, and says which
+//     values are.
+//   - A process that is told to stop says so on /readyz, takes nothing new,
+//     finishes its work in hand within Config.ShutdownGrace, and closes its sockets
+//     with a code on which clients reconnect.
+//   - It says what fails: in /readyz, in a metric and in the log.
+//
+// Clients are answered by package transport, and held to their limits by package
+// limit. It knows no rule of the product.
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+
+	"tideline/feed/account"
+	"tideline/feed/home"
+	"tideline/storage"
+)
+
+// Role is the part that a process plays.
+type Role struct {
+	server, worker bool
+}
+
+// The roles.
+var (
+	Serve  = Role{server: true, worker: true}
+	Server = Role{server: true}
+	Worker = Role{worker: true}
+)
+
+// Console is where a process writes: a banner for people to Out, the log to Log.
+type Console struct{ Out, Log io.Writer }
+
+// Run runs a process of the role until ctx ends, then stops it in order. Errors:
+// settings that are not allowed, stores that do not answer, an address in use;
+// later, the failure of a part without which the others cannot go on.
+func Run(ctx context.Context, c Config, role Role, console Console) (err error) {
+	if err := c.Validate(); err != nil {
+		return err
+	}
+	if role != Serve && c.RedisURL == "" {
+		return errors.New("separate servers and workers need a Redis that they share: set --redis-url (TIDELINE_REDIS_URL), or run both in one process with 'tideline serve'")
+	}
+	log, err := newLogger(console.Log, c.LogFormat, c.LogLevel)
+	if err != nil {
+		return fmt.Errorf("log: %w", err)
+	}
+	// The address comes first: a second process that was started by mistake finds
+	// out before it touches anything.
+	listener, err := c.listen(ctx, role)
+	if err != nil {
+		return err
+	}
+	if listener != nil {
+		defer listener.Close()
+	}
+	stores, err := storage.Open(ctx, c.storage(), log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stores.Close()) }()
+	if err := c.migrate(ctx, stores); err != nil {
+		return err
+	}
+	p, err := newProcess(ctx, c, role, stores, log)
+	if err != nil {
+		return err
+	}
+	if listener != nil {
+		if p.listener, err = p.bound(ctx, listener); err != nil {
+			return err
+		}
+	}
+	p.announce(console.Out)
+	err = p.run(ctx)
+	log.InfoContext(ctx, "stopped")
+	return err
+}
+
+func (c Config) migrate(ctx context.Context, stores *storage.Stores) error {
+	if c.Migrate == "on" {
+		return stores.Migrate(ctx)
+	}
+	return upToDate(ctx, stores)
+}
+
+// upToDate is an error unless the database has the newest schema.
+func upToDate(ctx context.Context, stores *storage.Stores) error {
+	pending, err := stores.Pending(ctx)
+	if err == nil && pending {
+		err = errors.New("the database's schema is not up to date: run 'tideline migrate'")
+	}
+	return err
+}
+
+// Migrate brings the database's schema up to date.
+func Migrate(ctx context.Context, c Config, console Console) error {
+	return c.WithStores(ctx, console, func(stores *storage.Stores, _ *slog.Logger) error { return stores.Migrate(ctx) })
+}
+
+// WithStores opens the stores for a command that is no server, and closes them when
+// fn returns. Its error is that of fn, or one as Run has it.
+func (c Config) WithStores(ctx context.Context, console Console, fn func(*storage.Stores, *slog.Logger) error) (err error) {
+	if err := c.Validate(); err != nil {
+		return err
+	}
+	log, err := newLogger(console.Log, c.LogFormat, c.LogLevel)
+	if err != nil {
+		return fmt.Errorf("log: %w", err)
+	}
+	stores, err := storage.Open(ctx, c.storage(), log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stores.Close()) }()
+	return fn(stores, log)
+}
+
+// WithHome gives a command that is no server the home timelines that servers use,
+// and the people who have them. Errors: the Redis is inside some server's process,
+// the schema is not up to date, or as those of WithStores.
+func (c Config) WithHome(ctx context.Context, console Console, fn func(*home.Home, *account.Directory) error) error {
+	if c.RedisURL == "" {
+		return errors.New("the feeds are in the Redis that servers and workers share: set --redis-url (TIDELINE_REDIS_URL); without one they live and end with 'tideline serve'")
+	}
+	return c.WithStores(ctx, console, func(stores *storage.Stores, log *slog.Logger) error {
+		if err := upToDate(ctx, stores); err != nil {
+			return err
+		}
+		b, err := c.backend(stores, log, newMetrics())
+		if err != nil {
+			return err
+		}
+		return fn(b.home, b.directory)
+	})
+}

@@ -1,0 +1,178 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/gqlerror"
+	"golang.org/x/sync/semaphore"
+
+	"tideline/feed/account"
+	"tideline/feed/refusal"
+	"tideline/graph"
+	"tideline/graph/exec"
+	"tideline/server/limit"
+)
+
+const (
+	// costInFlight bounds the cost of all operations that execute at once: some
+	// hundred megabytes at the worst.
+	costInFlight = 500_000
+	// beginAtOnce is how many subscriptions begin at once: well below the
+	// connections that a process has to Redis and to SQLite. Subscriptions come in
+	// crowds, as after a restart, and each asks Redis and SQL several times: they
+	// wait in a line of their own, where they hold up nobody else.
+	beginAtOnce = 4
+	// beginTimeout is how long a subscription waits for its turn to begin.
+	beginTimeout = 20 * time.Second
+)
+
+// api does what all transports do with a request once they have read it.
+type api struct {
+	config    Config
+	documents *documents
+	bodies    *semaphore.Weighted // the bytes of all large bodies and messages
+	inFlight  *semaphore.Weighted // the cost of the operations that execute
+	beginning *semaphore.Weighted // the subscriptions that begin
+}
+
+// errForbidden refuses a token that is malformed, unknown, expired or revoked.
+var errForbidden = errors.New("the session has ended or never was")
+
+// identify finds out whose token it is; "" is the anonymous viewer. Errors:
+// errForbidden, or the reason why it could not find out.
+func (a *api) identify(ctx context.Context, token string) (account.Viewer, time.Time, error) {
+	if token == "" {
+		return account.Viewer{}, time.Time{}, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, a.config.RequestTimeout)
+	defer cancel()
+	viewer, expires, err := a.config.Authenticate(ctx, token)
+	if refusal.CodeOf(err) == refusal.Unauthenticated {
+		return account.Viewer{}, time.Time{}, errForbidden
+	}
+	return viewer, expires, err
+}
+
+// prepare checks a request of the viewer up to the point where it could be
+// executed. Errors are request errors: nothing was done.
+func (a *api) prepare(ctx context.Context, v account.Viewer, address string, r exec.Request) (*exec.Operation, gqlerror.List) {
+	limits, client := a.config.Limits, limit.Client{User: v.ID, Address: address}
+	r, register, errs := a.documents.resolve(r)
+	var operation *exec.Operation
+	if len(errs) == 0 {
+		operation, errs = a.config.Engine.Prepare(ctx, r)
+	}
+	if len(errs) == 0 && operation.Kind() == ast.Subscription {
+		errs = tooLarge(r)
+	}
+	if len(errs) > 0 {
+		if refusal := limits.Allow(ctx, client, limit.Demand{Cost: limit.LeastCost}); refusal != nil {
+			errs = refused(refusal)
+		}
+		a.config.ObserveRequest("invalid", codeOf(errs), 0)
+		return nil, errs
+	}
+	refusal := limits.Allow(ctx, client, demandOf(operation))
+	if refusal == nil {
+		refusal = limits.AttributeTo(ctx, v.ID)
+	}
+	if refusal != nil {
+		a.config.ObserveRequest(string(operation.Kind()), codeRateLimited, 0)
+		return nil, refused(refusal)
+	}
+	a.documents.register(register)
+	return operation, nil
+}
+
+// demandOf counts the root fields of a mutation one by one: a document full of
+// log-ins is no way around the rate.
+func demandOf(o *exec.Operation) limit.Demand {
+	d := limit.Demand{Cost: max(o.Cost(), limit.LeastCost)}
+	if o.Kind() != ast.Mutation {
+		return d
+	}
+	for _, name := range o.RootFields() {
+		if isAccountField(name) {
+			d.Accounts++
+		} else {
+			d.Mutations++
+		}
+	}
+	return d
+}
+
+func isAccountField(name string) bool { return name == "signUp" || name == "logIn" }
+
+// timeout is how long an operation may take.
+func (a *api) timeout(operation *exec.Operation) time.Duration {
+	if operation.Kind() == ast.Mutation && slices.ContainsFunc(operation.RootFields(), isAccountField) {
+		return a.config.LongestRequest()
+	}
+	return a.config.RequestTimeout
+}
+
+// execute runs a query or mutation as the viewer. Its deadline counts from begun,
+// the time at which the request was read.
+func (a *api) execute(ctx context.Context, begun time.Time, v account.Viewer, operation *exec.Operation) exec.Response {
+	start := time.Now()
+	ctx, cancel := context.WithDeadline(graph.WithViewer(ctx, v), begun.Add(a.timeout(operation)))
+	defer cancel()
+	var response exec.Response
+	if !inTurn(ctx, a.inFlight, int64(operation.Cost()), func() { response = a.config.Engine.Execute(ctx, operation) }) {
+		a.config.ObserveRequest(string(operation.Kind()), codeRateLimited, time.Since(start))
+		return exec.Response{Errors: busy()}
+	}
+	stamp(ctx, response.Errors)
+	took, code := time.Since(start), codeOf(response.Errors)
+	a.config.ObserveRequest(string(operation.Kind()), code, took)
+	a.config.Logger.DebugContext(ctx, "executed", "kind", operation.Kind(), "name", operation.Name(), "viewer", v.ID, "code", code, "took", took)
+	return response
+}
+
+// subscribe begins a subscription of the viewer, which lasts as long as ctx.
+func (a *api) subscribe(ctx context.Context, v account.Viewer, address string, operation *exec.Operation, wake func()) (*exec.Subscription, gqlerror.List) {
+	if refusal := a.config.Limits.Subscribe(ctx, limit.Client{User: v.ID, Address: address}); refusal != nil {
+		a.config.ObserveRequest(string(ast.Subscription), codeRateLimited, 0)
+		return nil, refused(refusal)
+	}
+	waiting, cancel := context.WithTimeout(ctx, beginTimeout)
+	defer cancel()
+	var subscription *exec.Subscription
+	var errs gqlerror.List
+	if !inTurn(waiting, a.beginning, 1, func() { subscription, errs = a.config.Engine.Subscribe(ctx, operation, wake) }) {
+		a.config.ObserveRequest(string(ast.Subscription), codeRateLimited, 0)
+		return nil, requestError(codeInternal, "The server is busy.") // by this code the client is told to come back
+	}
+	stamp(ctx, errs)
+	a.config.ObserveRequest(string(ast.Subscription), codeOf(errs), 0)
+	if len(errs) == 0 {
+		a.config.ObserveSubscriptions(1)
+		context.AfterFunc(ctx, func() { a.config.ObserveSubscriptions(-1) })
+	}
+	return subscription, errs
+}
+
+// inTurn calls do when the line has room for its weight; ok is false when ctx ends
+// before.
+func inTurn(ctx context.Context, line *semaphore.Weighted, weight int64, do func()) (ok bool) {
+	if line.Acquire(ctx, weight) != nil {
+		return false
+	}
+	defer line.Release(weight)
+	do()
+	return true
+}
+
+// internal is the answer when something went wrong on our side. It logs the cause.
+func (a *api) internal(ctx context.Context, what string, err error) gqlerror.List {
+	if !errors.Is(ctx.Err(), context.Canceled) { // else the client has left
+		a.config.Logger.ErrorContext(ctx, what, "err", err)
+	}
+	errs := requestError(codeInternal, "Something went wrong on our side.")
+	stamp(ctx, errs)
+	return errs
+}

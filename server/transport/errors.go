@@ -1,0 +1,78 @@
+package transport
+
+import (
+	"context"
+
+	"github.com/vektah/gqlparser/v2/gqlerror"
+
+	"tideline/feed/refusal"
+	"tideline/graph/exec"
+	"tideline/server/limit"
+)
+
+// The codes that the transports give; graph and exec give the others.
+const (
+	codeBadInput        = string(refusal.BadInput)
+	codeUnauthenticated = string(refusal.Unauthenticated)
+	codeRateLimited     = "RATE_LIMITED"
+	codeInternal        = exec.CodeInternal
+	// The codes of persisted queries. Clients answer codeNotPersisted by sending the
+	// document as well.
+	codeNotPersisted        = "PERSISTED_QUERY_NOT_FOUND"
+	codePersistNotSupported = exec.CodePersistedNotSupported
+	codeUntrusted           = "DOCUMENT_NOT_TRUSTED"
+)
+
+// requestError is an error of a request that was not executed.
+func requestError(code, format string, args ...any) gqlerror.List {
+	err := gqlerror.Errorf(format, args...)
+	err.Extensions = map[string]any{"code": code}
+	return gqlerror.List{err}
+}
+
+// refused is the error of a request that the limits refuse.
+func refused(r *limit.Refusal) gqlerror.List {
+	errs := requestError(codeRateLimited, "%s", r.Message)
+	if r.RetryAfter > 0 {
+		errs[0].Extensions["retryAfter"] = r.RetryAfter
+	}
+	if r.Limit != "" {
+		errs[0].Extensions["limit"], errs[0].Extensions["allowed"] = r.Limit, r.Allowed
+	}
+	return errs
+}
+
+// busy is the error of a request for which the process has no room.
+func busy() gqlerror.List {
+	return refused(&limit.Refusal{Message: "The server is busy. Try again in 1 seconds.", RetryAfter: 1})
+}
+
+// codeOf is the code of the first error, "OK" without one.
+func codeOf(errs gqlerror.List) string {
+	if len(errs) == 0 {
+		return "OK"
+	}
+	if code, ok := errs[0].Extensions["code"].(string); ok {
+		return code
+	}
+	return codeInternal
+}
+
+// retryAfter is in how many seconds the same would be allowed; ok is false when
+// the errors do not say so.
+func retryAfter(errs gqlerror.List) (seconds int, ok bool) {
+	if len(errs) == 0 {
+		return 0, false
+	}
+	seconds, ok = errs[0].Extensions["retryAfter"].(int)
+	return seconds, ok
+}
+
+// stamp gives internal errors the id under which the log has their cause.
+func stamp(ctx context.Context, errs gqlerror.List) {
+	for _, err := range errs {
+		if err.Extensions["code"] == codeInternal {
+			err.Extensions["requestId"] = RequestID(ctx)
+		}
+	}
+}

@@ -1,0 +1,247 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/stretchr/testify/require"
+	"github.com/vektah/gqlparser/v2/gqlerror"
+	"go.uber.org/goleak"
+
+	"tideline/feed/account"
+	"tideline/feed/refusal"
+	"tideline/graph/exec"
+	"tideline/graph/exec/exectest"
+	"tideline/server/internal/servertest"
+	"tideline/server/limit"
+	"tideline/storage/storagetest"
+)
+
+func TestMain(m *testing.M) { storagetest.Main(m, func() error { return goleak.Find() }) }
+
+const testSchema = `
+type Query {
+  hello: String!
+  echo(n: Int): Int
+  fail: String
+  panics: String
+}
+type Mutation {
+  set(n: Int!): Int!
+  "Waits until the test lets it go on."
+  hold: Boolean!
+  signUp: Boolean!
+  logIn: Boolean!
+}
+type Subscription {
+  count(to: Int!): Int!
+  "Brings what the test sends, until the test ends it."
+  news: Int!
+  flood: String!
+  idle: Int!
+  refused: Int!
+  unavailable: Int!
+}
+`
+
+// fixture is a handler on a real engine and a real listener, with a schema and
+// sessions made for the test.
+type fixture struct {
+	t       *testing.T
+	handler *Handler
+	sockets *sockets
+	server  *httptest.Server
+
+	subscriptions, slowSockets atomic.Int64 // as observed
+
+	news  chan any      // what the subscription news brings
+	begun chan struct{} // receives when the mutation hold has begun
+	free  chan struct{} // closed to let hold go on
+
+	mu       sync.Mutex
+	sessions map[string]session
+	broken   bool // the database
+}
+
+type session struct {
+	viewer  account.Viewer
+	expires time.Time
+}
+
+// maxBody is the fixture's bound.
+const maxBody = 1 << 20
+
+// newFixture serves without limits; tweak may change the configuration, and may be
+// nil.
+func newFixture(t *testing.T, tweak func(*Config)) *fixture {
+	f := &fixture{
+		t: t, news: make(chan any), begun: make(chan struct{}, 1), free: make(chan struct{}),
+		sessions: map[string]session{"alice": {account.Viewer{ID: 1, Session: 10}, time.Now().Add(time.Hour)}},
+	}
+	engine, err := exec.New(exec.Config{
+		Schema: exectest.New(t, testSchema, f.fields()), Introspection: true,
+		ErrorPresenter: func(_ context.Context, err error) *gqlerror.Error {
+			if code := refusal.CodeOf(err); code != "" {
+				return &gqlerror.Error{Message: err.Error(), Extensions: map[string]any{"code": string(code)}}
+			}
+			return nil
+		},
+	})
+	require.NoError(t, err)
+
+	config := Config{
+		Engine: engine, Authenticate: f.authenticate, Limits: new(limit.Limits),
+		EndedSessions:  func(context.Context, []int64) ([]int64, error) { return nil, nil },
+		RequestTimeout: 5 * time.Second, MaxBody: maxBody, MaxSockets: 20_000,
+		AllowedOrigins:       []string{"https://friend.example"},
+		ObserveSubscriptions: func(change int) { f.subscriptions.Add(int64(change)) },
+		ObserveSlowSocket:    func() { f.slowSockets.Add(1) },
+	}
+	if tweak != nil {
+		tweak(&config)
+	}
+	f.handler, err = New(t.Context(), config)
+	require.NoError(t, err)
+	f.sockets = f.handler.sockets
+	f.server = httptest.NewServer(IdentifyRequests(f.handler))
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
+		defer cancel()
+		_ = f.sockets.shutdown(ctx) // cuts off what the test has left open
+		f.server.Close()
+	})
+	return f
+}
+
+func (f *fixture) fields() map[string]exectest.Resolver {
+	yes := func(context.Context, map[string]any) (any, error) { return true, nil }
+	return map[string]exectest.Resolver{
+		"Query.hello":  func(context.Context, map[string]any) (any, error) { return "world", nil },
+		"Query.echo":   func(_ context.Context, args map[string]any) (any, error) { return args["n"], nil },
+		"Query.fail":   func(context.Context, map[string]any) (any, error) { return nil, errors.New("secret") },
+		"Query.panics": func(context.Context, map[string]any) (any, error) { panic("secret") },
+		"Mutation.set": func(_ context.Context, args map[string]any) (any, error) { return args["n"], nil },
+		"Mutation.hold": func(ctx context.Context, _ map[string]any) (any, error) {
+			f.begun <- struct{}{}
+			select {
+			case <-f.free:
+				return true, nil
+			case <-ctx.Done():
+				return false, ctx.Err()
+			}
+		},
+		"Mutation.signUp": yes, "Mutation.logIn": yes,
+		"Subscription.count": func(ctx context.Context, args map[string]any) (any, error) {
+			to, err := graphql.UnmarshalInt(args["to"])
+			if err != nil {
+				return nil, err
+			}
+			return from(ctx, func() <-chan any { return produce(ctx, to, func(i int) any { return i + 1 }) })
+		},
+		"Subscription.flood": func(ctx context.Context, _ map[string]any) (any, error) {
+			text := strings.Repeat("x", 10_000)
+			return from(ctx, func() <-chan any { return produce(ctx, 1<<30, func(int) any { return text }) })
+		},
+		"Subscription.news": func(ctx context.Context, _ map[string]any) (any, error) {
+			return from(ctx, func() <-chan any { return f.news })
+		},
+		"Subscription.idle": func(ctx context.Context, _ map[string]any) (any, error) {
+			return from(ctx, func() <-chan any { return nil })
+		},
+		"Subscription.refused": func(context.Context, map[string]any) (any, error) {
+			return nil, &refusal.Error{Code: refusal.Unauthenticated, Message: "Sign in first."}
+		},
+		"Subscription.unavailable": func(context.Context, map[string]any) (any, error) { return nil, errors.New("secret") },
+	}
+}
+
+// from is a subscription to the values that a channel brings.
+func from(ctx context.Context, events func() <-chan any) (any, error) {
+	return exec.Open(ctx, func(ctx context.Context, wake func()) (exec.Source[any], error) {
+		return exectest.From(ctx, events(), wake), nil
+	})
+}
+
+func produce(ctx context.Context, n int, value func(int) any) <-chan any {
+	out := make(chan any)
+	go func() {
+		defer close(out)
+		for i := range n {
+			select {
+			case out <- value(i):
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return out
+}
+
+func (f *fixture) authenticate(_ context.Context, token string) (account.Viewer, time.Time, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if token == "database-down" || f.broken {
+		return account.Viewer{}, time.Time{}, errors.New("secret")
+	}
+	s, ok := f.sessions[token]
+	if !ok || !s.expires.After(time.Now()) {
+		return account.Viewer{}, time.Time{}, &refusal.Error{Code: refusal.Unauthenticated, Message: "no session"}
+	}
+	return s.viewer, s.expires, nil
+}
+
+func (f *fixture) breakDatabase(broken bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.broken = broken
+}
+
+func (f *fixture) logOut(token string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.sessions, token)
+}
+
+func (f *fixture) logIn(token string, expires time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.sessions[token] = session{account.Viewer{ID: 2, Session: 20}, expires}
+}
+
+// dial opens a socket.
+func (f *fixture) dial(t *testing.T, protocols ...string) *servertest.Peer {
+	t.Helper()
+	return servertest.Dial(t, nil, f.server.URL, protocols...)
+}
+
+// connect dials and says who it is; the payload is JSON, or "" for none.
+func (f *fixture) connect(t *testing.T, protocol, payload string) *servertest.Peer {
+	t.Helper()
+	p := f.dial(t, protocol)
+	p.Send(messageOf("connection_init", payload))
+	p.Expect(`{"type":"connection_ack"}`)
+	if protocol == legacy {
+		p.Expect(`{"type":"ka"}`)
+	}
+	return p
+}
+
+func messageOf(kind, payload string) string {
+	if payload == "" {
+		return `{"type":"` + kind + `"}`
+	}
+	return `{"type":"` + kind + `","payload":` + payload + `}`
+}
+
+// gone waits until the server holds no socket any more.
+func (f *fixture) gone(t *testing.T) {
+	t.Helper()
+	require.Eventually(t, func() bool { return f.sockets.count() == 0 }, 30*time.Second, time.Millisecond)
+}

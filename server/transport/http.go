@@ -1,0 +1,183 @@
+package transport
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/gorilla/websocket"
+	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/gqlerror"
+
+	"tideline/feed/account"
+	"tideline/graph/exec"
+	"tideline/server/limit"
+)
+
+// answer serves a request as GraphQL over HTTP says, and hands WebSocket handshakes
+// on.
+func (h *Handler) answer(w http.ResponseWriter, r *http.Request) {
+	if websocket.IsWebSocketUpgrade(r) {
+		h.upgrade(w, r)
+		return
+	}
+	header := w.Header()
+	header.Set("Cache-Control", "no-store")
+	header.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+	header.Add("Vary", "Accept")
+	mediaType, ok := negotiate(r.Header.Values("Accept"))
+	if !ok {
+		mediaType = typeJSON
+	}
+	if !ok && !wantsEvents(r) {
+		refuse(w, typeJSON, http.StatusNotAcceptable, "Accept %s, %s or %s.", typeResponse, typeJSON, typeEvents)
+		return
+	}
+
+	var request exec.Request
+	var err error
+	release := func() {}
+	switch r.Method {
+	case http.MethodGet:
+		request, err = parseParams(r.URL.RawQuery)
+	case http.MethodPost:
+		if !isJSON(r.Header.Get("Content-Type")) {
+			refuse(w, mediaType, http.StatusUnsupportedMediaType, "Send the request as %s in UTF-8.", typeJSON)
+			return
+		}
+		request, release, err = h.api.readBody(w, r)
+		defer release() // the request refers to the body until it is answered
+	default:
+		header.Set("Allow", "GET, POST")
+		refuse(w, mediaType, http.StatusMethodNotAllowed, "Use POST, or GET for a query.")
+		return
+	}
+	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
+		refuse(w, mediaType, http.StatusRequestEntityTooLarge, "The request is larger than %d bytes.", large.Limit)
+		return
+	}
+	if errors.Is(err, limit.ErrBusy) {
+		respondAs(w, mediaType, http.StatusServiceUnavailable, exec.Response{Errors: busy()})
+		return
+	}
+	if err != nil {
+		refuse(w, mediaType, http.StatusBadRequest, "The request cannot be read: %v.", err)
+		return
+	}
+	h.serve(w, r, mediaType, request, release)
+}
+
+// serve answers a request that was read. It releases the body of a subscription
+// early.
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request, mediaType string, request exec.Request, release func()) {
+	ctx, begun := r.Context(), time.Now()
+	viewer, err := h.viewer(r)
+	if errors.Is(err, errForbidden) {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+		respond(w, mediaType, exec.Response{Errors: requestError(codeUnauthenticated, "The session has ended. Log in again.")})
+		return
+	}
+	if err != nil {
+		errs := h.api.internal(ctx, "authenticate", err)
+		if wantsEvents(r) {
+			unavailable(w, "The session cannot be checked at the moment.")
+			return
+		}
+		respond(w, mediaType, exec.Response{Errors: errs})
+		return
+	}
+	operation, errs := h.api.prepare(ctx, viewer, limit.AddressOf(r.RemoteAddr), request)
+	if len(errs) == 0 && operation.Kind() == ast.Subscription {
+		release() // it lasts, and keeps little of the body
+	}
+	if wantsEvents(r) && (len(errs) > 0 || operation.Kind() != ast.Mutation || r.Method == http.MethodPost) {
+		h.stream(w, r, begun, viewer, operation, errs)
+		return
+	}
+	if len(errs) > 0 {
+		respond(w, mediaType, exec.Response{Errors: errs})
+		return
+	}
+	switch kind := operation.Kind(); {
+	case kind == ast.Subscription:
+		refuse(w, mediaType, http.StatusBadRequest, "Subscriptions are served over WebSocket, with the subprotocol %s, or as %s.", transportWS.protocol, typeEvents)
+	case kind == ast.Mutation && r.Method == http.MethodGet:
+		w.Header().Set("Allow", "POST")
+		refuse(w, mediaType, http.StatusMethodNotAllowed, "Use POST for a mutation.")
+	default:
+		respond(w, mediaType, h.api.execute(ctx, begun, viewer, operation))
+	}
+}
+
+// viewer finds out who makes the request; errors as of api.identify.
+func (h *Handler) viewer(r *http.Request) (account.Viewer, error) {
+	token, ok := bearerHeader(r.Header)
+	if !ok {
+		return account.Viewer{}, errForbidden
+	}
+	viewer, _, err := h.api.identify(r.Context(), token)
+	return viewer, err
+}
+
+// upgrade admits a socket, as far as its address allows.
+func (h *Handler) upgrade(w http.ResponseWriter, r *http.Request) {
+	if refusal := h.api.config.Limits.MarkSocket(r.Context(), limit.AddressOf(r.RemoteAddr)); refusal != nil {
+		w.Header().Set("Retry-After", "5")
+		http.Error(w, refusal.Message, http.StatusTooManyRequests)
+		return
+	}
+	h.sockets.accept(w, r)
+}
+
+// respond writes a GraphQL response with the status that its media type asks for.
+// A request that is refused for its token or its rate has the same status with
+// both: clients and proxies act on 401 and 429.
+func respond(w http.ResponseWriter, mediaType string, response exec.Response) {
+	status := http.StatusOK
+	if response.Data == nil {
+		status = statusOf(response.Errors)
+		if mediaType == typeJSON && status != http.StatusUnauthorized && status != http.StatusTooManyRequests {
+			status = http.StatusOK
+		}
+	}
+	respondAs(w, mediaType, status, response)
+}
+
+// respondAs writes a GraphQL response with the status.
+func respondAs(w http.ResponseWriter, mediaType string, status int, response exec.Response) {
+	if seconds, ok := retryAfter(response.Errors); ok {
+		w.Header().Set("Retry-After", strconv.Itoa(seconds))
+	}
+	write(w, mediaType, status, response)
+}
+
+// statusOf is the status of a response without data.
+func statusOf(errs gqlerror.List) int {
+	switch codeOf(errs) {
+	case codeUnauthenticated:
+		return http.StatusUnauthorized
+	case codeRateLimited:
+		return http.StatusTooManyRequests
+	case codeInternal:
+		return http.StatusInternalServerError
+	}
+	return http.StatusBadRequest
+}
+
+// refuse answers a request that is no well-formed GraphQL request.
+func refuse(w http.ResponseWriter, mediaType string, status int, format string, args ...any) {
+	write(w, mediaType, status, exec.Response{Errors: requestError(codeBadInput, format, args...)})
+}
+
+func write(w http.ResponseWriter, mediaType string, status int, response exec.Response) {
+	body, err := response.AppendJSON(nil)
+	if err != nil { // Data is JSON that exec wrote: this does not happen
+		http.Error(w, "", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", mediaType+"; charset=utf-8")
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	w.Write(body) // an error means that the client has left
+}

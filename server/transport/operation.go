@@ -1,0 +1,209 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/gqlerror"
+
+	"tideline/feed/account"
+	"tideline/graph"
+	"tideline/graph/exec"
+)
+
+// operation is one query, mutation or subscription under way on a socket. A query
+// or mutation has one goroutine until it is answered. A subscription has one while
+// it begins, and then only while there may be something to read.
+type operation struct {
+	socket *socket
+	id     string
+	cancel context.CancelFunc
+
+	mu           sync.Mutex
+	subscription *exec.Subscription // nil until it has begun
+	ctx          context.Context    // of the subscription
+	dirty        bool               // there may be more to read than has been read
+	reading      bool               // a goroutine reads, or is about to
+}
+
+// run executes the operation to its end; a subscription to its beginning.
+func (op *operation) run(ctx context.Context, request exec.Request, giveBack func()) {
+	s := op.socket
+	defer s.queue.flush()
+	subscribed := false
+	defer giveBack()
+	defer func() {
+		if !subscribed {
+			op.cancel()
+			s.operations.stopped()
+		}
+	}()
+	defer op.recover(ctx)
+	begun := time.Now()
+	var viewer account.Viewer
+	var prepared *exec.Operation
+	inTurn(ctx, s.set.lookUps, 1, func() { viewer, prepared = op.prepare(ctx, request) })
+	if prepared == nil {
+		return
+	}
+	if prepared.Kind() == ast.Subscription {
+		subscribed = op.subscribe(graph.WithViewer(ctx, viewer), viewer, prepared)
+		return
+	}
+	if !s.operations.beginExecuting() {
+		return
+	}
+	defer s.operations.endExecuting()
+	response := s.set.api.execute(ctx, begun, viewer, prepared)
+	if response.Data == nil {
+		op.fail(ctx, response.Errors)
+		return
+	}
+	op.emit(ctx, response)
+	op.complete()
+}
+
+// prepare makes an executable operation of the request, for the viewer that the
+// socket belongs to; nil when it has told the client that there is none.
+func (op *operation) prepare(ctx context.Context, request exec.Request) (account.Viewer, *exec.Operation) {
+	s := op.socket
+	// The session may have ended since the socket was opened.
+	viewer, _, err := s.set.api.identify(ctx, s.token)
+	if errors.Is(err, errForbidden) {
+		s.forbid()
+		return viewer, nil
+	}
+	if err != nil {
+		_ = s.set.api.internal(ctx, "authenticate an operation", err)
+		s.closeForNow()
+		return viewer, nil
+	}
+	prepared, errs := s.set.api.prepare(ctx, viewer, s.address, request)
+	if len(errs) > 0 {
+		op.fail(ctx, errs)
+		return viewer, nil
+	}
+	return viewer, prepared
+}
+
+// recover answers a panic. It must be deferred itself.
+func (op *operation) recover(ctx context.Context) {
+	if cause := recover(); cause != nil {
+		err := fmt.Errorf("panic: %v\n%s", cause, debug.Stack())
+		op.fail(ctx, op.socket.set.api.internal(ctx, "operation over a socket", err))
+	}
+}
+
+// subscribe begins a subscription, which lasts until ctx is cancelled; ok is false
+// when it could not begin.
+func (op *operation) subscribe(ctx context.Context, viewer account.Viewer, prepared *exec.Operation) (ok bool) {
+	s := op.socket
+	subscription, errs := s.set.api.subscribe(ctx, viewer, s.address, prepared, op.wake)
+	if codeOf(errs) == codeInternal {
+		s.closeForNow()
+		return false
+	}
+	if len(errs) > 0 {
+		op.fail(ctx, errs)
+		return false
+	}
+	context.AfterFunc(ctx, s.operations.stopped)
+	op.mu.Lock()
+	op.subscription, op.ctx = subscription, ctx
+	op.mu.Unlock()
+	op.wake()
+	return true
+}
+
+// wake has the subscription read. It returns at once.
+func (op *operation) wake() {
+	op.mu.Lock()
+	defer op.mu.Unlock()
+	op.dirty = true
+	if op.reading || op.subscription == nil || op.socket.queue.isClosing() {
+		return
+	}
+	op.reading = true
+	op.socket.set.running.Go(op.forward)
+}
+
+// forward sends the responses of the subscription for as long as there are any.
+func (op *operation) forward() {
+	defer op.socket.queue.flush()
+	defer op.recover(op.ctx)
+	for op.keepReading() {
+		for response, ok := op.subscription.Next(op.ctx); ok; response, ok = op.subscription.Next(op.ctx) {
+			stamp(op.ctx, response.Errors)
+			op.emit(op.ctx, response)
+		}
+		if op.subscription.Ended() {
+			op.ended()
+			return
+		}
+	}
+}
+
+// keepReading reports whether there may be more to read than has been read. When
+// there is not, the next wake begins another goroutine.
+func (op *operation) keepReading() bool {
+	op.mu.Lock()
+	defer op.mu.Unlock()
+	op.reading, op.dirty = op.dirty, false
+	return op.reading
+}
+
+// ended tells the client that the subscription has ended.
+func (op *operation) ended() {
+	s, ctx := op.socket, op.ctx
+	if ctx.Err() != nil {
+		return
+	}
+	if op.subscription.Interrupted() {
+		s.closeForNow()
+		return
+	}
+	// If it has ended because its session did, the socket ends, too.
+	switch _, _, err := s.set.api.identify(ctx, s.token); {
+	case err == nil:
+		op.complete()
+	case errors.Is(err, errForbidden):
+		s.forbid()
+	default:
+		_ = s.set.api.internal(ctx, "authenticate the end of a stream", err)
+		s.closeForNow()
+	}
+}
+
+// emit queues a result.
+func (op *operation) emit(ctx context.Context, response exec.Response) {
+	data, err := op.socket.dialect.nextFrame(op.id, response)
+	if err != nil {
+		op.fail(ctx, op.socket.set.api.internal(ctx, "encode a result", err))
+		return
+	}
+	op.socket.operations.emit(op, data)
+}
+
+// complete ends the operation after its last result.
+func (op *operation) complete() { op.socket.operations.finish(op, frame("complete", op.id, nil)) }
+
+// fail ends the operation by errors: it was not executed.
+func (op *operation) fail(ctx context.Context, errs gqlerror.List) {
+	op.socket.operations.finish(op, op.errorFrame(ctx, errs))
+}
+
+// errorFrame is the message of fail.
+func (op *operation) errorFrame(ctx context.Context, errs gqlerror.List) []byte {
+	s := op.socket
+	data, err := s.dialect.errorFrame(op.id, errs)
+	if err == nil {
+		return data
+	}
+	data, _ = s.dialect.errorFrame(op.id, s.set.api.internal(ctx, "encode errors", err)) // plain strings always marshal
+	return data
+}

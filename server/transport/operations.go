@@ -1,0 +1,141 @@
+package transport
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/gorilla/websocket"
+
+	"tideline/graph/exec"
+)
+
+// operations are those of one socket that are under way. Only an operation that is
+// among them may send: what the client has stopped is heard of no more, and
+// nothing follows the last message of an operation.
+//
+// Its lock is taken before that of the queue.
+type operations struct {
+	socket *socket
+	serial int // of operations, for their ids in the log; the reader's alone
+
+	mu        sync.Mutex
+	byID      map[string]*operation
+	running   int  // those that have ended but not yet stopped included
+	executing int  // queries and mutations
+	draining  bool // no new ones; the socket closes when nothing executes
+}
+
+// start begins an operation; began is false when there is none. Else the operation
+// calls giveBack when it no longer needs the request.
+func (o *operations) start(ctx context.Context, id string, request exec.Request, giveBack func()) (began bool) {
+	s := o.socket
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.draining || s.queue.isClosing() {
+		return false
+	}
+	if old, taken := o.byID[id]; taken {
+		if !s.dialect.legacy {
+			s.queue.close(closeSubscriberTwice, "Subscriber for "+id+" already exists")
+			return false
+		}
+		old.cancel() // the older protocol starts it anew
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	op := &operation{socket: s, id: id, cancel: cancel}
+	o.byID[id] = op
+	if most := s.set.api.config.Operations; o.running >= most {
+		cancel()
+		o.finishLocked(op, op.errorFrame(ctx, requestError(codeRateLimited,
+			"A connection may have %d operations under way at once.", most)))
+		return false
+	}
+	o.running++
+	o.serial++
+	ctx = WithRequestID(ctx, fmt.Sprintf("%s.%d", RequestID(ctx), o.serial))
+	s.set.running.Go(func() { op.run(ctx, request, giveBack) })
+	return true
+}
+
+// stop ends an operation for the client, which hears no more of it.
+func (o *operations) stop(id string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	op, found := o.byID[id]
+	if !found {
+		return // it has just ended by itself
+	}
+	op.cancel()
+	if o.socket.dialect.legacy {
+		o.finishLocked(op, frame("complete", id, nil))
+		return
+	}
+	delete(o.byID, id)
+}
+
+// stopped counts an operation no longer.
+func (o *operations) stopped() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.running--
+}
+
+// emit queues a result, unless the operation has ended. The caller flushes when
+// there is no more.
+func (o *operations) emit(op *operation, data []byte) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.byID[op.id] == op {
+		o.socket.queue.add(websocket.TextMessage, data)
+	}
+}
+
+// finish ends an operation with its last message, unless it has ended already.
+func (o *operations) finish(op *operation, last []byte) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.finishLocked(op, last)
+}
+
+func (o *operations) finishLocked(op *operation, last []byte) {
+	if o.byID[op.id] != op {
+		return
+	}
+	op.cancel()
+	delete(o.byID, op.id)
+	o.socket.queue.send(websocket.TextMessage, last)
+}
+
+// beginExecuting keeps a draining socket open for a query or mutation, until
+// endExecuting; ok is false when it is too late to begin one.
+func (o *operations) beginExecuting() (ok bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.draining || o.socket.queue.isClosing() {
+		return false
+	}
+	o.executing++
+	return true
+}
+
+func (o *operations) endExecuting() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.executing--
+	o.closeDrainedLocked()
+}
+
+// drain closes the socket as soon as its queries and mutations are answered.
+func (o *operations) drain() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.draining = true
+	o.closeDrainedLocked()
+}
+
+func (o *operations) closeDrainedLocked() {
+	if o.draining && o.executing == 0 {
+		o.socket.queue.close(websocket.CloseServiceRestart, "Restarting")
+	}
+}

@@ -1,0 +1,46 @@
+package transport
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// originAllowed reports whether the page that opens a socket, if any, is ours or
+// on the list. Programs that are no browsers send no Origin.
+func originAllowed(r *http.Request, origins []string) bool {
+	origin := r.Header.Get("Origin")
+	if origin == "" || slices.Contains(origins, "*") || slices.Contains(origins, origin) {
+		return true
+	}
+	u, err := url.Parse(origin)
+	return err == nil && strings.EqualFold(u.Host, r.Host)
+}
+
+// cors lets pages of the origins use next, with a token of their own: there are no
+// cookies that they could use. Other pages get no permission; browsers enforce
+// that.
+func cors(origins []string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Add("Vary", "Origin")
+		origin := r.Header.Get("Origin")
+		allowed := origin != "" && (slices.Contains(origins, origin) || slices.Contains(origins, "*"))
+		if allowed {
+			h.Set("Access-Control-Allow-Origin", origin)
+			h.Set("Access-Control-Expose-Headers", "Retry-After, "+requestIDHeader)
+		}
+		if r.Method != http.MethodOptions {
+			next.ServeHTTP(w, r)
+			return
+		}
+		h.Set("Allow", "GET, POST")
+		if allowed && r.Header.Get("Access-Control-Request-Method") != "" {
+			h.Set("Access-Control-Allow-Methods", "GET, POST")
+			h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, "+requestIDHeader)
+			h.Set("Access-Control-Max-Age", "600")
+		}
+		w.WriteHeader(http.StatusNoContent)
+	})
+}

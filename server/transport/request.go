@@ -1,0 +1,188 @@
+package transport
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+	"unicode/utf8"
+
+	"tideline/graph/exec"
+)
+
+// The parameters of a GraphQL request, on every transport. Names are exact:
+// encoding/json alone would also take "QUERY" for "query".
+const (
+	paramQuery     = "query"
+	paramOperation = "operationName"
+	paramVariables = "variables"
+	paramExtension = "extensions"
+)
+
+// parseObject reads one JSON object and nothing after it, in valid UTF-8.
+func parseObject(data []byte) (map[string]json.RawMessage, error) {
+	if !utf8.Valid(data) {
+		return nil, errors.New("it is not valid UTF-8")
+	}
+	if trimmed := bytes.TrimLeft(data, " \t\r\n"); len(trimmed) > 0 && trimmed[0] == '[' {
+		return nil, errors.New("it is an array: send one request at a time")
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(data, &fields); err != nil {
+		return nil, errors.New("it is not one well-formed JSON object")
+	}
+	if fields == nil {
+		return nil, errors.New("it is null, not a JSON object")
+	}
+	return fields, nil
+}
+
+// parseRequest reads a GraphQL request from its JSON. It ignores parameters that
+// it does not know, as the specification asks.
+func parseRequest(data []byte) (exec.Request, error) {
+	fields, err := parseObject(data)
+	if err != nil {
+		return exec.Request{}, err
+	}
+	var r exec.Request
+	for _, param := range []struct {
+		name, kind string
+		into       any
+	}{
+		{paramQuery, "a string", &r.Query},
+		{paramOperation, "a string or null", &r.OperationName},
+		{paramVariables, "an object or null", &r.Variables},
+		{paramExtension, "an object or null", &r.Extensions},
+	} {
+		raw, given := fields[param.name]
+		if !given {
+			continue
+		}
+		// Numbers stay as they were written: a float64 would round a large one.
+		decoder := json.NewDecoder(bytes.NewReader(raw))
+		decoder.UseNumber()
+		if err := decoder.Decode(param.into); err != nil {
+			return exec.Request{}, fmt.Errorf("%q must be %s", param.name, param.kind)
+		}
+	}
+	if r.Query == "" && r.Extensions["persistedQuery"] == nil {
+		return exec.Request{}, fmt.Errorf("%q must be a string with a GraphQL document", paramQuery)
+	}
+	return r, nil
+}
+
+// parseParams reads a GraphQL request from the parameters of a GET.
+func parseParams(raw string) (exec.Request, error) {
+	values, err := url.ParseQuery(raw)
+	if err != nil {
+		return exec.Request{}, errors.New("the query string is malformed")
+	}
+	fields := make(map[string]json.RawMessage)
+	for _, name := range []string{paramQuery, paramOperation, paramVariables, paramExtension} {
+		given := values[name]
+		if len(given) > 1 {
+			return exec.Request{}, fmt.Errorf("%q is given more than once", name)
+		}
+		if len(given) == 0 || given[0] == "" {
+			continue
+		}
+		if !utf8.ValidString(given[0]) {
+			return exec.Request{}, fmt.Errorf("%q is not valid UTF-8", name)
+		}
+		fields[name] = json.RawMessage(given[0])
+		if name == paramQuery || name == paramOperation {
+			fields[name], _ = json.Marshal(given[0]) // a string always marshals
+		}
+	}
+	for _, name := range []string{paramVariables, paramExtension} {
+		if value, given := fields[name]; given && !json.Valid(value) {
+			return exec.Request{}, fmt.Errorf("%q is not well-formed JSON", name)
+		}
+	}
+	data, err := json.Marshal(fields)
+	if err != nil {
+		return exec.Request{}, fmt.Errorf("read parameters: %w", err)
+	}
+	return parseRequest(data)
+}
+
+// The media types of answers. For the specification's own one a request error has
+// a status of its own; clients of the older one expect 200.
+const (
+	typeResponse = "application/graphql-response+json"
+	typeJSON     = "application/json"
+)
+
+// negotiate chooses the media type of the answer from Accept headers; ok is false
+// when the client takes neither. A client that welcomes both as much gets the
+// specification's if it names it; one that says nothing, or has wildcards only,
+// gets application/json.
+func negotiate(accept []string) (mediaType string, ok bool) {
+	if len(accept) == 0 {
+		return typeJSON, true
+	}
+	best := 0.0
+	for _, item := range strings.Split(strings.Join(accept, ","), ",") {
+		name, params, err := mime.ParseMediaType(strings.TrimSpace(item))
+		if err != nil {
+			continue
+		}
+		offered := typeJSON
+		switch name {
+		case typeResponse:
+			offered = typeResponse
+		case typeJSON, "application/*", "*/*":
+		default:
+			continue
+		}
+		q := quality(params["q"])
+		if q > best || q == best && q > 0 && offered == typeResponse {
+			best, mediaType = q, offered
+		}
+	}
+	return mediaType, mediaType != ""
+}
+
+// quality reads the q of a media type: 1 when there is none, 0 when it is malformed.
+func quality(q string) float64 {
+	if q == "" {
+		return 1
+	}
+	var value float64
+	if _, err := fmt.Sscanf(q, "%g", &value); err != nil || value < 0 || value > 1 {
+		return 0
+	}
+	return value
+}
+
+// isJSON reports whether a request's body is declared as JSON in UTF-8. No other
+// body is read: browsers send the simpler types to other origins without asking.
+func isJSON(contentType string) bool {
+	name, params, err := mime.ParseMediaType(contentType)
+	charset, given := params["charset"]
+	return err == nil && name == typeJSON && (!given || strings.EqualFold(charset, "utf-8"))
+}
+
+// bearer is the token in an Authorization value; ok is false when it cannot be one.
+// The empty value is an anonymous client's, with the empty token.
+func bearer(value string) (token string, ok bool) {
+	if value == "" {
+		return "", true
+	}
+	scheme, token, found := strings.Cut(value, " ")
+	token = strings.TrimSpace(token)
+	return token, found && token != "" && strings.EqualFold(scheme, "Bearer")
+}
+
+// bearerHeader is the token in a request's Authorization header, as bearer has it.
+func bearerHeader(h http.Header) (token string, ok bool) {
+	values := h.Values("Authorization")
+	if len(values) > 1 {
+		return "", false
+	}
+	return bearer(h.Get("Authorization"))
+}

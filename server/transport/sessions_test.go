@@ -1,0 +1,64 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tideline/graph/exec/exectest"
+)
+
+// A socket ends with its session, with or without a subscription. The other
+// sockets stay.
+func TestWatchedSessionEndsItsSockets(t *testing.T) {
+	f := newFixture(t, nil)
+	gone := map[int64]bool{}
+	f.sockets.sessions = newSessions(func(_ context.Context, ids []int64) (ended []int64, err error) {
+		for _, id := range ids {
+			if gone[id] {
+				ended = append(ended, id)
+			}
+		}
+		return ended, nil
+	}, slog.New(slog.DiscardHandler))
+
+	idle, busy := f.connect(t, modern, asUser), f.connect(t, legacy, asUser)
+	busy.Send(`{"id":"1","type":"start","payload":{"query":"subscription{news}"}}`)
+	f.news <- 1
+	busy.Expect(`{"id":"1","type":"data","payload":{"data":{"news":1}}}`)
+	anonymous := f.connect(t, modern, "")
+
+	require.NoError(t, f.sockets.sessions.check(t.Context()))
+	idle.Send(`{"type":"ping"}`)
+	idle.Expect(`{"type":"pong"}`)
+	gone[10] = true
+	require.NoError(t, f.sockets.sessions.check(t.Context()))
+	idle.ExpectClose(4403)
+	busy.ExpectClose(4403)
+	anonymous.Send(`{"type":"ping"}`)
+	anonymous.Expect(`{"type":"pong"}`)
+	require.Eventually(t, func() bool {
+		f.sockets.sessions.mu.Lock()
+		defer f.sockets.sessions.mu.Unlock()
+		return len(f.sockets.sessions.watched) == 0
+	}, 30*time.Second, time.Millisecond)
+
+	f.sockets.sessions.ended = func(context.Context, []int64) ([]int64, error) { return nil, errors.New("no database") }
+	f.connect(t, modern, asUser)
+	require.Error(t, f.sockets.sessions.check(t.Context()))
+}
+
+// A client does not take a stream that cannot go on for one that is complete.
+func TestInterruptedStreamClosesTheSocket(t *testing.T) {
+	f := newFixture(t, nil)
+	p := f.connect(t, modern, "")
+	p.Send(`{"id":"1","type":"subscribe","payload":{"query":"subscription{news}"}}`)
+	f.news <- 1
+	p.Expect(`{"id":"1","type":"next","payload":{"data":{"news":1}}}`)
+	f.news <- exectest.Interruption{}
+	p.ExpectClose(1013)
+}

@@ -1,0 +1,283 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/gorilla/websocket"
+
+	"tideline/feed/account"
+	"tideline/server/limit"
+)
+
+// socket is one WebSocket connection. One goroutine reads it for as long as it is
+// open. Its queue has a second one while there are frames to write, and each
+// operation another while it executes.
+type socket struct {
+	set        *sockets
+	conn       *websocket.Conn
+	dialect    *dialect // nil until a subprotocol is agreed: then nothing is read
+	address    string
+	cancel     context.CancelFunc // ends every operation
+	queue      writeQueue
+	operations operations
+
+	// The reader's alone until connection_ack, unchanged afterwards.
+	greeted bool // connection_init has come
+	acked   bool // and has been answered
+	token   string
+	unwatch func() // ends the watch of the session
+
+	// The reader's alone.
+	due      time.Time // when the message that is being read must have come
+	giveBack func()    // gives back the message's share of the budget
+
+	// Guarded by the queue: they are set while it is open, and stopped when it is no
+	// more.
+	deadline *time.Timer // for connection_init, then for the end of the session
+	pulse    *time.Timer // nil until connection_ack
+}
+
+func newSocket(set *sockets, conn *websocket.Conn, address string, cancel context.CancelFunc) *socket {
+	config := &set.api.config
+	s := &socket{
+		set:     set,
+		conn:    conn,
+		dialect: dialectOf(conn.Subprotocol()),
+		address: address,
+		cancel:  cancel,
+		unwatch: func() {},
+	}
+	s.queue = writeQueue{
+		conn: conn, maxFrames: config.QueueFrames, maxBytes: config.QueueBytes, writeTimeout: config.WriteTimeout,
+		overflowed: config.ObserveSlowSocket, stopped: s.stopAll, running: &set.running,
+	}
+	s.operations = operations{socket: s, byID: make(map[string]*operation)}
+	conn.SetReadLimit(maxInit)
+	conn.SetPongHandler(func(string) error { s.heard(); return nil })
+	conn.SetPingHandler(func(data string) error {
+		s.heard()
+		s.queue.send(websocket.PongMessage, []byte(data))
+		return nil
+	})
+	conn.SetCloseHandler(func(code int, _ string) error { s.queue.close(code, ""); return nil })
+	s.heard()
+	s.queue.whileOpen(func() {
+		s.deadline = time.AfterFunc(config.InitTimeout, func() {
+			s.queue.close(closeInitTimeout, "Connection initialisation timeout")
+		})
+	})
+	if s.dialect == nil {
+		s.queue.close(closeNotAcceptable, "Subprotocol not acceptable")
+	}
+	return s
+}
+
+// stopAll ends everything that the socket does but writing what is queued.
+func (s *socket) stopAll() {
+	s.cancel()
+	s.deadline.Stop()
+	if s.pulse != nil {
+		s.pulse.Stop()
+	}
+}
+
+// heard notes a sign of life from the peer. It does not extend the time that a
+// message has to come.
+func (s *socket) heard() {
+	deadline := time.Now().Add(2 * s.set.api.config.PingInterval)
+	if !s.due.IsZero() && s.due.Before(deadline) {
+		deadline = s.due
+	}
+	s.queue.expectBy(deadline)
+}
+
+// read is the socket's life, from the handshake to the end of the connection.
+func (s *socket) read(ctx context.Context) {
+	defer s.set.forget(s)
+	defer func() { s.unwatch() }()
+	for {
+		kind, data, err := s.receive()
+		if err != nil && !errors.Is(err, limit.ErrBusy) {
+			s.end(err)
+			return
+		}
+		s.heard()
+		switch {
+		case err != nil:
+			s.queue.close(websocket.CloseTryAgainLater, "Too many large messages at once")
+		case s.queue.isClosing():
+			// The client sent it before it saw our close frame.
+		case kind != websocket.TextMessage:
+			s.queue.close(closeBadRequest, "Invalid message received: it is not text")
+		default:
+			s.handle(ctx, data)
+		}
+		s.giveBack()
+	}
+}
+
+// receive reads the next message, as gorilla's ReadMessage does, but within the
+// budget and the time that a message has.
+func (s *socket) receive() (kind int, data []byte, err error) {
+	kind, reader, err := s.conn.NextReader()
+	if err != nil {
+		return kind, nil, err
+	}
+	s.due = time.Now().Add(s.set.api.config.MessageTimeout)
+	s.heard()
+	data, s.giveBack, err = limit.ReadAll(reader, s.set.api.bodies, 512, freeMessage)
+	s.due = time.Time{}
+	return kind, data, err
+}
+
+// end leaves nothing behind after the last read, which failed with err.
+func (s *socket) end(err error) {
+	if errors.Is(err, websocket.ErrReadLimit) { // gorilla has sent 1009
+		s.linger()
+	}
+	var closed *websocket.CloseError
+	s.queue.endReading(errors.As(err, &closed))
+}
+
+// linger reads what a client still sends after our last frame. To close at once
+// would reset the connection, and the client might never read that frame.
+func (s *socket) linger() {
+	conn := s.conn.NetConn()
+	if half, ok := conn.(interface{ CloseWrite() error }); ok {
+		_ = half.CloseWrite()
+	}
+	_ = conn.SetReadDeadline(time.Now().Add(closeWait))
+	_, _ = io.CopyN(io.Discard, conn, 4*int64(s.set.api.config.MaxBody))
+}
+
+// handle obeys one message.
+func (s *socket) handle(ctx context.Context, data []byte) {
+	m, err := parseMessage(data)
+	if err != nil {
+		s.queue.close(closeBadRequest, "Invalid message received: "+err.Error())
+		return
+	}
+	switch m.Type {
+	case "connection_init":
+		s.init(ctx, m)
+		return
+	case "ping":
+		if !s.dialect.legacy {
+			s.queue.send(websocket.TextMessage, frame("pong", "", m.Payload))
+			return
+		}
+	case "pong":
+		if !s.dialect.legacy {
+			return
+		}
+	case "connection_terminate":
+		if s.dialect.legacy {
+			s.queue.close(websocket.CloseNormalClosure, "")
+			return
+		}
+	case s.dialect.start:
+		s.start(ctx, m)
+		return
+	case s.dialect.stop:
+		s.operations.stop(m.ID)
+		return
+	}
+	s.queue.close(closeBadRequest, fmt.Sprintf("Invalid message received: no client sends %q", m.Type))
+}
+
+// init learns who the client is, once and for all.
+func (s *socket) init(ctx context.Context, m message) {
+	if s.greeted {
+		s.queue.close(closeTooManyInits, "Too many initialisation requests")
+		return
+	}
+	s.greeted = true
+	s.deadline.Stop() // from here on the client waits for us
+	token, ok, err := initToken(m.Payload)
+	if err != nil {
+		s.queue.close(closeBadRequest, "Invalid message received: the payload is no object")
+		return
+	}
+	var viewer account.Viewer
+	var expires time.Time
+	if err = errForbidden; ok {
+		// In another goroutine: the reader would keep the stack that the look-up needs.
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			if !inTurn(ctx, s.set.lookUps, 1, func() { viewer, expires, err = s.set.api.identify(ctx, token) }) {
+				err = ctx.Err()
+			}
+		}()
+		<-done
+	}
+	if errors.Is(err, errForbidden) {
+		s.forbid()
+		return
+	}
+	if err != nil {
+		_ = s.set.api.internal(ctx, "authenticate a socket", err)
+		s.closeForNow()
+		return
+	}
+	s.token, s.acked = token, true
+	s.unwatch = s.set.sessions.watch(viewer.Session, s.forbid)
+	s.conn.SetReadLimit(int64(s.set.api.config.MaxBody))
+	s.queue.send(websocket.TextMessage, frame("connection_ack", "", nil))
+	if s.dialect.legacy {
+		s.queue.send(websocket.TextMessage, s.dialect.beat)
+	}
+	s.queue.whileOpen(func() {
+		if !expires.IsZero() {
+			s.deadline = time.AfterFunc(time.Until(expires), s.forbid)
+		}
+		s.pulse = time.AfterFunc(s.set.api.config.PingInterval, s.beat)
+	})
+}
+
+// start begins an operation.
+func (s *socket) start(ctx context.Context, m message) {
+	if !s.acked {
+		s.queue.close(closeUnauthorized, "Unauthorized")
+		return
+	}
+	if m.ID == "" {
+		s.queue.close(closeBadRequest, "Invalid message received: an operation needs an id")
+		return
+	}
+	request, err := parseRequest(m.Payload)
+	if err != nil {
+		s.queue.close(closeBadRequest, "Invalid message received: "+err.Error())
+		return
+	}
+	if s.operations.start(ctx, m.ID, request, s.giveBack) {
+		s.giveBack = func() {} // the operation does
+	}
+}
+
+// forbid closes the socket of a session that has ended. Frames that wait in the
+// queue are not delivered any more.
+func (s *socket) forbid() {
+	var last []byte
+	if s.dialect.legacy && !s.acked {
+		last = frame("connection_error", "", []byte(`{"message":"Forbidden"}`))
+	}
+	s.queue.closeNow(last, closeForbidden, "Forbidden")
+}
+
+// closeForNow closes the socket because of something that may work the next time.
+// Clients take the messages "error" and "complete" for final: only this makes them
+// come back.
+func (s *socket) closeForNow() { s.queue.close(websocket.CloseTryAgainLater, "Try again later") }
+
+// beat asks the peer for a sign of life: by a ping, which every WebSocket library
+// answers, and by a message that the page's script can see.
+func (s *socket) beat() {
+	s.queue.send(websocket.PingMessage, nil)
+	s.queue.send(websocket.TextMessage, s.dialect.beat)
+	s.queue.whileOpen(func() { s.pulse.Reset(s.set.api.config.PingInterval) })
+}

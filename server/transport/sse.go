@@ -1,0 +1,167 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/gqlerror"
+
+	"tideline/feed/account"
+	"tideline/graph"
+	"tideline/graph/exec"
+	"tideline/server/limit"
+)
+
+// Server-sent events, for clients without WebSocket: GraphQL over SSE in its mode
+// of distinct connections. Each operation is a request of its own. The answer is a
+// stream of events: "next" for each result, and "complete" at the end. When a
+// stream ends without "complete", the client asks for it again.
+
+const typeEvents = "text/event-stream"
+
+// wantsEvents reports whether a request asks for an answer by events.
+func wantsEvents(r *http.Request) bool {
+	for _, item := range strings.Split(strings.Join(r.Header.Values("Accept"), ","), ",") {
+		if name, params, err := mime.ParseMediaType(strings.TrimSpace(item)); err == nil && name == typeEvents {
+			return quality(params["q"]) > 0
+		}
+	}
+	return false
+}
+
+// eventStream is an answer by events. A client that takes no event within the
+// timeout loses its stream. While an event is being written, the next ones stay at
+// their source, which has bounds of its own.
+type eventStream struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+	timeout time.Duration
+}
+
+func (s *eventStream) write(text []byte) error {
+	if err := s.control.SetWriteDeadline(time.Now().Add(s.timeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	if _, err := s.w.Write(text); err != nil {
+		return err
+	}
+	return s.control.Flush()
+}
+
+func (s *eventStream) next(response exec.Response) error {
+	text, err := response.AppendJSON([]byte("event: next\ndata: "))
+	if err != nil {
+		return err
+	}
+	return s.write(append(text, "\n\n"...))
+}
+
+func (s *eventStream) complete() error { return s.write([]byte("event: complete\ndata:\n\n")) }
+
+// stream answers an operation by events, or the errors that kept it from being
+// one.
+func (h *Handler) stream(w http.ResponseWriter, r *http.Request, begun time.Time, v account.Viewer, operation *exec.Operation, errs gqlerror.List) {
+	if !h.sockets.reserve() {
+		unavailable(w, "This server takes no more connections.")
+		return
+	}
+	defer h.sockets.release()
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer h.sockets.sessions.watch(v.Session, cancel)()
+
+	s := &eventStream{w, http.NewResponseController(w), h.api.config.WriteTimeout}
+	_ = s.control.SetReadDeadline(time.Time{}) // not every writer can: then the server's own deadline holds
+	w.Header().Set("Content-Type", typeEvents+"; charset=utf-8")
+	w.Header().Set("X-Accel-Buffering", "no") // tells proxies to pass each event on at once
+	switch {
+	case len(errs) > 0:
+	case operation.Kind() != ast.Subscription:
+		if s.next(h.api.execute(ctx, begun, v, operation)) == nil {
+			_ = s.complete()
+		}
+		return
+	default:
+		if errs = h.admit(ctx, w, r, v); len(errs) > 0 {
+			break
+		}
+		ctx, dirty := graph.WithViewer(ctx, v), make(chan struct{}, 1)
+		var subscription *exec.Subscription
+		subscription, errs = h.api.subscribe(ctx, v, limit.AddressOf(r.RemoteAddr), operation, func() {
+			select {
+			case dirty <- struct{}{}:
+			default: // forward has not read since the last time, and will
+			}
+		})
+		if len(errs) == 0 {
+			h.forward(ctx, s, r, subscription, dirty)
+			return
+		}
+		if codeOf(errs) == codeInternal { // an answer by events would be final
+			unavailable(w, "The stream cannot begin at the moment.")
+			return
+		}
+	}
+	if seconds, ok := retryAfter(errs); ok {
+		w.Header().Set("Retry-After", strconv.Itoa(seconds))
+	}
+	if s.next(exec.Response{Errors: errs}) == nil {
+		_ = s.complete()
+	}
+}
+
+// unavailable tells a client to come back.
+func unavailable(w http.ResponseWriter, why string) {
+	w.Header().Set("Retry-After", "5")
+	http.Error(w, why, http.StatusServiceUnavailable)
+}
+
+// admit counts the stream of a subscription until ctx ends.
+func (h *Handler) admit(ctx context.Context, w http.ResponseWriter, r *http.Request, v account.Viewer) gqlerror.List {
+	if refusal := h.api.config.Limits.Stream(ctx, limit.Client{User: v.ID, Address: limit.AddressOf(r.RemoteAddr)}); refusal != nil {
+		return refused(refusal)
+	}
+	if r.ProtoMajor == 1 && limit.FreeSlot(ctx) {
+		w.Header().Set("Connection", "close") // after the stream: the connection has no slot for another request
+	}
+	return nil
+}
+
+// forward writes the responses of a subscription until it ends, and now and then a
+// comment: by it both sides find out whether the other is still there. It reads
+// the subscription each time dirty says that there may be more.
+func (h *Handler) forward(ctx context.Context, s *eventStream, r *http.Request, subscription *exec.Subscription, dirty <-chan struct{}) {
+	pulse := time.NewTicker(h.api.config.PingInterval)
+	defer pulse.Stop()
+	err := s.write([]byte(":\n\n")) // the client is connected
+	for err == nil {
+		select {
+		case <-ctx.Done():
+			return
+		case <-h.sockets.stopping:
+			return
+		case <-pulse.C:
+			err = s.write([]byte(":\n\n"))
+			continue
+		case <-dirty:
+		}
+		for response, ok := subscription.Next(ctx); ok && err == nil; response, ok = subscription.Next(ctx) {
+			stamp(ctx, response.Errors)
+			err = s.next(response)
+		}
+		if err == nil && subscription.Ended() {
+			// A stream that ended with its session is not complete: the client asks
+			// again, and is told why.
+			if _, gone := h.viewer(r); gone == nil && ctx.Err() == nil && !subscription.Interrupted() {
+				_ = s.complete()
+			}
+			return
+		}
+	}
+}
