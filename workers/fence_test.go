@@ -106,7 +106,8 @@ func (p *pairOfFriends) becomeFriends(t *testing.T) {
 	p.do(p.feed.Follow, p.author, p.follower)
 	p.do(p.feed.Follow, p.follower, p.author)
 	p.drain()
-	require.NoError(t, p.tl.Touch(p.ctx, p.follower.ID))
+	_, err := p.tl.Visit(p.ctx, p.follower.ID)
+	require.NoError(t, err)
 	require.NoError(t, p.feed.BuildInbox(p.ctx, p.follower.ID))
 }
 
@@ -157,7 +158,8 @@ func (p *pairOfFriends) wipe() {
 	p.drainButOne()
 	require.NoError(p.t, p.s.Redis.FlushAll(p.ctx).Err())
 	for _, v := range []feed.Viewer{p.follower, p.author} {
-		require.NoError(p.t, p.tl.Touch(p.ctx, v.ID))
+		_, err := p.tl.Visit(p.ctx, v.ID)
+		require.NoError(p.t, err)
 		require.NoError(p.t, p.feed.BuildInbox(p.ctx, v.ID))
 	}
 }
