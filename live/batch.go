@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Batch is the recipients of one message in this process. It came into being
-// when the message had arrived.
+// Batch is the recipients of one message in this process. It exists from the arrival
+// of the message on.
 type Batch struct {
 	// Users are the recipients, ascending. They must not be changed.
 	Users []int64
@@ -15,17 +15,17 @@ type Batch struct {
 	last *finding
 }
 
-// finding is what somebody finds out for all.
+// finding is what one caller of Share finds out for all.
 type finding struct {
-	done  chan struct{} // closed when the rest is there
-	value any           // nil: it failed
+	done  chan struct{} // closed when value and until are set
+	value any           // nil: the caller failed
 	until time.Time
 }
 
-// Share returns what find finds out for all of the batch: whoever asks first
-// calls find, the others wait and are given the same, for as long as it lasts and
-// holds approves of it. An error is the caller's alone. Of a nil batch everybody
-// finds out alone.
+// Share returns what find finds out for all of the batch. The first caller calls
+// find. The others wait and get the same value, as long as it lasts and holds
+// approves of it. An error goes to the caller of find alone. With a nil batch every
+// caller calls find.
 func Share[T any](b *Batch, lasts time.Duration, holds func(T) bool, find func(users []int64) (T, error)) (T, error) {
 	if b == nil {
 		return find(nil)
@@ -49,7 +49,8 @@ func Share[T any](b *Batch, lasts time.Duration, holds func(T) bool, find func(u
 	}
 }
 
-// join is what is being found, or has been; mine when that is up to the caller.
+// join returns the finding that is under way, or was made. If mine is true, it is up
+// to the caller to make it.
 func (b *Batch) join() (f *finding, mine bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -59,7 +60,7 @@ func (b *Batch) join() (f *finding, mine bool) {
 	return b.last, mine
 }
 
-// leave has what is no longer good found anew.
+// leave drops a finding that is no longer good, so that the next caller makes another.
 func (b *Batch) leave(f *finding) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

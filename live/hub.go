@@ -37,13 +37,13 @@ type HubConfig struct {
 	Buffer int
 	// Logger is told of lost and restored connections. Defaults to none.
 	Logger *slog.Logger
-	// Heartbeat is how often presence is refreshed and checked. A process
-	// without four of them is dead to publishers. Defaults to 5 s.
+	// Heartbeat is how often presence is refreshed and checked. Publishers take a
+	// process that has missed four for dead. Defaults to 5 s.
 	Heartbeat time.Duration
 	// Silence is how long nothing may come through the connection, probes
 	// included, before it is given up. A probe is sent three times as often.
-	// Defaults to 6 s. With what may be under way on other connections, silent as
-	// well, it is noticed within 10 s.
+	// Defaults to 6 s. If commands on other connections hang as well, the silence is
+	// noticed within 10 s.
 	Silence time.Duration
 }
 
@@ -66,7 +66,6 @@ type Hub struct {
 	// Guarded by mu.
 	mu      sync.RWMutex
 	subs    map[int64][]*Subscription
-	count   int
 	touched map[int64]struct{} // users whose presence may have to change
 	stopped bool
 
@@ -311,14 +310,6 @@ func (h *Hub) Ready(context.Context) error {
 		return fmt.Errorf("live: Redis pub/sub is silent for %v", silent.Round(time.Millisecond))
 	}
 	return nil
-}
-
-// Subscribers returns how many subscriptions are open, those that still wait in
-// Subscribe included.
-func (h *Hub) Subscribers() int {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	return h.count
 }
 
 // Stats counts what happened since the hub was made.

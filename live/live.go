@@ -70,7 +70,7 @@ const (
 	SessionEnded
 	// MarkerMoved says that the user read up to somewhere.
 	MarkerMoved
-	// JournalChanged says that there may be something new to read about the timeline.
+	// JournalChanged says that the journal of the timeline may have new entries.
 	JournalChanged
 	// Resync says that events may have been lost. It is made by the hub itself
 	// and cannot be published.
@@ -91,7 +91,7 @@ func (k Kind) String() string {
 	case MarkerMoved:
 		return "marker-moved"
 	case JournalChanged:
-		return "noted"
+		return "journal-changed"
 	case Resync:
 		return "resync"
 	}
@@ -108,8 +108,8 @@ type Event struct {
 	Session int64
 	Reason  string // at most 256 bytes
 
-	// Batch is whom else in this process the message was for. It is nil for
-	// those who publish, and of a Resync.
+	// Batch has all recipients of the message in this process. It is nil in a
+	// published event, and in a Resync.
 	Batch *Batch
 }
 

@@ -30,7 +30,7 @@ var beatSource string
 
 var beatScript = redis.NewScript(beatSource)
 
-// presence is what one process says about itself in Redis. Its calls must not
+// presence writes what one process says about itself in Redis. Its calls must not
 // run at the same time: the last one wins.
 type presence struct {
 	rdb  redis.UniversalClient
@@ -38,8 +38,8 @@ type presence struct {
 	ttl  time.Duration
 }
 
-// refresh extends the life of the process' entries. It answers whether they
-// were as they should be: known among the processes, and held users in the set.
+// refresh extends the life of the process' entries. It returns whether they were as
+// they should be: the process is known, and its set has as many users as held.
 func (p *presence) refresh(ctx context.Context, held int) (intact bool, err error) {
 	pipe := p.rdb.Pipeline()
 	alive := pipe.PExpire(ctx, usersKey(p.proc), p.ttl)

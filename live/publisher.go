@@ -30,8 +30,9 @@ func NewPublisher(rdb redis.UniversalClient, sharded bool) *Publisher {
 
 // Publish tells ev to those of users (positive ids in any order, repetitions
 // count once) that have a subscription in any process, and returns how many
-// were addressed, a user held by two processes counting twice. At most once:
-// who is addressed may still miss it, and then gets a [Resync].
+// were addressed; a user with subscriptions in two processes counts twice. An event
+// arrives at most once: a user who is addressed may still miss it, and then gets a
+// [Resync].
 //
 // On an error some may have been reached; publishing again reaches those twice.
 //

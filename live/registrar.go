@@ -76,8 +76,9 @@ func bounded(ctx context.Context, step func(context.Context) error) error {
 }
 
 // beat refreshes presence, and writes it whole when it is not what it should
-// be. A gap, which fresh is (a new connection) and lost presence is, ends in a
-// Resync: after the presence is back, so that nothing falls between the two.
+// be. A gap ends in a Resync: a new connection (fresh), lost presence, or a lost
+// message. The Resync comes after the presence is back, so that nothing is lost
+// between the two.
 func (h *Hub) beat(ctx context.Context, fresh bool) error {
 	intact, err := h.presence.refresh(ctx, len(h.held))
 	if err != nil {
@@ -111,7 +112,7 @@ func (h *Hub) change(ctx context.Context) error {
 	}
 	add, remove, waiting := h.changes()
 	if err := h.presence.change(ctx, add, remove); err != nil {
-		// Those who wait go on waiting: for the beat that mends it.
+		// The subscriptions that wait go on waiting, for the beat that mends it.
 		h.dirty = true
 		return err
 	}

@@ -47,7 +47,6 @@ func (h *Hub) Subscribe(ctx context.Context, user int64, wake func()) (*Subscrip
 		return nil, ErrClosed
 	}
 	h.subs[user] = append(h.subs[user], s)
-	h.count++
 	h.touch(user)
 	h.mu.Unlock()
 
@@ -63,8 +62,8 @@ func (h *Hub) Subscribe(ctx context.Context, user int64, wake func()) (*Subscrip
 	}
 }
 
-// Take is the next event, if one waits. It never waits itself. Of one that has
-// ended, what was there before can still be taken.
+// Take returns the next event, if there is one. It never waits. After the end it
+// still returns the events that came before.
 func (s *Subscription) Take() (ev Event, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,7 +78,7 @@ func (s *Subscription) Take() (ev Event, ok bool) {
 	return ev, true
 }
 
-// Waiting is how many events can be taken.
+// Waiting returns how many events can be taken.
 func (s *Subscription) Waiting() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,7 +141,6 @@ func (h *Hub) end(s *Subscription, err error) {
 	} else {
 		h.subs[s.user] = rest
 	}
-	h.count--
 	if !s.registered {
 		close(s.ready)
 	}

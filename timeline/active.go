@@ -11,80 +11,73 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Touch says that the user is reading: Deliver pushes to the inbox, and the
-// inbox is kept, for at least ActiveFor from now. If the user was not active,
-// the inbox is dropped first, as posts may have been skipped: therefore Touch
-// returns before the inbox is read.
+// Visit says that the user is reading, and returns the end of the inbox's journal,
+// the zero Position when the inbox is Missing. For at least ActiveFor from now,
+// Deliver pushes to the inbox, and the inbox is kept. If the user was not active,
+// posts may have been skipped: then Visit drops the inbox. So call it before the
+// inbox is read.
 //
 // Cost: one round trip of two scripts, O(log active users / 16); two more for
 // a user who was not active.
-func (s *Store) Touch(ctx context.Context, user int64) error {
-	_, err := s.Visit(ctx, user)
-	return err
-}
-
-// Visit is Touch, and tells where the journal of the inbox stands: the zero
-// Position when the inbox is Missing.
-//
-// Cost: as Touch.
 func (s *Store) Visit(ctx context.Context, user int64) (Position, error) {
 	at, _, err := s.visit(ctx, user)
 	return at, err
 }
 
-// VisitPage is Visit and then Page in one: a part of the inbox that is Missing
+// VisitPage is Visit, and then Page, in one. The part is that of a Missing inbox
 // when the position is zero.
 //
-// Cost: as Touch, and O(log size + Limit).
+// Cost: as Visit, and O(log size + Limit).
 func (s *Store) VisitPage(ctx context.Context, user int64, r Range) (at Position, p Part, err error) {
 	args, err := r.args()
 	if err != nil {
 		return at, p, wrap(err, "page of %s", Inbox(user))
 	}
 	at, page, err := s.visit(ctx, user, call{pageScript, Inbox(user).keys(), args})
-	// What was read before the user was found to be active was pushed to as well.
+	// A page that was read before the user was found to be active was pushed to all
+	// the time as well.
 	if err == nil && at != (Position{}) {
 		p, err = part(page)
 	}
 	return at, p, wrap(err, "page of %s", Inbox(user))
 }
 
-// visit is Visit, and returns what one more script answers that runs after the
-// journal's position was read.
+// visit is Visit. It also returns the answer of one more script, which runs after the
+// end of the journal was read.
 func (s *Store) visit(ctx context.Context, user int64, more ...call) (at Position, answer *redis.Cmd, err error) {
 	k, shard, member := Inbox(user), activeKey(shardOf(user)), formatID(user)
 	now := s.nowMillis()
 	deadline := s.deadline(now)
-	// In this order: who sees the inbox of a reader who came before sees the user
-	// active, too.
+	// In this order: a reader that finds the inbox which another has begun also finds
+	// the user active.
 	done, err := s.run(ctx, append([]call{
 		{extendScript, k.keys(), []any{s.life(k), s.setLife(k)}},
 		{activateScript, []string{shard}, []any{member, now, deadline}},
 	}, more...)...)
 	if err != nil {
-		return at, nil, wrap(err, "touch user %d", user)
+		return at, nil, wrap(err, "visit of user %d", user)
 	}
 	wasActive, err := done[1].Bool()
 	if err != nil {
-		return at, nil, wrap(err, "touch user %d", user)
+		return at, nil, wrap(err, "visit of user %d", user)
 	}
 	at, _, err = position(done[0], 2)
 	if wasActive || err != nil {
-		return at, done[len(done)-1], wrap(err, "touch user %d", user)
+		return at, done[len(done)-1], wrap(err, "visit of user %d", user)
 	}
-	// Not in one pipeline: were the user active before the inbox is gone, an
-	// inbox with a hole would pass for complete. Nor what another reader, who came
-	// at the same time, has begun since.
+	// Not in one pipeline: if the user were active before the inbox is gone, an inbox
+	// with a hole would count as complete. The epoch protects an inbox that another
+	// reader has begun since.
 	if at.Epoch != 0 {
 		if _, err := s.runOne(ctx, dropScript, k, formatID(at.Epoch)); err != nil {
-			return Position{}, nil, wrap(err, "touch user %d", user)
+			return Position{}, nil, wrap(err, "visit of user %d", user)
 		}
 	}
 	err = s.rdb.ZAdd(ctx, shard, redis.Z{Score: float64(deadline), Member: member}).Err()
-	return Position{}, nil, wrap(err, "touch user %d", user)
+	return Position{}, nil, wrap(err, "visit of user %d", user)
 }
 
-// Active tells of each user whether Deliver would push to them.
+// Active returns for each user whether Deliver would push to them.
 //
 // Cost: a round trip of at most 16 ZMSCORE per 1,000 users, O(users). The 16
 // keys are spread over the nodes of a cluster.
@@ -100,7 +93,7 @@ func (s *Store) Active(ctx context.Context, users []int64) ([]bool, error) {
 	return active, nil
 }
 
-// deadlines is until when each user is active, 0 of one who is not.
+// deadlines returns until when each user is active, 0 for one who is not.
 func (s *Store) deadlines(ctx context.Context, users []int64) ([]int64, error) {
 	until := make([]int64, 0, len(users))
 	for chunk := range slices.Chunk(users, batch) {
@@ -136,7 +129,7 @@ func (s *Store) deadlines(ctx context.Context, users []int64) ([]int64, error) {
 	return until, nil
 }
 
-// ActiveCount is how many users are active, or were within the last sweep.
+// ActiveCount returns how many users are active, or were at the last sweep.
 //
 // Cost: one round trip of 16 ZCARD.
 func (s *Store) ActiveCount(ctx context.Context) (int, error) {
@@ -154,8 +147,8 @@ func (s *Store) ActiveCount(ctx context.Context) (int, error) {
 	return total, wrap(err, "count active users")
 }
 
-// Activity is an active user and until when, in Unix milliseconds: who read
-// last is active longest.
+// Activity is until when a user is active, in Unix milliseconds. The user who read
+// most recently is active longest.
 type Activity struct{ User, Until int64 }
 
 // byRecency orders the most recently active first.
@@ -163,7 +156,7 @@ func byRecency(a, b Activity) int {
 	return cmp.Or(cmp.Compare(b.Until, a.Until), cmp.Compare(a.User, b.User))
 }
 
-// ActiveOf is those of the users who are active, the most recently active first.
+// ActiveOf returns those of the users who are active, the most recently active first.
 //
 // Cost: as Active.
 func (s *Store) ActiveOf(ctx context.Context, users []int64) ([]int64, error) {
@@ -185,11 +178,11 @@ func (s *Store) ActiveOf(ctx context.Context, users []int64) ([]int64, error) {
 	return of, nil
 }
 
-// Latest is about n of those who were active last, the most recently active
-// first, and the one who was last of all among them.
+// RecentlyActive returns about n of the users who were active most recently, the
+// very last one first.
 //
 // Cost: one round trip, O(n).
-func (s *Store) Latest(ctx context.Context, n int) ([]Activity, error) {
+func (s *Store) RecentlyActive(ctx context.Context, n int) ([]Activity, error) {
 	now := strconv.FormatInt(s.nowMillis(), 10)
 	var found [shards]*redis.ZSliceCmd
 	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -201,20 +194,20 @@ func (s *Store) Latest(ctx context.Context, n int) ([]Activity, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, wrap(err, "list the latest users")
+		return nil, wrap(err, "list the most recently active users")
 	}
 	var list []Activity
 	for _, cmd := range found {
 		if list, err = appendActivity(list, cmd.Val()); err != nil {
-			return nil, wrap(err, "list the latest users")
+			return nil, wrap(err, "list the most recently active users")
 		}
 	}
 	slices.SortFunc(list, byRecency)
 	return list[:min(n, len(list))], nil
 }
 
-// ActiveUsers is every user who is active at this moment. Who becomes active
-// later reads SQL later, and so misses no post that was committed before the
+// ActiveUsers returns all users who are active at this moment. A user who becomes
+// active later reads SQL later, and so misses no post that was committed before the
 // call.
 //
 // Cost: one round trip per 1,000 active users, O(active users) in time and
@@ -238,10 +231,10 @@ func (s *Store) ActiveUsers(ctx context.Context) (map[int64]struct{}, error) {
 	return users, wrap(err, "list active users")
 }
 
-// Recent is ActiveUsers, the most recently active first.
+// ActiveByRecency is ActiveUsers, the most recently active first.
 //
-// Cost: as ActiveUsers, three times that.
-func (s *Store) Recent(ctx context.Context) ([]Activity, error) {
+// Cost: three times that of ActiveUsers.
+func (s *Store) ActiveByRecency(ctx context.Context) ([]Activity, error) {
 	var list []Activity
 	err := eachSlice(ctx, s, redis.Cmdable.ZRangeByScoreWithScores, func(found []redis.Z) (err error) {
 		list, err = appendActivity(list, found)
@@ -251,7 +244,7 @@ func (s *Store) Recent(ctx context.Context) ([]Activity, error) {
 		return nil, wrap(err, "list active users")
 	}
 	slices.SortFunc(list, byRecency)
-	// Who read meanwhile is in two slices, the later deadline first.
+	// A user who read meanwhile is in two slices. The later deadline comes first.
 	seen := make(map[int64]struct{}, len(list))
 	return slices.DeleteFunc(list, func(a Activity) bool {
 		_, twice := seen[a.User]
@@ -271,14 +264,14 @@ func appendActivity(list []Activity, found []redis.Z) ([]Activity, error) {
 	return list, nil
 }
 
-// rangeByScore is the kind of command that eachSlice reads with.
+// rangeByScore is a command that eachSlice reads with.
 type rangeByScore[R any, C interface{ Result() (R, error) }] func(redis.Cmdable, context.Context, string, *redis.ZRangeBy) C
 
-// eachSlice reads everybody who is active, about 1,000 at a time, so that nobody
-// waits for Redis behind all of them. Visit is not called twice at once.
+// eachSlice reads all active users, about 1,000 at a time, so that no other client
+// waits for Redis behind all of them. It calls visit for one slice after the other.
 //
-// A deadline only ever moves up, and a shard is read upwards: nobody who reads
-// meanwhile is missed.
+// A deadline only moves up, and a shard is read upwards: a user who reads meanwhile
+// is not missed.
 func eachSlice[R any, C interface{ Result() (R, error) }](ctx context.Context, s *Store, read rangeByScore[R, C], visit func(R) error) error {
 	var visiting sync.Mutex
 	g, ctx := errgroup.WithContext(ctx)
@@ -311,9 +304,9 @@ func eachSlice[R any, C interface{ Result() (R, error) }](ctx context.Context, s
 	return g.Wait()
 }
 
-// sliceEnds are deadlines, ascending, between which a shard has about 1,000 users
-// each; users with the same deadline stay together, those who are not active now
-// stay out.
+// sliceEnds returns deadlines in ascending order, between any two of which a shard
+// has about 1,000 users. Users with the same deadline stay together, and users who
+// are not active now stay out.
 func (s *Store) sliceEnds(ctx context.Context, key string, now int64) ([]string, error) {
 	count, err := s.rdb.ZCard(ctx, key).Result()
 	if err != nil || count <= batch {

@@ -82,7 +82,7 @@ func TestSampleFindsTheActive(t *testing.T) {
 	})
 }
 
-func TestTouchDropsAnInboxThatMayHaveAHole(t *testing.T) {
+func TestVisitDropsAnInboxThatMayHaveAHole(t *testing.T) {
 	t.Parallel()
 	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, _ bool) {
 		s, c := newStore(t, rdb)

@@ -12,10 +12,10 @@ import (
 	"tideline/timeline"
 )
 
-// BenchmarkDeliver is one page of a fan-out into full inboxes, all of whose
-// owners are active, beside its floor, the bare inserts, and beside the same inserts
-// by ids that are not negated, which land at the far end. All take turns, so that
-// what else the machine does slows all.
+// BenchmarkDeliver measures one page of a fan-out to full inboxes of active users. It
+// does so beside its floor, the bare inserts, and beside the same inserts by ids
+// that are not negated, which land at the far end. All take turns, so that what else
+// the machine does slows all.
 func BenchmarkDeliver(b *testing.B) {
 	const followers = 3000
 	for name, entries := range encodings {
@@ -78,8 +78,8 @@ func BenchmarkDeliver(b *testing.B) {
 	}
 }
 
-// BenchmarkPage is a page of 20 from the middle of a full inbox beside the
-// bare range command, in turns.
+// BenchmarkPage measures a page of 20 from the middle of a full inbox beside the bare
+// range command, in turns.
 func BenchmarkPage(b *testing.B) {
 	for name, entries := range encodings {
 		b.Run(name, func(b *testing.B) {
@@ -121,8 +121,8 @@ func benchRedis(b *testing.B, listpackEntries string) redis.UniversalClient {
 	return rdb
 }
 
-// BenchmarkMemory is what Redis itself says that an entry of a full inbox takes,
-// its share of keys and coverage included.
+// BenchmarkMemory reports the memory that, by Redis's own word, an entry of a full
+// inbox takes with its share of keys and coverage.
 func BenchmarkMemory(b *testing.B) {
 	for name, entries := range encodings {
 		b.Run(name, func(b *testing.B) {

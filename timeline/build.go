@@ -8,8 +8,8 @@ import (
 )
 
 // ErrBuildLost says that a build is no longer the caller's: Redis was wiped, the
-// feed dropped, or another builder has taken over. There is nothing left to
-// do, as the next read begins again if need be.
+// feed was dropped, or another builder has taken over. There is nothing left to do:
+// if need be, the next read begins again.
 var ErrBuildLost = errors.New("build lost")
 
 // Build is the right to fill one feed, from Begin to Finish.
@@ -18,14 +18,15 @@ type Build struct {
 	epoch, generation int64
 }
 
-// Begin opens a build. It answers started=false when there is nothing to do:
-// the feed is Ready, or a builder heard of within the last 10 s is at work. A
-// builder silent for longer is replaced, and its Finish fails.
+// Begin opens a build. It returns started=false when there is nothing to do: the
+// feed is Ready, or another builder is at work and has called Begin or Finish
+// within the last 10 s. A builder that was silent for longer is replaced, and its
+// Finish fails.
 //
-// From here on, Deliver, Add and Merge put ids into the feed, so that what is
-// committed to SQL after the builder read it is not missed: read SQL after
-// Begin, never before. For an inbox that holds only for an active user, so
-// Touch comes first.
+// From here on, Deliver, Add and Merge put ids into the feed, so that a post which
+// is committed after the builder has read SQL is not missed. So read SQL after
+// Begin, never before. Deliver reaches the inboxes of active users only, so call
+// Visit before.
 //
 // Cost: one round trip.
 func (s *Store) Begin(ctx context.Context, k Key) (b Build, started bool, err error) {
@@ -42,15 +43,14 @@ func (s *Store) Begin(ctx context.Context, k Key) (b Build, started bool, err er
 	return b, true, nil
 }
 
-// Finish adds the ids the builder read, in any order, to those that have come
-// in since Begin, and makes the feed Ready. floor is the id down to which the
-// ids are complete, 0 when nothing older exists; it rises when the cap cuts.
+// Finish adds the ids that the builder read, in any order, to those that have come
+// in since Begin, and makes the feed Ready. floor is the id down to which the ids
+// are complete, 0 when nothing older exists. It rises when the cap cuts.
 //
-// It answers false and adds nothing when something was removed from the feed
-// since Begin, or since the last Finish of this build: read SQL again and call
-// Finish again with the same b, which Finish has updated. The build stays open
-// for another 10 s then. The error is ErrBuildLost when the build is no longer
-// the caller's.
+// Finish returns false and adds nothing when an id was removed from the feed since
+// Begin, or since the last Finish of this build: read SQL again, and call Finish
+// again with the same b, which Finish has updated. The build stays open for another
+// 10 s then. The error is ErrBuildLost when the build is no longer the caller's.
 //
 // Cost: one round trip, O(n log size).
 func (s *Store) Finish(ctx context.Context, b *Build, ids []int64, floor int64) (ok bool, err error) {
@@ -58,10 +58,10 @@ func (s *Store) Finish(ctx context.Context, b *Build, ids []int64, floor int64) 
 		return false, fmt.Errorf("finish build of %s: %w", b.key, err)
 	}
 	limit := s.cap(b.key)
-	ids, floor = newest(ids, limit, floor)
+	ids, floor = keepNewest(ids, limit, floor)
 	args := []any{formatID(b.epoch), formatID(b.generation), formatID(floor), limit,
 		s.life(b.key), s.setLife(b.key), s.nowMillis()}
-	done, err := s.run(ctx, raising(b.key, ids, call{finishScript, b.key.keys(), appendIDs(args, ids)})...)
+	done, err := s.run(ctx, withLatestRaised(b.key, ids, call{finishScript, b.key.keys(), appendIDs(args, ids)})...)
 	if err != nil {
 		return false, fmt.Errorf("finish build of %s: %w", b.key, err)
 	}
@@ -79,5 +79,5 @@ func (s *Store) Finish(ctx context.Context, b *Build, ids []int64, floor int64) 
 	}
 }
 
-// Position is where the journal of the feed stands when the build begins.
+// Position returns the end of the feed's journal as it is when the build begins.
 func (b Build) Position() Position { return Position{Epoch: b.epoch} }

@@ -39,8 +39,8 @@ func TestWhatComesDuringABuildStays(t *testing.T) {
 	})
 }
 
-// Who returns with several requests at once is found to be away by each of them:
-// none drops what another has begun.
+// A user returns with several requests at once. Each of them finds the user not
+// active; none drops the inbox that another has begun.
 func TestReturningAtOnceBuildsOnce(t *testing.T) {
 	t.Parallel()
 	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, cluster bool) {
@@ -68,7 +68,7 @@ func TestReturningAtOnceBuildsOnce(t *testing.T) {
 			}
 			readers.Wait()
 			require.NotZero(t, begun.Load())
-			if !cluster { // whose nodes answer in any order
+			if !cluster { // the nodes of a cluster answer in any order
 				require.EqualValues(t, 1, begun.Load())
 			}
 			require.Equal(t, []int64{1}, page(t, s, k, timeline.Range{Limit: 9}))
@@ -76,7 +76,7 @@ func TestReturningAtOnceBuildsOnce(t *testing.T) {
 	})
 }
 
-func TestRemovalMakesTheBuilderLookAgain(t *testing.T) {
+func TestRemovalMakesTheBuilderReadAgain(t *testing.T) {
 	t.Parallel()
 	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, _ bool) {
 		s, c := newStore(t, rdb)
@@ -93,7 +93,7 @@ func TestRemovalMakesTheBuilderLookAgain(t *testing.T) {
 		require.False(t, ok)
 		require.Equal(t, timeline.Building, coverage(t, s, k).State)
 
-		// The builder was heard of: it is not replaced while it looks again.
+		// The builder was heard of: it is not replaced while it reads again.
 		c.advance(8 * time.Second)
 		require.NoError(t, s.Withdraw(ctx, []int64{3}, []int64{1}))
 		ok, err = s.Finish(ctx, &b, []int64{3, 1}, 0)
@@ -192,7 +192,7 @@ func (tr *truth) read() []int64 {
 	return ids
 }
 
-// heal is how a reader makes the feed Ready, see the package comment.
+// heal makes the feed Ready as a reader does, see the package comment.
 func heal(t testing.TB, s *timeline.Store, user int64, tr *truth) {
 	k := timeline.Inbox(user)
 	require.NoError(t, s.Touch(t.Context(), user))

@@ -11,12 +11,11 @@ import (
 )
 
 // Deliver pushes one post into the inboxes of those users who are active, and
-// returns them, the most recently active first. After an error some have been
-// pushed to; delivering again is harmless.
+// returns these, the most recently active first. After an error some inboxes may
+// have the post; it is harmless to deliver again.
 //
-// Every 16th inbox that a post reaches is trimmed, if it is past cap and slack;
-// each has its turn with another 16th of the posts. One that misses its turn grows
-// until the next, or Sweep.
+// Each post has every 16th inbox that it reaches trimmed, if that is past cap and
+// slack; another post has another 16th. Until its turn, or Sweep, an inbox grows.
 //
 // Cost: that of Active, then a round trip per 250 active users: a plain ZADD
 // each, O(log size), without Lua, as an inbox without coverage is not read.
@@ -31,16 +30,16 @@ func (s *Store) Deliver(ctx context.Context, post int64, users []int64) (pushed 
 	return targets, s.Push(ctx, post, targets, func() {})
 }
 
-// Push is Deliver to users who are known to be active: by a look-up after the
-// post was committed, such as Recent. One whose activity has ended since gets
-// an entry that no read finds. Pace is called before each pipeline.
+// Push is Deliver to users who are known to be active: by a look-up after the post
+// was committed, such as ActiveByRecency. The inbox of a user who is active no more
+// gets an entry that no read finds. Pace is called before each pipeline.
 //
 // Cost: a round trip per 250 users: a plain ZADD each, O(log size).
 func (s *Store) Push(ctx context.Context, post int64, targets []int64, pace func()) error {
 	if err := checkIDs(post); err != nil {
 		return fmt.Errorf("deliver: %w", err)
 	}
-	// Boxed once, not once per inbox.
+	// These become interface values once, not once per inbox.
 	var member, score any = formatID(post), "-" + formatID(post)
 	// Several pipelines at once: while Redis works on one, this process writes
 	// the next and reads the one before.
@@ -77,9 +76,9 @@ func (s *Store) Push(ctx context.Context, post int64, targets []int64, pace func
 	return nil
 }
 
-// Withdraw takes posts out of the inboxes of those users who are active, and
-// makes builders at work on them look again, as Remove does. Inboxes of users
-// who are not active are never read again.
+// Withdraw takes posts out of the inboxes of those users who are active. As Remove
+// does, it makes builders at work read SQL again. Inboxes of users who are not
+// active are never read again.
 //
 // Cost: one round trip for Active, then one per 1,000 active users: a script
 // each, O(posts log size).
@@ -87,8 +86,9 @@ func (s *Store) Withdraw(ctx context.Context, posts []int64, users []int64) erro
 	return s.withdraw(ctx, journalCap, posts, users)
 }
 
-// RemoveUnjournaled is Withdraw for users who may not have been shown the posts: the
-// journal does not name them. It is Unsettle instead where a post was held.
+// RemoveUnjournaled is Withdraw for users who may not have been shown the posts: their
+// journals do not name these. Where an inbox had one of the posts, it does what
+// InvalidatePositions does instead.
 //
 // Cost: as Withdraw.
 func (s *Store) RemoveUnjournaled(ctx context.Context, posts []int64, users []int64) error {
@@ -112,7 +112,7 @@ func (s *Store) withdraw(ctx context.Context, journal int, posts []int64, users 
 	return nil
 }
 
-// trimmed is what a trim of several inboxes did.
+// trimmed counts what a trim of several inboxes did.
 type trimmed struct{ feeds, ids, lost int }
 
 // trim trims the inboxes that are past cap and slack, and deletes sets without

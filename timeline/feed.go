@@ -32,17 +32,17 @@ func (s State) String() string {
 	}
 }
 
-// Coverage is what a feed claims to hold. Of a Missing feed all else is zero.
+// Coverage says what a feed has. Of a Missing feed, everything else is zero.
 type Coverage struct {
 	// Epoch differs from one build of the feed to the next.
 	Epoch int64
 	// Floor is the id down to which the feed is complete, itself included; 0:
-	// to the beginning. It only ever rises within an epoch.
+	// to the beginning. Within an epoch it only rises.
 	Floor int64
 	State State
 }
 
-// Range is a range of ids, read from one of its ends.
+// Range is a range of ids below Before and above After, read from one of its ends.
 type Range struct {
 	// Before and After are exclusive bounds; 0 leaves that end open.
 	Before, After int64
@@ -77,13 +77,13 @@ func (r Range) First(n int) Range {
 	return r
 }
 
-// Page returns ids of the feed in the order of the range, and what the feed
-// covers, both of the same instant. Ids come only from a Ready feed, and never
-// from below its floor: fewer than the limit means that the feed holds no more
-// in the range, and when the floor is above r.After, that SQL may.
+// Page returns ids of the feed in the order of the range, and its coverage, both of
+// the same instant. Ids come only from a Ready feed, and never from below its
+// floor. Fewer ids than the limit mean that the feed has no more in the range; when
+// the floor is above r.After, SQL may have more.
 //
-// Of an inbox Touch comes first: it finds out whether the inbox has been
-// pushed to all the time. A feed that is not Ready wants a Begin.
+// Before the Page of an inbox, call Visit: it finds out whether the inbox was pushed
+// to all the time. If the feed is not Ready, call Begin.
 //
 // Cost: one round trip, O(log size + Limit).
 func (s *Store) Page(ctx context.Context, k Key, r Range) ([]int64, Coverage, error) {
@@ -109,7 +109,7 @@ func (r Range) args() ([]any, error) {
 	return []any{lowest, formatID(r.After), r.Limit, ascending}, nil
 }
 
-// Part is what one feed has of a range.
+// Part is what one feed has in a range.
 type Part struct {
 	IDs []int64
 	Coverage
@@ -139,14 +139,14 @@ func (s *Store) Pages(ctx context.Context, feeds []Key, r Range) ([]Part, error)
 	return parts, nil
 }
 
-// Above is what of a feed is newer than an id.
+// Above selects the ids of a feed above an id.
 type Above struct {
 	Key   Key
 	After int64
 }
 
-// PagesAbove is Page of several feeds in one round trip, each from its newest id
-// down to an id of its own, at most limit ids each.
+// PagesAbove is Page of several feeds in one round trip. Of each it reads at most
+// limit ids, from the newest down to an id of its own.
 //
 // Cost: one round trip, O(log size + limit) a feed.
 func (s *Store) PagesAbove(ctx context.Context, feeds []Above, limit int) ([]Part, error) {
@@ -170,7 +170,7 @@ func (s *Store) PagesAbove(ctx context.Context, feeds []Above, limit int) ([]Par
 	return parts, nil
 }
 
-// part is the answer of the page script.
+// part decodes the answer of the page script.
 func part(cmd *redis.Cmd) (p Part, err error) {
 	var rest any
 	p.Coverage, rest, err = coverage(cmd)
@@ -190,37 +190,7 @@ func part(cmd *redis.Cmd) (p Part, err error) {
 	return p, nil
 }
 
-// Count returns how many ids above after a Ready feed holds, not counting any
-// below its floor: when the floor is above after, SQL may know more. Of a feed
-// that is not Ready the count is 0 and means nothing.
-//
-// Cost: one round trip, O(log size), O(size) in the compact encoding.
-func (s *Store) Count(ctx context.Context, k Key, after int64) (int, Coverage, error) {
-	if after < 0 {
-		return 0, Coverage{}, fmt.Errorf("count of %s: negative bound %d", k, after)
-	}
-	cov, rest, err := s.read(ctx, call{countScript, k.keys(), []any{formatID(after)}})
-	if err != nil || cov.State != Ready {
-		return 0, cov, wrap(err, "count of %s", k)
-	}
-	n, ok := rest.(int64)
-	if !ok {
-		return 0, Coverage{}, fmt.Errorf("count of %s: redis answered %T", k, rest)
-	}
-	return int(n), cov, nil
-}
-
-// read runs a script that answers with the coverage and one thing more.
-func (s *Store) read(ctx context.Context, c call) (cov Coverage, rest any, err error) {
-	done, err := s.run(ctx, c)
-	if err != nil {
-		return Coverage{}, nil, err
-	}
-	return coverage(done[0])
-}
-
-// coverage is the head that the answers of all scripts that read have, and
-// what comes behind it.
+// coverage decodes the first three parts of an answer of four, and returns the last.
 func coverage(cmd *redis.Cmd) (cov Coverage, rest any, err error) {
 	reply, err := cmd.Slice()
 	if err != nil || len(reply) == 0 {
@@ -242,19 +212,18 @@ func coverage(cmd *redis.Cmd) (cov Coverage, rest any, err error) {
 	return cov, reply[3], nil
 }
 
-// Add puts ids into a feed that is Ready or Building, and does nothing to one
-// that is Missing. They must be all the ids that the feed ought to gain above
-// its floor; if they are only the newest of more, see Merge. An outbox lives
-// on from here.
+// Add puts ids into a feed that is Ready or Building, and does nothing to one that is
+// Missing. They must be all the ids that the feed gains above its floor; if they are
+// only the newest of more, see Merge. The life of an outbox begins anew.
 //
 // Cost: one round trip, O(n log size), and a trim when the feed is full.
 func (s *Store) Add(ctx context.Context, k Key, ids ...int64) error {
 	return s.Merge(ctx, k, ids, 0)
 }
 
-// Merge is Add of ids that are complete only down to floor, such as the recent
-// posts of an author with many more: the feed's own floor rises to it, as
-// below it the feed is no longer complete.
+// Merge is Add of ids that are complete only down to floor, such as the newest posts
+// of an author with many more. Below that the feed is no longer complete, so its
+// own floor rises to it.
 //
 // Cost: as Add.
 func (s *Store) Merge(ctx context.Context, k Key, ids []int64, floor int64) error {
@@ -262,17 +231,17 @@ func (s *Store) Merge(ctx context.Context, k Key, ids []int64, floor int64) erro
 		return fmt.Errorf("add to %s: %w", k, err)
 	}
 	limit := s.cap(k)
-	ids, floor = newest(ids, limit, floor)
+	ids, floor = keepNewest(ids, limit, floor)
 	args := []any{formatID(floor), limit, slack(limit), "0", "0"}
 	if k.kind == outbox {
 		args[3], args[4] = s.life(k), s.setLife(k)
 	}
-	_, err := s.run(ctx, raising(k, ids, call{addScript, k.keys(), appendIDs(args, ids)})...)
+	_, err := s.run(ctx, withLatestRaised(k, ids, call{addScript, k.keys(), appendIDs(args, ids)})...)
 	return wrap(err, "add to %s", k)
 }
 
-// newest is the newest limit ids and the floor that goes with them.
-func newest(ids []int64, limit int, floor int64) ([]int64, int64) {
+// keepNewest returns the newest ids, at most limit, and the floor that goes with them.
+func keepNewest(ids []int64, limit int, floor int64) ([]int64, int64) {
 	if len(ids) <= limit {
 		return ids, floor
 	}
@@ -282,10 +251,10 @@ func newest(ids []int64, limit int, floor int64) ([]int64, int64) {
 	return ids, max(floor, ids[0])
 }
 
-// Remove takes ids out of a feed, and makes Finish of a build at work answer
-// false, as its builder may have read them before they went. A Missing feed
-// stays as it is. What a slower Deliver puts back is for the caller's check of
-// visibility to hide.
+// Remove takes ids out of a feed. If a build is at work its Finish returns false, as
+// the builder may have read the ids before they were removed. A Missing feed stays
+// as it is. A slower Deliver may put an id back: the caller's check of visibility
+// must hide it.
 //
 // Cost: one round trip, O(n log size).
 func (s *Store) Remove(ctx context.Context, k Key, ids ...int64) error {
@@ -296,15 +265,15 @@ func (s *Store) Remove(ctx context.Context, k Key, ids ...int64) error {
 	return wrap(err, "remove from %s", k)
 }
 
-// Drop makes the feed Missing; a build at work is lost. Drop, then Begin, is
-// how a Ready feed is built anew.
+// Drop makes the feed Missing. A build at work is lost. To build a Ready feed anew,
+// call Drop and then Begin.
 //
 // Cost: one round trip, O(size).
 func (s *Store) Drop(ctx context.Context, k Key) error {
 	return wrap(s.rdb.Del(ctx, k.keys()...).Err(), "drop %s", k)
 }
 
-// wrap says what failed; it returns nil for nil.
+// wrap adds what failed to err. It returns nil for nil.
 func wrap(err error, format string, args ...any) error {
 	if err == nil {
 		return nil

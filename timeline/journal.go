@@ -9,14 +9,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// An inbox's journal lets its reader find out what changed since: not the posts
-// that arrive at the top in due time, which their ids tell, but those that
-// arrive late, below newer ones, and those that are removed. It is part of the
-// coverage: where that is lost, so is the epoch, and every position with it.
+// The journal of an inbox tells a reader what changed since a position. It has the
+// posts that arrived late, below newer ones, and those that were removed. It does
+// not have posts that arrived in time: their ids tell these. So it adds nothing to
+// the cost of a push in time.
 //
-// It costs the push of a post that is in time nothing.
+// The journal is part of the coverage: when that is lost, so are the epoch and every
+// position.
 
-// journalCap is how many notes a journal keeps, in some 3 KB at most.
+// journalCap is how many entries a journal keeps, in some 3 KB at most.
 const journalCap = 100
 
 // journal is the cap of the feed's journal; an outbox has none.
@@ -27,35 +28,35 @@ func (k Key) journal() int {
 	return 0
 }
 
-// Position is a place in the journal of one inbox. The zero Position is none.
+// Position is a point in the journal of one inbox. The zero Position is none.
 type Position struct {
 	Epoch  int64 // of the inbox's coverage
-	Offset int64 // how many notes came before
+	Offset int64 // how many entries come before
 }
 
-// Change is a note of the journal.
+// Change is an entry of the journal.
 type Change struct {
 	Post    int64
-	Removed bool // else it arrived late
+	Removed bool // otherwise it arrived late
 }
 
-// Arrival is a post on its way to inboxes, late.
+// Arrival is a post that arrives late.
 type Arrival struct {
 	Post int64
-	// Pulled posts are not pushed: readers find them in their author's outbox.
+	// Pulled says that the post is not pushed: readers find it in its author's outbox.
 	Pulled bool
 	// Again says that an earlier attempt may have pushed the post and told nobody.
 	Again bool
 }
 
-// DeliverLate pushes a post that comes late into those inboxes of users that have
-// coverage, and notes it in their journals unless it has arrived before. Deliver
-// or Push it as well, afterwards.
+// DeliverLate pushes a late post into those inboxes of the users that have coverage,
+// and adds it to their journals, unless it has arrived before. Call Deliver or Push
+// as well, afterwards.
 //
 // Cost: one round trip per 1,000 users: a script each, O(log size).
 func (s *Store) DeliverLate(ctx context.Context, a Arrival, users []int64) error {
 	if err := checkIDs(a.Post); err != nil {
-		return fmt.Errorf("arrive: %w", err)
+		return fmt.Errorf("deliver late: %w", err)
 	}
 	for chunk := range slices.Chunk(users, batch) {
 		calls := onFeeds(deliverLateScript, inboxes(chunk), formatID(a.Post), flag(!a.Pulled), flag(a.Again), journalCap)
@@ -66,7 +67,7 @@ func (s *Store) DeliverLate(ctx context.Context, a Arrival, users []int64) error
 	return nil
 }
 
-// flag is a truth as the scripts read it.
+// flag encodes a bool for the scripts.
 func flag(b bool) string {
 	if b {
 		return "1"
@@ -75,17 +76,18 @@ func flag(b bool) string {
 }
 
 // InvalidatePositions makes all earlier positions in the journal of the user's inbox
-// worthless, because more changed than is noted one by one.
+// worthless. It stands for changes that are too many to add to the journal one by
+// one.
 //
 // Cost: one round trip, O(1).
 func (s *Store) InvalidatePositions(ctx context.Context, user int64) error {
 	_, err := s.runOne(ctx, invalidatePositionsScript, Inbox(user))
-	return wrap(err, "unsettle the inbox of %d", user)
+	return wrap(err, "invalidate positions in the inbox of %d", user)
 }
 
-// Changes returns where the journal of the user's inbox stands, and what it
-// noted since a position, oldest first. Not whole means that this cannot be
-// told: the position is of another epoch, too old, or none.
+// Changes returns the end of the journal of the user's inbox, and its entries since
+// a position, oldest first. If whole is false it cannot tell what changed: the
+// position is of another epoch, too old, or none.
 //
 // Cost: one round trip, O(changes).
 func (s *Store) Changes(ctx context.Context, user int64, since Position) (changes []Change, now Position, whole bool, err error) {
@@ -97,9 +99,9 @@ func (s *Store) Changes(ctx context.Context, user int64, since Position) (change
 	if err != nil || now == (Position{}) || rest[0] != int64(1) {
 		return nil, now, false, wrap(err, "changes of the inbox of %d", user)
 	}
-	notes, _ := rest[1].([]any)
-	for _, note := range notes {
-		text, _ := note.(string)
+	entries, _ := rest[1].([]any)
+	for _, entry := range entries {
+		text, _ := entry.(string)
 		digits, removed := strings.CutPrefix(text, "-")
 		id, err := parseID(digits)
 		if err != nil {
@@ -110,8 +112,8 @@ func (s *Store) Changes(ctx context.Context, user int64, since Position) (change
 	return changes, now, true, nil
 }
 
-// position is the head of the answers that have n parts when the inbox is not
-// missing, and what comes behind it.
+// position decodes the first two parts of an answer, and returns the rest. The
+// answer has n parts, or none when the inbox is missing.
 func position(cmd *redis.Cmd, n int) (at Position, rest []any, err error) {
 	reply, err := cmd.Slice()
 	if err != nil || len(reply) == 0 {

@@ -16,20 +16,20 @@ func TestJournal(t *testing.T) {
 		ctx, user := t.Context(), int64(7)
 		changes := func(since Position) ([]Change, Position, bool) {
 			t.Helper()
-			noted, now, whole, err := s.Changes(ctx, user, since)
+			list, now, whole, err := s.Changes(ctx, user, since)
 			require.NoError(t, err)
-			return noted, now, whole
+			return list, now, whole
 		}
-		arrive := func(a Arrival) {
+		deliverLate := func(a Arrival) {
 			t.Helper()
 			require.NoError(t, s.DeliverLate(ctx, a, []int64{user}))
 		}
 
-		// Without an inbox nothing is noted and nothing can be told.
+		// Without an inbox there is no journal, and nothing can be told.
 		at, err := s.Visit(ctx, user)
 		require.NoError(t, err)
 		require.Zero(t, at)
-		arrive(Arrival{Post: 1})
+		deliverLate(Arrival{Post: 1})
 		_, now, whole := changes(Position{})
 		require.Zero(t, now)
 		require.False(t, whole)
@@ -42,14 +42,14 @@ func TestJournal(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, begun, at)
 
-		// What is pushed in time is not noted, what comes late is, once.
+		// A post in time is not in the journal. A late one is, once.
 		_, err = s.Deliver(ctx, 20, []int64{user})
 		require.NoError(t, err)
-		arrive(Arrival{Post: 20})
-		arrive(Arrival{Post: 10})
-		arrive(Arrival{Post: 10})
-		arrive(Arrival{Post: 11, Pulled: true})
-		arrive(Arrival{Post: 11, Pulled: true})
+		deliverLate(Arrival{Post: 20})
+		deliverLate(Arrival{Post: 10})
+		deliverLate(Arrival{Post: 10})
+		deliverLate(Arrival{Post: 11, Pulled: true})
+		deliverLate(Arrival{Post: 11, Pulled: true})
 		require.NoError(t, s.Withdraw(ctx, []int64{20}, []int64{user}))
 		require.NoError(t, s.Remove(ctx, Inbox(user), 5)) // known from SQL only
 		done, err := s.Finish(ctx, &b, nil, 0)
@@ -61,17 +61,17 @@ func TestJournal(t *testing.T) {
 		ids, _, err := s.Page(ctx, Inbox(user), Range{Limit: 10})
 		require.NoError(t, err)
 		require.Equal(t, []int64{10, 3}, ids)
-		noted, now, whole := changes(begun)
+		list, now, whole := changes(begun)
 		require.True(t, whole)
-		require.Equal(t, []Change{{10, false}, {11, false}, {20, true}, {5, true}}, noted)
+		require.Equal(t, []Change{{10, false}, {11, false}, {20, true}, {5, true}}, list)
 		at, err = s.Visit(ctx, user)
 		require.NoError(t, err)
 		require.Equal(t, at, now)
 
-		// From where one stands there is nothing; from further on, nobody knows.
-		noted, _, whole = changes(now)
+		// Since the end there is nothing. Since a later position nothing can be told.
+		list, _, whole = changes(now)
 		require.True(t, whole)
-		require.Empty(t, noted)
+		require.Empty(t, list)
 		_, _, whole = changes(Position{now.Epoch, now.Offset + 1})
 		require.False(t, whole)
 		_, _, whole = changes(Position{now.Epoch + 1, now.Offset})
@@ -80,34 +80,34 @@ func TestJournal(t *testing.T) {
 		// An earlier attempt may have pushed and told nobody.
 		_, err = s.Deliver(ctx, 30, []int64{user})
 		require.NoError(t, err)
-		arrive(Arrival{Post: 30, Again: true})
-		noted, now, _ = changes(now)
-		require.Equal(t, []Change{{30, false}}, noted)
-		// It may be taken out and come again, which is news, once.
+		deliverLate(Arrival{Post: 30, Again: true})
+		list, now, _ = changes(now)
+		require.Equal(t, []Change{{30, false}}, list)
+		// A post that was removed and comes again is in the journal again, once.
 		require.NoError(t, s.Remove(ctx, Inbox(user), 30))
 		for range 2 {
-			arrive(Arrival{Post: 30, Again: true})
+			deliverLate(Arrival{Post: 30, Again: true})
 		}
-		noted, now, _ = changes(now)
-		require.Equal(t, []Change{{30, true}, {30, false}}, noted)
+		list, now, _ = changes(now)
+		require.Equal(t, []Change{{30, true}, {30, false}}, list)
 
-		// The journal keeps the newest notes.
+		// The journal keeps the newest entries.
 		full := now
 		for id := int64(1000); id < 1000+journalCap; id++ {
-			arrive(Arrival{Post: id})
+			deliverLate(Arrival{Post: id})
 		}
-		noted, now, whole = changes(full)
+		list, now, whole = changes(full)
 		require.True(t, whole)
-		require.Len(t, noted, journalCap)
-		require.Equal(t, Change{1000, false}, noted[0])
-		arrive(Arrival{Post: 2000})
+		require.Len(t, list, journalCap)
+		require.Equal(t, Change{1000, false}, list[0])
+		deliverLate(Arrival{Post: 2000})
 		_, _, whole = changes(full)
 		require.False(t, whole, "too long ago")
-		noted, now, whole = changes(now)
+		list, now, whole = changes(now)
 		require.True(t, whole)
-		require.Equal(t, []Change{{2000, false}}, noted)
+		require.Equal(t, []Change{{2000, false}}, list)
 
-		// Too much to note one by one.
+		// Too much changes to add it entry by entry.
 		require.NoError(t, s.InvalidatePositions(ctx, user))
 		_, later, whole := changes(now)
 		require.False(t, whole)

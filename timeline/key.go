@@ -8,14 +8,15 @@ import (
 // All keys, and the encoding of ids, are in this file.
 //
 //	tl:{i<user>}:z    inbox: sorted set, member = post id, score = -post id
-//	tl:{i<user>}:m    its coverage: hash of epoch, state, floor, gen, started
-//	tl:{o<author>}:z  outbox, as above
+//	tl:{i<user>}:m    its coverage: hash of epoch, state, floor, gen, started; and
+//	                  its journal: pos, kept, j<n>; see lua/feed.lua
+//	tl:{o<author>}:z  outbox, as above, without a journal
 //	tl:{o<author>}:m
 //	tl:{o<author>}:f  fences: sorted set, member = viewer, or "w" and the job of
-//	                  who watches them, score = Unix seconds
+//	                  the fan-out that watches them, score = Unix seconds
 //	tl:{a<shard>}     active users: sorted set, member = user id,
 //	                  score = deadline in Unix milliseconds
-//	tl:{n<shard>}     newest ids: hash, field = author, see newest.go
+//	tl:{n<shard>}     latest posts: hash, field = author, see latest.go
 //
 // The hash tag keeps all keys of one feed in one slot of a cluster.
 
@@ -59,14 +60,14 @@ func (k Key) fences() string { return k.part(":f") }
 // keys are the KEYS of every script on a feed.
 func (k Key) keys() []string { return []string{k.meta(), k.set()} }
 
-// shards is how many keys hold the active users, and the newest ids: enough for a cluster of a
-// dozen masters to share the look-ups of a fan-out, few enough for one page of
-// followers to be looked up in a handful of commands.
+// shards is how many keys hold the active users, and how many the latest posts:
+// enough for a cluster of a dozen masters to share the look-ups of a fan-out, few
+// enough to look one page of followers up in a handful of commands.
 const shards = 16
 
 func activeKey(shard int) string { return "tl:{a" + strconv.Itoa(shard) + "}" }
 
-func newestKey(shard int) string { return "tl:{n" + strconv.Itoa(shard) + "}" }
+func latestKey(shard int) string { return "tl:{n" + strconv.Itoa(shard) + "}" }
 
 func shardOf(user int64) int { return int(sixteenth(user)) }
 

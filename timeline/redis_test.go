@@ -23,7 +23,7 @@ func onMasters(t testing.TB, rdb redis.UniversalClient, fn func(ctx context.Cont
 	require.NoError(t, fn(t.Context(), rdb.(*redis.Client)))
 }
 
-// wipe is a Redis that starts empty: no data, no scripts.
+// wipe makes Redis as after an empty start: no data, no scripts.
 func wipe(t testing.TB, rdb redis.UniversalClient) {
 	t.Helper()
 	onMasters(t, rdb, func(ctx context.Context, c *redis.Client) error {

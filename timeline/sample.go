@@ -7,7 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Sample is n active users chosen at random, all of them when there are fewer.
+// Sample returns n active users, chosen at random; all of them when there are fewer.
 //
 // Cost: one round trip of 16 ZRANDMEMBER, O(n).
 func (s *Store) Sample(ctx context.Context, n int) ([]int64, error) {

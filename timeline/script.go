@@ -12,8 +12,6 @@ var (
 	feedLua string
 	//go:embed lua/page.lua
 	pageLua string
-	//go:embed lua/count.lua
-	countLua string
 	//go:embed lua/begin.lua
 	beginLua string
 	//go:embed lua/finish.lua
@@ -38,13 +36,12 @@ var (
 	dropLua string
 	//go:embed lua/store_latest.lua
 	storeLatestLua string
-	//go:embed lua/raise.lua
-	raiseLua string
+	//go:embed lua/raise_latest.lua
+	raiseLatestLua string
 )
 
 var (
 	pageScript                = redis.NewScript(feedLua + pageLua)
-	countScript               = redis.NewScript(feedLua + countLua)
 	beginScript               = redis.NewScript(feedLua + beginLua)
 	finishScript              = redis.NewScript(feedLua + finishLua)
 	addScript                 = redis.NewScript(feedLua + addLua)
@@ -57,7 +54,7 @@ var (
 	invalidatePositionsScript = redis.NewScript(feedLua + invalidatePositionsLua)
 	dropScript                = redis.NewScript(feedLua + dropLua)
 	storeLatestScript         = redis.NewScript(storeLatestLua)
-	raiseScript               = redis.NewScript(raiseLua)
+	raiseLatestScript         = redis.NewScript(raiseLatestLua)
 )
 
 // call is one execution of a script.
@@ -76,10 +73,9 @@ func onFeeds(script *redis.Script, feeds []Key, args ...any) []call {
 	return calls
 }
 
-// run executes the calls in one pipeline, in order where they share a slot.
-// Calls that meet a server which does not know their script, because it is new
-// or was wiped, are executed again with the text of the script, in a second
-// pipeline: a script is not known means that it has not run.
+// run executes the calls in one pipeline, in order where they share a slot. A server
+// that is new or was wiped does not know the scripts, and runs none. Then a second
+// pipeline executes these calls with the text of their script.
 func (s *Store) run(ctx context.Context, calls ...call) ([]*redis.Cmd, error) {
 	done := make([]*redis.Cmd, len(calls))
 	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {

@@ -9,17 +9,18 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// SweepResult is what one Sweep did.
+// SweepResult says what one Sweep did.
 type SweepResult struct {
-	// Expired users are no longer active.
+	// Expired is how many users are no longer active.
 	Expired int
-	// Visited inboxes were looked at.
+	// Visited is how many inboxes were looked at.
 	Visited int
-	// Trimmed inboxes were past their cap by more than a tenth.
+	// Trimmed is how many of these were past their cap by more than a tenth.
 	Trimmed int
-	// Cut is how many ids they lost.
+	// Cut is how many ids were cut off.
 	Cut int
-	// Lost inboxes had lost their coverage or their ids; the rest was deleted.
+	// Lost is how many inboxes had lost their coverage or their ids. What was left
+	// of them was deleted.
 	Lost int
 	// Complete says that a round through all active users has ended.
 	Complete bool
@@ -28,23 +29,22 @@ type SweepResult struct {
 // sweeper is how far the round of this process has come.
 type sweeper struct {
 	mu sync.Mutex
-	at place
+	at sweepPosition
 }
 
-// place is a place in the round: the users of the shard whose deadline is
-// later than after and not later than until are still to come.
-type place struct {
+// sweepPosition is how far a round has come: the users of the shard whose deadline
+// is later than after, and not later than until, are still to come.
+type sweepPosition struct {
 	shard        int
 	after, until int64 // Unix milliseconds; until 0: the shard is not begun
 }
 
-// Sweep does a bounded piece of tidying and remembers where it stopped: it
-// forgets the users whose activity is over, then trims the inboxes of the next
-// 1,000 active users at most. Calls that follow each other go round all active
-// users. Outboxes need no sweep, as every Add trims.
+// Sweep forgets the users whose activity is over, then trims the inboxes of the next
+// 1,000 active users at most. It remembers where it stopped: one call after the
+// other goes round all active users. Outboxes need no sweep, as every Add trims.
 //
-// A round goes by deadline. Who is touched meanwhile moves ahead and is not
-// missed; of more than 1,000 users with a deadline in the same millisecond some
+// A round goes by deadline. A user who visits meanwhile moves ahead and is not
+// missed. Of more than 1,000 users with a deadline in the same millisecond some
 // wait for a later round. Several processes may sweep, each its own round.
 //
 // Cost: at most 18 round trips, O(log active users + expired), a script per
@@ -69,12 +69,12 @@ func (s *Store) Sweep(ctx context.Context) (SweepResult, error) {
 		result.Visited, result.Trimmed, result.Cut, result.Lost = len(users), t.feeds, t.ids, t.lost
 	}
 	s.sweep.at = next
-	result.Complete = next == place{}
+	result.Complete = next == sweepPosition{}
 	return result, nil
 }
 
-// expire forgets the users whose deadline has passed, and says how many. Their
-// inboxes expire, or have expired, by themselves.
+// expire forgets the users whose deadline has passed, and returns how many these
+// are. Their inboxes expire, or have expired, by themselves.
 func (s *Store) expire(ctx context.Context) (int, error) {
 	now := strconv.FormatInt(s.nowMillis(), 10)
 	var removed [shards]*redis.IntCmd
@@ -91,10 +91,10 @@ func (s *Store) expire(ctx context.Context) (int, error) {
 	return total, err
 }
 
-// nextActive returns the next users of the round and the place after them; the
-// zero place when the round ends with them.
-func (s *Store) nextActive(ctx context.Context, at place) (users []int64, next place, err error) {
-	for ; at.shard < shards; at = (place{shard: at.shard + 1}) {
+// nextActive returns the next users of the round and the position after them, which
+// is zero when the round ends with them.
+func (s *Store) nextActive(ctx context.Context, at sweepPosition) (users []int64, next sweepPosition, err error) {
+	for ; at.shard < shards; at = (sweepPosition{shard: at.shard + 1}) {
 		if at.until == 0 {
 			at.until = s.deadline(s.nowMillis())
 		}
@@ -119,5 +119,5 @@ func (s *Store) nextActive(ctx context.Context, at place) (users []int64, next p
 			return users, at, nil
 		}
 	}
-	return users, place{}, nil
+	return users, sweepPosition{}, nil
 }

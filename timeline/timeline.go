@@ -1,56 +1,56 @@
-// Package timeline keeps feeds in Redis: the inbox of each active user and the
-// outbox of each author, as post ids sorted by time. It hides the keys, the
-// encodings and the Lua. It knows ids, which are also the scores; it does not
-// know posts, relations or who may see what, and it never reads SQL.
+// Package timeline keeps feeds in Redis: the inbox of each active user, the outbox
+// of each author, as post ids sorted by time. It hides the keys, the encodings and
+// the Lua. It knows ids, which are also the scores. It does not know posts,
+// relations or who may see what, and it never reads SQL.
 //
 // # What holds
 //
 //   - A feed is Missing, Building or Ready. A Ready feed holds every id that
 //     belongs to it from the newest down to its floor. Only a Ready feed is
-//     read, only down to its floor. Ids below the floor may linger in the
-//     set; no read returns them.
+//     read, only down to its floor. Ids below the floor may stay in the set; no
+//     read returns them.
 //   - SQL is the truth. Redis may be wiped, in part or whole, between any two
-//     calls: the feeds concerned are Missing then, and are built again. A
-//     feed is two keys; losing either of them makes it Missing, so that
-//     eviction cannot open a hole. What does open one is a failover that
-//     forgets inserts Redis had acknowledged: compare with SQL now and then.
-//   - An id removed while a feed is being built cannot come back with the
-//     builder's older reading of SQL: Finish refuses it.
+//     calls: then the feeds concerned are Missing, and are built again. A feed is
+//     two keys. If either is lost the feed is Missing, so that eviction cannot
+//     open a hole. A failover that forgets inserts which Redis had acknowledged
+//     does open one: compare with SQL now and then.
+//   - An id that is removed while a feed is being built cannot come back with what
+//     the builder read from SQL before: Finish refuses it.
 //   - Every write may be repeated.
 //
 // # Activity
 //
-// Deliver pushes to active users only. A user is active from the first Touch
-// until ActiveFor after the last. Three lives keep a Ready inbox complete,
-// each an hour longer than the one before, which also absorbs the differences
-// between the clocks of processes:
+// Deliver pushes to active users only. A user is active from the first Visit
+// until ActiveFor after the last. Three lives keep a Ready inbox complete. Each is
+// an hour longer than the one before, which also covers the differences between
+// the clocks of processes:
 //
-//   - coverage lives ActiveFor after the last Touch: then the inbox is Missing;
-//   - the user is pushed to for an hour longer, so that nothing is skipped that
-//     a reader trusts the inbox to hold;
-//   - the set of ids lives another hour, so that what is still pushed finds a
-//     set that expires.
+//   - The coverage lives ActiveFor after the last Visit. Then the inbox is Missing.
+//   - The user is pushed to for an hour longer, so that an inbox which a reader
+//     trusts has not missed a push.
+//   - The set of ids lives another hour, so that a late push finds a set that
+//     expires.
 //
-// A Touch that finds the user not active, because time has passed or Redis
-// forgot it, drops the inbox, since posts may have been skipped. Therefore
-// every read of an inbox is: Touch, Page, and if it is not Ready: Begin, read
-// SQL, Finish.
+// A Visit may find the user not active, because time has passed or Redis forgot.
+// Posts may have been skipped then, so Visit drops the inbox. Therefore every read
+// of an inbox is: Visit, Page, and if the inbox is not Ready: Begin, read SQL,
+// Finish.
 //
-// A push between a wipe and the next Begin leaves a set without coverage. It
-// is harmless: reads call it Missing, Begin deletes it, and so does Sweep.
+// A push between a wipe and the next Begin leaves a set without coverage. That is
+// harmless: reads call the inbox Missing, Begin deletes the set, and so does Sweep.
 //
 // # Many outboxes
 //
-// A page of thousands of authors is in the outboxes of a few. Newest tells of each
-// author an id that the outbox has none above, so that a reader asks those only who
-// reach the page. Whatever is put into an outbox through a Store raises it first.
+// A page of thousands of authors comes from the outboxes of a few. LatestPostIDs
+// gives for each author an id that the outbox has none above, so that a reader asks
+// only the outboxes that reach the page. Every write that puts ids into an outbox
+// raises that id first.
 //
 // # Memory
 //
 // Scores are negated ids: the newest sorts first, where inserts into Redis's
 // compact encoding are fastest. Set zset-max-listpack-entries to at least the
-// larger cap + a tenth + 32, and an entry takes about 21 bytes in place
-// of 127.
+// larger cap + a tenth + 32, and an entry takes about 21 bytes instead of 127.
 package timeline
 
 import (
@@ -62,88 +62,101 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Config sets the bounds of a Store. Its zero value is valid.
+// The bounds of Config, and its defaults.
+const (
+	MinInboxCap     = 300
+	DefaultInboxCap = 500
+	MaxInboxCap     = 1000
+
+	MinOutboxCap     = 100
+	DefaultOutboxCap = 1000
+	MaxOutboxCap     = 10_000
+
+	MinActiveFor     = time.Minute
+	DefaultActiveFor = 72 * time.Hour
+	MaxActiveFor     = 8760 * time.Hour
+)
+
+// Config sets the bounds of a Store. The zero value of a field means its default.
 type Config struct {
-	// InboxCap is how many of the newest ids an inbox keeps, 300 to 1000.
-	// Defaults to 500.
+	// InboxCap is how many of the newest ids an inbox keeps, MinInboxCap to
+	// MaxInboxCap. Defaults to DefaultInboxCap.
 	InboxCap int
-	// OutboxCap is how many of the newest ids an outbox keeps, 100 to 10000.
-	// Defaults to 1000.
+	// OutboxCap is how many of the newest ids an outbox keeps, MinOutboxCap to
+	// MaxOutboxCap. Defaults to DefaultOutboxCap.
 	OutboxCap int
-	// ActiveFor is how long after a Touch an inbox is kept, 1 minute to 1 year.
-	// Defaults to 72 hours.
+	// ActiveFor is how long an inbox is kept after a Visit, MinActiveFor to
+	// MaxActiveFor. Defaults to DefaultActiveFor.
 	ActiveFor time.Duration
-	// Now tells the time. Defaults to time.Now. The life of keys follows the
-	// clock of Redis, all other times follow Now.
+	// Now tells the time. Defaults to time.Now. The life of keys follows the clock
+	// of Redis; all other times follow Now.
 	Now func() time.Time
 }
 
 const (
-	inboxCapDefault  = 500
-	outboxCapDefault = 1000
-	activeForDefault = 72 * time.Hour
-
 	// outboxLife is how long an outbox outlives its last build or Add.
 	outboxLife = 7 * 24 * time.Hour
-	// margin separates the lives of coverage, activity and set.
-	margin = time.Hour
+	// clockMargin separates the lives of coverage, activity and set. The clocks of
+	// two processes must not differ by more.
+	clockMargin = time.Hour
 	// staleAfter is how long a builder may be silent before it is replaced.
 	staleAfter = 10 * time.Second
 	// fenceLife is how long a fence is remembered.
 	fenceLife = time.Hour
-	// batch is how many commands go into one pipeline: enough to hide the
-	// round trip, few enough not to delay others on the same server.
+	// batch is how many commands go into one pipeline: enough to hide the round
+	// trip, few enough not to delay others on the same server.
 	batch = 1000
-	// pushes is batch for pushes, the bulk of what Redis does: Redis works for
-	// less than a millisecond on one.
+	// pushes is batch for pushes, the bulk of what Redis does. Redis works on one
+	// pipeline of them for less than a millisecond.
 	pushes = 250
-	// pipelines is how many of them one call has under way: one is written while
-	// Redis works on the other, and nobody else waits behind more.
+	// pipelines is how many pipelines one call has under way. This process writes one
+	// while Redis works on the other, and others wait for no more than these.
 	pipelines = 2
 )
 
+// withDefaults fills in what is zero.
 func (c Config) withDefaults() Config {
-	c.InboxCap = cmp.Or(c.InboxCap, inboxCapDefault)
-	c.OutboxCap = cmp.Or(c.OutboxCap, outboxCapDefault)
-	c.ActiveFor = cmp.Or(c.ActiveFor, activeForDefault)
+	c.InboxCap = cmp.Or(c.InboxCap, DefaultInboxCap)
+	c.OutboxCap = cmp.Or(c.OutboxCap, DefaultOutboxCap)
+	c.ActiveFor = cmp.Or(c.ActiveFor, DefaultActiveFor)
 	if c.Now == nil {
 		c.Now = time.Now
 	}
 	return c
 }
 
-// Validate says everything that is out of bounds. Zero fields stand for their
-// defaults.
-func (c Config) Validate() error {
-	c = c.withDefaults()
+// validate names everything that is out of bounds.
+func (c Config) validate() error {
 	var errs []error
-	if c.InboxCap < 300 || c.InboxCap > 1000 {
-		errs = append(errs, fmt.Errorf("inbox cap must be 300 to 1000, got %d", c.InboxCap))
+	if c.InboxCap < MinInboxCap || c.InboxCap > MaxInboxCap {
+		errs = append(errs, fmt.Errorf("inbox cap must be %d to %d, got %d", MinInboxCap, MaxInboxCap, c.InboxCap))
 	}
-	if c.OutboxCap < 100 || c.OutboxCap > 10000 {
-		errs = append(errs, fmt.Errorf("outbox cap must be 100 to 10000, got %d", c.OutboxCap))
+	if c.OutboxCap < MinOutboxCap || c.OutboxCap > MaxOutboxCap {
+		errs = append(errs, fmt.Errorf("outbox cap must be %d to %d, got %d", MinOutboxCap, MaxOutboxCap, c.OutboxCap))
 	}
-	if c.ActiveFor < time.Minute || c.ActiveFor > 365*24*time.Hour {
-		errs = append(errs, fmt.Errorf("active period must be 1m to 8760h, got %s", c.ActiveFor))
+	if c.ActiveFor < MinActiveFor || c.ActiveFor > MaxActiveFor {
+		errs = append(errs, fmt.Errorf("active period must be %dm to %dh, got %s",
+			MinActiveFor/time.Minute, MaxActiveFor/time.Hour, c.ActiveFor))
 	}
 	return errors.Join(errs...)
 }
 
-// Store reads and writes feeds. It is safe for concurrent use, by many
-// processes too; the only state it holds itself is the position of Sweep.
+// Store reads and writes feeds. It is safe for concurrent use, also by many
+// processes. Its only state of its own is how far Sweep has come.
 type Store struct {
 	rdb   redis.UniversalClient
 	cfg   Config
 	sweep sweeper
 }
 
-// New returns a Store on rdb, which remains the caller's to close. It fails
-// only when cfg is not valid, and does not talk to Redis.
+// New returns a Store on rdb, which the caller closes. It fails only when cfg is out
+// of bounds, and does not talk to Redis.
 func New(rdb redis.UniversalClient, cfg Config) (*Store, error) {
-	if err := cfg.Validate(); err != nil {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	return &Store{rdb: rdb, cfg: cfg.withDefaults()}, nil
+	return &Store{rdb: rdb, cfg: cfg}, nil
 }
 
 // InboxCap is how many ids an inbox keeps.
@@ -152,7 +165,7 @@ func (s *Store) InboxCap() int { return s.cfg.InboxCap }
 // OutboxCap is how many ids an outbox keeps.
 func (s *Store) OutboxCap() int { return s.cfg.OutboxCap }
 
-// cap is how many ids the feed keeps when it is trimmed.
+// cap is how many ids a trim leaves in the feed.
 func (s *Store) cap(k Key) int {
 	if k.kind == outbox {
 		return s.cfg.OutboxCap
@@ -160,8 +173,8 @@ func (s *Store) cap(k Key) int {
 	return s.cfg.InboxCap
 }
 
-// slack is how far past the cap a feed may grow before it is trimmed: trimming
-// on every insert costs a quarter of the throughput.
+// slack is how far past the cap a feed may grow before it is trimmed: a trim at
+// every insert would cost a quarter of the throughput.
 func slack(limit int) int { return limit / 10 }
 
 // life is how long the coverage of the feed lives, in milliseconds.
@@ -173,11 +186,11 @@ func (s *Store) life(k Key) int64 {
 }
 
 // setLife is how long the set of a feed lives, in milliseconds.
-func (s *Store) setLife(k Key) int64 { return s.life(k) + 2*margin.Milliseconds() }
+func (s *Store) setLife(k Key) int64 { return s.life(k) + 2*clockMargin.Milliseconds() }
 
-// deadline is until when a user touched now is pushed to, in Unix milliseconds.
+// deadline is until when a user who visits now is pushed to, in Unix milliseconds.
 func (s *Store) deadline(now int64) int64 {
-	return now + (s.cfg.ActiveFor + margin).Milliseconds()
+	return now + (s.cfg.ActiveFor + clockMargin).Milliseconds()
 }
 
 func (s *Store) nowMillis() int64 { return s.cfg.Now().UnixMilli() }

@@ -88,7 +88,8 @@ func (p *pairOfFriends) becomeFriends(t *testing.T) {
 	p.do(p.Feed.Follow, p.author, p.follower)
 	p.do(p.Feed.Follow, p.follower, p.author)
 	p.drain()
-	require.NoError(t, p.Timelines.Touch(p.Ctx, p.follower.ID))
+	_, err := p.Timelines.Visit(p.Ctx, p.follower.ID)
+	require.NoError(t, err)
 	require.NoError(t, p.Home.BuildInbox(p.Ctx, p.follower.ID))
 }
 
@@ -139,7 +140,8 @@ func (p *pairOfFriends) wipe() {
 	p.drainButOne()
 	require.NoError(p.t, p.Stores.Redis.FlushAll(p.Ctx).Err())
 	for _, v := range []account.Viewer{p.follower, p.author} {
-		require.NoError(p.t, p.Timelines.Touch(p.Ctx, v.ID))
+		_, err := p.Timelines.Visit(p.Ctx, v.ID)
+		require.NoError(p.t, err)
 		require.NoError(p.t, p.Home.BuildInbox(p.Ctx, v.ID))
 	}
 }

@@ -103,7 +103,7 @@ func (w *Workers) roster(ctx context.Context, j *queue.Job, author *ent.User, at
 		return r, nil
 	}
 	// The post is committed: users who become active later read it from SQL.
-	active, err := w.Timelines.Recent(ctx)
+	active, err := w.Timelines.ActiveByRecency(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -183,7 +183,7 @@ func (r *roster) nextActive(ctx context.Context, c visibility.PostChange) (p pag
 // recentFollowers reads the followers among the most recently active users.
 func (r *roster) recentFollowers(ctx context.Context, c visibility.PostChange) (p page) {
 	p.allActive, r.position.RecentDone = true, true
-	chunk, err := r.w.Timelines.Latest(ctx, r.w.PageSize)
+	chunk, err := r.w.Timelines.RecentlyActive(ctx, r.w.PageSize)
 	if err != nil {
 		p.err = err
 		return p

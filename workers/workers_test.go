@@ -75,7 +75,8 @@ func newIdleAudience(t *testing.T, s *storage.Stores, followers, active int) *au
 		tl, err := timeline.New(s.Redis, timeline.Config{Now: func() time.Time { return then }})
 		require.NoError(t, err)
 		a.active = append(a.active, u.ID)
-		require.NoError(t, tl.Touch(a.Ctx, u.ID))
+		_, err = tl.Visit(a.Ctx, u.ID)
+		require.NoError(t, err)
 		require.NoError(t, a.Home.BuildInbox(a.Ctx, u.ID))
 	}
 	return a
@@ -275,7 +276,8 @@ func TestLatestActiveComeFirst(t *testing.T) {
 			storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
 				a := newIdleAudience(t, s, c.followers, c.active)
 				for i := range c.others {
-					require.NoError(t, a.Timelines.Touch(a.Ctx, int64(i+1)))
+					_, err := a.Timelines.Visit(a.Ctx, int64(i+1))
+					require.NoError(t, err)
 				}
 				first := &firstPush{fails: 2}
 				s.Redis.AddHook(first)
@@ -374,7 +376,8 @@ func TestLargeFanOutGetsDoneBesideSmallJobs(t *testing.T) {
 	rows, err := s.DB.Follow.Query().All(a.Ctx)
 	require.NoError(t, err)
 	for _, f := range rows {
-		require.NoError(t, a.Timelines.Touch(a.Ctx, f.FollowerID))
+		_, err := a.Timelines.Visit(a.Ctx, f.FollowerID)
+		require.NoError(t, err)
 	}
 	begun, ends := make(chan struct{}), make(chan struct{})
 	a.work(t, s.Redis, func(q *queue.Queue) {

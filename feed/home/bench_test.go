@@ -293,7 +293,8 @@ func BenchmarkInboxPage(b *testing.B) {
 		t := newTown(b, s, 100)
 		t.posts(b, longAgo, 1000, "2 + g % 100")
 		t.ready(b)
-		require.NoError(b, t.tl.Touch(ctx, t.reader.ID))
+		_, err := t.tl.Visit(ctx, t.reader.ID)
+		require.NoError(b, err)
 		require.NoError(b, t.home.BuildInbox(ctx, t.reader.ID))
 		key := timeline.Inbox(t.reader.ID).String() + ":z"
 		var ours, floor time.Duration

@@ -8,7 +8,7 @@ if not intact() then
   return 0
 end
 put(6)
-raise(ARGV[1])
+raise_floor(ARGV[1])
 trim(tonumber(ARGV[2]), tonumber(ARGV[3]))
 if ARGV[4] ~= '0' then
   expire(ARGV[4], ARGV[5])

@@ -1,6 +1,6 @@
--- Purpose: opens a build, unless the feed is ready or another builder is at it.
--- ARGV:    1 epoch of this build, 2 now, 3 builders begun at or before this are
---          stale (both Unix ms), 4 life of coverage, 5 life of set (ms)
+-- Purpose: opens a build, unless the feed is ready or another builder is at work.
+-- ARGV:    1 epoch of this build, 2 now, 3 a builder last heard of at or before this
+--          is stale (both Unix ms), 4 life of coverage, 5 life of set (ms)
 -- Returns: 1 begun (also when this very build was begun before), 0 not
 -- Cost:    O(size) of what is deleted
 

@@ -1,5 +1,5 @@
--- Purpose: makes a feed missing, unless it has been begun anew since.
--- ARGV:    1 the epoch that its coverage had
+-- Purpose: makes a feed missing, unless another build has begun since.
+-- ARGV:    1 epoch of the coverage to drop
 -- Returns: 1
 -- Cost:    O(size)
 

@@ -1,6 +1,6 @@
 -- Purpose: prolongs the life of a feed, both keys or neither.
 -- ARGV:    1 life of coverage, 2 life of set (ms)
--- Returns: {} when the feed is missing; else {epoch, position in the journal}
+-- Returns: {} when the feed is missing; else {epoch, end of the journal}
 -- Cost:    O(1)
 
 expire(ARGV[1], ARGV[2])

@@ -1,5 +1,16 @@
--- Purpose: what every script on a feed begins with.
+-- Purpose: the first part of every script on a feed.
 -- KEYS:    1 the feed's coverage (hash), 2 its ids (sorted set)
+--
+-- Fields of the hash:
+--   epoch    differs from one build of the feed to the next
+--   state    'building' or 'ready'
+--   started  when the builder was last heard of (Unix ms)
+--   floor    the id down to which the feed is complete ('0': to the beginning)
+--   gen      the generation: how many removals there were. It keeps its short
+--            name: a process of another version may count removals during a build
+--   pos      the end of the journal: how many entries there ever were
+--   kept     entries up to this position are forgotten
+--   j<n>     the entry whose position is n, modulo the cap of the journal
 --
 -- The set always holds the end mark, member 0 with score 0, which sorts last
 -- as scores are negated ids. A set without it has lost ids.
@@ -24,40 +35,40 @@ local function put(first)
   end
 end
 
--- raise lifts the floor to the id given, and never lowers it.
-local function raise(floor)
+-- raise_floor raises the floor to an id, and never lowers it. O(1).
+local function raise_floor(floor)
   if tonumber(floor) > tonumber(redis.call('HGET', meta, 'floor')) then
     redis.call('HSET', meta, 'floor', floor)
   end
 end
 
--- trim keeps the newest cap ids when there are more than cap + slack, and says
--- how many went. Any below the floor are the oldest, so they go first.
+-- trim keeps the newest cap ids when there are more than cap + slack, and returns
+-- how many it removed. Ids below the floor are the oldest, so they go first.
 -- O(log size + cut).
 local function trim(cap, slack)
   if redis.call('ZCARD', set) - 1 <= cap + slack then
     return 0
   end
   local cut = redis.call('ZREMRANGEBYRANK', set, cap, -2)
-  raise(redis.call('ZRANGE', set, cap - 1, cap - 1)[1])
+  raise_floor(redis.call('ZRANGE', set, cap - 1, cap - 1)[1])
   return cut
 end
 
--- note appends to the journal: an id that arrived, or '-' and one that was
--- removed. The journal is a ring in the coverage, so that neither is lost without
--- the other: field j<position modulo cap>, the newest cap of them; what is at or
--- before position 'kept' is forgotten. O(1).
-local function note(what, cap)
+-- append_journal appends an entry to the journal: the id of a post that arrived, or
+-- '-' and the id of one that was removed. The journal is a ring of the newest cap
+-- entries. It is in the same hash as the coverage, so that neither is lost without
+-- the other. O(1).
+local function append_journal(entry, cap)
   local pos = redis.call('HINCRBY', meta, 'pos', 1)
-  redis.call('HSET', meta, 'j' .. pos % cap, what)
+  redis.call('HSET', meta, 'j' .. pos % cap, entry)
   if pos - cap > tonumber(redis.call('HGET', meta, 'kept') or '0') then
     redis.call('HSET', meta, 'kept', pos - cap)
   end
 end
 
--- notes returns what the journal has after a position, as far as it is kept,
--- oldest first. O(notes).
-local function notes(since, cap)
+-- read_journal returns the entries after a position, as far as they are kept, oldest
+-- first. O(entries).
+local function read_journal(since, cap)
   local have = redis.call('HMGET', meta, 'pos', 'kept')
   local fields = {}
   for p = math.max(since, tonumber(have[2] or '0')) + 1, tonumber(have[1] or '0') do
@@ -69,14 +80,19 @@ local function notes(since, cap)
   return redis.call('HMGET', meta, unpack(fields))
 end
 
--- expire gives both keys their life in milliseconds.
+-- invalidate_positions makes all earlier positions in the journal worthless. O(1).
+local function invalidate_positions()
+  redis.call('HSET', meta, 'kept', redis.call('HINCRBY', meta, 'pos', 1))
+end
+
+-- expire gives both keys their life in milliseconds. O(1).
 local function expire(metaLife, setLife)
   redis.call('PEXPIRE', meta, metaLife)
   redis.call('PEXPIRE', set, setLife)
 end
 
--- top is the greatest score of an id that is above `after` and not below the
--- floor; it excludes the end mark.
+-- top returns the greatest score of an id that is above `after` and not below the
+-- floor. It excludes the end mark.
 local function top(after, floor)
   if tonumber(after) >= tonumber(floor) then
     return after == '0' and '(0' or '(-' .. after

@@ -1,9 +1,9 @@
--- Purpose: makes every earlier position in the journal worthless: more changed
---          than is noted one by one.
+-- Purpose: makes all earlier positions in the journal of a feed worthless: too much
+--          changed to add it entry by entry.
 -- Returns: 1
 -- Cost:    O(1)
 
 if redis.call('EXISTS', meta) == 1 then
-  redis.call('HSET', meta, 'kept', redis.call('HINCRBY', meta, 'pos', 1))
+  invalidate_positions()
 end
 return 1

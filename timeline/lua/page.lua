@@ -1,4 +1,4 @@
--- Purpose: coverage of a feed, and ids of it when it is ready.
+-- Purpose: returns the coverage of a feed, and ids of it when it is ready.
 -- ARGV:    1 lowest score ('-inf' or '(-<id>'), 2 id above which ids are
 --          wanted ('0': all), 3 how many, 4 '1' for oldest first
 -- Returns: {} when missing; else {state, epoch, floor, {ids}}

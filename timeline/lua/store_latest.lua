@@ -1,6 +1,6 @@
--- Purpose: stores the newest ids of authors as SQL had them, unless they are known
---          to have newer ones.
--- KEYS:    1 newest ids of a shard (hash)
+-- Purpose: stores the latest ids of authors as SQL had them. A newer id that is known
+--          stays.
+-- KEYS:    1 latest ids of a shard of authors (hash)
 -- ARGV:    1 epoch of the hash when SQL was read, 2 author, 3 id, and so on
 -- Returns: 1 stored, 0 the hash is another one by now
 -- Cost:    O(authors)

@@ -1,4 +1,4 @@
--- Purpose: trims a feed that is past its cap, deletes the rest of a lost one.
+-- Purpose: trims a feed that is past its cap, and deletes what is left of a lost one.
 -- ARGV:    1 cap, 2 slack
 -- Returns: how many ids went; -1 when remains of a lost feed were deleted
 -- Cost:    O(1) when there is nothing to do, else O(log size + cut)

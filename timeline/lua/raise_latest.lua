@@ -1,8 +1,8 @@
--- Purpose: notes an id of an author, if readers ask for those of the shard and
---          none as new is noted.
--- KEYS:    1 newest ids of a shard (hash)
+-- Purpose: raises the latest id of an author to a post that is being added, if the
+--          hash exists and has none as new.
+-- KEYS:    1 latest ids of a shard of authors (hash)
 -- ARGV:    1 author, 2 id
--- Returns: 1 noted, 0 not
+-- Returns: 1 raised, 0 not
 -- Cost:    O(1)
 
 if redis.call('EXISTS', KEYS[1]) == 0 then

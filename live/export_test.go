@@ -1,0 +1,12 @@
+package live
+
+// Subscribers returns how many subscriptions are open, those that still wait in
+// Subscribe included.
+func (h *Hub) Subscribers() (n int) {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	for _, subs := range h.subs {
+		n += len(subs)
+	}
+	return n
+}
