@@ -11,7 +11,9 @@ import (
 	"github.com/cheggaaa/pb/v3"
 
 	"tideline/ent"
-	"tideline/feed"
+	"tideline/feed/account"
+	"tideline/feed/home"
+	"tideline/feed/ids"
 	"tideline/graph"
 	"tideline/server"
 	"tideline/timeline"
@@ -25,9 +27,9 @@ type Feeds struct {
 	Rebuild feedsRebuild `cmd:"" help:"Make timelines in Redis anew from SQL."`
 }
 
-// withFeed is Config.WithFeed, with a short error for a command that was interrupted.
-func withFeed(ctx context.Context, c server.Config, console server.Console, fn func(*feed.Feed) error) error {
-	err := c.WithFeed(ctx, console, fn)
+// withHome is Config.WithHome, with a short error for a command that was interrupted.
+func withHome(ctx context.Context, c server.Config, console server.Console, fn func(*home.Home, *account.Directory) error) error {
+	err := c.WithHome(ctx, console, fn)
 	if err != nil && ctx.Err() != nil {
 		return errors.New("interrupted")
 	}
@@ -36,9 +38,9 @@ func withFeed(ctx context.Context, c server.Config, console server.Console, fn f
 
 // userNamed finds a user by an id, as in the log, or by a handle. A handle may
 // consist of digits: with an @ in front it is not read as an id.
-func userNamed(ctx context.Context, f *feed.Feed, name string) (*ent.User, error) {
+func userNamed(ctx context.Context, people *account.Directory, name string) (*ent.User, error) {
 	if id, err := strconv.ParseInt(name, 10, 64); err == nil {
-		found, err := f.Users(ctx, []int64{id})
+		found, err := people.Users(ctx, []int64{id})
 		if err != nil {
 			return nil, err
 		}
@@ -46,7 +48,7 @@ func userNamed(ctx context.Context, f *feed.Feed, name string) (*ent.User, error
 			return found[0], nil
 		}
 	}
-	u, err := f.User(ctx, name)
+	u, err := people.User(ctx, name)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
@@ -58,12 +60,12 @@ type feedsInspect struct {
 }
 
 func (i feedsInspect) Run(ctx context.Context, c server.Config, console server.Console) error {
-	return withFeed(ctx, c, console, func(f *feed.Feed) error {
-		u, err := userNamed(ctx, f, i.User)
+	return withHome(ctx, c, console, func(h *home.Home, people *account.Directory) error {
+		u, err := userNamed(ctx, people, i.User)
 		if err != nil {
 			return err
 		}
-		in, err := f.Inspect(ctx, u.ID)
+		in, err := h.Inspect(ctx, u.ID)
 		if err != nil {
 			return err
 		}
@@ -92,7 +94,7 @@ func moment(post int64, none string) string {
 	if post == 0 {
 		return none
 	}
-	return fmt.Sprintf("%d (%s)", post, feed.TimeOf(post).Format("2006-01-02T15:04:05.000Z07:00"))
+	return fmt.Sprintf("%d (%s)", post, ids.TimeOf(post).Format("2006-01-02T15:04:05.000Z07:00"))
 }
 
 type feedsExplain struct {
@@ -107,12 +109,12 @@ func (e feedsExplain) Run(ctx context.Context, c server.Config, console server.C
 			return fmt.Errorf("%q is not the id of a post: %w", e.Post, err)
 		}
 	}
-	return withFeed(ctx, c, console, func(f *feed.Feed) error {
-		u, err := userNamed(ctx, f, e.Viewer)
+	return withHome(ctx, c, console, func(h *home.Home, people *account.Directory) error {
+		u, err := userNamed(ctx, people, e.Viewer)
 		if err != nil {
 			return err
 		}
-		sentence, err := f.Explain(ctx, u.ID, post)
+		sentence, err := h.Explain(ctx, u.ID, post)
 		if err != nil {
 			return err
 		}
@@ -142,10 +144,10 @@ func (s selection) check() error {
 
 // each calls do for every selected user. A named user that does not exist fails the
 // command before the first call.
-func (s selection) each(ctx context.Context, f *feed.Feed, console server.Console, do func(name string, user int64, p *progress) error) error {
+func (s selection) each(ctx context.Context, people *account.Directory, console server.Console, do func(name string, user int64, p *progress) error) error {
 	var named []int64
 	for _, name := range s.Users {
-		u, err := userNamed(ctx, f, name)
+		u, err := userNamed(ctx, people, name)
 		if err != nil {
 			return err
 		}
@@ -154,7 +156,7 @@ func (s selection) each(ctx context.Context, f *feed.Feed, console server.Consol
 	total := len(named)
 	if s.All {
 		var err error
-		if total, err = f.CountUsers(ctx); err != nil {
+		if total, err = people.Count(ctx); err != nil {
 			return err
 		}
 		if s.Limit > 0 {
@@ -179,7 +181,7 @@ func (s selection) each(ctx context.Context, f *feed.Feed, console server.Consol
 		return nil
 	}
 	for after, left := int64(0), total; left > 0; {
-		ids, err := f.Sample(ctx, after, min(left, 1000))
+		ids, err := people.UserIDsAfter(ctx, after, min(left, 1000))
 		if err != nil || len(ids) == 0 {
 			return err
 		}
@@ -235,10 +237,10 @@ func (v feedsVerify) Run(ctx context.Context, c server.Config, console server.Co
 	if err := v.check(); err != nil {
 		return err
 	}
-	return withFeed(ctx, c, console, func(f *feed.Feed) error {
+	return withHome(ctx, c, console, func(h *home.Home, people *account.Directory) error {
 		var users, differing, checked, missing, extra int
-		err := v.each(ctx, f, console, func(name string, user int64, p *progress) error {
-			d, err := f.Verify(ctx, user, v.Grace)
+		err := v.each(ctx, people, console, func(name string, user int64, p *progress) error {
+			d, err := h.Verify(ctx, user, v.Grace)
 			if err != nil {
 				return err
 			}
@@ -249,7 +251,7 @@ func (v feedsVerify) Run(ctx context.Context, c server.Config, console server.Co
 			differing++
 			p.say("%s: missing %v, extra %v", name, d.Missing, d.Extra)
 			if v.Repair {
-				_, err = f.Rebuild(ctx, user)
+				_, err = h.Rebuild(ctx, user)
 			}
 			return err
 		})
@@ -270,10 +272,10 @@ func (r feedsRebuild) Run(ctx context.Context, c server.Config, console server.C
 	if err := r.check(); err != nil {
 		return err
 	}
-	return withFeed(ctx, c, console, func(f *feed.Feed) error {
+	return withHome(ctx, c, console, func(h *home.Home, people *account.Directory) error {
 		rebuilt, away := 0, 0
-		err := r.each(ctx, f, console, func(_ string, user int64, _ *progress) error {
-			built, err := f.Rebuild(ctx, user)
+		err := r.each(ctx, people, console, func(_ string, user int64, _ *progress) error {
+			built, err := h.Rebuild(ctx, user)
 			switch {
 			case err != nil:
 				return err

@@ -6518,9 +6518,9 @@ type UserMutation struct {
 	addmutuals_post_count   *int
 	last_post_id            *int64
 	addlast_post_id         *int64
-	diffusion               *user.Diffusion
-	diffusion_since         *int64
-	adddiffusion_since      *int64
+	fan_out_mode            *user.FanOutMode
+	fan_out_mode_since      *int64
+	addfan_out_mode_since   *int64
 	created_at              *time.Time
 	clearedFields           map[string]struct{}
 	done                    bool
@@ -7240,96 +7240,96 @@ func (m *UserMutation) ResetLastPostID() {
 	m.addlast_post_id = nil
 }
 
-// SetDiffusion sets the "diffusion" field.
-func (m *UserMutation) SetDiffusion(u user.Diffusion) {
-	m.diffusion = &u
+// SetFanOutMode sets the "fan_out_mode" field.
+func (m *UserMutation) SetFanOutMode(uom user.FanOutMode) {
+	m.fan_out_mode = &uom
 }
 
-// Diffusion returns the value of the "diffusion" field in the mutation.
-func (m *UserMutation) Diffusion() (r user.Diffusion, exists bool) {
-	v := m.diffusion
+// FanOutMode returns the value of the "fan_out_mode" field in the mutation.
+func (m *UserMutation) FanOutMode() (r user.FanOutMode, exists bool) {
+	v := m.fan_out_mode
 	if v == nil {
 		return
 	}
 	return *v, true
 }
 
-// OldDiffusion returns the old "diffusion" field's value of the User entity.
+// OldFanOutMode returns the old "fan_out_mode" field's value of the User entity.
 // If the User object wasn't provided to the builder, the object is fetched from the database.
 // An error is returned if the mutation operation is not UpdateOne, or the database query fails.
-func (m *UserMutation) OldDiffusion(ctx context.Context) (v user.Diffusion, err error) {
+func (m *UserMutation) OldFanOutMode(ctx context.Context) (v user.FanOutMode, err error) {
 	if !m.op.Is(OpUpdateOne) {
-		return v, errors.New("OldDiffusion is only allowed on UpdateOne operations")
+		return v, errors.New("OldFanOutMode is only allowed on UpdateOne operations")
 	}
 	if m.id == nil || m.oldValue == nil {
-		return v, errors.New("OldDiffusion requires an ID field in the mutation")
+		return v, errors.New("OldFanOutMode requires an ID field in the mutation")
 	}
 	oldValue, err := m.oldValue(ctx)
 	if err != nil {
-		return v, fmt.Errorf("querying old value for OldDiffusion: %w", err)
+		return v, fmt.Errorf("querying old value for OldFanOutMode: %w", err)
 	}
-	return oldValue.Diffusion, nil
+	return oldValue.FanOutMode, nil
 }
 
-// ResetDiffusion resets all changes to the "diffusion" field.
-func (m *UserMutation) ResetDiffusion() {
-	m.diffusion = nil
+// ResetFanOutMode resets all changes to the "fan_out_mode" field.
+func (m *UserMutation) ResetFanOutMode() {
+	m.fan_out_mode = nil
 }
 
-// SetDiffusionSince sets the "diffusion_since" field.
-func (m *UserMutation) SetDiffusionSince(i int64) {
-	m.diffusion_since = &i
-	m.adddiffusion_since = nil
+// SetFanOutModeSince sets the "fan_out_mode_since" field.
+func (m *UserMutation) SetFanOutModeSince(i int64) {
+	m.fan_out_mode_since = &i
+	m.addfan_out_mode_since = nil
 }
 
-// DiffusionSince returns the value of the "diffusion_since" field in the mutation.
-func (m *UserMutation) DiffusionSince() (r int64, exists bool) {
-	v := m.diffusion_since
+// FanOutModeSince returns the value of the "fan_out_mode_since" field in the mutation.
+func (m *UserMutation) FanOutModeSince() (r int64, exists bool) {
+	v := m.fan_out_mode_since
 	if v == nil {
 		return
 	}
 	return *v, true
 }
 
-// OldDiffusionSince returns the old "diffusion_since" field's value of the User entity.
+// OldFanOutModeSince returns the old "fan_out_mode_since" field's value of the User entity.
 // If the User object wasn't provided to the builder, the object is fetched from the database.
 // An error is returned if the mutation operation is not UpdateOne, or the database query fails.
-func (m *UserMutation) OldDiffusionSince(ctx context.Context) (v int64, err error) {
+func (m *UserMutation) OldFanOutModeSince(ctx context.Context) (v int64, err error) {
 	if !m.op.Is(OpUpdateOne) {
-		return v, errors.New("OldDiffusionSince is only allowed on UpdateOne operations")
+		return v, errors.New("OldFanOutModeSince is only allowed on UpdateOne operations")
 	}
 	if m.id == nil || m.oldValue == nil {
-		return v, errors.New("OldDiffusionSince requires an ID field in the mutation")
+		return v, errors.New("OldFanOutModeSince requires an ID field in the mutation")
 	}
 	oldValue, err := m.oldValue(ctx)
 	if err != nil {
-		return v, fmt.Errorf("querying old value for OldDiffusionSince: %w", err)
+		return v, fmt.Errorf("querying old value for OldFanOutModeSince: %w", err)
 	}
-	return oldValue.DiffusionSince, nil
+	return oldValue.FanOutModeSince, nil
 }
 
-// AddDiffusionSince adds i to the "diffusion_since" field.
-func (m *UserMutation) AddDiffusionSince(i int64) {
-	if m.adddiffusion_since != nil {
-		*m.adddiffusion_since += i
+// AddFanOutModeSince adds i to the "fan_out_mode_since" field.
+func (m *UserMutation) AddFanOutModeSince(i int64) {
+	if m.addfan_out_mode_since != nil {
+		*m.addfan_out_mode_since += i
 	} else {
-		m.adddiffusion_since = &i
+		m.addfan_out_mode_since = &i
 	}
 }
 
-// AddedDiffusionSince returns the value that was added to the "diffusion_since" field in this mutation.
-func (m *UserMutation) AddedDiffusionSince() (r int64, exists bool) {
-	v := m.adddiffusion_since
+// AddedFanOutModeSince returns the value that was added to the "fan_out_mode_since" field in this mutation.
+func (m *UserMutation) AddedFanOutModeSince() (r int64, exists bool) {
+	v := m.addfan_out_mode_since
 	if v == nil {
 		return
 	}
 	return *v, true
 }
 
-// ResetDiffusionSince resets all changes to the "diffusion_since" field.
-func (m *UserMutation) ResetDiffusionSince() {
-	m.diffusion_since = nil
-	m.adddiffusion_since = nil
+// ResetFanOutModeSince resets all changes to the "fan_out_mode_since" field.
+func (m *UserMutation) ResetFanOutModeSince() {
+	m.fan_out_mode_since = nil
+	m.addfan_out_mode_since = nil
 }
 
 // SetCreatedAt sets the "created_at" field.
@@ -7442,11 +7442,11 @@ func (m *UserMutation) Fields() []string {
 	if m.last_post_id != nil {
 		fields = append(fields, user.FieldLastPostID)
 	}
-	if m.diffusion != nil {
-		fields = append(fields, user.FieldDiffusion)
+	if m.fan_out_mode != nil {
+		fields = append(fields, user.FieldFanOutMode)
 	}
-	if m.diffusion_since != nil {
-		fields = append(fields, user.FieldDiffusionSince)
+	if m.fan_out_mode_since != nil {
+		fields = append(fields, user.FieldFanOutModeSince)
 	}
 	if m.created_at != nil {
 		fields = append(fields, user.FieldCreatedAt)
@@ -7485,10 +7485,10 @@ func (m *UserMutation) Field(name string) (ent.Value, bool) {
 		return m.MutualsPostCount()
 	case user.FieldLastPostID:
 		return m.LastPostID()
-	case user.FieldDiffusion:
-		return m.Diffusion()
-	case user.FieldDiffusionSince:
-		return m.DiffusionSince()
+	case user.FieldFanOutMode:
+		return m.FanOutMode()
+	case user.FieldFanOutModeSince:
+		return m.FanOutModeSince()
 	case user.FieldCreatedAt:
 		return m.CreatedAt()
 	}
@@ -7526,10 +7526,10 @@ func (m *UserMutation) OldField(ctx context.Context, name string) (ent.Value, er
 		return m.OldMutualsPostCount(ctx)
 	case user.FieldLastPostID:
 		return m.OldLastPostID(ctx)
-	case user.FieldDiffusion:
-		return m.OldDiffusion(ctx)
-	case user.FieldDiffusionSince:
-		return m.OldDiffusionSince(ctx)
+	case user.FieldFanOutMode:
+		return m.OldFanOutMode(ctx)
+	case user.FieldFanOutModeSince:
+		return m.OldFanOutModeSince(ctx)
 	case user.FieldCreatedAt:
 		return m.OldCreatedAt(ctx)
 	}
@@ -7632,19 +7632,19 @@ func (m *UserMutation) SetField(name string, value ent.Value) error {
 		}
 		m.SetLastPostID(v)
 		return nil
-	case user.FieldDiffusion:
-		v, ok := value.(user.Diffusion)
+	case user.FieldFanOutMode:
+		v, ok := value.(user.FanOutMode)
 		if !ok {
 			return fmt.Errorf("unexpected type %T for field %s", value, name)
 		}
-		m.SetDiffusion(v)
+		m.SetFanOutMode(v)
 		return nil
-	case user.FieldDiffusionSince:
+	case user.FieldFanOutModeSince:
 		v, ok := value.(int64)
 		if !ok {
 			return fmt.Errorf("unexpected type %T for field %s", value, name)
 		}
-		m.SetDiffusionSince(v)
+		m.SetFanOutModeSince(v)
 		return nil
 	case user.FieldCreatedAt:
 		v, ok := value.(time.Time)
@@ -7682,8 +7682,8 @@ func (m *UserMutation) AddedFields() []string {
 	if m.addlast_post_id != nil {
 		fields = append(fields, user.FieldLastPostID)
 	}
-	if m.adddiffusion_since != nil {
-		fields = append(fields, user.FieldDiffusionSince)
+	if m.addfan_out_mode_since != nil {
+		fields = append(fields, user.FieldFanOutModeSince)
 	}
 	return fields
 }
@@ -7707,8 +7707,8 @@ func (m *UserMutation) AddedField(name string) (ent.Value, bool) {
 		return m.AddedMutualsPostCount()
 	case user.FieldLastPostID:
 		return m.AddedLastPostID()
-	case user.FieldDiffusionSince:
-		return m.AddedDiffusionSince()
+	case user.FieldFanOutModeSince:
+		return m.AddedFanOutModeSince()
 	}
 	return nil, false
 }
@@ -7767,12 +7767,12 @@ func (m *UserMutation) AddField(name string, value ent.Value) error {
 		}
 		m.AddLastPostID(v)
 		return nil
-	case user.FieldDiffusionSince:
+	case user.FieldFanOutModeSince:
 		v, ok := value.(int64)
 		if !ok {
 			return fmt.Errorf("unexpected type %T for field %s", value, name)
 		}
-		m.AddDiffusionSince(v)
+		m.AddFanOutModeSince(v)
 		return nil
 	}
 	return fmt.Errorf("unknown User numeric field %s", name)
@@ -7840,11 +7840,11 @@ func (m *UserMutation) ResetField(name string) error {
 	case user.FieldLastPostID:
 		m.ResetLastPostID()
 		return nil
-	case user.FieldDiffusion:
-		m.ResetDiffusion()
+	case user.FieldFanOutMode:
+		m.ResetFanOutMode()
 		return nil
-	case user.FieldDiffusionSince:
-		m.ResetDiffusionSince()
+	case user.FieldFanOutModeSince:
+		m.ResetFanOutModeSince()
 		return nil
 	case user.FieldCreatedAt:
 		m.ResetCreatedAt()

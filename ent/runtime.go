@@ -173,10 +173,10 @@ func init() {
 	userDescLastPostID := userFields[13].Descriptor()
 	// user.DefaultLastPostID holds the default value on creation for the last_post_id field.
 	user.DefaultLastPostID = userDescLastPostID.Default.(int64)
-	// userDescDiffusionSince is the schema descriptor for diffusion_since field.
-	userDescDiffusionSince := userFields[15].Descriptor()
-	// user.DefaultDiffusionSince holds the default value on creation for the diffusion_since field.
-	user.DefaultDiffusionSince = userDescDiffusionSince.Default.(int64)
+	// userDescFanOutModeSince is the schema descriptor for fan_out_mode_since field.
+	userDescFanOutModeSince := userFields[15].Descriptor()
+	// user.DefaultFanOutModeSince holds the default value on creation for the fan_out_mode_since field.
+	user.DefaultFanOutModeSince = userDescFanOutModeSince.Default.(int64)
 	// userDescCreatedAt is the schema descriptor for created_at field.
 	userDescCreatedAt := userFields[16].Descriptor()
 	// user.DefaultCreatedAt holds the default value on creation for the created_at field.

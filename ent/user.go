@@ -45,9 +45,9 @@ type User struct {
 	// newest post: readers find who can contribute to a page by it
 	LastPostID int64 `json:"last_post_id,omitempty"`
 	// whether posts are pushed to inboxes, merged by readers, or both, on the way from one to the other
-	Diffusion user.Diffusion `json:"diffusion,omitempty"`
+	FanOutMode user.FanOutMode `json:"fan_out_mode,omitempty"`
 	// Unix milliseconds
-	DiffusionSince int64 `json:"diffusion_since,omitempty"`
+	FanOutModeSince int64 `json:"fan_out_mode_since,omitempty"`
 	// CreatedAt holds the value of the "created_at" field.
 	CreatedAt    time.Time `json:"created_at,omitempty"`
 	selectValues sql.SelectValues
@@ -60,9 +60,9 @@ func (*User) scanValues(columns []string) ([]any, error) {
 		switch columns[i] {
 		case user.FieldApprovesFollowers:
 			values[i] = new(sql.NullBool)
-		case user.FieldID, user.FieldFollowerCount, user.FieldFollowingCount, user.FieldPostCount, user.FieldPublicPostCount, user.FieldFollowersPostCount, user.FieldMutualsPostCount, user.FieldLastPostID, user.FieldDiffusionSince:
+		case user.FieldID, user.FieldFollowerCount, user.FieldFollowingCount, user.FieldPostCount, user.FieldPublicPostCount, user.FieldFollowersPostCount, user.FieldMutualsPostCount, user.FieldLastPostID, user.FieldFanOutModeSince:
 			values[i] = new(sql.NullInt64)
-		case user.FieldHandle, user.FieldName, user.FieldBio, user.FieldPasswordHash, user.FieldDefaultVisibility, user.FieldDiffusion:
+		case user.FieldHandle, user.FieldName, user.FieldBio, user.FieldPasswordHash, user.FieldDefaultVisibility, user.FieldFanOutMode:
 			values[i] = new(sql.NullString)
 		case user.FieldCreatedAt:
 			values[i] = new(sql.NullTime)
@@ -165,17 +165,17 @@ func (_m *User) assignValues(columns []string, values []any) error {
 			} else if value.Valid {
 				_m.LastPostID = value.Int64
 			}
-		case user.FieldDiffusion:
+		case user.FieldFanOutMode:
 			if value, ok := values[i].(*sql.NullString); !ok {
-				return fmt.Errorf("unexpected type %T for field diffusion", values[i])
+				return fmt.Errorf("unexpected type %T for field fan_out_mode", values[i])
 			} else if value.Valid {
-				_m.Diffusion = user.Diffusion(value.String)
+				_m.FanOutMode = user.FanOutMode(value.String)
 			}
-		case user.FieldDiffusionSince:
+		case user.FieldFanOutModeSince:
 			if value, ok := values[i].(*sql.NullInt64); !ok {
-				return fmt.Errorf("unexpected type %T for field diffusion_since", values[i])
+				return fmt.Errorf("unexpected type %T for field fan_out_mode_since", values[i])
 			} else if value.Valid {
-				_m.DiffusionSince = value.Int64
+				_m.FanOutModeSince = value.Int64
 			}
 		case user.FieldCreatedAt:
 			if value, ok := values[i].(*sql.NullTime); !ok {
@@ -257,11 +257,11 @@ func (_m *User) String() string {
 	builder.WriteString("last_post_id=")
 	builder.WriteString(fmt.Sprintf("%v", _m.LastPostID))
 	builder.WriteString(", ")
-	builder.WriteString("diffusion=")
-	builder.WriteString(fmt.Sprintf("%v", _m.Diffusion))
+	builder.WriteString("fan_out_mode=")
+	builder.WriteString(fmt.Sprintf("%v", _m.FanOutMode))
 	builder.WriteString(", ")
-	builder.WriteString("diffusion_since=")
-	builder.WriteString(fmt.Sprintf("%v", _m.DiffusionSince))
+	builder.WriteString("fan_out_mode_since=")
+	builder.WriteString(fmt.Sprintf("%v", _m.FanOutModeSince))
 	builder.WriteString(", ")
 	builder.WriteString("created_at=")
 	builder.WriteString(_m.CreatedAt.Format(time.ANSIC))

@@ -189,30 +189,30 @@ func (_c *UserCreate) SetNillableLastPostID(v *int64) *UserCreate {
 	return _c
 }
 
-// SetDiffusion sets the "diffusion" field.
-func (_c *UserCreate) SetDiffusion(v user.Diffusion) *UserCreate {
-	_c.mutation.SetDiffusion(v)
+// SetFanOutMode sets the "fan_out_mode" field.
+func (_c *UserCreate) SetFanOutMode(v user.FanOutMode) *UserCreate {
+	_c.mutation.SetFanOutMode(v)
 	return _c
 }
 
-// SetNillableDiffusion sets the "diffusion" field if the given value is not nil.
-func (_c *UserCreate) SetNillableDiffusion(v *user.Diffusion) *UserCreate {
+// SetNillableFanOutMode sets the "fan_out_mode" field if the given value is not nil.
+func (_c *UserCreate) SetNillableFanOutMode(v *user.FanOutMode) *UserCreate {
 	if v != nil {
-		_c.SetDiffusion(*v)
+		_c.SetFanOutMode(*v)
 	}
 	return _c
 }
 
-// SetDiffusionSince sets the "diffusion_since" field.
-func (_c *UserCreate) SetDiffusionSince(v int64) *UserCreate {
-	_c.mutation.SetDiffusionSince(v)
+// SetFanOutModeSince sets the "fan_out_mode_since" field.
+func (_c *UserCreate) SetFanOutModeSince(v int64) *UserCreate {
+	_c.mutation.SetFanOutModeSince(v)
 	return _c
 }
 
-// SetNillableDiffusionSince sets the "diffusion_since" field if the given value is not nil.
-func (_c *UserCreate) SetNillableDiffusionSince(v *int64) *UserCreate {
+// SetNillableFanOutModeSince sets the "fan_out_mode_since" field if the given value is not nil.
+func (_c *UserCreate) SetNillableFanOutModeSince(v *int64) *UserCreate {
 	if v != nil {
-		_c.SetDiffusionSince(*v)
+		_c.SetFanOutModeSince(*v)
 	}
 	return _c
 }
@@ -316,13 +316,13 @@ func (_c *UserCreate) defaults() {
 		v := user.DefaultLastPostID
 		_c.mutation.SetLastPostID(v)
 	}
-	if _, ok := _c.mutation.Diffusion(); !ok {
-		v := user.DefaultDiffusion
-		_c.mutation.SetDiffusion(v)
+	if _, ok := _c.mutation.FanOutMode(); !ok {
+		v := user.DefaultFanOutMode
+		_c.mutation.SetFanOutMode(v)
 	}
-	if _, ok := _c.mutation.DiffusionSince(); !ok {
-		v := user.DefaultDiffusionSince
-		_c.mutation.SetDiffusionSince(v)
+	if _, ok := _c.mutation.FanOutModeSince(); !ok {
+		v := user.DefaultFanOutModeSince
+		_c.mutation.SetFanOutModeSince(v)
 	}
 	if _, ok := _c.mutation.CreatedAt(); !ok {
 		v := user.DefaultCreatedAt()
@@ -381,16 +381,16 @@ func (_c *UserCreate) check() error {
 	if _, ok := _c.mutation.LastPostID(); !ok {
 		return &ValidationError{Name: "last_post_id", err: errors.New(`ent: missing required field "User.last_post_id"`)}
 	}
-	if _, ok := _c.mutation.Diffusion(); !ok {
-		return &ValidationError{Name: "diffusion", err: errors.New(`ent: missing required field "User.diffusion"`)}
+	if _, ok := _c.mutation.FanOutMode(); !ok {
+		return &ValidationError{Name: "fan_out_mode", err: errors.New(`ent: missing required field "User.fan_out_mode"`)}
 	}
-	if v, ok := _c.mutation.Diffusion(); ok {
-		if err := user.DiffusionValidator(v); err != nil {
-			return &ValidationError{Name: "diffusion", err: fmt.Errorf(`ent: validator failed for field "User.diffusion": %w`, err)}
+	if v, ok := _c.mutation.FanOutMode(); ok {
+		if err := user.FanOutModeValidator(v); err != nil {
+			return &ValidationError{Name: "fan_out_mode", err: fmt.Errorf(`ent: validator failed for field "User.fan_out_mode": %w`, err)}
 		}
 	}
-	if _, ok := _c.mutation.DiffusionSince(); !ok {
-		return &ValidationError{Name: "diffusion_since", err: errors.New(`ent: missing required field "User.diffusion_since"`)}
+	if _, ok := _c.mutation.FanOutModeSince(); !ok {
+		return &ValidationError{Name: "fan_out_mode_since", err: errors.New(`ent: missing required field "User.fan_out_mode_since"`)}
 	}
 	if _, ok := _c.mutation.CreatedAt(); !ok {
 		return &ValidationError{Name: "created_at", err: errors.New(`ent: missing required field "User.created_at"`)}
@@ -480,13 +480,13 @@ func (_c *UserCreate) createSpec() (*User, *sqlgraph.CreateSpec) {
 		_spec.SetField(user.FieldLastPostID, field.TypeInt64, value)
 		_node.LastPostID = value
 	}
-	if value, ok := _c.mutation.Diffusion(); ok {
-		_spec.SetField(user.FieldDiffusion, field.TypeEnum, value)
-		_node.Diffusion = value
+	if value, ok := _c.mutation.FanOutMode(); ok {
+		_spec.SetField(user.FieldFanOutMode, field.TypeEnum, value)
+		_node.FanOutMode = value
 	}
-	if value, ok := _c.mutation.DiffusionSince(); ok {
-		_spec.SetField(user.FieldDiffusionSince, field.TypeInt64, value)
-		_node.DiffusionSince = value
+	if value, ok := _c.mutation.FanOutModeSince(); ok {
+		_spec.SetField(user.FieldFanOutModeSince, field.TypeInt64, value)
+		_node.FanOutModeSince = value
 	}
 	if value, ok := _c.mutation.CreatedAt(); ok {
 		_spec.SetField(user.FieldCreatedAt, field.TypeTime, value)
@@ -730,33 +730,33 @@ func (u *UserUpsert) AddLastPostID(v int64) *UserUpsert {
 	return u
 }
 
-// SetDiffusion sets the "diffusion" field.
-func (u *UserUpsert) SetDiffusion(v user.Diffusion) *UserUpsert {
-	u.Set(user.FieldDiffusion, v)
+// SetFanOutMode sets the "fan_out_mode" field.
+func (u *UserUpsert) SetFanOutMode(v user.FanOutMode) *UserUpsert {
+	u.Set(user.FieldFanOutMode, v)
 	return u
 }
 
-// UpdateDiffusion sets the "diffusion" field to the value that was provided on create.
-func (u *UserUpsert) UpdateDiffusion() *UserUpsert {
-	u.SetExcluded(user.FieldDiffusion)
+// UpdateFanOutMode sets the "fan_out_mode" field to the value that was provided on create.
+func (u *UserUpsert) UpdateFanOutMode() *UserUpsert {
+	u.SetExcluded(user.FieldFanOutMode)
 	return u
 }
 
-// SetDiffusionSince sets the "diffusion_since" field.
-func (u *UserUpsert) SetDiffusionSince(v int64) *UserUpsert {
-	u.Set(user.FieldDiffusionSince, v)
+// SetFanOutModeSince sets the "fan_out_mode_since" field.
+func (u *UserUpsert) SetFanOutModeSince(v int64) *UserUpsert {
+	u.Set(user.FieldFanOutModeSince, v)
 	return u
 }
 
-// UpdateDiffusionSince sets the "diffusion_since" field to the value that was provided on create.
-func (u *UserUpsert) UpdateDiffusionSince() *UserUpsert {
-	u.SetExcluded(user.FieldDiffusionSince)
+// UpdateFanOutModeSince sets the "fan_out_mode_since" field to the value that was provided on create.
+func (u *UserUpsert) UpdateFanOutModeSince() *UserUpsert {
+	u.SetExcluded(user.FieldFanOutModeSince)
 	return u
 }
 
-// AddDiffusionSince adds v to the "diffusion_since" field.
-func (u *UserUpsert) AddDiffusionSince(v int64) *UserUpsert {
-	u.Add(user.FieldDiffusionSince, v)
+// AddFanOutModeSince adds v to the "fan_out_mode_since" field.
+func (u *UserUpsert) AddFanOutModeSince(v int64) *UserUpsert {
+	u.Add(user.FieldFanOutModeSince, v)
 	return u
 }
 
@@ -1031,38 +1031,38 @@ func (u *UserUpsertOne) UpdateLastPostID() *UserUpsertOne {
 	})
 }
 
-// SetDiffusion sets the "diffusion" field.
-func (u *UserUpsertOne) SetDiffusion(v user.Diffusion) *UserUpsertOne {
+// SetFanOutMode sets the "fan_out_mode" field.
+func (u *UserUpsertOne) SetFanOutMode(v user.FanOutMode) *UserUpsertOne {
 	return u.Update(func(s *UserUpsert) {
-		s.SetDiffusion(v)
+		s.SetFanOutMode(v)
 	})
 }
 
-// UpdateDiffusion sets the "diffusion" field to the value that was provided on create.
-func (u *UserUpsertOne) UpdateDiffusion() *UserUpsertOne {
+// UpdateFanOutMode sets the "fan_out_mode" field to the value that was provided on create.
+func (u *UserUpsertOne) UpdateFanOutMode() *UserUpsertOne {
 	return u.Update(func(s *UserUpsert) {
-		s.UpdateDiffusion()
+		s.UpdateFanOutMode()
 	})
 }
 
-// SetDiffusionSince sets the "diffusion_since" field.
-func (u *UserUpsertOne) SetDiffusionSince(v int64) *UserUpsertOne {
+// SetFanOutModeSince sets the "fan_out_mode_since" field.
+func (u *UserUpsertOne) SetFanOutModeSince(v int64) *UserUpsertOne {
 	return u.Update(func(s *UserUpsert) {
-		s.SetDiffusionSince(v)
+		s.SetFanOutModeSince(v)
 	})
 }
 
-// AddDiffusionSince adds v to the "diffusion_since" field.
-func (u *UserUpsertOne) AddDiffusionSince(v int64) *UserUpsertOne {
+// AddFanOutModeSince adds v to the "fan_out_mode_since" field.
+func (u *UserUpsertOne) AddFanOutModeSince(v int64) *UserUpsertOne {
 	return u.Update(func(s *UserUpsert) {
-		s.AddDiffusionSince(v)
+		s.AddFanOutModeSince(v)
 	})
 }
 
-// UpdateDiffusionSince sets the "diffusion_since" field to the value that was provided on create.
-func (u *UserUpsertOne) UpdateDiffusionSince() *UserUpsertOne {
+// UpdateFanOutModeSince sets the "fan_out_mode_since" field to the value that was provided on create.
+func (u *UserUpsertOne) UpdateFanOutModeSince() *UserUpsertOne {
 	return u.Update(func(s *UserUpsert) {
-		s.UpdateDiffusionSince()
+		s.UpdateFanOutModeSince()
 	})
 }
 
@@ -1503,38 +1503,38 @@ func (u *UserUpsertBulk) UpdateLastPostID() *UserUpsertBulk {
 	})
 }
 
-// SetDiffusion sets the "diffusion" field.
-func (u *UserUpsertBulk) SetDiffusion(v user.Diffusion) *UserUpsertBulk {
+// SetFanOutMode sets the "fan_out_mode" field.
+func (u *UserUpsertBulk) SetFanOutMode(v user.FanOutMode) *UserUpsertBulk {
 	return u.Update(func(s *UserUpsert) {
-		s.SetDiffusion(v)
+		s.SetFanOutMode(v)
 	})
 }
 
-// UpdateDiffusion sets the "diffusion" field to the value that was provided on create.
-func (u *UserUpsertBulk) UpdateDiffusion() *UserUpsertBulk {
+// UpdateFanOutMode sets the "fan_out_mode" field to the value that was provided on create.
+func (u *UserUpsertBulk) UpdateFanOutMode() *UserUpsertBulk {
 	return u.Update(func(s *UserUpsert) {
-		s.UpdateDiffusion()
+		s.UpdateFanOutMode()
 	})
 }
 
-// SetDiffusionSince sets the "diffusion_since" field.
-func (u *UserUpsertBulk) SetDiffusionSince(v int64) *UserUpsertBulk {
+// SetFanOutModeSince sets the "fan_out_mode_since" field.
+func (u *UserUpsertBulk) SetFanOutModeSince(v int64) *UserUpsertBulk {
 	return u.Update(func(s *UserUpsert) {
-		s.SetDiffusionSince(v)
+		s.SetFanOutModeSince(v)
 	})
 }
 
-// AddDiffusionSince adds v to the "diffusion_since" field.
-func (u *UserUpsertBulk) AddDiffusionSince(v int64) *UserUpsertBulk {
+// AddFanOutModeSince adds v to the "fan_out_mode_since" field.
+func (u *UserUpsertBulk) AddFanOutModeSince(v int64) *UserUpsertBulk {
 	return u.Update(func(s *UserUpsert) {
-		s.AddDiffusionSince(v)
+		s.AddFanOutModeSince(v)
 	})
 }
 
-// UpdateDiffusionSince sets the "diffusion_since" field to the value that was provided on create.
-func (u *UserUpsertBulk) UpdateDiffusionSince() *UserUpsertBulk {
+// UpdateFanOutModeSince sets the "fan_out_mode_since" field to the value that was provided on create.
+func (u *UserUpsertBulk) UpdateFanOutModeSince() *UserUpsertBulk {
 	return u.Update(func(s *UserUpsert) {
-		s.UpdateDiffusionSince()
+		s.UpdateFanOutModeSince()
 	})
 }
 

@@ -246,38 +246,38 @@ func (_u *UserUpdate) AddLastPostID(v int64) *UserUpdate {
 	return _u
 }
 
-// SetDiffusion sets the "diffusion" field.
-func (_u *UserUpdate) SetDiffusion(v user.Diffusion) *UserUpdate {
-	_u.mutation.SetDiffusion(v)
+// SetFanOutMode sets the "fan_out_mode" field.
+func (_u *UserUpdate) SetFanOutMode(v user.FanOutMode) *UserUpdate {
+	_u.mutation.SetFanOutMode(v)
 	return _u
 }
 
-// SetNillableDiffusion sets the "diffusion" field if the given value is not nil.
-func (_u *UserUpdate) SetNillableDiffusion(v *user.Diffusion) *UserUpdate {
+// SetNillableFanOutMode sets the "fan_out_mode" field if the given value is not nil.
+func (_u *UserUpdate) SetNillableFanOutMode(v *user.FanOutMode) *UserUpdate {
 	if v != nil {
-		_u.SetDiffusion(*v)
+		_u.SetFanOutMode(*v)
 	}
 	return _u
 }
 
-// SetDiffusionSince sets the "diffusion_since" field.
-func (_u *UserUpdate) SetDiffusionSince(v int64) *UserUpdate {
-	_u.mutation.ResetDiffusionSince()
-	_u.mutation.SetDiffusionSince(v)
+// SetFanOutModeSince sets the "fan_out_mode_since" field.
+func (_u *UserUpdate) SetFanOutModeSince(v int64) *UserUpdate {
+	_u.mutation.ResetFanOutModeSince()
+	_u.mutation.SetFanOutModeSince(v)
 	return _u
 }
 
-// SetNillableDiffusionSince sets the "diffusion_since" field if the given value is not nil.
-func (_u *UserUpdate) SetNillableDiffusionSince(v *int64) *UserUpdate {
+// SetNillableFanOutModeSince sets the "fan_out_mode_since" field if the given value is not nil.
+func (_u *UserUpdate) SetNillableFanOutModeSince(v *int64) *UserUpdate {
 	if v != nil {
-		_u.SetDiffusionSince(*v)
+		_u.SetFanOutModeSince(*v)
 	}
 	return _u
 }
 
-// AddDiffusionSince adds value to the "diffusion_since" field.
-func (_u *UserUpdate) AddDiffusionSince(v int64) *UserUpdate {
-	_u.mutation.AddDiffusionSince(v)
+// AddFanOutModeSince adds value to the "fan_out_mode_since" field.
+func (_u *UserUpdate) AddFanOutModeSince(v int64) *UserUpdate {
+	_u.mutation.AddFanOutModeSince(v)
 	return _u
 }
 
@@ -320,9 +320,9 @@ func (_u *UserUpdate) check() error {
 			return &ValidationError{Name: "default_visibility", err: fmt.Errorf(`ent: validator failed for field "User.default_visibility": %w`, err)}
 		}
 	}
-	if v, ok := _u.mutation.Diffusion(); ok {
-		if err := user.DiffusionValidator(v); err != nil {
-			return &ValidationError{Name: "diffusion", err: fmt.Errorf(`ent: validator failed for field "User.diffusion": %w`, err)}
+	if v, ok := _u.mutation.FanOutMode(); ok {
+		if err := user.FanOutModeValidator(v); err != nil {
+			return &ValidationError{Name: "fan_out_mode", err: fmt.Errorf(`ent: validator failed for field "User.fan_out_mode": %w`, err)}
 		}
 	}
 	return nil
@@ -403,14 +403,14 @@ func (_u *UserUpdate) sqlSave(ctx context.Context) (_node int, err error) {
 	if value, ok := _u.mutation.AddedLastPostID(); ok {
 		_spec.AddField(user.FieldLastPostID, field.TypeInt64, value)
 	}
-	if value, ok := _u.mutation.Diffusion(); ok {
-		_spec.SetField(user.FieldDiffusion, field.TypeEnum, value)
+	if value, ok := _u.mutation.FanOutMode(); ok {
+		_spec.SetField(user.FieldFanOutMode, field.TypeEnum, value)
 	}
-	if value, ok := _u.mutation.DiffusionSince(); ok {
-		_spec.SetField(user.FieldDiffusionSince, field.TypeInt64, value)
+	if value, ok := _u.mutation.FanOutModeSince(); ok {
+		_spec.SetField(user.FieldFanOutModeSince, field.TypeInt64, value)
 	}
-	if value, ok := _u.mutation.AddedDiffusionSince(); ok {
-		_spec.AddField(user.FieldDiffusionSince, field.TypeInt64, value)
+	if value, ok := _u.mutation.AddedFanOutModeSince(); ok {
+		_spec.AddField(user.FieldFanOutModeSince, field.TypeInt64, value)
 	}
 	_spec.AddModifiers(_u.modifiers...)
 	if _node, err = sqlgraph.UpdateNodes(ctx, _u.driver, _spec); err != nil {
@@ -651,38 +651,38 @@ func (_u *UserUpdateOne) AddLastPostID(v int64) *UserUpdateOne {
 	return _u
 }
 
-// SetDiffusion sets the "diffusion" field.
-func (_u *UserUpdateOne) SetDiffusion(v user.Diffusion) *UserUpdateOne {
-	_u.mutation.SetDiffusion(v)
+// SetFanOutMode sets the "fan_out_mode" field.
+func (_u *UserUpdateOne) SetFanOutMode(v user.FanOutMode) *UserUpdateOne {
+	_u.mutation.SetFanOutMode(v)
 	return _u
 }
 
-// SetNillableDiffusion sets the "diffusion" field if the given value is not nil.
-func (_u *UserUpdateOne) SetNillableDiffusion(v *user.Diffusion) *UserUpdateOne {
+// SetNillableFanOutMode sets the "fan_out_mode" field if the given value is not nil.
+func (_u *UserUpdateOne) SetNillableFanOutMode(v *user.FanOutMode) *UserUpdateOne {
 	if v != nil {
-		_u.SetDiffusion(*v)
+		_u.SetFanOutMode(*v)
 	}
 	return _u
 }
 
-// SetDiffusionSince sets the "diffusion_since" field.
-func (_u *UserUpdateOne) SetDiffusionSince(v int64) *UserUpdateOne {
-	_u.mutation.ResetDiffusionSince()
-	_u.mutation.SetDiffusionSince(v)
+// SetFanOutModeSince sets the "fan_out_mode_since" field.
+func (_u *UserUpdateOne) SetFanOutModeSince(v int64) *UserUpdateOne {
+	_u.mutation.ResetFanOutModeSince()
+	_u.mutation.SetFanOutModeSince(v)
 	return _u
 }
 
-// SetNillableDiffusionSince sets the "diffusion_since" field if the given value is not nil.
-func (_u *UserUpdateOne) SetNillableDiffusionSince(v *int64) *UserUpdateOne {
+// SetNillableFanOutModeSince sets the "fan_out_mode_since" field if the given value is not nil.
+func (_u *UserUpdateOne) SetNillableFanOutModeSince(v *int64) *UserUpdateOne {
 	if v != nil {
-		_u.SetDiffusionSince(*v)
+		_u.SetFanOutModeSince(*v)
 	}
 	return _u
 }
 
-// AddDiffusionSince adds value to the "diffusion_since" field.
-func (_u *UserUpdateOne) AddDiffusionSince(v int64) *UserUpdateOne {
-	_u.mutation.AddDiffusionSince(v)
+// AddFanOutModeSince adds value to the "fan_out_mode_since" field.
+func (_u *UserUpdateOne) AddFanOutModeSince(v int64) *UserUpdateOne {
+	_u.mutation.AddFanOutModeSince(v)
 	return _u
 }
 
@@ -738,9 +738,9 @@ func (_u *UserUpdateOne) check() error {
 			return &ValidationError{Name: "default_visibility", err: fmt.Errorf(`ent: validator failed for field "User.default_visibility": %w`, err)}
 		}
 	}
-	if v, ok := _u.mutation.Diffusion(); ok {
-		if err := user.DiffusionValidator(v); err != nil {
-			return &ValidationError{Name: "diffusion", err: fmt.Errorf(`ent: validator failed for field "User.diffusion": %w`, err)}
+	if v, ok := _u.mutation.FanOutMode(); ok {
+		if err := user.FanOutModeValidator(v); err != nil {
+			return &ValidationError{Name: "fan_out_mode", err: fmt.Errorf(`ent: validator failed for field "User.fan_out_mode": %w`, err)}
 		}
 	}
 	return nil
@@ -838,14 +838,14 @@ func (_u *UserUpdateOne) sqlSave(ctx context.Context) (_node *User, err error) {
 	if value, ok := _u.mutation.AddedLastPostID(); ok {
 		_spec.AddField(user.FieldLastPostID, field.TypeInt64, value)
 	}
-	if value, ok := _u.mutation.Diffusion(); ok {
-		_spec.SetField(user.FieldDiffusion, field.TypeEnum, value)
+	if value, ok := _u.mutation.FanOutMode(); ok {
+		_spec.SetField(user.FieldFanOutMode, field.TypeEnum, value)
 	}
-	if value, ok := _u.mutation.DiffusionSince(); ok {
-		_spec.SetField(user.FieldDiffusionSince, field.TypeInt64, value)
+	if value, ok := _u.mutation.FanOutModeSince(); ok {
+		_spec.SetField(user.FieldFanOutModeSince, field.TypeInt64, value)
 	}
-	if value, ok := _u.mutation.AddedDiffusionSince(); ok {
-		_spec.AddField(user.FieldDiffusionSince, field.TypeInt64, value)
+	if value, ok := _u.mutation.AddedFanOutModeSince(); ok {
+		_spec.AddField(user.FieldFanOutModeSince, field.TypeInt64, value)
 	}
 	_spec.AddModifiers(_u.modifiers...)
 	_node = &User{config: _u.config}

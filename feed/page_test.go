@@ -9,15 +9,19 @@ import (
 
 	"tideline/ent"
 	"tideline/feed"
+	"tideline/feed/feedtest"
+	"tideline/feed/home"
+	"tideline/feed/paging"
+	"tideline/feed/refusal"
 	"tideline/storage"
 	"tideline/storage/storagetest"
 )
 
 // sized is a list as the number of entries on its page.
-type sized func(p feed.Page) (int, error)
+type sized func(p paging.Page) (int, error)
 
-func sizes[T any](page func(p feed.Page) (*feed.Connection[T], error)) sized {
-	return func(p feed.Page) (int, error) {
+func sizes[T any](page func(p paging.Page) (*paging.Connection[T], error)) sized {
+	return func(p paging.Page) (int, error) {
 		c, err := page(p)
 		if err != nil {
 			return 0, err
@@ -33,42 +37,42 @@ func TestSizesAreSettings(t *testing.T) {
 	for _, most := range []struct{ text, page int }{{10, 30}, {6000, 150}} {
 		t.Run(fmt.Sprint(most.page), func(t *testing.T) {
 			storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
-				w := newWorld(t, s, func(c *feed.Config) { c.MaxText, c.MaxPage = most.text, most.page })
-				ann := w.user("ann")
-				w.history(ann, most.page)
+				w := newWorld(t, s, feedtest.Options{MaxText: most.text, Policy: home.Policy{MaxPage: most.page}})
+				ann := w.User("ann")
+				w.History(ann, most.page)
 				// Characters count, not bytes, and white space around them does not.
 				text := strings.Repeat("安", most.text)
-				p, err := w.feed.CreatePost(w.ctx, ann, feed.Draft{Text: " " + text + "\n"})
+				p, err := w.Feed.CreatePost(w.Ctx, ann, feed.Draft{Text: " " + text + "\n"})
 				require.NoError(t, err)
 				require.Equal(t, text, p.Text)
-				_, err = w.feed.CreatePost(w.ctx, ann, feed.Draft{Text: text + "x"})
-				require.Equal(t, feed.BadInput, feed.CodeOf(err))
+				_, err = w.Feed.CreatePost(w.Ctx, ann, feed.Draft{Text: text + "x"})
+				require.Equal(t, refusal.BadInput, refusal.CodeOf(err))
 				require.ErrorContains(t, err, fmt.Sprintf("has %d characters; at most %d are allowed", most.text+1, most.text))
-				for _, reader := range w.users(most.page + 1) {
-					w.follow(reader, ann)
+				for _, reader := range w.Users(most.page + 1) {
+					w.Follow(reader, ann)
 				}
 
 				for name, list := range map[string]sized{
-					"latest":    sizes(func(p feed.Page) (*posts, error) { return w.feed.Timeline(w.ctx, ann, p, feed.Latest) }),
-					"ranked":    sizes(func(p feed.Page) (*posts, error) { return w.feed.Timeline(w.ctx, ann, p, feed.Ranked) }),
-					"posts":     sizes(func(p feed.Page) (*posts, error) { return w.feed.UserPosts(w.ctx, ann, ann.ID, p) }),
-					"followers": sizes(func(p feed.Page) (*users, error) { return w.feed.Followers(w.ctx, ann.ID, p) }),
-					"users":     sizes(func(p feed.Page) (*users, error) { return w.feed.SearchUsers(w.ctx, "", p) }),
+					"latest":    sizes(func(p paging.Page) (*posts, error) { return w.Home.Timeline(w.Ctx, ann, p, home.Latest) }),
+					"ranked":    sizes(func(p paging.Page) (*posts, error) { return w.Home.Timeline(w.Ctx, ann, p, home.Ranked) }),
+					"posts":     sizes(func(p paging.Page) (*posts, error) { return w.Feed.UserPosts(w.Ctx, ann, ann.ID, p) }),
+					"followers": sizes(func(p paging.Page) (*users, error) { return w.Feed.Followers(w.Ctx, ann.ID, p) }),
+					"users":     sizes(func(p paging.Page) (*users, error) { return w.Directory.Search(w.Ctx, "", p) }),
 				} {
-					for _, p := range []feed.Page{{First: &most.page}, {Last: &most.page}} {
+					for _, p := range []paging.Page{{First: &most.page}, {Last: &most.page}} {
 						n, err := list(p)
 						require.NoError(t, err, name)
 						require.Equal(t, most.page, n, name)
 					}
 					beyond := most.page + 1
-					for _, p := range []feed.Page{{First: &beyond}, {Last: &beyond}} {
+					for _, p := range []paging.Page{{First: &beyond}, {Last: &beyond}} {
 						_, err := list(p)
-						require.Equal(t, feed.BadInput, feed.CodeOf(err), name)
+						require.Equal(t, refusal.BadInput, refusal.CodeOf(err), name)
 						require.ErrorContains(t, err, fmt.Sprintf("must be 1 to %d, not %d", most.page, beyond))
 					}
-					n, err := list(feed.Page{})
+					n, err := list(paging.Page{})
 					require.NoError(t, err, name)
-					require.Equal(t, feed.DefaultPage, n, name)
+					require.Equal(t, paging.DefaultSize, n, name)
 				}
 			})
 		})
@@ -76,6 +80,6 @@ func TestSizesAreSettings(t *testing.T) {
 }
 
 type (
-	posts = feed.Connection[ent.Post]
-	users = feed.Connection[ent.User]
+	posts = paging.Connection[ent.Post]
+	users = paging.Connection[ent.User]
 )

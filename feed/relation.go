@@ -4,9 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"entgo.io/ent/dialect"
-	"entgo.io/ent/dialect/sql"
-
 	"tideline/ent"
 	"tideline/ent/block"
 	"tideline/ent/follow"
@@ -14,6 +11,12 @@ import (
 	"tideline/ent/mute"
 	"tideline/ent/predicate"
 	"tideline/ent/user"
+	"tideline/feed/account"
+	"tideline/feed/internal/rows"
+	"tideline/feed/job"
+	"tideline/feed/refusal"
+	"tideline/feed/visibility"
+	"tideline/queue"
 )
 
 // pair is two users under lock in a transaction: nobody else changes what is
@@ -30,34 +33,34 @@ type pair struct {
 // Locks are taken in the order of ids, so that no two changes wait for each other.
 //
 // Cost, of all that change a relation: one short transaction, a job, and for the
-// viewer that of Agree.
-func (f *Feed) change(ctx context.Context, v Viewer, other int64, fn func(p pair) (bool, error)) (*ent.User, error) {
-	return f.changeWith(ctx, v, RelationJob{Users: [2]int64{v.ID, other}}, fn)
+// viewer that of home.SyncInbox.
+func (f *Feed) change(ctx context.Context, v account.Viewer, other int64, fn func(p pair) (bool, error)) (*ent.User, error) {
+	return f.changeWith(ctx, v, job.Relation{Users: [2]int64{v.ID, other}}, fn)
 }
 
 // changeUnnoticed is change of what only the viewer's timeline depends on: nothing is
 // done, or told, to the other.
-func (f *Feed) changeUnnoticed(ctx context.Context, v Viewer, other int64, fn func(p pair) (bool, error)) (*ent.User, error) {
-	return f.changeWith(ctx, v, RelationJob{Users: [2]int64{v.ID, other}, First: true}, fn)
+func (f *Feed) changeUnnoticed(ctx context.Context, v account.Viewer, other int64, fn func(p pair) (bool, error)) (*ent.User, error) {
+	return f.changeWith(ctx, v, job.Relation{Users: [2]int64{v.ID, other}, First: true}, fn)
 }
 
-func (f *Feed) changeWith(ctx context.Context, v Viewer, job RelationJob, fn func(p pair) (bool, error)) (*ent.User, error) {
-	other := job.Users[1]
+func (f *Feed) changeWith(ctx context.Context, v account.Viewer, j job.Relation, fn func(p pair) (bool, error)) (*ent.User, error) {
+	other := j.Users[1]
 	if v.ID == 0 {
-		return nil, errSignIn
+		return nil, refusal.ErrSignIn
 	}
 	if v.ID == other {
-		return nil, refuse(BadInput, "That is yourself.")
+		return nil, refusal.New(refusal.BadInput, "That is yourself.")
 	}
 	changed := false
-	err := f.inTx(ctx, func(tx *ent.Tx) error {
+	err := rows.InTx(ctx, f.db, func(tx *ent.Tx) error {
 		users, err := tx.User.Query().Where(user.IDIn(v.ID, other)).Order(user.ByID()).
-			Modify(forUpdate).All(ctx)
+			Modify(rows.ForUpdate).All(ctx)
 		if err != nil {
 			return fmt.Errorf("lock users: %w", err)
 		}
 		if len(users) != 2 {
-			return errNoSuchUser
+			return refusal.ErrNoSuchUser
 		}
 		p := pair{tx: tx, viewer: users[0], other: users[1]}
 		if p.viewer.ID != v.ID {
@@ -66,14 +69,14 @@ func (f *Feed) changeWith(ctx context.Context, v Viewer, job RelationJob, fn fun
 		if changed, err = fn(p); err != nil || !changed {
 			return err
 		}
-		return f.enqueueRelation(ctx, tx, job)
+		return f.cfg.Queue.Enqueue(ctx, tx, queue.Small, job.RelationChanged, j)
 	})
 	if err != nil {
 		return nil, err
 	}
 	if changed {
-		f.hidden.Add(1)
-		f.agreeNow(ctx, v.ID, other)
+		f.posts.Narrowed()
+		f.home.SyncOwnInbox(ctx, v.ID, other)
 	}
 	u, err := f.db.User.Get(ctx, other)
 	if err != nil {
@@ -82,29 +85,19 @@ func (f *Feed) changeWith(ctx context.Context, v Viewer, job RelationJob, fn fun
 	return u, nil
 }
 
-// forUpdate locks the rows read, where the database locks rows. SQLite has one
-// writer at a time and needs none.
-func forUpdate(s *sql.Selector) {
-	if s.Dialect() == dialect.Postgres {
-		// Not FOR UPDATE: that would wait for, and deadlock with, every insert
-		// of a row that refers to this one.
-		s.For(sql.LockUpdate, sql.WithLockClause("FOR NO KEY UPDATE"))
-	}
-}
-
 // Follow makes the viewer follow other, or ask to where other approves
 // followers. Doing it again changes nothing. Errors: Unauthenticated,
 // NotFound, BadInput for oneself, Forbidden when either blocks the other.
 //
 // Cost: as change.
-func (f *Feed) Follow(ctx context.Context, v Viewer, other int64) (*ent.User, error) {
+func (f *Feed) Follow(ctx context.Context, v account.Viewer, other int64) (*ent.User, error) {
 	return f.change(ctx, v, other, func(p pair) (bool, error) {
 		blocked, err := p.tx.Block.Query().Where(blockBetween(v.ID, other)).Exist(ctx)
 		if err != nil {
 			return false, fmt.Errorf("look for a block: %w", err)
 		}
 		if blocked {
-			return false, refuse(Forbidden, "You cannot follow this user.")
+			return false, refusal.New(refusal.Forbidden, "You cannot follow this user.")
 		}
 		follows, err := p.tx.Follow.Query().Where(follow.FollowerID(v.ID), follow.FolloweeID(other)).Exist(ctx)
 		if err != nil || follows {
@@ -161,7 +154,7 @@ func (p pair) count(ctx context.Context, follower, followee *ent.User, n int) er
 // it. Errors: Unauthenticated, NotFound, BadInput.
 //
 // Cost: as change.
-func (f *Feed) Unfollow(ctx context.Context, v Viewer, other int64) (*ent.User, error) {
+func (f *Feed) Unfollow(ctx context.Context, v account.Viewer, other int64) (*ent.User, error) {
 	return f.change(ctx, v, other, func(p pair) (bool, error) {
 		if _, err := p.deleteRequest(ctx, v.ID, other); err != nil {
 			return false, err
@@ -184,7 +177,7 @@ func (p pair) deleteRequest(ctx context.Context, requester, target int64) (bool,
 // did not ask.
 //
 // Cost: as change.
-func (f *Feed) AcceptFollower(ctx context.Context, v Viewer, other int64) (*ent.User, error) {
+func (f *Feed) AcceptFollower(ctx context.Context, v account.Viewer, other int64) (*ent.User, error) {
 	return f.change(ctx, v, other, func(p pair) (bool, error) {
 		asked, err := p.deleteRequest(ctx, other, v.ID)
 		if err != nil {
@@ -195,7 +188,7 @@ func (f *Feed) AcceptFollower(ctx context.Context, v Viewer, other int64) (*ent.
 		}
 		follows, err := p.tx.Follow.Query().Where(follow.FollowerID(other), follow.FolloweeID(v.ID)).Exist(ctx)
 		if err == nil && !follows {
-			err = refuse(NotFound, "This user has not asked to follow you.")
+			err = refusal.New(refusal.NotFound, "This user has not asked to follow you.")
 		}
 		return false, err
 	})
@@ -205,11 +198,11 @@ func (f *Feed) AcceptFollower(ctx context.Context, v Viewer, other int64) (*ent.
 // told. Errors: Unauthenticated, BadInput, NotFound when other did not ask.
 //
 // Cost: as change.
-func (f *Feed) RejectFollower(ctx context.Context, v Viewer, other int64) (*ent.User, error) {
+func (f *Feed) RejectFollower(ctx context.Context, v account.Viewer, other int64) (*ent.User, error) {
 	return f.change(ctx, v, other, func(p pair) (bool, error) {
 		asked, err := p.deleteRequest(ctx, other, v.ID)
 		if err == nil && !asked {
-			err = refuse(NotFound, "This user has not asked to follow you.")
+			err = refusal.New(refusal.NotFound, "This user has not asked to follow you.")
 		}
 		return false, err
 	})
@@ -219,7 +212,7 @@ func (f *Feed) RejectFollower(ctx context.Context, v Viewer, other int64) (*ent.
 // posts until Unblock. Errors: Unauthenticated, NotFound, BadInput.
 //
 // Cost: as change.
-func (f *Feed) Block(ctx context.Context, v Viewer, other int64) (*ent.User, error) {
+func (f *Feed) Block(ctx context.Context, v account.Viewer, other int64) (*ent.User, error) {
 	return f.change(ctx, v, other, func(p pair) (bool, error) {
 		blocks, err := p.tx.Block.Query().Where(block.BlockerID(v.ID), block.BlockedID(other)).Exist(ctx)
 		if err != nil || blocks {
@@ -244,7 +237,7 @@ func (f *Feed) Block(ctx context.Context, v Viewer, other int64) (*ent.User, err
 // Errors: Unauthenticated, NotFound, BadInput.
 //
 // Cost: as change.
-func (f *Feed) Unblock(ctx context.Context, v Viewer, other int64) (*ent.User, error) {
+func (f *Feed) Unblock(ctx context.Context, v account.Viewer, other int64) (*ent.User, error) {
 	return f.change(ctx, v, other, func(p pair) (bool, error) {
 		_, err := p.tx.Block.Delete().Where(block.BlockerID(v.ID), block.BlockedID(other)).Exec(ctx)
 		return false, err
@@ -255,7 +248,7 @@ func (f *Feed) Unblock(ctx context.Context, v Viewer, other int64) (*ent.User, e
 // Errors: Unauthenticated, NotFound, BadInput.
 //
 // Cost: as change.
-func (f *Feed) Mute(ctx context.Context, v Viewer, other int64) (*ent.User, error) {
+func (f *Feed) Mute(ctx context.Context, v account.Viewer, other int64) (*ent.User, error) {
 	return f.changeUnnoticed(ctx, v, other, func(p pair) (bool, error) {
 		mutes, err := p.tx.Mute.Query().Where(mute.MuterID(v.ID), mute.MutedID(other)).Exist(ctx)
 		if err != nil || mutes {
@@ -269,7 +262,7 @@ func (f *Feed) Mute(ctx context.Context, v Viewer, other int64) (*ent.User, erro
 // Unauthenticated, NotFound, BadInput.
 //
 // Cost: as change.
-func (f *Feed) Unmute(ctx context.Context, v Viewer, other int64) (*ent.User, error) {
+func (f *Feed) Unmute(ctx context.Context, v account.Viewer, other int64) (*ent.User, error) {
 	return f.changeUnnoticed(ctx, v, other, func(p pair) (bool, error) {
 		n, err := p.tx.Mute.Delete().Where(mute.MuterID(v.ID), mute.MutedID(other)).Exec(ctx)
 		return n > 0, err
@@ -282,4 +275,24 @@ func blockBetween(a, b int64) predicate.Block {
 		block.And(block.BlockerID(a), block.BlockedID(b)),
 		block.And(block.BlockerID(b), block.BlockedID(a)),
 	)
+}
+
+// Relations is how the viewer stands to each of the others, in their order. An
+// item is nil for an anonymous viewer, and zero for the viewer's own id.
+//
+// Cost: one query of six index look-ups a user.
+func (f *Feed) Relations(ctx context.Context, v account.Viewer, others []int64) ([]*visibility.Relation, error) {
+	list := make([]*visibility.Relation, len(others))
+	if v.ID == 0 {
+		return list, nil
+	}
+	found, err := f.posts.Relations(ctx, v.ID, others)
+	if err != nil {
+		return nil, err
+	}
+	for i, id := range others {
+		r := found[id]
+		list[i] = &r
+	}
+	return list, nil
 }

@@ -5,7 +5,7 @@ import (
 	"sync"
 
 	"tideline/ent"
-	"tideline/feed"
+	"tideline/feed/paging"
 )
 
 // A field that needs a look-up of its own, such as a post's author, is looked up
@@ -75,7 +75,7 @@ func usersTogether(ctx context.Context, users []*ent.User) {
 }
 
 // postPage passes a page on, its posts being together.
-func postPage(ctx context.Context, c *feed.Connection[ent.Post], err error) (*feed.Connection[ent.Post], error) {
+func postPage(ctx context.Context, c *paging.Connection[ent.Post], err error) (*paging.Connection[ent.Post], error) {
 	if c != nil {
 		postsTogether(ctx, c.Nodes())
 	}
@@ -83,7 +83,7 @@ func postPage(ctx context.Context, c *feed.Connection[ent.Post], err error) (*fe
 }
 
 // userPage is postPage for users.
-func userPage(ctx context.Context, c *feed.Connection[ent.User], err error) (*feed.Connection[ent.User], error) {
+func userPage(ctx context.Context, c *paging.Connection[ent.User], err error) (*paging.Connection[ent.User], error) {
 	if c != nil {
 		usersTogether(ctx, c.Nodes())
 	}

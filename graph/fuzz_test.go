@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tideline/ent"
-	"tideline/feed"
+	"tideline/feed/refusal"
 )
 
 // An id is refused or means one row, and has one spelling.
@@ -21,7 +21,7 @@ func FuzzID(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		kind, id, err := parseID(text)
 		if err != nil {
-			require.Equal(t, feed.BadInput, feed.CodeOf(err))
+			require.Equal(t, refusal.BadInput, refusal.CodeOf(err))
 			require.Zero(t, id)
 			return
 		}

@@ -22,6 +22,10 @@ import (
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
 	"tideline/feed"
+	"tideline/feed/account"
+	"tideline/feed/home"
+	"tideline/feed/refusal"
+	"tideline/feed/stream"
 	"tideline/graph/exec"
 	"tideline/graph/generated"
 )
@@ -43,16 +47,25 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// New returns the engine that executes the API on f.
-func New(f *feed.Feed, cfg Config) (*exec.Engine, error) {
+// Backend is what the resolvers call. All fields are required.
+type Backend struct {
+	Accounts  *account.Accounts
+	Directory *account.Directory
+	Feed      *feed.Feed
+	Home      *home.Home
+	Streams   *stream.Streams
+}
+
+// New returns the engine that executes the API on the backend.
+func New(b Backend, cfg Config) (*exec.Engine, error) {
 	schema, err := gqlparser.LoadSchema(&ast.Source{Name: "schema.graphqls", Input: Schema})
 	if err != nil {
 		return nil, fmt.Errorf("load schema: %w", err)
 	}
 	return exec.New(exec.Config{
-		Schema:         generated.NewExecutableSchema(generated.Config{Schema: exec.WithoutDefer(schema), Resolvers: api{f}}),
+		Schema:         generated.NewExecutableSchema(generated.Config{Schema: exec.WithoutDefer(schema), Resolvers: api{b}}),
 		Begin:          withBatches,
-		Compile:        api{f}.compilePage,
+		Compile:        api{b}.compilePage,
 		Limits:         cfg.Limits,
 		Introspection:  cfg.Introspection,
 		Suggestions:    cfg.Suggestions,
@@ -64,7 +77,7 @@ func New(f *feed.Feed, cfg Config) (*exec.Engine, error) {
 }
 
 // api is what resolvers work with.
-type api struct{ feed *feed.Feed }
+type api struct{ Backend }
 
 // The resolvers of each type.
 type (
@@ -99,7 +112,7 @@ func (a api) TimelineHeartbeat() generated.TimelineHeartbeatResolver     { retur
 // everything else as INTERNAL.
 func presenter(log *slog.Logger) func(context.Context, error) *gqlerror.Error {
 	return func(ctx context.Context, err error) *gqlerror.Error {
-		var refusal *feed.Error
+		var refusal *refusal.Error
 		if errors.As(err, &refusal) {
 			return &gqlerror.Error{Message: refusal.Message, Extensions: map[string]any{"code": string(refusal.Code)}}
 		}
@@ -120,13 +133,13 @@ const CodeTimeout = "TIMEOUT"
 type viewerKey struct{}
 
 // WithViewer returns a context whose requests are made by v.
-func WithViewer(ctx context.Context, v feed.Viewer) context.Context {
+func WithViewer(ctx context.Context, v account.Viewer) context.Context {
 	return context.WithValue(ctx, viewerKey{}, v)
 }
 
 // Viewer is who makes the requests of ctx; anonymous unless WithViewer said so.
-func Viewer(ctx context.Context) feed.Viewer {
+func Viewer(ctx context.Context) account.Viewer {
 	exec.Own(ctx)
-	v, _ := ctx.Value(viewerKey{}).(feed.Viewer)
+	v, _ := ctx.Value(viewerKey{}).(account.Viewer)
 	return v
 }

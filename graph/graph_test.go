@@ -11,11 +11,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tideline/feed"
+	"tideline/feed/account"
+	"tideline/feed/feedtest"
 	"tideline/graph"
 	"tideline/graph/exec"
-	"tideline/live"
-	"tideline/queue"
 	"tideline/storage"
 	"tideline/storage/storagetest"
 	"tideline/timeline"
@@ -26,39 +25,27 @@ func TestMain(m *testing.M) { storagetest.Main(m) }
 // client makes requests of an API on empty stores, on behalf of whom it signed
 // up last or was told.
 type client struct {
+	*feedtest.World
 	t      *testing.T
 	ctx    context.Context
 	s      *storage.Stores
-	feed   *feed.Feed
 	engine *exec.Engine
-	viewer feed.Viewer
+	viewer account.Viewer
 }
 
 func each(t *testing.T, test func(c *client)) {
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
-		ctx := t.Context()
-		ids, err := feed.OpenIDs(ctx, s.DB)
+		w := feedtest.New(t, s, feedtest.Options{})
+		engine, err := graph.New(backend(w), graph.Config{Introspection: true})
 		require.NoError(t, err)
-		tl, err := timeline.New(s.Redis, timeline.Config{})
-		require.NoError(t, err)
-		q, err := queue.New(s.DB, s.Redis, queue.Config{})
-		require.NoError(t, err)
-		hub := live.NewHub(s.Redis, live.HubConfig{Sharded: s.Sharded})
-		f, err := feed.New(ctx, feed.Config{
-			DB: s.DB, Dialect: s.Dialect, Timelines: tl, Queue: q, Hub: hub,
-			Publisher: live.NewPublisher(s.Redis, s.Sharded), IDs: ids,
-		})
-		require.NoError(t, err)
-		engine, err := graph.New(f, graph.Config{Introspection: true})
-		require.NoError(t, err)
-		for _, loop := range []func(context.Context) error{hub.Run, f.Run} {
-			ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
-			done := make(chan struct{})
-			go func() { defer close(done); _ = loop(ctx) }()
-			t.Cleanup(func() { stop(); <-done })
-		}
-		test(&client{t: t, ctx: ctx, s: s, feed: f, engine: engine})
+		w.Run(w.Hub.Run)
+		w.Run(w.Home.Run)
+		test(&client{World: w, t: t, ctx: w.Ctx, s: s, engine: engine})
 	})
+}
+
+func backend(w *feedtest.World) graph.Backend {
+	return graph.Backend{Accounts: w.Accounts, Directory: w.Directory, Feed: w.Feed, Home: w.Home, Streams: w.Streams}
 }
 
 // answer is a response taken apart.
@@ -114,12 +101,12 @@ func (c *client) refused(code, query string, variables map[string]any) {
 	require.Equal(c.t, code, a.Errors[0].Extensions["code"], a.Errors[0].Message)
 }
 
-func (c *client) signUp(handle string) (id string, v feed.Viewer) {
+func (c *client) signUp(handle string) (id string, v account.Viewer) {
 	c.t.Helper()
 	a := c.do(`mutation($h: String!) { signUp(input: {handle: $h, password: "correct horse"}) { token expiresAt user { id handle } } }`,
 		map[string]any{"h": handle})
 	require.Empty(c.t, a.Errors)
-	v, _, err := c.feed.Authenticate(c.ctx, a.at("signUp.token").(string))
+	v, _, err := c.Sessions.Authenticate(c.ctx, a.at("signUp.token").(string))
 	require.NoError(c.t, err)
 	c.viewer = v
 	return a.at("signUp.user.id").(string), v
@@ -199,7 +186,7 @@ func TestEveryField(t *testing.T) {
 		require.Equal(c.t, "Bob", c.get("updateProfile.user.name", `mutation { updateProfile(input: {name: "Bob", bio: "b", approvesFollowers: true, defaultVisibility: MUTUALS}) { user { name bio approvesFollowers defaultVisibility } } }`, nil))
 		require.Equal(c.t, true, c.get("logOut", `mutation { logOut }`, nil))
 		require.Equal(c.t, "bob", c.get("logIn.user.handle", `mutation { logIn(input: {handle: "bob", password: "correct horse"}) { token user { handle } } }`, nil))
-		c.viewer = feed.Viewer{}
+		c.viewer = account.Viewer{}
 		require.Nil(c.t, c.get("viewer", `{ viewer { id } }`, nil))
 		require.Nil(c.t, c.get("user.relationship", `{ user(handle: "bob") { relationship { following } } }`, nil))
 	})
@@ -234,16 +221,16 @@ func TestErrorsCarryCodesAndNoInternals(t *testing.T) {
 func TestPostCountIsOfWhatTheViewerMaySee(t *testing.T) {
 	each(t, func(c *client) {
 		id, author := c.signUp("author")
-		viewers := map[string]feed.Viewer{"author": author, "nobody": {}}
+		viewers := map[string]account.Viewer{"author": author, "nobody": {}}
 		for _, name := range []string{"stranger", "follower", "followed", "mutual", "blocked", "blocking"} {
 			_, viewers[name] = c.signUp(name)
 		}
 		for _, pair := range [][2]string{{"follower", "author"}, {"author", "followed"}, {"mutual", "author"}, {"author", "mutual"}} {
-			_, err := c.feed.Follow(c.ctx, viewers[pair[0]], viewers[pair[1]].ID)
+			_, err := c.Feed.Follow(c.ctx, viewers[pair[0]], viewers[pair[1]].ID)
 			require.NoError(c.t, err)
 		}
 		for _, pair := range [][2]string{{"author", "blocked"}, {"blocking", "author"}} {
-			_, err := c.feed.Block(c.ctx, viewers[pair[0]], viewers[pair[1]].ID)
+			_, err := c.Feed.Block(c.ctx, viewers[pair[0]], viewers[pair[1]].ID)
 			require.NoError(c.t, err)
 		}
 		see := func(all, public, followers, mutuals float64) {
@@ -302,7 +289,7 @@ func TestPostCountsOfAPageCostOneQuery(t *testing.T) {
 		plain := page("handle")
 		require.Equal(c.t, plain+1, page("handle postCount"))
 		require.Equal(c.t, plain+1, page("handle postCount relationship { following }"))
-		c.viewer = feed.Viewer{}
+		c.viewer = account.Viewer{}
 		require.Equal(c.t, plain, page("handle postCount"), "nobody stands in a relation to anybody")
 		c.viewer = viewer
 	})
@@ -316,7 +303,7 @@ func TestPageOfPostsCostsAConstantNumberOfQueries(t *testing.T) {
 		for _, authors := range []int{1, 20} {
 			for i := range authors {
 				handle := fmt.Sprintf("author_%d_%d", authors, i)
-				c.viewer = feed.Viewer{}
+				c.viewer = account.Viewer{}
 				id, author := c.signUp(handle)
 				c.viewer = author
 				for range 40 / authors {
@@ -334,7 +321,7 @@ func TestPageOfPostsCostsAConstantNumberOfQueries(t *testing.T) {
 			// Until the inbox is built, SQL serves the page, at a price of its own.
 			require.Eventually(c.t, func() bool {
 				page()
-				in, err := c.feed.Inspect(c.ctx, reader.ID)
+				in, err := c.Home.Inspect(c.ctx, reader.ID)
 				return err == nil && in.State == timeline.Ready
 			}, 30*time.Second, 20*time.Millisecond)
 			cost[authors] = page()

@@ -4,14 +4,14 @@ import (
 	"fmt"
 
 	"tideline/ent"
-	"tideline/feed"
+	"tideline/feed/refusal"
 )
 
 // parseID splits a global id. Error: BadInput for what no server of ours made.
 func parseID(text string) (kind string, id int64, err error) {
 	kind, id, ok := ent.ParseNodeID(text)
 	if !ok || (kind != "User" && kind != "Post") {
-		return "", 0, &feed.Error{Code: feed.BadInput, Message: "That is not an id of this server."}
+		return "", 0, &refusal.Error{Code: refusal.BadInput, Message: "That is not an id of this server."}
 	}
 	return kind, id, nil
 }
@@ -20,7 +20,7 @@ func parseID(text string) (kind string, id int64, err error) {
 func idOf(argument, text, kind string) (int64, error) {
 	got, id, err := parseID(text)
 	if err == nil && got != kind {
-		err = &feed.Error{Code: feed.BadInput, Message: fmt.Sprintf("%s is the id of a %s, not of a %s.", argument, got, kind)}
+		err = &refusal.Error{Code: refusal.BadInput, Message: fmt.Sprintf("%s is the id of a %s, not of a %s.", argument, got, kind)}
 	}
 	return id, err
 }

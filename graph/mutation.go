@@ -5,33 +5,36 @@ import (
 
 	"tideline/ent"
 	"tideline/feed"
+	"tideline/feed/account"
+	"tideline/feed/paging"
+	"tideline/feed/visibility"
 	"tideline/graph/model"
 )
 
-func (r mutation) SignUp(ctx context.Context, in model.SignUpInput) (*feed.Auth, error) {
-	return r.feed.SignUp(ctx, in.Handle, in.Password, orZero(in.Name))
+func (r mutation) SignUp(ctx context.Context, in model.SignUpInput) (*account.Auth, error) {
+	return r.Accounts.SignUp(ctx, in.Handle, in.Password, orZero(in.Name))
 }
 
-func (r mutation) LogIn(ctx context.Context, in model.LogInInput) (*feed.Auth, error) {
-	return r.feed.LogIn(ctx, in.Handle, in.Password)
+func (r mutation) LogIn(ctx context.Context, in model.LogInInput) (*account.Auth, error) {
+	return r.Accounts.LogIn(ctx, in.Handle, in.Password)
 }
 
 func (r mutation) LogOut(ctx context.Context) (bool, error) {
-	return true, r.feed.LogOut(ctx, Viewer(ctx))
+	return true, r.Accounts.LogOut(ctx, Viewer(ctx))
 }
 
-func (r mutation) UpdateProfile(ctx context.Context, in feed.Profile) (*model.UpdateProfilePayload, error) {
-	u, err := r.feed.UpdateProfile(ctx, Viewer(ctx), in)
+func (r mutation) UpdateProfile(ctx context.Context, in account.Profile) (*model.UpdateProfilePayload, error) {
+	u, err := r.Accounts.UpdateProfile(ctx, Viewer(ctx), in)
 	return &model.UpdateProfilePayload{User: u}, err
 }
 
 func (r mutation) CreatePost(ctx context.Context, in feed.Draft) (*model.CreatePostPayload, error) {
-	p, err := r.feed.CreatePost(ctx, Viewer(ctx), in)
+	p, err := r.Feed.CreatePost(ctx, Viewer(ctx), in)
 	return &model.CreatePostPayload{Post: p}, err
 }
 
-func (r createPostPayload) Edge(ctx context.Context, in *model.CreatePostPayload) (*feed.Edge[ent.Post], error) {
-	e, err := r.feed.Entry(ctx, Viewer(ctx), in.Post)
+func (r createPostPayload) Edge(ctx context.Context, in *model.CreatePostPayload) (*paging.Edge[ent.Post], error) {
+	e, err := r.Home.Entry(ctx, Viewer(ctx), in.Post)
 	return &e, err
 }
 
@@ -40,7 +43,7 @@ func (r mutation) SetPostVisibility(ctx context.Context, in model.SetPostVisibil
 	if err != nil {
 		return nil, err
 	}
-	p, err := r.feed.SetVisibility(ctx, Viewer(ctx), id, in.Visibility)
+	p, err := r.Feed.SetVisibility(ctx, Viewer(ctx), id, in.Visibility)
 	return &model.SetPostVisibilityPayload{Post: p}, err
 }
 
@@ -49,19 +52,19 @@ func (r mutation) DeletePost(ctx context.Context, in model.DeletePostInput) (*mo
 	if err != nil {
 		return nil, err
 	}
-	return &model.DeletePostPayload{DeletedPostID: in.PostID}, r.feed.DeletePost(ctx, Viewer(ctx), id)
+	return &model.DeletePostPayload{DeletedPostID: in.PostID}, r.Feed.DeletePost(ctx, Viewer(ctx), id)
 }
 
 func (r mutation) LikePost(ctx context.Context, in model.LikePostInput) (*model.LikePostPayload, error) {
-	return like(ctx, in, r.feed.LikePost)
+	return like(ctx, in, r.Feed.LikePost)
 }
 
 func (r mutation) UnlikePost(ctx context.Context, in model.LikePostInput) (*model.LikePostPayload, error) {
-	return like(ctx, in, r.feed.UnlikePost)
+	return like(ctx, in, r.Feed.UnlikePost)
 }
 
 func like(
-	ctx context.Context, in model.LikePostInput, change func(context.Context, feed.Viewer, int64) (*ent.Post, error),
+	ctx context.Context, in model.LikePostInput, change func(context.Context, account.Viewer, int64) (*ent.Post, error),
 ) (*model.LikePostPayload, error) {
 	id, err := idOf("postId", in.PostID, "Post")
 	if err != nil {
@@ -72,40 +75,40 @@ func like(
 }
 
 func (r mutation) Follow(ctx context.Context, in model.UserInput) (*model.RelationshipPayload, error) {
-	return relate(ctx, in, r.feed.Follow)
+	return relate(ctx, in, r.Feed.Follow)
 }
 
 func (r mutation) Unfollow(ctx context.Context, in model.UserInput) (*model.RelationshipPayload, error) {
-	return relate(ctx, in, r.feed.Unfollow)
+	return relate(ctx, in, r.Feed.Unfollow)
 }
 
 func (r mutation) AcceptFollower(ctx context.Context, in model.UserInput) (*model.RelationshipPayload, error) {
-	return relate(ctx, in, r.feed.AcceptFollower)
+	return relate(ctx, in, r.Feed.AcceptFollower)
 }
 
 func (r mutation) RejectFollower(ctx context.Context, in model.UserInput) (*model.RelationshipPayload, error) {
-	return relate(ctx, in, r.feed.RejectFollower)
+	return relate(ctx, in, r.Feed.RejectFollower)
 }
 
 func (r mutation) Block(ctx context.Context, in model.UserInput) (*model.RelationshipPayload, error) {
-	return relate(ctx, in, r.feed.Block)
+	return relate(ctx, in, r.Feed.Block)
 }
 
 func (r mutation) Unblock(ctx context.Context, in model.UserInput) (*model.RelationshipPayload, error) {
-	return relate(ctx, in, r.feed.Unblock)
+	return relate(ctx, in, r.Feed.Unblock)
 }
 
 func (r mutation) Mute(ctx context.Context, in model.UserInput) (*model.RelationshipPayload, error) {
-	return relate(ctx, in, r.feed.Mute)
+	return relate(ctx, in, r.Feed.Mute)
 }
 
 func (r mutation) Unmute(ctx context.Context, in model.UserInput) (*model.RelationshipPayload, error) {
-	return relate(ctx, in, r.feed.Unmute)
+	return relate(ctx, in, r.Feed.Unmute)
 }
 
 // relate changes the viewer's relation to a user.
 func relate(
-	ctx context.Context, in model.UserInput, change func(context.Context, feed.Viewer, int64) (*ent.User, error),
+	ctx context.Context, in model.UserInput, change func(context.Context, account.Viewer, int64) (*ent.User, error),
 ) (*model.RelationshipPayload, error) {
 	id, err := idOf("userId", in.UserID, "User")
 	if err != nil {
@@ -115,11 +118,11 @@ func relate(
 	return &model.RelationshipPayload{User: u}, err
 }
 
-func (r relationshipPayload) Relationship(ctx context.Context, in *model.RelationshipPayload) (*feed.Relation, error) {
+func (r relationshipPayload) Relationship(ctx context.Context, in *model.RelationshipPayload) (*visibility.Relation, error) {
 	return r.relation(ctx, in.User)
 }
 
 func (r mutation) MarkTimelineRead(ctx context.Context, in model.MarkTimelineReadInput) (*model.MarkTimelineReadPayload, error) {
-	n, err := r.feed.MarkRead(ctx, Viewer(ctx), in.UpTo)
+	n, err := r.Home.MarkRead(ctx, Viewer(ctx), in.UpTo)
 	return &model.MarkTimelineReadPayload{UnreadCount: n}, err
 }

@@ -6,7 +6,10 @@ import (
 
 	"tideline/ent"
 	"tideline/ent/schema"
-	"tideline/feed"
+	"tideline/feed/ids"
+	"tideline/feed/paging"
+	"tideline/feed/stream"
+	"tideline/feed/visibility"
 	"tideline/graph/exec"
 )
 
@@ -19,38 +22,38 @@ func (user) DefaultVisibility(ctx context.Context, u *ent.User) (*schema.Visibil
 
 func (r user) PostCount(ctx context.Context, u *ent.User) (int, error) {
 	relation, err := r.relation(ctx, u)
-	return feed.PostCount(Viewer(ctx), relation, u), err
+	return visibility.PostCount(Viewer(ctx).ID, relation, u), err
 }
 
-func (r user) Posts(ctx context.Context, u *ent.User, first *int, after *string) (*feed.Connection[ent.Post], error) {
-	c, err := r.feed.UserPosts(ctx, Viewer(ctx), u.ID, feed.Page{First: first, After: after})
+func (r user) Posts(ctx context.Context, u *ent.User, first *int, after *string) (*paging.Connection[ent.Post], error) {
+	c, err := r.Feed.UserPosts(ctx, Viewer(ctx), u.ID, paging.Page{First: first, After: after})
 	return postPage(ctx, c, err)
 }
 
-func (r user) Followers(ctx context.Context, u *ent.User, first *int, after *string) (*feed.Connection[ent.User], error) {
-	c, err := r.feed.Followers(ctx, u.ID, feed.Page{First: first, After: after})
+func (r user) Followers(ctx context.Context, u *ent.User, first *int, after *string) (*paging.Connection[ent.User], error) {
+	c, err := r.Feed.Followers(ctx, u.ID, paging.Page{First: first, After: after})
 	return userPage(ctx, c, err)
 }
 
-func (r user) Following(ctx context.Context, u *ent.User, first *int, after *string) (*feed.Connection[ent.User], error) {
-	c, err := r.feed.Following(ctx, u.ID, feed.Page{First: first, After: after})
+func (r user) Following(ctx context.Context, u *ent.User, first *int, after *string) (*paging.Connection[ent.User], error) {
+	c, err := r.Feed.Following(ctx, u.ID, paging.Page{First: first, After: after})
 	return userPage(ctx, c, err)
 }
 
-func (r user) FollowRequests(ctx context.Context, u *ent.User, first *int, after *string) (*feed.Connection[ent.User], error) {
-	c, err := r.feed.FollowRequests(ctx, Viewer(ctx), u.ID, feed.Page{First: first, After: after})
+func (r user) FollowRequests(ctx context.Context, u *ent.User, first *int, after *string) (*paging.Connection[ent.User], error) {
+	c, err := r.Feed.FollowRequests(ctx, Viewer(ctx), u.ID, paging.Page{First: first, After: after})
 	return userPage(ctx, c, err)
 }
 
-func (r user) Relationship(ctx context.Context, u *ent.User) (*feed.Relation, error) {
+func (r user) Relationship(ctx context.Context, u *ent.User) (*visibility.Relation, error) {
 	return r.relation(ctx, u)
 }
 
 // relation is how the viewer and a user stand to each other.
-func (a api) relation(ctx context.Context, u *ent.User) (*feed.Relation, error) {
+func (a api) relation(ctx context.Context, u *ent.User) (*visibility.Relation, error) {
 	b := batchesOf(ctx)
-	return field(b, b.users, u, "relationship", func(users []*ent.User) ([]*feed.Relation, error) {
-		return a.feed.Relations(ctx, Viewer(ctx), idsOf(users, func(u *ent.User) int64 { return u.ID }))
+	return field(b, b.users, u, "relationship", func(users []*ent.User) ([]*visibility.Relation, error) {
+		return a.Feed.Relations(ctx, Viewer(ctx), idsOf(users, func(u *ent.User) int64 { return u.ID }))
 	})
 }
 
@@ -60,39 +63,39 @@ func (r post) Author(ctx context.Context, p *ent.Post) (*ent.User, error) {
 	}
 	b := batchesOf(ctx)
 	return field(b, b.posts, p, "author", func(posts []*ent.Post) ([]*ent.User, error) {
-		users, err := r.feed.Users(ctx, idsOf(posts, func(p *ent.Post) int64 { return p.AuthorID }))
+		users, err := r.Directory.Users(ctx, idsOf(posts, func(p *ent.Post) int64 { return p.AuthorID }))
 		usersTogether(ctx, users)
 		return users, err
 	})
 }
 
 func (post) CreatedAt(_ context.Context, p *ent.Post) (*time.Time, error) {
-	at := feed.TimeOf(p.ID)
+	at := ids.TimeOf(p.ID)
 	return &at, nil
 }
 
 func (r post) ViewerHasLiked(ctx context.Context, p *ent.Post) (bool, error) {
 	liked, ok := exec.Flag(ctx, func(ctx context.Context, event any) (bool, error) {
-		return r.feed.LikedWith(ctx, Viewer(ctx), event.(*feed.PostAdded))
+		return r.Streams.Liked(ctx, Viewer(ctx), event.(*stream.PostAdded))
 	})
 	if ok { // what comes in an event for many is one post
 		return liked, nil
 	}
 	b := batchesOf(ctx)
 	return field(b, b.posts, p, "viewerHasLiked", func(posts []*ent.Post) ([]bool, error) {
-		return r.feed.Liked(ctx, Viewer(ctx), posts)
+		return r.Feed.Liked(ctx, Viewer(ctx), posts)
 	})
 }
 
 func (r post) Delivery(ctx context.Context, p *ent.Post) (*ent.Delivery, error) {
 	b := batchesOf(ctx)
 	return field(b, b.posts, p, "delivery", func(posts []*ent.Post) ([]*ent.Delivery, error) {
-		return r.feed.Deliveries(ctx, Viewer(ctx), posts)
+		return r.Feed.Deliveries(ctx, Viewer(ctx), posts)
 	})
 }
 
-func (r timelineConnection) UnreadCount(ctx context.Context, _ *feed.Connection[ent.Post]) (int, error) {
-	return r.feed.UnreadCount(ctx, Viewer(ctx))
+func (r timelineConnection) UnreadCount(ctx context.Context, _ *paging.Connection[ent.Post]) (int, error) {
+	return r.Home.UnreadCount(ctx, Viewer(ctx))
 }
 
 func idsOf[T any](objects []*T, id func(*T) int64) []int64 {

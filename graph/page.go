@@ -8,7 +8,9 @@ import (
 	"github.com/99designs/gqlgen/graphql"
 
 	"tideline/ent"
-	"tideline/feed"
+	"tideline/feed/home"
+	"tideline/feed/ids"
+	"tideline/feed/paging"
 	"tideline/graph/exec"
 	"tideline/graph/model"
 )
@@ -28,13 +30,13 @@ type fields[T any] map[string]func(c *compiler, f graphql.CollectedField) writer
 // shownPage and shownPost are what is written, with all that it takes.
 type (
 	shownPage struct {
-		*feed.Connection[ent.Post]
+		*paging.Connection[ent.Post]
 		posts  []shownPost
 		unread int
 	}
 	shownPost struct {
 		*ent.Post
-		edge   *feed.Edge[ent.Post]
+		edge   *paging.Edge[ent.Post]
 		author *ent.User
 		liked  bool
 	}
@@ -57,11 +59,11 @@ var pageFields = fields[*shownPage]{
 	},
 }
 
-var pageInfoFields = fields[*feed.PageInfo]{
-	"hasNextPage":     leaf(func(p *feed.PageInfo) graphql.Marshaler { return graphql.MarshalBoolean(p.HasNextPage) }),
-	"hasPreviousPage": leaf(func(p *feed.PageInfo) graphql.Marshaler { return graphql.MarshalBoolean(p.HasPreviousPage) }),
-	"startCursor":     leaf(func(p *feed.PageInfo) graphql.Marshaler { return orNullString(p.StartCursor) }),
-	"endCursor":       leaf(func(p *feed.PageInfo) graphql.Marshaler { return orNullString(p.EndCursor) }),
+var pageInfoFields = fields[*paging.PageInfo]{
+	"hasNextPage":     leaf(func(p *paging.PageInfo) graphql.Marshaler { return graphql.MarshalBoolean(p.HasNextPage) }),
+	"hasPreviousPage": leaf(func(p *paging.PageInfo) graphql.Marshaler { return graphql.MarshalBoolean(p.HasPreviousPage) }),
+	"startCursor":     leaf(func(p *paging.PageInfo) graphql.Marshaler { return orNullString(p.StartCursor) }),
+	"endCursor":       leaf(func(p *paging.PageInfo) graphql.Marshaler { return orNullString(p.EndCursor) }),
 }
 
 var edgeFields = fields[*shownPost]{
@@ -76,7 +78,7 @@ var postFields = fields[*shownPost]{
 	"id":         leaf(func(p *shownPost) graphql.Marshaler { return graphql.MarshalString(p.NodeID()) }),
 	"text":       leaf(func(p *shownPost) graphql.Marshaler { return graphql.MarshalString(p.Text) }),
 	"visibility": leaf(func(p *shownPost) graphql.Marshaler { return model.MarshalVisibility(p.Visibility) }),
-	"createdAt":  leaf(func(p *shownPost) graphql.Marshaler { return model.MarshalTime(feed.TimeOf(p.ID)) }),
+	"createdAt":  leaf(func(p *shownPost) graphql.Marshaler { return model.MarshalTime(ids.TimeOf(p.ID)) }),
 	"likeCount":  leaf(func(p *shownPost) graphql.Marshaler { return graphql.MarshalInt(p.LikeCount) }),
 	"viewerHasLiked": func(c *compiler, _ graphql.CollectedField) writer[*shownPost] {
 		c.liked = true
@@ -183,10 +185,10 @@ func (a api) compilePage(op *graphql.OperationContext, root graphql.CollectedFie
 func (a api) showPage(ctx context.Context, c *compiler, arguments map[string]any) (*shownPage, error) {
 	viewer := Viewer(ctx)
 	order, _ := arguments["order"].(string)
-	connection, err := a.feed.Timeline(ctx, viewer, feed.Page{
+	connection, err := a.Home.Timeline(ctx, viewer, paging.Page{
 		First: given[int](arguments, "first"), After: given[string](arguments, "after"),
 		Last: given[int](arguments, "last"), Before: given[string](arguments, "before"),
-	}, feed.Order(order))
+	}, home.Order(order))
 	if err != nil {
 		return nil, err
 	}
@@ -196,7 +198,7 @@ func (a api) showPage(ctx context.Context, c *compiler, arguments map[string]any
 		p.posts[i] = shownPost{Post: post, edge: &connection.Edges[i]}
 	}
 	if c.authors {
-		authors, err := a.feed.Users(ctx, idsOf(posts, func(p *ent.Post) int64 { return p.AuthorID }))
+		authors, err := a.Directory.Users(ctx, idsOf(posts, func(p *ent.Post) int64 { return p.AuthorID }))
 		if err != nil {
 			return nil, err
 		}
@@ -208,7 +210,7 @@ func (a api) showPage(ctx context.Context, c *compiler, arguments map[string]any
 		}
 	}
 	if c.liked {
-		liked, err := a.feed.Liked(ctx, viewer, posts)
+		liked, err := a.Feed.Liked(ctx, viewer, posts)
 		if err != nil {
 			return nil, err
 		}
@@ -217,7 +219,7 @@ func (a api) showPage(ctx context.Context, c *compiler, arguments map[string]any
 		}
 	}
 	if c.unread {
-		p.unread, err = a.feed.UnreadCount(ctx, viewer)
+		p.unread, err = a.Home.UnreadCount(ctx, viewer)
 	}
 	return p, err
 }

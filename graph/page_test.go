@@ -11,6 +11,7 @@ import (
 
 	"tideline/ent/schema"
 	"tideline/feed"
+	"tideline/feed/account"
 	"tideline/graph"
 	"tideline/graph/exec"
 )
@@ -22,17 +23,17 @@ func TestCompiledPageIsGqlgens(t *testing.T) {
 		t := c.t
 		_, bob := c.signUp("bob")
 		_, ann := c.signUp("ann")
-		_, err := c.feed.Follow(c.ctx, ann, bob.ID)
+		_, err := c.Feed.Follow(c.ctx, ann, bob.ID)
 		require.NoError(t, err)
 		for i, visibility := range []schema.Visibility{schema.Public, schema.Followers, schema.Mutuals} {
-			p, err := c.feed.CreatePost(c.ctx, bob, feed.Draft{Text: fmt.Sprintf("%d \"quoted\"\n\t\\ \u2028 <b> 你好", i), Visibility: &visibility})
+			p, err := c.Feed.CreatePost(c.ctx, bob, feed.Draft{Text: fmt.Sprintf("%d \"quoted\"\n\t\\ \u2028 <b> 你好", i), Visibility: &visibility})
 			require.NoError(t, err)
 			if visibility == schema.Public {
-				_, err = c.feed.LikePost(c.ctx, ann, p.ID)
+				_, err = c.Feed.LikePost(c.ctx, ann, p.ID)
 				require.NoError(t, err)
 			}
 		}
-		_, err = c.feed.CreatePost(c.ctx, ann, feed.Draft{Text: "mine"})
+		_, err = c.Feed.CreatePost(c.ctx, ann, feed.Draft{Text: "mine"})
 		require.NoError(t, err)
 		rapid.Check(t, func(t *rapid.T) {
 			root := fmt.Sprintf("timeline(first: %d, order: %s)",
@@ -59,7 +60,7 @@ func TestCompiledPageIsGqlgens(t *testing.T) {
 				require.False(t, op.Compiled(), name)
 			}
 		}
-		c.viewer = feed.Viewer{}
+		c.viewer = account.Viewer{}
 		c.refused("UNAUTHENTICATED", `{ timeline { nodes { id } } }`, nil)
 		c.viewer = ann
 		c.refused("BAD_USER_INPUT", `{ timeline(after: "forged") { nodes { id } } }`, nil)
@@ -68,7 +69,7 @@ func TestCompiledPageIsGqlgens(t *testing.T) {
 
 // data is what a query answers, but for what of cursors hangs on the time, and on
 // whether the inbox is built by now, which their version tells.
-func (c *client) data(v feed.Viewer, query string) (data string, compiled bool) {
+func (c *client) data(v account.Viewer, query string) (data string, compiled bool) {
 	c.t.Helper()
 	ctx := graph.WithViewer(c.ctx, v)
 	op, errs := c.engine.Prepare(ctx, exec.Request{Query: query})

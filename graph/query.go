@@ -5,7 +5,9 @@ import (
 	"fmt"
 
 	"tideline/ent"
-	"tideline/feed"
+	"tideline/feed/home"
+	"tideline/feed/paging"
+	"tideline/feed/refusal"
 )
 
 func (r query) Node(ctx context.Context, id string) (ent.Node, error) {
@@ -17,14 +19,14 @@ func (r query) Node(ctx context.Context, id string) (ent.Node, error) {
 }
 
 func (r query) Nodes(ctx context.Context, ids []string) ([]ent.Node, error) {
-	if most := r.feed.MaxPage(); len(ids) > most {
-		return nil, &feed.Error{Code: feed.BadInput, Message: fmt.Sprintf("At most %d ids at a time.", most)}
+	if most := r.Home.MaxPage(); len(ids) > most {
+		return nil, &refusal.Error{Code: refusal.BadInput, Message: fmt.Sprintf("At most %d ids at a time.", most)}
 	}
 	return r.byIDs(ctx, ids)
 }
 
 func (r query) Viewer(ctx context.Context) (*ent.User, error) {
-	users, err := r.feed.Users(ctx, []int64{Viewer(ctx).ID})
+	users, err := r.Directory.Users(ctx, []int64{Viewer(ctx).ID})
 	if err != nil {
 		return nil, err
 	}
@@ -32,11 +34,11 @@ func (r query) Viewer(ctx context.Context) (*ent.User, error) {
 }
 
 func (r query) User(ctx context.Context, handle string) (*ent.User, error) {
-	return orNull(r.feed.User(ctx, handle))
+	return orNull(r.Directory.User(ctx, handle))
 }
 
-func (r query) Users(ctx context.Context, text *string, first *int, after *string) (*feed.Connection[ent.User], error) {
-	c, err := r.feed.SearchUsers(ctx, orZero(text), feed.Page{First: first, After: after})
+func (r query) Users(ctx context.Context, text *string, first *int, after *string) (*paging.Connection[ent.User], error) {
+	c, err := r.Directory.Search(ctx, orZero(text), paging.Page{First: first, After: after})
 	return userPage(ctx, c, err)
 }
 
@@ -45,13 +47,13 @@ func (r query) Post(ctx context.Context, id string) (*ent.Post, error) {
 	if err != nil {
 		return nil, err
 	}
-	return orNull(r.feed.Post(ctx, Viewer(ctx), row))
+	return orNull(r.Feed.Post(ctx, Viewer(ctx), row))
 }
 
 func (r query) Timeline(
-	ctx context.Context, first *int, after *string, last *int, before *string, order *feed.Order,
-) (*feed.Connection[ent.Post], error) {
-	c, err := r.feed.Timeline(ctx, Viewer(ctx), feed.Page{First: first, After: after, Last: last, Before: before}, orZero(order))
+	ctx context.Context, first *int, after *string, last *int, before *string, order *home.Order,
+) (*paging.Connection[ent.Post], error) {
+	c, err := r.Home.Timeline(ctx, Viewer(ctx), paging.Page{First: first, After: after, Last: last, Before: before}, orZero(order))
 	return postPage(ctx, c, err)
 }
 
@@ -66,11 +68,11 @@ func (a api) byIDs(ctx context.Context, texts []string) ([]ent.Node, error) {
 		}
 		ids[i], at[kind] = id, append(at[kind], i)
 	}
-	users, err := a.feed.Users(ctx, pick(ids, at["User"]))
+	users, err := a.Directory.Users(ctx, pick(ids, at["User"]))
 	if err != nil {
 		return nil, err
 	}
-	posts, err := a.feed.Posts(ctx, Viewer(ctx), pick(ids, at["Post"]))
+	posts, err := a.Feed.Posts(ctx, Viewer(ctx), pick(ids, at["Post"]))
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +102,7 @@ func pick(ids []int64, at []int) []int64 {
 
 // orNull answers a query for what is not there with null, as GraphQL does.
 func orNull[T any](found *T, err error) (*T, error) {
-	if feed.CodeOf(err) == feed.NotFound {
+	if refusal.CodeOf(err) == refusal.NotFound {
 		return nil, nil
 	}
 	return found, err

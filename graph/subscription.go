@@ -5,28 +5,28 @@ import (
 	"time"
 
 	"tideline/ent"
-	"tideline/feed"
+	"tideline/feed/stream"
 	"tideline/graph/exec"
 )
 
-func (r subscription) TimelineEvents(ctx context.Context, after *string, heartbeat *int) (<-chan feed.Event, error) {
-	return exec.Open(ctx, func(ctx context.Context, wake func()) (exec.Source[feed.Event], error) {
-		return r.feed.Listen(ctx, Viewer(ctx), feed.Listening{
+func (r subscription) TimelineEvents(ctx context.Context, after *string, heartbeat *int) (<-chan stream.Event, error) {
+	return exec.Open(ctx, func(ctx context.Context, wake func()) (exec.Source[stream.Event], error) {
+		return r.Streams.Listen(ctx, Viewer(ctx), stream.Options{
 			After: after, Heartbeat: time.Duration(orZero(heartbeat)) * time.Second,
 		}, wake)
 	})
 }
 
-func (r postAdded) UnreadCount(ctx context.Context, e *feed.PostAdded) (int, error) {
+func (r postAdded) UnreadCount(ctx context.Context, e *stream.PostAdded) (int, error) {
 	return exec.Int(ctx, e, func(ctx context.Context, event any) (int, error) {
-		return r.feed.UnreadWith(ctx, Viewer(ctx), event.(*feed.PostAdded))
+		return r.Streams.UnreadCount(ctx, Viewer(ctx), event.(*stream.PostAdded))
 	})
 }
 
-func (postRemoved) PostID(_ context.Context, e *feed.PostRemoved) (string, error) {
+func (postRemoved) PostID(_ context.Context, e *stream.PostRemoved) (string, error) {
 	return ent.NodeID("Post", e.PostID), nil
 }
 
-func (r heartbeat) UnreadCount(ctx context.Context, _ *feed.Heartbeat) (int, error) {
-	return r.feed.UnreadCount(ctx, Viewer(ctx))
+func (r heartbeat) UnreadCount(ctx context.Context, _ *stream.Heartbeat) (int, error) {
+	return r.Home.UnreadCount(ctx, Viewer(ctx))
 }

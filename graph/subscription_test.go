@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tideline/ent/schema"
-	"tideline/feed"
+	"tideline/feed/account"
 	"tideline/graph"
 	"tideline/graph/exec"
 	"tideline/live"
@@ -18,12 +18,12 @@ import (
 // subscriber is a subscription of a viewer.
 type subscriber struct {
 	c      *client
-	viewer feed.Viewer
+	viewer account.Viewer
 	*exec.Subscription
 	news chan struct{}
 }
 
-func (c *client) subscribe(v feed.Viewer, query string, variables map[string]any) subscriber {
+func (c *client) subscribe(v account.Viewer, query string, variables map[string]any) subscriber {
 	c.t.Helper()
 	op, errs := c.engine.Prepare(c.ctx, exec.Request{Query: query, Variables: variables})
 	require.Empty(c.t, errs)
@@ -62,13 +62,13 @@ func (s subscriber) next() map[string]any {
 func TestEventForMany(t *testing.T) {
 	each(t, func(c *client) {
 		const n = 12
-		var viewers []feed.Viewer
+		var viewers []account.Viewer
 		var ids []int64
-		make := func(handle string) feed.Viewer {
+		make := func(handle string) account.Viewer {
 			u, err := c.s.DB.User.Create().SetID(int64(1 + len(ids))).SetHandle(handle).SetName(handle).SetPasswordHash("-").Save(c.ctx)
 			require.NoError(c.t, err)
 			ids = append(ids, u.ID)
-			return feed.Viewer{ID: u.ID}
+			return account.Viewer{ID: u.ID}
 		}
 		author := make("author")
 		for i := range n {
@@ -99,7 +99,7 @@ func TestEventForMany(t *testing.T) {
 		const text = `x":-2147483648, \":-2147483648`
 		const post = int64(1) << 50
 		require.NoError(c.t, c.s.DB.Post.Create().SetID(post).SetAuthorID(author.ID).SetText(text).SetVisibility(schema.Public).Exec(c.ctx))
-		_, err := c.feed.LikePost(c.ctx, viewers[3], post)
+		_, err := c.Feed.LikePost(c.ctx, viewers[3], post)
 		require.NoError(c.t, err)
 		publish := func(kind live.Kind) {
 			reached, err := live.NewPublisher(c.s.Redis, c.s.Sharded).Publish(c.ctx, live.Event{Kind: kind, Post: post}, ids)
@@ -128,7 +128,7 @@ func TestEventForMany(t *testing.T) {
 				resumed := c.subscribe(v, common, map[string]any{"text": true, "after": e["position"]})
 				_, more := resumed.Next(graph.WithViewer(c.ctx, v))
 				require.False(c.t, more, "the position is the reader's")
-				unread, err := c.feed.UnreadCount(c.ctx, v)
+				unread, err := c.Home.UnreadCount(c.ctx, v)
 				require.NoError(c.t, err)
 				require.EqualValues(c.t, unread, e["unread"])
 			}

@@ -70,8 +70,8 @@ const (
 	SessionEnded
 	// MarkerMoved says that the user read up to somewhere.
 	MarkerMoved
-	// Noted says that there may be something new to read about the timeline.
-	Noted
+	// JournalChanged says that there may be something new to read about the timeline.
+	JournalChanged
 	// Resync says that events may have been lost. It is made by the hub itself
 	// and cannot be published.
 	Resync Kind = 255
@@ -90,7 +90,7 @@ func (k Kind) String() string {
 		return "session-ended"
 	case MarkerMoved:
 		return "marker-moved"
-	case Noted:
+	case JournalChanged:
 		return "noted"
 	case Resync:
 		return "resync"
@@ -116,7 +116,7 @@ type Event struct {
 // validate refuses what the wire format cannot carry.
 func (e Event) validate() error {
 	switch {
-	case e.Kind < Added || e.Kind > Noted:
+	case e.Kind < Added || e.Kind > JournalChanged:
 		return fmt.Errorf("an event of %v cannot be published", e.Kind)
 	case e.Post < 0 || e.Author < 0 || e.Session < 0:
 		return errors.New("an event has a negative id")

@@ -8,7 +8,10 @@ import (
 	"time"
 
 	"tideline/ent"
-	"tideline/feed"
+	"tideline/feed/feedtest"
+	"tideline/feed/home"
+	"tideline/feed/paging"
+	"tideline/feed/visibility"
 	"tideline/timeline"
 )
 
@@ -65,7 +68,7 @@ func (r *run) direct(v int) error {
 	for i, p := range r.posts {
 		ids[i] = p.id
 	}
-	posts, err := r.front().Posts(r.ctx, r.viewer(v), ids)
+	posts, err := r.front().Feed.Posts(r.ctx, r.viewer(v), ids)
 	if err != nil {
 		return err
 	}
@@ -82,8 +85,8 @@ func (r *run) direct(v int) error {
 
 // author reads an author's posts: exact at any moment, too.
 func (r *run) author(v, author int) error {
-	got, err := r.pages(max(r.page, 3), false, func(p feed.Page) (*feed.Connection[ent.Post], error) {
-		return r.front().UserPosts(r.ctx, r.viewer(v), r.users[author].id, p)
+	got, err := r.pages(max(r.page, 3), false, func(p paging.Page) (*paging.Connection[ent.Post], error) {
+		return r.front().Feed.UserPosts(r.ctx, r.viewer(v), r.users[author].id, p)
 	})
 	if err != nil {
 		return fmt.Errorf("%s's profile, read by %s: %w", r.name(author), r.name(v), err)
@@ -99,21 +102,21 @@ func (r *run) author(v, author int) error {
 // postCount is how many posts of the author there are for the viewer.
 func (r *run) postCount(v, author int) (int, error) {
 	id := []int64{r.users[author].id}
-	found, err := r.front().Users(r.ctx, id)
+	found, err := r.front().Directory.Users(r.ctx, id)
 	if err != nil {
 		return 0, err
 	}
-	relations, err := r.front().Relations(r.ctx, r.viewer(v), id)
+	relations, err := r.front().Feed.Relations(r.ctx, r.viewer(v), id)
 	if err != nil {
 		return 0, err
 	}
-	return feed.PostCount(r.viewer(v), relations[0], found[0]), nil
+	return visibility.PostCount(r.viewer(v).ID, relations[0], found[0]), nil
 }
 
 // lists compares the relations and counts of one user.
 func (r *run) lists(u int) error {
 	f, id := r.front(), r.users[u].id
-	found, err := f.Users(r.ctx, []int64{id})
+	found, err := f.Directory.Users(r.ctx, []int64{id})
 	if err != nil {
 		return err
 	}
@@ -123,17 +126,17 @@ func (r *run) lists(u int) error {
 		return fmt.Errorf("%s has followers, followees, posts %v, not %v", r.name(u), got, want)
 	}
 	all := 100
-	page := feed.Page{First: &all}
+	page := paging.Page{First: &all}
 	for _, l := range []struct {
 		what  string
 		rel   relation
 		place int
-		read  func() (*feed.Connection[ent.User], error)
+		read  func() (*paging.Connection[ent.User], error)
 	}{
-		{"followers", r.follows, 1, func() (*feed.Connection[ent.User], error) { return f.Followers(r.ctx, id, page) }},
-		{"followees", r.follows, 0, func() (*feed.Connection[ent.User], error) { return f.Following(r.ctx, id, page) }},
-		{"requests", r.requests, 1, func() (*feed.Connection[ent.User], error) {
-			return f.FollowRequests(r.ctx, r.viewer(u), id, page)
+		{"followers", r.follows, 1, func() (*paging.Connection[ent.User], error) { return f.Feed.Followers(r.ctx, id, page) }},
+		{"followees", r.follows, 0, func() (*paging.Connection[ent.User], error) { return f.Feed.Following(r.ctx, id, page) }},
+		{"requests", r.requests, 1, func() (*paging.Connection[ent.User], error) {
+			return f.Feed.FollowRequests(r.ctx, r.viewer(u), id, page)
 		}},
 	} {
 		c, err := l.read()
@@ -157,11 +160,11 @@ func (r *run) lists(u int) error {
 }
 
 // read reads the viewer's timeline downwards.
-func (r *run) read(v, size int) ([]int, error) { return r.readFrom(v, size, feed.Latest, false) }
+func (r *run) read(v, size int) ([]int, error) { return r.readFrom(v, size, home.Latest, false) }
 
-func (r *run) readFrom(v, size int, order feed.Order, upwards bool) ([]int, error) {
-	got, err := r.pages(size, upwards, func(p feed.Page) (*feed.Connection[ent.Post], error) {
-		return r.front().Timeline(r.ctx, r.viewer(v), p, order)
+func (r *run) readFrom(v, size int, order home.Order, upwards bool) ([]int, error) {
+	got, err := r.pages(size, upwards, func(p paging.Page) (*paging.Connection[ent.Post], error) {
+		return r.front().Home.Timeline(r.ctx, r.viewer(v), p, order)
 	})
 	if err != nil {
 		err = fmt.Errorf("%s's timeline: %w", r.name(v), err)
@@ -170,11 +173,11 @@ func (r *run) readFrom(v, size int, order feed.Order, upwards bool) ([]int, erro
 }
 
 // pages reads a list page by page and returns it in its order.
-func (r *run) pages(size int, upwards bool, read func(feed.Page) (*feed.Connection[ent.Post], error)) (all []int, err error) {
+func (r *run) pages(size int, upwards bool, read func(paging.Page) (*paging.Connection[ent.Post], error)) (all []int, err error) {
 	all = []int{}
-	p := feed.Page{First: &size}
+	p := paging.Page{First: &size}
 	if upwards {
-		p = feed.Page{Last: &size}
+		p = paging.Page{Last: &size}
 	}
 	if len(r.posts) > 100 {
 		size = max(size, 70)
@@ -238,7 +241,7 @@ func (r *run) stroll(v, n int) error {
 		r.walks[v] = w
 	}
 	r.say("%s reads a page of %d more", r.name(v), w.size)
-	c, err := r.front().Timeline(r.ctx, r.viewer(v), feed.Page{First: &w.size, After: w.after}, feed.Latest)
+	c, err := r.front().Home.Timeline(r.ctx, r.viewer(v), paging.Page{First: &w.size, After: w.after}, home.Latest)
 	if err != nil {
 		return err
 	}
@@ -295,14 +298,14 @@ func (r *run) exact(v int) error {
 	if err := same("from the inbox", got, err); err != nil {
 		return err
 	}
-	got, err = r.readFrom(v, r.page, feed.Latest, true)
+	got, err = r.readFrom(v, r.page, home.Latest, true)
 	if err := same("upwards", got, err); err != nil {
 		return err
 	}
 	for _, p := range want {
 		r.certain[v][p] = true
 	}
-	ids, covered, err := r.tl.Page(r.ctx, timeline.Inbox(r.users[v].id), timeline.Range{Limit: 10 * inboxCap})
+	ids, covered, err := r.tl.Page(r.ctx, timeline.Inbox(r.users[v].id), timeline.Range{Limit: 10 * feedtest.InboxCap})
 	if err != nil {
 		return err
 	}
@@ -311,10 +314,10 @@ func (r *run) exact(v int) error {
 			return fmt.Errorf("%s's inbox (%s) has #%d, which does not belong there", r.name(v), covered.State, p)
 		}
 	}
-	if found, err := r.front().Verify(r.ctx, r.users[v].id, 0); err != nil || len(found.Missing)+len(found.Extra) > 0 {
+	if found, err := r.front().Home.Verify(r.ctx, r.users[v].id, 0); err != nil || len(found.Missing)+len(found.Extra) > 0 {
 		return errors.Join(err, fmt.Errorf("%s's timeline does not verify: %+v", r.name(v), found))
 	}
-	unread, err := r.front().UnreadCount(r.ctx, r.viewer(v))
+	unread, err := r.front().Home.UnreadCount(r.ctx, r.viewer(v))
 	if err == nil && unread != r.unread(v) {
 		err = fmt.Errorf("%s has %d unread, not %d", r.name(v), unread, r.unread(v))
 	}
@@ -322,7 +325,7 @@ func (r *run) exact(v int) error {
 		return err
 	}
 	want = r.ranked(v)
-	got, err = r.readFrom(v, max(r.page, 3), feed.Ranked, false)
+	got, err = r.readFrom(v, max(r.page, 3), home.Ranked, false)
 	return same("by rank", got, err)
 }
 
@@ -330,7 +333,7 @@ func (r *run) exact(v int) error {
 func (r *run) built(v int) error {
 	for begun := time.Now(); ; time.Sleep(time.Millisecond) {
 		one := 1
-		if _, err := r.front().Timeline(r.ctx, r.viewer(v), feed.Page{First: &one}, feed.Latest); err != nil {
+		if _, err := r.front().Home.Timeline(r.ctx, r.viewer(v), paging.Page{First: &one}, home.Latest); err != nil {
 			return err
 		}
 		_, covered, err := r.tl.Page(r.ctx, timeline.Inbox(r.users[v].id), timeline.Range{})

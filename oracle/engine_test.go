@@ -15,16 +15,13 @@ import (
 	"tideline/ent"
 	"tideline/ent/schema"
 	"tideline/ent/user"
-	"tideline/feed"
-	"tideline/live"
+	"tideline/feed/account"
+	"tideline/feed/feedtest"
+	"tideline/feed/home"
+	"tideline/feed/ids"
 	"tideline/queue"
 	"tideline/storage"
 	"tideline/timeline"
-)
-
-const (
-	inboxCap  = 300 // the least that there is
-	outboxCap = 100
 )
 
 // queueConfig makes lost work come back within tenths of a second.
@@ -50,45 +47,44 @@ type engine struct {
 	queue  *queue.Queue
 	gate   *gate
 	ahead  atomic.Int64 // of the real clock
-	fronts [2]*feed.Feed
-	pulls  [2]*feed.Feed // serve a setting in which nobody is pushed to
-	back   *feed.Feed    // of the workers
-	// balance has a feed for every threshold between push and pull.
-	balance []*feed.Feed
+	fronts [2]*feedtest.World
+	pulls  [2]*feedtest.World // serve a setting in which nobody is pushed to
+	back   *feedtest.World    // of the workers
+	// balance has home timelines for every threshold between push and pull.
+	balance []*home.Home
 	lives   [2]*life
 }
 
 // thresholds are never, always, and some that the society crosses.
-var thresholds = []int{feed.NeverPull, feed.AlwaysPull, 1, 2, 3, 20}
+var thresholds = []int{home.NeverPull, home.AlwaysPull, 1, 2, 3, 20}
 
 func newEngine(t *testing.T, s *storage.Stores) *engine {
 	e := &engine{t: t, ctx: t.Context(), s: s, gate: &gate{}}
 	s.Redis.AddHook(e.gate)
 	e.db = ent.NewClient(ent.Driver(mortalSQL{s.Driver}))
 	now := func() time.Time { return time.Now().Add(time.Duration(e.ahead.Load())) }
-	var err error
-	e.tl, err = timeline.New(s.Redis, timeline.Config{InboxCap: inboxCap, OutboxCap: outboxCap, Now: now})
-	e.must(err)
-	e.queue, err = queue.New(e.db, s.Redis, queueConfig)
-	e.must(err)
-	cfg := feed.Config{
-		DB: e.db, Dialect: s.Dialect, Timelines: e.tl, Queue: e.queue, Publisher: live.NewPublisher(s.Redis, s.Sharded),
-		InboxCap: inboxCap, OutboxCap: outboxCap, LargeAudience: 20, Now: now,
-		MergeAll: 1, // two authors who are not pushed are many
+	o := feedtest.Options{
+		DB: e.db, Timelines: timeline.Config{InboxCap: feedtest.InboxCap, OutboxCap: feedtest.OutboxCap}, Queue: queueConfig,
+		LargeAudience: 20, Now: now,
+		Policy: home.Policy{MergeAll: 1}, // two authors who are not pushed are many
 	}
 	for i := range e.fronts {
-		e.fronts[i] = e.open(cfg)
-		pulling := cfg
-		pulling.PullAbove = feed.AlwaysPull
+		e.fronts[i] = e.open(o)
+		pulling := o
+		pulling.Policy.PullAbove = home.AlwaysPull
 		e.pulls[i] = e.open(pulling)
 	}
-	e.back, err = feed.New(e.ctx, cfg)
-	e.must(err)
+	e.back = feedtest.New(t, s, o)
+	e.tl, e.queue = e.back.Timelines, e.back.Queue
 	for _, above := range thresholds {
-		cfg.PullAbove = above
-		f, err := feed.New(e.ctx, cfg)
+		policy := o.Policy
+		policy.PullAbove = above
+		h, err := home.New(home.Config{
+			DB: e.db, Dialect: s.Dialect, Visibility: e.back.Visibility, Timelines: e.tl, Queue: e.queue, Publisher: e.back.Publisher,
+			Policy: policy, Now: now,
+		})
 		e.must(err)
-		e.balance = append(e.balance, f)
+		e.balance = append(e.balance, h)
 	}
 	for i := range e.lives {
 		e.lives[i] = e.start()
@@ -106,28 +102,16 @@ func newEngine(t *testing.T, s *storage.Stores) *engine {
 }
 
 // open opens a process that serves the API.
-func (e *engine) open(cfg feed.Config) *feed.Feed {
-	ids, err := feed.OpenIDs(e.ctx, e.s.DB)
-	e.must(err)
-	cfg.IDs = ids
-	f, err := feed.New(e.ctx, cfg)
-	e.must(err)
-	e.run(ids.Run)
-	e.run(f.Run)
-	return f
+func (e *engine) open(o feedtest.Options) *feedtest.World {
+	w := feedtest.New(e.t, e.s, o)
+	w.Run(w.IDs.Run)
+	w.Run(w.Home.Run)
+	return w
 }
 
 func (e *engine) must(err error) {
 	e.t.Helper()
 	require.NoError(e.t, err)
-}
-
-// run runs a loop until the test ends, and waits for it.
-func (e *engine) run(loop func(context.Context) error) {
-	ctx, stop := context.WithCancel(context.WithoutCancel(e.ctx))
-	done := make(chan struct{})
-	go func() { defer close(done); _ = loop(ctx) }()
-	e.t.Cleanup(func() { stop(); <-done })
 }
 
 // reset leaves nothing of an earlier run.
@@ -182,15 +166,15 @@ func (r *run) name(user int) string {
 	return names[user]
 }
 
-func (r *run) viewer(user int) feed.Viewer {
+func (r *run) viewer(user int) account.Viewer {
 	if user == nobody {
-		return feed.Viewer{}
+		return account.Viewer{}
 	}
-	return feed.Viewer{ID: r.users[user].id}
+	return account.Viewer{ID: r.users[user].id}
 }
 
 // front is the process that serves this step.
-func (r *run) front() *feed.Feed {
+func (r *run) front() *feedtest.World {
 	if r.pulling {
 		return r.pulls[r.turn%len(r.pulls)]
 	}
@@ -228,7 +212,7 @@ func (r *run) found() {
 	r.must(err)
 	var rows []*ent.UserCreate
 	for i := range r.people + r.crowd {
-		id := feed.IDAt(time.Now().Add(-time.Hour)) + int64(i)
+		id := ids.At(time.Now().Add(-time.Hour)) + int64(i)
 		r.join(id)
 		if i < r.people {
 			r.readers = append(r.readers, i)
@@ -257,7 +241,7 @@ func (r *run) found() {
 	}
 	var posts []*ent.PostCreate
 	for i := range r.history {
-		id := feed.IDAt(time.Now().Add(-time.Hour)) + int64(i+1)<<12
+		id := ids.At(time.Now().Add(-time.Hour)) + int64(i+1)<<12
 		r.record(note{id: id, visibility: schema.Public})
 		posts = append(posts, tx.Post.Create().SetID(id).SetAuthorID(r.users[0].id).SetText("then").SetVisibility(schema.Public))
 	}
@@ -282,7 +266,7 @@ func (r *run) found() {
 
 // join adds a user to the model.
 func (r *run) join(id int64) {
-	r.users = append(r.users, account{id: id})
+	r.users = append(r.users, person{id: id})
 	r.certain = append(r.certain, map[int]bool{})
 }
 

@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"tideline/ent/schema"
+	"tideline/feed/feedtest"
 )
 
 // model is the society as the rules have it. Users and posts go by number.
 type model struct {
-	users    []account
+	users    []person
 	posts    []note
 	follows  relation
 	requests relation
@@ -20,7 +21,7 @@ type model struct {
 	likes    map[[2]int]bool // user, post
 }
 
-type account struct {
+type person struct {
 	id       int64
 	approves bool  // followers have to ask
 	marker   int64 // newest post read
@@ -105,7 +106,7 @@ func (m *model) likesOf(post int) (n int) {
 // ranked are the newest posts of the timeline by weight.
 func (m *model) ranked(viewer int) []int {
 	list := m.timeline(viewer)
-	list = list[:min(len(list), inboxCap)]
+	list = list[:min(len(list), feedtest.InboxCap)]
 	weight := func(p int) float64 {
 		born := m.posts[p].id >> 12 // milliseconds since the epoch of ids
 		return math.Log10(float64(max(m.likesOf(p), 1))) + (time.Duration(born)*time.Millisecond).Seconds()/45000
@@ -118,7 +119,7 @@ func (m *model) ranked(viewer int) []int {
 // the viewer did not write.
 func (m *model) unread(viewer int) (n int) {
 	above := m.which(func(p int) bool { return m.gets(viewer, p) && m.posts[p].id > m.users[viewer].marker })
-	for _, p := range above[:min(len(above), inboxCap)] {
+	for _, p := range above[:min(len(above), feedtest.InboxCap)] {
 		if m.posts[p].author != viewer {
 			n++
 		}

@@ -15,7 +15,6 @@ import (
 	entsql "entgo.io/ent/dialect/sql"
 	"github.com/redis/go-redis/v9"
 
-	"tideline/live"
 	"tideline/queue"
 	"tideline/workers"
 )
@@ -83,7 +82,7 @@ func (e *engine) start() *life {
 	q, err := queue.New(e.db, e.s.Redis, queueConfig)
 	e.must(err)
 	w, err := workers.New(workers.Config{
-		DB: e.db, Feed: e.back, Timelines: e.tl, Queue: q, Publisher: live.NewPublisher(e.s.Redis, e.s.Sharded),
+		DB: e.db, Visibility: e.back.Visibility, Home: e.back.Home, Sessions: e.back.Sessions, Timelines: e.tl, Queue: q, Publisher: e.back.Publisher,
 		// Many pages, each of which is kept.
 		PageSize: 3, KeepEvery: time.Nanosecond, TrimEvery: 300 * time.Millisecond, WatchEvery: time.Hour,
 	})

@@ -11,6 +11,11 @@ import (
 
 	"tideline/ent/schema"
 	"tideline/feed"
+	"tideline/feed/account"
+	"tideline/feed/home"
+	"tideline/feed/job"
+	"tideline/feed/paging"
+	"tideline/feed/refusal"
 	"tideline/queue"
 	"tideline/timeline"
 )
@@ -124,13 +129,13 @@ func (r *run) do(s step) error {
 // social is what people do.
 func (r *run) social(s step, a, b, p int) error {
 	f, v := r.front(), r.viewer(a)
-	between := func(doing string, call func(context.Context, feed.Viewer, int64) error, want string) error {
+	between := func(doing string, call func(context.Context, account.Viewer, int64) error, want string) error {
 		r.say("%s %s %s", r.name(a), doing, r.name(b))
 		return r.agree(call(r.ctx, v, r.users[b].id), want)
 	}
 	// relate is call without the user it returns.
-	relate := func(call func(context.Context, feed.Viewer, int64) (*entUser, error)) func(context.Context, feed.Viewer, int64) error {
-		return func(ctx context.Context, v feed.Viewer, id int64) error { _, err := call(ctx, v, id); return err }
+	relate := func(call func(context.Context, account.Viewer, int64) (*entUser, error)) func(context.Context, account.Viewer, int64) error {
+		return func(ctx context.Context, v account.Viewer, id int64) error { _, err := call(ctx, v, id); return err }
 	}
 	switch s.do {
 	case "sign up":
@@ -138,7 +143,7 @@ func (r *run) social(s step, a, b, p int) error {
 			return nil
 		}
 		r.say("somebody signs up")
-		auth, err := f.SignUp(r.ctx, fmt.Sprint("new", r.turn), "a long password", "")
+		auth, err := f.Accounts.SignUp(r.ctx, fmt.Sprint("new", r.turn), "a long password", "")
 		if err != nil {
 			return err
 		}
@@ -146,7 +151,7 @@ func (r *run) social(s step, a, b, p int) error {
 		r.readers = append(r.readers, len(r.users)-1)
 	case "post":
 		vis := schema.Visibility(visibilities[s.n%len(visibilities)])
-		made, err := f.CreatePost(r.ctx, v, feed.Draft{Text: "hello", Visibility: &vis})
+		made, err := f.Feed.CreatePost(r.ctx, v, feed.Draft{Text: "hello", Visibility: &vis})
 		if err != nil {
 			return err
 		}
@@ -158,38 +163,38 @@ func (r *run) social(s step, a, b, p int) error {
 		if begun {
 			defer r.shows(a, b)
 		}
-		return between("follows", relate(f.Follow), want)
+		return between("follows", relate(f.Feed.Follow), want)
 	case "unfollow":
 		r.unfollow(a, b)
-		return between("unfollows", relate(f.Unfollow), "")
+		return between("unfollows", relate(f.Feed.Unfollow), "")
 	case "accept":
 		want, begun := r.accept(a, b)
 		if begun {
 			defer r.shows(a, b)
 		}
-		return between("accepts", relate(f.AcceptFollower), want)
+		return between("accepts", relate(f.Feed.AcceptFollower), want)
 	case "reject":
-		return between("rejects", relate(f.RejectFollower), r.reject(a, b))
+		return between("rejects", relate(f.Feed.RejectFollower), r.reject(a, b))
 	case "block":
 		r.block(a, b)
-		return between("blocks", relate(f.Block), "")
+		return between("blocks", relate(f.Feed.Block), "")
 	case "unblock":
 		delete(r.blocks, [2]int{a, b})
-		return between("unblocks", relate(f.Unblock), "")
+		return between("unblocks", relate(f.Feed.Unblock), "")
 	case "mute":
 		r.mutes[[2]int{a, b}] = true
-		return between("mutes", relate(f.Mute), "")
+		return between("mutes", relate(f.Feed.Mute), "")
 	case "unmute":
 		if r.mutes[[2]int{a, b}] {
 			defer r.shows(a, b)
 		}
 		delete(r.mutes, [2]int{a, b})
-		return between("unmutes", relate(f.Unmute), "")
+		return between("unmutes", relate(f.Feed.Unmute), "")
 	case "approve":
 		approves := s.n%2 == 0
 		r.say("%s approves followers: %v", r.name(a), approves)
 		r.users[a].approves = approves
-		_, err := f.UpdateProfile(r.ctx, v, feed.Profile{ApprovesFollowers: &approves})
+		_, err := f.Accounts.UpdateProfile(r.ctx, v, account.Profile{ApprovesFollowers: &approves})
 		return err
 	case "mark read":
 		return r.markRead(a, s.n)
@@ -217,7 +222,7 @@ func (r *run) onPost(s step, a, p int) error {
 		if want == "" {
 			r.posts[p].visibility = vis
 		}
-		_, err := f.SetVisibility(r.ctx, v, post.id, vis)
+		_, err := f.Feed.SetVisibility(r.ctx, v, post.id, vis)
 		return r.agree(err, want)
 	case "delete":
 		r.say("%s deletes #%d", r.name(a), p)
@@ -225,12 +230,12 @@ func (r *run) onPost(s step, a, p int) error {
 		if want == "" {
 			r.remove(p)
 		}
-		return r.agree(f.DeletePost(r.ctx, v, post.id), want)
+		return r.agree(f.Feed.DeletePost(r.ctx, v, post.id), want)
 	case "like", "unlike":
 		r.say("%s %ss #%d", r.name(a), s.do, p)
-		want, call := "", f.LikePost
+		want, call := "", f.Feed.LikePost
 		if s.do == "unlike" {
-			call = f.UnlikePost
+			call = f.Feed.UnlikePost
 		}
 		if !r.sees(a, p) {
 			want = notFound
@@ -248,20 +253,20 @@ func (r *run) onPost(s step, a, p int) error {
 
 // markRead marks an entry of the newest page as read.
 func (r *run) markRead(a, n int) error {
-	page, err := r.front().Timeline(r.ctx, r.viewer(a), feed.Page{}, feed.Latest)
+	page, err := r.front().Home.Timeline(r.ctx, r.viewer(a), paging.Page{}, home.Latest)
 	if err != nil || len(page.Edges) == 0 {
 		return err
 	}
 	at := page.Edges[n%len(page.Edges)]
 	r.say("%s marks #%d as read", r.name(a), r.numbers[at.Node.ID])
 	r.users[a].marker = max(r.users[a].marker, at.Node.ID)
-	_, err = r.front().MarkRead(r.ctx, r.viewer(a), at.Cursor)
+	_, err = r.front().Home.MarkRead(r.ctx, r.viewer(a), at.Cursor)
 	return err
 }
 
 // agree says whether a call ended as the model has it.
 func (r *run) agree(err error, want string) error {
-	if got := string(feed.CodeOf(err)); err != nil && got == "" {
+	if got := string(refusal.CodeOf(err)); err != nil && got == "" {
 		return err
 	} else if got != want {
 		return fmt.Errorf("this was answered %q, not %q", got, want)
@@ -353,13 +358,13 @@ func (r *run) jump(d time.Duration) {
 
 // repeat enqueues a job that has been done before, or that nothing asks for.
 func (r *run) repeat(s step, a, p int) error {
-	kind, payload := feed.RelationChanged, any(feed.RelationJob{Users: [2]int64{r.users[a].id, r.viewer(r.readers[s.b%len(r.readers)]).ID}})
+	kind, payload := job.RelationChanged, any(job.Relation{Users: [2]int64{r.users[a].id, r.viewer(r.readers[s.b%len(r.readers)]).ID}})
 	switch {
 	case s.n%4 == 1:
-		kind, payload = feed.AuthorFalling, feed.AuthorJob{Author: r.users[a].id}
+		kind, payload = job.AuthorReturns, job.Author{Author: r.users[a].id}
 	case s.n%4 > 1 && p >= 0:
-		kind = []string{feed.PostCreated, feed.PostChanged}[s.n%2]
-		payload = feed.PostJob{Post: r.posts[p].id, Author: r.users[r.posts[p].author].id}
+		kind = []string{job.PostCreated, job.PostChanged}[s.n%2]
+		payload = job.Post{Post: r.posts[p].id, Author: r.users[r.posts[p].author].id}
 	case a == r.readers[s.b%len(r.readers)]:
 		return nil
 	}
@@ -384,11 +389,11 @@ func (r *run) worded(payload any) string {
 		return "?"
 	}
 	switch j := payload.(type) {
-	case feed.RelationJob:
+	case job.Relation:
 		return user(j.Users[0]) + " and " + user(j.Users[1])
-	case feed.AuthorJob:
+	case job.Author:
 		return user(j.Author)
-	case feed.PostJob:
+	case job.Post:
 		return fmt.Sprintf("#%d by %s", r.numbers[j.Post], user(j.Author))
 	}
 	return ""

@@ -15,24 +15,23 @@ import (
 
 const (
 	maxBackoff = 5 * time.Minute
-	// settleTimeout bounds the storing of an attempt's end.
-	settleTimeout = 10 * time.Second
-	maxLastError  = 500 // characters
+	// storeTimeout bounds how long it takes to store how an attempt ended.
+	storeTimeout = 10 * time.Second
+	maxLastError = 500 // characters
 )
 
-// attempt makes one attempt at the job that e brings, and stores how it ended.
+// attempt makes one attempt at the job of the entry, and stores how it ended.
 //
-// The row's attempts counts, from the first failure on, every attempt that was
-// begun: an attempt that is not the plain first one is counted before it
+// The row counts attempts from the first failure on, and then each before it
 // begins, so that a job that takes its process down runs out of attempts too.
 func (w *worker) attempt(ctx context.Context, e entry) {
-	settle, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
-	j, err := w.load(settle, e)
+	storing, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	j, err := w.load(storing, e)
 	if err != nil {
 		w.log.WarnContext(ctx, "job cannot be started; the sweeper brings it again", "job", e.job, "err", err)
 	}
 	if j == nil {
-		w.free(settle, e.job)
+		w.free(storing, e.job)
 		cancel()
 		return
 	}
@@ -43,27 +42,27 @@ func (w *worker) attempt(ctx context.Context, e entry) {
 	res.Err = w.call(ctx, j)
 	res.Duration = time.Since(begun)
 
-	settle, cancel = context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
+	storing, cancel = context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
 	var due time.Time
-	res.Outcome, due, err = w.settle(settle, j, res.Err, ctx.Err() != nil)
+	res.Outcome, due, err = w.conclude(storing, j, res.Err, ctx.Err() != nil)
 	if err != nil {
 		w.log.ErrorContext(ctx, "the end of an attempt is not stored; it will be repeated",
 			"job", j.ID, "kind", j.Kind, "outcome", res.Outcome, "err", err)
 	}
-	w.free(settle, j.ID)
-	// A sweeper that saw the row due before it was free took it to be in the
-	// stream: nobody else would bring it soon.
+	w.free(storing, j.ID)
+	// A sweeper that found the row due a moment ago found the job still in the
+	// stream, and would not add it again soon.
 	if err == nil && !due.IsZero() && !now().Before(due) {
-		w.bring(settle, j.ID)
+		w.requeue(storing, j.ID)
 	}
-	w.report(settle, j.ID, res)
+	w.report(storing, j.ID, res)
 }
 
-// load returns the job to run, or nil if there is none any more.
+// load returns the job to run, nil if there is none any more.
 func (w *worker) load(ctx context.Context, e entry) (*Job, error) {
 	if e.kind != "" {
-		return &Job{ID: e.job, Kind: e.kind, Pool: w.pool, Payload: e.payload, Attempt: 1, CreatedAt: time.UnixMicro(e.at), db: w.db, way: &w.way}, nil
+		return &Job{ID: e.job, Kind: e.kind, Pool: w.pool, Payload: e.payload, Attempt: 1, CreatedAt: time.UnixMicro(e.at), db: w.db, priority: &w.priority}, nil
 	}
 	row, err := w.db.Job.Get(ctx, e.job)
 	if ent.IsNotFound(err) {
@@ -77,7 +76,7 @@ func (w *worker) load(ctx context.Context, e entry) (*Job, error) {
 	}
 	j := &Job{
 		ID: row.ID, Kind: row.Kind, Pool: w.pool, Payload: row.Payload, State: row.State,
-		Attempt: row.Attempts + 1, Again: true, CreatedAt: row.CreatedAt, db: w.db, way: &w.way,
+		Attempt: row.Attempts + 1, Again: true, CreatedAt: row.CreatedAt, db: w.db, priority: &w.priority,
 	}
 	if j.Attempt > w.cfg.MaxAttempts {
 		// Failures end before this: the last attempt's worker died.
@@ -101,15 +100,16 @@ func (w *worker) load(ctx context.Context, e entry) (*Job, error) {
 	return j, nil
 }
 
-// call runs the handler, while large jobs give way to a small one, and turns a panic into an error.
+// call runs the handler and turns a panic into an error. Large jobs give way while a
+// small one runs.
 func (w *worker) call(ctx context.Context, j *Job) (err error) {
 	h, ok := w.handlers[j.Kind]
 	if !ok {
 		return fmt.Errorf("no handler for jobs of kind %q", j.Kind)
 	}
 	if j.Pool == Small {
-		w.way.enter()
-		defer w.way.leave()
+		w.priority.enter()
+		defer w.priority.leave()
 	}
 	defer func() {
 		if r := recover(); r != nil {
@@ -121,21 +121,17 @@ func (w *worker) call(ctx context.Context, j *Job) (err error) {
 	return h(ctx, j)
 }
 
-// settle stores how the handler's attempt ended and returns what that means
-// for the job, and when it is due again if it is. A row that is gone has been
-// settled by another attempt.
-func (w *worker) settle(ctx context.Context, j *Job, err error, interrupted bool) (Outcome, time.Time, error) {
+// conclude stores how the attempt ended. It returns what that means for the job, and
+// when the job is due again, if it is. Another attempt may have concluded the job:
+// then the row is gone, and nothing is stored.
+func (w *worker) conclude(ctx context.Context, j *Job, err error, interrupted bool) (Outcome, time.Time, error) {
 	var drop *discarded
-	var later *postponed
 	switch {
 	case err == nil:
 		_, err := w.db.Job.Delete().Where(job.ID(j.ID)).Exec(ctx)
 		return Done, time.Time{}, err
 	case errors.As(err, &drop):
 		return Dead, time.Time{}, w.bury(ctx, j.ID, j.Attempt, drop.err)
-	case errors.As(err, &later):
-		due := now().Add(later.after)
-		return Postponed, due, w.postpone(ctx, j.ID, j.Attempt-1, due, later.err)
 	case interrupted:
 		due := now()
 		return Returned, due, w.postpone(ctx, j.ID, j.Attempt-1, due, nil)
@@ -147,7 +143,7 @@ func (w *worker) settle(ctx context.Context, j *Job, err error, interrupted bool
 	}
 }
 
-// postpone stores when the job is due again; a nil cause leaves the last error.
+// postpone stores when the job is due again. With a nil cause the last error stays.
 func (w *worker) postpone(ctx context.Context, id int64, attempts int, due time.Time, cause error) error {
 	up := w.db.Job.Update().Where(job.ID(id)).SetAttempts(attempts).SetDueAt(due)
 	if cause != nil {
@@ -169,8 +165,8 @@ func (w *worker) bury(ctx context.Context, id int64, attempts int, cause error) 
 	return nil
 }
 
-// backoff after that many attempts: doubling, with ±25 % so that jobs that
-// failed together do not come back together.
+// backoff returns the wait after so many attempts. It doubles, ±25 % so that jobs
+// that failed at the same time do not come back at the same time.
 func (w *worker) backoff(attempts int) time.Duration {
 	d := min(w.retryBase<<min(attempts-1, 20), maxBackoff)
 	return d*3/4 + rand.N(d/2)
@@ -183,7 +179,7 @@ func (w *worker) report(ctx context.Context, id int64, res Result) {
 		w.log.WarnContext(ctx, "job failed and will be tried again", args...)
 	case Dead:
 		w.log.ErrorContext(ctx, "job is given up", args...)
-	case Postponed, Returned:
+	case Returned:
 		w.log.DebugContext(ctx, "job "+string(res.Outcome), args...)
 	}
 	if w.cfg.Observe != nil {

@@ -11,14 +11,14 @@ import (
 	"tideline/ent"
 )
 
-// pushTimeout bounds what a commit waits for Redis: a job that is not pushed
-// by then is found by the sweeper.
+// pushTimeout bounds how long a commit waits for Redis. The sweeper finds a job that
+// is not pushed by then.
 const pushTimeout = 250 * time.Millisecond
 
-// Enqueue adds a job to tx: it exists when tx commits and not otherwise. The
-// commit pushes it to the workers before it returns, at best effort: Redis may
-// be down. payload is encoded as JSON and must be small, since it waits in SQL
-// and in Redis.
+// Enqueue adds a job to tx: it exists when tx commits, and not otherwise. The
+// commit pushes it to the workers before it returns, at best effort: Redis may be
+// down. The payload is encoded as JSON. It must be small, as it waits in SQL and in
+// Redis.
 //
 // Cost: one insert, and one round trip to Redis with the commit.
 func (q *Queue) Enqueue(ctx context.Context, tx *ent.Tx, pool Pool, kind string, payload any) error {
@@ -33,7 +33,7 @@ func (q *Queue) Enqueue(ctx context.Context, tx *ent.Tx, pool Pool, kind string,
 		return fmt.Errorf("enqueue %s: %w", kind, err)
 	}
 	if pool == Small {
-		q.way.expect()
+		q.priority.announce()
 	}
 	at := now()
 	row, err := tx.Job.Create().SetPool(string(pool)).SetKind(kind).SetPayload(raw).
@@ -46,7 +46,7 @@ func (q *Queue) Enqueue(ctx context.Context, tx *ent.Tx, pool Pool, kind string,
 			if err := next.Commit(ctx, tx); err != nil {
 				return err
 			}
-			// The job is a fact now, even if its cause's caller has gone.
+			// The job exists now, even if the caller has given up.
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pushTimeout)
 			defer cancel()
 			_, err := q.push(ctx, pool, entry{job: row.ID, kind: kind, payload: raw, at: at.UnixMicro()})

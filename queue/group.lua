@@ -6,7 +6,7 @@
 -- ARGV[1]  consumer group
 -- Returns  OK, or the error BUSYGROUP when it exists. Cost: O(1).
 
--- Without the stream (evicted, deleted) the set is about nothing.
+-- Without the stream (evicted, deleted) the set means nothing.
 if redis.call('EXISTS', KEYS[1]) == 0 then
   redis.call('DEL', KEYS[2])
 end

@@ -10,19 +10,21 @@ import (
 	"tideline/ent/job"
 )
 
-// Stats is what is outstanding, running jobs included.
+// Stats counts the jobs that are not finished, running ones included.
 type Stats struct {
 	Pools map[Pool]PoolStats // every pool
 	Dead  int                // jobs that wait for an operator
 }
 
-// PoolStats is what is outstanding in a pool.
+// PoolStats counts the jobs of a pool that are not finished.
 type PoolStats struct {
 	Depth  int           // jobs that are not dead
-	Oldest time.Duration // age of the oldest of them; 0 when there is none
+	Oldest time.Duration // age of the oldest of these, 0 when there is none
 }
 
-// Stats counts the jobs in SQL, by index: its cost grows with their number.
+// Stats counts the jobs in SQL.
+//
+// Cost: five queries by index, which grow with the number of jobs.
 func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 	s := Stats{Pools: map[Pool]PoolStats{}}
 	for _, p := range pools {
@@ -47,8 +49,10 @@ func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 	return s, nil
 }
 
-// Oldest is when the oldest job of the kind that is not dead was enqueued; the
-// zero time when there is none. It costs a query a pool, by index.
+// Oldest returns when the oldest job of the kind that is not dead was enqueued, the
+// zero time when there is none.
+//
+// Cost: one query per pool, by index.
 func (q *Queue) Oldest(ctx context.Context, kind string) (oldest time.Time, err error) {
 	for _, p := range pools {
 		first, err := q.db.Job.Query().Where(job.Dead(false), job.Pool(string(p)), job.Kind(kind)).
@@ -67,7 +71,6 @@ func (q *Queue) Oldest(ctx context.Context, kind string) (oldest time.Time, err 
 // ListOptions selects jobs; a zero field selects all.
 type ListOptions struct {
 	Dead  bool // only dead ones
-	Pool  Pool
 	Kind  string
 	After int64 // ids above this one: the last id of the page before
 	Limit int   // 1 to 1000; defaults to 100
@@ -75,7 +78,8 @@ type ListOptions struct {
 
 // List returns jobs in the order of their ids.
 //
-// Cost: one query of the page, by primary key; with filters, of what it passes over.
+// Cost: one query by primary key, of the page; with filters, of all that it passes
+// over.
 func (q *Queue) List(ctx context.Context, o ListOptions) ([]*ent.Job, error) {
 	if o.Limit == 0 {
 		o.Limit = 100
@@ -87,9 +91,6 @@ func (q *Queue) List(ctx context.Context, o ListOptions) ([]*ent.Job, error) {
 	if o.Dead {
 		query.Where(job.Dead(true))
 	}
-	if o.Pool != "" {
-		query.Where(job.Pool(string(o.Pool)))
-	}
 	if o.Kind != "" {
 		query.Where(job.Kind(o.Kind))
 	}
@@ -100,10 +101,9 @@ func (q *Queue) List(ctx context.Context, o ListOptions) ([]*ent.Job, error) {
 	return rows, nil
 }
 
-// Retry makes jobs due now, with all their attempts before them, and revives
-// dead ones. It returns how many of the ids there were. They are in their
-// streams when it returns nil; after an error of Redis alone the sweeper brings
-// them.
+// Retry makes jobs due now, with no attempt counted, and revives dead ones. It
+// returns how many of the ids there were. When it returns nil the jobs are in their
+// streams. After an error of Redis alone, the sweeper puts them there.
 //
 // Cost: two statements per 1,000 jobs, and a round trip per 100.
 func (q *Queue) Retry(ctx context.Context, ids ...int64) (int, error) {
@@ -126,9 +126,8 @@ func (q *Queue) Retry(ctx context.Context, ids ...int64) (int, error) {
 	return total, nil
 }
 
-// Drain waits until no job is outstanding in any process, dead ones not
-// counted, or until ctx ends, whose error it then returns. Somebody must be
-// running the jobs meanwhile.
+// Drain waits until no process has a job left, except dead ones. When ctx ends
+// first, it returns the error of ctx. Some process must run the jobs meanwhile.
 //
 // Cost: a look-up by index every 0.1 s.
 func (q *Queue) Drain(ctx context.Context) error {

@@ -1,12 +1,12 @@
--- Adds jobs to a pool's stream, those that are in it already excepted.
+-- Adds those jobs to a pool's stream that are not in it yet.
 --
 -- KEYS[1]  stream of the pool
 -- KEYS[2]  set of the ids of all jobs in the stream, delivered ones included
 -- ARGV     per job four: id, kind, payload, time of enqueueing (Unix, in us);
---          an empty kind: whoever gets the job reads its row
+--          with an empty kind, the worker that gets the job reads its row
 -- Returns  how many were added. Cost: O(1) per job.
 
--- Without the stream (evicted, deleted) the set is about nothing.
+-- Without the stream (evicted, deleted) the set means nothing.
 if redis.call('EXISTS', KEYS[1]) == 0 then
   redis.call('DEL', KEYS[2])
 end

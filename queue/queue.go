@@ -1,6 +1,6 @@
-// Package queue runs durable jobs. It hides how a job travels from the
-// transaction that causes it to the process that does it: a row in SQL, a
-// Redis stream per pool, a sweeper that puts back what Redis has lost.
+// Package queue runs durable jobs. It hides how a job gets from the transaction
+// that causes it to the process that does it: a row in SQL, a Redis stream per
+// pool, a sweeper that puts back what Redis has lost.
 //
 // What holds:
 //   - A job exists exactly when the transaction that enqueued it committed, and
@@ -19,17 +19,20 @@
 // Redis is made again, perhaps while the first is still running. A handler must
 // therefore be idempotent, and should re-read the truth and act on that.
 //
-// What it does not do: order jobs, schedule them at given times, or keep the
-// results or the history of finished ones.
+// It does not order jobs, run them at given times, or keep the results or the
+// history of finished ones.
 package queue
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,8 +43,8 @@ import (
 	"tideline/ent/job"
 )
 
-// Pool is a share of the workers that jobs of about one size have to
-// themselves, so that long ones never hold up short ones.
+// Pool is a share of the workers that is reserved for jobs of about one size, so
+// that short jobs never wait for long ones.
 type Pool string
 
 // The pools.
@@ -52,30 +55,36 @@ const (
 
 var pools = []Pool{Small, Large}
 
-// Config of a Queue. The zero value of a field means its default.
+// MaxWorkers is the most jobs of a pool that one process may run at once.
+const MaxWorkers = 1024
+
+// Config configures a Queue. The zero value of a field means its default.
 type Config struct {
-	// Pools says how many jobs of each pool run at once in this process (1 to
-	// 1024). A pool that is absent is left to other processes. Defaults to 8 of
-	// Small and 2 of Large.
+	// Pools says how many jobs of each pool run at once in this process, 1 to
+	// MaxWorkers. A pool that is absent is left to other processes. Defaults to 8
+	// of Small and 2 of Large.
 	Pools map[Pool]int
-	// MaxAttempts is how many attempts a job gets before it is dead. Defaults to 12.
+	// MaxAttempts is how many attempts a job gets before it is given up, at least 1.
+	// Defaults to 12.
 	MaxAttempts int
-	// Lease is how long a new row is left to the push that follows its commit
-	// before the sweeper looks after it. Defaults to 5 s.
+
+	// Each of the following is at least 10 ms.
+
+	// Lease is how long the sweeper leaves a new row to the push that follows its
+	// commit. Defaults to 5 s.
 	Lease time.Duration
 	// SweepEvery is the sweeper's period. Defaults to 1 s.
 	SweepEvery time.Duration
-	// Resweep is how long the sweeper leaves a row alone that it has just found
-	// or put in the stream: the longest that a wiped Redis delays a job.
-	// Defaults to 30 s.
+	// Resweep is how long the sweeper leaves a row alone after it has found it due.
+	// It is the longest time by which a wiped Redis delays a job. Defaults to 30 s.
 	Resweep time.Duration
-	// ClaimIdle is how long a running job may go without a sign of life before
-	// another process takes it over; signs are given three times as often.
-	// Defaults to 30 s.
+	// ClaimIdle is the time without a heartbeat after which another process takes a
+	// running job over. Heartbeats come three times as often. Defaults to 30 s.
 	ClaimIdle time.Duration
 	// StopGrace is how long running handlers may go on after Run's context has
 	// ended. Defaults to 10 s.
 	StopGrace time.Duration
+
 	// Observe, if set, is called after every attempt, by the goroutine that made
 	// it: it must be quick and safe for concurrent use.
 	Observe func(Result)
@@ -83,47 +92,52 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-func (c Config) withDefaults() (Config, error) {
+// minPeriod is the shortest that a duration may be: Redis counts in milliseconds,
+// and the shortest period derived from one is a sixth of it.
+const minPeriod = 10 * time.Millisecond
+
+// withDefaults fills in what is zero.
+func (c Config) withDefaults() Config {
 	if len(c.Pools) == 0 {
 		c.Pools = map[Pool]int{Small: 8, Large: 2}
 	}
-	for p, n := range c.Pools {
-		if p != Small && p != Large {
-			return c, fmt.Errorf("queue: unknown pool %q: it must be %q or %q", p, Small, Large)
-		}
-		if n < 1 || n > 1024 {
-			return c, fmt.Errorf("queue: %d workers for pool %q: it must be 1 to 1024", n, p)
-		}
-	}
-	if c.MaxAttempts == 0 {
-		c.MaxAttempts = 12
-	}
-	if c.MaxAttempts < 1 {
-		return c, fmt.Errorf("queue: MaxAttempts is %d: it must be at least 1", c.MaxAttempts)
-	}
-	for _, d := range []struct {
-		name  string
-		value *time.Duration
-		or    time.Duration
-	}{
-		{"Lease", &c.Lease, 5 * time.Second},
-		{"SweepEvery", &c.SweepEvery, time.Second},
-		{"Resweep", &c.Resweep, 30 * time.Second},
-		{"ClaimIdle", &c.ClaimIdle, 30 * time.Second},
-		{"StopGrace", &c.StopGrace, 10 * time.Second},
-	} {
-		if *d.value == 0 {
-			*d.value = d.or
-		}
-		// Redis counts in milliseconds; the shortest period derived is a sixth.
-		if *d.value < 10*time.Millisecond {
-			return c, fmt.Errorf("queue: %s is %v: it must be at least 10ms", d.name, *d.value)
-		}
-	}
+	c.MaxAttempts = cmp.Or(c.MaxAttempts, 12)
+	c.Lease = cmp.Or(c.Lease, 5*time.Second)
+	c.SweepEvery = cmp.Or(c.SweepEvery, time.Second)
+	c.Resweep = cmp.Or(c.Resweep, 30*time.Second)
+	c.ClaimIdle = cmp.Or(c.ClaimIdle, 30*time.Second)
+	c.StopGrace = cmp.Or(c.StopGrace, 10*time.Second)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	return c, nil
+	return c
+}
+
+// validate names everything that is out of bounds.
+func (c Config) validate() error {
+	var errs []error
+	for _, p := range slices.Sorted(maps.Keys(c.Pools)) {
+		if !slices.Contains(pools, p) {
+			errs = append(errs, fmt.Errorf("queue: unknown pool %q: it must be %q or %q", p, Small, Large))
+		}
+		if n := c.Pools[p]; n < 1 || n > MaxWorkers {
+			errs = append(errs, fmt.Errorf("queue: %d workers for pool %q: it must be 1 to %d", n, p, MaxWorkers))
+		}
+	}
+	if c.MaxAttempts < 1 {
+		errs = append(errs, fmt.Errorf("queue: MaxAttempts is %d: it must be at least 1", c.MaxAttempts))
+	}
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"Lease", c.Lease}, {"SweepEvery", c.SweepEvery}, {"Resweep", c.Resweep}, {"ClaimIdle", c.ClaimIdle}, {"StopGrace", c.StopGrace},
+	} {
+		if d.value < minPeriod {
+			errs = append(errs, fmt.Errorf("queue: %s is %v: it must be at least %v", d.name, d.value, minPeriod))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Outcome is how an attempt ended.
@@ -131,11 +145,10 @@ type Outcome string
 
 // The outcomes.
 const (
-	Done      Outcome = "done"      // finished; the row is deleted
-	Failed    Outcome = "failed"    // to be tried again after a backoff
-	Postponed Outcome = "postponed" // by Later; the attempt does not count
-	Dead      Outcome = "dead"      // given up: by Discard or after the last attempt
-	Returned  Outcome = "returned"  // interrupted by the stop of this process; the attempt does not count
+	Done     Outcome = "done"     // finished; the row is deleted
+	Failed   Outcome = "failed"   // to be tried again after a backoff
+	Dead     Outcome = "dead"     // given up: by Discard or after the last attempt
+	Returned Outcome = "returned" // interrupted by the stop of this process; the attempt does not count
 )
 
 // Result of one attempt, for metrics.
@@ -156,17 +169,17 @@ type Job struct {
 	Pool           Pool
 	Payload, State json.RawMessage // State: what Checkpoint stored last, or nil
 	Attempt        int             // 1 is the first
-	Again          bool            // an attempt may have begun before: the first may have been killed, and not counted
+	Again          bool            // an attempt may have begun before; if it was the first and was killed, it is not counted
 	CreatedAt      time.Time
 
-	db  *ent.Client
-	way *way
+	db       *ent.Client
+	priority *priority
 }
 
-// Checkpoint stores state (encoded as JSON) with the job: a later attempt finds
-// it in State and can go on from there. It is durable when Checkpoint returns
-// nil. It fails when the job no longer exists, because another attempt finished
-// it or gave it up: the handler should return that error.
+// Checkpoint stores state, encoded as JSON, with the job: a later attempt finds it
+// in State and can go on from there. It is durable when Checkpoint returns nil. It
+// fails when another attempt has finished the job or given it up: the handler
+// should return that error.
 //
 // Cost: one update by primary key.
 func (j *Job) Checkpoint(ctx context.Context, state any) error {
@@ -185,11 +198,11 @@ func (j *Job) Checkpoint(ctx context.Context, state any) error {
 	return nil
 }
 
-// Handler does a job. Nil finishes it; an error has it tried again, after 1 s,
-// 2 s, 4 s and so on up to 5 min (±25 %); see Discard and Later for the other
-// ends. A panic counts as an error. The context ends when the process stops,
-// after the grace period; a handler that then returns an error is not charged
-// for the attempt.
+// Handler does a job. Nil finishes the job. After an error it is tried again, after
+// 1 s, 2 s, 4 s and so on up to 5 min (±25 %), unless Discard made the error. A
+// panic counts as an error. The context ends when the process stops, after the
+// grace period: a handler that then returns an error is not charged for the
+// attempt.
 type Handler func(ctx context.Context, j *Job) error
 
 type discarded struct{ err error }
@@ -201,23 +214,6 @@ func (d *discarded) Unwrap() error { return d.err }
 // help. The row stays, dead, with err, which must not be nil.
 func Discard(err error) error { return &discarded{err} }
 
-type postponed struct {
-	after time.Duration
-	err   error
-}
-
-func (p *postponed) Error() string {
-	if p.err == nil {
-		return fmt.Sprintf("postponed by %v", p.after)
-	}
-	return fmt.Sprintf("postponed by %v: %v", p.after, p.err)
-}
-func (p *postponed) Unwrap() error { return p.err }
-
-// Later, returned by a handler, has the job tried again after d, and does not
-// count the attempt. err is why, for the row and the log; it may be nil.
-func Later(d time.Duration, err error) error { return &postponed{d, err} }
-
 // Queue enqueues jobs and, while Run runs, does them. Its methods are safe for
 // concurrent use.
 type Queue struct {
@@ -226,19 +222,19 @@ type Queue struct {
 	cfg      Config
 	log      *slog.Logger
 	handlers map[string]Handler
-	consumer string // this process, in the consumer groups
+	consumer string // names this process in the consumer groups
 	running  atomic.Bool
-	way      way
+	priority priority
 
 	retryBase time.Duration // the first backoff
 }
 
-// New returns a queue on db and rdb. It fails when cfg is invalid. rdb should
-// have ContextTimeoutEnabled set: without it a Redis that hangs holds up every
-// commit that enqueues a job for the client's own time limits.
+// New returns a queue on db and rdb. It fails when cfg is out of bounds. rdb should
+// have ContextTimeoutEnabled set: without it, a Redis that hangs delays every
+// commit that enqueues a job by the client's own time limits.
 func New(db *ent.Client, rdb redis.UniversalClient, cfg Config) (*Queue, error) {
-	cfg, err := cfg.withDefaults()
-	if err != nil {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
 	return &Queue{
@@ -262,16 +258,16 @@ func (q *Queue) Handle(kind string, h Handler) {
 	q.handlers[kind] = h
 }
 
-// Run does jobs until ctx ends, then returns nil. On the way out it starts
-// nothing new, gives running handlers Config.StopGrace to finish, then ends
-// their contexts and hands their jobs back, to be done by another process at
-// once or by this one's successor. A handler that ignores the end of its
-// context for another second is left behind, running. Trouble with SQL or Redis
-// is logged and waited out. It fails only when it is already running.
+// Run does jobs until ctx ends, then returns nil. When ctx ends it starts nothing
+// new, and gives running handlers Config.StopGrace to finish. Then it ends their
+// contexts and hands their jobs back, so that another process can do them at once.
+// A handler that ignores the end of its context for another second is left behind,
+// running. Errors of SQL or Redis are logged, and the work is tried again. Run
+// fails only when it is already running.
 //
-// Cost: of an idle process: a blocking read of Redis twice a second and pool, a
-// look at the due rows each Config.SweepEvery, by index. Of a job: one round trip
-// and the deletion of its row, beside what its handler does.
+// Cost: in an idle process, a blocking read of Redis twice a second and pool, and a
+// look-up of the due rows each Config.SweepEvery, by index. For a job, one round
+// trip and the deletion of its row, beside what its handler does.
 func (q *Queue) Run(ctx context.Context) error {
 	if !q.running.CompareAndSwap(false, true) {
 		return errors.New("queue: already running")

@@ -23,10 +23,10 @@ func TestMain(m *testing.M) {
 	storagetest.Main(m, func() error { return goleak.Find() })
 }
 
-// soon is ample for what takes milliseconds, on a busy machine too.
+// soon is more than enough for what takes milliseconds, on a busy machine too.
 const soon = time.Minute
 
-// brisk has the periods short.
+// brisk is a configuration with short periods.
 func brisk() Config {
 	return Config{
 		Lease: 200 * time.Millisecond, SweepEvery: 20 * time.Millisecond,
@@ -34,7 +34,8 @@ func brisk() Config {
 	}
 }
 
-// pushOnly has nothing happen by itself: what runs was pushed by its commit.
+// pushOnly is a configuration without sweeps: a job that runs was pushed by its
+// commit.
 func pushOnly() Config { return Config{SweepEvery: time.Hour, Lease: time.Hour} }
 
 func newQueue(t testing.TB, s *storage.Stores, cfg Config) *Queue {
@@ -45,7 +46,7 @@ func newQueue(t testing.TB, s *storage.Stores, cfg Config) *Queue {
 	return q
 }
 
-// start runs q and returns what stops it; the end of the test does too.
+// start runs q. The function that it returns stops q, as the end of the test does.
 func start(t testing.TB, q *Queue) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -88,8 +89,8 @@ func receive[T any](t testing.TB, c <-chan T) T {
 	}
 }
 
-// settled waits until the streams and the sets beside them are empty.
-func settled(t testing.TB, q *Queue) {
+// requireStreamsEmpty waits until the streams and the sets beside them are empty.
+func requireStreamsEmpty(t testing.TB, q *Queue) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		for _, p := range pools {
@@ -130,7 +131,7 @@ func TestCommittedJobRunsOnceByPush(t *testing.T) {
 		}, r)
 		assert.Positive(t, r.Wait)
 		drain(t, q)
-		settled(t, q)
+		requireStreamsEmpty(t, q)
 		assert.Empty(t, jobs)
 	})
 }
@@ -206,7 +207,7 @@ func TestTwoProcessesShareAThousandJobs(t *testing.T) {
 		}
 		stop := []func(){start(t, queues[0]), start(t, queues[1])}
 		drain(t, queues[0])
-		settled(t, queues[0])
+		requireStreamsEmpty(t, queues[0])
 		for _, f := range stop {
 			f()
 		}
@@ -277,7 +278,7 @@ func TestStop(t *testing.T) {
 					})
 					start(t, b)
 					drain(t, b)
-					settled(t, b)
+					requireStreamsEmpty(t, b)
 					if name == "ignores its context" {
 						close(let)
 					}
@@ -315,7 +316,7 @@ func TestOnRedisCluster(t *testing.T) {
 	require.NoError(t, s.DB.Job.Update().SetDueAt(now()).Exec(t.Context()))
 	close(let)
 	drain(t, q)
-	settled(t, q)
+	requireStreamsEmpty(t, q)
 }
 
 func TestRefusals(t *testing.T) {

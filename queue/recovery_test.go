@@ -61,7 +61,7 @@ func TestWipedRedisLosesNothing(t *testing.T) {
 		storagetest.Wipe(t, s)
 		close(release)
 		drain(t, q)
-		settled(t, q)
+		requireStreamsEmpty(t, q)
 		stop()
 		assert.Len(t, ran, 50)
 	})
@@ -89,7 +89,7 @@ func TestWipeDoesNotDoubleRunningJob(t *testing.T) {
 		}, soon, 5*time.Millisecond)
 		close(release)
 		drain(t, q)
-		settled(t, q)
+		requireStreamsEmpty(t, q)
 		assert.Empty(t, started)
 	})
 }
@@ -138,7 +138,7 @@ func TestDeadWorkersJobIsClaimedWithItsState(t *testing.T) {
 		assert.JSONEq(t, `{"page":7}`, string(j.State))
 		assert.Equal(t, `"p"`, string(j.Payload))
 		drain(t, b)
-		settled(t, b)
+		requireStreamsEmpty(t, b)
 		close(hang)
 		stop()
 		assert.Zero(t, s.DB.Job.Query().CountX(t.Context()), "its failure must not bring the job back")
@@ -211,7 +211,7 @@ func TestConsumersOfDeadProcessesAreForgotten(t *testing.T) {
 	})
 }
 
-// sibling is s as another process sees it: with a connection of its own to Redis.
+// sibling returns s as another process has it: with a connection of its own to Redis.
 func sibling(t testing.TB, s *storage.Stores, h redis.Hook) *storage.Stores {
 	opt := *s.Redis.(*redis.Client).Options()
 	opt.PushNotificationProcessor = nil // the first client's own
@@ -223,7 +223,7 @@ func sibling(t testing.TB, s *storage.Stores, h redis.Hook) *storage.Stores {
 	return &other
 }
 
-// switchHook cuts a client off while off is set.
+// switchHook makes the commands of a client fail while off is set.
 type switchHook struct{ off atomic.Bool }
 
 func (h *switchHook) DialHook(next redis.DialHook) redis.DialHook {

@@ -17,7 +17,7 @@ import (
 // group is the consumer group of every stream: all processes share the work.
 const group = "w"
 
-// keys of a pool share a hash tag: its scripts touch one slot of a cluster.
+// The keys of a pool share a hash tag: its scripts touch one slot of a cluster.
 func (p Pool) stream() string { return "q:{" + string(p) + "}:s" }
 func (p Pool) known() string  { return "q:{" + string(p) + "}:known" }
 
@@ -31,19 +31,19 @@ var (
 	groupScript = redis.NewScript(groupSource)
 )
 
-// entry is a job as the stream carries it. One pushed by its commit brings
-// everything; one pushed later brings the id alone, because only the row then
-// knows attempts and state.
+// entry is a job in the stream. An entry that the commit pushed has all fields. One
+// that was pushed later has the id of the job alone: only the row knows the attempts
+// and the state.
 type entry struct {
 	job     int64
-	kind    string // "" when the row must be read
+	kind    string // "": the row must be read
 	payload json.RawMessage
 	at      int64  // when it was enqueued: Unix, in microseconds
 	id      string // in the stream
 }
 
-// push adds entries to the pool's stream, those that are in it already
-// excepted, and returns how many it added.
+// push adds those entries to the pool's stream that are not in it yet, and returns
+// how many these are.
 func (q *Queue) push(ctx context.Context, p Pool, entries ...entry) (added int, err error) {
 	// A few at a time: while a script runs, Redis does nothing else.
 	for part := range slices.Chunk(entries, 100) {
@@ -60,8 +60,8 @@ func (q *Queue) push(ctx context.Context, p Pool, entries ...entry) (added int, 
 	return added, nil
 }
 
-// release takes a job's entries out of the stream, so that it can be pushed
-// again.
+// release takes the entries of a job out of the stream, so that the job can be
+// pushed again.
 func (q *Queue) release(ctx context.Context, p Pool, job int64, ids []string) error {
 	_, err := q.rdb.TxPipelined(ctx, func(tx redis.Pipeliner) error {
 		tx.XAck(ctx, p.stream(), group, ids...)
@@ -75,7 +75,7 @@ func (q *Queue) release(ctx context.Context, p Pool, job int64, ids []string) er
 	return nil
 }
 
-// createGroup makes stream and group exist.
+// createGroup creates the stream and its group, unless they exist.
 func (q *Queue) createGroup(ctx context.Context, p Pool) error {
 	err := groupScript.Run(ctx, q.rdb, []string{p.stream(), p.known()}, group).Err()
 	if err != nil && !strings.Contains(err.Error(), "BUSYGROUP") {
@@ -84,9 +84,9 @@ func (q *Queue) createGroup(ctx context.Context, p Pool) error {
 	return nil
 }
 
-// forget removes the consumers that have not read for that long. Their
-// processes are gone: a live one reads twice a second. One with pending entries
-// is kept, since the entries would go with it.
+// forget removes the consumers that have been silent for so long. Their processes
+// are gone: a live one reads twice a second. A consumer with pending entries stays,
+// because they would go with it.
 func (q *Queue) forget(ctx context.Context, p Pool, silent time.Duration) error {
 	consumers, err := q.rdb.XInfoConsumers(ctx, p.stream(), group).Result()
 	if err != nil {
@@ -127,8 +127,8 @@ func (q *Queue) readNew(ctx context.Context, p Pool, n int) ([]entry, error) {
 // claimIdle takes over up to n entries whose worker has given no sign of life for
 // ClaimIdle.
 func (q *Queue) claimIdle(ctx context.Context, p Pool, n int) ([]entry, error) {
-	// One call looks at a part of the pending entries only; the cursor leads on,
-	// and is "0-0" again behind the last.
+	// One call looks at some of the pending entries only. The cursor leads to the
+	// next; after the last it is "0-0" again.
 	for cursor := "0-0"; ; {
 		msgs, next, err := q.rdb.XAutoClaim(ctx, &redis.XAutoClaimArgs{
 			Stream: p.stream(), Group: group, Consumer: q.consumer,
@@ -141,7 +141,7 @@ func (q *Queue) claimIdle(ctx context.Context, p Pool, n int) ([]entry, error) {
 			entries := make([]entry, len(msgs))
 			for i, m := range msgs {
 				entries[i] = parse(m)
-				entries[i].kind = "" // somebody has started it: read the row
+				entries[i].kind = "" // an attempt has begun: the row must be read
 			}
 			return entries, nil
 		}
@@ -160,8 +160,8 @@ func (q *Queue) beat(ctx context.Context, p Pool, ids []string) error {
 	return nil
 }
 
-// parse never fails: an entry that is not ours to read gets the id 0, which no
-// row has, and so is dropped like any job whose row is gone.
+// parse never fails: an entry that it cannot read gets the job id 0. No row has that
+// id, so the entry is dropped like any whose row is gone.
 func parse(m redis.XMessage) entry {
 	text := func(field string) string { s, _ := m.Values[field].(string); return s }
 	job, _ := strconv.ParseInt(text("id"), 10, 64)
@@ -172,5 +172,5 @@ func parse(m redis.XMessage) entry {
 	}
 }
 
-// noGroup reports the error of a stream that was wiped.
+// noGroup reports whether err is that of a stream that was wiped.
 func noGroup(err error) bool { return err != nil && strings.Contains(err.Error(), "NOGROUP") }

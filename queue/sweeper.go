@@ -16,8 +16,8 @@ const sweepBatch = 1000
 // Redis has lost or never got.
 func (q *Queue) sweep(ctx context.Context) {
 	trouble := false
-	// Every process sweeps: who comes first leaves little to the others. The
-	// jitter keeps them from coming all at once.
+	// Every process sweeps; the first one leaves little to the others. The jitter
+	// keeps them from sweeping at the same time.
 	for pause(ctx, q.cfg.SweepEvery*3/4+rand.N(q.cfg.SweepEvery/2)) {
 		err := q.sweepOnce(ctx)
 		if ctx.Err() != nil {
@@ -30,9 +30,9 @@ func (q *Queue) sweep(ctx context.Context) {
 	}
 }
 
-// sweepOnce sweeps one batch, and goes on while batches are full of jobs that
-// really were missing: a wiped Redis is refilled at full speed, whereas looking
-// through a long backlog costs no more than a batch per period.
+// sweepOnce sweeps one batch. It goes on while batches are full and most of their
+// jobs were missing in the stream: a wiped Redis is refilled at full speed, and a
+// long queue costs no more than one batch per period.
 func (q *Queue) sweepOnce(ctx context.Context) error {
 	for {
 		found, added, err := q.sweepDue(ctx)
@@ -45,8 +45,8 @@ func (q *Queue) sweepOnce(ctx context.Context) error {
 	}
 }
 
-// sweepDue sweeps the rows that have been due the longest. They are moved on in
-// time afterwards, so that the next batch is others.
+// sweepDue sweeps the rows that have been due the longest. Afterwards they are due
+// later, so that the next batch has other rows.
 func (q *Queue) sweepDue(ctx context.Context) (found, added int, err error) {
 	cut := now()
 	rows, err := q.db.Job.Query().Where(job.Dead(false), job.DueAtLTE(cut)).
@@ -62,14 +62,14 @@ func (q *Queue) sweepDue(ctx context.Context) (found, added int, err error) {
 	for i, r := range rows {
 		ids[i] = r.ID
 	}
-	// Only what is still due: a job that failed meanwhile has a date of its own.
+	// Only rows that are still due: a job that failed meanwhile has a time of its own.
 	err = q.db.Job.Update().Where(job.IDIn(ids...), job.DueAtLTE(cut)).
 		SetDueAt(now().Add(q.cfg.Resweep)).Exec(ctx)
 	return len(rows), added, err
 }
 
-// pushRows pushes rows (of which id and pool must be set) to their streams, as
-// entries that bring the id alone.
+// pushRows pushes rows to their streams, as entries with the id alone. Of the rows
+// only id and pool must be set.
 func (q *Queue) pushRows(ctx context.Context, rows []*ent.Job) (added int, err error) {
 	byPool := map[Pool][]entry{}
 	for _, r := range rows {

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// readBlock bounds how late a reader notices the stop: the client does not
-	// interrupt a blocking read.
+	// readBlock bounds how late a reader notices the end of its context: the client
+	// does not interrupt a blocking read.
 	readBlock = 500 * time.Millisecond
 	// troubleWait is the pause after an error of Redis or SQL.
 	troubleWait = 250 * time.Millisecond
@@ -17,31 +17,31 @@ const (
 	leaveWait = time.Second
 )
 
-// worker is one pool's share of this process: a reader, and at most
+// worker does the jobs of one pool in this process: a reader, and at most
 // cap(slots) attempts at once.
 type worker struct {
 	*Queue
 	pool    Pool
-	slots   chan struct{} // holds one per attempt running or being read for
-	claimAt time.Time     // when to look for dead workers' jobs again; the reader's
+	slots   chan struct{} // one for each attempt that runs, or may begin with the read under way
+	claimAt time.Time     // when to look for jobs of dead workers again; only the reader uses it
 
 	attempts sync.WaitGroup
 	mu       sync.Mutex
-	held     map[int64][]string // ids of running jobs → their entries in the stream
+	entries  map[int64][]string // of each running job, by id: its entries in the stream
 }
 
 func newWorker(q *Queue, p Pool, n int) *worker {
-	return &worker{Queue: q, pool: p, slots: make(chan struct{}, n), held: map[int64][]string{}}
+	return &worker{Queue: q, pool: p, slots: make(chan struct{}, n), entries: map[int64][]string{}}
 }
 
-// run works until ctx ends and the attempts are over, or out of time.
+// run does jobs until ctx ends and the attempts are over, or out of time.
 func (w *worker) run(ctx context.Context) {
-	// What an attempt must still do after the stop outlives ctx.
-	settle := context.WithoutCancel(ctx)
-	attempts, interrupt := context.WithCancel(settle)
+	// The end of ctx does not interrupt what the attempts have still to store.
+	storing := context.WithoutCancel(ctx)
+	attempts, interrupt := context.WithCancel(storing)
 	defer interrupt()
 
-	beating, stopBeating := context.WithCancel(settle)
+	beating, stopBeating := context.WithCancel(storing)
 	var heart sync.WaitGroup
 	heart.Go(func() { w.heartbeat(beating) })
 	defer heart.Wait()
@@ -60,14 +60,14 @@ func (w *worker) run(ctx context.Context) {
 	select {
 	case <-over:
 	case <-time.After(leaveWait):
-		w.abandon(settle)
+		w.abandon(storing)
 	}
 }
 
-// read starts an attempt per job that it gets, until ctx ends. The attempts
-// run with the context given for them.
+// read starts an attempt for each job that it gets, until ctx ends. The attempts
+// run with a context of their own.
 func (w *worker) read(ctx, attempts context.Context) {
-	settle := context.WithoutCancel(ctx)
+	storing := context.WithoutCancel(ctx)
 	setUp, trouble := false, false
 	for {
 		n := w.reserve(ctx)
@@ -77,11 +77,11 @@ func (w *worker) read(ctx, attempts context.Context) {
 		var entries []entry
 		var err error
 		if !setUp {
-			err = w.setUp(settle)
+			err = w.setUp(storing)
 			setUp = err == nil
 		}
 		if err == nil {
-			entries, err = w.next(settle, n)
+			entries, err = w.next(storing, n)
 		}
 		if noGroup(err) {
 			w.log.WarnContext(ctx, "Redis has lost a stream; the sweeper restores it", "pool", w.pool)
@@ -91,8 +91,8 @@ func (w *worker) read(ctx, attempts context.Context) {
 			switch {
 			case w.adopt(e): // it is running here already
 			case ctx.Err() != nil:
-				w.free(settle, e.job)
-				w.bring(settle, e.job)
+				w.free(storing, e.job)
+				w.requeue(storing, e.job)
 			default:
 				n--
 				w.attempts.Go(func() {
@@ -116,7 +116,8 @@ func (w *worker) read(ctx, attempts context.Context) {
 	}
 }
 
-// reserve takes all free slots, waiting for the first; 0 when ctx has ended.
+// reserve waits for a free slot and takes all that are free. It returns how many
+// these are, 0 when ctx has ended.
 func (w *worker) reserve(ctx context.Context) int {
 	if ctx.Err() != nil {
 		return 0
@@ -142,9 +143,9 @@ func (w *worker) setUp(ctx context.Context) error {
 	return w.forget(ctx, w.pool, time.Hour)
 }
 
-// next returns up to n entries: now and then those of dead workers, else new
-// ones. Its context must not end while it reads: entries on their way would
-// count as delivered and be nobody's until ClaimIdle has passed.
+// next returns up to n entries: now and then those of dead workers, otherwise new
+// ones. Its context must not end while it reads: entries that Redis has just
+// delivered would belong to nobody until ClaimIdle has passed.
 func (w *worker) next(ctx context.Context, n int) ([]entry, error) {
 	if time.Now().After(w.claimAt) {
 		entries, err := w.claimIdle(ctx, w.pool, n)
@@ -156,25 +157,24 @@ func (w *worker) next(ctx context.Context, n int) ([]entry, error) {
 	return w.readNew(ctx, w.pool, n)
 }
 
-// adopt notes that this process holds e and reports whether its job is running
-// here already, as after a wipe of Redis: then the end of that attempt is the
-// end of e as well.
+// adopt adds e to the entries of its job, and reports whether the job runs here
+// already, as after a wipe of Redis. Then the end of that attempt frees e as well.
 func (w *worker) adopt(e entry) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	ids, running := w.held[e.job]
+	ids, running := w.entries[e.job]
 	if !slices.Contains(ids, e.id) {
-		w.held[e.job] = append(ids, e.id)
+		w.entries[e.job] = append(ids, e.id)
 	}
 	return running
 }
 
-// free takes the job out of the stream. A failure is only logged: then its
-// entries are claimed when they have idled long enough.
+// free takes the job out of the stream. A failure is only logged: another process
+// claims the entries after ClaimIdle.
 func (w *worker) free(ctx context.Context, job int64) {
 	w.mu.Lock()
-	ids := w.held[job]
-	delete(w.held, job)
+	ids := w.entries[job]
+	delete(w.entries, job)
 	w.mu.Unlock()
 	if len(ids) == 0 {
 		return // abandoned before
@@ -184,8 +184,8 @@ func (w *worker) free(ctx context.Context, job int64) {
 	}
 }
 
-// bring adds a job that was freed to the stream again, for any process.
-func (w *worker) bring(ctx context.Context, job int64) {
+// requeue adds a job that was freed to the stream again, for any process.
+func (w *worker) requeue(ctx context.Context, job int64) {
 	if _, err := w.push(ctx, w.pool, entry{job: job}); err != nil {
 		w.log.WarnContext(ctx, "job is left to the sweeper", "job", job, "err", err)
 	}
@@ -194,25 +194,25 @@ func (w *worker) bring(ctx context.Context, job int64) {
 // abandon hands back the jobs whose handlers do not stop.
 func (w *worker) abandon(ctx context.Context) {
 	w.mu.Lock()
-	jobs := make([]int64, 0, len(w.held))
-	for id := range w.held {
+	jobs := make([]int64, 0, len(w.entries))
+	for id := range w.entries {
 		jobs = append(jobs, id)
 	}
 	w.mu.Unlock()
 	for _, id := range jobs {
 		w.log.ErrorContext(ctx, "handler ignores the stop and is left behind", "pool", w.pool, "job", id)
 		w.free(ctx, id)
-		w.bring(ctx, id)
+		w.requeue(ctx, id)
 	}
 }
 
-// heartbeat keeps the running jobs from being claimed by others.
+// heartbeat keeps other processes from claiming the running jobs.
 func (w *worker) heartbeat(ctx context.Context) {
 	for pause(ctx, w.cfg.ClaimIdle/3) {
 		w.mu.Lock()
 		var ids []string
-		for _, held := range w.held {
-			ids = append(ids, held...)
+		for _, of := range w.entries {
+			ids = append(ids, of...)
 		}
 		w.mu.Unlock()
 		if len(ids) == 0 {

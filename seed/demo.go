@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"tideline/ent/schema"
-	"tideline/feed"
+	"tideline/feed/account"
 	"tideline/storage"
 )
 
@@ -28,7 +28,7 @@ func makeDemo(ctx context.Context, s *storage.Stores, o Options, now time.Time) 
 	m.makeRelations()
 	m.makePosts(o.Posts)
 	m.makeLikes()
-	hash, err := feed.HashPassword(DemoPassword)
+	hash, err := account.HashPassword(DemoPassword)
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,8 @@ import (
 	entpost "tideline/ent/post"
 	"tideline/ent/schema"
 	"tideline/ent/user"
-	"tideline/feed"
+	"tideline/feed/account"
+	"tideline/feed/ids"
 	"tideline/storage"
 	"tideline/storage/storagetest"
 )
@@ -44,7 +45,7 @@ func TestDemoNetwork(t *testing.T) {
 		assert.Len(t, hashes, 1)
 
 		for _, p := range s.DB.Post.Query().WithAuthor().AllX(ctx) {
-			at := feed.TimeOf(p.ID)
+			at := ids.TimeOf(p.ID)
 			assert.True(t, at.Before(before) && at.After(before.Add(-29*24*time.Hour)), "post at %v", at)
 			assert.True(t, at.After(p.Edges.Author.CreatedAt))
 		}
@@ -173,12 +174,12 @@ func TestEverythingMadeUpMayBeSaid(t *testing.T) {
 		assert.True(t, n >= least && n <= most && !strings.ContainsAny(s, "{}"), "%d characters: %q", n, s)
 	}
 	for _, p := range m.people {
-		clean, err := feed.Handle(p.handle)
+		clean, err := account.Handle(p.handle)
 		assert.NoError(t, err)
 		assert.Equal(t, p.handle, clean)
 		handles[p.handle], ids[p.id] = true, true
-		valid(p.name, 1, feed.MaxName)
-		valid(p.bio, 0, feed.MaxBio)
+		valid(p.name, 1, account.MaxName)
+		valid(p.bio, 0, account.MaxBio)
 	}
 	longest, han, emoji := 0, false, false
 	for _, p := range m.posts {

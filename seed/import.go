@@ -15,7 +15,8 @@ import (
 	entsql "entgo.io/ent/dialect/sql"
 	"golang.org/x/sync/errgroup"
 
-	"tideline/feed"
+	"tideline/feed/account"
+	"tideline/feed/ids"
 	"tideline/storage"
 )
 
@@ -43,7 +44,7 @@ type imported struct {
 type importer struct {
 	writer
 	sql  *sql.DB
-	ids  *feed.IDs
+	ids  *ids.Generator
 	hash string // of the accounts it makes
 	now  func() time.Time
 
@@ -55,7 +56,7 @@ func runImport(ctx context.Context, s *storage.Stores, o Options, out, progress 
 	hash := "" // no password fits this
 	if o.Password != "" {
 		var err error
-		if hash, err = feed.HashPassword(o.Password); err != nil {
+		if hash, err = account.HashPassword(o.Password); err != nil {
 			return fmt.Errorf("--password: %w", err)
 		}
 	}
@@ -86,7 +87,7 @@ func runImport(ctx context.Context, s *storage.Stores, o Options, out, progress 
 }
 
 func newImporter(ctx context.Context, s *storage.Stores, hash string) (*importer, error) {
-	ids, err := feed.OpenIDs(ctx, s.DB)
+	ids, err := ids.Open(ctx, s.DB)
 	if err != nil {
 		return nil, err
 	}

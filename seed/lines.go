@@ -9,7 +9,7 @@ import (
 	"io"
 	"strings"
 
-	"tideline/feed"
+	"tideline/feed/account"
 )
 
 // maxLine is the longest line in bytes. Two handles take 61.
@@ -95,7 +95,7 @@ func (l *lineReader) parse(line string) (follower, followee string, err error) {
 	for i, name := range fields {
 		handle, ok := handleOf(name)
 		if !ok {
-			return "", "", &badLine{l.number, fmt.Sprintf("no handle can be made of %s: 1 to %d of a-z, 0-9 and _", shown(name), feed.MaxHandle)}
+			return "", "", &badLine{l.number, fmt.Sprintf("no handle can be made of %s: 1 to %d of a-z, 0-9 and _", shown(name), account.MaxHandle)}
 		}
 		handles[i] = handle
 	}
@@ -111,7 +111,7 @@ func handleOf(name string) (string, bool) {
 	if strings.Trim(name, "0123456789") == "" {
 		name = "u" + name
 	}
-	handle, err := feed.Handle(name)
+	handle, err := account.Handle(name)
 	return handle, err == nil
 }
 

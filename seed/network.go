@@ -11,7 +11,8 @@ import (
 	"time"
 
 	"tideline/ent/schema"
-	"tideline/feed"
+	"tideline/feed/account"
+	"tideline/feed/ids"
 )
 
 // history is how far back the posts go; people joined before that.
@@ -72,7 +73,7 @@ func newMaker(seed uint64, now time.Time) *maker {
 
 // id makes an id of the time t that this network does not have yet.
 func (m *maker) id(t time.Time) int64 {
-	first, next := feed.IDAt(t), feed.IDAt(t.Add(time.Millisecond))
+	first, next := ids.At(t), ids.At(t.Add(time.Millisecond))
 	for {
 		if id := first + m.Int64N(next-first); !m.used[id] {
 			m.used[id] = true
@@ -138,7 +139,7 @@ func free(handle string, taken func(string) bool) string {
 			return h
 		}
 		suffix := strconv.Itoa(n)
-		h = handle[:min(len(handle), feed.MaxHandle-len(suffix))] + suffix
+		h = handle[:min(len(handle), account.MaxHandle-len(suffix))] + suffix
 	}
 }
 

@@ -11,15 +11,16 @@ import (
 	"github.com/vektah/gqlparser/v2/gqlerror"
 	"golang.org/x/sync/semaphore"
 
-	"tideline/feed"
+	"tideline/feed/account"
+	"tideline/feed/refusal"
 	"tideline/graph"
 	"tideline/graph/exec"
 )
 
 // The codes that the transports themselves give; graph and exec give the rest.
 const (
-	codeBadInput        = string(feed.BadInput)
-	codeUnauthenticated = string(feed.Unauthenticated)
+	codeBadInput        = string(refusal.BadInput)
+	codeUnauthenticated = string(refusal.Unauthenticated)
 	codeRateLimited     = "RATE_LIMITED"
 	codeInternal        = "INTERNAL"
 )
@@ -34,7 +35,7 @@ const beginTimeout = 20 * time.Second
 // api is what both transports do with a request once they have read it.
 type api struct {
 	engine       *exec.Engine
-	authenticate func(ctx context.Context, token string) (feed.Viewer, time.Time, error)
+	authenticate func(ctx context.Context, token string) (account.Viewer, time.Time, error)
 	limiter      *limiter // nil: no limits
 	quotas       quotas
 	documents    *documents          // nil: clients send documents, not hashes
@@ -52,22 +53,22 @@ var errForbidden = errors.New("the session has ended or never was")
 
 // identify finds out whose token it is; "" is the anonymous viewer. Errors:
 // errForbidden, or what kept it from finding out.
-func (a *api) identify(ctx context.Context, token string) (feed.Viewer, time.Time, error) {
+func (a *api) identify(ctx context.Context, token string) (account.Viewer, time.Time, error) {
 	if token == "" {
-		return feed.Viewer{}, time.Time{}, nil
+		return account.Viewer{}, time.Time{}, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
 	viewer, expires, err := a.authenticate(ctx, token)
-	if feed.CodeOf(err) == feed.Unauthenticated {
-		return feed.Viewer{}, time.Time{}, errForbidden
+	if refusal.CodeOf(err) == refusal.Unauthenticated {
+		return account.Viewer{}, time.Time{}, errForbidden
 	}
 	return viewer, expires, err
 }
 
 // prepare checks a request of the viewer's up to the point where it could be
 // executed. Errors are request errors: nothing was done.
-func (a *api) prepare(ctx context.Context, v feed.Viewer, address string, r exec.Request) (*exec.Operation, gqlerror.List) {
+func (a *api) prepare(ctx context.Context, v account.Viewer, address string, r exec.Request) (*exec.Operation, gqlerror.List) {
 	r, register, errs := a.documents.resolve(r)
 	var operation *exec.Operation
 	if len(errs) == 0 {
@@ -105,7 +106,7 @@ func (a *api) deadline(operation *exec.Operation) time.Duration {
 
 // execute runs a query or mutation as the viewer, within the deadline of a
 // request that was begun at the time given: what came before counts.
-func (a *api) execute(ctx context.Context, begun time.Time, v feed.Viewer, operation *exec.Operation) exec.Response {
+func (a *api) execute(ctx context.Context, begun time.Time, v account.Viewer, operation *exec.Operation) exec.Response {
 	start := time.Now()
 	ctx, cancel := context.WithDeadline(graph.WithViewer(ctx, v), begun.Add(a.deadline(operation)))
 	defer cancel()
@@ -135,7 +136,7 @@ func (a *api) turn(ctx context.Context, operation *exec.Operation) (response exe
 }
 
 // subscribe starts a subscription as the viewer; it lasts as long as ctx.
-func (a *api) subscribe(ctx context.Context, v feed.Viewer, operation *exec.Operation, wake func()) (*exec.Subscription, gqlerror.List) {
+func (a *api) subscribe(ctx context.Context, v account.Viewer, operation *exec.Operation, wake func()) (*exec.Subscription, gqlerror.List) {
 	if err := a.quotas.subscribe(ctx, v); err != nil {
 		a.metrics.request(string(ast.Subscription), codeRateLimited, 0)
 		return nil, gqlerror.List{err}
@@ -146,7 +147,7 @@ func (a *api) subscribe(ctx context.Context, v feed.Viewer, operation *exec.Oper
 	var errs gqlerror.List
 	if !inTurn(waiting, a.beginning, func() { subscription, errs = a.engine.Subscribe(ctx, operation, wake) }) {
 		a.metrics.request(string(ast.Subscription), codeRateLimited, 0)
-		return nil, refusal(codeInternal, "The server is busy.") // as what goes wrong on our side: the client is to come back
+		return nil, refusalOf(codeInternal, "The server is busy.") // as what goes wrong on our side: the client is to come back
 	}
 	stamp(ctx, errs)
 	a.metrics.request(string(ast.Subscription), codeOf(errs), 0)
@@ -199,7 +200,7 @@ func codeOf(errs gqlerror.List) string {
 }
 
 // refusal is a request error made by a transport.
-func refusal(code, format string, args ...any) gqlerror.List {
+func refusalOf(code, format string, args ...any) gqlerror.List {
 	err := gqlerror.Errorf(format, args...)
 	err.Extensions = map[string]any{"code": code}
 	return gqlerror.List{err}
@@ -210,7 +211,7 @@ func (a *api) internal(ctx context.Context, what string, err error) gqlerror.Lis
 	if !errors.Is(ctx.Err(), context.Canceled) { // else the client has left
 		a.log.ErrorContext(ctx, what, "err", err)
 	}
-	errs := refusal(codeInternal, "Something went wrong on our side.")
+	errs := refusalOf(codeInternal, "Something went wrong on our side.")
 	stamp(ctx, errs)
 	return errs
 }

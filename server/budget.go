@@ -58,7 +58,7 @@ func lasting(r exec.Request) gqlerror.List {
 	if err == nil && len(r.Query)+len(variables) <= maxLasting {
 		return nil
 	}
-	errs := refusal(exec.CodeTooComplex, "A subscription may have at most %d bytes of document and variables.", maxLasting)
+	errs := refusalOf(exec.CodeTooComplex, "A subscription may have at most %d bytes of document and variables.", maxLasting)
 	errs[0].Extensions["limit"], errs[0].Extensions["allowed"] = "bytes", maxLasting
 	return errs
 }

@@ -10,7 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"tideline/feed"
+	"tideline/feed/home"
+	"tideline/feed/paging"
 	"tideline/graph/exec"
 	"tideline/storage"
 )
@@ -124,7 +125,7 @@ func (c Config) Validate() error {
 	// The longest text fits into a body of the default size however it is escaped.
 	number("max-text", c.MaxText, 1, 50_000)
 	// From the page that is read where no size is asked for to the whole of the largest inbox.
-	number("max-page", c.MaxPage, feed.DefaultPage, 1000)
+	number("max-page", c.MaxPage, paging.DefaultSize, 1000)
 	number("max-errors", c.MaxErrors, 1, 1000)
 	number("persisted-cache", c.PersistedCache, 0, 1<<30)
 	number("max-sockets", c.MaxSockets, 1, 1_000_000)
@@ -212,15 +213,16 @@ func isOrigin(origin string) bool {
 // called tideline gives ours a prefix that looks like a setting's.
 var serviceLink = regexp.MustCompile(`^TIDELINE_([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT|PORT)(_[A-Z0-9_]+)?$`)
 
-// pullAbove is the threshold as package feed has it.
-func (c Config) pullAbove() int {
+// policy is how home timelines are kept, as package home has it.
+func (c Config) policy() home.Policy {
+	p := home.Policy{PullAbove: c.PullAbove, RankDecay: c.RankDecay, MaxPage: c.MaxPage}
 	switch c.PullAbove {
 	case 0:
-		return feed.AlwaysPull
+		p.PullAbove = home.AlwaysPull
 	case -1:
-		return feed.NeverPull
+		p.PullAbove = home.NeverPull
 	}
-	return c.PullAbove
+	return p
 }
 
 // CheckEnv names variables of the environment (as in os.Environ) that begin

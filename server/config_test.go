@@ -222,7 +222,7 @@ func TestMetrics(t *testing.T) {
 	m.timelineRead(true)
 	m.timelineRead(false)
 	m.attempt(queue.Result{Kind: "post.created", Pool: queue.Small, Attempt: 1, Outcome: queue.Done})
-	m.fanOut(workers.Fanout{Kind: "post.created", Followers: 10, Pushed: 4, Live: 2})
+	m.fanOut(workers.FanOutReport{Kind: "post.created", Followers: 10, Pushed: 4, Live: 2})
 	asked := 0
 	handler := m.handler(func(context.Context) (queue.Stats, error) {
 		asked++

@@ -8,9 +8,9 @@ import (
 	"strconv"
 	"sync"
 
-	"github.com/vektah/gqlparser/v2/gqlerror"
+	"tideline/feed/account"
 
-	"tideline/feed"
+	"github.com/vektah/gqlparser/v2/gqlerror"
 )
 
 // quota bounds what each of many may hold at once in this process. A nil quota
@@ -107,7 +107,7 @@ func (c *conn) SetWriteBuffer(bytes int) error {
 }
 
 // use notes who uses the socket; the first user is counted.
-func (c *conn) use(v feed.Viewer, q *quota) *gqlerror.Error {
+func (c *conn) use(v account.Viewer, q *quota) *gqlerror.Error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.socket == "" || c.closed || v.ID == 0 || v.ID == c.user || q == nil {
@@ -136,7 +136,7 @@ func (c *conn) become(address string, q *quota) (ok bool) {
 	return ok
 }
 
-func userKey(v feed.Viewer) string { return "user:" + strconv.FormatInt(v.ID, 10) }
+func userKey(v account.Viewer) string { return "user:" + strconv.FormatInt(v.ID, 10) }
 
 // overQuota is a refusal that only giving something back can help.
 func overQuota(limit string, most int, message string) *gqlerror.Error {
@@ -146,7 +146,7 @@ func overQuota(limit string, most int, message string) *gqlerror.Error {
 }
 
 // stream counts a stream of events as a socket, for as long as ctx goes on.
-func (q quotas) stream(ctx context.Context, v feed.Viewer, address string) *gqlerror.Error {
+func (q quotas) stream(ctx context.Context, v account.Viewer, address string) *gqlerror.Error {
 	if v.ID != 0 {
 		giveBack, ok := q.userSockets.take(userKey(v))
 		if !ok {
@@ -163,7 +163,7 @@ func (q quotas) stream(ctx context.Context, v feed.Viewer, address string) *gqle
 }
 
 // subscribe counts a subscription for as long as ctx goes on.
-func (q quotas) subscribe(ctx context.Context, v feed.Viewer) *gqlerror.Error {
+func (q quotas) subscribe(ctx context.Context, v account.Viewer) *gqlerror.Error {
 	if v.ID != 0 {
 		giveBack, ok := q.userSubscriptions.take(userKey(v))
 		if !ok {

@@ -15,7 +15,8 @@ import (
 	"github.com/vektah/gqlparser/v2/gqlerror"
 	"go.uber.org/goleak"
 
-	"tideline/feed"
+	"tideline/feed/account"
+	"tideline/feed/refusal"
 	"tideline/graph/exec"
 	"tideline/graph/exec/exectest"
 	"tideline/storage/storagetest"
@@ -67,7 +68,7 @@ type fixture struct {
 }
 
 type session struct {
-	viewer  feed.Viewer
+	viewer  account.Viewer
 	expires time.Time
 }
 
@@ -79,12 +80,12 @@ func newFixture(t *testing.T, tweak func(*socketConfig)) *fixture {
 	f := &fixture{
 		t: t, log: new(strings.Builder),
 		news: make(chan any), held: make(chan struct{}, 1), free: make(chan struct{}),
-		sessions: map[string]session{"alice": {feed.Viewer{ID: 1, Session: 10}, time.Now().Add(time.Hour)}},
+		sessions: map[string]session{"alice": {account.Viewer{ID: 1, Session: 10}, time.Now().Add(time.Hour)}},
 	}
 	engine, err := exec.New(exec.Config{
 		Schema: exectest.New(t, testSchema, f.fields()), Introspection: true,
 		ErrorPresenter: func(_ context.Context, err error) *gqlerror.Error {
-			if code := feed.CodeOf(err); code != "" {
+			if code := refusal.CodeOf(err); code != "" {
 				return &gqlerror.Error{Message: err.Error(), Extensions: map[string]any{"code": string(code)}}
 			}
 			return nil
@@ -149,7 +150,7 @@ func (f *fixture) fields() map[string]exectest.Resolver {
 			return from(ctx, func() <-chan any { return nil })
 		},
 		"Subscription.refused": func(context.Context, map[string]any) (any, error) {
-			return nil, &feed.Error{Code: feed.Unauthenticated, Message: "Sign in first."}
+			return nil, &refusal.Error{Code: refusal.Unauthenticated, Message: "Sign in first."}
 		},
 		"Subscription.unavailable": func(context.Context, map[string]any) (any, error) { return nil, errors.New("secret") },
 	}
@@ -177,15 +178,15 @@ func produce(ctx context.Context, n int, value func(int) any) <-chan any {
 	return out
 }
 
-func (f *fixture) authenticate(_ context.Context, token string) (feed.Viewer, time.Time, error) {
+func (f *fixture) authenticate(_ context.Context, token string) (account.Viewer, time.Time, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if token == "database-down" || f.broken {
-		return feed.Viewer{}, time.Time{}, errors.New("secret")
+		return account.Viewer{}, time.Time{}, errors.New("secret")
 	}
 	s, ok := f.sessions[token]
 	if !ok || !s.expires.After(time.Now()) {
-		return feed.Viewer{}, time.Time{}, &feed.Error{Code: feed.Unauthenticated, Message: "no session"}
+		return account.Viewer{}, time.Time{}, &refusal.Error{Code: refusal.Unauthenticated, Message: "no session"}
 	}
 	return s.viewer, s.expires, nil
 }
@@ -205,7 +206,7 @@ func (f *fixture) logOut(token string) {
 func (f *fixture) logIn(token string, expires time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.sessions[token] = session{feed.Viewer{ID: 2, Session: 20}, expires}
+	f.sessions[token] = session{account.Viewer{ID: 2, Session: 20}, expires}
 }
 
 // peer is a raw client.

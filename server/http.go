@@ -11,7 +11,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
-	"tideline/feed"
+	"tideline/feed/account"
 	"tideline/graph/exec"
 )
 
@@ -79,7 +79,7 @@ func (h *graphqlHandler) serve(w http.ResponseWriter, r *http.Request, mediaType
 	viewer, err := h.viewer(r)
 	if errors.Is(err, errForbidden) {
 		w.Header().Set("WWW-Authenticate", "Bearer")
-		respond(w, mediaType, exec.Response{Errors: refusal(codeUnauthenticated, "The session has ended. Log in again.")})
+		respond(w, mediaType, exec.Response{Errors: refusalOf(codeUnauthenticated, "The session has ended. Log in again.")})
 		return
 	}
 	if err != nil {
@@ -114,10 +114,10 @@ func (h *graphqlHandler) serve(w http.ResponseWriter, r *http.Request, mediaType
 	}
 }
 
-func (h *graphqlHandler) viewer(r *http.Request) (feed.Viewer, error) {
+func (h *graphqlHandler) viewer(r *http.Request) (account.Viewer, error) {
 	token, ok := bearerHeader(r.Header)
 	if !ok {
-		return feed.Viewer{}, errForbidden
+		return account.Viewer{}, errForbidden
 	}
 	viewer, _, err := h.api.identify(r.Context(), token)
 	return viewer, err
@@ -192,7 +192,7 @@ func retryAfter(errs gqlerror.List) (seconds int, ok bool) {
 
 // refuse answers what is not a well-formed GraphQL request.
 func refuse(w http.ResponseWriter, mediaType string, status int, format string, args ...any) {
-	write(w, mediaType, status, exec.Response{Errors: refusal(codeBadInput, format, args...)})
+	write(w, mediaType, status, exec.Response{Errors: refusalOf(codeBadInput, format, args...)})
 }
 
 func write(w http.ResponseWriter, mediaType string, status int, response exec.Response) {

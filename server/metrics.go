@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"tideline/feed"
+	"tideline/feed/job"
 	"tideline/queue"
 	"tideline/workers"
 )
@@ -156,12 +156,12 @@ func (m *metrics) attempt(r queue.Result) {
 }
 
 // fanOut is workers.Config.Observe.
-func (m *metrics) fanOut(f workers.Fanout) {
+func (m *metrics) fanOut(f workers.FanOutReport) {
 	m.fanOutFollowers.Observe(float64(f.Followers))
 	m.fanOutTook.WithLabelValues("inbox").Add(float64(f.Pushed))
 	m.fanOutTook.WithLabelValues("connection").Add(float64(f.Live))
 	m.fanOutSeconds.Observe(f.Duration.Seconds())
-	if f.Kind == feed.PostCreated { // the age of a post that changed later is no lag
+	if f.Kind == job.PostCreated { // the age of a post that changed later is no lag
 		m.fanOutLag.WithLabelValues("first").Observe(f.FirstLag.Seconds())
 		m.fanOutLag.WithLabelValues("last").Observe(f.LastLag.Seconds())
 	}

@@ -23,12 +23,14 @@ import (
 	"tideline/ent"
 	"tideline/ent/post"
 	"tideline/ent/schema"
-	"tideline/feed"
+	"tideline/feed/account"
+	"tideline/feed/feedtest"
+	"tideline/feed/home"
+	"tideline/feed/ids"
+	"tideline/feed/paging"
 	"tideline/graph"
 	"tideline/graph/exec"
 	"tideline/graph/generated"
-	"tideline/live"
-	"tideline/queue"
 	"tideline/storage/storagetest"
 	"tideline/timeline"
 )
@@ -43,31 +45,22 @@ func BenchmarkPage(b *testing.B) {
 	ctx := b.Context()
 	s := storagetest.Real(b)
 	s.DB = ent.NewClient(ent.Driver(entsql.OpenDB(s.Dialect, s.SQL))) // not what counts the statements of tests
-	ids, err := feed.OpenIDs(ctx, s.DB)
+	w := feedtest.New(b, s, feedtest.Options{})
+	engine, err := graph.New(graph.Backend{Accounts: w.Accounts, Directory: w.Directory, Feed: w.Feed, Home: w.Home, Streams: w.Streams}, graph.Config{})
 	require.NoError(b, err)
-	tl, err := timeline.New(s.Redis, timeline.Config{})
-	require.NoError(b, err)
-	q, err := queue.New(s.DB, s.Redis, queue.Config{})
-	require.NoError(b, err)
-	f, err := feed.New(ctx, feed.Config{
-		DB: s.DB, Dialect: s.Dialect, Timelines: tl, Queue: q, Publisher: live.NewPublisher(s.Redis, false), IDs: ids,
-	})
-	require.NoError(b, err)
-	engine, err := graph.New(f, graph.Config{})
-	require.NoError(b, err)
-	user := func(handle string) feed.Viewer {
-		id, err := ids.Next()
+	user := func(handle string) account.Viewer {
+		id, err := w.IDs.Next()
 		require.NoError(b, err)
 		require.NoError(b, s.DB.User.Create().SetID(id).SetHandle(handle).SetPasswordHash("-").Exec(ctx))
-		return feed.Viewer{ID: id}
+		return account.Viewer{ID: id}
 	}
 	reader := user("reader")
 	for i := range 30 {
 		author := user(fmt.Sprintf("author%d", i))
-		_, err := f.Follow(ctx, reader, author.ID)
+		_, err := w.Feed.Follow(ctx, reader, author.ID)
 		require.NoError(b, err)
 		for n := range 20 { // of all together one every minute
-			id := feed.IDAt(time.Now().Add(-time.Duration(1+30*(19-n)+i) * time.Minute))
+			id := ids.At(time.Now().Add(-time.Duration(1+30*(19-n)+i) * time.Minute))
 			require.NoError(b, s.DB.Post.Create().SetID(id).SetAuthorID(author.ID).
 				SetText("Twenty of these make a page, and thirty authors an inbox.").SetVisibility(schema.Public).Exec(ctx))
 			require.NoError(b, s.DB.User.UpdateOneID(author.ID).SetLastPostID(id).Exec(ctx))
@@ -75,11 +68,11 @@ func BenchmarkPage(b *testing.B) {
 	}
 	_, err = s.SQL.ExecContext(ctx, "VACUUM ANALYZE")
 	require.NoError(b, err)
-	go func() { _ = f.Run(ctx) }()
+	go func() { _ = w.Home.Run(ctx) }()
 	require.Eventually(b, func() bool {
-		_, err := f.Timeline(ctx, reader, feed.Page{}, feed.Latest)
+		_, err := w.Home.Timeline(ctx, reader, paging.Page{}, home.Latest)
 		require.NoError(b, err)
-		in, err := f.Inspect(ctx, reader.ID)
+		in, err := w.Home.Inspect(ctx, reader.ID)
 		require.NoError(b, err)
 		return in.State == timeline.Ready
 	}, 10*time.Second, 10*time.Millisecond)
@@ -101,7 +94,7 @@ func BenchmarkPage(b *testing.B) {
 	})
 	b.Run("feed", func(b *testing.B) {
 		for range b.N {
-			page, err := f.Timeline(ctx, reader, feed.Page{}, feed.Latest)
+			page, err := w.Home.Timeline(ctx, reader, paging.Page{}, home.Latest)
 			require.NoError(b, err)
 			require.Len(b, page.Edges, 20)
 		}
@@ -121,12 +114,12 @@ func BenchmarkPage(b *testing.B) {
 	b.Run("http", func(b *testing.B) {
 		door := &api{
 			engine: engine, metrics: newMetrics(), log: slog.New(slog.DiscardHandler), timeout: time.Minute, maxBody: maxBody,
-			authenticate: func(context.Context, string) (feed.Viewer, time.Time, error) { return reader, time.Time{}, nil },
+			authenticate: func(context.Context, string) (account.Viewer, time.Time, error) { return reader, time.Time{}, nil },
 		}
 		requests(b, &graphqlHandler{api: door, sockets: newSockets(door, defaultSocketConfig, nil)})
 	})
 	b.Run("gqlgen", func(b *testing.B) {
-		page, err := f.Timeline(ctx, reader, feed.Page{}, feed.Latest)
+		page, err := w.Home.Timeline(ctx, reader, paging.Page{}, home.Latest)
 		require.NoError(b, err)
 		for _, e := range page.Edges {
 			author, err := s.DB.User.Get(ctx, e.Node.AuthorID)
@@ -170,7 +163,7 @@ func requests(b *testing.B, h http.Handler) {
 // memory answers the benchmark's query, and nothing else, without any store.
 type memory struct {
 	generated.ResolverRoot
-	page *feed.Connection[ent.Post]
+	page *paging.Connection[ent.Post]
 }
 
 func (m memory) Query() generated.QueryResolver { return memoryQuery{page: m.page} }
@@ -178,12 +171,12 @@ func (m memory) Post() generated.PostResolver   { return memoryPost{} }
 
 type memoryQuery struct {
 	generated.QueryResolver
-	page *feed.Connection[ent.Post]
+	page *paging.Connection[ent.Post]
 }
 
 func (m memoryQuery) Timeline(
-	context.Context, *int, *string, *int, *string, *feed.Order,
-) (*feed.Connection[ent.Post], error) {
+	context.Context, *int, *string, *int, *string, *home.Order,
+) (*paging.Connection[ent.Post], error) {
 	return m.page, nil
 }
 
@@ -194,6 +187,6 @@ func (memoryPost) Author(_ context.Context, p *ent.Post) (*ent.User, error) {
 }
 func (memoryPost) ViewerHasLiked(context.Context, *ent.Post) (bool, error) { return false, nil }
 func (memoryPost) CreatedAt(_ context.Context, p *ent.Post) (*time.Time, error) {
-	at := feed.TimeOf(p.ID)
+	at := ids.TimeOf(p.ID)
 	return &at, nil
 }

@@ -74,11 +74,11 @@ func newTrusted(ctx context.Context, file string, engine *exec.Engine) (*documen
 func (d *documents) resolve(r exec.Request) (resolved exec.Request, register *persisted, errs gqlerror.List) {
 	hash, given, err := persistedHash(r.Extensions)
 	if err != nil {
-		return r, nil, refusal(codeBadInput, "%v", err)
+		return r, nil, refusalOf(codeBadInput, "%v", err)
 	}
 	if d == nil || d.trusted == nil && d.max == 0 {
 		if given && r.Query == "" {
-			return r, nil, refusal(codePersistNotSupported, "PersistedQueryNotSupported")
+			return r, nil, refusalOf(codePersistNotSupported, "PersistedQueryNotSupported")
 		}
 		return r, nil, nil
 	}
@@ -86,11 +86,11 @@ func (d *documents) resolve(r exec.Request) (resolved exec.Request, register *pe
 		if given {
 			text, ok := d.trusted[hash]
 			if !ok || r.Query != "" && r.Query != text {
-				return r, nil, refusal(codeUntrusted, "This server executes a fixed list of documents, and that one is not on it.")
+				return r, nil, refusalOf(codeUntrusted, "This server executes a fixed list of documents, and that one is not on it.")
 			}
 			r.Query = text
 		} else if _, ok := d.texts[r.Query]; !ok {
-			return r, nil, refusal(codeUntrusted, "This server executes a fixed list of documents: send the sha256Hash of one as extensions.persistedQuery.")
+			return r, nil, refusalOf(codeUntrusted, "This server executes a fixed list of documents: send the sha256Hash of one as extensions.persistedQuery.")
 		}
 		return r, nil, nil
 	}
@@ -100,7 +100,7 @@ func (d *documents) resolve(r exec.Request) (resolved exec.Request, register *pe
 	if r.Query != "" {
 		sum := sha256.Sum256([]byte(r.Query))
 		if hex.EncodeToString(sum[:]) != hash {
-			return r, nil, refusal(codeBadInput, "The sha256Hash is not that of the document.")
+			return r, nil, refusalOf(codeBadInput, "The sha256Hash is not that of the document.")
 		}
 		return r, &persisted{hash, r.Query}, nil
 	}
@@ -108,7 +108,7 @@ func (d *documents) resolve(r exec.Request) (resolved exec.Request, register *pe
 	defer d.mu.Unlock()
 	found := d.kept[hash]
 	if found == nil {
-		return r, nil, refusal(codeNotPersisted, "PersistedQueryNotFound")
+		return r, nil, refusalOf(codeNotPersisted, "PersistedQueryNotFound")
 	}
 	d.order.MoveToFront(found)
 	r.Query = found.Value.(persisted).text

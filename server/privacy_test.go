@@ -14,12 +14,11 @@ import (
 
 	"tideline/ent/schema"
 	"tideline/feed"
+	"tideline/feed/account"
+	"tideline/feed/feedtest"
 	"tideline/graph"
-	"tideline/live"
-	"tideline/queue"
 	"tideline/storage"
 	"tideline/storage/storagetest"
-	"tideline/timeline"
 )
 
 // Ten thousand identical queries at once by different viewers: each is answered
@@ -65,23 +64,13 @@ func TestManyViewersSeeTheirOwn(t *testing.T) {
 // feedHandler serves the real API on the stores, to so many users v0, v1, …,
 // each signed in and with one private post.
 func feedHandler(t *testing.T, s *storage.Stores, users int) (h *graphqlHandler, tokens []string) {
-	ids, err := feed.OpenIDs(t.Context(), s.DB)
-	require.NoError(t, err)
-	timelines, err := timeline.New(s.Redis, timeline.Config{})
-	require.NoError(t, err)
-	jobs, err := queue.New(s.DB, s.Redis, queue.Config{})
-	require.NoError(t, err)
-	f, err := feed.New(t.Context(), feed.Config{
-		DB: s.DB, Dialect: s.Dialect, Timelines: timelines, Queue: jobs, IDs: ids,
-		Hub: live.NewHub(s.Redis, live.HubConfig{Sharded: s.Sharded}), Publisher: live.NewPublisher(s.Redis, s.Sharded),
-	})
-	require.NoError(t, err)
-	engine, err := graph.New(f, graph.Config{})
+	w := feedtest.New(t, s, feedtest.Options{})
+	engine, err := graph.New(graph.Backend{Accounts: w.Accounts, Directory: w.Directory, Feed: w.Feed, Home: w.Home, Streams: w.Streams}, graph.Config{})
 	require.NoError(t, err)
 	c, err := parse(t, "--request-timeout=5m")
 	require.NoError(t, err)
 	h = &graphqlHandler{api: &api{
-		engine: engine, authenticate: f.Authenticate, metrics: newMetrics(), log: noLog(), timeout: c.RequestTimeout,
+		engine: engine, authenticate: w.Sessions.Authenticate, metrics: newMetrics(), log: noLog(), timeout: c.RequestTimeout,
 		maxBody: maxBody, documents: newDocuments(c.PersistedCache), limiter: newLimiter(s.Redis, noLog(), rates{
 			accounts: rate{1 << 20, 1 << 20}, mutations: rate{1 << 20, 1 << 20}, cost: rate{1 << 30, 1 << 20},
 		}),
@@ -93,7 +82,7 @@ func feedHandler(t *testing.T, s *storage.Stores, users int) (h *graphqlHandler,
 		hash := sha256.Sum256([]byte(token))
 		require.NoError(t, s.DB.Session.Create().SetTokenHash(hash[:]).SetUserID(u.ID).SetExpiresAt(time.Now().Add(time.Hour).UTC()).Exec(t.Context()))
 		private := schema.Private
-		_, err = f.CreatePost(t.Context(), feed.Viewer{ID: u.ID, Session: 1}, feed.Draft{Text: "only " + u.Handle, Visibility: &private})
+		_, err = w.Feed.CreatePost(t.Context(), account.Viewer{ID: u.ID, Session: 1}, feed.Draft{Text: "only " + u.Handle, Visibility: &private})
 		require.NoError(t, err)
 		tokens = append(tokens, token)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
-	"tideline/feed"
+	"tideline/feed/account"
 	"tideline/graph/exec"
 )
 
@@ -89,7 +89,7 @@ func isAccountField(name string) bool { return name == "signUp" || name == "logI
 
 // allow takes what an operation asks for. Its error, if any, is the refusal for
 // the client. A nil limiter allows everything.
-func (l *limiter) allow(ctx context.Context, v feed.Viewer, address string, d demand) *gqlerror.Error {
+func (l *limiter) allow(ctx context.Context, v account.Viewer, address string, d demand) *gqlerror.Error {
 	if l == nil {
 		return nil
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"tideline/feed"
+	"tideline/feed/account"
 	"tideline/graph/exec"
 	"tideline/storage/storagetest"
 )
@@ -38,7 +38,7 @@ func limited(t *testing.T) (*limiter, *miniredis.Miniredis, time.Time) {
 
 func TestMutationsOfAUser(t *testing.T) {
 	l, server, now := limited(t)
-	alice, bob := feed.Viewer{ID: 1}, feed.Viewer{ID: 2}
+	alice, bob := account.Viewer{ID: 1}, account.Viewer{ID: 2}
 	post := demand{mutations: 1}
 	for range testRates.mutations.burst {
 		require.Nil(t, l.allow(t.Context(), alice, "a", post))
@@ -57,10 +57,10 @@ func TestMutationsOfAUser(t *testing.T) {
 
 func TestAccountsOfAnAddress(t *testing.T) {
 	l, _, _ := limited(t)
-	anonymous := feed.Viewer{}
+	anonymous := account.Viewer{}
 	require.Nil(t, l.allow(t.Context(), anonymous, "a", demand{accounts: testRates.accounts.burst}))
 	require.NotNil(t, l.allow(t.Context(), anonymous, "a", demand{accounts: 1}))
-	require.NotNil(t, l.allow(t.Context(), feed.Viewer{ID: 1}, "a", demand{accounts: 1}))
+	require.NotNil(t, l.allow(t.Context(), account.Viewer{ID: 1}, "a", demand{accounts: 1}))
 	require.Nil(t, l.allow(t.Context(), anonymous, "b", demand{accounts: 1}))
 	require.Nil(t, l.allow(t.Context(), anonymous, "a", demand{mutations: 1}))
 	refusal := l.allow(t.Context(), anonymous, "c", demand{accounts: testRates.accounts.burst + 1})
@@ -70,8 +70,8 @@ func TestAccountsOfAnAddress(t *testing.T) {
 
 func TestCostOfAUser(t *testing.T) {
 	l, server, now := limited(t)
-	alice := feed.Viewer{ID: 1}
-	spend := func(v feed.Viewer, address string) (spent int) {
+	alice := account.Viewer{ID: 1}
+	spend := func(v account.Viewer, address string) (spent int) {
 		for l.allow(t.Context(), v, address, demand{cost: 300}) == nil {
 			spent += 300
 		}
@@ -88,10 +88,10 @@ func TestCostOfAUser(t *testing.T) {
 	// one's for all others.
 	all := 0
 	for id := range int64(20) {
-		all += spend(feed.Viewer{ID: 10 + id}, "b")
+		all += spend(account.Viewer{ID: 10 + id}, "b")
 	}
 	require.InDelta(t, sharedCost*testRates.cost.burst, all, 10_000)
-	require.InDelta(t, testRates.cost.burst, spend(feed.Viewer{}, "b"), 1000)
+	require.InDelta(t, testRates.cost.burst, spend(account.Viewer{}, "b"), 1000)
 }
 
 // Most operations are paid from what the process has taken before.
@@ -99,13 +99,13 @@ func TestCostAsksRedisSeldom(t *testing.T) {
 	l, server, _ := limited(t)
 	before := server.CommandCount()
 	for range 100 {
-		require.Nil(t, l.allow(t.Context(), feed.Viewer{}, "a", demand{cost: 100}))
+		require.Nil(t, l.allow(t.Context(), account.Viewer{}, "a", demand{cost: 100}))
 	}
 	require.Less(t, server.CommandCount()-before, 60) // the script's own commands count
 	for i := range maxLeases + 10 {
 		l.leased[fmt.Sprint(i)] = 0
 	}
-	require.Nil(t, l.allow(t.Context(), feed.Viewer{}, "b", demand{cost: 100}))
+	require.Nil(t, l.allow(t.Context(), account.Viewer{}, "b", demand{cost: 100}))
 	require.Len(t, l.leased, 1, "forgotten")
 }
 
@@ -114,27 +114,27 @@ func TestLimitOnEveryRedis(t *testing.T) {
 	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, _ bool) {
 		l := newLimiter(rdb, noLog(), testRates)
 		logIns := demand{accounts: testRates.accounts.burst, cost: leastCost}
-		require.Nil(t, l.allow(t.Context(), feed.Viewer{}, "a", logIns))
-		refusal := l.allow(t.Context(), feed.Viewer{}, "a", logIns)
+		require.Nil(t, l.allow(t.Context(), account.Viewer{}, "a", logIns))
+		refusal := l.allow(t.Context(), account.Viewer{}, "a", logIns)
 		require.NotNil(t, refusal)
 		require.Positive(t, refusal.Extensions["retryAfter"])
-		require.Nil(t, l.allow(t.Context(), feed.Viewer{}, "b", logIns))
-		require.Nil(t, l.allow(t.Context(), feed.Viewer{ID: 1}, "b", demand{cost: 30_000}))
-		require.NotNil(t, l.allow(t.Context(), feed.Viewer{ID: 1}, "b", demand{cost: 30_000}))
+		require.Nil(t, l.allow(t.Context(), account.Viewer{}, "b", logIns))
+		require.Nil(t, l.allow(t.Context(), account.Viewer{ID: 1}, "b", demand{cost: 30_000}))
+		require.NotNil(t, l.allow(t.Context(), account.Viewer{ID: 1}, "b", demand{cost: 30_000}))
 	})
 }
 
 func TestLimitFailsOpen(t *testing.T) {
 	l, server, _ := limited(t)
 	server.Close()
-	require.Nil(t, l.allow(t.Context(), feed.Viewer{ID: 1}, "a", demand{1, 1, 1}))
+	require.Nil(t, l.allow(t.Context(), account.Viewer{ID: 1}, "a", demand{1, 1, 1}))
 	l = nil
-	require.Nil(t, l.allow(t.Context(), feed.Viewer{ID: 1}, "a", demand{1, 1, 1}))
+	require.Nil(t, l.allow(t.Context(), account.Viewer{ID: 1}, "a", demand{1, 1, 1}))
 }
 
 func TestBucketsExpire(t *testing.T) {
 	l, server, _ := limited(t)
-	require.Nil(t, l.allow(t.Context(), feed.Viewer{ID: 1}, "a", demand{mutations: 1, cost: 1}))
+	require.Nil(t, l.allow(t.Context(), account.Viewer{ID: 1}, "a", demand{mutations: 1, cost: 1}))
 	server.FastForward(time.Minute)
 	require.Empty(t, server.Keys())
 }

@@ -32,6 +32,11 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"tideline/feed"
+	"tideline/feed/account"
+	"tideline/feed/home"
+	"tideline/feed/ids"
+	"tideline/feed/stream"
+	"tideline/feed/visibility"
 	"tideline/graph"
 	"tideline/live"
 	"tideline/queue"
@@ -186,18 +191,14 @@ func newProcess(ctx context.Context, c Config, role Role, stores *storage.Stores
 		p.health.checks = append(p.health.checks, check{"live", hub.Ready})
 		p.base = append(p.base, hub.Run)
 	}
-	ids, err := feed.OpenIDs(ctx, stores.DB)
+	b, err := c.backend(stores, log, p.metrics)
 	if err != nil {
 		return nil, err
 	}
-	b, err := c.backend(ctx, stores, log, p.metrics, hub, ids)
-	if err != nil {
-		return nil, err
-	}
-	p.base = append(p.base, ids.Run, b.feed.Run)
+	p.base = append(p.base, b.home.Run)
 	if role.worker {
 		w, err := workers.New(workers.Config{
-			DB: stores.DB, Feed: b.feed, Timelines: b.timelines, Queue: b.jobs, Publisher: b.publisher,
+			DB: stores.DB, Visibility: b.visibility, Home: b.home, Sessions: b.sessions, Timelines: b.timelines, Queue: b.jobs, Publisher: b.publisher,
 			Observe: p.metrics.fanOut, ObserveHealth: p.metrics.health, ObserveCanary: p.metrics.canary, Logger: log,
 		})
 		if err != nil {
@@ -213,7 +214,12 @@ func newProcess(ctx context.Context, c Config, role Role, stores *storage.Stores
 		mux.Handle("GET /metrics", p.metrics.handler(b.jobs.Stats, log))
 	}
 	if role.server {
-		if err := p.serveAPI(ctx, mux, b.feed); err != nil {
+		generator, err := ids.Open(ctx, stores.DB)
+		if err != nil {
+			return nil, err
+		}
+		p.base = append(p.base, generator.Run)
+		if err := p.serveAPI(ctx, mux, b, generator, hub); err != nil {
 			return nil, err
 		}
 	}
@@ -223,13 +229,18 @@ func newProcess(ctx context.Context, c Config, role Role, stores *storage.Stores
 
 // backend is what servers, workers and commands work with.
 type backend struct {
-	timelines *timeline.Store
-	jobs      *queue.Queue
-	publisher *live.Publisher
-	feed      *feed.Feed
+	stores     *storage.Stores
+	timelines  *timeline.Store
+	jobs       *queue.Queue
+	publisher  *live.Publisher
+	visibility *visibility.Reader
+	home       *home.Home
+	directory  *account.Directory
+	sessions   *account.Sessions
 }
 
-func (c Config) backend(ctx context.Context, stores *storage.Stores, log *slog.Logger, m *metrics, hub *live.Hub, ids *feed.IDs) (b backend, err error) {
+func (c Config) backend(stores *storage.Stores, log *slog.Logger, m *metrics) (b backend, err error) {
+	b.stores = stores
 	b.timelines, err = timeline.New(stores.Redis, timeline.Config{InboxCap: c.InboxCap, OutboxCap: c.OutboxCap, ActiveFor: c.ActiveFor})
 	if err != nil {
 		return b, err
@@ -244,17 +255,42 @@ func (c Config) backend(ctx context.Context, stores *storage.Stores, log *slog.L
 		return b, err
 	}
 	b.publisher = live.NewPublisher(stores.Redis, stores.Sharded)
-	b.feed, err = feed.New(ctx, feed.Config{
-		DB: stores.DB, Dialect: stores.Dialect, Timelines: b.timelines, Queue: b.jobs, Hub: hub, Publisher: b.publisher, IDs: ids,
-		SessionTTL: c.SessionTTL, PullAbove: c.pullAbove(), InboxCap: c.InboxCap, OutboxCap: c.OutboxCap,
-		RankDecay: c.RankDecay, MaxText: c.MaxText, MaxPage: c.MaxPage, Observe: m.timelineRead, Logger: log,
+	b.visibility = visibility.New(stores.DB, stores.Dialect)
+	b.directory = account.NewDirectory(stores.DB, c.MaxPage)
+	b.sessions, err = account.NewSessions(account.SessionsConfig{DB: stores.DB, Publisher: b.publisher, TTL: c.SessionTTL, Logger: log})
+	if err != nil {
+		return b, err
+	}
+	b.home, err = home.New(home.Config{
+		DB: stores.DB, Dialect: stores.Dialect, Visibility: b.visibility, Timelines: b.timelines, Queue: b.jobs, Publisher: b.publisher,
+		Policy: c.policy(), Observe: m.timelineRead, Logger: log,
 	})
 	return b, err
 }
 
-// WithFeed gives a command that is no server the feeds that servers use.
-// Errors: the Redis is inside some server's process, the schema is not up to date.
-func (c Config) WithFeed(ctx context.Context, console Console, fn func(*feed.Feed) error) error {
+// api is what resolvers call.
+func (b backend) api(c Config, generator *ids.Generator, hub *live.Hub, log *slog.Logger) (a graph.Backend, err error) {
+	a.Home, a.Directory = b.home, b.directory
+	if a.Accounts, err = account.New(b.sessions, generator); err != nil {
+		return a, err
+	}
+	a.Feed, err = feed.New(feed.Config{
+		DB: b.stores.DB, Dialect: b.stores.Dialect, Visibility: b.visibility, Home: b.home, Directory: b.directory,
+		Queue: b.jobs, IDs: generator, MaxText: c.MaxText, MaxPage: c.MaxPage, Logger: log,
+	})
+	if err != nil {
+		return a, err
+	}
+	a.Streams, err = stream.New(stream.Config{
+		DB: b.stores.DB, Visibility: b.visibility, Home: b.home, Sessions: b.sessions, Hub: hub, Logger: log,
+	})
+	return a, err
+}
+
+// WithHome gives a command that is no server the home timelines that servers use,
+// and the people that have them. Errors: the Redis is inside some server's process,
+// the schema is not up to date.
+func (c Config) WithHome(ctx context.Context, console Console, fn func(*home.Home, *account.Directory) error) error {
 	if c.RedisURL == "" {
 		return errors.New("the feeds are in the Redis that servers and workers share: set --redis-url (TIDELINE_REDIS_URL); without one they live and end with 'tideline serve'")
 	}
@@ -262,25 +298,29 @@ func (c Config) WithFeed(ctx context.Context, console Console, fn func(*feed.Fee
 		if err := upToDate(ctx, stores); err != nil {
 			return err
 		}
-		b, err := c.backend(ctx, stores, log, newMetrics(), nil, nil)
+		b, err := c.backend(stores, log, newMetrics())
 		if err != nil {
 			return err
 		}
-		return fn(b.feed)
+		return fn(b.home, b.directory)
 	})
 }
 
 // serveAPI adds the API and the pages.
-func (p *process) serveAPI(ctx context.Context, mux *http.ServeMux, f *feed.Feed) error {
+func (p *process) serveAPI(ctx context.Context, mux *http.ServeMux, b backend, generator *ids.Generator, hub *live.Hub) error {
 	c := p.config
-	engine, err := graph.New(f, graph.Config{
+	called, err := b.api(c, generator, hub, p.log)
+	if err != nil {
+		return err
+	}
+	engine, err := graph.New(called, graph.Config{
 		Introspection: !c.Production, Suggestions: !c.Production, Limits: c.limits(), Logger: p.log,
 	})
 	if err != nil {
 		return err
 	}
 	api := &api{
-		engine: engine, authenticate: f.Authenticate, metrics: p.metrics, log: p.log, timeout: c.RequestTimeout,
+		engine: engine, authenticate: b.sessions.Authenticate, metrics: p.metrics, log: p.log, timeout: c.RequestTimeout,
 		quotas: c.quotas(), documents: newDocuments(c.PersistedCache), inFlight: semaphore.NewWeighted(max(costInFlight, int64(c.MaxCost))),
 		beginning: newLine(beginAtOnce),
 		maxBody:   int64(c.MaxBody), bodies: newBudget(max(bodyBudget, 4*int64(c.MaxBody))),
@@ -296,7 +336,7 @@ func (p *process) serveAPI(ctx context.Context, mux *http.ServeMux, f *feed.Feed
 	bounds := defaultSocketConfig
 	bounds.Sockets = c.MaxSockets
 	p.sockets = newSockets(api, bounds, c.AllowedOrigins)
-	p.sockets.sessions = newSessions(f.EndedSessions, p.log)
+	p.sockets.sessions = newSessions(b.sessions.Ended, p.log)
 	p.base = append(p.base, p.sockets.sessions.run)
 	p.metrics.countSockets(p.sockets.count)
 	mux.Handle("/graphql", cors(c.AllowedOrigins, &graphqlHandler{api, p.sockets}))

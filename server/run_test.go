@@ -18,6 +18,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tideline/feed"
+	"tideline/feed/account"
+	"tideline/feed/home"
+	"tideline/feed/ids"
+	"tideline/feed/paging"
+	"tideline/live"
 	"tideline/storage/storagetest"
 )
 
@@ -185,20 +190,22 @@ func TestSwitches(t *testing.T) {
 
 func TestRankDecayIsTheFeeds(t *testing.T) {
 	stores := storagetest.Embedded(t)
-	ids, err := feed.OpenIDs(t.Context(), stores.DB)
+	generator, err := ids.Open(t.Context(), stores.DB)
 	require.NoError(t, err)
 	c, err := parse(t, "--rank-decay=1h")
 	require.NoError(t, err)
-	b, err := c.backend(t.Context(), stores, noLog(), newMetrics(), nil, ids)
+	b, err := c.backend(stores, noLog(), newMetrics())
 	require.NoError(t, err)
-	ann := feed.Viewer{ID: 1}
+	called, err := b.api(c, generator, live.NewHub(stores.Redis, live.HubConfig{}), noLog())
+	require.NoError(t, err)
+	ann := account.Viewer{ID: 1}
 	require.NoError(t, stores.DB.User.Create().SetID(ann.ID).SetHandle("ann").SetName("Ann").SetPasswordHash("-").Exec(t.Context()))
-	p, err := b.feed.CreatePost(t.Context(), ann, feed.Draft{Text: "hello"})
+	p, err := called.Feed.CreatePost(t.Context(), ann, feed.Draft{Text: "hello"})
 	require.NoError(t, err)
-	page, err := b.feed.Timeline(t.Context(), ann, feed.Page{}, feed.Ranked)
+	page, err := called.Home.Timeline(t.Context(), ann, paging.Page{}, home.Ranked)
 	require.NoError(t, err)
 	require.Len(t, page.Edges, 1)
-	require.Equal(t, feed.Weight(0, feed.TimeOf(p.ID), time.Hour), page.Edges[0].Score)
+	require.Equal(t, home.Weight(0, ids.TimeOf(p.ID), time.Hour), page.Edges[0].Score)
 }
 
 func TestRunRefusals(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
-	"tideline/feed"
+	"tideline/feed/account"
 	"tideline/graph"
 	"tideline/graph/exec"
 )
@@ -227,7 +227,7 @@ func (s *socket) init(ctx context.Context, m message) {
 		s.close(closeBadRequest, "Invalid message received: the payload is no object")
 		return
 	}
-	var viewer feed.Viewer
+	var viewer account.Viewer
 	var expires time.Time
 	if err = errForbidden; ok {
 		// Elsewhere: the stack that the look-up needs would stay with the reader.
@@ -327,7 +327,7 @@ func (s *socket) start(ctx context.Context, m message) {
 	s.operations[m.ID] = op
 	if s.running >= s.set.config.Operations {
 		cancel()
-		s.finishLocked(op, s.errors(ctx, m.ID, refusal(codeRateLimited,
+		s.finishLocked(op, s.errors(ctx, m.ID, refusalOf(codeRateLimited,
 			"A connection may have %d operations under way at once.", s.set.config.Operations)))
 		return
 	}
@@ -369,7 +369,7 @@ func (s *socket) run(ctx context.Context, op *operation, request exec.Request) {
 	}()
 	defer s.recover(ctx, op)
 	begun := time.Now()
-	var viewer feed.Viewer
+	var viewer account.Viewer
 	var prepared *exec.Operation
 	inTurn(ctx, s.set.lookUps, func() { viewer, prepared = s.prepare(ctx, op, request) })
 	if prepared == nil {
@@ -393,7 +393,7 @@ func (s *socket) run(ctx context.Context, op *operation, request exec.Request) {
 }
 
 // prepare makes an operation of a request; nil when there is none.
-func (s *socket) prepare(ctx context.Context, op *operation, request exec.Request) (feed.Viewer, *exec.Operation) {
+func (s *socket) prepare(ctx context.Context, op *operation, request exec.Request) (account.Viewer, *exec.Operation) {
 	// A session may have been ended since the socket was opened.
 	viewer, _, err := s.set.api.identify(ctx, s.token)
 	if errors.Is(err, errForbidden) {
@@ -429,7 +429,7 @@ func (s *socket) stopped() {
 
 // subscribe begins a subscription, which lasts until the context of its
 // operation is cancelled; ok=false when it could not.
-func (s *socket) subscribe(ctx context.Context, op *operation, viewer feed.Viewer, prepared *exec.Operation) (ok bool) {
+func (s *socket) subscribe(ctx context.Context, op *operation, viewer account.Viewer, prepared *exec.Operation) (ok bool) {
 	subscription, errs := s.set.api.subscribe(ctx, viewer, prepared, func() { s.wake(op) })
 	if codeOf(errs) == codeInternal {
 		s.later()

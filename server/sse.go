@@ -12,7 +12,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
-	"tideline/feed"
+	"tideline/feed/account"
 	"tideline/graph"
 	"tideline/graph/exec"
 )
@@ -65,7 +65,7 @@ func (s *eventStream) complete() error { return s.write([]byte("event: complete\
 
 // stream answers an operation, or the errors that kept it from being one, by
 // events.
-func (h *graphqlHandler) stream(w http.ResponseWriter, r *http.Request, begun time.Time, v feed.Viewer, operation *exec.Operation, errs gqlerror.List) {
+func (h *graphqlHandler) stream(w http.ResponseWriter, r *http.Request, begun time.Time, v account.Viewer, operation *exec.Operation, errs gqlerror.List) {
 	if !h.sockets.reserve() {
 		unavailable(w, "This server takes no more connections.")
 		return
@@ -122,7 +122,7 @@ func unavailable(w http.ResponseWriter, why string) {
 }
 
 // admit counts the stream of a subscription until ctx ends.
-func (h *graphqlHandler) admit(ctx context.Context, w http.ResponseWriter, r *http.Request, v feed.Viewer) gqlerror.List {
+func (h *graphqlHandler) admit(ctx context.Context, w http.ResponseWriter, r *http.Request, v account.Viewer) gqlerror.List {
 	if err := h.api.quotas.stream(ctx, v, addressOf(r.RemoteAddr)); err != nil {
 		return gqlerror.List{err}
 	}

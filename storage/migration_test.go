@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tideline/ent/migrate"
+	"tideline/ent/user"
 	"tideline/storage"
 	"tideline/storage/storagetest"
 )
@@ -161,6 +162,38 @@ func TestMigrationCountsPostsByVisibility(t *testing.T) {
 				assert.Equal(t, want, [4]int{u.PostCount, u.PublicPostCount, u.FollowersPostCount, u.MutualsPostCount}, u.Handle)
 			}
 			assert.Equal(t, 8, s.DB.Post.Query().CountX(t.Context()))
+		})
+	}
+}
+
+// Authors on their way between push and pull stay on it under the new names.
+func TestMigrationKeepsFanOutModes(t *testing.T) {
+	for dialect, path := range migrationDirs {
+		t.Run(dialect, func(t *testing.T) {
+			s := emptyStores(t, dialect)
+			as := map[string]goose.Dialect{"sqlite": goose.DialectSQLite3, "postgres": goose.DialectPostgres}[dialect]
+			before, err := goose.NewProvider(as, s.SQL, os.DirFS(path), goose.WithDisableGlobalRegistry(true))
+			require.NoError(t, err)
+			_, err = before.UpTo(t.Context(), 20261122073999)
+			require.NoError(t, err)
+			for _, statement := range []string{
+				`INSERT INTO users (id, handle, password_hash, diffusion, diffusion_since, created_at) VALUES
+					(1, 'ann', '-', 'PUSH', 1, CURRENT_TIMESTAMP), (2, 'bob', '-', 'RISING', 2, CURRENT_TIMESTAMP),
+					(3, 'cleo', '-', 'PULL', 3, CURRENT_TIMESTAMP), (4, 'dan', '-', 'FALLING', 4, CURRENT_TIMESTAMP)`,
+				`INSERT INTO jobs (id, pool, kind, payload, due_at, created_at) VALUES (1, 'large', 'author.falling', '{}', CURRENT_TIMESTAMP, CURRENT_TIMESTAMP)`,
+			} {
+				_, err := s.SQL.ExecContext(t.Context(), statement)
+				require.NoError(t, err)
+			}
+			require.NoError(t, s.Migrate(t.Context()))
+			for id, mode := range map[int64]user.FanOutMode{
+				1: user.FanOutModePUSH, 2: user.FanOutModePUSH_TO_PULL, 3: user.FanOutModePULL, 4: user.FanOutModePULL_TO_PUSH,
+			} {
+				u := s.DB.User.GetX(t.Context(), id)
+				assert.Equal(t, mode, u.FanOutMode, u.Handle)
+				assert.Equal(t, id, u.FanOutModeSince, u.Handle)
+			}
+			assert.Equal(t, "author.returns", s.DB.Job.Query().OnlyX(t.Context()).Kind)
 		})
 	}
 }

@@ -14,8 +14,8 @@ var ErrBuildLost = errors.New("build lost")
 
 // Build is the right to fill one feed, from Begin to Finish.
 type Build struct {
-	key        Key
-	epoch, gen int64
+	key               Key
+	epoch, generation int64
 }
 
 // Begin opens a build. It answers started=false when there is nothing to do:
@@ -59,7 +59,7 @@ func (s *Store) Finish(ctx context.Context, b *Build, ids []int64, floor int64) 
 	}
 	limit := s.cap(b.key)
 	ids, floor = newest(ids, limit, floor)
-	args := []any{formatID(b.epoch), formatID(b.gen), formatID(floor), limit,
+	args := []any{formatID(b.epoch), formatID(b.generation), formatID(floor), limit,
 		s.life(b.key), s.setLife(b.key), s.nowMillis()}
 	done, err := s.run(ctx, raising(b.key, ids, call{finishScript, b.key.keys(), appendIDs(args, ids)})...)
 	if err != nil {
@@ -72,7 +72,7 @@ func (s *Store) Finish(ctx context.Context, b *Build, ids []int64, floor int64) 
 	case reply[0] == "done":
 		return true, nil
 	case reply[0] == "removed":
-		b.gen, err = parseID(reply[1])
+		b.generation, err = parseID(reply[1])
 		return false, wrap(err, "finish build of %s", b.key)
 	default:
 		return false, fmt.Errorf("finish build of %s: %w", b.key, ErrBuildLost)

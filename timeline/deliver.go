@@ -87,11 +87,11 @@ func (s *Store) Withdraw(ctx context.Context, posts []int64, users []int64) erro
 	return s.withdraw(ctx, journalCap, posts, users)
 }
 
-// TakeBack is Withdraw for users who may not have been shown the posts: the
+// RemoveUnjournaled is Withdraw for users who may not have been shown the posts: the
 // journal does not name them. It is Unsettle instead where a post was held.
 //
 // Cost: as Withdraw.
-func (s *Store) TakeBack(ctx context.Context, posts []int64, users []int64) error {
+func (s *Store) RemoveUnjournaled(ctx context.Context, posts []int64, users []int64) error {
 	return s.withdraw(ctx, -1, posts, users)
 }
 

@@ -3,6 +3,7 @@ package timeline
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/redis/go-redis/v9"
@@ -41,14 +42,39 @@ type Coverage struct {
 	State State
 }
 
-// Range selects a page.
+// Range is a range of ids, read from one of its ends.
 type Range struct {
 	// Before and After are exclusive bounds; 0 leaves that end open.
 	Before, After int64
 	// Limit is how many ids at most. 0 asks for the coverage alone.
 	Limit int
-	// Ascending starts at the oldest id of the range in place of the newest.
+	// Ascending reads from the oldest id of the range upwards, not from the newest
+	// downwards.
 	Ascending bool
+}
+
+// Upper is the upper bound as a number that every id is below of when it is open.
+func (r Range) Upper() int64 {
+	if r.Before == 0 {
+		return math.MaxInt64
+	}
+	return r.Before
+}
+
+// Behind is what is left of the range behind the id, in the order of the range.
+func (r Range) Behind(id int64) Range {
+	if r.Ascending {
+		r.After = id
+	} else {
+		r.Before = id
+	}
+	return r
+}
+
+// First is the range with another limit.
+func (r Range) First(n int) Range {
+	r.Limit = n
+	return r
 }
 
 // Page returns ids of the feed in the order of the range, and what the feed

@@ -29,8 +29,8 @@ func (k Key) journal() int {
 
 // Position is a place in the journal of one inbox. The zero Position is none.
 type Position struct {
-	Epoch int64 // of the inbox's coverage
-	At    int64 // how many notes came before
+	Epoch  int64 // of the inbox's coverage
+	Offset int64 // how many notes came before
 }
 
 // Change is a note of the journal.
@@ -48,17 +48,17 @@ type Arrival struct {
 	Again bool
 }
 
-// Arrive pushes a post that comes late into those inboxes of users that have
+// DeliverLate pushes a post that comes late into those inboxes of users that have
 // coverage, and notes it in their journals unless it has arrived before. Deliver
 // or Push it as well, afterwards.
 //
 // Cost: one round trip per 1,000 users: a script each, O(log size).
-func (s *Store) Arrive(ctx context.Context, a Arrival, users []int64) error {
+func (s *Store) DeliverLate(ctx context.Context, a Arrival, users []int64) error {
 	if err := checkIDs(a.Post); err != nil {
 		return fmt.Errorf("arrive: %w", err)
 	}
 	for chunk := range slices.Chunk(users, batch) {
-		calls := onFeeds(arriveScript, inboxes(chunk), formatID(a.Post), flag(!a.Pulled), flag(a.Again), journalCap)
+		calls := onFeeds(deliverLateScript, inboxes(chunk), formatID(a.Post), flag(!a.Pulled), flag(a.Again), journalCap)
 		if _, err := s.run(ctx, calls...); err != nil {
 			return fmt.Errorf("late arrival of post %d: %w", a.Post, err)
 		}
@@ -74,12 +74,12 @@ func flag(b bool) string {
 	return "0"
 }
 
-// Unsettle makes all earlier positions in the journal of the user's inbox
+// InvalidatePositions makes all earlier positions in the journal of the user's inbox
 // worthless, because more changed than is noted one by one.
 //
 // Cost: one round trip, O(1).
-func (s *Store) Unsettle(ctx context.Context, user int64) error {
-	_, err := s.runOne(ctx, unsettleScript, Inbox(user))
+func (s *Store) InvalidatePositions(ctx context.Context, user int64) error {
+	_, err := s.runOne(ctx, invalidatePositionsScript, Inbox(user))
 	return wrap(err, "unsettle the inbox of %d", user)
 }
 
@@ -89,7 +89,7 @@ func (s *Store) Unsettle(ctx context.Context, user int64) error {
 //
 // Cost: one round trip, O(changes).
 func (s *Store) Changes(ctx context.Context, user int64, since Position) (changes []Change, now Position, whole bool, err error) {
-	cmd, err := s.runOne(ctx, changesScript, Inbox(user), formatID(since.Epoch), since.At, journalCap)
+	cmd, err := s.runOne(ctx, changesScript, Inbox(user), formatID(since.Epoch), since.Offset, journalCap)
 	if err != nil {
 		return nil, Position{}, false, fmt.Errorf("changes of the inbox of %d: %w", user, err)
 	}
@@ -124,7 +124,7 @@ func position(cmd *redis.Cmd, n int) (at Position, rest []any, err error) {
 		return Position{}, nil, err
 	}
 	var ok bool
-	if at.At, ok = reply[1].(int64); !ok {
+	if at.Offset, ok = reply[1].(int64); !ok {
 		return Position{}, nil, fmt.Errorf("redis answered %T for a position", reply[1])
 	}
 	return at, reply[2:], nil

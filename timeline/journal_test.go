@@ -22,7 +22,7 @@ func TestJournal(t *testing.T) {
 		}
 		arrive := func(a Arrival) {
 			t.Helper()
-			require.NoError(t, s.Arrive(ctx, a, []int64{user}))
+			require.NoError(t, s.DeliverLate(ctx, a, []int64{user}))
 		}
 
 		// Without an inbox nothing is noted and nothing can be told.
@@ -72,9 +72,9 @@ func TestJournal(t *testing.T) {
 		noted, _, whole = changes(now)
 		require.True(t, whole)
 		require.Empty(t, noted)
-		_, _, whole = changes(Position{now.Epoch, now.At + 1})
+		_, _, whole = changes(Position{now.Epoch, now.Offset + 1})
 		require.False(t, whole)
-		_, _, whole = changes(Position{now.Epoch + 1, now.At})
+		_, _, whole = changes(Position{now.Epoch + 1, now.Offset})
 		require.False(t, whole, "another epoch")
 
 		// An earlier attempt may have pushed and told nobody.
@@ -108,10 +108,10 @@ func TestJournal(t *testing.T) {
 		require.Equal(t, []Change{{2000, false}}, noted)
 
 		// Too much to note one by one.
-		require.NoError(t, s.Unsettle(ctx, user))
+		require.NoError(t, s.InvalidatePositions(ctx, user))
 		_, later, whole := changes(now)
 		require.False(t, whole)
-		require.Greater(t, later.At, now.At)
+		require.Greater(t, later.Offset, now.Offset)
 		_, _, whole = changes(later)
 		require.True(t, whole)
 

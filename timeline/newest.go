@@ -36,8 +36,8 @@ const epochField = "e"
 // beginning: in the compact encoding each look-up goes through all that is there.
 func newEpoch() string { return fmt.Sprintf("%080d", rand.Int64()) }
 
-// Newest is what Redis knows about the newest ids of authors.
-type Newest struct {
+// LatestPosts is what Redis knows about the newest ids of authors.
+type LatestPosts struct {
 	// IDs has for each author an id that none in the outbox is above, 0 when there
 	// is none at all, and -1 where it is not known.
 	IDs []int64
@@ -45,13 +45,13 @@ type Newest struct {
 	epochs [shards]string
 }
 
-// Newest asks what is known of the authors' newest ids. What is not, the caller
+// LatestPostIDs asks what is known of the authors' newest ids. What is not, the caller
 // reads from SQL, after this call, and hands to Learn.
 //
 // Cost: one round trip of at most 16 HMGET for each 1,000 authors of a shard,
 // O(authors); one more when a hash begins.
-func (s *Store) Newest(ctx context.Context, authors []int64) (Newest, error) {
-	n := Newest{IDs: make([]int64, len(authors))}
+func (s *Store) LatestPostIDs(ctx context.Context, authors []int64) (LatestPosts, error) {
+	n := LatestPosts{IDs: make([]int64, len(authors))}
 	var at [shards][]int // position in authors
 	for i, author := range authors {
 		shard := shardOf(author)
@@ -102,7 +102,7 @@ func (s *Store) Newest(ctx context.Context, authors []int64) (Newest, error) {
 
 // epochsOf takes over the epochs that were read, and begins the hashes that were
 // missing.
-func (s *Store) epochsOf(ctx context.Context, n *Newest, epochs [shards]*redis.StringCmd) error {
+func (s *Store) epochsOf(ctx context.Context, n *LatestPosts, epochs [shards]*redis.StringCmd) error {
 	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for shard, cmd := range epochs {
 			if cmd == nil || cmd.Err() == nil {
@@ -123,12 +123,12 @@ func (s *Store) epochsOf(ctx context.Context, n *Newest, epochs [shards]*redis.S
 	return wrap(err, "begin newest of authors")
 }
 
-// Learn stores the newest ids of authors that were not known, as SQL had them
+// StoreLatest stores the newest ids of authors that were not known, as SQL had them
 // after Newest was asked; 0 is of an author without posts. What has been added
 // since is not lost, and nothing is stored where Redis has forgotten since.
 //
 // Cost: one round trip of at most 16 scripts for each 500 authors of a shard.
-func (s *Store) Learn(ctx context.Context, n Newest, newest map[int64]int64) error {
+func (s *Store) StoreLatest(ctx context.Context, n LatestPosts, newest map[int64]int64) error {
 	var args [shards][]any
 	for author, id := range newest {
 		shard := shardOf(author)
@@ -137,7 +137,7 @@ func (s *Store) Learn(ctx context.Context, n Newest, newest map[int64]int64) err
 	var calls []call
 	for shard := range shards {
 		for chunk := range slices.Chunk(args[shard], batch) {
-			calls = append(calls, call{learnScript, []string{newestKey(shard)}, append([]any{n.epochs[shard]}, chunk...)})
+			calls = append(calls, call{storeLatestScript, []string{newestKey(shard)}, append([]any{n.epochs[shard]}, chunk...)})
 		}
 	}
 	if len(calls) == 0 {

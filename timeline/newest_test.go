@@ -13,9 +13,9 @@ import (
 func newestKey(author int64) string { return "tl:{n" + activeKey(author)[len("tl:{a"):] }
 
 // newest asks for what is known and expects this of it.
-func newest(t testing.TB, s *timeline.Store, authors []int64, want ...int64) timeline.Newest {
+func newest(t testing.TB, s *timeline.Store, authors []int64, want ...int64) timeline.LatestPosts {
 	t.Helper()
-	n, err := s.Newest(t.Context(), authors)
+	n, err := s.LatestPostIDs(t.Context(), authors)
 	require.NoError(t, err)
 	require.Equal(t, want, n.IDs)
 	return n
@@ -35,7 +35,7 @@ func TestNewestIsNeverBelowTheOutbox(t *testing.T) {
 		n := newest(t, s, authors, -1, -1, -1, -1)
 		require.NoError(t, s.Add(ctx, timeline.Outbox(2), 7))
 		newest(t, s, authors, -1, -1, -1, -1) // 7 may be an old one that comes late
-		require.NoError(t, s.Learn(ctx, n, map[int64]int64{1: 5, 2: 6, 3: 0}))
+		require.NoError(t, s.StoreLatest(ctx, n, map[int64]int64{1: 5, 2: 6, 3: 0}))
 		newest(t, s, authors, 5, 7, 0, -1) // 7 came after SQL was read
 
 		require.NoError(t, s.Add(ctx, timeline.Outbox(1), 8))
@@ -46,7 +46,7 @@ func TestNewestIsNeverBelowTheOutbox(t *testing.T) {
 		require.NoError(t, s.Remove(ctx, timeline.Outbox(1), 8))
 		require.NoError(t, s.Drop(ctx, timeline.Outbox(3)))
 		newest(t, s, authors, 8, 7, 9, -1)
-		require.NoError(t, s.Learn(ctx, n, map[int64]int64{1: 3}))
+		require.NoError(t, s.StoreLatest(ctx, n, map[int64]int64{1: 3}))
 		newest(t, s, authors, 8, 7, 9, -1)
 		life, err := rdb.PTTL(ctx, newestKey(1)).Result()
 		require.NoError(t, err)
@@ -63,11 +63,11 @@ func TestNewestOfAnotherLifeIsNotLearnt(t *testing.T) {
 		late := newest(t, s, []int64{1}, -1)
 		require.NoError(t, s.Add(ctx, timeline.Outbox(1), 6)) // SQL had 5
 		wipe(t, rdb)
-		require.NoError(t, s.Learn(ctx, late, map[int64]int64{1: 5}))
+		require.NoError(t, s.StoreLatest(ctx, late, map[int64]int64{1: 5}))
 		again := newest(t, s, []int64{1}, -1)
-		require.NoError(t, s.Learn(ctx, late, map[int64]int64{1: 5}))
+		require.NoError(t, s.StoreLatest(ctx, late, map[int64]int64{1: 5}))
 		newest(t, s, []int64{1}, -1)
-		require.NoError(t, s.Learn(ctx, again, map[int64]int64{1: 6}))
+		require.NoError(t, s.StoreLatest(ctx, again, map[int64]int64{1: 6}))
 		newest(t, s, []int64{1}, 6)
 	})
 }
@@ -81,9 +81,9 @@ func TestNewestOfManyAuthors(t *testing.T) {
 			authors[i], want[i] = int64(i)*4096+1, int64(i)
 			learnt[authors[i]] = want[i]
 		}
-		n, err := s.Newest(t.Context(), authors)
+		n, err := s.LatestPostIDs(t.Context(), authors)
 		require.NoError(t, err)
-		require.NoError(t, s.Learn(t.Context(), n, learnt))
+		require.NoError(t, s.StoreLatest(t.Context(), n, learnt))
 		newest(t, s, authors, want...)
 		newest(t, s, nil, []int64{}...)
 	})

@@ -28,36 +28,36 @@ var (
 	extendLua string
 	//go:embed lua/activate.lua
 	activateLua string
-	//go:embed lua/arrive.lua
-	arriveLua string
+	//go:embed lua/deliver_late.lua
+	deliverLateLua string
 	//go:embed lua/changes.lua
 	changesLua string
-	//go:embed lua/unsettle.lua
-	unsettleLua string
+	//go:embed lua/invalidate_positions.lua
+	invalidatePositionsLua string
 	//go:embed lua/drop.lua
 	dropLua string
-	//go:embed lua/learn.lua
-	learnLua string
+	//go:embed lua/store_latest.lua
+	storeLatestLua string
 	//go:embed lua/raise.lua
 	raiseLua string
 )
 
 var (
-	pageScript     = redis.NewScript(feedLua + pageLua)
-	countScript    = redis.NewScript(feedLua + countLua)
-	beginScript    = redis.NewScript(feedLua + beginLua)
-	finishScript   = redis.NewScript(feedLua + finishLua)
-	addScript      = redis.NewScript(feedLua + addLua)
-	removeScript   = redis.NewScript(feedLua + removeLua)
-	trimScript     = redis.NewScript(feedLua + trimLua)
-	extendScript   = redis.NewScript(feedLua + extendLua)
-	activateScript = redis.NewScript(activateLua)
-	arriveScript   = redis.NewScript(feedLua + arriveLua)
-	changesScript  = redis.NewScript(feedLua + changesLua)
-	unsettleScript = redis.NewScript(feedLua + unsettleLua)
-	dropScript     = redis.NewScript(feedLua + dropLua)
-	learnScript    = redis.NewScript(learnLua)
-	raiseScript    = redis.NewScript(raiseLua)
+	pageScript                = redis.NewScript(feedLua + pageLua)
+	countScript               = redis.NewScript(feedLua + countLua)
+	beginScript               = redis.NewScript(feedLua + beginLua)
+	finishScript              = redis.NewScript(feedLua + finishLua)
+	addScript                 = redis.NewScript(feedLua + addLua)
+	removeScript              = redis.NewScript(feedLua + removeLua)
+	trimScript                = redis.NewScript(feedLua + trimLua)
+	extendScript              = redis.NewScript(feedLua + extendLua)
+	activateScript            = redis.NewScript(activateLua)
+	deliverLateScript         = redis.NewScript(feedLua + deliverLateLua)
+	changesScript             = redis.NewScript(feedLua + changesLua)
+	invalidatePositionsScript = redis.NewScript(feedLua + invalidatePositionsLua)
+	dropScript                = redis.NewScript(feedLua + dropLua)
+	storeLatestScript         = redis.NewScript(storeLatestLua)
+	raiseScript               = redis.NewScript(raiseLua)
 )
 
 // call is one execution of a script.

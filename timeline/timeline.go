@@ -146,6 +146,12 @@ func New(rdb redis.UniversalClient, cfg Config) (*Store, error) {
 	return &Store{rdb: rdb, cfg: cfg.withDefaults()}, nil
 }
 
+// InboxCap is how many ids an inbox keeps.
+func (s *Store) InboxCap() int { return s.cfg.InboxCap }
+
+// OutboxCap is how many ids an outbox keeps.
+func (s *Store) OutboxCap() int { return s.cfg.OutboxCap }
+
 // cap is how many ids the feed keeps when it is trimmed.
 func (s *Store) cap(k Key) int {
 	if k.kind == outbox {

@@ -15,9 +15,10 @@ import (
 
 	"tideline/ent"
 	"tideline/feed"
-	"tideline/live"
+	"tideline/feed/account"
+	"tideline/feed/feedtest"
+	"tideline/feed/home"
 	"tideline/queue"
-	"tideline/storage"
 	"tideline/storage/storagetest"
 	"tideline/timeline"
 	"tideline/workers"
@@ -36,50 +37,41 @@ func BenchmarkFanOut(b *testing.B) {
 	}
 }
 
-// crowd is author 1 with followers 2 and on, a share of whom are active, and
-// workers.
+// crowd is author 1 with followers from 2 on, some of whom are active, and workers.
 type crowd struct {
-	*storage.Stores
-	feed    *feed.Feed
+	*feedtest.World
 	active  []int64
-	fanouts chan workers.Fanout
+	fanouts chan workers.FanOutReport
 }
 
 func newCrowd(b *testing.B, followers, percent int) *crowd {
 	ctx := b.Context()
 	s := storagetest.Real(b)
-	s.DB = ent.NewClient(ent.Driver(s.Driver)) // not what counts the statements of tests
-	ids, err := feed.OpenIDs(ctx, s.DB)
-	require.NoError(b, err)
-	tl, err := timeline.New(s.Redis, timeline.Config{})
-	require.NoError(b, err)
-	c := &crowd{Stores: s, fanouts: make(chan workers.Fanout, 1), active: make([]int64, followers*percent/100)}
-	q, err := queue.New(s.DB, s.Redis, queue.Config{Observe: func(r queue.Result) { assert.NoError(b, r.Err) }})
-	require.NoError(b, err)
-	publisher := live.NewPublisher(s.Redis, s.Sharded)
-	c.feed, err = feed.New(ctx, feed.Config{
-		DB: s.DB, Dialect: s.Dialect, Timelines: tl, Queue: q, Publisher: publisher, IDs: ids, PullAbove: feed.NeverPull,
+	s.DB = ent.NewClient(ent.Driver(s.Driver)) // without the count of statements that tests have
+	c := &crowd{fanouts: make(chan workers.FanOutReport, 1), active: make([]int64, followers*percent/100)}
+	c.World = feedtest.New(b, s, feedtest.Options{
+		Queue:  queue.Config{Observe: func(r queue.Result) { assert.NoError(b, r.Err) }},
+		Policy: home.Policy{PullAbove: home.NeverPull},
 	})
-	require.NoError(b, err)
-	w, err := workers.New(workers.Config{
-		DB: s.DB, Feed: c.feed, Timelines: tl, Queue: q, Publisher: publisher, LagLimit: time.Hour,
-		Observe: func(f workers.Fanout) { c.fanouts <- f },
-	})
+	cfg := c.WorkersConfig()
+	cfg.LagLimit = time.Hour
+	cfg.Observe = func(f workers.FanOutReport) { c.fanouts <- f }
+	w, err := workers.New(cfg)
 	require.NoError(b, err)
 	runCtx, stop := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	b.Cleanup(func() { stop(); running.Wait() })
-	running.Go(func() { _ = ids.Run(runCtx) }) // writing the followers may take longer than a lease
+	running.Go(func() { _ = c.IDs.Run(runCtx) }) // writing the followers may take longer than a lease
 	c.fill(b, followers)
 	c.read(b)
 	running.Go(func() { _ = w.Run(runCtx) })
 	return c
 }
 
-// fill writes the followers. Not by the API, nor with indexes and foreign keys to
-// keep meanwhile: a million of them would take minutes.
+// fill writes the followers, past the API and without indexes and foreign keys: a
+// million of them would take minutes otherwise.
 func (c *crowd) fill(b *testing.B, followers int) {
-	tx, err := c.SQL.BeginTx(b.Context(), nil)
+	tx, err := c.Stores.SQL.BeginTx(b.Context(), nil)
 	require.NoError(b, err)
 	var indexes []string
 	rows, err := tx.QueryContext(b.Context(), `SELECT indexdef FROM pg_indexes WHERE tablename = 'follows' AND indexname LIKE 'follow\_%'`)
@@ -94,7 +86,7 @@ func (c *crowd) fill(b *testing.B, followers int) {
 	for _, statement := range slices.Concat([]string{
 		`SET LOCAL session_replication_role = replica`,
 		`DROP INDEX follow_followee_id_id_follower_id, follow_follower_id_followee_id, follow_follower_id_id_followee_id`,
-		fmt.Sprintf(`INSERT INTO users (id, handle, password_hash, diffusion_since, created_at) SELECT g, 'u' || g, '-', 0, now() FROM generate_series(1, %d) g`, followers+1),
+		fmt.Sprintf(`INSERT INTO users (id, handle, password_hash, fan_out_mode_since, created_at) SELECT g, 'u' || g, '-', 0, now() FROM generate_series(1, %d) g`, followers+1),
 		fmt.Sprintf(`INSERT INTO follows (follower_id, followee_id, created_at) SELECT g + 1, 1, now() FROM generate_series(1, %d) g ORDER BY random()`, followers),
 		fmt.Sprintf(`UPDATE users SET follower_count = %d WHERE id = 1`, followers),
 	}, indexes) {
@@ -102,19 +94,19 @@ func (c *crowd) fill(b *testing.B, followers int) {
 		require.NoError(b, err, statement)
 	}
 	require.NoError(b, tx.Commit())
-	_, err = c.SQL.ExecContext(b.Context(), `VACUUM ANALYZE follows`)
+	_, err = c.Stores.SQL.ExecContext(b.Context(), `VACUUM ANALYZE follows`)
 	require.NoError(b, err)
 }
 
-// read has the active users read their timelines, one after the other over the
-// last hours. That is written as Touch would.
+// read makes some users active, one after the other over the last hours. It writes
+// what timeline.Store.Visit would.
 func (c *crowd) read(b *testing.B) {
 	for i := range c.active {
 		c.active[i] = int64(i + 2)
 	}
 	now, left := time.Now(), 73*time.Hour
 	for chunk := range slices.Chunk(c.active, 10_000) {
-		_, err := c.Redis.Pipelined(b.Context(), func(p redis.Pipeliner) error {
+		_, err := c.Stores.Redis.Pipelined(b.Context(), func(p redis.Pipeliner) error {
 			for _, user := range chunk {
 				left -= time.Hour / time.Duration(len(c.active))
 				p.ZAdd(b.Context(), fmt.Sprintf("tl:{a%d}", uint64(user)*0x9E3779B97F4A7C15>>60),
@@ -124,21 +116,21 @@ func (c *crowd) read(b *testing.B) {
 		})
 		require.NoError(b, err)
 	}
-	tl, err := timeline.New(c.Redis, timeline.Config{})
+	tl, err := timeline.New(c.Stores.Redis, timeline.Config{})
 	require.NoError(b, err)
 	active, err := tl.ActiveOf(b.Context(), c.active)
 	require.NoError(b, err)
 	require.Len(b, active, len(c.active))
 }
 
-// fanout is the next that is done.
-func (c *crowd) fanout(b *testing.B) workers.Fanout {
+// fanout waits for the report of the next fan-out.
+func (c *crowd) fanout(b *testing.B) workers.FanOutReport {
 	select {
 	case f := <-c.fanouts:
 		return f
 	case <-time.After(time.Minute):
 		b.Fatal("no fan-out gets done")
-		return workers.Fanout{}
+		return workers.FanOutReport{}
 	}
 }
 
@@ -148,14 +140,14 @@ func benchmarkFanOut(b *testing.B, followers, percent int) {
 	var ours, floor time.Duration
 	for b.Loop() {
 		start := time.Now()
-		p, err := c.feed.CreatePost(ctx, feed.Viewer{ID: 1}, feed.Draft{Text: "hello"})
+		p, err := c.Feed.CreatePost(ctx, account.Viewer{ID: 1}, feed.Draft{Text: "hello"})
 		require.NoError(b, err)
 		require.Equal(b, len(c.active), c.fanout(b).Pushed)
 		ours += time.Since(start)
 
 		start = time.Now()
 		for chunk := range slices.Chunk(c.active, 1000) {
-			_, err := c.Redis.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+			_, err := c.Stores.Redis.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 				for _, user := range chunk {
 					pipe.ZAdd(ctx, timeline.Inbox(user).String()+":z", redis.Z{Score: float64(-p.ID - 1), Member: p.ID + 1})
 				}
@@ -174,9 +166,9 @@ func benchmarkFanOut(b *testing.B, followers, percent int) {
 	}
 }
 
-// BenchmarkSmallBesideLarge is how long a post takes to ten active followers,
-// from the call to the last inbox: on an idle system, and while a post to all
-// the others is being fanned out.
+// BenchmarkSmallBesideLarge measures how long a post takes to ten active followers,
+// from the call to the last inbox: on an idle system, and while a post to all the
+// other users is fanned out.
 func BenchmarkSmallBesideLarge(b *testing.B) {
 	ctx := b.Context()
 	c := newCrowd(b, *benchFollowers, 100)
@@ -184,11 +176,11 @@ func BenchmarkSmallBesideLarge(b *testing.B) {
 		`INSERT INTO follows (follower_id, followee_id, created_at) SELECT g + 2, 2, now() FROM generate_series(1, 10) g`,
 		`UPDATE users SET follower_count = 10 WHERE id = 2`,
 	} {
-		_, err := c.SQL.ExecContext(ctx, statement)
+		_, err := c.Stores.SQL.ExecContext(ctx, statement)
 		require.NoError(b, err)
 	}
 	small := func() (lag time.Duration, beside bool) {
-		p, err := c.feed.CreatePost(ctx, feed.Viewer{ID: 2}, feed.Draft{Text: "to a few"})
+		p, err := c.Feed.CreatePost(ctx, account.Viewer{ID: 2}, feed.Draft{Text: "to a few"})
 		require.NoError(b, err)
 		f := c.fanout(b)
 		if f.Post != p.ID { // the large one was faster
@@ -201,7 +193,7 @@ func BenchmarkSmallBesideLarge(b *testing.B) {
 	for b.Loop() {
 		lag, _ := small()
 		idle = append(idle, lag)
-		_, err := c.feed.CreatePost(ctx, feed.Viewer{ID: 1}, feed.Draft{Text: "to very many"})
+		_, err := c.Feed.CreatePost(ctx, account.Viewer{ID: 1}, feed.Draft{Text: "to very many"})
 		require.NoError(b, err)
 		for {
 			lag, still := small()

@@ -14,7 +14,8 @@ import (
 	"tideline/ent"
 	"tideline/ent/schema"
 	"tideline/feed"
-	"tideline/live"
+	"tideline/feed/account"
+	"tideline/feed/feedtest"
 	"tideline/queue"
 	"tideline/storage"
 	"tideline/storage/storagetest"
@@ -22,11 +23,10 @@ import (
 	"tideline/workers"
 )
 
-// stop stops a worker once, before the first thing it does to an inbox, or after
-// it has done some.
+// stop stops a worker once, before it sends a pipeline for an inbox.
 type stop struct {
 	inbox         string
-	after         int // how many things
+	after         int // so many such pipelines pass before
 	reached, goOn chan struct{}
 }
 
@@ -52,73 +52,54 @@ func (s *stopper) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	}
 }
 
-// pairOf is an author and a follower, friends, and workers that can be stopped
-// on their way to the follower's inbox.
-type pairOf struct {
+// pairOfFriends is an author and a follower who follow each other, with workers
+// that can be stopped before they write to the follower's inbox.
+type pairOfFriends struct {
+	*feedtest.World
 	t                *testing.T
-	s                *storage.Stores
-	ctx              context.Context
-	feed             *feed.Feed
-	queue            *queue.Queue
-	tl               *timeline.Store
-	ids              *feed.IDs
 	stopper          *stopper
 	built            func() // ends a build that the test has begun
-	author, follower feed.Viewer
+	author, follower account.Viewer
 }
 
-func newPair(t *testing.T, s *storage.Stores) *pairOf {
-	p := &pairOf{t: t, s: s, ctx: t.Context(), stopper: &stopper{}}
+func newPairOfFriends(t *testing.T, s *storage.Stores) *pairOfFriends {
+	p := &pairOfFriends{World: feedtest.New(t, s, feedtest.Options{Queue: queue.Config{SweepEvery: 50 * time.Millisecond}}), t: t, stopper: &stopper{}}
 	s.Redis.AddHook(p.stopper)
-	var err error
-	p.ids, err = feed.OpenIDs(p.ctx, s.DB)
+	cfg := p.WorkersConfig()
+	cfg.TrimEvery, cfg.WatchEvery = time.Hour, time.Hour // only jobs touch the inbox
+	ws, err := workers.New(cfg)
 	require.NoError(t, err)
-	p.tl, err = timeline.New(s.Redis, timeline.Config{})
-	require.NoError(t, err)
-	p.queue, err = queue.New(s.DB, s.Redis, queue.Config{SweepEvery: 50 * time.Millisecond})
-	require.NoError(t, err)
-	publisher := live.NewPublisher(s.Redis, s.Sharded)
-	p.feed, err = feed.New(p.ctx, feed.Config{
-		DB: s.DB, Dialect: s.Dialect, Timelines: p.tl, Queue: p.queue, Publisher: publisher, IDs: p.ids,
-	})
-	require.NoError(t, err)
-	ws, err := workers.New(workers.Config{
-		DB: s.DB, Feed: p.feed, Timelines: p.tl, Queue: p.queue, Publisher: publisher,
-		// Nothing but jobs comes by the inbox.
-		TrimEvery: time.Hour, WatchEvery: time.Hour,
-	})
-	require.NoError(t, err)
-	ctx, end := context.WithCancel(context.WithValue(context.WithoutCancel(p.ctx), byWorker{}, true))
+	ctx, end := context.WithCancel(context.WithValue(context.WithoutCancel(p.Ctx), byWorker{}, true))
 	done := make(chan struct{})
 	go func() { defer close(done); _ = ws.Run(ctx) }()
 	t.Cleanup(func() { end(); <-done })
 	return p
 }
 
-// meet makes the two others, whose inboxes are empty.
-func (p *pairOf) meet(t *testing.T) {
+// becomeFriends replaces the two by new users with empty inboxes.
+func (p *pairOfFriends) becomeFriends(t *testing.T) {
 	p.t, p.built = t, nil
-	for _, v := range []*feed.Viewer{&p.author, &p.follower} {
+	for _, v := range []*account.Viewer{&p.author, &p.follower} {
 		var err error
-		v.ID, err = p.ids.Next()
+		v.ID, err = p.IDs.Next()
 		require.NoError(t, err)
-		require.NoError(t, p.s.DB.User.Create().SetID(v.ID).SetHandle(fmt.Sprint("u", v.ID)).SetPasswordHash("-").Exec(p.ctx))
+		require.NoError(t, p.Stores.DB.User.Create().SetID(v.ID).SetHandle(fmt.Sprint("u", v.ID)).SetPasswordHash("-").Exec(p.Ctx))
 	}
-	p.do(p.feed.Follow, p.author, p.follower)
-	p.do(p.feed.Follow, p.follower, p.author)
-	p.settle()
-	require.NoError(t, p.tl.Touch(p.ctx, p.follower.ID))
-	require.NoError(t, p.feed.BuildInbox(p.ctx, p.follower.ID))
+	p.do(p.Feed.Follow, p.author, p.follower)
+	p.do(p.Feed.Follow, p.follower, p.author)
+	p.drain()
+	require.NoError(t, p.Timelines.Touch(p.Ctx, p.follower.ID))
+	require.NoError(t, p.Home.BuildInbox(p.Ctx, p.follower.ID))
 }
 
-// stopNext has the next worker stopped that comes to the follower's inbox.
-func (p *pairOf) stopNext() *stop {
+// stopNext stops the next worker that is about to write to the follower's inbox.
+func (p *pairOfFriends) stopNext() *stop {
 	at := &stop{inbox: timeline.Inbox(p.follower.ID).String() + ":z", reached: make(chan struct{}), goOn: make(chan struct{})}
 	p.stopper.next.Store(at)
 	return at
 }
 
-// wait waits until a worker stands there.
+// wait waits until a worker is stopped there.
 func (at *stop) wait(t *testing.T) {
 	t.Helper()
 	select {
@@ -128,136 +109,137 @@ func (at *stop) wait(t *testing.T) {
 	}
 }
 
-// do has one do something to the other.
-func (p *pairOf) do(do func(context.Context, feed.Viewer, int64) (*ent.User, error), one, other feed.Viewer) {
+// do lets one of the two follow, block or mute the other, or undo that.
+func (p *pairOfFriends) do(do func(context.Context, account.Viewer, int64) (*ent.User, error), one, other account.Viewer) {
 	p.t.Helper()
-	_, err := do(p.ctx, one, other.ID)
+	_, err := do(p.Ctx, one, other.ID)
 	require.NoError(p.t, err)
 }
 
-func (p *pairOf) settle() {
+func (p *pairOfFriends) drain() {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(p.Ctx, 30*time.Second)
 	defer cancel()
-	require.NoError(p.t, p.queue.Drain(ctx))
+	require.NoError(p.t, p.Queue.Drain(ctx))
 }
 
-// settleButOne waits until there is no job but the one that stands.
-func (p *pairOf) settleButOne() {
+// drainButOne waits until the stopped worker's job is the only one left.
+func (p *pairOfFriends) drainButOne() {
 	p.t.Helper()
 	require.Eventually(p.t, func() bool {
-		left, err := p.s.DB.Job.Query().Count(p.ctx)
+		left, err := p.Stores.DB.Job.Query().Count(p.Ctx)
 		return err == nil && left == 1
 	}, 30*time.Second, time.Millisecond)
 }
 
-// wipe wipes Redis when all but the job that stands is done, and then the
-// follower reads.
-func (p *pairOf) wipe() {
+// wipe wipes Redis when the stopped worker's job is the only one left. Then both
+// users read.
+func (p *pairOfFriends) wipe() {
 	p.t.Helper()
-	p.settleButOne()
-	require.NoError(p.t, p.s.Redis.FlushAll(p.ctx).Err())
-	for _, v := range []feed.Viewer{p.follower, p.author} {
-		require.NoError(p.t, p.tl.Touch(p.ctx, v.ID))
-		require.NoError(p.t, p.feed.BuildInbox(p.ctx, v.ID))
+	p.drainButOne()
+	require.NoError(p.t, p.Stores.Redis.FlushAll(p.Ctx).Err())
+	for _, v := range []account.Viewer{p.follower, p.author} {
+		require.NoError(p.t, p.Timelines.Touch(p.Ctx, v.ID))
+		require.NoError(p.t, p.Home.BuildInbox(p.Ctx, v.ID))
 	}
 }
 
-func (p *pairOf) post(v schema.Visibility) int64 {
+func (p *pairOfFriends) post(v schema.Visibility) int64 {
 	p.t.Helper()
-	made, err := p.feed.CreatePost(p.ctx, p.author, feed.Draft{Text: "hello", Visibility: &v})
+	made, err := p.Feed.CreatePost(p.Ctx, p.author, feed.Draft{Text: "hello", Visibility: &v})
 	require.NoError(p.t, err)
 	return made.ID
 }
 
-func (p *pairOf) change(id int64, v schema.Visibility) {
+func (p *pairOfFriends) change(id int64, v schema.Visibility) {
 	p.t.Helper()
-	_, err := p.feed.SetVisibility(p.ctx, p.author, id, v)
+	_, err := p.Feed.SetVisibility(p.Ctx, p.author, id, v)
 	require.NoError(p.t, err)
 }
 
-func (p *pairOf) delete(id int64) {
+func (p *pairOfFriends) delete(id int64) {
 	p.t.Helper()
-	require.NoError(p.t, p.feed.DeletePost(p.ctx, p.author, id))
+	require.NoError(p.t, p.Feed.DeletePost(p.Ctx, p.author, id))
 }
 
-// holds is what the follower's inbox holds, whether a read would show it or not.
-func (p *pairOf) holds() []int64 {
+// followerInbox returns the ids in the follower's inbox, whether a read would show
+// these posts or not.
+func (p *pairOfFriends) followerInbox() []int64 {
 	p.t.Helper()
 	return p.inbox(p.follower)
 }
 
-func (p *pairOf) inbox(v feed.Viewer) []int64 {
+func (p *pairOfFriends) inbox(v account.Viewer) []int64 {
 	p.t.Helper()
-	ids, covered, err := p.tl.Page(p.ctx, timeline.Inbox(v.ID), timeline.Range{Limit: 10})
+	ids, covered, err := p.Timelines.Page(p.Ctx, timeline.Inbox(v.ID), timeline.Range{Limit: 10})
 	require.NoError(p.t, err)
 	require.Equal(p.t, timeline.Ready, covered.State)
 	return ids
 }
 
-// A worker is stopped between having read a post and its followers and writing
-// to an inbox. Meanwhile the world changes, and all that follows from it is done.
-// When the worker has gone on, the inbox is as the world is now.
+// A worker is stopped after it has read a post and its followers, before it writes
+// to an inbox. Meanwhile something changes in SQL, and all jobs that follow from it
+// are done. When the worker has gone on, the inbox agrees with SQL.
 func TestStoppedWorkerDoesNotUndoWhatHappenedMeanwhile(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, stopWorkers)
 }
 
 func stopWorkers(t *testing.T, s *storage.Stores) {
-	p := newPair(t, s)
+	p := newPairOfFriends(t, s)
 	for _, test := range []struct {
 		name string
-		// before happens to a post that has arrived; the worker that the last of it
-		// employs is stopped. Nil: the worker that brings the post is.
-		before []func(p *pairOf, post int64)
-		// meanwhile happens while the worker stands.
-		meanwhile func(p *pairOf, post int64)
-		stays     bool // the post, in the inbox
-		author    bool // the author has an inbox too, where it stays
+		// before happens to a post that has arrived; the worker that does the job of
+		// the last of these is stopped. Nil: the worker that brings the post is.
+		before []func(p *pairOfFriends, post int64)
+		// meanwhile happens while the worker is stopped.
+		meanwhile func(p *pairOfFriends, post int64)
+		stays     bool // the post is in the inbox at the end
+		author    bool // the author has an inbox too, and the post is in it at the end
 	}{
-		{name: "unfollow", meanwhile: func(p *pairOf, _ int64) { p.do(p.feed.Unfollow, p.follower, p.author) }},
-		{name: "block by the author", meanwhile: func(p *pairOf, _ int64) { p.do(p.feed.Block, p.author, p.follower) }},
-		{name: "block by the follower", meanwhile: func(p *pairOf, _ int64) { p.do(p.feed.Block, p.follower, p.author) }},
-		{name: "mute", meanwhile: func(p *pairOf, _ int64) { p.do(p.feed.Mute, p.follower, p.author) }},
-		{name: "friends no more", meanwhile: func(p *pairOf, _ int64) { p.do(p.feed.Unfollow, p.author, p.follower) }},
-		{name: "narrowing", meanwhile: func(p *pairOf, post int64) { p.change(post, schema.Private) }},
-		{name: "delete", meanwhile: func(p *pairOf, post int64) { p.delete(post) }},
-		{name: "unfollow, and Redis is wiped", author: true, meanwhile: func(p *pairOf, _ int64) {
-			p.do(p.feed.Unfollow, p.follower, p.author)
+		{name: "unfollow", meanwhile: func(p *pairOfFriends, _ int64) { p.do(p.Feed.Unfollow, p.follower, p.author) }},
+		{name: "block by the author", meanwhile: func(p *pairOfFriends, _ int64) { p.do(p.Feed.Block, p.author, p.follower) }},
+		{name: "block by the follower", meanwhile: func(p *pairOfFriends, _ int64) { p.do(p.Feed.Block, p.follower, p.author) }},
+		{name: "mute", meanwhile: func(p *pairOfFriends, _ int64) { p.do(p.Feed.Mute, p.follower, p.author) }},
+		{name: "friends no more", meanwhile: func(p *pairOfFriends, _ int64) { p.do(p.Feed.Unfollow, p.author, p.follower) }},
+		{name: "narrowing", meanwhile: func(p *pairOfFriends, post int64) { p.change(post, schema.Private) }},
+		{name: "delete", meanwhile: func(p *pairOfFriends, post int64) { p.delete(post) }},
+		{name: "unfollow, and Redis is wiped", author: true, meanwhile: func(p *pairOfFriends, _ int64) {
+			p.do(p.Feed.Unfollow, p.follower, p.author)
 			p.wipe()
 		}},
-		{name: "mute, and Redis is wiped", author: true, meanwhile: func(p *pairOf, _ int64) {
-			p.do(p.feed.Mute, p.follower, p.author)
+		{name: "mute, and Redis is wiped", author: true, meanwhile: func(p *pairOfFriends, _ int64) {
+			p.do(p.Feed.Mute, p.follower, p.author)
 			p.wipe()
 		}},
 		{
 			name:      "widening",
-			before:    []func(p *pairOf, post int64){func(p *pairOf, post int64) { p.change(post, schema.Private) }},
-			meanwhile: func(p *pairOf, post int64) { p.change(post, schema.Mutuals) },
+			before:    []func(p *pairOfFriends, post int64){func(p *pairOfFriends, post int64) { p.change(post, schema.Private) }},
+			meanwhile: func(p *pairOfFriends, post int64) { p.change(post, schema.Mutuals) },
 			stays:     true,
 		},
 		{
 			name: "unmute",
-			before: []func(p *pairOf, post int64){
-				func(p *pairOf, _ int64) { p.do(p.feed.Mute, p.follower, p.author) },
-				func(p *pairOf, post int64) { p.change(post, schema.Followers) },
+			before: []func(p *pairOfFriends, post int64){
+				func(p *pairOfFriends, _ int64) { p.do(p.Feed.Mute, p.follower, p.author) },
+				func(p *pairOfFriends, post int64) { p.change(post, schema.Followers) },
 			},
-			meanwhile: func(p *pairOf, _ int64) { p.do(p.feed.Unmute, p.follower, p.author) },
+			meanwhile: func(p *pairOfFriends, _ int64) { p.do(p.Feed.Unmute, p.follower, p.author) },
 			stays:     true,
 		},
 		{
 			name: "friends again",
-			before: []func(p *pairOf, post int64){
-				func(p *pairOf, post int64) { p.change(post, schema.Public) },
-				func(p *pairOf, _ int64) { p.do(p.feed.Unfollow, p.author, p.follower) },
-				func(p *pairOf, post int64) { p.change(post, schema.Mutuals) },
+			before: []func(p *pairOfFriends, post int64){
+				func(p *pairOfFriends, post int64) { p.change(post, schema.Public) },
+				func(p *pairOfFriends, _ int64) { p.do(p.Feed.Unfollow, p.author, p.follower) },
+				func(p *pairOfFriends, post int64) { p.change(post, schema.Mutuals) },
 			},
-			meanwhile: func(p *pairOf, _ int64) { p.do(p.feed.Follow, p.author, p.follower) },
+			meanwhile: func(p *pairOfFriends, _ int64) { p.do(p.Feed.Follow, p.author, p.follower) },
 			stays:     true,
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			p.meet(t)
+			p.becomeFriends(t)
 			var post int64
 			var at *stop
 			if len(test.before) == 0 {
@@ -265,10 +247,10 @@ func stopWorkers(t *testing.T, s *storage.Stores) {
 				post = p.post(schema.Mutuals)
 			} else {
 				post = p.post(schema.Mutuals)
-				p.settle()
-				require.Equal(t, []int64{post}, p.holds())
+				p.drain()
+				require.Equal(t, []int64{post}, p.followerInbox())
 				for i, do := range test.before {
-					p.settle()
+					p.drain()
 					if i == len(test.before)-1 {
 						at = p.stopNext()
 					}
@@ -277,14 +259,14 @@ func stopWorkers(t *testing.T, s *storage.Stores) {
 			}
 			at.wait(t)
 			test.meanwhile(p, post)
-			p.settleButOne()
+			p.drainButOne()
 			close(at.goOn)
-			p.settle()
+			p.drain()
 			want := []int64{}
 			if test.stays {
 				want = append(want, post)
 			}
-			require.Equal(t, want, p.holds())
+			require.Equal(t, want, p.followerInbox())
 			if test.author {
 				require.Equal(t, []int64{post}, p.inbox(p.author))
 			}
@@ -292,13 +274,13 @@ func stopWorkers(t *testing.T, s *storage.Stores) {
 	}
 }
 
-// Who makes an inbox agree with a relation is stopped between having read the
-// world and writing. All that follows from what happens meanwhile is done, and the
-// relation may be the same again.
-func TestStoppedAgreementDoesNotUndoWhatHappenedMeanwhile(t *testing.T) {
+// A worker that makes an inbox agree with a relation is stopped after it has read
+// SQL, before it writes. All jobs that follow from what happens meanwhile are done,
+// and the relation may be the same again.
+func TestStoppedSyncDoesNotUndoWhatHappenedMeanwhile(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
-		p := newPair(t, s)
+		p := newPairOfFriends(t, s)
 		sql := func(err error) { require.NoError(t, err) }
 		for _, test := range []struct {
 			name string
@@ -306,42 +288,42 @@ func TestStoppedAgreementDoesNotUndoWhatHappenedMeanwhile(t *testing.T) {
 			// between after that, and before posts are read.
 			before, between func(post int64)
 			meanwhile       func(post int64) // before it writes
-			stays           bool             // the post, in the inbox
+			stays           bool             // the post is in the inbox at the end
 		}{
 			{
 				name:      "unmute",
-				between:   func(int64) { sql(s.DB.Mute.Create().SetMuterID(p.follower.ID).SetMutedID(p.author.ID).Exec(p.ctx)) },
-				meanwhile: func(int64) { p.do(p.feed.Unmute, p.follower, p.author) },
+				between:   func(int64) { sql(s.DB.Mute.Create().SetMuterID(p.follower.ID).SetMutedID(p.author.ID).Exec(p.Ctx)) },
+				meanwhile: func(int64) { p.do(p.Feed.Unmute, p.follower, p.author) },
 				stays:     true,
 			},
 			{
 				name:      "widening",
-				before:    func(post int64) { sql(s.DB.Post.UpdateOneID(post).SetVisibility(schema.Private).Exec(p.ctx)) },
+				before:    func(post int64) { sql(s.DB.Post.UpdateOneID(post).SetVisibility(schema.Private).Exec(p.Ctx)) },
 				meanwhile: func(post int64) { p.change(post, schema.Public) },
 				stays:     true,
 			},
 			{
 				name:      "narrowing",
-				before:    func(post int64) { sql(p.tl.Remove(p.ctx, timeline.Inbox(p.follower.ID), post)) },
+				before:    func(post int64) { sql(p.Timelines.Remove(p.Ctx, timeline.Inbox(p.follower.ID), post)) },
 				meanwhile: func(post int64) { p.change(post, schema.Private) },
 			},
 			{
 				name:      "delete",
-				before:    func(post int64) { sql(p.tl.Remove(p.ctx, timeline.Inbox(p.follower.ID), post)) },
+				before:    func(post int64) { sql(p.Timelines.Remove(p.Ctx, timeline.Inbox(p.follower.ID), post)) },
 				meanwhile: func(post int64) { p.delete(post) },
 			},
 			{
 				name:   "delete, and a build under way",
-				before: func(post int64) { sql(p.tl.Remove(p.ctx, timeline.Inbox(p.follower.ID), post)) },
+				before: func(post int64) { sql(p.Timelines.Remove(p.Ctx, timeline.Inbox(p.follower.ID), post)) },
 				meanwhile: func(post int64) {
 					p.delete(post)
 					inbox := timeline.Inbox(p.follower.ID)
-					sql(p.tl.Drop(p.ctx, inbox))
-					b, begun, err := p.tl.Begin(p.ctx, inbox)
+					sql(p.Timelines.Drop(p.Ctx, inbox))
+					b, begun, err := p.Timelines.Begin(p.Ctx, inbox)
 					require.True(t, err == nil && begun)
 					p.built = func() {
 						for done := false; !done; {
-							done, err = p.tl.Finish(p.ctx, &b, nil, 0)
+							done, err = p.Timelines.Finish(p.Ctx, &b, nil, 0)
 							require.NoError(t, err)
 						}
 					}
@@ -349,17 +331,17 @@ func TestStoppedAgreementDoesNotUndoWhatHappenedMeanwhile(t *testing.T) {
 			},
 		} {
 			t.Run(test.name, func(t *testing.T) {
-				p.meet(t)
+				p.becomeFriends(t)
 				post := p.post(schema.Public)
-				p.settle()
-				require.Equal(t, []int64{post}, p.holds())
+				p.drain()
+				require.Equal(t, []int64{post}, p.followerInbox())
 				if test.before != nil {
 					test.before(post)
 				}
 				first := p.stopNext()
 				agreed := make(chan error, 1)
 				go func() {
-					_, err := p.feed.Agree(context.WithValue(p.ctx, byWorker{}, true), p.follower.ID, p.author.ID)
+					_, err := p.Home.SyncInbox(context.WithValue(p.Ctx, byWorker{}, true), p.follower.ID, p.author.ID)
 					agreed <- err
 				}()
 				first.wait(t)
@@ -371,7 +353,7 @@ func TestStoppedAgreementDoesNotUndoWhatHappenedMeanwhile(t *testing.T) {
 				close(first.goOn)
 				second.wait(t)
 				test.meanwhile(post)
-				p.settle()
+				p.drain()
 				close(second.goOn)
 				require.NoError(t, <-agreed)
 				if p.built != nil {
@@ -381,7 +363,7 @@ func TestStoppedAgreementDoesNotUndoWhatHappenedMeanwhile(t *testing.T) {
 				if test.stays {
 					want = append(want, post)
 				}
-				require.Equal(t, want, p.holds())
+				require.Equal(t, want, p.followerInbox())
 			})
 		}
 	})

@@ -17,17 +17,17 @@ import (
 	"tideline/timeline"
 )
 
-// mortal is a process that does nothing any more once it is killed.
+// mortal is a process that does nothing more once it is killed.
 type mortal struct{ killed, over chan struct{} }
 
-// newMortal starts its workers. Before is asked what becomes of each of its
-// pipelines that push a post, or take one out.
+// newMortal starts the workers of a process. Before is called before each of its
+// pipelines that pushes a post or, with takes, takes one out.
 func newMortal(t *testing.T, a *audience, takes bool, before func(m *mortal, ctx context.Context, n int64) error) {
-	opts, err := redis.ParseURL(storagetest.Config(a.s).RedisURL)
+	opts, err := redis.ParseURL(storagetest.Config(a.Stores).RedisURL)
 	require.NoError(t, err)
 	rdb := redis.NewClient(opts)
 	m := &mortal{make(chan struct{}), make(chan struct{})}
-	rdb.AddHook(&pushes{
+	rdb.AddHook(&pushHook{
 		takes:  takes,
 		before: func(ctx context.Context, n int64, _ string) error { return before(m, ctx, n) },
 		other: func(ctx context.Context) error {
@@ -53,7 +53,7 @@ func (m *mortal) dead(ctx context.Context) error {
 	}
 }
 
-// die kills the process before what it was about to do.
+// die kills the process, which does not do what it was about to do.
 func (m *mortal) die(ctx context.Context) error {
 	close(m.killed)
 	return m.dead(context.WithoutCancel(ctx))
@@ -61,21 +61,22 @@ func (m *mortal) die(ctx context.Context) error {
 
 func (a *audience) drain(t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(a.ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(a.Ctx, 30*time.Second)
 	defer cancel()
-	require.NoError(t, a.queue.Drain(ctx))
+	require.NoError(t, a.Queue.Drain(ctx))
 }
 
-// drainButOne waits until there is no job but the one that stands.
+// drainButOne waits until the stopped worker's job is the only one left.
 func (a *audience) drainButOne(t *testing.T) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		left, err := a.s.DB.Job.Query().Count(a.ctx)
+		left, err := a.Stores.DB.Job.Query().Count(a.Ctx)
 		return err == nil && left == 1
 	}, 30*time.Second, time.Millisecond)
 }
 
-// What a killed worker had done of a fan-out another does not do again.
+// Another worker goes on with the fan-out of a killed one, and does not repeat what
+// that had done.
 func TestKilledWorkersFanOutGoesOn(t *testing.T) {
 	t.Parallel()
 	a := newIdleAudience(t, storagetest.Real(t), 42, 42)
@@ -87,31 +88,31 @@ func TestKilledWorkersFanOutGoesOn(t *testing.T) {
 		close(dying)
 		return m.die(ctx)
 	})
-	p, err := a.feed.CreatePost(a.ctx, a.author, feed.Draft{Text: "hello"})
+	p, err := a.Feed.CreatePost(a.Ctx, a.author, feed.Draft{Text: "hello"})
 	require.NoError(t, err)
 	<-dying
 
-	heir := &pushes{before: func(context.Context, int64, string) error { return nil }}
-	a.s.Redis.AddHook(heir)
-	a.work(t, a.s.Redis)
+	heir := &pushHook{before: func(context.Context, int64, string) error { return nil }}
+	a.Stores.Redis.AddHook(heir)
+	a.work(t, a.Stores.Redis)
 	a.drain(t)
 	require.Equal(t, 42, (<-a.fanouts).Pushed)
-	a.has(t, p.ID)
+	a.requireReached(t, p.ID)
 	require.LessOrEqual(t, heir.inboxes.Load(), int64(42-4*5+5), "not all over again")
 }
 
-// A worker stands while what it is about to push is hidden, and all that follows
-// from that is done. Then it goes on, and is killed: with some pages behind it that
-// it has noted, or with one that nobody knows of.
+// A worker is stopped before it pushes a post. The post is hidden, and all jobs that
+// follow from that are done. Then the worker goes on, and is killed: after some
+// pages with a checkpoint, or after one page without.
 func TestKilledWorkerLeavesNoHiddenPost(t *testing.T) {
 	t.Parallel()
 	for _, followers := range []int{5, 42} {
 		for name, hide := range map[string]func(a *audience, id int64) error{
 			"narrowed": func(a *audience, id int64) error {
-				_, err := a.feed.SetVisibility(a.ctx, a.author, id, schema.Private)
+				_, err := a.Feed.SetVisibility(a.Ctx, a.author, id, schema.Private)
 				return err
 			},
-			"deleted": func(a *audience, id int64) error { return a.feed.DeletePost(a.ctx, a.author, id) },
+			"deleted": func(a *audience, id int64) error { return a.Feed.DeletePost(a.Ctx, a.author, id) },
 		} {
 			t.Run(fmt.Sprintf("%s, of %d", name, followers), func(t *testing.T) {
 				t.Parallel()
@@ -133,21 +134,21 @@ func TestKilledWorkerLeavesNoHiddenPost(t *testing.T) {
 					return nil
 				})
 				public := schema.Public
-				p, err := a.feed.CreatePost(a.ctx, a.author, feed.Draft{Text: "hello", Visibility: &public})
+				p, err := a.Feed.CreatePost(a.Ctx, a.author, feed.Draft{Text: "hello", Visibility: &public})
 				require.NoError(t, err)
 				<-reached
-				a.work(t, a.s.Redis)
+				a.work(t, a.Stores.Redis)
 				require.NoError(t, hide(a, p.ID))
 				a.drainButOne(t)
 				close(goOn)
 				<-dying
 				a.drain(t)
 				for _, user := range a.active {
-					ids, _, err := a.timelines.Page(a.ctx, timeline.Inbox(user), timeline.Range{Limit: 10})
+					ids, _, err := a.Timelines.Page(a.Ctx, timeline.Inbox(user), timeline.Range{Limit: 10})
 					require.NoError(t, err)
 					require.NotContains(t, ids, p.ID)
 				}
-				receipts, err := a.s.DB.Delivery.Query().IDs(a.ctx)
+				receipts, err := a.Stores.DB.Delivery.Query().IDs(a.Ctx)
 				require.NoError(t, err)
 				require.Equal(t, name == "narrowed", slices.Contains(receipts, p.ID))
 			})
@@ -155,8 +156,8 @@ func TestKilledWorkerLeavesNoHiddenPost(t *testing.T) {
 	}
 }
 
-// A worker that hides a post stands while it is shown again. Then it goes on, notes
-// what it has taken out, and is killed.
+// A worker that hides a post is stopped, and the post is shown again. Then the
+// worker goes on, takes the post out of some inboxes, and is killed.
 func TestKilledWorkerLeavesNoHole(t *testing.T) {
 	t.Parallel()
 	a := newIdleAudience(t, storagetest.Real(t), 42, 42)
@@ -173,16 +174,16 @@ func TestKilledWorkerLeavesNoHole(t *testing.T) {
 		return nil
 	})
 	id, _ := a.post(t)
-	a.has(t, id)
-	_, err := a.feed.SetVisibility(a.ctx, a.author, id, schema.Private)
+	a.requireReached(t, id)
+	_, err := a.Feed.SetVisibility(a.Ctx, a.author, id, schema.Private)
 	require.NoError(t, err)
 	<-reached
-	a.work(t, a.s.Redis)
-	_, err = a.feed.SetVisibility(a.ctx, a.author, id, schema.Public)
+	a.work(t, a.Stores.Redis)
+	_, err = a.Feed.SetVisibility(a.Ctx, a.author, id, schema.Public)
 	require.NoError(t, err)
 	a.drainButOne(t)
 	close(goOn)
 	<-dying
 	a.drain(t)
-	a.has(t, id)
+	a.requireReached(t, id)
 }

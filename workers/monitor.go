@@ -9,10 +9,10 @@ import (
 	"tideline/queue"
 )
 
-// Health is what the monitor finds, once a period.
+// Health is what the monitor finds in one period.
 type Health struct {
-	// Sampled timelines were compared with SQL; Missing and Extra are the
-	// entries by which they differed.
+	// Sampled is how many timelines were compared with SQL, Missing and Extra how
+	// many entries they lacked, or had too much.
 	Sampled, Missing, Extra int
 }
 
@@ -22,12 +22,12 @@ const LagLimit = 30 * time.Second
 // sample is how many active users' timelines a period compares with SQL.
 const sample = 3
 
-// settled is how old a post must be to count as missing: younger ones may be
-// on their way.
-const settled = time.Minute
+// auditGrace is the age from which a post counts as missing. A younger one may
+// still be on its way.
+const auditGrace = time.Minute
 
-// watch raises an alarm in the log while jobs wait longer than the limit or are
-// given up, and while timelines differ from SQL. The same figures are metrics.
+// watch warns in the log while jobs wait longer than the limit or are dead, and
+// while timelines differ from SQL. The same figures are metrics.
 func (w *Workers) watch(ctx context.Context) {
 	w.watchQueue(ctx)
 	w.ObserveHealth(w.watchTimelines(ctx))
@@ -61,7 +61,7 @@ func (w *Workers) watchTimelines(ctx context.Context) (h Health) {
 		return h // Redis being away is in the log already
 	}
 	for _, user := range users {
-		d, err := w.Feed.Verify(ctx, user, settled)
+		d, err := w.Home.Verify(ctx, user, auditGrace)
 		if err != nil {
 			w.Logger.WarnContext(ctx, "timeline not compared with SQL", "user", user, "error", err)
 			continue
@@ -75,8 +75,8 @@ func (w *Workers) watchTimelines(ctx context.Context) (h Health) {
 	return h
 }
 
-// canary is a job that does nothing: the way into the queue and on to a worker is
-// measured with it while nothing else travels it.
+// canary is the kind of a job that does nothing. While there are no other jobs, it
+// measures the time from Enqueue to a worker.
 const canary = "canary"
 
 func (w *Workers) sendCanary(ctx context.Context) {

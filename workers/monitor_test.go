@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tideline/live"
 	"tideline/storage/storagetest"
 	"tideline/timeline"
 	"tideline/workers"
@@ -22,20 +21,19 @@ func TestMonitorLogsExtraEntries(t *testing.T) {
 	t.Parallel()
 	s := storagetest.Embedded(t)
 	a := newIdleAudience(t, s, 3, 1)
-	require.NoError(t, a.timelines.Add(a.ctx, timeline.Inbox(a.active[0]), 7))
+	require.NoError(t, a.Timelines.Add(a.Ctx, timeline.Inbox(a.active[0]), 7))
 	var log strings.Builder
-	ctx, stop := context.WithTimeout(a.ctx, 30*time.Second)
+	ctx, stop := context.WithTimeout(a.Ctx, 30*time.Second)
 	defer stop()
-	w, err := workers.New(workers.Config{
-		DB: s.DB, Feed: a.feed, Timelines: a.timelines, Queue: a.queue, Publisher: live.NewPublisher(s.Redis, s.Sharded),
-		WatchEvery: time.Millisecond,
-		ObserveHealth: func(h workers.Health) {
-			if h.Extra > 0 {
-				stop()
-			}
-		},
-		Logger: slog.New(slog.NewTextHandler(&log, nil)),
-	})
+	cfg := a.WorkersConfig()
+	cfg.WatchEvery = time.Millisecond
+	cfg.ObserveHealth = func(h workers.Health) {
+		if h.Extra > 0 {
+			stop()
+		}
+	}
+	cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	w, err := workers.New(cfg)
 	require.NoError(t, err)
 	_ = w.Run(ctx)
 	require.Contains(t, log.String(), fmt.Sprintf("verify --repair USER` mends it\" user=%d missing=[] extra=[7]", a.active[0]))

@@ -5,42 +5,50 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"tideline/feed"
+	"tideline/feed/job"
+	"tideline/feed/visibility"
 	"tideline/queue"
 )
 
-// relationChanged makes both users' inboxes agree with how they stand to each
-// other now: a follow brings posts in, an unfollow, block or mute takes them
-// out, friends made or lost re-evaluate the posts that are for friends. Of a mute,
-// which the muted must not notice, only the first one's.
+// relationChanged makes the inboxes of both users agree with their relation as it
+// is now: a follow brings posts in, an unfollow, block or mute takes them out, and
+// friends made or lost decide on the posts for friends. After a mute, which the
+// muted user must not notice, it looks at the inbox of the first user only.
 func (w *Workers) relationChanged(ctx context.Context, j *queue.Job) error {
-	var args feed.RelationJob
+	var args job.Relation
 	if err := json.Unmarshal(j.Payload, &args); err != nil {
 		return queue.Discard(fmt.Errorf("read payload: %w", err))
 	}
 	a, b := args.Users[0], args.Users[1]
-	if err := w.Feed.Reconcile(ctx, a, b); err != nil || args.First {
+	if err := w.Home.SyncInboxAndNotify(ctx, a, b); err != nil || args.First {
 		return err
 	}
-	return w.Feed.Reconcile(ctx, b, a)
+	return w.Home.SyncInboxAndNotify(ctx, b, a)
 }
 
-// authorFalling gives the inboxes of active followers what their author posted
-// while readers merged it, and then lets readers stop merging. Followers who
-// are away build their inbox from SQL when they come back.
-func (w *Workers) authorFalling(ctx context.Context, j *queue.Job) error {
-	var args feed.AuthorJob
+// returnProgress is the state of the job: what a later attempt goes on from. Its
+// name in JSON must not change.
+type returnProgress struct {
+	Before int64 `json:"Before"` // the follow that the next page starts before; 0 at the beginning
+}
+
+// authorReturns handles the last step of an author's return to push. It puts what
+// the author posted while readers merged it into the inboxes of active followers,
+// and then lets readers stop merging. Followers who are away build their inbox
+// from SQL when they come back.
+func (w *Workers) authorReturns(ctx context.Context, j *queue.Job) error {
+	var args job.Author
 	if err := json.Unmarshal(j.Payload, &args); err != nil {
 		return queue.Discard(fmt.Errorf("read payload: %w", err))
 	}
-	var p struct{ Before int64 }
+	var p returnProgress
 	if j.State != nil {
 		if err := json.Unmarshal(j.State, &p); err != nil {
 			return queue.Discard(fmt.Errorf("read state: %w", err))
 		}
 	}
 	for {
-		page, next, err := w.Feed.Audience(ctx, args.Author, feed.Change{}, map[int64]bool{}, p.Before, w.PageSize)
+		page, next, err := w.Visibility.Audience(ctx, args.Author, visibility.PostChange{}, map[int64]bool{}, p.Before, w.PageSize)
 		if err != nil {
 			return err
 		}
@@ -56,12 +64,12 @@ func (w *Workers) authorFalling(ctx context.Context, j *queue.Job) error {
 			if !active[i] {
 				continue
 			}
-			if _, err := w.Feed.Agree(ctx, user, args.Author); err != nil {
+			if _, err := w.Home.SyncInbox(ctx, user, args.Author); err != nil {
 				return err
 			}
 		}
 		if p.Before = next; next == 0 {
-			return w.Feed.Fallen(ctx, args)
+			return w.Home.FinishReturnToPush(ctx, args)
 		}
 		if err := j.Checkpoint(ctx, p); err != nil {
 			return err

@@ -1,10 +1,16 @@
 package workers
 
-import "context"
+import (
+	"context"
+	"errors"
+	"time"
 
-// trim keeps what is bounded within its bounds: feeds at their caps, users who
-// stayed away without feeds, sessions and idempotency keys that have expired.
-// It is incremental: what one turn does not reach, a later one does.
+	"tideline/feed"
+)
+
+// trim cuts inboxes to their cap, forgets the activity of users who stay away, and
+// deletes sessions and idempotency keys that have expired. It works in small
+// steps: what one period does not reach, a later one does.
 func (w *Workers) trim(ctx context.Context) {
 	swept, err := w.Timelines.Sweep(ctx)
 	if err != nil {
@@ -12,8 +18,10 @@ func (w *Workers) trim(ctx context.Context) {
 	} else if swept.Expired+swept.Cut > 0 {
 		w.Logger.InfoContext(ctx, "feeds swept", "users_gone", swept.Expired, "entries_cut", swept.Cut)
 	}
-	purged, err := w.Feed.Purge(ctx)
-	if err != nil {
+	sessions, err := w.Sessions.Purge(ctx)
+	keys, keysErr := feed.PurgeIdempotencyKeys(ctx, w.DB, time.Now().UTC())
+	purged := sessions + keys
+	if err := errors.Join(err, keysErr); err != nil {
 		w.Logger.WarnContext(ctx, "expired rows not purged", "error", err)
 	} else if purged > 0 {
 		w.Logger.InfoContext(ctx, "expired rows purged", "rows", purged)

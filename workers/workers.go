@@ -1,61 +1,77 @@
-// Package workers is what happens after a commit: the distributor fans posts
-// out, the reconciler makes feeds agree with changed relations, the trimmer
-// keeps the bounds, the monitor raises alarms.
+// Package workers does what follows from a commit.
 //
-// All of it is level-triggered: a job names what changed, and its handler reads
-// the truth anew. Running a job twice, late, or beside its opposite leaves the
-// feeds as SQL has them. Nothing here decides who may see what: package feed
-// does, again, when somebody reads.
+// Jobs are done by two roles:
 //
-// A fan-out costs the smaller of two things, and little beside: an index range of
-// the author's followers and of those who mute the author, with a list of the
-// active users or a look-up of each follower; or a list of the active users, and
-// one look-up for each. And one ZADD for each follower who is active. Followers
-// who are away cost nothing where they are the many. If Redis is wiped meanwhile,
-// it costs a look at each active user too. A changed relation costs what
-// feed.Agree does, twice.
+//   - The distributor fans posts out to followers (fanout.go, roster.go, fence.go,
+//     report.go).
+//   - The reconciler makes inboxes agree with changed relations.
+//
+// Beside them, three loops run in every process with workers:
+//
+//   - The trimmer keeps what is stored within its bounds.
+//   - The balancer moves authors between push and pull.
+//   - The monitor raises alarms.
+//
+// All jobs are level-triggered: a job names what changed, and its handler reads
+// the truth anew. A job that runs twice, late, or beside its opposite leaves the
+// feeds as SQL has them. Nothing here decides who may see what: package feed does
+// that, again at every read.
+//
+// A fan-out costs one ZADD for each active follower, and the cheaper of two ways
+// to find these: an index range of the author's followers and muters, with a list
+// of the active users or a look-up of each follower; or a list of the active
+// users, with a look-up of each. Where most followers are away, these cost
+// nothing. If Redis is wiped meanwhile, each active user is looked up once more. A
+// changed relation costs twice what home.SyncInbox does.
 package workers
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"tideline/ent"
-	"tideline/feed"
+	"tideline/feed/account"
+	"tideline/feed/home"
+	"tideline/feed/job"
+	"tideline/feed/visibility"
 	"tideline/live"
 	"tideline/queue"
 	"tideline/timeline"
 )
 
-// Config is what Workers work with. All fields without a default are required.
+// Config configures Workers. Fields without a default are required.
 type Config struct {
-	DB        *ent.Client
-	Feed      *feed.Feed
-	Timelines *timeline.Store
-	Queue     *queue.Queue
-	Publisher *live.Publisher
+	DB         *ent.Client
+	Visibility *visibility.Reader
+	Home       *home.Home
+	Sessions   *account.Sessions
+	Timelines  *timeline.Store
+	Queue      *queue.Queue
+	Publisher  *live.Publisher
 
 	// PageSize is how many followers are read and pushed to at a time. Defaults
 	// to 3000.
 	PageSize int
-	// KeepEvery is how much of a long fan-out is done before its progress is
-	// stored again: what an interruption has repeated. Defaults to 100 ms.
+	// KeepEvery is how often a long fan-out stores its progress. After an
+	// interruption, the work of that time at most is done again. Defaults to 100 ms.
 	KeepEvery time.Duration
 	// TrimEvery is the trimmer's period. Defaults to 1 minute.
 	TrimEvery time.Duration
 	// WatchEvery is the period of monitor and balancer. Defaults to 10 seconds.
 	WatchEvery time.Duration
-	// LagLimit is the age of a waiting job or of a finished fan-out above which
-	// the monitor or the distributor raises an alarm. Defaults to the constant LagLimit.
+	// LagLimit is the age above which a waiting job, or a finished fan-out, raises
+	// an alarm. Defaults to the constant LagLimit.
 	LagLimit time.Duration
-	// Observe is told of every finished fan-out. Optional.
-	Observe func(Fanout)
-	// ObserveHealth is told what the monitor finds, ObserveCanary how long a
-	// canary job took from just before it was enqueued to its worker. Optional.
+	// Observe is called after every finished fan-out. Optional.
+	Observe func(FanOutReport)
+	// ObserveHealth is called with what the monitor has found, ObserveCanary with
+	// the time that a canary job took from Enqueue to its worker. Optional.
 	ObserveHealth func(Health)
 	ObserveCanary func(time.Duration)
 	// Logger defaults to discarding.
@@ -67,52 +83,71 @@ type Workers struct {
 	Config
 }
 
+// withDefaults fills in what is zero.
+func (c Config) withDefaults() Config {
+	c.PageSize = cmp.Or(c.PageSize, 3000)
+	c.KeepEvery = cmp.Or(c.KeepEvery, 100*time.Millisecond)
+	c.TrimEvery = cmp.Or(c.TrimEvery, time.Minute)
+	c.WatchEvery = cmp.Or(c.WatchEvery, 10*time.Second)
+	c.LagLimit = cmp.Or(c.LagLimit, LagLimit)
+	if c.Observe == nil {
+		c.Observe = func(FanOutReport) {}
+	}
+	if c.ObserveHealth == nil {
+		c.ObserveHealth = func(Health) {}
+	}
+	if c.ObserveCanary == nil {
+		c.ObserveCanary = func(time.Duration) {}
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// validate names everything that is missing or out of bounds.
+func (c Config) validate() error {
+	var errs []error
+	if c.DB == nil || c.Visibility == nil || c.Home == nil || c.Sessions == nil || c.Timelines == nil || c.Queue == nil || c.Publisher == nil {
+		errs = append(errs, errors.New("workers: DB, Visibility, Home, Sessions, Timelines, Queue and Publisher are required"))
+	}
+	if c.PageSize < 1 {
+		errs = append(errs, fmt.Errorf("workers: PageSize is %d: it must be at least 1", c.PageSize))
+	}
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"KeepEvery", c.KeepEvery}, {"TrimEvery", c.TrimEvery}, {"WatchEvery", c.WatchEvery}, {"LagLimit", c.LagLimit},
+	} {
+		if d.value <= 0 {
+			errs = append(errs, fmt.Errorf("workers: %s is %v: it must be above 0", d.name, d.value))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // New registers the handlers with the queue; Run runs them. It fails when a
-// required part of the configuration is missing.
+// required field of the configuration is missing, or another is negative.
 func New(cfg Config) (*Workers, error) {
-	if cfg.DB == nil || cfg.Feed == nil || cfg.Timelines == nil || cfg.Queue == nil || cfg.Publisher == nil {
-		return nil, errors.New("workers: DB, Feed, Timelines, Queue and Publisher are required")
-	}
-	if cfg.PageSize == 0 {
-		cfg.PageSize = 3000
-	}
-	if cfg.KeepEvery == 0 {
-		cfg.KeepEvery = 100 * time.Millisecond
-	}
-	if cfg.TrimEvery == 0 {
-		cfg.TrimEvery = time.Minute
-	}
-	if cfg.WatchEvery == 0 {
-		cfg.WatchEvery = 10 * time.Second
-	}
-	if cfg.LagLimit == 0 {
-		cfg.LagLimit = LagLimit
-	}
-	if cfg.Observe == nil {
-		cfg.Observe = func(Fanout) {}
-	}
-	if cfg.ObserveHealth == nil {
-		cfg.ObserveHealth = func(Health) {}
-	}
-	if cfg.ObserveCanary == nil {
-		cfg.ObserveCanary = func(time.Duration) {}
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
 	}
 	w := &Workers{Config: cfg}
-	cfg.Queue.Handle(feed.PostCreated, w.postCreated)
-	cfg.Queue.Handle(feed.PostChanged, w.postChanged)
-	cfg.Queue.Handle(feed.RelationChanged, w.relationChanged)
-	cfg.Queue.Handle(feed.AuthorFalling, w.authorFalling)
+	cfg.Queue.Handle(job.PostCreated, w.postCreated)
+	cfg.Queue.Handle(job.PostChanged, w.postChanged)
+	cfg.Queue.Handle(job.RelationChanged, w.relationChanged)
+	cfg.Queue.Handle(job.AuthorReturns, w.authorReturns)
 	cfg.Queue.Handle(canary, w.canaryArrived)
 	return w, nil
 }
 
-// Run works until ctx ends; jobs in hand are finished or handed back.
+// Run does jobs until ctx ends. Then it finishes the jobs in hand, or hands them
+// back.
 //
-// Cost: of an idle process: some look-ups a second in SQL and Redis; that of the jobs
-// is said with the package.
+// Cost: in an idle process, some look-ups a second in SQL and Redis. The package
+// says what jobs cost.
 func (w *Workers) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return w.Queue.Run(ctx) })

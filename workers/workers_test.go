@@ -18,6 +18,8 @@ import (
 	"tideline/ent/schema"
 	"tideline/ent/user"
 	"tideline/feed"
+	"tideline/feed/account"
+	"tideline/feed/feedtest"
 	"tideline/live"
 	"tideline/queue"
 	"tideline/storage"
@@ -28,20 +30,15 @@ import (
 
 func TestMain(m *testing.M) { storagetest.Main(m) }
 
-// audience is one author with followers, some of whom are active, and workers
-// that go through them five at a time. More than twenty followers make a large
-// audience.
+// audience is an author with followers, some of whom are active, and with workers
+// whose pages have five followers. More than twenty followers are a large audience.
 type audience struct {
-	ctx       context.Context
-	s         *storage.Stores
-	feed      *feed.Feed
-	queue     *queue.Queue
-	timelines *timeline.Store
-	author    feed.Viewer
-	active    []int64
-	fanouts   chan workers.Fanout
-	health    chan workers.Health
-	canaries  chan time.Duration
+	*feedtest.World
+	author   account.Viewer
+	active   []int64
+	fanouts  chan workers.FanOutReport
+	health   chan workers.Health
+	canaries chan time.Duration
 }
 
 func newAudience(t *testing.T, s *storage.Stores, followers, active int) *audience {
@@ -51,73 +48,61 @@ func newAudience(t *testing.T, s *storage.Stores, followers, active int) *audien
 }
 
 func newIdleAudience(t *testing.T, s *storage.Stores, followers, active int) *audience {
-	a := &audience{ctx: t.Context(), s: s, fanouts: make(chan workers.Fanout, 16),
-		health: make(chan workers.Health), canaries: make(chan time.Duration)}
-	ids, err := feed.OpenIDs(a.ctx, s.DB)
-	require.NoError(t, err)
-	a.timelines, err = timeline.New(s.Redis, timeline.Config{})
-	require.NoError(t, err)
-	a.queue, err = queue.New(s.DB, s.Redis, queue.Config{})
-	require.NoError(t, err)
-	a.feed, err = feed.New(a.ctx, feed.Config{
-		DB: s.DB, Dialect: s.Dialect, Timelines: a.timelines, Queue: a.queue, Publisher: live.NewPublisher(s.Redis, s.Sharded), IDs: ids,
-		LargeAudience: 20,
-	})
-	require.NoError(t, err)
+	a := &audience{
+		World:   feedtest.New(t, s, feedtest.Options{LargeAudience: 20}),
+		fanouts: make(chan workers.FanOutReport, 16), health: make(chan workers.Health), canaries: make(chan time.Duration),
+	}
 	users := make([]*ent.UserCreate, followers+1)
 	for i := range users {
-		id, err := ids.Next()
+		id, err := a.IDs.Next()
 		require.NoError(t, err)
 		users[i] = s.DB.User.Create().SetID(id).SetHandle(fmt.Sprintf("u%d", i)).SetPasswordHash("-")
 		if i == 0 {
 			users[i].SetFollowerCount(followers)
 		}
 	}
-	rows, err := s.DB.User.CreateBulk(users...).Save(a.ctx)
+	rows, err := s.DB.User.CreateBulk(users...).Save(a.Ctx)
 	require.NoError(t, err)
-	a.author = feed.Viewer{ID: rows[0].ID}
+	a.author = account.Viewer{ID: rows[0].ID}
 	follows := make([]*ent.FollowCreate, followers)
 	for i := range follows {
 		follows[i] = s.DB.Follow.Create().SetFollowerID(rows[i+1].ID).SetFolloweeID(rows[0].ID)
 	}
-	require.NoError(t, s.DB.Follow.CreateBulk(follows...).Exec(a.ctx))
+	require.NoError(t, s.DB.Follow.CreateBulk(follows...).Exec(a.Ctx))
 	for i, u := range rows[1 : active+1] {
-		// One was here an hour before the other.
+		// Each was last active an hour before the one before.
 		then := time.Now().Add(-time.Duration(i) * time.Hour)
 		tl, err := timeline.New(s.Redis, timeline.Config{Now: func() time.Time { return then }})
 		require.NoError(t, err)
 		a.active = append(a.active, u.ID)
-		require.NoError(t, tl.Touch(a.ctx, u.ID))
-		require.NoError(t, a.feed.BuildInbox(a.ctx, u.ID))
+		require.NoError(t, tl.Touch(a.Ctx, u.ID))
+		require.NoError(t, a.Home.BuildInbox(a.Ctx, u.ID))
 	}
 	return a
 }
 
-// work starts the workers of a process that has this connection to Redis, and
-// does what else there is to do.
+// work starts the workers of a process that has this connection to Redis. Also may
+// add handlers to its queue.
 func (a *audience) work(t *testing.T, rdb redis.UniversalClient, also ...func(q *queue.Queue)) {
 	tl, err := timeline.New(rdb, timeline.Config{})
 	require.NoError(t, err)
-	q, err := queue.New(a.s.DB, rdb, queue.Config{SweepEvery: 50 * time.Millisecond, ClaimIdle: 3 * time.Second})
+	q, err := queue.New(a.Stores.DB, rdb, queue.Config{SweepEvery: 50 * time.Millisecond, ClaimIdle: 3 * time.Second})
 	require.NoError(t, err)
-	w, err := workers.New(workers.Config{
-		DB: a.s.DB, Feed: a.feed, Timelines: tl, Queue: q, Publisher: live.NewPublisher(rdb, a.s.Sharded), PageSize: 5, KeepEvery: time.Nanosecond,
-		Observe:       func(f workers.Fanout) { a.fanouts <- f },
-		WatchEvery:    50 * time.Millisecond,
-		ObserveHealth: func(h workers.Health) { offer(a.health, h) },
-		ObserveCanary: func(d time.Duration) { offer(a.canaries, d) },
-	})
+	cfg := a.WorkersConfig()
+	cfg.Timelines, cfg.Queue, cfg.Publisher = tl, q, live.NewPublisher(rdb, a.Stores.Sharded)
+	cfg.PageSize, cfg.KeepEvery, cfg.WatchEvery = 5, time.Nanosecond, 50*time.Millisecond
+	cfg.Observe = func(f workers.FanOutReport) { a.fanouts <- f }
+	cfg.ObserveHealth = func(h workers.Health) { offer(a.health, h) }
+	cfg.ObserveCanary = func(d time.Duration) { offer(a.canaries, d) }
+	w, err := workers.New(cfg)
 	require.NoError(t, err)
 	for _, add := range also {
 		add(q)
 	}
-	ctx, stop := context.WithCancel(context.WithoutCancel(a.ctx))
-	done := make(chan struct{})
-	go func() { defer close(done); _ = w.Run(ctx) }()
-	t.Cleanup(func() { stop(); <-done })
+	a.Run(w.Run)
 }
 
-// offer sends to whom it may concern.
+// offer sends v if somebody is receiving.
 func offer[T any](to chan<- T, v T) {
 	select {
 	case to <- v:
@@ -126,20 +111,21 @@ func offer[T any](to chan<- T, v T) {
 }
 
 // post posts, waits until the fan-out is done and returns its report.
-func (a *audience) post(t *testing.T) (int64, workers.Fanout) {
+func (a *audience) post(t *testing.T) (int64, workers.FanOutReport) {
 	public := schema.Public
-	p, err := a.feed.CreatePost(a.ctx, a.author, feed.Draft{Text: "hello", Visibility: &public})
+	p, err := a.Feed.CreatePost(a.Ctx, a.author, feed.Draft{Text: "hello", Visibility: &public})
 	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(a.ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(a.Ctx, 30*time.Second)
 	defer cancel()
-	require.NoError(t, a.queue.Drain(ctx))
+	require.NoError(t, a.Queue.Drain(ctx))
 	return p.ID, <-a.fanouts
 }
 
-func (a *audience) has(t *testing.T, post int64) {
+// requireReached requires that the post is in the inboxes of all active followers.
+func (a *audience) requireReached(t *testing.T, post int64) {
 	t.Helper()
 	for _, u := range a.active {
-		ids, covered, err := a.timelines.Page(a.ctx, timeline.Inbox(u), timeline.Range{Limit: 10})
+		ids, covered, err := a.Timelines.Page(a.Ctx, timeline.Inbox(u), timeline.Range{Limit: 10})
 		require.NoError(t, err)
 		require.Equal(t, timeline.Ready, covered.State)
 		require.Contains(t, ids, post)
@@ -155,7 +141,7 @@ func TestEveryActiveFollowerIsReached(t *testing.T) {
 			storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
 				a := newAudience(t, s, 42, active)
 				post, f := a.post(t)
-				a.has(t, post)
+				a.requireReached(t, post)
 				require.Equal(t, [3]int{42, active, 0}, [3]int{f.Followers, f.Pushed, f.Pulled})
 			})
 		})
@@ -170,23 +156,23 @@ func TestReceipt(t *testing.T) {
 		a := newAudience(t, s, 5, 2)
 		receipt := func(id int64) [3]int {
 			a.drain(t)
-			d, err := s.DB.Delivery.Get(a.ctx, id)
+			d, err := s.DB.Delivery.Get(a.Ctx, id)
 			require.NoError(t, err)
 			require.True(t, d.Done)
 			return [3]int{d.Pushed, d.Pulled, d.Skipped}
 		}
 		private := schema.Private
-		p, err := a.feed.CreatePost(a.ctx, a.author, feed.Draft{Text: "hello", Visibility: &private})
+		p, err := a.Feed.CreatePost(a.Ctx, a.author, feed.Draft{Text: "hello", Visibility: &private})
 		require.NoError(t, err)
 		require.Equal(t, [3]int{0, 0, 5}, receipt(p.ID))
 		for _, v := range []schema.Visibility{schema.Followers, schema.Private} {
-			_, err = a.feed.SetVisibility(a.ctx, a.author, p.ID, v)
+			_, err = a.Feed.SetVisibility(a.Ctx, a.author, p.ID, v)
 			require.NoError(t, err)
 			require.Equal(t, [3]int{2, 0, 3}, receipt(p.ID))
 		}
 		for pushed := true; pushed; { // the balancer may have come between
-			require.NoError(t, s.DB.User.UpdateOneID(a.author.ID).SetDiffusion(user.DiffusionPULL).Exec(a.ctx))
-			p, err = a.feed.CreatePost(a.ctx, a.author, feed.Draft{Text: "hello"})
+			require.NoError(t, s.DB.User.UpdateOneID(a.author.ID).SetFanOutMode(user.FanOutModePULL).Exec(a.Ctx))
+			p, err = a.Feed.CreatePost(a.Ctx, a.author, feed.Draft{Text: "hello"})
 			require.NoError(t, err)
 			got := receipt(p.ID)
 			if pushed = got[0] > 0; !pushed {
@@ -196,18 +182,18 @@ func TestReceipt(t *testing.T) {
 	})
 }
 
-// pushes is a hook on the pipelines that push a post to inboxes, or take one out.
-// It counts the inboxes, and lets before decide what happens to a pipeline, numbered
-// from 1.
-type pushes struct {
+// pushHook is a hook on the pipelines that push a post to inboxes, or take one out.
+// It counts the inboxes. Before, which gets the number of the pipeline from 1 on,
+// may block it or make it fail.
+type pushHook struct {
 	takes              bool
 	pipelines, inboxes atomic.Int64
 	before             func(ctx context.Context, n int64, post string) error
 	other              func(ctx context.Context) error // what happens to everything else, if given
 }
 
-func (p *pushes) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (p *pushes) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (p *pushHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (p *pushHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		if err := p.anything(ctx); err != nil {
 			return err
@@ -216,7 +202,7 @@ func (p *pushes) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-func (p *pushes) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (p *pushHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		if err := p.anything(ctx); err != nil {
 			return err
@@ -242,21 +228,21 @@ func (p *pushes) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 	}
 }
 
-func (p *pushes) anything(ctx context.Context) error {
+func (p *pushHook) anything(ctx context.Context) error {
 	if p.other == nil {
 		return nil
 	}
 	return p.other(ctx)
 }
 
-// A fan-out that was interrupted goes on behind the pages that were done.
+// A fan-out that was interrupted goes on after the pages that were done.
 func TestInterruptedFanOutGoesOn(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ followers, active int }{{84, 20}, {42, 42}} {
 		t.Run(fmt.Sprintf("%d of %d", c.active, c.followers), func(t *testing.T) {
 			storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
 				a := newIdleAudience(t, s, c.followers, c.active)
-				hook := &pushes{before: func(_ context.Context, n int64, _ string) error {
+				hook := &pushHook{before: func(_ context.Context, n int64, _ string) error {
 					if n == 4 {
 						return errors.New("the worker fails here")
 					}
@@ -265,7 +251,7 @@ func TestInterruptedFanOutGoesOn(t *testing.T) {
 				s.Redis.AddHook(hook)
 				a.work(t, s.Redis)
 				post, f := a.post(t)
-				a.has(t, post)
+				a.requireReached(t, post)
 				require.GreaterOrEqual(t, f.Pushed, c.active)
 				require.LessOrEqual(t, hook.inboxes.Load(), int64(c.active+5), "not all over again")
 			})
@@ -273,8 +259,8 @@ func TestInterruptedFanOutGoesOn(t *testing.T) {
 	}
 }
 
-// Who was active last gets a post in the first page, whichever way the roster
-// goes, and nobody is left out when the worker fails behind it.
+// The most recently active follower gets a post in the first page, whichever way
+// the roster goes. Nobody is left out when the worker fails after that page.
 func TestLatestActiveComeFirst(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -289,25 +275,25 @@ func TestLatestActiveComeFirst(t *testing.T) {
 			storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
 				a := newIdleAudience(t, s, c.followers, c.active)
 				for i := range c.others {
-					require.NoError(t, a.timelines.Touch(a.ctx, int64(i+1)))
+					require.NoError(t, a.Timelines.Touch(a.Ctx, int64(i+1)))
 				}
 				first := &firstPush{fails: 2}
 				s.Redis.AddHook(first)
 				a.work(t, s.Redis)
 				post, f := a.post(t)
-				// Who was active last is the one whose follow is oldest, the last in the index.
+				// The most recently active follower has the oldest follow, the last in the index.
 				require.Equal(t, timeline.Inbox(a.active[0]).String()+":z", first.into[0])
 				require.LessOrEqual(t, len(first.into), 20, "a page, not all at once")
 				require.GreaterOrEqual(t, f.Pushed, c.active)
-				require.LessOrEqual(t, f.Pushed, c.active+2, "who read within the last minutes is gone to again")
-				a.has(t, post)
+				require.LessOrEqual(t, f.Pushed, c.active+2, "those who read within the last minutes are reached again")
+				a.requireReached(t, post)
 			})
 		})
 	}
 }
 
-// firstPush is a hook that notes the inboxes of the first pipeline of pushes, and
-// has the one with number fails fail.
+// firstPush is a hook that records the inboxes of the first pipeline of pushes, and
+// makes the pipeline with the number fails fail.
 type firstPush struct {
 	into  []string
 	n     int
@@ -336,20 +322,20 @@ func (p *firstPush) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 	}
 }
 
-// However many large fan-outs are under way, and stuck, a small one is not behind them.
+// A small fan-out does not wait for large ones, however many of these are stuck.
 func TestSmallFanOutDoesNotWaitForLargeOnes(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
 		a := newIdleAudience(t, s, 42, 42)
 		author := a.active[0]
 		for _, fan := range a.active[1:11] {
-			require.NoError(t, s.DB.Follow.Create().SetFollowerID(fan).SetFolloweeID(author).Exec(a.ctx))
+			require.NoError(t, s.DB.Follow.Create().SetFollowerID(fan).SetFolloweeID(author).Exec(a.Ctx))
 		}
-		require.NoError(t, s.DB.User.UpdateOneID(author).SetFollowerCount(10).Exec(a.ctx))
+		require.NoError(t, s.DB.User.UpdateOneID(author).SetFollowerCount(10).Exec(a.Ctx))
 		var last atomic.Int64 // of the large ones
 		last.Store(math.MaxInt64)
 		stuck, free := make(chan struct{}, 1), make(chan struct{})
-		s.Redis.AddHook(&pushes{before: func(_ context.Context, _ int64, post string) error {
+		s.Redis.AddHook(&pushHook{before: func(_ context.Context, _ int64, post string) error {
 			if id, _ := strconv.ParseInt(post, 10, 64); id <= last.Load() {
 				offer(stuck, struct{}{})
 				<-free
@@ -358,21 +344,21 @@ func TestSmallFanOutDoesNotWaitForLargeOnes(t *testing.T) {
 		}})
 		a.work(t, s.Redis)
 		for i := range 4 {
-			p, err := a.feed.CreatePost(a.ctx, a.author, feed.Draft{Text: "to very many"})
+			p, err := a.Feed.CreatePost(a.Ctx, a.author, feed.Draft{Text: "to very many"})
 			require.NoError(t, err)
 			if i == 3 {
 				last.Store(p.ID)
 			}
 		}
 		<-stuck
-		p, err := a.feed.CreatePost(a.ctx, feed.Viewer{ID: author}, feed.Draft{Text: "to a few"})
+		p, err := a.Feed.CreatePost(a.Ctx, account.Viewer{ID: author}, feed.Draft{Text: "to a few"})
 		require.NoError(t, err)
 		f := <-a.fanouts
 		require.Equal(t, [3]any{p.ID, 10, 10}, [3]any{f.Post, f.Followers, f.Pushed})
 		close(free)
-		ctx, cancel := context.WithTimeout(a.ctx, 30*time.Second)
+		ctx, cancel := context.WithTimeout(a.Ctx, 30*time.Second)
 		defer cancel()
-		require.NoError(t, a.queue.Drain(ctx))
+		require.NoError(t, a.Queue.Drain(ctx))
 		for range 4 {
 			require.Equal(t, 42, (<-a.fanouts).Pushed)
 		}
@@ -385,22 +371,22 @@ func TestLargeFanOutGetsDoneBesideSmallJobs(t *testing.T) {
 	t.Parallel()
 	s := storagetest.Embedded(t)
 	a := newIdleAudience(t, s, 1000, 0)
-	rows, err := s.DB.Follow.Query().All(a.ctx)
+	rows, err := s.DB.Follow.Query().All(a.Ctx)
 	require.NoError(t, err)
 	for _, f := range rows {
-		require.NoError(t, a.timelines.Touch(a.ctx, f.FollowerID))
+		require.NoError(t, a.Timelines.Touch(a.Ctx, f.FollowerID))
 	}
 	begun, ends := make(chan struct{}), make(chan struct{})
 	a.work(t, s.Redis, func(q *queue.Queue) {
 		q.Handle("never ends", func(context.Context, *queue.Job) error { close(begun); <-ends; return nil })
 	})
 	t.Cleanup(func() { close(ends) })
-	tx, err := s.DB.Tx(a.ctx)
+	tx, err := s.DB.Tx(a.Ctx)
 	require.NoError(t, err)
-	require.NoError(t, a.queue.Enqueue(a.ctx, tx, queue.Small, "never ends", nil))
+	require.NoError(t, a.Queue.Enqueue(a.Ctx, tx, queue.Small, "never ends", nil))
 	require.NoError(t, tx.Commit())
 	<-begun
-	_, err = a.feed.CreatePost(a.ctx, a.author, feed.Draft{Text: "hello"})
+	_, err = a.Feed.CreatePost(a.Ctx, a.author, feed.Draft{Text: "hello"})
 	require.NoError(t, err)
 	select {
 	case f := <-a.fanouts:
@@ -415,13 +401,13 @@ func TestMonitorFindsDriftAndSendsCanaries(t *testing.T) {
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
 		a := newAudience(t, s, 3, 1)
 		require.Positive(t, <-a.canaries)
-		// A look that was under way takes what does not exist out before it is seen.
+		// A comparison that was under way may remove the entry before another sees it.
 		require.Eventually(t, func() bool {
-			require.NoError(t, a.timelines.Add(a.ctx, timeline.Inbox(a.active[0]), 7))
+			require.NoError(t, a.Timelines.Add(a.Ctx, timeline.Inbox(a.active[0]), 7))
 			h := <-a.health
 			return h.Sampled > 0 && h.Extra > 0
 		}, 30*time.Second, time.Millisecond)
-		require.NoError(t, a.timelines.Remove(a.ctx, timeline.Inbox(a.active[0]), 7))
+		require.NoError(t, a.Timelines.Remove(a.Ctx, timeline.Inbox(a.active[0]), 7))
 		require.Eventually(t, func() bool { h := <-a.health; return h.Sampled > 0 && h.Extra == 0 }, 30*time.Second, time.Millisecond)
 	})
 }

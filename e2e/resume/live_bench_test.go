@@ -22,7 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
-	"tideline/feed"
+	"tideline/feed/ids"
 	"tideline/live"
 	"tideline/storage/storagetest"
 )
@@ -51,7 +51,7 @@ func BenchmarkLive(b *testing.B) {
 	stores := storagetest.Real(b)
 	server := benchServer(b, fast, settings(storagetest.Config(stores)))
 	for _, statement := range []string{
-		`INSERT INTO users (id, handle, name, password_hash, diffusion_since, created_at) SELECT g, 'u' || g, 'User', '-', 0, now() FROM generate_series(1, $1 + 1) g`,
+		`INSERT INTO users (id, handle, name, password_hash, fan_out_mode_since, created_at) SELECT g, 'u' || g, 'User', '-', 0, now() FROM generate_series(1, $1 + 1) g`,
 		`INSERT INTO follows (follower_id, followee_id, created_at) SELECT g + 1, 1, now() FROM generate_series(1, $1) g`,
 		`INSERT INTO sessions (token_hash, user_id, expires_at, created_at) SELECT sha256(('token' || (g + 1))::bytea), g + 1, now() + interval '1 day', now() FROM generate_series(1, $1) g`,
 		`UPDATE users SET follower_count = $1 WHERE id = 1`,
@@ -76,7 +76,7 @@ func BenchmarkLive(b *testing.B) {
 		users[i] = int64(i + 2)
 	}
 	publisher := live.NewPublisher(stores.Redis, stores.Sharded)
-	ids, err := feed.OpenIDs(ctx, stores.DB)
+	ids, err := ids.Open(ctx, stores.DB)
 	require.NoError(b, err)
 	post := func() {
 		id, err := ids.Next()

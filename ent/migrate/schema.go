@@ -396,8 +396,8 @@ var (
 		{Name: "followers_post_count", Type: field.TypeInt, Default: 0},
 		{Name: "mutuals_post_count", Type: field.TypeInt, Default: 0},
 		{Name: "last_post_id", Type: field.TypeInt64, Default: 0},
-		{Name: "diffusion", Type: field.TypeEnum, Enums: []string{"PUSH", "RISING", "PULL", "FALLING"}, Default: "PUSH"},
-		{Name: "diffusion_since", Type: field.TypeInt64, Default: 0},
+		{Name: "fan_out_mode", Type: field.TypeEnum, Enums: []string{"PUSH", "PUSH_TO_PULL", "PULL", "PULL_TO_PUSH"}, Default: "PUSH"},
+		{Name: "fan_out_mode_since", Type: field.TypeInt64, Default: 0},
 		{Name: "created_at", Type: field.TypeTime},
 	}
 	// UsersTable holds the schema information for the "users" table.
@@ -412,7 +412,7 @@ var (
 				Columns: []*schema.Column{UsersColumns[1]},
 			},
 			{
-				Name:    "user_diffusion_follower_count",
+				Name:    "user_fan_out_mode_follower_count",
 				Unique:  false,
 				Columns: []*schema.Column{UsersColumns[14], UsersColumns[7]},
 			},

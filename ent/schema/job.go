@@ -8,8 +8,8 @@ import (
 	"entgo.io/ent/schema/index"
 )
 
-// Job is the outbox: work that follows from a write, stored in the write's own
-// transaction and deleted when the work is finished, not when it is handed out.
+// Job is work that follows from a write. Its row is stored in the transaction of that
+// write, and deleted when the work is finished, not when it is handed out.
 type Job struct{ ent.Schema }
 
 // Fields of Job.

@@ -42,9 +42,9 @@ func (User) Fields() []ent.Field {
 		field.Int("mutuals_post_count").Default(0),
 		field.Int64("last_post_id").Default(0).
 			Comment("newest post: readers find who can contribute to a page by it"),
-		field.Enum("diffusion").Values("PUSH", "RISING", "PULL", "FALLING").Default("PUSH").
+		field.Enum("fan_out_mode").Values("PUSH", "PUSH_TO_PULL", "PULL", "PULL_TO_PUSH").Default("PUSH").
 			Comment("whether posts are pushed to inboxes, merged by readers, or both, on the way from one to the other"),
-		field.Int64("diffusion_since").Default(0).Comment("Unix milliseconds"),
+		field.Int64("fan_out_mode_since").Default(0).Comment("Unix milliseconds"),
 		field.Time("created_at").Immutable().Default(now),
 	}
 }
@@ -53,7 +53,7 @@ func (User) Fields() []ent.Field {
 func (User) Indexes() []ent.Index {
 	return []ent.Index{
 		index.Fields("handle").Unique(),
-		index.Fields("diffusion", "follower_count"),
+		index.Fields("fan_out_mode", "follower_count"),
 	}
 }
 

@@ -41,10 +41,10 @@ const (
 	FieldMutualsPostCount = "mutuals_post_count"
 	// FieldLastPostID holds the string denoting the last_post_id field in the database.
 	FieldLastPostID = "last_post_id"
-	// FieldDiffusion holds the string denoting the diffusion field in the database.
-	FieldDiffusion = "diffusion"
-	// FieldDiffusionSince holds the string denoting the diffusion_since field in the database.
-	FieldDiffusionSince = "diffusion_since"
+	// FieldFanOutMode holds the string denoting the fan_out_mode field in the database.
+	FieldFanOutMode = "fan_out_mode"
+	// FieldFanOutModeSince holds the string denoting the fan_out_mode_since field in the database.
+	FieldFanOutModeSince = "fan_out_mode_since"
 	// FieldCreatedAt holds the string denoting the created_at field in the database.
 	FieldCreatedAt = "created_at"
 	// Table holds the table name of the user in the database.
@@ -67,8 +67,8 @@ var Columns = []string{
 	FieldFollowersPostCount,
 	FieldMutualsPostCount,
 	FieldLastPostID,
-	FieldDiffusion,
-	FieldDiffusionSince,
+	FieldFanOutMode,
+	FieldFanOutModeSince,
 	FieldCreatedAt,
 }
 
@@ -105,8 +105,8 @@ var (
 	DefaultMutualsPostCount int
 	// DefaultLastPostID holds the default value on creation for the "last_post_id" field.
 	DefaultLastPostID int64
-	// DefaultDiffusionSince holds the default value on creation for the "diffusion_since" field.
-	DefaultDiffusionSince int64
+	// DefaultFanOutModeSince holds the default value on creation for the "fan_out_mode_since" field.
+	DefaultFanOutModeSince int64
 	// DefaultCreatedAt holds the default value on creation for the "created_at" field.
 	DefaultCreatedAt func() time.Time
 )
@@ -123,31 +123,31 @@ func DefaultVisibilityValidator(dv schema.Visibility) error {
 	}
 }
 
-// Diffusion defines the type for the "diffusion" enum field.
-type Diffusion string
+// FanOutMode defines the type for the "fan_out_mode" enum field.
+type FanOutMode string
 
-// DiffusionPUSH is the default value of the Diffusion enum.
-const DefaultDiffusion = DiffusionPUSH
+// FanOutModePUSH is the default value of the FanOutMode enum.
+const DefaultFanOutMode = FanOutModePUSH
 
-// Diffusion values.
+// FanOutMode values.
 const (
-	DiffusionPUSH    Diffusion = "PUSH"
-	DiffusionRISING  Diffusion = "RISING"
-	DiffusionPULL    Diffusion = "PULL"
-	DiffusionFALLING Diffusion = "FALLING"
+	FanOutModePUSH         FanOutMode = "PUSH"
+	FanOutModePUSH_TO_PULL FanOutMode = "PUSH_TO_PULL"
+	FanOutModePULL         FanOutMode = "PULL"
+	FanOutModePULL_TO_PUSH FanOutMode = "PULL_TO_PUSH"
 )
 
-func (d Diffusion) String() string {
-	return string(d)
+func (fom FanOutMode) String() string {
+	return string(fom)
 }
 
-// DiffusionValidator is a validator for the "diffusion" field enum values. It is called by the builders before save.
-func DiffusionValidator(d Diffusion) error {
-	switch d {
-	case DiffusionPUSH, DiffusionRISING, DiffusionPULL, DiffusionFALLING:
+// FanOutModeValidator is a validator for the "fan_out_mode" field enum values. It is called by the builders before save.
+func FanOutModeValidator(fom FanOutMode) error {
+	switch fom {
+	case FanOutModePUSH, FanOutModePUSH_TO_PULL, FanOutModePULL, FanOutModePULL_TO_PUSH:
 		return nil
 	default:
-		return fmt.Errorf("user: invalid enum value for diffusion field: %q", d)
+		return fmt.Errorf("user: invalid enum value for fan_out_mode field: %q", fom)
 	}
 }
 
@@ -224,14 +224,14 @@ func ByLastPostID(opts ...sql.OrderTermOption) OrderOption {
 	return sql.OrderByField(FieldLastPostID, opts...).ToFunc()
 }
 
-// ByDiffusion orders the results by the diffusion field.
-func ByDiffusion(opts ...sql.OrderTermOption) OrderOption {
-	return sql.OrderByField(FieldDiffusion, opts...).ToFunc()
+// ByFanOutMode orders the results by the fan_out_mode field.
+func ByFanOutMode(opts ...sql.OrderTermOption) OrderOption {
+	return sql.OrderByField(FieldFanOutMode, opts...).ToFunc()
 }
 
-// ByDiffusionSince orders the results by the diffusion_since field.
-func ByDiffusionSince(opts ...sql.OrderTermOption) OrderOption {
-	return sql.OrderByField(FieldDiffusionSince, opts...).ToFunc()
+// ByFanOutModeSince orders the results by the fan_out_mode_since field.
+func ByFanOutModeSince(opts ...sql.OrderTermOption) OrderOption {
+	return sql.OrderByField(FieldFanOutModeSince, opts...).ToFunc()
 }
 
 // ByCreatedAt orders the results by the created_at field.

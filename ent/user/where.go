@@ -115,9 +115,9 @@ func LastPostID(v int64) predicate.User {
 	return predicate.User(sql.FieldEQ(FieldLastPostID, v))
 }
 
-// DiffusionSince applies equality check predicate on the "diffusion_since" field. It's identical to DiffusionSinceEQ.
-func DiffusionSince(v int64) predicate.User {
-	return predicate.User(sql.FieldEQ(FieldDiffusionSince, v))
+// FanOutModeSince applies equality check predicate on the "fan_out_mode_since" field. It's identical to FanOutModeSinceEQ.
+func FanOutModeSince(v int64) predicate.User {
+	return predicate.User(sql.FieldEQ(FieldFanOutModeSince, v))
 }
 
 // CreatedAt applies equality check predicate on the "created_at" field. It's identical to CreatedAtEQ.
@@ -705,64 +705,64 @@ func LastPostIDLTE(v int64) predicate.User {
 	return predicate.User(sql.FieldLTE(FieldLastPostID, v))
 }
 
-// DiffusionEQ applies the EQ predicate on the "diffusion" field.
-func DiffusionEQ(v Diffusion) predicate.User {
-	return predicate.User(sql.FieldEQ(FieldDiffusion, v))
+// FanOutModeEQ applies the EQ predicate on the "fan_out_mode" field.
+func FanOutModeEQ(v FanOutMode) predicate.User {
+	return predicate.User(sql.FieldEQ(FieldFanOutMode, v))
 }
 
-// DiffusionNEQ applies the NEQ predicate on the "diffusion" field.
-func DiffusionNEQ(v Diffusion) predicate.User {
-	return predicate.User(sql.FieldNEQ(FieldDiffusion, v))
+// FanOutModeNEQ applies the NEQ predicate on the "fan_out_mode" field.
+func FanOutModeNEQ(v FanOutMode) predicate.User {
+	return predicate.User(sql.FieldNEQ(FieldFanOutMode, v))
 }
 
-// DiffusionIn applies the In predicate on the "diffusion" field.
-func DiffusionIn(vs ...Diffusion) predicate.User {
-	return predicate.User(sql.FieldIn(FieldDiffusion, vs...))
+// FanOutModeIn applies the In predicate on the "fan_out_mode" field.
+func FanOutModeIn(vs ...FanOutMode) predicate.User {
+	return predicate.User(sql.FieldIn(FieldFanOutMode, vs...))
 }
 
-// DiffusionNotIn applies the NotIn predicate on the "diffusion" field.
-func DiffusionNotIn(vs ...Diffusion) predicate.User {
-	return predicate.User(sql.FieldNotIn(FieldDiffusion, vs...))
+// FanOutModeNotIn applies the NotIn predicate on the "fan_out_mode" field.
+func FanOutModeNotIn(vs ...FanOutMode) predicate.User {
+	return predicate.User(sql.FieldNotIn(FieldFanOutMode, vs...))
 }
 
-// DiffusionSinceEQ applies the EQ predicate on the "diffusion_since" field.
-func DiffusionSinceEQ(v int64) predicate.User {
-	return predicate.User(sql.FieldEQ(FieldDiffusionSince, v))
+// FanOutModeSinceEQ applies the EQ predicate on the "fan_out_mode_since" field.
+func FanOutModeSinceEQ(v int64) predicate.User {
+	return predicate.User(sql.FieldEQ(FieldFanOutModeSince, v))
 }
 
-// DiffusionSinceNEQ applies the NEQ predicate on the "diffusion_since" field.
-func DiffusionSinceNEQ(v int64) predicate.User {
-	return predicate.User(sql.FieldNEQ(FieldDiffusionSince, v))
+// FanOutModeSinceNEQ applies the NEQ predicate on the "fan_out_mode_since" field.
+func FanOutModeSinceNEQ(v int64) predicate.User {
+	return predicate.User(sql.FieldNEQ(FieldFanOutModeSince, v))
 }
 
-// DiffusionSinceIn applies the In predicate on the "diffusion_since" field.
-func DiffusionSinceIn(vs ...int64) predicate.User {
-	return predicate.User(sql.FieldIn(FieldDiffusionSince, vs...))
+// FanOutModeSinceIn applies the In predicate on the "fan_out_mode_since" field.
+func FanOutModeSinceIn(vs ...int64) predicate.User {
+	return predicate.User(sql.FieldIn(FieldFanOutModeSince, vs...))
 }
 
-// DiffusionSinceNotIn applies the NotIn predicate on the "diffusion_since" field.
-func DiffusionSinceNotIn(vs ...int64) predicate.User {
-	return predicate.User(sql.FieldNotIn(FieldDiffusionSince, vs...))
+// FanOutModeSinceNotIn applies the NotIn predicate on the "fan_out_mode_since" field.
+func FanOutModeSinceNotIn(vs ...int64) predicate.User {
+	return predicate.User(sql.FieldNotIn(FieldFanOutModeSince, vs...))
 }
 
-// DiffusionSinceGT applies the GT predicate on the "diffusion_since" field.
-func DiffusionSinceGT(v int64) predicate.User {
-	return predicate.User(sql.FieldGT(FieldDiffusionSince, v))
+// FanOutModeSinceGT applies the GT predicate on the "fan_out_mode_since" field.
+func FanOutModeSinceGT(v int64) predicate.User {
+	return predicate.User(sql.FieldGT(FieldFanOutModeSince, v))
 }
 
-// DiffusionSinceGTE applies the GTE predicate on the "diffusion_since" field.
-func DiffusionSinceGTE(v int64) predicate.User {
-	return predicate.User(sql.FieldGTE(FieldDiffusionSince, v))
+// FanOutModeSinceGTE applies the GTE predicate on the "fan_out_mode_since" field.
+func FanOutModeSinceGTE(v int64) predicate.User {
+	return predicate.User(sql.FieldGTE(FieldFanOutModeSince, v))
 }
 
-// DiffusionSinceLT applies the LT predicate on the "diffusion_since" field.
-func DiffusionSinceLT(v int64) predicate.User {
-	return predicate.User(sql.FieldLT(FieldDiffusionSince, v))
+// FanOutModeSinceLT applies the LT predicate on the "fan_out_mode_since" field.
+func FanOutModeSinceLT(v int64) predicate.User {
+	return predicate.User(sql.FieldLT(FieldFanOutModeSince, v))
 }
 
-// DiffusionSinceLTE applies the LTE predicate on the "diffusion_since" field.
-func DiffusionSinceLTE(v int64) predicate.User {
-	return predicate.User(sql.FieldLTE(FieldDiffusionSince, v))
+// FanOutModeSinceLTE applies the LTE predicate on the "fan_out_mode_since" field.
+func FanOutModeSinceLTE(v int64) predicate.User {
+	return predicate.User(sql.FieldLTE(FieldFanOutModeSince, v))
 }
 
 // CreatedAtEQ applies the EQ predicate on the "created_at" field.

@@ -13,6 +13,11 @@ import (
 	"tideline/ent"
 	"tideline/ent/schema"
 	"tideline/feed"
+	"tideline/feed/account"
+	"tideline/feed/home"
+	"tideline/feed/paging"
+	"tideline/feed/stream"
+	"tideline/feed/visibility"
 	"tideline/graph/model"
 	"time"
 
@@ -56,13 +61,13 @@ type ComplexityRoot struct {
 // region    ************************** generated!.gotpl **************************
 
 type CreatePostPayloadResolver interface {
-	Edge(ctx context.Context, obj *model.CreatePostPayload) (*feed.Edge[ent.Post], error)
+	Edge(ctx context.Context, obj *model.CreatePostPayload) (*paging.Edge[ent.Post], error)
 }
 type MutationResolver interface {
-	SignUp(ctx context.Context, input model.SignUpInput) (*feed.Auth, error)
-	LogIn(ctx context.Context, input model.LogInInput) (*feed.Auth, error)
+	SignUp(ctx context.Context, input model.SignUpInput) (*account.Auth, error)
+	LogIn(ctx context.Context, input model.LogInInput) (*account.Auth, error)
 	LogOut(ctx context.Context) (bool, error)
-	UpdateProfile(ctx context.Context, input feed.Profile) (*model.UpdateProfilePayload, error)
+	UpdateProfile(ctx context.Context, input account.Profile) (*model.UpdateProfilePayload, error)
 	CreatePost(ctx context.Context, input feed.Draft) (*model.CreatePostPayload, error)
 	SetPostVisibility(ctx context.Context, input model.SetPostVisibilityInput) (*model.SetPostVisibilityPayload, error)
 	DeletePost(ctx context.Context, input model.DeletePostInput) (*model.DeletePostPayload, error)
@@ -91,37 +96,37 @@ type QueryResolver interface {
 	Nodes(ctx context.Context, ids []string) ([]ent.Node, error)
 	Viewer(ctx context.Context) (*ent.User, error)
 	User(ctx context.Context, handle string) (*ent.User, error)
-	Users(ctx context.Context, query *string, first *int, after *string) (*feed.Connection[ent.User], error)
+	Users(ctx context.Context, query *string, first *int, after *string) (*paging.Connection[ent.User], error)
 	Post(ctx context.Context, id string) (*ent.Post, error)
-	Timeline(ctx context.Context, first *int, after *string, last *int, before *string, order *feed.Order) (*feed.Connection[ent.Post], error)
+	Timeline(ctx context.Context, first *int, after *string, last *int, before *string, order *home.Order) (*paging.Connection[ent.Post], error)
 }
 type RelationshipPayloadResolver interface {
-	Relationship(ctx context.Context, obj *model.RelationshipPayload) (*feed.Relation, error)
+	Relationship(ctx context.Context, obj *model.RelationshipPayload) (*visibility.Relation, error)
 }
 type SubscriptionResolver interface {
-	TimelineEvents(ctx context.Context, after *string, heartbeat *int) (<-chan feed.Event, error)
+	TimelineEvents(ctx context.Context, after *string, heartbeat *int) (<-chan stream.Event, error)
 }
 type TimelineConnectionResolver interface {
-	UnreadCount(ctx context.Context, obj *feed.Connection[ent.Post]) (int, error)
+	UnreadCount(ctx context.Context, obj *paging.Connection[ent.Post]) (int, error)
 }
 type TimelineHeartbeatResolver interface {
-	UnreadCount(ctx context.Context, obj *feed.Heartbeat) (int, error)
+	UnreadCount(ctx context.Context, obj *stream.Heartbeat) (int, error)
 }
 type TimelinePostAddedResolver interface {
-	UnreadCount(ctx context.Context, obj *feed.PostAdded) (int, error)
+	UnreadCount(ctx context.Context, obj *stream.PostAdded) (int, error)
 }
 type TimelinePostRemovedResolver interface {
-	PostID(ctx context.Context, obj *feed.PostRemoved) (string, error)
+	PostID(ctx context.Context, obj *stream.PostRemoved) (string, error)
 }
 type UserResolver interface {
 	DefaultVisibility(ctx context.Context, obj *ent.User) (*schema.Visibility, error)
 
 	PostCount(ctx context.Context, obj *ent.User) (int, error)
-	Posts(ctx context.Context, obj *ent.User, first *int, after *string) (*feed.Connection[ent.Post], error)
-	Followers(ctx context.Context, obj *ent.User, first *int, after *string) (*feed.Connection[ent.User], error)
-	Following(ctx context.Context, obj *ent.User, first *int, after *string) (*feed.Connection[ent.User], error)
-	FollowRequests(ctx context.Context, obj *ent.User, first *int, after *string) (*feed.Connection[ent.User], error)
-	Relationship(ctx context.Context, obj *ent.User) (*feed.Relation, error)
+	Posts(ctx context.Context, obj *ent.User, first *int, after *string) (*paging.Connection[ent.Post], error)
+	Followers(ctx context.Context, obj *ent.User, first *int, after *string) (*paging.Connection[ent.User], error)
+	Following(ctx context.Context, obj *ent.User, first *int, after *string) (*paging.Connection[ent.User], error)
+	FollowRequests(ctx context.Context, obj *ent.User, first *int, after *string) (*paging.Connection[ent.User], error)
+	Relationship(ctx context.Context, obj *ent.User) (*visibility.Relation, error)
 }
 
 // endregion ************************** generated!.gotpl **************************
@@ -1038,8 +1043,8 @@ func (ec *executionContext) field_Mutation_updateProfile_args(ctx context.Contex
 	var err error
 	args := map[string]any{}
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
-		func(ctx context.Context, v any) (feed.Profile, error) {
-			return ec.unmarshalNUpdateProfileInput2tidelineᚋfeedᚐProfile(ctx, v)
+		func(ctx context.Context, v any) (account.Profile, error) {
+			return ec.unmarshalNUpdateProfileInput2tidelineᚋfeedᚋaccountᚐProfile(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -1140,8 +1145,8 @@ func (ec *executionContext) field_Query_timeline_args(ctx context.Context, rawAr
 	}
 	args["before"] = arg3
 	arg4, err := graphql.ProcessArgField(ctx, rawArgs, "order",
-		func(ctx context.Context, v any) (*feed.Order, error) {
-			return ec.unmarshalOTimelineOrder2ᚖtidelineᚋfeedᚐOrder(ctx, v)
+		func(ctx context.Context, v any) (*home.Order, error) {
+			return ec.unmarshalOTimelineOrder2ᚖtidelineᚋfeedᚋhomeᚐOrder(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -1364,7 +1369,7 @@ func (ec *executionContext) field___Type_fields_args(ctx context.Context, rawArg
 
 // region    **************************** field.gotpl *****************************
 
-func (ec *executionContext) _AuthPayload_token(ctx context.Context, field graphql.CollectedField, obj *feed.Auth) (ret graphql.Marshaler) {
+func (ec *executionContext) _AuthPayload_token(ctx context.Context, field graphql.CollectedField, obj *account.Auth) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1387,7 +1392,7 @@ func (ec *executionContext) fieldContext_AuthPayload_token(_ context.Context, fi
 	return graphql.NewScalarFieldContext("AuthPayload", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _AuthPayload_expiresAt(ctx context.Context, field graphql.CollectedField, obj *feed.Auth) (ret graphql.Marshaler) {
+func (ec *executionContext) _AuthPayload_expiresAt(ctx context.Context, field graphql.CollectedField, obj *account.Auth) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1410,7 +1415,7 @@ func (ec *executionContext) fieldContext_AuthPayload_expiresAt(_ context.Context
 	return graphql.NewScalarFieldContext("AuthPayload", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _AuthPayload_user(ctx context.Context, field graphql.CollectedField, obj *feed.Auth) (ret graphql.Marshaler) {
+func (ec *executionContext) _AuthPayload_user(ctx context.Context, field graphql.CollectedField, obj *account.Auth) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1486,8 +1491,8 @@ func (ec *executionContext) _CreatePostPayload_edge(ctx context.Context, field g
 			return ec.Resolvers.CreatePostPayload().Edge(ctx, obj)
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *feed.Edge[ent.Post]) graphql.Marshaler {
-			return ec.marshalNTimelineEdge2ᚖtidelineᚋfeedᚐEdge(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *paging.Edge[ent.Post]) graphql.Marshaler {
+			return ec.marshalNTimelineEdge2ᚖtidelineᚋfeedᚋpagingᚐEdge(ctx, selections, v)
 		},
 		true,
 		true,
@@ -1597,8 +1602,8 @@ func (ec *executionContext) _Mutation_signUp(ctx context.Context, field graphql.
 			return ec.Resolvers.Mutation().SignUp(ctx, fc.Args["input"].(model.SignUpInput))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *feed.Auth) graphql.Marshaler {
-			return ec.marshalNAuthPayload2ᚖtidelineᚋfeedᚐAuth(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *account.Auth) graphql.Marshaler {
+			return ec.marshalNAuthPayload2ᚖtidelineᚋfeedᚋaccountᚐAuth(ctx, selections, v)
 		},
 		true,
 		true,
@@ -1641,8 +1646,8 @@ func (ec *executionContext) _Mutation_logIn(ctx context.Context, field graphql.C
 			return ec.Resolvers.Mutation().LogIn(ctx, fc.Args["input"].(model.LogInInput))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *feed.Auth) graphql.Marshaler {
-			return ec.marshalNAuthPayload2ᚖtidelineᚋfeedᚐAuth(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *account.Auth) graphql.Marshaler {
+			return ec.marshalNAuthPayload2ᚖtidelineᚋfeedᚋaccountᚐAuth(ctx, selections, v)
 		},
 		true,
 		true,
@@ -1705,7 +1710,7 @@ func (ec *executionContext) _Mutation_updateProfile(ctx context.Context, field g
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Mutation().UpdateProfile(ctx, fc.Args["input"].(feed.Profile))
+			return ec.Resolvers.Mutation().UpdateProfile(ctx, fc.Args["input"].(account.Profile))
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *model.UpdateProfilePayload) graphql.Marshaler {
@@ -2355,7 +2360,7 @@ func (ec *executionContext) fieldContext_Mutation_markTimelineRead(ctx context.C
 	return fc, nil
 }
 
-func (ec *executionContext) _PageInfo_hasNextPage(ctx context.Context, field graphql.CollectedField, obj *feed.PageInfo) (ret graphql.Marshaler) {
+func (ec *executionContext) _PageInfo_hasNextPage(ctx context.Context, field graphql.CollectedField, obj *paging.PageInfo) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -2378,7 +2383,7 @@ func (ec *executionContext) fieldContext_PageInfo_hasNextPage(_ context.Context,
 	return graphql.NewScalarFieldContext("PageInfo", field, false, false, errors.New("field of type Boolean does not have child fields"))
 }
 
-func (ec *executionContext) _PageInfo_hasPreviousPage(ctx context.Context, field graphql.CollectedField, obj *feed.PageInfo) (ret graphql.Marshaler) {
+func (ec *executionContext) _PageInfo_hasPreviousPage(ctx context.Context, field graphql.CollectedField, obj *paging.PageInfo) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -2401,7 +2406,7 @@ func (ec *executionContext) fieldContext_PageInfo_hasPreviousPage(_ context.Cont
 	return graphql.NewScalarFieldContext("PageInfo", field, false, false, errors.New("field of type Boolean does not have child fields"))
 }
 
-func (ec *executionContext) _PageInfo_startCursor(ctx context.Context, field graphql.CollectedField, obj *feed.PageInfo) (ret graphql.Marshaler) {
+func (ec *executionContext) _PageInfo_startCursor(ctx context.Context, field graphql.CollectedField, obj *paging.PageInfo) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -2424,7 +2429,7 @@ func (ec *executionContext) fieldContext_PageInfo_startCursor(_ context.Context,
 	return graphql.NewScalarFieldContext("PageInfo", field, false, false, errors.New("field of type Cursor does not have child fields"))
 }
 
-func (ec *executionContext) _PageInfo_endCursor(ctx context.Context, field graphql.CollectedField, obj *feed.PageInfo) (ret graphql.Marshaler) {
+func (ec *executionContext) _PageInfo_endCursor(ctx context.Context, field graphql.CollectedField, obj *paging.PageInfo) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -2649,7 +2654,7 @@ func (ec *executionContext) fieldContext_Post_delivery(_ context.Context, field 
 	return fc, nil
 }
 
-func (ec *executionContext) _PostConnection_edges(ctx context.Context, field graphql.CollectedField, obj *feed.Connection[ent.Post]) (ret graphql.Marshaler) {
+func (ec *executionContext) _PostConnection_edges(ctx context.Context, field graphql.CollectedField, obj *paging.Connection[ent.Post]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -2661,8 +2666,8 @@ func (ec *executionContext) _PostConnection_edges(ctx context.Context, field gra
 			return obj.Edges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []feed.Edge[ent.Post]) graphql.Marshaler {
-			return ec.marshalNPostEdge2ᚕtidelineᚋfeedᚐEdgeᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []paging.Edge[ent.Post]) graphql.Marshaler {
+			return ec.marshalNPostEdge2ᚕtidelineᚋfeedᚋpagingᚐEdgeᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -2681,7 +2686,7 @@ func (ec *executionContext) fieldContext_PostConnection_edges(_ context.Context,
 	return fc, nil
 }
 
-func (ec *executionContext) _PostConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *feed.Connection[ent.Post]) (ret graphql.Marshaler) {
+func (ec *executionContext) _PostConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *paging.Connection[ent.Post]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -2713,7 +2718,7 @@ func (ec *executionContext) fieldContext_PostConnection_nodes(_ context.Context,
 	return fc, nil
 }
 
-func (ec *executionContext) _PostConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *feed.Connection[ent.Post]) (ret graphql.Marshaler) {
+func (ec *executionContext) _PostConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *paging.Connection[ent.Post]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -2725,8 +2730,8 @@ func (ec *executionContext) _PostConnection_pageInfo(ctx context.Context, field 
 			return obj.PageInfo(), nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *feed.PageInfo) graphql.Marshaler {
-			return ec.marshalNPageInfo2ᚖtidelineᚋfeedᚐPageInfo(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *paging.PageInfo) graphql.Marshaler {
+			return ec.marshalNPageInfo2ᚖtidelineᚋfeedᚋpagingᚐPageInfo(ctx, selections, v)
 		},
 		true,
 		true,
@@ -2906,7 +2911,7 @@ func (ec *executionContext) fieldContext_PostDelivery_done(_ context.Context, fi
 	return graphql.NewScalarFieldContext("PostDelivery", field, false, false, errors.New("field of type Boolean does not have child fields"))
 }
 
-func (ec *executionContext) _PostEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *feed.Edge[ent.Post]) (ret graphql.Marshaler) {
+func (ec *executionContext) _PostEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *paging.Edge[ent.Post]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -2929,7 +2934,7 @@ func (ec *executionContext) fieldContext_PostEdge_cursor(_ context.Context, fiel
 	return graphql.NewScalarFieldContext("PostEdge", field, false, false, errors.New("field of type Cursor does not have child fields"))
 }
 
-func (ec *executionContext) _PostEdge_node(ctx context.Context, field graphql.CollectedField, obj *feed.Edge[ent.Post]) (ret graphql.Marshaler) {
+func (ec *executionContext) _PostEdge_node(ctx context.Context, field graphql.CollectedField, obj *paging.Edge[ent.Post]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -3138,8 +3143,8 @@ func (ec *executionContext) _Query_users(ctx context.Context, field graphql.Coll
 			return ec.Resolvers.Query().Users(ctx, fc.Args["query"].(*string), fc.Args["first"].(*int), fc.Args["after"].(*string))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *feed.Connection[ent.User]) graphql.Marshaler {
-			return ec.marshalNUserConnection2ᚖtidelineᚋfeedᚐConnection(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *paging.Connection[ent.User]) graphql.Marshaler {
+			return ec.marshalNUserConnection2ᚖtidelineᚋfeedᚋpagingᚐConnection(ctx, selections, v)
 		},
 		true,
 		true,
@@ -3223,11 +3228,11 @@ func (ec *executionContext) _Query_timeline(ctx context.Context, field graphql.C
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Query().Timeline(ctx, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["last"].(*int), fc.Args["before"].(*string), fc.Args["order"].(*feed.Order))
+			return ec.Resolvers.Query().Timeline(ctx, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["last"].(*int), fc.Args["before"].(*string), fc.Args["order"].(*home.Order))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *feed.Connection[ent.Post]) graphql.Marshaler {
-			return ec.marshalNTimelineConnection2ᚖtidelineᚋfeedᚐConnection(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *paging.Connection[ent.Post]) graphql.Marshaler {
+			return ec.marshalNTimelineConnection2ᚖtidelineᚋfeedᚋpagingᚐConnection(ctx, selections, v)
 		},
 		true,
 		true,
@@ -3333,7 +3338,7 @@ func (ec *executionContext) fieldContext_Query___schema(_ context.Context, field
 	return fc, nil
 }
 
-func (ec *executionContext) _Relationship_following(ctx context.Context, field graphql.CollectedField, obj *feed.Relation) (ret graphql.Marshaler) {
+func (ec *executionContext) _Relationship_following(ctx context.Context, field graphql.CollectedField, obj *visibility.Relation) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -3356,7 +3361,7 @@ func (ec *executionContext) fieldContext_Relationship_following(_ context.Contex
 	return graphql.NewScalarFieldContext("Relationship", field, false, false, errors.New("field of type Boolean does not have child fields"))
 }
 
-func (ec *executionContext) _Relationship_followedBy(ctx context.Context, field graphql.CollectedField, obj *feed.Relation) (ret graphql.Marshaler) {
+func (ec *executionContext) _Relationship_followedBy(ctx context.Context, field graphql.CollectedField, obj *visibility.Relation) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -3379,7 +3384,7 @@ func (ec *executionContext) fieldContext_Relationship_followedBy(_ context.Conte
 	return graphql.NewScalarFieldContext("Relationship", field, false, false, errors.New("field of type Boolean does not have child fields"))
 }
 
-func (ec *executionContext) _Relationship_mutual(ctx context.Context, field graphql.CollectedField, obj *feed.Relation) (ret graphql.Marshaler) {
+func (ec *executionContext) _Relationship_mutual(ctx context.Context, field graphql.CollectedField, obj *visibility.Relation) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -3402,7 +3407,7 @@ func (ec *executionContext) fieldContext_Relationship_mutual(_ context.Context, 
 	return graphql.NewScalarFieldContext("Relationship", field, true, false, errors.New("field of type Boolean does not have child fields"))
 }
 
-func (ec *executionContext) _Relationship_blocking(ctx context.Context, field graphql.CollectedField, obj *feed.Relation) (ret graphql.Marshaler) {
+func (ec *executionContext) _Relationship_blocking(ctx context.Context, field graphql.CollectedField, obj *visibility.Relation) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -3425,7 +3430,7 @@ func (ec *executionContext) fieldContext_Relationship_blocking(_ context.Context
 	return graphql.NewScalarFieldContext("Relationship", field, false, false, errors.New("field of type Boolean does not have child fields"))
 }
 
-func (ec *executionContext) _Relationship_muting(ctx context.Context, field graphql.CollectedField, obj *feed.Relation) (ret graphql.Marshaler) {
+func (ec *executionContext) _Relationship_muting(ctx context.Context, field graphql.CollectedField, obj *visibility.Relation) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -3448,7 +3453,7 @@ func (ec *executionContext) fieldContext_Relationship_muting(_ context.Context, 
 	return graphql.NewScalarFieldContext("Relationship", field, false, false, errors.New("field of type Boolean does not have child fields"))
 }
 
-func (ec *executionContext) _Relationship_requested(ctx context.Context, field graphql.CollectedField, obj *feed.Relation) (ret graphql.Marshaler) {
+func (ec *executionContext) _Relationship_requested(ctx context.Context, field graphql.CollectedField, obj *visibility.Relation) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -3515,8 +3520,8 @@ func (ec *executionContext) _RelationshipPayload_relationship(ctx context.Contex
 			return ec.Resolvers.RelationshipPayload().Relationship(ctx, obj)
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *feed.Relation) graphql.Marshaler {
-			return ec.marshalNRelationship2ᚖtidelineᚋfeedᚐRelation(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *visibility.Relation) graphql.Marshaler {
+			return ec.marshalNRelationship2ᚖtidelineᚋfeedᚋvisibilityᚐRelation(ctx, selections, v)
 		},
 		true,
 		true,
@@ -3580,8 +3585,8 @@ func (ec *executionContext) _Subscription_timelineEvents(ctx context.Context, fi
 			return ec.Resolvers.Subscription().TimelineEvents(ctx, fc.Args["after"].(*string), fc.Args["heartbeat"].(*int))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v feed.Event) graphql.Marshaler {
-			return ec.marshalNTimelineEvent2tidelineᚋfeedᚐEvent(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v stream.Event) graphql.Marshaler {
+			return ec.marshalNTimelineEvent2tidelineᚋfeedᚋstreamᚐEvent(ctx, selections, v)
 		},
 		true,
 		true,
@@ -3611,7 +3616,7 @@ func (ec *executionContext) fieldContext_Subscription_timelineEvents(ctx context
 	return fc, nil
 }
 
-func (ec *executionContext) _TimelineConnection_edges(ctx context.Context, field graphql.CollectedField, obj *feed.Connection[ent.Post]) (ret graphql.Marshaler) {
+func (ec *executionContext) _TimelineConnection_edges(ctx context.Context, field graphql.CollectedField, obj *paging.Connection[ent.Post]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -3623,8 +3628,8 @@ func (ec *executionContext) _TimelineConnection_edges(ctx context.Context, field
 			return obj.Edges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []feed.Edge[ent.Post]) graphql.Marshaler {
-			return ec.marshalNTimelineEdge2ᚕtidelineᚋfeedᚐEdgeᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []paging.Edge[ent.Post]) graphql.Marshaler {
+			return ec.marshalNTimelineEdge2ᚕtidelineᚋfeedᚋpagingᚐEdgeᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -3643,7 +3648,7 @@ func (ec *executionContext) fieldContext_TimelineConnection_edges(_ context.Cont
 	return fc, nil
 }
 
-func (ec *executionContext) _TimelineConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *feed.Connection[ent.Post]) (ret graphql.Marshaler) {
+func (ec *executionContext) _TimelineConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *paging.Connection[ent.Post]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -3675,7 +3680,7 @@ func (ec *executionContext) fieldContext_TimelineConnection_nodes(_ context.Cont
 	return fc, nil
 }
 
-func (ec *executionContext) _TimelineConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *feed.Connection[ent.Post]) (ret graphql.Marshaler) {
+func (ec *executionContext) _TimelineConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *paging.Connection[ent.Post]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -3687,8 +3692,8 @@ func (ec *executionContext) _TimelineConnection_pageInfo(ctx context.Context, fi
 			return obj.PageInfo(), nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *feed.PageInfo) graphql.Marshaler {
-			return ec.marshalNPageInfo2ᚖtidelineᚋfeedᚐPageInfo(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *paging.PageInfo) graphql.Marshaler {
+			return ec.marshalNPageInfo2ᚖtidelineᚋfeedᚋpagingᚐPageInfo(ctx, selections, v)
 		},
 		true,
 		true,
@@ -3707,7 +3712,7 @@ func (ec *executionContext) fieldContext_TimelineConnection_pageInfo(_ context.C
 	return fc, nil
 }
 
-func (ec *executionContext) _TimelineConnection_unreadCount(ctx context.Context, field graphql.CollectedField, obj *feed.Connection[ent.Post]) (ret graphql.Marshaler) {
+func (ec *executionContext) _TimelineConnection_unreadCount(ctx context.Context, field graphql.CollectedField, obj *paging.Connection[ent.Post]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -3730,7 +3735,7 @@ func (ec *executionContext) fieldContext_TimelineConnection_unreadCount(_ contex
 	return graphql.NewScalarFieldContext("TimelineConnection", field, true, true, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _TimelineEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *feed.Edge[ent.Post]) (ret graphql.Marshaler) {
+func (ec *executionContext) _TimelineEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *paging.Edge[ent.Post]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -3753,7 +3758,7 @@ func (ec *executionContext) fieldContext_TimelineEdge_cursor(_ context.Context, 
 	return graphql.NewScalarFieldContext("TimelineEdge", field, false, false, errors.New("field of type Cursor does not have child fields"))
 }
 
-func (ec *executionContext) _TimelineEdge_score(ctx context.Context, field graphql.CollectedField, obj *feed.Edge[ent.Post]) (ret graphql.Marshaler) {
+func (ec *executionContext) _TimelineEdge_score(ctx context.Context, field graphql.CollectedField, obj *paging.Edge[ent.Post]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -3776,7 +3781,7 @@ func (ec *executionContext) fieldContext_TimelineEdge_score(_ context.Context, f
 	return graphql.NewScalarFieldContext("TimelineEdge", field, false, false, errors.New("field of type Float does not have child fields"))
 }
 
-func (ec *executionContext) _TimelineEdge_node(ctx context.Context, field graphql.CollectedField, obj *feed.Edge[ent.Post]) (ret graphql.Marshaler) {
+func (ec *executionContext) _TimelineEdge_node(ctx context.Context, field graphql.CollectedField, obj *paging.Edge[ent.Post]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -3808,7 +3813,7 @@ func (ec *executionContext) fieldContext_TimelineEdge_node(_ context.Context, fi
 	return fc, nil
 }
 
-func (ec *executionContext) _TimelineHeartbeat_position(ctx context.Context, field graphql.CollectedField, obj *feed.Heartbeat) (ret graphql.Marshaler) {
+func (ec *executionContext) _TimelineHeartbeat_position(ctx context.Context, field graphql.CollectedField, obj *stream.Heartbeat) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -3831,7 +3836,7 @@ func (ec *executionContext) fieldContext_TimelineHeartbeat_position(_ context.Co
 	return graphql.NewScalarFieldContext("TimelineHeartbeat", field, false, false, errors.New("field of type Cursor does not have child fields"))
 }
 
-func (ec *executionContext) _TimelineHeartbeat_unreadCount(ctx context.Context, field graphql.CollectedField, obj *feed.Heartbeat) (ret graphql.Marshaler) {
+func (ec *executionContext) _TimelineHeartbeat_unreadCount(ctx context.Context, field graphql.CollectedField, obj *stream.Heartbeat) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -3854,7 +3859,7 @@ func (ec *executionContext) fieldContext_TimelineHeartbeat_unreadCount(_ context
 	return graphql.NewScalarFieldContext("TimelineHeartbeat", field, true, true, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _TimelineInvalidated_reason(ctx context.Context, field graphql.CollectedField, obj *feed.Invalidated) (ret graphql.Marshaler) {
+func (ec *executionContext) _TimelineInvalidated_reason(ctx context.Context, field graphql.CollectedField, obj *stream.Invalidated) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -3877,7 +3882,7 @@ func (ec *executionContext) fieldContext_TimelineInvalidated_reason(_ context.Co
 	return graphql.NewScalarFieldContext("TimelineInvalidated", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _TimelineInvalidated_position(ctx context.Context, field graphql.CollectedField, obj *feed.Invalidated) (ret graphql.Marshaler) {
+func (ec *executionContext) _TimelineInvalidated_position(ctx context.Context, field graphql.CollectedField, obj *stream.Invalidated) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -3900,7 +3905,7 @@ func (ec *executionContext) fieldContext_TimelineInvalidated_position(_ context.
 	return graphql.NewScalarFieldContext("TimelineInvalidated", field, false, false, errors.New("field of type Cursor does not have child fields"))
 }
 
-func (ec *executionContext) _TimelinePostAdded_edge(ctx context.Context, field graphql.CollectedField, obj *feed.PostAdded) (ret graphql.Marshaler) {
+func (ec *executionContext) _TimelinePostAdded_edge(ctx context.Context, field graphql.CollectedField, obj *stream.PostAdded) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -3912,8 +3917,8 @@ func (ec *executionContext) _TimelinePostAdded_edge(ctx context.Context, field g
 			return obj.Edge, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v feed.Edge[ent.Post]) graphql.Marshaler {
-			return ec.marshalNTimelineEdge2tidelineᚋfeedᚐEdge(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v paging.Edge[ent.Post]) graphql.Marshaler {
+			return ec.marshalNTimelineEdge2tidelineᚋfeedᚋpagingᚐEdge(ctx, selections, v)
 		},
 		true,
 		true,
@@ -3932,7 +3937,7 @@ func (ec *executionContext) fieldContext_TimelinePostAdded_edge(_ context.Contex
 	return fc, nil
 }
 
-func (ec *executionContext) _TimelinePostAdded_unreadCount(ctx context.Context, field graphql.CollectedField, obj *feed.PostAdded) (ret graphql.Marshaler) {
+func (ec *executionContext) _TimelinePostAdded_unreadCount(ctx context.Context, field graphql.CollectedField, obj *stream.PostAdded) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -3955,7 +3960,7 @@ func (ec *executionContext) fieldContext_TimelinePostAdded_unreadCount(_ context
 	return graphql.NewScalarFieldContext("TimelinePostAdded", field, true, true, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _TimelinePostAdded_position(ctx context.Context, field graphql.CollectedField, obj *feed.PostAdded) (ret graphql.Marshaler) {
+func (ec *executionContext) _TimelinePostAdded_position(ctx context.Context, field graphql.CollectedField, obj *stream.PostAdded) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -3978,7 +3983,7 @@ func (ec *executionContext) fieldContext_TimelinePostAdded_position(_ context.Co
 	return graphql.NewScalarFieldContext("TimelinePostAdded", field, true, false, errors.New("field of type Cursor does not have child fields"))
 }
 
-func (ec *executionContext) _TimelinePostRemoved_postId(ctx context.Context, field graphql.CollectedField, obj *feed.PostRemoved) (ret graphql.Marshaler) {
+func (ec *executionContext) _TimelinePostRemoved_postId(ctx context.Context, field graphql.CollectedField, obj *stream.PostRemoved) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -4001,7 +4006,7 @@ func (ec *executionContext) fieldContext_TimelinePostRemoved_postId(_ context.Co
 	return graphql.NewScalarFieldContext("TimelinePostRemoved", field, true, true, errors.New("field of type ID does not have child fields"))
 }
 
-func (ec *executionContext) _TimelinePostRemoved_position(ctx context.Context, field graphql.CollectedField, obj *feed.PostRemoved) (ret graphql.Marshaler) {
+func (ec *executionContext) _TimelinePostRemoved_position(ctx context.Context, field graphql.CollectedField, obj *stream.PostRemoved) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -4299,8 +4304,8 @@ func (ec *executionContext) _User_posts(ctx context.Context, field graphql.Colle
 			return ec.Resolvers.User().Posts(ctx, obj, fc.Args["first"].(*int), fc.Args["after"].(*string))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *feed.Connection[ent.Post]) graphql.Marshaler {
-			return ec.marshalNPostConnection2ᚖtidelineᚋfeedᚐConnection(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *paging.Connection[ent.Post]) graphql.Marshaler {
+			return ec.marshalNPostConnection2ᚖtidelineᚋfeedᚋpagingᚐConnection(ctx, selections, v)
 		},
 		true,
 		true,
@@ -4343,8 +4348,8 @@ func (ec *executionContext) _User_followers(ctx context.Context, field graphql.C
 			return ec.Resolvers.User().Followers(ctx, obj, fc.Args["first"].(*int), fc.Args["after"].(*string))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *feed.Connection[ent.User]) graphql.Marshaler {
-			return ec.marshalNUserConnection2ᚖtidelineᚋfeedᚐConnection(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *paging.Connection[ent.User]) graphql.Marshaler {
+			return ec.marshalNUserConnection2ᚖtidelineᚋfeedᚋpagingᚐConnection(ctx, selections, v)
 		},
 		true,
 		true,
@@ -4387,8 +4392,8 @@ func (ec *executionContext) _User_following(ctx context.Context, field graphql.C
 			return ec.Resolvers.User().Following(ctx, obj, fc.Args["first"].(*int), fc.Args["after"].(*string))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *feed.Connection[ent.User]) graphql.Marshaler {
-			return ec.marshalNUserConnection2ᚖtidelineᚋfeedᚐConnection(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *paging.Connection[ent.User]) graphql.Marshaler {
+			return ec.marshalNUserConnection2ᚖtidelineᚋfeedᚋpagingᚐConnection(ctx, selections, v)
 		},
 		true,
 		true,
@@ -4431,8 +4436,8 @@ func (ec *executionContext) _User_followRequests(ctx context.Context, field grap
 			return ec.Resolvers.User().FollowRequests(ctx, obj, fc.Args["first"].(*int), fc.Args["after"].(*string))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *feed.Connection[ent.User]) graphql.Marshaler {
-			return ec.marshalOUserConnection2ᚖtidelineᚋfeedᚐConnection(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *paging.Connection[ent.User]) graphql.Marshaler {
+			return ec.marshalOUserConnection2ᚖtidelineᚋfeedᚋpagingᚐConnection(ctx, selections, v)
 		},
 		true,
 		false,
@@ -4474,8 +4479,8 @@ func (ec *executionContext) _User_relationship(ctx context.Context, field graphq
 			return ec.Resolvers.User().Relationship(ctx, obj)
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *feed.Relation) graphql.Marshaler {
-			return ec.marshalORelationship2ᚖtidelineᚋfeedᚐRelation(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *visibility.Relation) graphql.Marshaler {
+			return ec.marshalORelationship2ᚖtidelineᚋfeedᚋvisibilityᚐRelation(ctx, selections, v)
 		},
 		true,
 		false,
@@ -4494,7 +4499,7 @@ func (ec *executionContext) fieldContext_User_relationship(_ context.Context, fi
 	return fc, nil
 }
 
-func (ec *executionContext) _UserConnection_edges(ctx context.Context, field graphql.CollectedField, obj *feed.Connection[ent.User]) (ret graphql.Marshaler) {
+func (ec *executionContext) _UserConnection_edges(ctx context.Context, field graphql.CollectedField, obj *paging.Connection[ent.User]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -4506,8 +4511,8 @@ func (ec *executionContext) _UserConnection_edges(ctx context.Context, field gra
 			return obj.Edges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []feed.Edge[ent.User]) graphql.Marshaler {
-			return ec.marshalNUserEdge2ᚕtidelineᚋfeedᚐEdgeᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []paging.Edge[ent.User]) graphql.Marshaler {
+			return ec.marshalNUserEdge2ᚕtidelineᚋfeedᚋpagingᚐEdgeᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -4526,7 +4531,7 @@ func (ec *executionContext) fieldContext_UserConnection_edges(_ context.Context,
 	return fc, nil
 }
 
-func (ec *executionContext) _UserConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *feed.Connection[ent.User]) (ret graphql.Marshaler) {
+func (ec *executionContext) _UserConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *paging.Connection[ent.User]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -4558,7 +4563,7 @@ func (ec *executionContext) fieldContext_UserConnection_nodes(_ context.Context,
 	return fc, nil
 }
 
-func (ec *executionContext) _UserConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *feed.Connection[ent.User]) (ret graphql.Marshaler) {
+func (ec *executionContext) _UserConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *paging.Connection[ent.User]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -4570,8 +4575,8 @@ func (ec *executionContext) _UserConnection_pageInfo(ctx context.Context, field 
 			return obj.PageInfo(), nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *feed.PageInfo) graphql.Marshaler {
-			return ec.marshalNPageInfo2ᚖtidelineᚋfeedᚐPageInfo(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *paging.PageInfo) graphql.Marshaler {
+			return ec.marshalNPageInfo2ᚖtidelineᚋfeedᚋpagingᚐPageInfo(ctx, selections, v)
 		},
 		true,
 		true,
@@ -4590,7 +4595,7 @@ func (ec *executionContext) fieldContext_UserConnection_pageInfo(_ context.Conte
 	return fc, nil
 }
 
-func (ec *executionContext) _UserEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *feed.Edge[ent.User]) (ret graphql.Marshaler) {
+func (ec *executionContext) _UserEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *paging.Edge[ent.User]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -4613,7 +4618,7 @@ func (ec *executionContext) fieldContext_UserEdge_cursor(_ context.Context, fiel
 	return graphql.NewScalarFieldContext("UserEdge", field, false, false, errors.New("field of type Cursor does not have child fields"))
 }
 
-func (ec *executionContext) _UserEdge_node(ctx context.Context, field graphql.CollectedField, obj *feed.Edge[ent.User]) (ret graphql.Marshaler) {
+func (ec *executionContext) _UserEdge_node(ctx context.Context, field graphql.CollectedField, obj *paging.Edge[ent.User]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -5956,8 +5961,8 @@ func (ec *executionContext) unmarshalInputSignUpInput(ctx context.Context, obj a
 	return it, nil
 }
 
-func (ec *executionContext) unmarshalInputUpdateProfileInput(ctx context.Context, obj any) (feed.Profile, error) {
-	var it feed.Profile
+func (ec *executionContext) unmarshalInputUpdateProfileInput(ctx context.Context, obj any) (account.Profile, error) {
+	var it account.Profile
 	if obj == nil {
 		return it, nil
 	}
@@ -6064,26 +6069,26 @@ func (ec *executionContext) _Node(ctx context.Context, sel ast.SelectionSet, obj
 	}
 }
 
-func (ec *executionContext) _TimelineEvent(ctx context.Context, sel ast.SelectionSet, obj feed.Event) graphql.Marshaler {
+func (ec *executionContext) _TimelineEvent(ctx context.Context, sel ast.SelectionSet, obj stream.Event) graphql.Marshaler {
 	switch obj := (obj).(type) {
 	case nil:
 		return graphql.Null
-	case *feed.PostRemoved:
+	case *stream.PostRemoved:
 		if obj == nil {
 			return graphql.Null
 		}
 		return ec._TimelinePostRemoved(ctx, sel, obj)
-	case *feed.PostAdded:
+	case *stream.PostAdded:
 		if obj == nil {
 			return graphql.Null
 		}
 		return ec._TimelinePostAdded(ctx, sel, obj)
-	case *feed.Invalidated:
+	case *stream.Invalidated:
 		if obj == nil {
 			return graphql.Null
 		}
 		return ec._TimelineInvalidated(ctx, sel, obj)
-	case *feed.Heartbeat:
+	case *stream.Heartbeat:
 		if obj == nil {
 			return graphql.Null
 		}
@@ -6103,7 +6108,7 @@ func (ec *executionContext) _TimelineEvent(ctx context.Context, sel ast.Selectio
 
 var authPayloadImplementors = []string{"AuthPayload"}
 
-func (ec *executionContext) _AuthPayload(ctx context.Context, sel ast.SelectionSet, obj *feed.Auth) graphql.Marshaler {
+func (ec *executionContext) _AuthPayload(ctx context.Context, sel ast.SelectionSet, obj *account.Auth) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, authPayloadImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -6508,7 +6513,7 @@ func (ec *executionContext) _Mutation(ctx context.Context, sel ast.SelectionSet)
 
 var pageInfoImplementors = []string{"PageInfo"}
 
-func (ec *executionContext) _PageInfo(ctx context.Context, sel ast.SelectionSet, obj *feed.PageInfo) graphql.Marshaler {
+func (ec *executionContext) _PageInfo(ctx context.Context, sel ast.SelectionSet, obj *paging.PageInfo) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, pageInfoImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -6766,7 +6771,7 @@ func (ec *executionContext) _Post(ctx context.Context, sel ast.SelectionSet, obj
 
 var postConnectionImplementors = []string{"PostConnection"}
 
-func (ec *executionContext) _PostConnection(ctx context.Context, sel ast.SelectionSet, obj *feed.Connection[ent.Post]) graphql.Marshaler {
+func (ec *executionContext) _PostConnection(ctx context.Context, sel ast.SelectionSet, obj *paging.Connection[ent.Post]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, postConnectionImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -6882,7 +6887,7 @@ func (ec *executionContext) _PostDelivery(ctx context.Context, sel ast.Selection
 
 var postEdgeImplementors = []string{"PostEdge"}
 
-func (ec *executionContext) _PostEdge(ctx context.Context, sel ast.SelectionSet, obj *feed.Edge[ent.Post]) graphql.Marshaler {
+func (ec *executionContext) _PostEdge(ctx context.Context, sel ast.SelectionSet, obj *paging.Edge[ent.Post]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, postEdgeImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -7134,7 +7139,7 @@ func (ec *executionContext) _Query(ctx context.Context, sel ast.SelectionSet) gr
 
 var relationshipImplementors = []string{"Relationship"}
 
-func (ec *executionContext) _Relationship(ctx context.Context, sel ast.SelectionSet, obj *feed.Relation) graphql.Marshaler {
+func (ec *executionContext) _Relationship(ctx context.Context, sel ast.SelectionSet, obj *visibility.Relation) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, relationshipImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -7331,7 +7336,7 @@ func (ec *executionContext) _Subscription(ctx context.Context, sel ast.Selection
 
 var timelineConnectionImplementors = []string{"TimelineConnection"}
 
-func (ec *executionContext) _TimelineConnection(ctx context.Context, sel ast.SelectionSet, obj *feed.Connection[ent.Post]) graphql.Marshaler {
+func (ec *executionContext) _TimelineConnection(ctx context.Context, sel ast.SelectionSet, obj *paging.Connection[ent.Post]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, timelineConnectionImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -7417,7 +7422,7 @@ func (ec *executionContext) _TimelineConnection(ctx context.Context, sel ast.Sel
 
 var timelineEdgeImplementors = []string{"TimelineEdge"}
 
-func (ec *executionContext) _TimelineEdge(ctx context.Context, sel ast.SelectionSet, obj *feed.Edge[ent.Post]) graphql.Marshaler {
+func (ec *executionContext) _TimelineEdge(ctx context.Context, sel ast.SelectionSet, obj *paging.Edge[ent.Post]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, timelineEdgeImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -7465,7 +7470,7 @@ func (ec *executionContext) _TimelineEdge(ctx context.Context, sel ast.Selection
 
 var timelineHeartbeatImplementors = []string{"TimelineHeartbeat", "TimelineEvent"}
 
-func (ec *executionContext) _TimelineHeartbeat(ctx context.Context, sel ast.SelectionSet, obj *feed.Heartbeat) graphql.Marshaler {
+func (ec *executionContext) _TimelineHeartbeat(ctx context.Context, sel ast.SelectionSet, obj *stream.Heartbeat) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, timelineHeartbeatImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -7541,7 +7546,7 @@ func (ec *executionContext) _TimelineHeartbeat(ctx context.Context, sel ast.Sele
 
 var timelineInvalidatedImplementors = []string{"TimelineInvalidated", "TimelineEvent"}
 
-func (ec *executionContext) _TimelineInvalidated(ctx context.Context, sel ast.SelectionSet, obj *feed.Invalidated) graphql.Marshaler {
+func (ec *executionContext) _TimelineInvalidated(ctx context.Context, sel ast.SelectionSet, obj *stream.Invalidated) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, timelineInvalidatedImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -7584,7 +7589,7 @@ func (ec *executionContext) _TimelineInvalidated(ctx context.Context, sel ast.Se
 
 var timelinePostAddedImplementors = []string{"TimelinePostAdded", "TimelineEvent"}
 
-func (ec *executionContext) _TimelinePostAdded(ctx context.Context, sel ast.SelectionSet, obj *feed.PostAdded) graphql.Marshaler {
+func (ec *executionContext) _TimelinePostAdded(ctx context.Context, sel ast.SelectionSet, obj *stream.PostAdded) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, timelinePostAddedImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -7665,7 +7670,7 @@ func (ec *executionContext) _TimelinePostAdded(ctx context.Context, sel ast.Sele
 
 var timelinePostRemovedImplementors = []string{"TimelinePostRemoved", "TimelineEvent"}
 
-func (ec *executionContext) _TimelinePostRemoved(ctx context.Context, sel ast.SelectionSet, obj *feed.PostRemoved) graphql.Marshaler {
+func (ec *executionContext) _TimelinePostRemoved(ctx context.Context, sel ast.SelectionSet, obj *stream.PostRemoved) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, timelinePostRemovedImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -8118,7 +8123,7 @@ func (ec *executionContext) _User(ctx context.Context, sel ast.SelectionSet, obj
 
 var userConnectionImplementors = []string{"UserConnection"}
 
-func (ec *executionContext) _UserConnection(ctx context.Context, sel ast.SelectionSet, obj *feed.Connection[ent.User]) graphql.Marshaler {
+func (ec *executionContext) _UserConnection(ctx context.Context, sel ast.SelectionSet, obj *paging.Connection[ent.User]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, userConnectionImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -8166,7 +8171,7 @@ func (ec *executionContext) _UserConnection(ctx context.Context, sel ast.Selecti
 
 var userEdgeImplementors = []string{"UserEdge"}
 
-func (ec *executionContext) _UserEdge(ctx context.Context, sel ast.SelectionSet, obj *feed.Edge[ent.User]) graphql.Marshaler {
+func (ec *executionContext) _UserEdge(ctx context.Context, sel ast.SelectionSet, obj *paging.Edge[ent.User]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, userEdgeImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -8599,7 +8604,7 @@ func (ec *executionContext) ___Type(ctx context.Context, sel ast.SelectionSet, o
 
 // region    ***************************** type.gotpl *****************************
 
-func (ec *executionContext) marshalNAuthPayload2ᚖtidelineᚋfeedᚐAuth(ctx context.Context, sel ast.SelectionSet, v *feed.Auth) graphql.Marshaler {
+func (ec *executionContext) marshalNAuthPayload2ᚖtidelineᚋfeedᚋaccountᚐAuth(ctx context.Context, sel ast.SelectionSet, v *account.Auth) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -8809,7 +8814,7 @@ func (ec *executionContext) marshalNNode2ᚕtidelineᚋentᚐNode(ctx context.Co
 	return ret
 }
 
-func (ec *executionContext) marshalNPageInfo2ᚖtidelineᚋfeedᚐPageInfo(ctx context.Context, sel ast.SelectionSet, v *feed.PageInfo) graphql.Marshaler {
+func (ec *executionContext) marshalNPageInfo2ᚖtidelineᚋfeedᚋpagingᚐPageInfo(ctx context.Context, sel ast.SelectionSet, v *paging.PageInfo) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -8845,7 +8850,7 @@ func (ec *executionContext) marshalNPost2ᚖtidelineᚋentᚐPost(ctx context.Co
 	return ec._Post(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalNPostConnection2ᚖtidelineᚋfeedᚐConnection(ctx context.Context, sel ast.SelectionSet, v *feed.Connection[ent.Post]) graphql.Marshaler {
+func (ec *executionContext) marshalNPostConnection2ᚖtidelineᚋfeedᚋpagingᚐConnection(ctx context.Context, sel ast.SelectionSet, v *paging.Connection[ent.Post]) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -8855,15 +8860,15 @@ func (ec *executionContext) marshalNPostConnection2ᚖtidelineᚋfeedᚐConnecti
 	return ec._PostConnection(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalNPostEdge2tidelineᚋfeedᚐEdge(ctx context.Context, sel ast.SelectionSet, v feed.Edge[ent.Post]) graphql.Marshaler {
+func (ec *executionContext) marshalNPostEdge2tidelineᚋfeedᚋpagingᚐEdge(ctx context.Context, sel ast.SelectionSet, v paging.Edge[ent.Post]) graphql.Marshaler {
 	return ec._PostEdge(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNPostEdge2ᚕtidelineᚋfeedᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []feed.Edge[ent.Post]) graphql.Marshaler {
+func (ec *executionContext) marshalNPostEdge2ᚕtidelineᚋfeedᚋpagingᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []paging.Edge[ent.Post]) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNPostEdge2tidelineᚋfeedᚐEdge(ctx, sel, v[i])
+		return ec.marshalNPostEdge2tidelineᚋfeedᚋpagingᚐEdge(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -8875,7 +8880,7 @@ func (ec *executionContext) marshalNPostEdge2ᚕtidelineᚋfeedᚐEdgeᚄ(ctx co
 	return ret
 }
 
-func (ec *executionContext) marshalNRelationship2ᚖtidelineᚋfeedᚐRelation(ctx context.Context, sel ast.SelectionSet, v *feed.Relation) graphql.Marshaler {
+func (ec *executionContext) marshalNRelationship2ᚖtidelineᚋfeedᚋvisibilityᚐRelation(ctx context.Context, sel ast.SelectionSet, v *visibility.Relation) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -8969,7 +8974,7 @@ func (ec *executionContext) marshalNTime2ᚖtimeᚐTime(ctx context.Context, sel
 	return res
 }
 
-func (ec *executionContext) marshalNTimelineConnection2ᚖtidelineᚋfeedᚐConnection(ctx context.Context, sel ast.SelectionSet, v *feed.Connection[ent.Post]) graphql.Marshaler {
+func (ec *executionContext) marshalNTimelineConnection2ᚖtidelineᚋfeedᚋpagingᚐConnection(ctx context.Context, sel ast.SelectionSet, v *paging.Connection[ent.Post]) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -8979,15 +8984,15 @@ func (ec *executionContext) marshalNTimelineConnection2ᚖtidelineᚋfeedᚐConn
 	return ec._TimelineConnection(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalNTimelineEdge2tidelineᚋfeedᚐEdge(ctx context.Context, sel ast.SelectionSet, v feed.Edge[ent.Post]) graphql.Marshaler {
+func (ec *executionContext) marshalNTimelineEdge2tidelineᚋfeedᚋpagingᚐEdge(ctx context.Context, sel ast.SelectionSet, v paging.Edge[ent.Post]) graphql.Marshaler {
 	return ec._TimelineEdge(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNTimelineEdge2ᚕtidelineᚋfeedᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []feed.Edge[ent.Post]) graphql.Marshaler {
+func (ec *executionContext) marshalNTimelineEdge2ᚕtidelineᚋfeedᚋpagingᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []paging.Edge[ent.Post]) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNTimelineEdge2tidelineᚋfeedᚐEdge(ctx, sel, v[i])
+		return ec.marshalNTimelineEdge2tidelineᚋfeedᚋpagingᚐEdge(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -8999,7 +9004,7 @@ func (ec *executionContext) marshalNTimelineEdge2ᚕtidelineᚋfeedᚐEdgeᚄ(ct
 	return ret
 }
 
-func (ec *executionContext) marshalNTimelineEdge2ᚖtidelineᚋfeedᚐEdge(ctx context.Context, sel ast.SelectionSet, v *feed.Edge[ent.Post]) graphql.Marshaler {
+func (ec *executionContext) marshalNTimelineEdge2ᚖtidelineᚋfeedᚋpagingᚐEdge(ctx context.Context, sel ast.SelectionSet, v *paging.Edge[ent.Post]) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -9009,7 +9014,7 @@ func (ec *executionContext) marshalNTimelineEdge2ᚖtidelineᚋfeedᚐEdge(ctx c
 	return ec._TimelineEdge(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalNTimelineEvent2tidelineᚋfeedᚐEvent(ctx context.Context, sel ast.SelectionSet, v feed.Event) graphql.Marshaler {
+func (ec *executionContext) marshalNTimelineEvent2tidelineᚋfeedᚋstreamᚐEvent(ctx context.Context, sel ast.SelectionSet, v stream.Event) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -9019,7 +9024,7 @@ func (ec *executionContext) marshalNTimelineEvent2tidelineᚋfeedᚐEvent(ctx co
 	return ec._TimelineEvent(ctx, sel, v)
 }
 
-func (ec *executionContext) unmarshalNUpdateProfileInput2tidelineᚋfeedᚐProfile(ctx context.Context, v any) (feed.Profile, error) {
+func (ec *executionContext) unmarshalNUpdateProfileInput2tidelineᚋfeedᚋaccountᚐProfile(ctx context.Context, v any) (account.Profile, error) {
 	res, err := ec.unmarshalInputUpdateProfileInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
@@ -9060,7 +9065,7 @@ func (ec *executionContext) marshalNUser2ᚖtidelineᚋentᚐUser(ctx context.Co
 	return ec._User(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalNUserConnection2ᚖtidelineᚋfeedᚐConnection(ctx context.Context, sel ast.SelectionSet, v *feed.Connection[ent.User]) graphql.Marshaler {
+func (ec *executionContext) marshalNUserConnection2ᚖtidelineᚋfeedᚋpagingᚐConnection(ctx context.Context, sel ast.SelectionSet, v *paging.Connection[ent.User]) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -9070,15 +9075,15 @@ func (ec *executionContext) marshalNUserConnection2ᚖtidelineᚋfeedᚐConnecti
 	return ec._UserConnection(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalNUserEdge2tidelineᚋfeedᚐEdge(ctx context.Context, sel ast.SelectionSet, v feed.Edge[ent.User]) graphql.Marshaler {
+func (ec *executionContext) marshalNUserEdge2tidelineᚋfeedᚋpagingᚐEdge(ctx context.Context, sel ast.SelectionSet, v paging.Edge[ent.User]) graphql.Marshaler {
 	return ec._UserEdge(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNUserEdge2ᚕtidelineᚋfeedᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []feed.Edge[ent.User]) graphql.Marshaler {
+func (ec *executionContext) marshalNUserEdge2ᚕtidelineᚋfeedᚋpagingᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []paging.Edge[ent.User]) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNUserEdge2tidelineᚋfeedᚐEdge(ctx, sel, v[i])
+		return ec.marshalNUserEdge2tidelineᚋfeedᚋpagingᚐEdge(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -9338,7 +9343,7 @@ func (ec *executionContext) marshalOPostDelivery2ᚖtidelineᚋentᚐDelivery(ct
 	return ec._PostDelivery(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalORelationship2ᚖtidelineᚋfeedᚐRelation(ctx context.Context, sel ast.SelectionSet, v *feed.Relation) graphql.Marshaler {
+func (ec *executionContext) marshalORelationship2ᚖtidelineᚋfeedᚋvisibilityᚐRelation(ctx context.Context, sel ast.SelectionSet, v *visibility.Relation) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}
@@ -9375,7 +9380,7 @@ func (ec *executionContext) marshalOString2ᚖstring(ctx context.Context, sel as
 	return res
 }
 
-func (ec *executionContext) unmarshalOTimelineOrder2ᚖtidelineᚋfeedᚐOrder(ctx context.Context, v any) (*feed.Order, error) {
+func (ec *executionContext) unmarshalOTimelineOrder2ᚖtidelineᚋfeedᚋhomeᚐOrder(ctx context.Context, v any) (*home.Order, error) {
 	if v == nil {
 		return nil, nil
 	}
@@ -9383,7 +9388,7 @@ func (ec *executionContext) unmarshalOTimelineOrder2ᚖtidelineᚋfeedᚐOrder(c
 	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalOTimelineOrder2ᚖtidelineᚋfeedᚐOrder(ctx context.Context, sel ast.SelectionSet, v *feed.Order) graphql.Marshaler {
+func (ec *executionContext) marshalOTimelineOrder2ᚖtidelineᚋfeedᚋhomeᚐOrder(ctx context.Context, sel ast.SelectionSet, v *home.Order) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}
@@ -9400,7 +9405,7 @@ func (ec *executionContext) marshalOUser2ᚖtidelineᚋentᚐUser(ctx context.Co
 	return ec._User(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalOUserConnection2ᚖtidelineᚋfeedᚐConnection(ctx context.Context, sel ast.SelectionSet, v *feed.Connection[ent.User]) graphql.Marshaler {
+func (ec *executionContext) marshalOUserConnection2ᚖtidelineᚋfeedᚋpagingᚐConnection(ctx context.Context, sel ast.SelectionSet, v *paging.Connection[ent.User]) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}

@@ -11,15 +11,16 @@ import (
 
 	"tideline/ent"
 	"tideline/ent/schema"
-	"tideline/feed"
+	"tideline/feed/home"
+	"tideline/feed/paging"
 )
 
 // The connections of the schema; a timeline's is a PostConnection, too.
 type (
-	PostConnection = feed.Connection[ent.Post]
-	PostEdge       = feed.Edge[ent.Post]
-	UserConnection = feed.Connection[ent.User]
-	UserEdge       = feed.Edge[ent.User]
+	PostConnection = paging.Connection[ent.Post]
+	PostEdge       = paging.Edge[ent.Post]
+	UserConnection = paging.Connection[ent.User]
+	UserEdge       = paging.Edge[ent.User]
 )
 
 // timeLayout is RFC 3339 with exactly three decimals.
@@ -47,10 +48,10 @@ func UnmarshalVisibility(v any) (schema.Visibility, error) {
 }
 
 // MarshalOrder writes the enum TimelineOrder.
-func MarshalOrder(o feed.Order) graphql.Marshaler { return graphql.MarshalString(string(o)) }
+func MarshalOrder(o home.Order) graphql.Marshaler { return graphql.MarshalString(string(o)) }
 
 // UnmarshalOrder reads it; graph/exec has checked that it is one.
-func UnmarshalOrder(v any) (feed.Order, error) {
+func UnmarshalOrder(v any) (home.Order, error) {
 	text, err := graphql.UnmarshalString(v)
-	return feed.Order(text), err
+	return home.Order(text), err
 }

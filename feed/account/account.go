@@ -1,0 +1,153 @@
+// Package account knows the people: their accounts, their sessions, how they are
+// found.
+package account
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+
+	"golang.org/x/sync/semaphore"
+
+	"tideline/ent"
+	"tideline/ent/schema"
+	"tideline/ent/user"
+	"tideline/feed/ids"
+	"tideline/feed/internal/rows"
+	"tideline/feed/internal/text"
+	"tideline/feed/refusal"
+)
+
+// Accounts makes accounts and signs people in. It is safe for concurrent use.
+type Accounts struct {
+	*Sessions
+	ids       *ids.Generator
+	hashing   *semaphore.Weighted // bounds the password hashes at work
+	dummyHash string              // is checked for handles that do not exist
+}
+
+// New returns Accounts whose ids the generator makes.
+func New(sessions *Sessions, generator *ids.Generator) (*Accounts, error) {
+	if sessions == nil || generator == nil {
+		return nil, errors.New("accounts: Sessions and a generator of ids are required")
+	}
+	dummy, err := hash("nobody has this password")
+	if err != nil {
+		return nil, err
+	}
+	return &Accounts{sessions, generator, semaphore.NewWeighted(int64(runtime.GOMAXPROCS(0))), dummy}, nil
+}
+
+// SignUp makes an account and signs it in. The name defaults to the handle.
+// Errors: BadInput; Conflict when the handle is taken.
+//
+// Cost: one password hash, of which a process does few at a time, and a transaction
+// of two inserts.
+func (a *Accounts) SignUp(ctx context.Context, handle, password, name string) (*Auth, error) {
+	handle, err := Handle(handle)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkPassword(password); err != nil {
+		return nil, err
+	}
+	if name == "" {
+		name = handle
+	}
+	if name, err = text.CleanLine("The name", name, 1, MaxName); err != nil {
+		return nil, err
+	}
+	hash, err := a.hash(ctx, password)
+	if err != nil {
+		return nil, err
+	}
+	id, err := a.ids.Next()
+	if err != nil {
+		return nil, err
+	}
+	var auth *Auth
+	err = rows.InTx(ctx, a.cfg.DB, func(tx *ent.Tx) error {
+		u, err := tx.User.Create().SetID(id).SetHandle(handle).SetName(name).SetPasswordHash(hash).Save(ctx)
+		if ent.IsConstraintError(err) {
+			return refusal.New(refusal.Conflict, "The handle @%s is taken.", handle)
+		}
+		if err != nil {
+			return fmt.Errorf("create user: %w", err)
+		}
+		auth, err = a.start(ctx, tx.Session, u)
+		return err
+	})
+	return auth, err
+}
+
+// LogIn starts a session. Errors: Unauthenticated, the same for an unknown
+// handle as for a wrong password and after the same work.
+//
+// Cost: one password hash, as SignUp, a look-up and an insert; one hash and an
+// update more where the stored hash is of another cost than today's.
+func (a *Accounts) LogIn(ctx context.Context, handle, password string) (*Auth, error) {
+	wrong := refusal.New(refusal.Unauthenticated, "Handle or password is wrong.")
+	var u *ent.User
+	handle, err := Handle(handle)
+	if err == nil {
+		u, err = a.cfg.DB.User.Query().Where(user.Handle(handle)).Only(ctx)
+		if err != nil && !ent.IsNotFound(err) {
+			return nil, fmt.Errorf("find user: %w", err)
+		}
+	}
+	stored := a.dummyHash
+	if u != nil {
+		stored = u.PasswordHash
+	}
+	fits, old, err := a.verify(ctx, password, stored)
+	if err != nil {
+		return nil, err
+	}
+	if !fits || u == nil {
+		return nil, wrong
+	}
+	if old {
+		a.renewHash(ctx, u, password)
+	}
+	return a.start(ctx, a.cfg.DB.Session, u)
+}
+
+// Profile is a change of a user's own profile; nil fields stay as they are.
+type Profile struct {
+	Name, Bio         *string
+	DefaultVisibility *schema.Visibility
+	ApprovesFollowers *bool
+}
+
+// UpdateProfile changes the viewer's profile. Errors: Unauthenticated, BadInput.
+//
+// Cost: one update by primary key.
+func (a *Accounts) UpdateProfile(ctx context.Context, v Viewer, p Profile) (*ent.User, error) {
+	if v.ID == 0 {
+		return nil, refusal.ErrSignIn
+	}
+	change := a.cfg.DB.User.UpdateOneID(v.ID)
+	if p.Name != nil {
+		name, err := text.CleanLine("The name", *p.Name, 1, MaxName)
+		if err != nil {
+			return nil, err
+		}
+		change.SetName(name)
+	}
+	if p.Bio != nil {
+		bio, err := text.Clean("The bio", *p.Bio, 0, MaxBio)
+		if err != nil {
+			return nil, err
+		}
+		change.SetBio(bio)
+	}
+	if p.DefaultVisibility != nil {
+		change.SetDefaultVisibility(*p.DefaultVisibility)
+	}
+	if p.ApprovesFollowers != nil {
+		change.SetApprovesFollowers(*p.ApprovesFollowers)
+	}
+	u, err := change.Save(ctx)
+	return u, rows.Wrap("update profile", err)
+}

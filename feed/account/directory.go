@@ -1,0 +1,130 @@
+package account
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"tideline/ent"
+	"tideline/ent/user"
+	"tideline/feed/internal/rows"
+	"tideline/feed/internal/text"
+	"tideline/feed/paging"
+	"tideline/feed/refusal"
+)
+
+// Bounds of what people say of themselves, in characters (Unicode code points).
+const (
+	MaxHandle = 30
+	MaxName   = 50
+	MaxBio    = 500
+	maxSearch = 100
+)
+
+var handlePattern = regexp.MustCompile(`^[a-z0-9_]{1,30}$`)
+
+// Handle returns the handle that s means, as it is stored: without white space
+// around it and an @ before it, in lower case. Error: BadInput.
+func Handle(s string) (string, error) {
+	handle := handleOf(s)
+	if !handlePattern.MatchString(handle) {
+		return "", refusal.New(refusal.BadInput, "A handle has 1 to %d characters of a-z, 0-9 and _.", MaxHandle)
+	}
+	return handle, nil
+}
+
+// handleOf is the handle that somebody means by s.
+func handleOf(s string) string {
+	return strings.ToLower(strings.TrimPrefix(strings.TrimSpace(s), "@"))
+}
+
+// Directory finds users. It is safe for concurrent use.
+type Directory struct {
+	db      *ent.Client
+	maxPage int
+}
+
+// NewDirectory returns the Directory of the database. A page of its lists has at
+// most maxPage entries; 0 stands for paging.DefaultMaxSize.
+func NewDirectory(db *ent.Client, maxPage int) *Directory {
+	if maxPage == 0 {
+		maxPage = paging.DefaultMaxSize
+	}
+	return &Directory{db, maxPage}
+}
+
+// Users are the users of the ids, in their order; nil where there is none. It
+// costs one query.
+func (d *Directory) Users(ctx context.Context, ids []int64) ([]*ent.User, error) {
+	list, err := d.db.User.Query().Where(rows.Among(user.FieldID, ids)).All(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read users: %w", err)
+	}
+	return rows.InOrder(ids, list, func(u *ent.User) int64 { return u.ID }), nil
+}
+
+// User is the user of the handle. Errors: BadInput for what no handle can be,
+// NotFound.
+//
+// Cost: one look-up by index.
+func (d *Directory) User(ctx context.Context, handle string) (*ent.User, error) {
+	handle, err := Handle(handle)
+	if err != nil {
+		return nil, err
+	}
+	u, err := d.db.User.Query().Where(user.Handle(handle)).Only(ctx)
+	if ent.IsNotFound(err) {
+		return nil, refusal.ErrNoSuchUser
+	}
+	return u, rows.Wrap("find user", err)
+}
+
+// Search is a page of users whose handle begins with the query or whose name
+// contains it, whatever the case; all users for an empty one. The newest come
+// first. Error: BadInput.
+//
+// Cost: users are looked through from the newest on until the page is full: all of
+// them, when the query matches few.
+func (d *Directory) Search(ctx context.Context, query string, p paging.Page) (*paging.Connection[ent.User], error) {
+	query, err := text.CleanLine("The query", query, 0, maxSearch)
+	if err != nil {
+		return nil, err
+	}
+	w, err := paging.Open(p, paging.Users, 0, d.maxPage)
+	if err != nil {
+		return nil, err
+	}
+	r := w.Range()
+	q := d.db.User.Query().Order(ent.Desc(user.FieldID)).Limit(r.Limit)
+	if w.After != nil {
+		q.Where(user.IDLT(r.Upper()))
+	}
+	if query != "" {
+		q.Where(user.Or(user.HandleHasPrefix(handleOf(query)), user.NameContainsFold(query)))
+	}
+	list, err := q.All(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("search users: %w", err)
+	}
+	return paging.Connect(w, list, func(u *ent.User) paging.Edge[ent.User] {
+		return paging.Edge[ent.User]{Cursor: paging.Cursor{ID: u.ID}.Encode(paging.Users, 0), Node: u}
+	}), nil
+}
+
+// UserIDsAfter is up to n users after the given one, in the order of their ids: the
+// way to go through all users in steps.
+//
+// Cost: an index range of n.
+func (d *Directory) UserIDsAfter(ctx context.Context, after int64, n int) ([]int64, error) {
+	ids, err := d.db.User.Query().Where(user.IDGT(after)).Order(ent.Asc(user.FieldID)).Limit(n).IDs(ctx)
+	return ids, rows.Wrap("list users", err)
+}
+
+// Count is how many users there are.
+//
+// Cost: a count of all users: for operators, not for requests.
+func (d *Directory) Count(ctx context.Context) (int, error) {
+	n, err := d.db.User.Query().Count(ctx)
+	return n, rows.Wrap("count users", err)
+}

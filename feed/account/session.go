@@ -1,0 +1,137 @@
+package account
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"tideline/ent"
+	"tideline/ent/session"
+	"tideline/feed/internal/rows"
+	"tideline/feed/refusal"
+	"tideline/live"
+)
+
+// Viewer says on whose behalf a call is made. The zero Viewer is anonymous.
+type Viewer struct {
+	ID      int64 // the user's id
+	Session int64 // the session's id
+}
+
+// Auth is a fresh session: the only time its token is known to the server.
+type Auth struct {
+	Token     string
+	ExpiresAt time.Time
+	User      *ent.User
+}
+
+// DefaultSessionTTL is how long a log-in lasts.
+const DefaultSessionTTL = 30 * 24 * time.Hour
+
+// SessionsConfig is what Sessions work with. Fields without a default are required.
+type SessionsConfig struct {
+	DB        *ent.Client
+	Publisher *live.Publisher // tells open subscriptions that their session has ended
+	// TTL is how long a log-in lasts. Defaults to DefaultSessionTTL.
+	TTL time.Duration
+	// Logger defaults to discarding.
+	Logger *slog.Logger
+	// Now is the clock. Defaults to time.Now.
+	Now func() time.Time
+}
+
+// Sessions are the log-ins that last. It is safe for concurrent use.
+type Sessions struct{ cfg SessionsConfig }
+
+// NewSessions returns Sessions. It fails when a required field is missing.
+func NewSessions(cfg SessionsConfig) (*Sessions, error) {
+	if cfg.DB == nil || cfg.Publisher == nil {
+		return nil, errors.New("sessions: DB and Publisher are required")
+	}
+	if cfg.TTL == 0 {
+		cfg.TTL = DefaultSessionTTL
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	return &Sessions{cfg}, nil
+}
+
+// now is in UTC, as SQLite compares times as text.
+func (s *Sessions) now() time.Time { return s.cfg.Now().UTC() }
+
+func (s *Sessions) start(ctx context.Context, table *ent.SessionClient, u *ent.User) (*Auth, error) {
+	raw := make([]byte, 32)
+	rand.Read(raw)
+	token := base64.RawURLEncoding.EncodeToString(raw)
+	expires := s.now().Add(s.cfg.TTL).Truncate(time.Millisecond)
+	if err := table.Create().SetTokenHash(tokenHash(token)).SetUserID(u.ID).SetExpiresAt(expires).Exec(ctx); err != nil {
+		return nil, fmt.Errorf("start session: %w", err)
+	}
+	return &Auth{Token: token, ExpiresAt: expires, User: u}, nil
+}
+
+func tokenHash(token string) []byte {
+	sum := sha256.Sum256([]byte(token))
+	return sum[:]
+}
+
+// Authenticate returns whose session the token is and when it ends. Error:
+// Unauthenticated for a token that is unknown, expired or logged out.
+//
+// Cost: one look-up by index.
+func (s *Sessions) Authenticate(ctx context.Context, token string) (Viewer, time.Time, error) {
+	found, err := s.cfg.DB.Session.Query().
+		Where(session.TokenHash(tokenHash(token)), session.ExpiresAtGT(s.now())).Only(ctx)
+	if ent.IsNotFound(err) {
+		return Viewer{}, time.Time{}, refusal.New(refusal.Unauthenticated, "The session has ended. Log in again.")
+	}
+	if err != nil {
+		return Viewer{}, time.Time{}, fmt.Errorf("find session: %w", err)
+	}
+	return Viewer{ID: found.UserID, Session: found.ID}, found.ExpiresAt, nil
+}
+
+// LogOut ends the viewer's session and the subscriptions that were opened with
+// it, on every process. Error: Unauthenticated.
+//
+// Cost: one deletion by primary key, and one message a process.
+func (s *Sessions) LogOut(ctx context.Context, v Viewer) error {
+	if v.ID == 0 {
+		return refusal.ErrSignIn
+	}
+	if _, err := s.cfg.DB.Session.Delete().Where(session.ID(v.Session), session.UserID(v.ID)).Exec(ctx); err != nil {
+		return fmt.Errorf("end session: %w", err)
+	}
+	_, err := s.cfg.Publisher.Publish(ctx, live.Event{Kind: live.SessionEnded, Session: v.Session}, []int64{v.ID})
+	if err != nil {
+		s.cfg.Logger.WarnContext(ctx, "open subscriptions not told of the log-out", "error", err)
+	}
+	return nil
+}
+
+// Ended are those of the sessions that were logged out or have expired. It costs
+// one query.
+func (s *Sessions) Ended(ctx context.Context, ids []int64) ([]int64, error) {
+	open, err := s.cfg.DB.Session.Query().Where(session.IDIn(ids...), session.ExpiresAtGT(s.now())).IDs(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("find sessions: %w", err)
+	}
+	return rows.Without(ids, open), nil
+}
+
+// Purge deletes the sessions that have expired, and reports how many.
+//
+// Cost: a deletion by index, as large as what has expired.
+func (s *Sessions) Purge(ctx context.Context) (int, error) {
+	n, err := s.cfg.DB.Session.Delete().Where(session.ExpiresAtLTE(s.now())).Exec(ctx)
+	return n, rows.Wrap("purge sessions", err)
+}

@@ -1,0 +1,319 @@
+// Package feedtest gives tests a whole backend on real stores: the world in which
+// the rules are tried.
+package feedtest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tideline/ent"
+	"tideline/ent/schema"
+	"tideline/feed"
+	"tideline/feed/account"
+	"tideline/feed/home"
+	"tideline/feed/ids"
+	"tideline/feed/paging"
+	"tideline/feed/stream"
+	"tideline/feed/visibility"
+	"tideline/live"
+	"tideline/queue"
+	"tideline/storage"
+	"tideline/storage/storagetest"
+	"tideline/timeline"
+	"tideline/workers"
+)
+
+// The caps of a world that each or Idle makes: the least that there are.
+const (
+	InboxCap  = 300
+	OutboxCap = 100
+)
+
+// Options say in what a world differs from what a server has by default.
+type Options struct {
+	// DB is the client of the rooms, if it is not that of the stores.
+	DB            *ent.Client
+	Timelines     timeline.Config
+	Queue         queue.Config
+	Policy        home.Policy
+	Observe       func(hit bool)
+	LargeAudience int
+	MaxText       int
+	// Now is the clock of all rooms.
+	Now func() time.Time
+}
+
+// World is one process with all rooms, on stores that others may share.
+type World struct {
+	testing.TB
+	Ctx    context.Context
+	Stores *storage.Stores
+
+	IDs        *ids.Generator
+	Timelines  *timeline.Store
+	Queue      *queue.Queue
+	Publisher  *live.Publisher
+	Hub        *live.Hub
+	Visibility *visibility.Reader
+	Home       *home.Home
+	Directory  *account.Directory
+	Sessions   *account.Sessions
+	Accounts   *account.Accounts
+	Feed       *feed.Feed
+	Streams    *stream.Streams
+}
+
+// New builds a world, of which nothing runs yet.
+func New(t testing.TB, s *storage.Stores, o Options) *World {
+	t.Helper()
+	w := &World{TB: t, Ctx: t.Context(), Stores: s}
+	db := o.DB
+	if db == nil {
+		db = s.DB
+	}
+	if o.Timelines.Now == nil {
+		o.Timelines.Now = o.Now
+	}
+	var err error
+	w.IDs, err = ids.Open(w.Ctx, s.DB)
+	require.NoError(t, err)
+	w.Timelines, err = timeline.New(s.Redis, o.Timelines)
+	require.NoError(t, err)
+	w.Queue, err = queue.New(db, s.Redis, o.Queue)
+	require.NoError(t, err)
+	w.Publisher = live.NewPublisher(s.Redis, s.Sharded)
+	w.Hub = live.NewHub(s.Redis, live.HubConfig{Sharded: s.Sharded})
+	w.Visibility = visibility.New(db, s.Dialect)
+	w.Home, err = home.New(home.Config{
+		DB: db, Dialect: s.Dialect, Visibility: w.Visibility, Timelines: w.Timelines, Queue: w.Queue, Publisher: w.Publisher,
+		Policy: o.Policy, Observe: o.Observe, Now: o.Now,
+	})
+	require.NoError(t, err)
+	w.Directory = account.NewDirectory(db, o.Policy.MaxPage)
+	w.Sessions, err = account.NewSessions(account.SessionsConfig{DB: db, Publisher: w.Publisher, Now: o.Now})
+	require.NoError(t, err)
+	w.Accounts, err = account.New(w.Sessions, w.IDs)
+	require.NoError(t, err)
+	w.Feed, err = feed.New(feed.Config{
+		DB: db, Dialect: s.Dialect, Visibility: w.Visibility, Home: w.Home, Directory: w.Directory, Queue: w.Queue, IDs: w.IDs,
+		LargeAudience: o.LargeAudience, MaxText: o.MaxText, MaxPage: o.Policy.MaxPage,
+	})
+	require.NoError(t, err)
+	w.Streams, err = stream.New(stream.Config{
+		DB: db, Visibility: w.Visibility, Home: w.Home, Sessions: w.Sessions, Hub: w.Hub, Now: o.Now,
+	})
+	require.NoError(t, err)
+	return w
+}
+
+// Each runs the test on every engine, in a world with workers. On all of them the
+// rules are the same.
+func Each(t *testing.T, test func(w *World)) {
+	EachIdle(t, func(w *World) {
+		w.Work()
+		test(w)
+	})
+}
+
+// EachIdle is Each without workers: nothing follows from a commit.
+func EachIdle(t *testing.T, test func(w *World)) {
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		test(Idle(t, s, Options{}))
+	})
+}
+
+// Idle is a world with the smallest caps, in which all runs but workers.
+func Idle(t testing.TB, s *storage.Stores, o Options) *World {
+	o.Timelines.InboxCap, o.Timelines.OutboxCap = InboxCap, OutboxCap
+	if o.Queue.SweepEvery == 0 {
+		o.Queue.SweepEvery = 50 * time.Millisecond
+	}
+	w := New(t, s, o)
+	w.Run(w.IDs.Run) // a busy machine takes longer than a lease
+	w.Run(w.Hub.Run)
+	w.Run(w.Home.Run)
+	return w
+}
+
+// WorkersConfig is that of workers in this world.
+func (w *World) WorkersConfig() workers.Config {
+	return workers.Config{
+		DB: w.Stores.DB, Visibility: w.Visibility, Home: w.Home, Sessions: w.Sessions,
+		Timelines: w.Timelines, Queue: w.Queue, Publisher: w.Publisher,
+	}
+}
+
+// Work starts workers whose pages have seven followers.
+func (w *World) Work() {
+	cfg := w.WorkersConfig()
+	cfg.PageSize = 7
+	ws, err := workers.New(cfg)
+	require.NoError(w, err)
+	w.Run(ws.Run)
+}
+
+// Run runs a loop until the test ends, and waits for it.
+func (w *World) Run(loop func(context.Context) error) {
+	ctx, stop := context.WithCancel(context.WithoutCancel(w.Ctx))
+	done := make(chan struct{})
+	go func() { defer close(done); _ = loop(ctx) }()
+	w.Cleanup(func() { stop(); <-done })
+}
+
+// Drain waits until all work that follows from what was done is done.
+func (w *World) Drain() {
+	w.Helper()
+	ctx, stop := context.WithTimeout(w.Ctx, 30*time.Second)
+	defer stop()
+	require.NoError(w, w.Queue.Drain(ctx))
+}
+
+// User makes a user without the cost of a password.
+func (w *World) User(handle string) account.Viewer {
+	w.Helper()
+	id, err := w.IDs.Next()
+	require.NoError(w, err)
+	require.NoError(w, w.Stores.DB.User.Create().SetID(id).SetHandle(handle).SetName(handle).SetPasswordHash("-").Exec(w.Ctx))
+	return account.Viewer{ID: id}
+}
+
+// Users makes n users.
+func (w *World) Users(n int) []account.Viewer {
+	w.Helper()
+	list := make([]account.Viewer, n)
+	for i := range list {
+		list[i] = w.User(fmt.Sprintf("user%d", i))
+	}
+	return list
+}
+
+// Follow has the one follow the other.
+func (w *World) Follow(follower, followee account.Viewer) {
+	w.Helper()
+	_, err := w.Feed.Follow(w.Ctx, follower, followee.ID)
+	require.NoError(w, err)
+}
+
+// Befriend has the two follow each other.
+func (w *World) Befriend(a, b account.Viewer) {
+	w.Helper()
+	w.Follow(a, b)
+	w.Follow(b, a)
+}
+
+// Post posts, and returns the id.
+func (w *World) Post(author account.Viewer, v schema.Visibility) int64 {
+	w.Helper()
+	p, err := w.Feed.CreatePost(w.Ctx, author, feed.Draft{Text: "hello", Visibility: &v})
+	require.NoError(w, err)
+	return p.ID
+}
+
+// History writes n posts straight into the table, oldest first, as if they had
+// been posted before anybody looked.
+func (w *World) History(author account.Viewer, n int) []int64 {
+	w.Helper()
+	posts := make([]int64, n)
+	rows := make([]*ent.PostCreate, n)
+	for i := range posts {
+		var err error
+		posts[i], err = w.IDs.Next()
+		require.NoError(w, err)
+		rows[i] = w.Stores.DB.Post.Create().SetID(posts[i]).SetAuthorID(author.ID).SetText("then").SetVisibility(schema.Public)
+	}
+	for chunk := range slices.Chunk(rows, 500) {
+		require.NoError(w, w.Stores.DB.Post.CreateBulk(chunk...).Exec(w.Ctx))
+	}
+	w.Posted(author)
+	return posts
+}
+
+// Posted brings the author up to date after posts were written into the table.
+func (w *World) Posted(author account.Viewer) {
+	w.Helper()
+	_, err := w.Stores.SQL.ExecContext(w.Ctx,
+		`UPDATE users SET last_post_id = (SELECT max(id) FROM posts WHERE author_id = $1) WHERE id = $1`, author.ID)
+	require.NoError(w, err)
+}
+
+// PostAged writes a post that was made that long ago and has reached nobody.
+func (w *World) PostAged(author account.Viewer, age time.Duration) int64 {
+	w.Helper()
+	id, err := w.IDs.Next()
+	require.NoError(w, err)
+	id -= age.Milliseconds() << 12
+	require.NoError(w, w.Stores.DB.Post.Create().SetID(id).SetAuthorID(author.ID).SetText("late").
+		SetVisibility(schema.Public).Exec(w.Ctx))
+	w.Posted(author)
+	return id
+}
+
+// Timeline is the viewer's newest n entries in one page.
+func (w *World) Timeline(v account.Viewer, n int) []int64 {
+	w.Helper()
+	c, err := w.Home.Timeline(w.Ctx, v, paging.Page{First: &n}, home.Latest)
+	require.NoError(w, err)
+	return PostIDs(c)
+}
+
+// Top is the cursor of the newest entry, as a page has it.
+func (w *World) Top(v account.Viewer) *string {
+	w.Helper()
+	one := 1
+	c, err := w.Home.Timeline(w.Ctx, v, paging.Page{First: &one}, home.Latest)
+	require.NoError(w, err)
+	require.Len(w, c.Edges, 1)
+	return &c.Edges[0].Cursor
+}
+
+// PostIDs are the ids on a page.
+func PostIDs(c *paging.Connection[ent.Post]) []int64 {
+	posts := []int64{}
+	for _, p := range c.Nodes() {
+		posts = append(posts, p.ID)
+	}
+	return posts
+}
+
+// Walk pages through the whole timeline, downwards.
+func (w *World) Walk(v account.Viewer, size int, between func(page int)) []int64 {
+	w.Helper()
+	var all []int64
+	var after *string
+	for page := 0; ; page++ {
+		c, err := w.Home.Timeline(w.Ctx, v, paging.Page{First: &size, After: after}, home.Latest)
+		require.NoError(w, err)
+		all = append(all, PostIDs(c)...)
+		if !c.HasNextPage {
+			return all
+		}
+		require.Len(w, c.Edges, size, "a page is full while there is more")
+		after = &c.Edges[size-1].Cursor
+		if between != nil {
+			between(page)
+		}
+	}
+}
+
+// AwaitInbox waits until the viewer's inbox is built, so that reads come from Redis.
+func (w *World) AwaitInbox(v account.Viewer) {
+	w.Helper()
+	w.Timeline(v, 1)
+	require.Eventually(w, func() bool {
+		_, covered, err := w.Timelines.Page(w.Ctx, timeline.Inbox(v.ID), timeline.Range{})
+		return err == nil && covered.State == timeline.Ready
+	}, 30*time.Second, 5*time.Millisecond)
+}
+
+// NewestFirst is ids in the order of a timeline.
+func NewestFirst(posts ...int64) []int64 {
+	posts = slices.Clone(posts)
+	slices.Sort(posts)
+	slices.Reverse(posts)
+	return posts
+}

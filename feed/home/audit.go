@@ -1,0 +1,175 @@
+package home
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"tideline/ent"
+	"tideline/feed/ids"
+	"tideline/feed/internal/rows"
+	"tideline/feed/refusal"
+	"tideline/feed/visibility"
+	"tideline/timeline"
+)
+
+// Inspection is what is known of a user's home timeline.
+type Inspection struct {
+	User      *ent.User
+	Active    bool           // posts are pushed to the user
+	State     timeline.State // of the inbox
+	Epoch     int64          // changes whenever the inbox is built anew
+	Entries   int            // in the inbox
+	Newest    int64          // its newest post, 0 when it is empty
+	Floor     int64          // it is complete down to this post, 0: to the beginning
+	Followees int
+	Merged    []int64 // followees whose outbox is merged at every read
+	AllMerged bool    // reads merge all followees' outboxes, without the inbox; Merged is nil
+}
+
+// Inspect looks at a user's home timeline without reading it, which would make
+// the user active. Error: NotFound.
+//
+// Cost: three round trips, and three queries by index at most.
+func (h *Home) Inspect(ctx context.Context, userID int64) (*Inspection, error) {
+	u, err := h.db.User.Get(ctx, userID)
+	if ent.IsNotFound(err) {
+		return nil, refusal.ErrNoSuchUser
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read user: %w", err)
+	}
+	active, err := h.tl.Active(ctx, []int64{userID})
+	if err != nil {
+		return nil, err
+	}
+	ids, covered, err := h.tl.Page(ctx, timeline.Inbox(userID), timeline.Range{Limit: 2 * h.tl.InboxCap()})
+	if err != nil {
+		return nil, err
+	}
+	in := &Inspection{
+		User: u, Active: active[0], State: covered.State, Epoch: covered.Epoch,
+		Entries: len(ids), Floor: covered.Floor, Followees: u.FollowingCount,
+	}
+	if len(ids) > 0 {
+		in.Newest = ids[0]
+	}
+	merged, listed, err := h.mergedFollowees(ctx, userID)
+	in.Merged, in.AllMerged = merged, !listed
+	return in, err
+}
+
+// Rebuild makes the user's inbox anew from SQL and reports whether it did: of a
+// user who is away, to whom nothing is pushed, it drops what may be left.
+//
+// Cost: as BuildInbox.
+func (h *Home) Rebuild(ctx context.Context, userID int64) (built bool, err error) {
+	active, err := h.tl.Active(ctx, []int64{userID})
+	if err != nil {
+		return false, err
+	}
+	if err := h.tl.Drop(ctx, timeline.Inbox(userID)); err != nil || !active[0] {
+		return false, err
+	}
+	return true, h.BuildInbox(ctx, userID)
+}
+
+// Difference is where a user's timeline in Redis and the truth in SQL disagree.
+type Difference struct {
+	Checked int     // entries that SQL says the inbox's range has, as far as compared
+	Missing []int64 // posts that a read would not show
+	Extra   []int64 // ids in the inbox that no read shows
+}
+
+// Verify compares a user's timeline in Redis with SQL, as far down as the inbox
+// is complete. Of the timeline it reads twice as many posts as an inbox holds;
+// where merged authors fill these, what is older does not count as missing. Nor do
+// posts younger than grace, or hidden since, which may still be on their way.
+// Without an inbox there is nothing to disagree, as SQL serves the reads.
+//
+// Cost: the inbox, and as a first page without one, of twice as many posts as it
+// holds; when it has something else, a query of that by key.
+func (h *Home) Verify(ctx context.Context, userID int64, grace time.Duration) (Difference, error) {
+	held, covered, err := h.tl.Page(ctx, timeline.Inbox(userID), timeline.Range{Limit: 2 * h.tl.InboxCap()})
+	if err != nil || covered.State != timeline.Ready {
+		return Difference{}, err
+	}
+	reach := timeline.Range{After: max(covered.Floor-1, 0), Limit: 2 * h.tl.InboxCap()}
+	truth, err := visibility.Fill(ctx, visibility.Home, userID, reach, h.pulled(userID))
+	if err != nil {
+		return Difference{}, err
+	}
+	// The same reads as a user's, but they are not counted.
+	inbox := h.inbox(userID)
+	inbox.observe = func(bool) {}
+	read, err := h.fill(ctx, userID, inbox, prefetch{}, reach)
+	if err != nil {
+		return Difference{}, err
+	}
+	d := Difference{Checked: len(truth)}
+	low := int64(0) // what was posted between the two reads pushes others out of the second
+	if len(read) == reach.Limit {
+		low = read[reach.Limit-1].ID
+	}
+	arrived := ids.At(h.now().Add(-grace))
+	for _, id := range rows.Without(rows.PostIDs(truth), rows.PostIDs(read)) {
+		if low < id && id < arrived {
+			d.Missing = append(d.Missing, id)
+		}
+	}
+	d.Extra, err = h.unshowable(ctx, userID, rows.Without(held, rows.PostIDs(truth)))
+	return d, err
+}
+
+// unshowable is those of the ids that are of no post which the user may be shown
+// in the timeline; nil when there are none.
+func (h *Home) unshowable(ctx context.Context, userID int64, posts []int64) (hidden []int64, err error) {
+	visible, err := h.posts.Posts(ctx, visibility.Home, userID, posts)
+	for i, p := range visible {
+		if p == nil {
+			hidden = append(hidden, posts[i])
+		}
+	}
+	return hidden, err
+}
+
+// Explain says in one sentence why a post is or is not in the viewer's home
+// timeline.
+//
+// Cost: some look-ups by index, and a round trip.
+func (h *Home) Explain(ctx context.Context, viewer, post int64) (string, error) {
+	author, why, err := h.posts.WhyHidden(ctx, viewer, post)
+	if err != nil {
+		return "", err
+	}
+	if why != "" {
+		return "It is not shown: " + why + ".", nil
+	}
+	return h.explainShown(ctx, viewer, author, post)
+}
+
+func (h *Home) explainShown(ctx context.Context, viewer, author, post int64) (string, error) {
+	merged, listed, err := h.mergedFollowees(ctx, viewer) // before the inbox is read: see prefetch
+	if err != nil {
+		return "", err
+	}
+	if !listed {
+		return "It is shown: nobody's posts are pushed, or too many authors' are not, so reads merge the outboxes of everybody whom the viewer follows.", nil
+	}
+	found, covered, err := h.tl.Page(ctx, timeline.Inbox(viewer), timeline.Range{Before: post + 1, After: post - 1, Limit: 1})
+	if err != nil {
+		return "", err
+	}
+	switch {
+	case covered.State != timeline.Ready:
+		return "It is shown: the viewer has no inbox (away, or Redis lost it), so reads come from SQL, which has it.", nil
+	case slices.Contains(found, post):
+		return "It is shown: it is in the viewer's inbox.", nil
+	case post < covered.Floor:
+		return "It is shown: it is older than the viewer's inbox reaches, and below that reads come from SQL.", nil
+	case slices.Contains(merged, author):
+		return "It is shown: the author has too many followers to push to, so reads merge the author's outbox.", nil
+	}
+	return "It ought to be shown and is not: the inbox that should hold it does not, because its fan-out is not done or an entry was lost; `tideline feeds rebuild` mends it.", nil
+}

@@ -1,0 +1,167 @@
+package home_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tideline/ent/schema"
+	"tideline/ent/user"
+	"tideline/feed/feedtest"
+	"tideline/feed/home"
+	"tideline/storage"
+	"tideline/storage/storagetest"
+	"tideline/timeline"
+)
+
+func TestVerifyFindsAndRebuildMends(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		ann, bob := w.User("ann"), w.User("bob")
+		w.Follow(ann, bob)
+		w.Drain()
+		w.AwaitInbox(ann)
+		var posts []int64
+		for range 5 {
+			posts = append(posts, w.Post(bob, schema.Public))
+		}
+		w.Drain()
+		verify := func() home.Difference {
+			w.Helper()
+			d, err := w.Home.Verify(w.Ctx, ann.ID, -1)
+			require.NoError(w, err)
+			return d
+		}
+		require.Equal(w, home.Difference{Checked: 5}, verify())
+		require.NoError(w, w.Timelines.Remove(w.Ctx, timeline.Inbox(ann.ID), posts[2]))
+		require.NoError(w, w.Timelines.Add(w.Ctx, timeline.Inbox(ann.ID), 77))
+		require.Equal(w, []int64{posts[2]}, verify().Missing)
+		require.NoError(w, w.Timelines.Add(w.Ctx, timeline.Inbox(ann.ID), 77))
+		require.Equal(w, []int64{77}, verify().Extra)
+		_, err := w.Home.Rebuild(w.Ctx, ann.ID)
+		require.NoError(w, err)
+		require.Equal(w, home.Difference{Checked: 5}, verify())
+		in, err := w.Home.Inspect(w.Ctx, ann.ID)
+		require.NoError(w, err)
+		require.True(w, in.Active)
+		require.Equal(w, 5, in.Entries)
+		require.Equal(w, posts[4], in.Newest)
+	})
+}
+
+// Where the newest posts of the authors who are merged fill what is compared, the
+// inbox's older entries are no drift, but for those that nobody may be shown.
+func TestVerifyBesideManyMergedPosts(t *testing.T) {
+	t.Parallel()
+	eachIdle(t, func(w *world) {
+		ann, bob, star := w.User("ann"), w.User("bob"), w.User("star")
+		require.NoError(w, w.Stores.DB.User.UpdateOneID(star.ID).SetFanOutMode(user.FanOutModePULL).Exec(w.Ctx))
+		w.Follow(ann, bob)
+		w.Follow(ann, star)
+		w.History(bob, 20)
+		w.AwaitInbox(ann)
+		w.History(star, 2*feedtest.InboxCap+10)
+		require.NoError(w, w.Timelines.Drop(w.Ctx, timeline.Outbox(star.ID))) // built before, maybe
+		verify := func() home.Difference {
+			w.Helper()
+			d, err := w.Home.Verify(w.Ctx, ann.ID, -1)
+			require.NoError(w, err)
+			return d
+		}
+		require.Equal(w, home.Difference{Checked: 2 * feedtest.InboxCap}, verify())
+		require.NoError(w, w.Timelines.Add(w.Ctx, timeline.Inbox(ann.ID), 77))
+		require.Equal(w, home.Difference{Checked: 2 * feedtest.InboxCap, Extra: []int64{77}}, verify())
+		lost := w.History(bob, 1) // with no worker to push it
+		require.Eventually(w, func() bool { return slices.Equal(lost, verify().Missing) }, 30*time.Second, 5*time.Millisecond,
+			"as soon as the outbox is there, so that SQL does not answer")
+	})
+}
+
+// What an audit reads is no read of a user's.
+func TestVerifyIsNotCounted(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		var reads reads
+		w := newWorld(t, s, feedtest.Options{Observe: reads.observe})
+		ann := w.User("ann")
+		w.Post(ann, schema.Public)
+		w.AwaitInbox(ann)
+		before := reads.hits.Load() + reads.misses.Load()
+		d, err := w.Home.Verify(w.Ctx, ann.ID, -1)
+		require.NoError(t, err)
+		require.Equal(t, home.Difference{Checked: 1}, d)
+		require.Equal(t, before, reads.hits.Load()+reads.misses.Load())
+	})
+}
+
+// Where nobody is pushed, what the inbox lacks is no fault.
+func TestAuditOfAlwaysPull(t *testing.T) {
+	t.Parallel()
+	eachAbove(t, home.AlwaysPull, func(w *world) {
+		ann, bob := w.User("ann"), w.User("bob")
+		w.Follow(ann, bob)
+		w.AwaitInbox(ann)
+		w.rebalance()
+		w.rebalance()
+		id := w.Post(bob, schema.Public)
+		w.Drain()
+		require.Equal(w, []int64{id}, w.Timeline(ann, 5))
+		why, err := w.Home.Explain(w.Ctx, ann.ID, id)
+		require.NoError(w, err)
+		require.Contains(w, why, "reads merge the outboxes of everybody")
+		in, err := w.Home.Inspect(w.Ctx, ann.ID)
+		require.NoError(w, err)
+		require.True(w, in.AllMerged)
+		require.Empty(w, in.Merged)
+	})
+}
+
+func TestRebuildOfAUserWhoIsAway(t *testing.T) {
+	t.Parallel()
+	eachIdle(t, func(w *world) {
+		ann := w.User("ann")
+		built, err := w.Home.Rebuild(w.Ctx, ann.ID)
+		require.NoError(w, err)
+		require.False(w, built)
+		w.AwaitInbox(ann)
+		built, err = w.Home.Rebuild(w.Ctx, ann.ID)
+		require.NoError(w, err)
+		require.True(w, built)
+	})
+}
+
+func TestExplain(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		ann, bob := w.User("ann"), w.User("bob")
+		says := func(post int64, words string) {
+			w.Helper()
+			why, err := w.Home.Explain(w.Ctx, ann.ID, post)
+			require.NoError(w, err)
+			require.Contains(w, why, words)
+		}
+		public, mutual, private := w.Post(bob, schema.Public), w.Post(bob, schema.Mutuals), w.Post(bob, schema.Private)
+		says(public, "does not follow")
+		says(1, "no such post")
+		w.Follow(ann, bob)
+		says(public, "no inbox")
+		w.AwaitInbox(ann)
+		w.Drain()
+		says(public, "in the viewer's inbox")
+		says(mutual, "for friends")
+		says(private, "the author alone")
+		require.NoError(w, w.Timelines.Remove(w.Ctx, timeline.Inbox(ann.ID), public))
+		says(public, "ought to be shown")
+		_, err := w.Feed.Mute(w.Ctx, ann, bob.ID)
+		require.NoError(w, err)
+		says(public, "mutes")
+		_, err = w.Feed.Block(w.Ctx, bob, ann.ID)
+		require.NoError(w, err)
+		says(public, "the author blocks")
+		_, err = w.Feed.Block(w.Ctx, ann, bob.ID)
+		require.NoError(w, err)
+		says(public, "the viewer blocks")
+	})
+}

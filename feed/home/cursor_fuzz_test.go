@@ -1,0 +1,47 @@
+package home
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tideline/feed/paging"
+	"tideline/timeline"
+)
+
+// What a timeline's cursor carries is read without harm, whatever it is, and a
+// ranked cursor has one meaning.
+func FuzzTail(f *testing.F) {
+	f.Add(rankedCursor{timeline.Range{After: 3, Before: 1 << 50}, []int64{7, 9}}.tail())
+	state := ClientState{Position: timeline.Position{Epoch: 5, Offset: 2}, low: 3, recent: []int64{7, 9}}
+	f.Add(state.tail())
+	f.Add("")
+	f.Fuzz(func(t *testing.T, tail string) {
+		if c, ok := clientStateIn(tail); ok && c.tail() != "" {
+			again, ok := clientStateIn(c.tail())
+			require.True(t, ok)
+			require.Equal(t, c.tail(), again.tail())
+		}
+		if c, err := rankedCursorIn(tail); err == nil {
+			again, err := rankedCursorIn(c.tail())
+			require.NoError(t, err)
+			require.Equal(t, c, again)
+		}
+	})
+}
+
+// However much of the ranked timeline has been shown and however old its posts, its
+// cursors are taken back.
+func TestLongestRankedCursorIsTakenBack(t *testing.T) {
+	const largestInbox = 1000
+	most := int64(maxRankedShown(largestInbox))
+	longest := rankedCursor{window: timeline.Range{After: 1, Before: 1 << 53}}
+	for i := range most {
+		longest.shown = append(longest.shown, (i+1)*(1<<53/most))
+	}
+	c, err := paging.Decode(paging.Cursor{ID: 7, Tail: longest.tail()}.Encode(paging.Ranked, 1), paging.Ranked, 1)
+	require.NoError(t, err)
+	got, err := rankedCursorIn(c.Tail)
+	require.NoError(t, err)
+	require.Equal(t, longest, got)
+}

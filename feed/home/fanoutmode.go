@@ -1,0 +1,176 @@
+package home
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"tideline/ent"
+	"tideline/ent/follow"
+	"tideline/ent/predicate"
+	"tideline/ent/user"
+	"tideline/feed/internal/rows"
+	"tideline/feed/job"
+	"tideline/queue"
+)
+
+// How an author's posts travel is the author's fan-out mode (the column
+// users.fan_out_mode):
+//
+//	PUSH ──too many followers──▶ PUSH_TO_PULL ──every reader knows──▶ PULL
+//	  ▲                               │                                │
+//	  ├────────────too few────────────┘                            too few
+//	  └──inboxes have what they missed── PULL_TO_PUSH ◀────────────────┘
+//
+// Posts are pushed to inboxes in every mode but PULL, and merged by readers
+// from the outbox in every mode but PUSH. In between both is done, and an entry
+// found twice is shown once, so a change of mode leaves no hole and no double.
+//
+// Readers keep the list of authors to merge for Policy.MergedListFor. PUSH_TO_PULL
+// lasts far longer than that, so when pushing stops every reader merges.
+
+const (
+	// NeverPull, as Policy.PullAbove, pushes every author's posts.
+	NeverPull = -1
+	// AlwaysPull, as Policy.PullAbove, pushes nobody's.
+	AlwaysPull = -2
+
+	// maxMergedAuthors is how many merged authors are listed. When there are more in
+	// all, readers pull from everybody whom they follow.
+	maxMergedAuthors = 2000
+	// mergeAfterReturn is how much longer readers merge an author who is pushed again:
+	// than any post is on its way, as a rule.
+	mergeAfterReturn = 10 * time.Second
+	// defaultMergeAll is the default of Policy.MergeAll.
+	defaultMergeAll = 200
+	// rebalanceBatch is how many authors change mode in one turn of Rebalance.
+	rebalanceBatch = 100
+)
+
+// mergedList is the list of authors whom readers merge, as of some seconds ago.
+type mergedList struct {
+	mu      sync.Mutex
+	read    time.Time
+	authors []int64
+	listed  map[int64]time.Time // when each was last
+}
+
+// mergedAuthors is whom readers merge, as far as the list is used.
+func (h *Home) mergedAuthors(ctx context.Context) ([]int64, error) {
+	m := &h.merged
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if now := h.now(); now.Sub(m.read) > h.cfg.MergedListFor {
+		authors, err := h.db.User.Query().Where(user.FanOutModeNEQ(user.FanOutModePUSH)).Limit(maxMergedAuthors).IDs(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("read authors to merge: %w", err)
+		}
+		m.read, m.authors = now, m.withRecentlyRemoved(authors, now)
+	}
+	return m.authors, nil
+}
+
+// withRecentlyRemoved is the authors, and those who were among them a moment ago:
+// what they posted last was found in the outbox, and may still be on its way to
+// inboxes.
+func (m *mergedList) withRecentlyRemoved(authors []int64, now time.Time) []int64 {
+	if m.listed == nil {
+		m.listed = map[int64]time.Time{}
+	}
+	for _, author := range authors {
+		m.listed[author] = now
+	}
+	maps.DeleteFunc(m.listed, func(_ int64, at time.Time) bool { return now.Sub(at) > mergeAfterReturn })
+	list := slices.Collect(maps.Keys(m.listed))
+	return list[:min(len(list), maxMergedAuthors)]
+}
+
+// mergedFollowees is whom the viewer's reads merge; listed is false when there are
+// too many in all for a list of them.
+func (h *Home) mergedFollowees(ctx context.Context, viewer int64) (authors []int64, listed bool, err error) {
+	list, err := h.mergedAuthors(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	return h.mergedAmong(ctx, viewer, list)
+}
+
+// mergedAmong is mergedFollowees by a list of the merged authors.
+func (h *Home) mergedAmong(ctx context.Context, viewer int64, list []int64) (authors []int64, listed bool, err error) {
+	if h.cfg.PullAbove == AlwaysPull || len(list) == maxMergedAuthors {
+		return nil, false, nil
+	}
+	if len(list) == 0 {
+		return nil, true, nil
+	}
+	err = h.db.Follow.Query().Where(follow.FollowerID(viewer), rows.Among(follow.FieldFolloweeID, list)).
+		Select(follow.FieldFolloweeID).Scan(ctx, &authors)
+	return authors, true, rows.Wrap("read followees to merge", err)
+}
+
+// Pushes reports whether the author's new posts go to inboxes.
+func Pushes(author *ent.User) bool { return author.FanOutMode != user.FanOutModePULL }
+
+// Rebalance moves authors whose follower count has crossed the threshold a step
+// on their way between push and pull, at most a hundred a step; a worker calls
+// it again and again. An author comes back to push below four fifths of the
+// threshold only, so that one near it does not flap.
+//
+// Cost: one index range a step, however many users there are.
+func (h *Home) Rebalance(ctx context.Context) error {
+	above, below := h.cfg.PullAbove, h.cfg.PullAbove*4/5
+	switch h.cfg.PullAbove {
+	case NeverPull:
+		above, below = 1<<40, 1<<40
+	case AlwaysPull:
+		above, below = -1, -1
+	}
+	pushedAndPulled := h.now().Add(-h.cfg.PushAndPullFor).UnixMilli()
+	for _, step := range []struct {
+		from, to user.FanOutMode
+		where    predicate.User
+	}{
+		{user.FanOutModePUSH_TO_PULL, user.FanOutModePUSH, user.FollowerCountLT(below)},
+		{user.FanOutModePUSH_TO_PULL, user.FanOutModePULL, user.And(user.FollowerCountGT(above), user.FanOutModeSinceLTE(pushedAndPulled))},
+		{user.FanOutModePULL, user.FanOutModePULL_TO_PUSH, user.FollowerCountLT(below)},
+		{user.FanOutModePUSH, user.FanOutModePUSH_TO_PULL, user.FollowerCountGT(above)},
+	} {
+		authors, err := h.db.User.Query().Where(user.FanOutModeEQ(step.from), step.where).Limit(rebalanceBatch).IDs(ctx)
+		if err != nil {
+			return fmt.Errorf("find authors who cross the threshold: %w", err)
+		}
+		for _, author := range authors {
+			if err := h.changeMode(ctx, author, step.from, step.to); err != nil {
+				return fmt.Errorf("move %d from %s to %s: %w", author, step.from, step.to, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (h *Home) changeMode(ctx context.Context, author int64, from, to user.FanOutMode) error {
+	return rows.InTx(ctx, h.db, func(tx *ent.Tx) error {
+		since := h.now().UnixMilli()
+		n, err := tx.User.Update().Where(user.ID(author), user.FanOutModeEQ(from)).
+			SetFanOutMode(to).SetFanOutModeSince(since).Save(ctx)
+		if err != nil || n == 0 || to != user.FanOutModePULL_TO_PUSH {
+			return err
+		}
+		return h.cfg.Queue.Enqueue(ctx, tx, queue.Large, job.AuthorReturns, job.Author{Author: author, Since: since})
+	})
+}
+
+// FinishReturnToPush ends an author's return to push that began then: every inbox
+// has what it missed. Of a later return it says nothing: an attempt that stalled, or
+// a job that is done again, may come when the author has been pulled once more since.
+//
+// Cost: one statement.
+func (h *Home) FinishReturnToPush(ctx context.Context, j job.Author) error {
+	err := h.db.User.Update().
+		Where(user.ID(j.Author), user.FanOutModeEQ(user.FanOutModePULL_TO_PUSH), user.FanOutModeSince(j.Since)).
+		SetFanOutMode(user.FanOutModePUSH).SetFanOutModeSince(h.now().UnixMilli()).Exec(ctx)
+	return rows.Wrap("end the return to push", err)
+}

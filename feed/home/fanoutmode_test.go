@@ -1,0 +1,264 @@
+package home_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tideline/ent"
+	"tideline/ent/schema"
+	"tideline/ent/user"
+	"tideline/feed"
+	"tideline/feed/account"
+	"tideline/feed/feedtest"
+	"tideline/feed/home"
+	"tideline/feed/job"
+	"tideline/storage"
+	"tideline/storage/storagetest"
+	"tideline/timeline"
+)
+
+// eachAbove is each with a threshold between push and pull, and no waiting at it.
+func eachAbove(t *testing.T, above int, test func(w *world)) {
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		w := newWorld(t, s, feedtest.Options{Policy: home.Policy{PullAbove: above, PushAndPullFor: -time.Second, MergedListFor: time.Nanosecond}})
+		w.Work()
+		test(w)
+	})
+}
+
+func (w *world) rebalance() {
+	w.Helper()
+	require.NoError(w, w.Home.Rebalance(w.Ctx))
+}
+
+func (w *world) fanOutMode(v account.Viewer) user.FanOutMode {
+	w.Helper()
+	u, err := w.Stores.DB.User.Get(w.Ctx, v.ID)
+	require.NoError(w, err)
+	return u.FanOutMode
+}
+
+// An author who crosses the threshold, up and down again, with posts at every
+// stage, leaves no hole and no double in any follower's timeline.
+func TestCrossingTheThreshold(t *testing.T) {
+	t.Parallel()
+	eachAbove(t, 5, func(w *world) {
+		u := w.Users(9)
+		star, fans := u[0], u[1:]
+		var posts []int64
+		check := func(stage string) {
+			w.Helper()
+			posts = append(posts, w.Post(star, schema.Public))
+			w.Drain()
+			for _, fan := range fans[:4] {
+				require.Equal(w, feedtest.NewestFirst(posts...), w.Walk(fan, 3, nil), stage)
+			}
+		}
+		for _, fan := range fans[:4] {
+			w.Follow(fan, star)
+			w.AwaitInbox(fan)
+		}
+		w.rebalance()
+		require.Equal(w, user.FanOutModePUSH, w.fanOutMode(star))
+		check("push")
+		for _, fan := range fans[4:] {
+			w.Follow(fan, star)
+		}
+		w.rebalance()
+		require.Equal(w, user.FanOutModePUSH_TO_PULL, w.fanOutMode(star))
+		check("rising")
+		w.rebalance()
+		require.Equal(w, user.FanOutModePULL, w.fanOutMode(star))
+		check("pull")
+		ids, _, err := w.Timelines.Page(w.Ctx, timeline.Inbox(fans[0].ID), timeline.Range{Limit: 10})
+		require.NoError(w, err)
+		require.NotContains(w, ids, posts[len(posts)-1], "it is not pushed")
+		check("pull, from the outbox")
+
+		_, err = w.Feed.Unfollow(w.Ctx, fans[7], star.ID)
+		require.NoError(w, err)
+		w.Drain()
+		w.rebalance()
+		require.Equal(w, user.FanOutModePULL, w.fanOutMode(star), "no flapping near the threshold")
+		for _, fan := range fans[3:7] {
+			_, err := w.Feed.Unfollow(w.Ctx, fan, star.ID)
+			require.NoError(w, err)
+		}
+		fans = append(fans[:3:3], fans[2])
+		w.rebalance()
+		w.Drain()
+		require.Equal(w, user.FanOutModePUSH, w.fanOutMode(star))
+		ids, _, err = w.Timelines.Page(w.Ctx, timeline.Inbox(fans[0].ID), timeline.Range{Limit: 10})
+		require.NoError(w, err)
+		require.Equal(w, feedtest.NewestFirst(posts...), ids, "the inbox has what was not pushed")
+		check("push again")
+	})
+}
+
+// The job of an earlier way back to push, done late or once more, does not end a
+// later one, whose inboxes do not have yet what they missed.
+func TestLateJobDoesNotEndALaterFall(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		now := time.Now()
+		w := newWorld(t, s, feedtest.Options{Policy: home.Policy{PullAbove: 5}, Now: func() time.Time { return now }})
+		star := w.User("star")
+		var jobs []job.Author
+		for range 2 {
+			now = now.Add(time.Hour)
+			require.NoError(t, s.DB.User.UpdateOneID(star.ID).SetFanOutMode(user.FanOutModePULL).Exec(w.Ctx))
+			w.rebalance()
+			w.rebalance()
+			require.Equal(t, user.FanOutModePULL_TO_PUSH, w.fanOutMode(star))
+			jobs = append(jobs, job.Author{Author: star.ID, Since: now.UnixMilli()})
+		}
+		queued, err := s.DB.Job.Query().Count(w.Ctx)
+		require.NoError(t, err)
+		require.Equal(t, 2, queued, "one for each way back, however often the authors are looked at")
+		require.NoError(t, w.Home.FinishReturnToPush(w.Ctx, jobs[0]))
+		require.Equal(t, user.FanOutModePULL_TO_PUSH, w.fanOutMode(star))
+		require.NoError(t, w.Home.FinishReturnToPush(w.Ctx, jobs[1]))
+		require.Equal(t, user.FanOutModePUSH, w.fanOutMode(star))
+	})
+}
+
+// While an author crosses the threshold again and again, posting all the time,
+// no read has a post twice, none loses a post that an earlier one had, and in the
+// end nobody has missed any.
+func TestCrossingUnderTraffic(t *testing.T) {
+	t.Parallel()
+	eachAbove(t, 5, func(w *world) {
+		u := w.Users(9)
+		star, loyal, fickle := u[0], u[1:4], u[4:]
+		for _, fan := range loyal {
+			w.Follow(fan, star)
+			w.AwaitInbox(fan)
+		}
+		over := make(chan struct{})
+		posted := make(chan []int64, 1)
+		go func() {
+			var ids []int64
+			defer func() { posted <- ids }()
+			public := schema.Public
+			for {
+				select {
+				case <-over:
+					return
+				case <-time.After(2 * time.Millisecond):
+					p, err := w.Feed.CreatePost(w.Ctx, star, feed.Draft{Text: "and on", Visibility: &public})
+					if err != nil {
+						return // missed below
+					}
+					ids = append(ids, p.ID)
+				}
+			}
+		}()
+		had := map[account.Viewer][]int64{}
+		look := func() {
+			for _, fan := range loyal {
+				now := w.Walk(fan, 50, nil)
+				require.Equal(w, feedtest.NewestFirst(now...), now)
+				require.Equal(w, slices.Compact(slices.Clone(now)), now, "none twice")
+				for _, id := range had[fan] {
+					require.Contains(w, now, id, "none is lost again")
+				}
+				had[fan] = now
+			}
+		}
+		seen := map[user.FanOutMode]bool{}
+		step := func() {
+			w.rebalance()
+			seen[w.fanOutMode(star)] = true
+			look()
+		}
+		for range 2 {
+			for _, fan := range fickle {
+				w.Follow(fan, star)
+			}
+			step()
+			step()
+			for _, fan := range fickle {
+				_, err := w.Feed.Unfollow(w.Ctx, fan, star.ID)
+				require.NoError(w, err)
+			}
+			step()
+			require.Eventually(w, func() bool { return w.fanOutMode(star) == user.FanOutModePUSH }, 30*time.Second, 5*time.Millisecond)
+			look()
+		}
+		close(over)
+		all := feedtest.NewestFirst(<-posted...)
+		w.Drain()
+		require.Greater(w, len(all), 10)
+		require.True(w, seen[user.FanOutModePUSH_TO_PULL] && seen[user.FanOutModePULL])
+		for _, fan := range loyal {
+			require.Equal(w, all, w.Walk(fan, 50, nil))
+		}
+	})
+}
+
+// Pure push and pure pull give the same timelines.
+func TestPushAndPullAgree(t *testing.T) {
+	t.Parallel()
+	for name, above := range map[string]int{"never": home.NeverPull, "always": home.AlwaysPull, "hybrid": 2} {
+		t.Run(name, func(t *testing.T) {
+			eachAbove(t, above, func(w *world) {
+				u := w.Users(5)
+				for i, fan := range u {
+					for j, star := range u {
+						if i != j && (i+j)%3 != 0 {
+							w.Follow(fan, star)
+						}
+					}
+					w.AwaitInbox(fan)
+				}
+				want := map[account.Viewer][]int64{}
+				for i := range 40 {
+					if i%8 == 0 {
+						w.Drain()
+						w.rebalance()
+					}
+					id := w.Post(u[i%5], []schema.Visibility{schema.Public, schema.Followers, schema.Mutuals, schema.Private}[i%4])
+					for j, fan := range u {
+						sees := fan == u[i%5] || i%4 != 3 && (i%5+j)%3 != 0 // every follow is mutual
+						if sees {
+							want[fan] = append(want[fan], id)
+						}
+					}
+				}
+				w.Drain()
+				for _, fan := range u {
+					require.Equal(w, feedtest.NewestFirst(want[fan]...), w.Walk(fan, 7, nil))
+				}
+			})
+		})
+	}
+}
+
+func TestDeliveryReceipt(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		u := w.Users(12)
+		for i, fan := range u[1:] {
+			w.Follow(fan, u[0])
+			if i < 4 {
+				w.AwaitInbox(fan)
+			}
+		}
+		w.Drain()
+		id := w.Post(u[0], schema.Public)
+		w.Drain()
+		p, err := w.Feed.Post(w.Ctx, u[0], id)
+		require.NoError(w, err)
+		receipts, err := w.Feed.Deliveries(w.Ctx, u[0], []*ent.Post{p})
+		require.NoError(w, err)
+		r := receipts[0]
+		require.Equal(w, [4]any{4, 0, 7, true}, [4]any{r.Pushed, r.Pulled, r.Skipped, r.Done})
+		require.LessOrEqual(w, r.FirstLag, r.LastLag)
+		receipts, err = w.Feed.Deliveries(w.Ctx, u[1], []*ent.Post{p})
+		require.NoError(w, err)
+		require.Nil(w, receipts[0], "the author's alone")
+	})
+}

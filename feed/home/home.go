@@ -1,0 +1,193 @@
+// Package home keeps and reads home timelines: a viewer's own posts and those of
+// the users the viewer follows.
+//
+// Its invariants:
+//
+//   - A timeline has no hole. Below what an inbox covers, or without an inbox, a
+//     page goes on in SQL on the same cursor.
+//   - Feeds in Redis say where to look. Every post of a page has passed package
+//     visibility after the request began.
+//   - Whatever Redis lost is built again behind the answer, not before it.
+//
+// INBOX.md has the life of an inbox, FANOUTMODE.md how an author moves between
+// push and pull. How feeds lie in Redis is package timeline's.
+package home
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"tideline/ent"
+	"tideline/feed/paging"
+	"tideline/feed/visibility"
+	"tideline/live"
+	"tideline/queue"
+	"tideline/timeline"
+)
+
+// Config is what a Home works with. Fields without a default are required.
+type Config struct {
+	DB         *ent.Client
+	Dialect    string // of DB: dialect.SQLite or dialect.Postgres
+	Visibility *visibility.Reader
+	Timelines  *timeline.Store // whose inbox cap is the length of what is kept ready, counted as unread and ranked
+	Queue      *queue.Queue
+	Publisher  *live.Publisher
+
+	Policy
+	// Observe is told of every read of a feed whether Redis had it (a hit) or SQL
+	// answered. Optional.
+	Observe func(hit bool)
+	// Logger defaults to discarding.
+	Logger *slog.Logger
+	// Now is the clock. Defaults to time.Now.
+	Now func() time.Time
+}
+
+// Policy says how timelines are kept and read. Its zero value is valid.
+type Policy struct {
+	// PullAbove is the follower count above which an author's posts are not
+	// pushed to inboxes but merged by readers; NeverPull and AlwaysPull are the
+	// ends of the range. Defaults to DefaultPullAbove.
+	PullAbove int
+	// PushAndPullFor is how long both is done on the way to pull, at least ten times
+	// MergedListFor, which is how long a process goes by the list of authors to
+	// merge. Default to 30 s and 2 s.
+	PushAndPullFor, MergedListFor time.Duration
+	// MergeAll is how many authors a reader merges without asking first whose
+	// posts reach the page. Defaults to 200.
+	MergeAll int
+	// MaxPage is how many entries a page may have. Defaults to paging.DefaultMaxSize.
+	MaxPage int
+	// RankDecay is how much newer a post must be to outweigh one with ten times
+	// its likes in the ranked timeline, as Weight has it: MinRankDecay to
+	// MaxRankDecay. Defaults to DefaultRankDecay.
+	RankDecay time.Duration
+}
+
+// DefaultPullAbove is the default of Policy.PullAbove.
+const DefaultPullAbove = 50_000
+
+func (p Policy) withDefaults() Policy {
+	if p.PullAbove == 0 {
+		p.PullAbove = DefaultPullAbove
+	}
+	if p.PushAndPullFor == 0 {
+		p.PushAndPullFor = 30 * time.Second
+	}
+	if p.MergedListFor == 0 {
+		p.MergedListFor = 2 * time.Second
+	}
+	if p.MergeAll == 0 {
+		p.MergeAll = defaultMergeAll
+	}
+	if p.MaxPage == 0 {
+		p.MaxPage = paging.DefaultMaxSize
+	}
+	if p.RankDecay == 0 {
+		p.RankDecay = DefaultRankDecay
+	}
+	return p
+}
+
+// Validate says what is out of bounds. Zero fields stand for their defaults.
+func (p Policy) Validate() error {
+	p = p.withDefaults()
+	if p.RankDecay < MinRankDecay || p.RankDecay > MaxRankDecay {
+		return fmt.Errorf("rank decay must be %v to %v, not %v", MinRankDecay, MaxRankDecay, p.RankDecay)
+	}
+	return nil
+}
+
+// Home reads home timelines and keeps what is ready of them. It is safe for
+// concurrent use.
+type Home struct {
+	cfg    Config
+	db     *ent.Client
+	posts  *visibility.Reader
+	tl     *timeline.Store
+	log    *slog.Logger
+	now    func() time.Time
+	builds chan buildRequest
+	merged mergedList
+
+	// See ArrivedID, in Unix milliseconds: when late fan-outs were looked for, and
+	// up to when all posts were distributed then.
+	lookedForLate, distributed atomic.Int64
+}
+
+// builders is how many inboxes a process builds at a time; waitingBuilds how
+// many more may wait. One that finds no room is asked for again by the user's
+// next read, which is complete without it.
+const (
+	builders      = 4
+	waitingBuilds = 1024
+)
+
+// New returns a Home. It fails when a required field is missing or the policy is
+// not valid.
+func New(cfg Config) (*Home, error) {
+	if cfg.DB == nil || cfg.Dialect == "" || cfg.Visibility == nil || cfg.Timelines == nil || cfg.Queue == nil || cfg.Publisher == nil {
+		return nil, errors.New("home: DB, Dialect, Visibility, Timelines, Queue and Publisher are required")
+	}
+	if err := cfg.Policy.Validate(); err != nil {
+		return nil, fmt.Errorf("home: %w", err)
+	}
+	cfg.Policy = cfg.Policy.withDefaults()
+	if cfg.Observe == nil {
+		cfg.Observe = func(bool) {}
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	return &Home{
+		cfg: cfg, db: cfg.DB, posts: cfg.Visibility, tl: cfg.Timelines, log: cfg.Logger,
+		now:    func() time.Time { return cfg.Now().UTC() },
+		builds: make(chan buildRequest, waitingBuilds),
+	}, nil
+}
+
+// Run builds inboxes in the background until ctx ends. Without it timelines are
+// complete all the same, read from SQL each time.
+func (h *Home) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for range builders {
+		g.Go(func() error {
+			for {
+				select {
+				case <-ctx.Done():
+					return nil
+				case b := <-h.builds:
+					if err := h.build(ctx, b.feed, b.begun); err != nil && ctx.Err() == nil {
+						h.log.WarnContext(ctx, "feed not built; reads go on in SQL", "error", err)
+					}
+				}
+			}
+		})
+	}
+	return g.Wait()
+}
+
+// MaxPage is the most entries that a page may have.
+func (h *Home) MaxPage() int { return h.cfg.MaxPage }
+
+// patience is how long a page waits for Redis before SQL answers, at most: of its
+// time, half.
+const patience = time.Second
+
+func patiently(ctx context.Context) (context.Context, context.CancelFunc) {
+	wait := patience
+	if end, ok := ctx.Deadline(); ok {
+		wait = min(wait, time.Until(end)/2)
+	}
+	return context.WithTimeout(ctx, wait)
+}

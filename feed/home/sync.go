@@ -1,0 +1,159 @@
+package home
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"tideline/feed/internal/rows"
+	"tideline/feed/visibility"
+	"tideline/live"
+	"tideline/timeline"
+)
+
+// SyncInboxAndNotify is SyncInbox after the relation of the two changed in a way that
+// the viewer's timeline depends on: the viewer's open subscriptions are told to read
+// again when the inbox changed, or there is none, and they may have read in SQL. When
+// it did not, an attempt before may have changed it and told nobody: they look at the
+// journal.
+//
+// Cost: that of SyncInbox, and four round trips at most.
+func (h *Home) SyncInboxAndNotify(ctx context.Context, viewer, author int64) error {
+	// A distributor that read how the two stood before now looks here when done.
+	if err := h.tl.Fence(ctx, author, viewer); err != nil {
+		return err
+	}
+	changed, err := h.SyncInbox(ctx, viewer, author)
+	if err != nil {
+		return err
+	}
+	ev := live.Event{Kind: live.JournalChanged}
+	if changed {
+		// A client that is away finds out when it resumes.
+		if err := h.tl.InvalidatePositions(ctx, viewer); err != nil {
+			return err
+		}
+		ev = live.Event{Kind: live.Invalidated, Author: author, Reason: "a relation changed"}
+	}
+	_, err = h.cfg.Publisher.Publish(ctx, ev, []int64{viewer})
+	return rows.Wrap("tell of a changed inbox", err)
+}
+
+// SyncInbox makes the viewer's inbox agree with SQL about the posts of one author:
+// those that belong there come in, the others go. It is level-triggered: what
+// it does depends on the relation as it is, not on what happened to it, so it
+// may run late, twice, and beside its opposite. It reports whether the inbox
+// changed, as far as it can tell.
+//
+// What it reads may be old when it writes: a relation may have changed and
+// changed back, a post may have been hidden or shown, and the jobs of all that be
+// done. So it looks again after what it wrote, until that is right. What changes
+// after that look has its own job still to run.
+//
+// Cost: the inbox, and four queries of as many posts as it holds, at most; twice
+// when the inbox changes.
+func (h *Home) SyncInbox(ctx context.Context, viewer, author int64) (changed bool, err error) {
+	var written []int64
+	for range buildAttempts {
+		wrote, known, err := h.syncOnce(ctx, viewer, author, &written)
+		if err != nil {
+			return changed, fmt.Errorf("make the inbox of %d agree about %d: %w", viewer, author, err)
+		}
+		changed = changed || wrote || !known
+		if !wrote {
+			return changed, nil
+		}
+	}
+	return changed, fmt.Errorf("the relation of %d and %d does not come to rest", viewer, author)
+}
+
+// syncOnce reports whether it wrote to the inbox, and whether it could look at
+// it. It remembers what it wrote; if that is not the first time, it writes only what
+// it wrote before: other posts may come and go all the time.
+func (h *Home) syncOnce(ctx context.Context, viewer, author int64, written *[]int64) (wrote, known bool, err error) {
+	k, limit := timeline.Inbox(viewer), h.tl.InboxCap()
+	// Builders at work read SQL again, whatever they have read by now.
+	if err := h.tl.Remove(ctx, k); err != nil {
+		return false, false, err
+	}
+	ids, covered, err := h.tl.Page(ctx, k, timeline.Range{Limit: 2 * limit})
+	if err != nil {
+		return false, false, err
+	}
+	if covered.State != timeline.Ready {
+		// What was written to an inbox that is being built is for its builder to put
+		// there, if it belongs.
+		if len(*written) == 0 {
+			return false, false, nil
+		}
+		err := h.tl.Remove(ctx, k, *written...)
+		*written = nil
+		return true, false, err
+	}
+	have, err := h.posts.WrittenBy(ctx, author, ids)
+	if err != nil {
+		return false, false, err
+	}
+	// A post that was put in may be gone since, and with it whose it was.
+	for _, id := range *written {
+		if slices.Contains(ids, id) && !slices.Contains(have, id) {
+			have = append(have, id)
+		}
+	}
+	above := timeline.Range{After: max(covered.Floor-1, 0), Limit: limit}
+	posts, err := visibility.Fill(ctx, visibility.Home, viewer, above, h.posts.By(visibility.Home, author))
+	if err != nil {
+		return false, false, err
+	}
+	want, floor := rows.PostIDs(posts), int64(0)
+	if len(want) == limit {
+		floor = want[limit-1]
+	}
+	gone, missing := rows.Without(have, want), rows.Without(want, have)
+	if before := *written; len(before) > 0 {
+		other := func(id int64) bool { return !slices.Contains(before, id) }
+		gone, missing = slices.DeleteFunc(gone, other), slices.DeleteFunc(missing, other)
+	}
+	// The floor first: what is cut off below it would be a hole before.
+	if len(missing) > 0 || floor > covered.Floor {
+		if err := h.tl.Merge(ctx, k, missing, floor); err != nil {
+			return false, false, err
+		}
+	}
+	if len(gone) > 0 {
+		if err := h.tl.Remove(ctx, k, gone...); err != nil {
+			return false, false, err
+		}
+	}
+	*written = slices.Concat(*written, gone, missing)
+	return len(gone)+len(missing) > 0, true, nil
+}
+
+// SyncOwnInbox brings the caller's own inbox up to date before a change of a
+// relation returns. The job does it again, so a failure costs freshness only.
+func (h *Home) SyncOwnInbox(ctx context.Context, viewer, other int64) {
+	if err := h.SyncInboxAndNotify(ctx, viewer, other); err != nil {
+		h.log.WarnContext(ctx, "own inbox not updated; the job will", "error", err)
+	}
+}
+
+// AddOwn shows authors their own post at once. The job does it again, so a
+// failure costs freshness for a moment and nothing else.
+//
+// Cost: two round trips.
+func (h *Home) AddOwn(ctx context.Context, author, post int64) {
+	h.changeOwn(ctx, h.tl.Add, author, post)
+}
+
+// RemoveOwn takes a deleted post out of its author's own feeds, as AddOwn.
+func (h *Home) RemoveOwn(ctx context.Context, author, post int64) {
+	h.changeOwn(ctx, h.tl.Remove, author, post)
+}
+
+func (h *Home) changeOwn(ctx context.Context, change func(context.Context, timeline.Key, ...int64) error, author, post int64) {
+	for _, k := range []timeline.Key{timeline.Inbox(author), timeline.Outbox(author)} {
+		if err := change(ctx, k, post); err != nil {
+			h.log.WarnContext(ctx, "own feeds not updated; the job will", "post", post, "error", err)
+		}
+	}
+}

@@ -1,0 +1,129 @@
+package home
+
+import (
+	"context"
+	"fmt"
+
+	"tideline/ent"
+	"tideline/ent/readmarker"
+	"tideline/feed/account"
+	"tideline/feed/paging"
+	"tideline/feed/refusal"
+	"tideline/feed/visibility"
+	"tideline/live"
+)
+
+// Order says what a timeline is ordered by.
+type Order string
+
+const (
+	// Latest is newest first.
+	Latest Order = "LATEST"
+	// Ranked is by weight, highest first.
+	Ranked Order = "RANKED"
+)
+
+// Timeline is a page of the viewer's home timeline: own posts and those of the
+// users the viewer follows and has not muted. It reads the viewer's inbox, goes
+// on in SQL below it, and makes the viewer active: from now on new posts are
+// pushed. Errors: Unauthenticated, BadInput.
+//
+// Cost with an inbox: one round trip to Redis, of O(log cap + page), and one query of
+// the page's posts; one more round trip where posts older than the page may be younger
+// than two minutes, and one more query, of all of these, where there are any. A run of
+// hidden posts in the inbox costs a query more, of twice as many; below the inbox they
+// are not read. Where there are authors whose posts are not pushed, a query tells
+// those of them whom the viewer follows; their outboxes are read in the same round
+// trip, and if there are more than Policy.MergeAll, their newest ids are asked for
+// before it. Without an inbox: two queries, with a look-up for each followee, and not
+// of hidden posts; two more, of twice as many followees, where so many have nothing
+// but hidden ones near the page. Where nobody is pushed to: a query of the list of
+// followees, their newest ids, and the outboxes that reach the page.
+// A ranked page costs as much as a page of all that an inbox holds, one after a
+// cursor at most as of twice that.
+func (h *Home) Timeline(ctx context.Context, v account.Viewer, p paging.Page, order Order) (*paging.Connection[ent.Post], error) {
+	if v.ID == 0 {
+		return nil, refusal.ErrSignIn
+	}
+	if order == Ranked {
+		h.Visit(ctx, v.ID)
+		return h.ranked(ctx, v, p)
+	}
+	w, err := paging.Open(p, paging.Latest, v.ID, h.cfg.MaxPage)
+	if err != nil {
+		return nil, err
+	}
+	r := w.Range()
+	at, from := h.visitInbox(ctx, v.ID, r)
+	posts, err := visibility.Fill(ctx, visibility.Home, v.ID, r, from)
+	if err != nil {
+		return nil, err
+	}
+	state, err := h.ClientStateOf(ctx, v, at, posts, w.Backwards || len(posts) > w.N)
+	if err != nil {
+		return nil, err
+	}
+	return paging.Connect(w, posts, func(p *ent.Post) paging.Edge[ent.Post] {
+		upTo := state.upTo(p.ID)
+		return upTo.Entry(v, p)
+	}), nil
+}
+
+// UnreadCount is how many entries of the viewer's timeline, among the newest
+// that an inbox holds, are newer than the read marker; own posts do not count.
+// It is 0 for an anonymous viewer.
+//
+// Cost: two queries, of as many posts as are unread, at most an inbox's.
+func (h *Home) UnreadCount(ctx context.Context, v account.Viewer) (int, error) {
+	if v.ID == 0 {
+		return 0, nil
+	}
+	marker, err := h.db.ReadMarker.Get(ctx, v.ID)
+	if ent.IsNotFound(err) {
+		marker, err = &ent.ReadMarker{}, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read marker: %w", err)
+	}
+	posts, _, err := h.Since(ctx, v, marker.PostID, false)
+	unread := 0
+	for _, p := range posts {
+		if p.AuthorID != v.ID {
+			unread++
+		}
+	}
+	return unread, err
+}
+
+// MarkRead moves the viewer's read marker forwards to the entry of the cursor,
+// never backwards, and returns what is unread then. Errors: Unauthenticated,
+// BadInput.
+//
+// Cost: two statements, a message to the user's connections, and UnreadCount.
+func (h *Home) MarkRead(ctx context.Context, v account.Viewer, upTo string) (int, error) {
+	if v.ID == 0 {
+		return 0, refusal.ErrSignIn
+	}
+	c, err := paging.Decode(upTo, paging.Latest, v.ID)
+	if err != nil {
+		if c, err = paging.Decode(upTo, paging.Ranked, v.ID); err != nil {
+			return 0, err
+		}
+	}
+	err = h.db.ReadMarker.Create().SetID(v.ID).SetPostID(0).
+		OnConflictColumns(readmarker.FieldID).Ignore().Exec(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("create read marker: %w", err)
+	}
+	moved, err := h.db.ReadMarker.Update().Where(readmarker.ID(v.ID), readmarker.PostIDLT(c.ID)).SetPostID(c.ID).Save(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("move read marker: %w", err)
+	}
+	if moved > 0 {
+		_, err := h.cfg.Publisher.Publish(ctx, live.Event{Kind: live.MarkerMoved}, []int64{v.ID})
+		if err != nil {
+			h.log.WarnContext(ctx, "other devices not told of the read marker", "error", err)
+		}
+	}
+	return h.UnreadCount(ctx, v)
+}

@@ -1,0 +1,99 @@
+// Package rows is the SQL that the rooms of feed share: many ids as one
+// parameter, rows in the order that was asked for, transactions, row locks.
+package rows
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"entgo.io/ent/dialect"
+	"entgo.io/ent/dialect/sql"
+
+	"tideline/ent"
+)
+
+// Among matches rows whose column is one of the ids. The ids are one parameter,
+// however many they are: a statement of its own for each number would be planned
+// again and again, which takes longer than reading the rows.
+func Among(column string, ids []int64) func(*sql.Selector) {
+	return func(s *sql.Selector) {
+		s.Where(sql.P(func(b *sql.Builder) {
+			b.Ident(s.C(column))
+			if s.Dialect() == dialect.Postgres {
+				b.WriteString(" = ANY(").Arg(ids).WriteString(")")
+			} else {
+				b.WriteString(" IN (SELECT value FROM json_each(").Arg(JSON(ids)).WriteString("))")
+			}
+		}))
+	}
+}
+
+// JSON is ids as SQLite takes them in one parameter.
+func JSON(ids []int64) string {
+	list, _ := json.Marshal(ids) // numbers always marshal
+	return string(list)
+}
+
+// InOrder arranges rows as ids asks for them, nil where there is no row.
+func InOrder[T any](ids []int64, rows []*T, id func(*T) int64) []*T {
+	byID := make(map[int64]*T, len(rows))
+	for _, row := range rows {
+		byID[id(row)] = row
+	}
+	list := make([]*T, len(ids))
+	for i := range ids {
+		list[i] = byID[ids[i]]
+	}
+	return list
+}
+
+// PostIDs are the ids of the posts, in their order.
+func PostIDs(posts []*ent.Post) []int64 {
+	ids := make([]int64, len(posts))
+	for i, p := range posts {
+		ids[i] = p.ID
+	}
+	return ids
+}
+
+// Without is the ids that are not among others.
+func Without(ids, others []int64) []int64 {
+	return slices.DeleteFunc(slices.Clone(ids), func(id int64) bool { return slices.Contains(others, id) })
+}
+
+// InTx runs fn in a transaction, which is committed when fn returns nil, else
+// rolled back.
+func InTx(ctx context.Context, db *ent.Client, fn func(tx *ent.Tx) error) error {
+	tx, err := db.Tx(ctx)
+	if err != nil {
+		return fmt.Errorf("begin: %w", err)
+	}
+	if err := fn(tx); err != nil {
+		if undone := tx.Rollback(); undone != nil {
+			return errors.Join(err, fmt.Errorf("roll back: %w", undone))
+		}
+		return err
+	}
+	return Wrap("commit", tx.Commit())
+}
+
+// ForUpdate locks the rows that are read, where the database locks rows. SQLite
+// has one writer at a time and needs no lock.
+func ForUpdate(s *sql.Selector) {
+	if s.Dialect() == dialect.Postgres {
+		// Not FOR UPDATE: that would wait for, and deadlock with, every insert
+		// of a row that refers to this one.
+		s.For(sql.LockUpdate, sql.WithLockClause("FOR NO KEY UPDATE"))
+	}
+}
+
+// Wrap adds what was done to an error, and leaves nil alone.
+func Wrap(doing string, err error) error {
+	if err != nil {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	return nil
+}

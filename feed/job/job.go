@@ -1,0 +1,67 @@
+// Package job names the work that follows from a write: the kinds of jobs and
+// their payloads, as the jobs table keeps them.
+//
+// Every job is level-triggered: it names what changed, and its handler reads the
+// truth anew.
+package job
+
+import (
+	"tideline/ent"
+	"tideline/ent/schema"
+	"tideline/feed/visibility"
+)
+
+// The kinds of jobs.
+const (
+	// PostCreated: a post is to reach the inboxes of those who may see it.
+	PostCreated = "post.created"
+	// PostChanged: a post's visibility changed, or the post is gone.
+	PostChanged = "post.changed"
+	// RelationChanged: two users' relation changed, in either direction.
+	RelationChanged = "relation.changed"
+	// AuthorReturns: an author's posts are pushed again; inboxes are to get what
+	// was not pushed.
+	AuthorReturns = "author.returns"
+)
+
+// Post is the payload of PostCreated and PostChanged. The author is named because
+// the post may be gone when the job runs.
+type Post struct {
+	Post   int64 `json:"post"`
+	Author int64 `json:"author"`
+	// From and To are what the visibility was changed from and to, if it was; of a
+	// post that is deleted there is From alone.
+	From schema.Visibility `json:"from,omitempty"`
+	To   schema.Visibility `json:"to,omitempty"`
+}
+
+// Widens reports whether the job may give the post to followers who did not have
+// it before.
+func (j Post) Widens() bool { return visibility.Widens(j.From) }
+
+// WithVisibility is the post, as far as it decides who can see it, with this
+// visibility.
+func (j Post) WithVisibility(v schema.Visibility) *ent.Post {
+	return &ent.Post{ID: j.Post, AuthorID: j.Author, Visibility: v}
+}
+
+// HiddenThenShown reports whether the change hid the post, which is there, from
+// followers, and another change shows it again: a client that read in between does
+// not hold it, though it may have held it before.
+func (j Post) HiddenThenShown(post *ent.Post) bool {
+	return post != nil && post.Visibility != j.To && visibility.Narrows(j.To)
+}
+
+// Relation is the payload of RelationChanged.
+type Relation struct {
+	Users [2]int64 `json:"users"`
+	// First says that only the timeline of the first depends on what changed: the
+	// other is not to notice.
+	First bool `json:"first,omitempty"`
+}
+
+// Author is the payload of AuthorReturns.
+type Author struct {
+	Author int64 `json:"author"`
+	Since  int64 `json:"since"` // when the return to push began, in Unix milliseconds
+}

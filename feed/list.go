@@ -1,0 +1,96 @@
+package feed
+
+import (
+	"context"
+	"fmt"
+
+	"entgo.io/ent/dialect/sql"
+
+	"tideline/ent"
+	"tideline/ent/follow"
+	"tideline/ent/followrequest"
+	"tideline/feed/account"
+	"tideline/feed/paging"
+)
+
+// UserPosts is a page of those of the author's posts that the viewer may see,
+// newest first. Error: BadInput.
+//
+// Cost: that of home.PostsBy.
+func (f *Feed) UserPosts(ctx context.Context, v account.Viewer, author int64, p paging.Page) (*paging.Connection[ent.Post], error) {
+	w, err := paging.Open(p, paging.Posts, author, f.cfg.MaxPage)
+	if err != nil {
+		return nil, err
+	}
+	posts, err := f.home.PostsBy(ctx, v.ID, author, w.Range())
+	if err != nil {
+		return nil, err
+	}
+	return paging.Connect(w, posts, func(p *ent.Post) paging.Edge[ent.Post] {
+		return paging.Edge[ent.Post]{Cursor: paging.Cursor{ID: p.ID}.Encode(paging.Posts, author), Node: p}
+	}), nil
+}
+
+// Followers is a page of a user's followers, newest follow first. Error: BadInput.
+//
+// Cost: an index range of the page, and its users by primary key.
+func (f *Feed) Followers(ctx context.Context, owner int64, p paging.Page) (*paging.Connection[ent.User], error) {
+	return f.edgePage(ctx, paging.Followers, owner, p, follow.Table, follow.FieldFolloweeID, follow.FieldFollowerID)
+}
+
+// Following is a page of those whom a user follows, newest follow first. Error: BadInput.
+//
+// Cost: as Followers.
+func (f *Feed) Following(ctx context.Context, owner int64, p paging.Page) (*paging.Connection[ent.User], error) {
+	return f.edgePage(ctx, paging.Following, owner, p, follow.Table, follow.FieldFollowerID, follow.FieldFolloweeID)
+}
+
+// FollowRequests is a page of those who ask to follow the viewer, newest first;
+// nil for anyone but the owner. Error: BadInput.
+//
+// Cost: as Followers.
+func (f *Feed) FollowRequests(ctx context.Context, v account.Viewer, owner int64, p paging.Page) (*paging.Connection[ent.User], error) {
+	if v.ID != owner {
+		return nil, nil
+	}
+	return f.edgePage(ctx, paging.Requests, owner, p,
+		followrequest.Table, followrequest.FieldTargetID, followrequest.FieldRequesterID)
+}
+
+// edgePage is a page of the users at the other end of the owner's edges in a
+// table: theirs where mine is the owner. It costs two queries.
+func (f *Feed) edgePage(ctx context.Context, l paging.List, owner int64, p paging.Page, table, mine, theirs string) (*paging.Connection[ent.User], error) {
+	w, err := paging.Open(p, l, owner, f.cfg.MaxPage)
+	if err != nil {
+		return nil, err
+	}
+	r := w.Range()
+	t := sql.Dialect(f.cfg.Dialect).Select().From(sql.Table(table))
+	query, args := t.Select(t.C("id"), t.C(theirs)).
+		Where(sql.And(sql.EQ(t.C(mine), owner), sql.GT(t.C("id"), r.After), sql.LT(t.C("id"), r.Upper()))).
+		OrderBy(sql.Desc(t.C("id"))).Limit(r.Limit).Query()
+	list, err := f.db.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, fmt.Errorf("read edges: %w", err)
+	}
+	defer list.Close()
+	var ids []int64
+	edges := map[int64]int64{} // by the user they lead to
+	for list.Next() {
+		var edge, user int64
+		if err := list.Scan(&edge, &user); err != nil {
+			return nil, fmt.Errorf("read edges: %w", err)
+		}
+		ids, edges[user] = append(ids, user), edge
+	}
+	if err := list.Err(); err != nil {
+		return nil, fmt.Errorf("read edges: %w", err)
+	}
+	users, err := f.cfg.Directory.Users(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	return paging.Connect(w, users, func(u *ent.User) paging.Edge[ent.User] {
+		return paging.Edge[ent.User]{Cursor: paging.Cursor{ID: edges[u.ID]}.Encode(l, owner), Node: u}
+	}), nil
+}

@@ -1,0 +1,95 @@
+package paging
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"hash/crc32"
+	"math"
+	"strings"
+
+	"tideline/feed/refusal"
+)
+
+// A Cursor is the position of an entry in one list.
+//
+// As text it has a version and the list, then the entry's score and id, then a
+// checksum that binds them to the list's owner. The checksum is no secret: a
+// cursor grants nothing, everything read with one passes the same checks. It
+// makes a damaged, foreign or made-up cursor an error instead of a page from
+// nowhere.
+type Cursor struct {
+	Score float64
+	ID    int64
+	// Tail is what a timeline's cursor carries beside: what its client holds, or
+	// has been shown in another order. At most 16 KiB.
+	Tail string
+}
+
+// List names what a cursor may be used with; it is part of every cursor.
+type List byte
+
+// The lists that have cursors.
+const (
+	Latest List = iota + 1
+	Ranked
+	Posts
+	Followers
+	Following
+	Requests
+	Users
+)
+
+const (
+	cursorVersion = 1
+	cursorSize    = 2 + 8 + 8 + 4
+	// cursorTailed is the version of a cursor with a tail.
+	cursorTailed = 2
+	// maxTail has room for a ranked cursor that names twice the largest inbox: 2,000
+	// posts, which take 7 bytes each on average when they lie as far apart as ids can.
+	maxTail = 16 << 10
+)
+
+// cursorEncoding rejects stray trailing bits, so that a cursor has one spelling.
+var cursorEncoding = base64.RawURLEncoding.Strict()
+
+// Encode returns the cursor as clients get it, for the list of that owner.
+func (c Cursor) Encode(l List, owner int64) string {
+	b := make([]byte, 0, cursorSize+len(c.Tail))
+	version := byte(cursorVersion)
+	if c.Tail != "" {
+		version = cursorTailed
+	}
+	b = append(b, version, byte(l))
+	b = binary.BigEndian.AppendUint64(b, math.Float64bits(c.Score))
+	b = binary.BigEndian.AppendUint64(b, uint64(c.ID))
+	b = append(b, c.Tail...)
+	b = binary.BigEndian.AppendUint32(b, checksum(b, owner))
+	return cursorEncoding.EncodeToString(b)
+}
+
+func checksum(b []byte, owner int64) uint32 {
+	return crc32.ChecksumIEEE(binary.BigEndian.AppendUint64(b[:len(b):len(b)], uint64(owner)))
+}
+
+// Decode reads a cursor of the list of that owner. Error: BadInput for any other
+// text.
+func Decode(s string, l List, owner int64) (Cursor, error) {
+	b, err := cursorEncoding.DecodeString(s)
+	// Line breaks are no part of the spelling, though the decoder skips them.
+	if err != nil || strings.ContainsAny(s, "\r\n") || len(b) < cursorSize || len(b) > cursorSize+maxTail ||
+		b[0] != cursorVersion && b[0] != cursorTailed || (b[0] == cursorVersion) != (len(b) == cursorSize) {
+		return Cursor{}, ErrNotACursor
+	}
+	body, sum := b[:len(b)-4], binary.BigEndian.Uint32(b[len(b)-4:])
+	if List(body[1]) != l || checksum(body, owner) != sum {
+		return Cursor{}, refusal.New(refusal.BadInput, "That cursor belongs to another list.")
+	}
+	return Cursor{
+		Score: math.Float64frombits(binary.BigEndian.Uint64(body[2:])),
+		ID:    int64(binary.BigEndian.Uint64(body[10:])),
+		Tail:  string(body[cursorSize-4:]),
+	}, nil
+}
+
+// ErrNotACursor refuses a text that no server of this version made.
+var ErrNotACursor = refusal.New(refusal.BadInput, "That is not a cursor of this server.")

@@ -1,0 +1,159 @@
+package stream
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"tideline/ent"
+	"tideline/feed/visibility"
+	"tideline/timeline"
+)
+
+// backlog is what a stream has still to send: a client takes its time.
+type backlog struct {
+	items []backlogItem
+	low   int64 // what the client's Low rises to when all are sent
+
+	// The last check, when so many of the items were found to be as they say.
+	checked int
+	at      time.Time
+	version int64 // of the reader of posts
+	sent    int   // so many were sent since
+}
+
+// backlogItem is one thing to send when the client takes it.
+type backlogItem struct {
+	id       int64
+	gone     bool              // it has left the timeline; else it is in there, as
+	post     *ent.Post         // it was at the last check
+	position timeline.Position // the journal is known up to here when it is sent
+}
+
+// journaled is, of each post that changes of the journal name, what is true of it
+// now. Each item says that the changes before the next one's are known, so that only
+// the last says it of all: a client that leaves in between is told the rest when it
+// resumes.
+func (s *Stream) journaled(ctx context.Context, changes []timeline.Change, now timeline.Position) ([]backlogItem, error) {
+	var ids []int64
+	first, removed := map[int64]int64{}, map[int64]bool{}
+	for i, c := range changes {
+		if _, known := first[c.Post]; !known {
+			ids, first[c.Post] = append(ids, c.Post), int64(i)
+		}
+		removed[c.Post] = removed[c.Post] || c.Removed
+	}
+	posts, err := s.visible(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	var items []backlogItem
+	for i, id := range ids {
+		before := timeline.Position{Epoch: now.Epoch, Offset: s.client.Position.Offset + first[id]}
+		left := removed[id] && !slices.Contains(s.gone, id)
+		came := posts[i] != nil && (removed[id] || !s.client.Has(id))
+		if n := len(items); n > 0 && (left || came) {
+			items[n-1].position = before
+		}
+		if left {
+			items = append(items, backlogItem{id: id, gone: true, position: before})
+		}
+		if came {
+			items = append(items, backlogItem{id: id, post: posts[i], position: before})
+		}
+	}
+	if n := len(items); n > 0 {
+		items[n-1].position = now
+	}
+	return items, nil
+}
+
+// check notes when the reading begins of what goes into the backlog.
+func (s *Stream) check() {
+	s.backlog.at, s.backlog.version = s.streams.cfg.Now(), s.streams.posts.Version()
+}
+
+// queue has the items sent, which were read since check. When that is done, the
+// journal is known up to now, and the client's Low rises.
+func (s *Stream) queue(items []backlogItem, now timeline.Position, low int64) {
+	b := &s.backlog
+	b.items, b.low = items, low
+	b.checked, b.sent = len(items), 0
+	if len(items) == 0 {
+		s.client.Position = now
+		s.backlogSent()
+	}
+}
+
+// sendNext sends the first item of the backlog, unless the client knows by now.
+func (s *Stream) sendNext(ctx context.Context) error {
+	b := &s.backlog
+	if b.checked == 0 || b.version != s.streams.posts.Version() || s.streams.cfg.Now().Sub(b.at) > verdictLasts {
+		if err := s.recheckBacklog(ctx); err != nil || b.checked == 0 {
+			return err
+		}
+	}
+	next := b.items[0]
+	b.items = b.items[1:]
+	b.checked, b.sent = b.checked-1, b.sent+1
+	s.client.Position = next.position
+	if next.gone {
+		s.remove(next.id, nil)
+	} else if !s.client.Has(next.id) {
+		s.add(next.post, nil)
+	}
+	if len(b.items) == 0 {
+		s.backlogSent()
+	}
+	return nil
+}
+
+func (s *Stream) backlogSent() {
+	s.client.Advance(s.backlog.low)
+	s.backlog.items, s.backlog.low = nil, 0
+}
+
+// recheckBacklog drops the items that were hidden since they were read. It checks
+// the next items only, twice as many as were sent since the last check. A dropped
+// item passes its position to the one before it.
+func (s *Stream) recheckBacklog(ctx context.Context) error {
+	b := &s.backlog
+	n := min(len(b.items), max(2*b.sent, 2))
+	s.check()
+	var ids []int64
+	for _, item := range b.items[:n] {
+		if !item.gone {
+			ids = append(ids, item.id)
+		}
+	}
+	posts, err := s.visible(ctx, ids)
+	if err != nil {
+		return err
+	}
+	var left []backlogItem
+	for _, item := range b.items[:n] {
+		if !item.gone {
+			item.post, posts = posts[0], posts[1:]
+		}
+		switch {
+		case item.gone || item.post != nil:
+			left = append(left, item)
+		case len(left) > 0:
+			left[len(left)-1].position = item.position
+		default:
+			s.client.Position = item.position
+		}
+	}
+	b.items = append(left, b.items[n:]...)
+	b.checked, b.sent = len(left), 0
+	if len(b.items) == 0 {
+		s.backlogSent()
+	}
+	return nil
+}
+
+// visible is those of the posts that the viewer may be shown in the timeline, in the
+// order of the ids, nil for the others.
+func (s *Stream) visible(ctx context.Context, ids []int64) ([]*ent.Post, error) {
+	return s.streams.posts.Posts(ctx, visibility.Home, s.viewer.ID, ids)
+}

@@ -1,0 +1,111 @@
+// Package stream brings a viewer the changes of the home timeline as they happen.
+//
+// It delivers, or it says Invalidated: a subscriber that resumes after the last
+// cursor it got misses nothing and gets nothing twice. RESUME.md has the protocol.
+// Package live carries the messages between processes, package home knows what a
+// client has.
+package stream
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"tideline/ent"
+	"tideline/feed/account"
+	"tideline/feed/home"
+	"tideline/feed/paging"
+	"tideline/feed/refusal"
+	"tideline/feed/visibility"
+	"tideline/live"
+)
+
+// Config is what Streams work with. Fields without a default are required.
+type Config struct {
+	DB         *ent.Client
+	Visibility *visibility.Reader
+	Home       *home.Home
+	Sessions   *account.Sessions
+	Hub        *live.Hub
+	// Logger defaults to discarding.
+	Logger *slog.Logger
+	// Now is the clock. Defaults to time.Now.
+	Now func() time.Time
+}
+
+// Streams opens streams. It is safe for concurrent use.
+type Streams struct {
+	cfg   Config
+	home  *home.Home
+	posts *visibility.Reader
+}
+
+// New returns Streams. It fails when a required field is missing.
+func New(cfg Config) (*Streams, error) {
+	if cfg.DB == nil || cfg.Visibility == nil || cfg.Home == nil || cfg.Sessions == nil || cfg.Hub == nil {
+		return nil, errors.New("stream: DB, Visibility, Home, Sessions and Hub are required")
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	return &Streams{cfg: cfg, home: cfg.Home, posts: cfg.Visibility}, nil
+}
+
+// Options say what a client asks of Listen.
+type Options struct {
+	// After is the cursor of the newest entry the client has, or the position
+	// of the last event it got; nil: the client wants what happens from now on.
+	After *string
+	// Heartbeat is how often it wants one, 1 s to an hour, and whenever another
+	// device moves the read marker; 0: never.
+	Heartbeat time.Duration
+}
+
+// Listen streams what happens to the viewer's timeline until ctx or the session
+// ends. Whenever the stream has something, its end included, wake is called, also
+// before Listen has returned; it must return at once and must not call the stream.
+//
+// After a cursor, what came since comes first, late arrivals and removals
+// included, and then what happens, with nothing missing and nothing twice in
+// between; where that cannot be promised, the first event is Invalidated.
+// Errors: Unauthenticated, BadInput.
+//
+// Cost: one look-up and two round trips, and a query of the posts that are younger
+// than two minutes, if any; after a cursor, those of the first pages, read as they
+// are taken, and one more each time that the client takes its time.
+func (s *Streams) Listen(ctx context.Context, v account.Viewer, o Options, wake func()) (*Stream, error) {
+	if v.ID == 0 {
+		return nil, refusal.ErrSignIn
+	}
+	if o.Heartbeat != 0 && (o.Heartbeat < time.Second || o.Heartbeat > time.Hour) {
+		return nil, refusal.New(refusal.BadInput, "heartbeat must be 1 to 3600 seconds.")
+	}
+	t := &Stream{streams: s, viewer: v, wake: wake, heartbeat: o.Heartbeat}
+	if o.After != nil {
+		after, err := paging.Decode(*o.After, paging.Latest, v.ID)
+		if err != nil {
+			return nil, err
+		}
+		t.resuming = &after
+	}
+	at := s.home.Visit(ctx, v.ID) // from now on posts are pushed
+	if t.resuming == nil {
+		// What there is now the client reads by itself; it is looked at before
+		// listening starts, so that whatever comes after that is told.
+		var err error
+		if t.client, err = s.home.ClientStateOf(ctx, v, at, nil, true); err != nil {
+			return nil, err
+		}
+		t.newest = t.client.Newest()
+	}
+	// Listening starts before the replay reads, so there is no seam between them.
+	if err := t.open(ctx); err != nil {
+		return nil, err
+	}
+	wake() // there may be something to replay
+	return t, nil
+}

@@ -1,0 +1,419 @@
+package stream
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"tideline/ent"
+	"tideline/feed/account"
+	"tideline/feed/home"
+	"tideline/feed/paging"
+	"tideline/live"
+)
+
+// errStreamEnds ends a stream whose session has ended.
+var errStreamEnds = errors.New("stream ends")
+
+// rememberGone is how many of the posts that it sent as removed a subscription
+// remembers, so as not to say it twice.
+const rememberGone = 64
+
+// stayActive is how often an open subscription makes its user active: the longest
+// that one hears of nothing when Redis forgets that and nothing else.
+const stayActive = 5 * time.Minute
+
+// startTimeout is how long a stream waits for the hub to listen for it, which
+// cannot while Redis is away.
+const startTimeout = 10 * time.Second
+
+// Stream is one subscription on its way to the client: what happens to the
+// viewer's timeline. It costs no goroutine: its reader is woken, and asks with
+// Next. Its methods are for one goroutine at a time.
+type Stream struct {
+	streams *Streams
+	viewer  account.Viewer
+	wake    func()
+	// client is the state of the client when it has got all that was sent.
+	client home.ClientState
+	newest int64   // newest post sent or known to the client
+	gone   []int64 // the last ones sent as removed
+
+	heartbeat time.Duration
+	resuming  *paging.Cursor // to be resumed after, before anything else
+	ready     []Event        // to be handed out
+	backlog   backlog        // to be sent then
+	drained   bool           // nothing waited when last looked
+	ended     bool
+	err       error
+
+	beatDue, visitDue atomic.Bool
+
+	mu     sync.Mutex
+	sub    *live.Subscription
+	timers []*time.Timer
+	closed bool
+}
+
+// open begins to listen. The stream lasts until ctx ends.
+func (s *Stream) open(ctx context.Context) error {
+	starting, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	if err := s.listen(starting); err != nil {
+		return err
+	}
+	s.tick(&s.visitDue, stayActive)
+	if s.heartbeat > 0 {
+		s.tick(&s.beatDue, s.heartbeat)
+	}
+	context.AfterFunc(ctx, s.close)
+	return nil
+}
+
+func (s *Stream) listen(ctx context.Context) error {
+	sub, err := s.streams.cfg.Hub.Subscribe(ctx, s.viewer.ID, s.wake)
+	if err != nil {
+		return fmt.Errorf("subscribe: %w", err)
+	}
+	s.mu.Lock()
+	s.sub = sub
+	closed := s.closed
+	s.mu.Unlock()
+	if closed {
+		sub.Close()
+	}
+	return nil
+}
+
+// tick sets due, and wakes the reader, once an interval until the stream ends.
+func (s *Stream) tick(due *atomic.Bool, every time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var timer *time.Timer
+	timer = time.AfterFunc(every, func() {
+		due.Store(true)
+		s.wake()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if !s.closed {
+			timer.Reset(every)
+		}
+	})
+	s.timers = append(s.timers, timer)
+}
+
+func (s *Stream) close() {
+	s.mu.Lock()
+	s.closed = true
+	sub, timers := s.sub, s.timers
+	s.mu.Unlock()
+	for _, timer := range timers {
+		timer.Stop()
+	}
+	sub.Close() // which wakes the reader
+}
+
+// Ended reports whether nothing will come any more.
+func (s *Stream) Ended() bool { return s.ended && len(s.ready) == 0 }
+
+// Err is why a stream ended that could not go on: subscribing again, after the
+// last position, brings the rest. It is nil of one that ended otherwise.
+func (s *Stream) Err() error { return s.err }
+
+// Next is the next event. It reads what it needs, but never waits for something
+// to happen: ok is false when nothing has, and the reader is woken when something
+// does. The context is that of the subscription.
+//
+// Cost: none while nothing waits; else a look-up of the post and its relation,
+// shared by all who are told of it at once, and for one that resumes that of pages.
+func (s *Stream) Next(ctx context.Context) (event Event, ok bool) {
+	for {
+		if len(s.ready) > 0 {
+			event, s.ready = s.ready[0], s.ready[1:]
+			return event, true
+		}
+		if s.ended {
+			return nil, false
+		}
+		if ctx.Err() != nil {
+			s.ended = true
+			return nil, false
+		}
+		more, err := s.step(ctx)
+		switch {
+		case errors.Is(err, errStreamEnds) || ctx.Err() != nil:
+			s.ready, s.ended = nil, true
+		case err != nil:
+			s.streams.cfg.Logger.WarnContext(ctx, "subscription interrupted", "viewer", s.viewer.ID, "error", err)
+			s.err, s.ended = err, true
+		case !more && len(s.ready) == 0:
+			return nil, false
+		}
+		if s.ended {
+			s.close()
+		}
+	}
+}
+
+// step does the next thing there is to do, if any.
+func (s *Stream) step(ctx context.Context) (more bool, err error) {
+	if after := s.resuming; after != nil {
+		s.resuming = nil
+		return true, s.resume(ctx, *after)
+	}
+	if len(s.backlog.items) > 0 {
+		return true, s.sendNext(ctx)
+	}
+	if s.visitDue.Swap(false) {
+		at := s.streams.home.Visit(ctx, s.viewer.ID)
+		if at.Epoch != 0 && at.Epoch != s.client.Position.Epoch { // the inbox is another one
+			return true, s.catchUp(ctx)
+		}
+	}
+	// What arrived before a moment when nothing waited has been told.
+	if s.drained || s.sub.Waiting() == 0 {
+		s.client.Advance(s.streams.home.ArrivedID(ctx))
+		s.drained = false
+	}
+	if s.beatDue.Swap(false) {
+		s.send(&Heartbeat{Position: s.position()})
+		return true, nil
+	}
+	ended := s.sub.Ended()
+	ev, ok := s.sub.Take()
+	switch {
+	case ok && ev.Kind == live.MarkerMoved && s.heartbeat > 0:
+		s.send(&Heartbeat{Position: s.position()})
+		return true, nil
+	case ok:
+		return true, s.handle(ctx, ev)
+	case ended:
+		return true, s.resubscribe(ctx)
+	}
+	s.drained = true
+	return false, nil
+}
+
+// resubscribe goes on after a subscription fell behind: with a new one, and what was
+// missed.
+func (s *Stream) resubscribe(ctx context.Context) error {
+	if err := s.sub.Err(); !errors.Is(err, live.ErrLagged) {
+		return cmp.Or(err, ctx.Err(), errStreamEnds)
+	}
+	starting, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	if err := s.listen(starting); err != nil {
+		return err
+	}
+	// The end of the session may have been among what was missed.
+	if err := s.stillSignedIn(ctx); err != nil {
+		return err
+	}
+	return s.catchUp(ctx)
+}
+
+func (s *Stream) handle(ctx context.Context, ev live.Event) error {
+	switch ev.Kind {
+	case live.Added:
+		if s.streams.home.MayBeLate(ev.Post) {
+			if err := s.sendJournal(ctx); err != nil {
+				return err
+			}
+		}
+		if s.client.Has(ev.Post) || ev.Post <= s.client.Low() {
+			return nil
+		}
+		if b := &s.backlog; len(s.ready)+len(b.items) > 0 { // what came late is sent before
+			position := s.client.Position
+			if n := len(b.items); n > 0 {
+				position = b.items[n-1].position
+			}
+			b.items = append(b.items, backlogItem{id: ev.Post, position: position})
+			return nil
+		}
+		return s.arrived(ctx, ev)
+	case live.Removed:
+		return s.removed(ctx, ev)
+	case live.Invalidated:
+		return s.startOver(ctx, ev.Reason)
+	case live.JournalChanged:
+		return s.sendJournal(ctx)
+	case live.Resync:
+		if err := s.stillSignedIn(ctx); err != nil {
+			return err
+		}
+		s.streams.home.Visit(ctx, s.viewer.ID) // Redis may have forgotten that the user is active
+		return s.catchUp(ctx)
+	case live.SessionEnded:
+		if ev.Session == s.viewer.Session {
+			return errStreamEnds
+		}
+	}
+	return nil
+}
+
+// stillSignedIn ends the stream of a session that ended unheard.
+func (s *Stream) stillSignedIn(ctx context.Context) error {
+	ended, err := s.streams.cfg.Sessions.Ended(ctx, []int64{s.viewer.Session})
+	if err == nil && s.viewer.Session != 0 && len(ended) > 0 {
+		return errStreamEnds
+	}
+	return err
+}
+
+// verdictLasts bounds by how much a change in another process can be overlooked: an
+// event that is sent later than this is judged again.
+const verdictLasts = 100 * time.Millisecond
+
+// arrived sends a post that was told of, if it may be shown.
+func (s *Stream) arrived(ctx context.Context, ev live.Event) error {
+	e, err := s.judge(ctx, ev)
+	if err == nil && e.verdict.Sees(s.viewer.ID) {
+		s.add(e.verdict.Post, e.shared())
+	}
+	return err
+}
+
+// removed sends that a post is gone, unless it may be shown still.
+func (s *Stream) removed(ctx context.Context, ev live.Event) error {
+	e, err := s.judge(ctx, ev)
+	if err == nil && !e.verdict.Sees(s.viewer.ID) {
+		s.remove(ev.Post, e.shared())
+	}
+	return err
+}
+
+// judge is the verdict on the post of an event. It is read, for all whom the
+// message was for, once in the process, after the message arrived and after the
+// last change here that hid anything.
+func (s *Stream) judge(ctx context.Context, ev live.Event) (*sharedEvent, error) {
+	posts := s.streams.posts
+	holds := func(e *sharedEvent) bool { return e.verdict.Version == posts.Version() }
+	return live.Share(ev.Batch, verdictLasts, holds, func(users []int64) (*sharedEvent, error) {
+		if users == nil {
+			users = []int64{s.viewer.ID}
+		}
+		v, err := posts.Judge(ctx, ev.Post, users)
+		return &sharedEvent{verdict: v, users: users}, err
+	})
+}
+
+// add sends a post, which the event brings to several streams unless it is nil.
+func (s *Stream) add(p *ent.Post, e *sharedEvent) {
+	s.client.Take(p.ID)
+	s.gone = slices.DeleteFunc(s.gone, func(gone int64) bool { return gone == p.ID })
+	s.newest = max(s.newest, p.ID)
+	s.send(&PostAdded{s.client.Entry(s.viewer, p), e})
+}
+
+// remove sends that a post is gone, once.
+func (s *Stream) remove(id int64, e *sharedEvent) {
+	if slices.Contains(s.gone, id) {
+		return
+	}
+	s.client.Drop(id)
+	if len(s.gone) == rememberGone {
+		s.gone = slices.Delete(s.gone, 0, 1)
+	}
+	s.gone = append(s.gone, id)
+	s.send(&PostRemoved{id, s.position(), e})
+}
+
+// resume sends what came since the cursor.
+func (s *Stream) resume(ctx context.Context, after paging.Cursor) error {
+	s.newest = after.ID
+	state, ok, err := s.streams.home.ClientStateAt(ctx, s.viewer, after)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return s.startOver(ctx, tooMuch)
+	}
+	s.client = state
+	return s.catchUp(ctx)
+}
+
+// catchUp sends what came since, oldest first, after Invalidated when that may
+// not be all.
+func (s *Stream) catchUp(ctx context.Context) error {
+	home := s.streams.home
+	changes, now, whole := home.Changes(ctx, s.viewer, s.client.Position)
+	if !whole { // Redis may have forgotten the user
+		s.client.Position = home.Visit(ctx, s.viewer.ID)
+		now = s.client.Position
+	}
+	s.check()
+	low := home.ArrivedID(ctx)
+	missed, all, err := home.Since(ctx, s.viewer, s.client.Low(), true)
+	if err != nil {
+		return err
+	}
+	if !all {
+		return s.startOver(ctx, tooMuch)
+	}
+	if !whole {
+		// The client loses what it reads no more, whether it was told so or not, and may
+		// get back what it was told had gone.
+		s.client.Retain(missed)
+		s.gone = nil
+		s.send(&Invalidated{Reason: mayHaveMissed, Position: s.position()})
+	}
+	items, err := s.journaled(ctx, changes, now)
+	if err != nil {
+		return err
+	}
+	for _, p := range missed {
+		if !s.client.Has(p.ID) {
+			items = append(items, backlogItem{id: p.ID, post: p, position: now})
+		}
+	}
+	s.queue(items, now, low)
+	return nil
+}
+
+// sendJournal sends what the journal has noted since: late posts that the client
+// does not have, and removals.
+func (s *Stream) sendJournal(ctx context.Context) error {
+	changes, now, whole := s.streams.home.Changes(ctx, s.viewer, s.client.Position)
+	if !whole {
+		return s.startOver(ctx, mayHaveMissed)
+	}
+	s.check()
+	items, err := s.journaled(ctx, changes, now)
+	if err == nil {
+		s.queue(items, now, 0)
+	}
+	return err
+}
+
+// startOver tells the client to read again, and goes on from what it will read.
+func (s *Stream) startOver(ctx context.Context, reason string) error {
+	home := s.streams.home
+	at := home.Visit(ctx, s.viewer.ID)
+	state, err := home.ClientStateOf(ctx, s.viewer, at, nil, true)
+	if err != nil {
+		return err
+	}
+	s.client = state
+	s.newest = max(s.newest, state.Newest())
+	s.gone = nil
+	s.send(&Invalidated{Reason: reason, Position: s.position()})
+	return nil
+}
+
+// The reasons of an Invalidated that the stream finds itself.
+const (
+	tooMuch       = "more was posted than is replayed"
+	mayHaveMissed = "events may have been missed"
+)
+
+// position is the cursor that the client resumes after when it has got what was
+// sent so far.
+func (s *Stream) position() string { return s.client.Cursor(s.viewer, s.newest) }
+
+func (s *Stream) send(ev Event) { s.ready = append(s.ready, ev) }

@@ -1,0 +1,132 @@
+package visibility
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"entgo.io/ent/dialect"
+
+	"tideline/ent"
+	"tideline/ent/schema"
+	"tideline/feed/internal/rows"
+)
+
+// Follower is a follower of an author, with the verdict on one post.
+type Follower struct {
+	ID   int64
+	Sees bool // the post belongs into the follower's timeline
+	Saw  bool // it did at some time before
+}
+
+// PostChange is what happened to a post. Current is the post as it is, nil when it
+// is gone and belongs into nobody's timeline; Previous is as it was before.
+type PostChange struct {
+	Current  *ent.Post
+	Previous []*ent.Post
+}
+
+// Muters is everybody who mutes the author. It says what Audience would
+// otherwise look up for each follower.
+//
+// Cost: an index range of the author's muters.
+func (r *Reader) Muters(ctx context.Context, author int64) (map[int64]bool, error) {
+	found, err := r.db.QueryContext(ctx, "SELECT muter_id FROM mutes WHERE muted_id = $1", author)
+	if err != nil {
+		return nil, fmt.Errorf("read muters: %w", err)
+	}
+	defer found.Close()
+	muters := map[int64]bool{}
+	for found.Next() {
+		var muter int64
+		if err := found.Scan(&muter); err != nil {
+			return nil, fmt.Errorf("read muters: %w", err)
+		}
+		muters[muter] = true
+	}
+	return muters, rows.Wrap("read muters", found.Err())
+}
+
+// Audience is a page of an author's followers, the newest follows in any order:
+// those before the given position, at most limit of them, and the position that
+// the next page starts before; 0 before the first and after the last page. Muters
+// is what Muters said, or nil: then each follower is looked up.
+//
+// Cost: one query, an index range of the size of the page; one look-up a
+// follower without muters, and one of a post for friends.
+func (r *Reader) Audience(ctx context.Context, author int64, c PostChange, muters map[int64]bool, before int64, limit int) ([]Follower, int64, error) {
+	if before == 0 {
+		before = math.MaxInt64
+	}
+	list, last, err := r.followers(ctx, author, c, muters, limit,
+		"follows WHERE followee_id = $1 AND id < $2 ORDER BY id DESC LIMIT $3", before, limit)
+	if len(list) < limit {
+		last = 0
+	}
+	return list, last, err
+}
+
+// Among is Audience of the given users: those of them who follow the author.
+//
+// Cost: one query, three look-ups a user at most.
+func (r *Reader) Among(ctx context.Context, author int64, c PostChange, users []int64) ([]Follower, error) {
+	// One argument, and so one statement to prepare, whatever the number. The
+	// limit keeps PostgreSQL from reading all follows in place of look-ups.
+	from, ids := `unnest($2::bigint[]) u(id) CROSS JOIN LATERAL
+		(SELECT f.* FROM follows f WHERE f.follower_id = u.id AND f.followee_id = $1 LIMIT 1) follows`, any(users)
+	if r.dialect != dialect.Postgres {
+		from, ids = "follows WHERE followee_id = $1 AND follower_id IN (SELECT value FROM json_each($2))", rows.JSON(users)
+	}
+	list, _, err := r.followers(ctx, author, c, nil, len(users), from, ids)
+	return list, err
+}
+
+// followers reads followers of the author, $1, from where it is told, with all
+// that mayShow needs to know of them: they follow, whom they follow does not block.
+//
+// What is looked up is a scalar each: of an EXISTS, PostgreSQL makes a hash of
+// the whole table.
+func (r *Reader) followers(ctx context.Context, author int64, c PostChange, muters map[int64]bool, room int, from string, args ...any) (list []Follower, last int64, err error) {
+	// Whom the author follows back is asked only where it matters.
+	mutual, muting := "0", "0"
+	if forFriends(c.Current) || slices.ContainsFunc(c.Previous, forFriends) {
+		mutual = "coalesce((SELECT 1 FROM follows b WHERE b.follower_id = follows.followee_id AND b.followee_id = follows.follower_id), 0)"
+	}
+	if muters == nil {
+		muting = "coalesce((SELECT 1 FROM mutes m WHERE m.muter_id = follows.follower_id AND m.muted_id = follows.followee_id), 0)"
+	}
+	// In one row: it takes a fraction of the time that thousands take.
+	query := "SELECT coalesce(min(id), 0), coalesce(string_agg(CAST(follower AS TEXT), ','), '') FROM (SELECT follows.id, " +
+		"4 * follows.follower_id + 2 * " + mutual + " + " + muting + " AS follower FROM " + from + ") page"
+	page, err := r.db.QueryContext(ctx, query, append([]any{author}, args...)...)
+	if err != nil {
+		return nil, 0, fmt.Errorf("read followers: %w", err)
+	}
+	defer page.Close()
+	var found string
+	for page.Next() {
+		if err := page.Scan(&last, &found); err != nil {
+			return nil, 0, fmt.Errorf("read followers: %w", err)
+		}
+	}
+	if err := page.Err(); err != nil || found == "" {
+		return nil, last, rows.Wrap("read followers", err)
+	}
+	list = make([]Follower, 0, room)
+	for text := range strings.SplitSeq(found, ",") {
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return nil, 0, fmt.Errorf("read followers: %w", err)
+		}
+		follower := n / 4
+		to := Relation{Following: true, FollowedBy: n&2 != 0, Muting: n&1 != 0 || muters[follower]}
+		sees := func(p *ent.Post) bool { return p != nil && mayShow(Home, follower, to, p) }
+		list = append(list, Follower{follower, sees(c.Current), slices.ContainsFunc(c.Previous, sees)})
+	}
+	return list, last, nil
+}
+
+func forFriends(p *ent.Post) bool { return p != nil && p.Visibility == schema.Mutuals }

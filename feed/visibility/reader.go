@@ -1,0 +1,217 @@
+package visibility
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"entgo.io/ent/dialect/sql"
+
+	"tideline/ent"
+	"tideline/ent/post"
+	"tideline/ent/predicate"
+	"tideline/feed/internal/rows"
+	"tideline/timeline"
+)
+
+// Reader reads posts for viewers. It is safe for concurrent use.
+type Reader struct {
+	db      *ent.Client
+	dialect string
+	version atomic.Int64
+}
+
+// New returns a Reader of the database; dialect is dialect.SQLite or dialect.Postgres.
+func New(db *ent.Client, dialect string) *Reader { return &Reader{db: db, dialect: dialect} }
+
+// Version changes with every change in this process, once it is committed, by
+// which somebody may see less. A verdict of an older version is looked at again.
+func (r *Reader) Version() int64 { return r.version.Load() }
+
+// Narrowed advances the version: a change is committed by which somebody may see
+// less.
+func (r *Reader) Narrowed() { r.version.Add(1) }
+
+// Batch is what a Source found at the near end of a range. Its posts are not yet
+// decided on: only Fill takes them out.
+type Batch struct {
+	posts []*ent.Post
+	// Last is the id up to which the source has looked; posts may end before it.
+	Last int64
+	// More says that there may be more behind Last.
+	More bool
+}
+
+// Then is the batch with the next one behind it.
+func (b Batch) Then(next Batch) Batch {
+	next.posts = append(b.posts[:len(b.posts):len(b.posts)], next.posts...)
+	return next
+}
+
+// Source reads, for the viewer, up to the limit of the range from its near end. It
+// may leave out what the viewer may not see, but decides nothing: all that it
+// returns goes through Fill.
+type Source func(ctx context.Context, viewer int64, r timeline.Range) (Batch, error)
+
+// Fill reads from the source until as many posts as the range's limit may be shown
+// to the viewer on the surface, or the range is exhausted, so that a page is full
+// while there is more to see.
+//
+// Cost: that of the source; a run of hidden posts in what it returns costs another
+// read, of twice as many.
+func Fill(ctx context.Context, on Surface, viewer int64, r timeline.Range, from Source) ([]*ent.Post, error) {
+	n := r.Limit
+	kept := make([]*ent.Post, 0, n)
+	// What is hidden tends to come in runs, so every further read is larger.
+	for ; ; r.Limit = min(2*r.Limit, 1000) {
+		b, err := from(ctx, viewer, r)
+		if err != nil {
+			return nil, err
+		}
+		visible, err := shown(on, viewer, b.posts)
+		if err != nil {
+			return nil, err
+		}
+		kept = append(kept, visible[:min(len(visible), n-len(kept))]...)
+		if len(kept) == n || !b.More {
+			return kept, nil
+		}
+		r = r.Behind(b.Last)
+	}
+}
+
+// shown keeps those of the posts that the viewer may be shown on the surface, in
+// order. The posts have been read for this viewer. It costs no query.
+func shown(on Surface, viewer int64, posts []*ent.Post) ([]*ent.Post, error) {
+	kept := make([]*ent.Post, 0, len(posts))
+	for _, p := range posts {
+		var r Relation
+		if viewer != 0 {
+			flags, err := flagsOf(p)
+			if err != nil {
+				return nil, err
+			}
+			r = flags.relation()
+		}
+		if mayShow(on, viewer, r, p) {
+			kept = append(kept, p)
+		}
+	}
+	return kept, nil
+}
+
+// posts reads posts for a viewer: each together with how the viewer stands to its
+// author at that moment, and whether the viewer likes it, which costs six index
+// look-ups a post.
+func (r *Reader) posts(viewer int64) *ent.PostQuery {
+	q := r.db.Post.Query()
+	if viewer != 0 {
+		q.Modify(func(s *sql.Selector) {
+			s.AppendSelectExprAs(relationTo(viewer, s.C(post.FieldID), s.C(post.FieldAuthorID)), columnRelation)
+		})
+	}
+	return q
+}
+
+// Posts are those posts of the ids that the viewer may be shown on the surface, in
+// the order of the ids; nil where there is none.
+//
+// Cost: one query by primary key.
+func (r *Reader) Posts(ctx context.Context, on Surface, viewer int64, ids []int64) ([]*ent.Post, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	list, err := r.posts(viewer).Where(rows.Among(post.FieldID, ids)).All(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read posts: %w", err)
+	}
+	if list, err = shown(on, viewer, list); err != nil {
+		return nil, err
+	}
+	return rows.InOrder(ids, list, postID), nil
+}
+
+func postID(p *ent.Post) int64 { return p.ID }
+
+// ByIDs is the batch of the posts of the ids, in their order, and the ids of which
+// there is no post. There must be an id.
+//
+// Cost: one query by primary key.
+func (r *Reader) ByIDs(ctx context.Context, viewer int64, ids []int64) (b Batch, gone []int64, err error) {
+	b.Last = ids[len(ids)-1]
+	list, err := r.posts(viewer).Where(rows.Among(post.FieldID, ids)).All(ctx)
+	if err != nil {
+		return b, nil, fmt.Errorf("read posts: %w", err)
+	}
+	ordered := rows.InOrder(ids, list, postID)
+	if len(list) == len(ids) {
+		b.posts = ordered
+		return b, nil, nil
+	}
+	for i, p := range ordered {
+		if p == nil {
+			gone = append(gone, ids[i])
+		} else {
+			b.posts = append(b.posts, p)
+		}
+	}
+	return b, gone, nil
+}
+
+// matching is the source of the posts in the table that match.
+func (r *Reader) matching(match predicate.Post) Source {
+	return func(ctx context.Context, viewer int64, in timeline.Range) (Batch, error) {
+		order := ent.Desc(post.FieldID)
+		if in.Ascending {
+			order = ent.Asc(post.FieldID)
+		}
+		list, err := r.posts(viewer).Where(match, post.IDGT(in.After), post.IDLT(in.Upper())).
+			Order(order).Limit(in.Limit).All(ctx)
+		if err != nil || len(list) == 0 {
+			return Batch{}, rows.Wrap("read posts", err)
+		}
+		return Batch{posts: list, Last: list[len(list)-1].ID, More: len(list) == in.Limit}, nil
+	}
+}
+
+// AllBy is the source of all that the author posted.
+func (r *Reader) AllBy(author int64) Source { return r.matching(post.AuthorID(author)) }
+
+// WrittenBy is those of the ids that are of posts by the author.
+//
+// Cost: one query by primary key.
+func (r *Reader) WrittenBy(ctx context.Context, author int64, ids []int64) ([]int64, error) {
+	list, err := r.db.Post.Query().Where(rows.Among(post.FieldID, ids), post.AuthorID(author)).IDs(ctx)
+	return list, rows.Wrap("read posts", err)
+}
+
+// Stored is the post as it is in the table, nil when it is gone: for jobs, which
+// show it to nobody.
+//
+// Cost: one query by primary key.
+func (r *Reader) Stored(ctx context.Context, id int64) (*ent.Post, error) {
+	p, err := r.db.Post.Get(ctx, id)
+	if ent.IsNotFound(err) {
+		return nil, nil
+	}
+	return p, rows.Wrap("read post", err)
+}
+
+// WhyHidden is the author of the post and the rule by which it is hidden from the
+// viewer's home timeline; why is empty when it may be shown there.
+//
+// Cost: two queries by index.
+func (r *Reader) WhyHidden(ctx context.Context, viewer, id int64) (author int64, why string, err error) {
+	p, err := r.Stored(ctx, id)
+	if err != nil {
+		return 0, "", err
+	}
+	if p == nil {
+		return 0, "there is no such post, or it was deleted", nil
+	}
+	to, err := r.relation(ctx, viewer, p.AuthorID)
+	if err == nil && !mayShow(Home, viewer, to, p) {
+		why = whyNot(to, p)
+	}
+	return p.AuthorID, why, err
+}

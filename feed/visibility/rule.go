@@ -1,0 +1,133 @@
+// Package visibility decides who may see a post.
+//
+// The rule is mayShow, the one place that compares visibility. This package is
+// also the one place that reads posts for a reader: a post leaves it only after
+// mayShow has let it pass, with the relation of reader and author that was read
+// together with the post, after the request began. So what feeds or queues hold
+// can at worst hide a post, never show one.
+package visibility
+
+import (
+	"tideline/ent"
+	"tideline/ent/schema"
+)
+
+// Relation says how a viewer and another user stand to each other.
+type Relation struct {
+	Following  bool // the viewer follows the other
+	FollowedBy bool // the other follows the viewer
+	Blocking   bool // the viewer blocks the other
+	BlockedBy  bool // the other blocks the viewer
+	Muting     bool // the viewer mutes the other
+	Requested  bool // the viewer asked to follow and waits for the answer
+}
+
+// Mutual reports whether both follow each other: friends.
+func (r Relation) Mutual() bool { return r.Following && r.FollowedBy }
+
+// Surface says where a post is about to be shown. A post may be good for its
+// author's profile and yet not belong into the viewer's home timeline.
+type Surface uint8
+
+// The surfaces.
+const (
+	// Direct: by id, in a profile, as a target of a like.
+	Direct Surface = iota
+	// Home: in the home timeline or its live events.
+	Home
+)
+
+// mayShow decides whether a viewer who stands to the author as r says may be
+// shown p on the surface.
+func mayShow(on Surface, viewer int64, r Relation, p *ent.Post) bool {
+	if viewer != 0 && p.AuthorID == viewer {
+		return true
+	}
+	if r.Blocking || r.BlockedBy {
+		return false
+	}
+	if on == Home && (!r.Following || r.Muting) {
+		return false
+	}
+	switch p.Visibility {
+	case schema.Public:
+		return true
+	case schema.Followers:
+		return r.Following
+	case schema.Mutuals:
+		return r.Mutual()
+	default:
+		return false
+	}
+}
+
+// whyNot names the rule by which mayShow hides a post from a home timeline.
+func whyNot(r Relation, p *ent.Post) string {
+	switch {
+	case r.Blocking:
+		return "the viewer blocks the author"
+	case r.BlockedBy:
+		return "the author blocks the viewer"
+	case !r.Following:
+		return "the viewer does not follow the author"
+	case r.Muting:
+		return "the viewer mutes the author"
+	case p.Visibility == schema.Mutuals:
+		return "it is for friends, and the author does not follow the viewer"
+	default:
+		return "it is for the author alone"
+	}
+}
+
+// visibleTo is the visibilities of those posts of the author that mayShow would
+// show: what SQL need not skip one by one where much is hidden. It filters before,
+// and never decides: its relation is older than what is read by it, and each post
+// still passes mayShow, with the relation that was read with the post.
+func visibleTo(on Surface, viewer int64, r Relation, author int64) []schema.Visibility {
+	var visible []schema.Visibility
+	for _, name := range schema.Visibility("").Values() {
+		v := schema.Visibility(name)
+		if mayShow(on, viewer, r, &ent.Post{AuthorID: author, Visibility: v}) {
+			visible = append(visible, v)
+		}
+	}
+	return visible
+}
+
+// PostCount is how many of the author's posts a viewer may see who stands to the
+// author as r says; nil is the relation of an anonymous viewer. It costs no query.
+func PostCount(viewer int64, r *Relation, author *ent.User) int {
+	if r == nil {
+		r = &Relation{}
+	}
+	count := map[schema.Visibility]int{
+		schema.Public: author.PublicPostCount, schema.Followers: author.FollowersPostCount, schema.Mutuals: author.MutualsPostCount,
+		schema.Private: author.PostCount - author.PublicPostCount - author.FollowersPostCount - author.MutualsPostCount,
+	}
+	n := 0
+	for _, v := range visibleTo(Direct, viewer, *r, author.ID) {
+		n += count[v]
+	}
+	return n
+}
+
+// AddToPostCount adds n to the counters of the author that posts of the visibility
+// are in. PRIVATE posts have no counter of their own: they are the rest of all.
+func AddToPostCount(author *ent.UserUpdateOne, v schema.Visibility, n int) *ent.UserUpdateOne {
+	switch v {
+	case schema.Public:
+		author.AddPublicPostCount(n)
+	case schema.Followers:
+		author.AddFollowersPostCount(n)
+	case schema.Mutuals:
+		author.AddMutualsPostCount(n)
+	}
+	return author.AddPostCount(n)
+}
+
+// Widens reports whether a change from this visibility, empty for a new post, may
+// give the post to followers who did not have it before.
+func Widens(from schema.Visibility) bool { return from != schema.Public && from != schema.Followers }
+
+// Narrows reports whether a change to this visibility hides a post from followers.
+func Narrows(to schema.Visibility) bool { return to == schema.Private || to == schema.Mutuals }

@@ -1,0 +1,160 @@
+package visibility
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"tideline/ent"
+	"tideline/ent/follow"
+	"tideline/ent/mute"
+	"tideline/ent/post"
+	"tideline/ent/schema"
+	"tideline/feed/internal/rows"
+)
+
+// Verdict is a post and who of some users may be shown it in the home timeline.
+type Verdict struct {
+	Post *ent.Post // nil: there is none
+	// Version is the Reader's when the reading began.
+	Version int64
+
+	sees map[int64]bool
+}
+
+// Sees reports whether the user, one of those that were asked for, may be shown it.
+func (v *Verdict) Sees(user int64) bool { return v.sees[user] }
+
+// Judge reads a post with its author, and who of the users may be shown it in the
+// home timeline.
+//
+// Cost: three queries, and one more per 20,000 users.
+func (r *Reader) Judge(ctx context.Context, id int64, users []int64) (Verdict, error) {
+	v := Verdict{Version: r.Version()}
+	list, err := r.db.Post.Query().Where(post.ID(id)).WithAuthor().All(ctx)
+	if err != nil || len(list) == 0 {
+		return v, rows.Wrap("read post", err)
+	}
+	v.Post, v.sees = list[0], make(map[int64]bool, len(users))
+	for chunk := range slices.Chunk(users, 20_000) {
+		// Only followers of the author, and the author, may be shown it.
+		followers, err := r.Among(ctx, v.Post.AuthorID, PostChange{Current: v.Post}, chunk)
+		if err != nil {
+			return v, err
+		}
+		for _, follower := range followers {
+			v.sees[follower.ID] = follower.Sees
+		}
+	}
+	v.sees[v.Post.AuthorID] = true
+	return v, nil
+}
+
+const (
+	// unreadPosts and unreadPairs bound what is held at a time to count unread
+	// posts for many: posts, and pairs of a viewer and an author.
+	unreadPosts = 20_000
+	unreadPairs = 500_000
+)
+
+// CountUnread counts those of the posts that each user's home timeline has, by
+// their ids, which the user may be shown and has not written. A list of full ids is
+// cut off there: there may be more below. Users whose count cannot be told from the
+// ids alone are left out, as are those of whose posts there are too many for
+// everybody's at once.
+//
+// Cost: at most five queries for up to 20,000 posts.
+func (r *Reader) CountUnread(ctx context.Context, timelines map[int64][]int64, full int, counts map[int64]int) error {
+	posts := map[int64]*ent.Post{}
+	var users []int64
+	for user, ids := range timelines {
+		if len(posts)+len(ids) > unreadPosts {
+			continue
+		}
+		users = append(users, user)
+		for _, id := range ids {
+			posts[id] = nil
+		}
+	}
+	for chunk := range slices.Chunk(slices.Sorted(maps.Keys(posts)), 5000) {
+		list, err := r.db.Post.Query().Where(rows.Among(post.FieldID, chunk)).All(ctx)
+		if err != nil {
+			return fmt.Errorf("read posts: %w", err)
+		}
+		for _, row := range list {
+			posts[row.ID] = row
+		}
+	}
+	relations, err := r.relationsOfMany(ctx, users, posts)
+	if err != nil || relations == nil {
+		return err
+	}
+	for _, user := range users {
+		unread, hidden := 0, 0
+		for _, id := range timelines[user] {
+			p := posts[id]
+			switch {
+			case p == nil || !mayShow(Home, user, relations[pair{user, p.AuthorID}], p):
+				hidden++
+			case p.AuthorID != user:
+				unread++
+			}
+		}
+		if hidden == 0 || len(timelines[user]) < full { // else there may be more below
+			counts[user] = unread
+		}
+	}
+	return nil
+}
+
+// pair is a viewer and another user.
+type pair struct{ viewer, other int64 }
+
+// relationsOfMany is how users stand to the authors of posts, as far as mayShow
+// needs it of those whom they follow: a follower does not block and is not blocked.
+// It is nil when there are too many pairs.
+func (r *Reader) relationsOfMany(ctx context.Context, users []int64, posts map[int64]*ent.Post) (map[pair]Relation, error) {
+	authors, friends := map[int64]bool{}, map[int64]bool{}
+	for _, p := range posts {
+		if p != nil {
+			authors[p.AuthorID] = true
+			friends[p.AuthorID] = friends[p.AuthorID] || p.Visibility == schema.Mutuals
+		}
+	}
+	if len(users)*len(authors) > unreadPairs {
+		return nil, nil
+	}
+	found := map[pair]Relation{}
+	all := slices.Sorted(maps.Keys(authors))
+	follows, err := r.db.Follow.Query().Where(rows.Among(follow.FieldFollowerID, users), rows.Among(follow.FieldFolloweeID, all)).All(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read relations: %w", err)
+	}
+	for _, row := range follows {
+		found[pair{row.FollowerID, row.FolloweeID}] = Relation{Following: true}
+	}
+	mutes, err := r.db.Mute.Query().Where(rows.Among(mute.FieldMuterID, users), rows.Among(mute.FieldMutedID, all)).All(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read relations: %w", err)
+	}
+	for _, row := range mutes {
+		to := found[pair{row.MuterID, row.MutedID}]
+		to.Muting = true
+		found[pair{row.MuterID, row.MutedID}] = to
+	}
+	all = slices.DeleteFunc(all, func(author int64) bool { return !friends[author] })
+	if len(all) == 0 {
+		return found, nil
+	}
+	back, err := r.db.Follow.Query().Where(rows.Among(follow.FieldFollowerID, all), rows.Among(follow.FieldFolloweeID, users)).All(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read relations: %w", err)
+	}
+	for _, row := range back {
+		to := found[pair{row.FolloweeID, row.FollowerID}]
+		to.FollowedBy = true
+		found[pair{row.FolloweeID, row.FollowerID}] = to
+	}
+	return found, nil
+}

@@ -1,0 +1,375 @@
+package workers
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"tideline/ent"
+	"tideline/ent/schema"
+	"tideline/feed/home"
+	"tideline/feed/ids"
+	"tideline/feed/job"
+	"tideline/feed/visibility"
+	"tideline/live"
+	"tideline/queue"
+	"tideline/timeline"
+)
+
+// fanOut is one attempt to bring a post, or a change of it, to the followers of
+// its author.
+//
+// The attempt goes in rounds. A round
+//
+//  1. reads the author and the post (begin),
+//  2. updates the author's own feeds and devices (toAuthor),
+//  3. goes through the followers, page by page (toFollowers): it pushes the post
+//     to those who gain it (deliverPage), takes it from those who lose it
+//     (withdrawPage), tells both (tellPage), and stores now and then how far it
+//     has come (checkpoint),
+//  4. looks again at those followers whose relation to the author changed
+//     meanwhile (recheckFenced),
+//  5. reads the post again: if it has another visibility, or is gone, the next
+//     round begins. Otherwise the fan-out is done (finish).
+//
+// What a fan-out read before a change, it may write after that change's own job
+// is done. Steps 4 and 5 put that right. Whatever changes after them has its own
+// job still to run.
+type fanOut struct {
+	w       *Workers
+	job     *queue.Job
+	args    job.Post
+	started time.Time
+
+	// withdraw makes followers lose the post if they may not see it. Without it
+	// they are passed over.
+	withdraw bool
+
+	// What the current round goes by.
+	author *ent.User
+	pushes bool // into inboxes; otherwise readers merge the author's outbox
+	change visibility.PostChange
+
+	progress progress
+	storedAt time.Time      // when the progress was stored, or the round began
+	telling  errgroup.Group // one page is told while the next is pushed
+	told     atomic.Int64   // connections told that the progress does not count yet
+}
+
+// progress is the state of the job: what a later attempt goes on from. The names
+// in JSON must not change, as a newer process goes on from an older one's state.
+type progress struct {
+	// Of is the visibility of the post by which the pages up to the position were
+	// done; "" when the post was gone.
+	Of schema.Visibility `json:"Of"`
+	rosterPosition
+	FanOutReport // as far as it has come
+}
+
+// postCreated pushes a new post to those who may see it.
+func (w *Workers) postCreated(ctx context.Context, j *queue.Job) error {
+	return w.distribute(ctx, j, false)
+}
+
+// postChanged puts a post into the inboxes that it belongs into now, and takes it
+// out of all others.
+func (w *Workers) postChanged(ctx context.Context, j *queue.Job) error {
+	return w.distribute(ctx, j, true)
+}
+
+// distribute makes one attempt to fan a post out. With withdraw, followers who
+// may not see the post lose it.
+func (w *Workers) distribute(ctx context.Context, j *queue.Job, withdraw bool) error {
+	f := &fanOut{w: w, job: j, started: time.Now()}
+	if err := json.Unmarshal(j.Payload, &f.args); err != nil {
+		return queue.Discard(fmt.Errorf("read payload: %w", err))
+	}
+	if j.State != nil {
+		if err := json.Unmarshal(j.State, &f.progress); err != nil {
+			return queue.Discard(fmt.Errorf("read state: %w", err))
+		}
+	}
+	// An earlier attempt may have pushed by a visibility that no longer holds.
+	f.withdraw = withdraw || j.Again
+	if f.args.From != "" {
+		f.wasVisible(f.args.From)
+	}
+	f.telling.SetLimit(1)
+	return f.run(ctx)
+}
+
+// wasVisible adds to the change that the post had this visibility before.
+func (f *fanOut) wasVisible(v schema.Visibility) {
+	f.change.Previous = append(f.change.Previous, f.args.WithVisibility(v))
+}
+
+// run makes rounds until the post stays as it is during one.
+func (f *fanOut) run(ctx context.Context) error {
+	for {
+		if err := f.begin(ctx); err != nil {
+			return err
+		}
+		if f.change.Current != nil || f.withdraw {
+			for _, step := range []func(context.Context) error{f.toAuthor, f.toFollowers, f.recheckFenced} {
+				if err := step(ctx); err != nil {
+					return err
+				}
+			}
+		}
+		post, err := f.w.Visibility.Stored(ctx, f.args.Post)
+		if err != nil {
+			return err
+		}
+		if visibilityOf(post) == f.progress.Of {
+			return f.finish(ctx, post)
+		}
+	}
+}
+
+// begin reads what the round goes by. If pages were done by another visibility,
+// it goes back to the first page.
+func (f *fanOut) begin(ctx context.Context) error {
+	// The author's fan-out mode counts as it is now, not as it was at the commit. A
+	// change of it since makes up for the difference, in the inboxes or at the reads.
+	author, err := f.w.DB.User.Get(ctx, f.args.Author)
+	if err != nil {
+		return fmt.Errorf("read author: %w", err)
+	}
+	post, err := f.w.Visibility.Stored(ctx, f.args.Post)
+	if err != nil {
+		return err
+	}
+	f.author, f.pushes, f.change.Current = author, home.Pushes(author), post
+	of := visibilityOf(post)
+	if f.progress.Of == of {
+		return nil
+	}
+	if f.progress == (progress{}) {
+		f.progress.Of = of
+		return nil
+	}
+	// The new start is stored at once: a later attempt must not take the pages
+	// that were done by the other visibility for done.
+	if f.progress.Of != "" {
+		f.wasVisible(f.progress.Of)
+	}
+	f.progress, f.withdraw = progress{Of: of}, true
+	return f.job.Checkpoint(ctx, f.progress)
+}
+
+// visibilityOf returns the visibility of the post, "" when the post is gone.
+func visibilityOf(post *ent.Post) schema.Visibility {
+	if post == nil {
+		return ""
+	}
+	return post.Visibility
+}
+
+// toAuthor brings the author's own feeds and devices up to date. At the beginning
+// of a roster it also starts to watch the author's fences. It does all this at the
+// same time, because the followers wait for it.
+func (f *fanOut) toAuthor(ctx context.Context) error {
+	put, kind := f.w.Timelines.Add, live.Added
+	if f.change.Current == nil {
+		put, kind = f.w.Timelines.Remove, live.Removed
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	if f.progress.rosterPosition == (rosterPosition{}) {
+		g.Go(func() error { return f.w.Timelines.Watch(ctx, f.args.Author, f.job.ID) })
+	}
+	for _, k := range []timeline.Key{timeline.Inbox(f.args.Author), timeline.Outbox(f.args.Author)} {
+		g.Go(func() error { return put(ctx, k, f.args.Post) })
+	}
+	g.Go(func() error {
+		_, err := f.tell(ctx, kind, []int64{f.args.Author})
+		return err
+	})
+	if err := g.Wait(); err != nil {
+		return fmt.Errorf("update the author's own feeds: %w", err)
+	}
+	return nil
+}
+
+// toFollowers goes through the followers from where the progress stands. The next
+// page is read while one is pushed.
+func (f *fanOut) toFollowers(ctx context.Context) error {
+	p := &f.progress
+	// An earlier attempt pushed to these first and counted them. This one comes by
+	// them again in their turn.
+	if f.pushes {
+		p.Pushed -= p.RecentLeft
+	} else {
+		p.Pulled -= p.RecentLeft
+	}
+	p.RecentLeft = 0
+	r, err := f.w.roster(ctx, f.job, f.author, p.rosterPosition)
+	if err != nil {
+		return err
+	}
+	p.Followers = f.author.FollowerCount
+	ctx, stop := context.WithCancel(ctx)
+	pages := make(chan page, 1)
+	var reader sync.WaitGroup
+	reader.Go(func() { r.read(ctx, f.change, pages) })
+	defer func() {
+		stop()
+		reader.Wait()
+		_ = f.telling.Wait() // its error has been seen, or another one stopped it
+	}()
+	f.storedAt = time.Now()
+	for page := range pages {
+		if page.err != nil {
+			return page.err
+		}
+		if err := f.nextPage(ctx, page); err != nil || page.end {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// nextPage does a page, and a checkpoint when one is due.
+func (f *fanOut) nextPage(ctx context.Context, page page) error {
+	// Followers who never saw the post are not told that it is gone, nor which.
+	var gain, lose, neverSaw []int64
+	for _, follower := range page.followers {
+		switch {
+		case follower.Sees:
+			gain = append(gain, follower.ID)
+		case f.withdraw && follower.Saw:
+			lose = append(lose, follower.ID)
+		case f.withdraw:
+			neverSaw = append(neverSaw, follower.ID)
+		}
+	}
+	reached, err := f.deliverPage(ctx, gain, page.allActive)
+	if err != nil {
+		return err
+	}
+	if err := f.withdrawPage(ctx, lose, neverSaw); err != nil {
+		return err
+	}
+	f.tellPage(ctx, reached, lose, neverSaw)
+	f.progress.lag(time.Since(f.since()), page.half)
+	if !page.end && time.Since(f.storedAt) < f.w.KeepEvery {
+		f.progress.rosterPosition = page.after
+		return nil
+	}
+	if err := f.telling.Wait(); err != nil {
+		return err
+	}
+	f.progress.Live += int(f.told.Swap(0))
+	if page.end {
+		return nil
+	}
+	f.progress.rosterPosition = page.after
+	return f.checkpoint(ctx)
+}
+
+// deliverPage brings the post to followers who may see it, and returns those of
+// them who are active: a user who is not has no connection. AllActive says that
+// all of them are.
+func (f *fanOut) deliverPage(ctx context.Context, gain []int64, allActive bool) (reached []int64, err error) {
+	post, p := f.args.Post, &f.progress
+	if f.hiddenThenShown() { // the journals say that it is gone before it is there again
+		if err := f.w.Timelines.Withdraw(ctx, []int64{post}, gain); err != nil {
+			return nil, fmt.Errorf("withdraw post %d: %w", post, err)
+		}
+	}
+	if time.Since(ids.TimeOf(post)) > home.LateAfter {
+		late := timeline.Arrival{Post: post, Pulled: !f.pushes, Again: f.job.Again && f.args.Widens()}
+		if err := f.w.Timelines.DeliverLate(ctx, late, gain); err != nil {
+			return nil, err
+		}
+	}
+	reached = gain
+	switch {
+	case !f.pushes && !allActive:
+		reached, err = f.w.Timelines.ActiveOf(ctx, gain)
+		p.Pulled += len(reached)
+	case !f.pushes:
+		p.Pulled += len(gain)
+	case allActive:
+		err = f.w.Timelines.Push(ctx, post, gain, f.job.GiveWay(ctx))
+		p.Pushed += len(gain)
+	default:
+		reached, err = f.w.Timelines.Deliver(ctx, post, gain)
+		p.Pushed += len(reached)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("deliver post %d: %w", post, err)
+	}
+	return reached, nil
+}
+
+// withdrawPage takes the post out of the inboxes of followers who may not see it.
+func (f *fanOut) withdrawPage(ctx context.Context, lose, neverSaw []int64) error {
+	post := []int64{f.args.Post}
+	if err := f.w.Timelines.Withdraw(ctx, post, lose); err != nil {
+		return fmt.Errorf("withdraw post %d: %w", f.args.Post, err)
+	}
+	if err := f.w.Timelines.RemoveUnjournaled(ctx, post, neverSaw); err != nil {
+		return fmt.Errorf("remove post %d: %w", f.args.Post, err)
+	}
+	return nil
+}
+
+// tellPage begins to tell the connections of the followers. It first waits until
+// those of the page before are told.
+func (f *fanOut) tellPage(ctx context.Context, reached, lose, neverSaw []int64) {
+	f.telling.Go(func() error {
+		var err error
+		if f.hiddenThenShown() { // a client that read in between knows only that the post is there
+			_, err = f.tell(ctx, live.JournalChanged, reached)
+		}
+		if err == nil {
+			var n int
+			n, err = f.tell(ctx, live.Added, reached)
+			f.told.Add(int64(n))
+		}
+		if err == nil {
+			_, err = f.tell(ctx, live.Removed, lose)
+		}
+		if err == nil {
+			_, err = f.tell(ctx, live.JournalChanged, neverSaw)
+		}
+		return err
+	})
+}
+
+// hiddenThenShown reports whether this change hid the post from followers, and
+// another one has shown it again.
+func (f *fanOut) hiddenThenShown() bool { return f.args.HiddenThenShown(f.change.Current) }
+
+// tell publishes an event of the post to the users, and returns how many
+// connections there were.
+func (f *fanOut) tell(ctx context.Context, kind live.Kind, users []int64) (int, error) {
+	n, err := f.w.Publisher.Publish(ctx, live.Event{Kind: kind, Post: f.args.Post, Author: f.args.Author}, users)
+	if err != nil {
+		return n, fmt.Errorf("publish post %d: %w", f.args.Post, err)
+	}
+	return n, nil
+}
+
+// checkpoint stores how far the fan-out has come: for its author in the receipt,
+// for a later attempt in the state of the job.
+func (f *fanOut) checkpoint(ctx context.Context) error {
+	f.storedAt = time.Now()
+	if err := f.receipt(ctx, f.progress.FanOutReport, false); err != nil {
+		return err
+	}
+	return f.job.Checkpoint(ctx, f.progress)
+}
+
+// since is what the lag counts from: the post, or its change.
+func (f *fanOut) since() time.Time {
+	if f.job.Kind == job.PostCreated {
+		return ids.TimeOf(f.args.Post)
+	}
+	return f.job.CreatedAt
+}
