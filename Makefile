@@ -44,10 +44,11 @@ ONCE_MORE = --rerun-fails=1 --rerun-fails-run-root-test --rerun-fails-abort-on-d
 
 .PHONY: test
 test: PKGS = ./...
-test: deps ## Run all tests, with the race detector and all databases; PKGS=./live those of one package
+test: COUNT = 1
+test: deps ## Run all tests with the race detector and all databases; some: PKGS=./live RUN=TestName COUNT=50
 	@mkdir -p .test; rm -f .test/repeated
 	@$(GOTESTSUM) --format-hide-empty-pkg --jsonfile-timing-events=.test/results.json --post-run-command='bash .ci/totals' \
-	  $(if $(CI),$(ONCE_MORE)) --packages='$(PKGS)' -- -race -count=1 -timeout=9m
+	  $(if $(CI),$(ONCE_MORE)) --packages='$(PKGS)' -- -race -count=$(COUNT) -timeout=9m $(if $(RUN),-run '$(value RUN)')
 
 .PHONY: check
 check: deps lint verify fuzz test ## All that continuous integration checks: lint, verify, fuzz, test

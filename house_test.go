@@ -1,0 +1,204 @@
+package main
+
+import (
+	"fmt"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+)
+
+// house is the table "The house" of the README: its rows, and what each may import
+// of ours, which are rows further down. A row stands for its folder and for all
+// folders in it; once one of those has a row, each needs its own.
+type house struct {
+	rows    []string
+	imports map[string][]string
+}
+
+// mainRow is the row of the repository's root, which has no folder to name it by.
+const mainRow = "main.go"
+
+func readHouse(t *testing.T) house {
+	readme, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	_, section, found := strings.Cut(string(readme), "\n## The house\n")
+	require.True(t, found, `the README has no section "The house"`)
+	section, _, _ = strings.Cut(section, "\n## ")
+
+	h := house{imports: map[string][]string{}}
+	for _, cells := range regexp.MustCompile("(?m)^\\| \\[`([^`]+)`\\]\\(([^)]+)\\) \\| .* \\| ([^|]+) \\|$").FindAllStringSubmatch(section, -1) {
+		row, link, imports := cells[1], cells[2], cells[3]
+		if _, twice := h.imports[row]; twice || link != row {
+			t.Errorf("the README has the row %s twice, or it links to another place", row)
+		}
+		h.rows = append(h.rows, row)
+		h.imports[row] = nil
+		if imports != "–" {
+			h.imports[row] = strings.Split(imports, ", ")
+		}
+	}
+	require.NotEmpty(t, h.rows)
+	for _, row := range h.rows {
+		for _, imported := range h.imports[row] {
+			if slices.Index(h.rows, imported) <= slices.Index(h.rows, row) {
+				t.Errorf("the README's row of %s lists %s, which has no row below it", row, imported)
+			}
+		}
+	}
+	return h
+}
+
+// rowsBelow says whether folders below that of the row have rows of their own.
+func (h house) rowsBelow(row string) bool {
+	return slices.ContainsFunc(h.rows, func(other string) bool { return strings.HasPrefix(other, row+"/") })
+}
+
+// rowOf is the row that stands for a folder, "" if there is none.
+func (h house) rowOf(folder string) string {
+	if folder == "." {
+		folder = mainRow
+	}
+	for row := folder; row != "."; row = path.Dir(row) {
+		if _, found := h.imports[row]; found && (row == folder || !h.rowsBelow(row)) {
+			return row
+		}
+	}
+	return ""
+}
+
+// rule is a rule of depguard, the linter of imports.
+type rule struct {
+	Files []string
+	Mode  string `yaml:"list-mode"`
+	Allow []string
+	Deny  []struct{ Pkg, Desc string }
+}
+
+// ruleOf is the rule that a row asks for, as .golangci.yml has it.
+func (h house) ruleOf(row string) string {
+	files, allow := row+"/**", []string{"tideline/" + row}
+	if h.rowsBelow(row) {
+		files, allow = row+"/*.go", nil
+	}
+	if row == mainRow {
+		files, allow = "*.go", nil
+	}
+	for _, imported := range h.imports[row] {
+		if h.rowsBelow(imported) {
+			imported += "$" // that folder, and not those below
+		}
+		allow = append(allow, "tideline/"+imported)
+	}
+	return fmt.Sprintf(`%s:
+  files: ["${base-path}/%s", "!$test"]
+  list-mode: lax
+  allow: [%s]
+  deny: [{pkg: tideline, desc: the table in the README does not list it}]
+`, strings.TrimSuffix(row, ".go"), files, strings.Join(allow, ", "))
+}
+
+// importsOfOurs has for each folder with Go files the set of what they import of
+// ours, the tests left out.
+func importsOfOurs(t *testing.T) map[string]map[string]bool {
+	imports := map[string]map[string]bool{}
+	require.NoError(t, filepath.WalkDir(".", func(file string, entry fs.DirEntry, err error) error {
+		name := entry.Name()
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && name != "." && (name[0] == '.' || name == "testdata" || name == "node_modules"):
+			return filepath.SkipDir
+		case entry.IsDir() || filepath.Ext(name) != ".go":
+			return nil
+		}
+		folder := path.Dir(filepath.ToSlash(file))
+		if imports[folder] == nil {
+			imports[folder] = map[string]bool{}
+		}
+		if strings.HasSuffix(name, "_test.go") {
+			return nil
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		for _, spec := range parsed.Imports {
+			if imported, found := strings.CutPrefix(spec.Path.Value, `"tideline/`); found {
+				imports[folder][strings.TrimSuffix(imported, `"`)] = true
+			}
+		}
+		return nil
+	}))
+	return imports
+}
+
+func TestHouseIsTheFoldersAndTheirImports(t *testing.T) {
+	h := readHouse(t)
+	stood := map[string]bool{}
+	for folder, imports := range importsOfOurs(t) {
+		row := h.rowOf(folder)
+		if row == "" {
+			t.Errorf("the README has no row for %s", folder)
+			continue
+		}
+		stood[row] = true
+		for imported := range imports {
+			if other := h.rowOf(imported); other != row && !slices.Contains(h.imports[row], other) {
+				t.Errorf("%s imports %s, which the README's row of %s does not list", folder, imported, row)
+			}
+		}
+	}
+	for _, row := range h.rows {
+		if !stood[row] {
+			t.Errorf("the README has a row for %s, which has no Go files", row)
+		}
+	}
+}
+
+func TestHouseIsTheLintersRules(t *testing.T) {
+	text, err := os.ReadFile(".golangci.yml")
+	require.NoError(t, err)
+	var config struct {
+		Linters struct {
+			Settings struct {
+				Depguard struct{ Rules map[string]rule }
+			}
+		}
+	}
+	require.NoError(t, yaml.Unmarshal(text, &config))
+	rules := config.Linters.Settings.Depguard.Rules
+
+	h := readHouse(t)
+	missing := ""
+	for _, row := range h.rows {
+		var want map[string]rule
+		require.NoError(t, yaml.Unmarshal([]byte(h.ruleOf(row)), &want))
+		for name, rule := range want {
+			if !reflect.DeepEqual(rule, rules[name]) {
+				missing += h.ruleOf(row)
+			}
+			delete(rules, name)
+		}
+	}
+	if missing != "" {
+		t.Errorf(".golangci.yml should have these rules:\n%s", missing)
+	}
+	for name, rule := range rules {
+		for _, denied := range rule.Deny {
+			if denied.Pkg == "tideline" {
+				t.Errorf(".golangci.yml has the rule %s, and the README no such row", name)
+			}
+		}
+	}
+}
