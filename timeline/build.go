@@ -23,7 +23,7 @@ type Build struct {
 // within the last 10 s. A builder that was silent for longer is replaced, and its
 // Finish fails.
 //
-// From here on, Deliver, Add and Merge put ids into the feed, so that a post which
+// From here on, Deliver, Add and Replace put ids into the feed, so that a post which
 // is committed after the builder has read SQL is not missed. So read SQL after
 // Begin, never before. Deliver reaches the inboxes of active users only, so call
 // Visit before.

@@ -214,24 +214,15 @@ func coverage(cmd *redis.Cmd) (cov Coverage, rest any, err error) {
 
 // Add puts ids into a feed that is Ready or Building, and does nothing to one that is
 // Missing. They must be all the ids that the feed gains above its floor; if they are
-// only the newest of more, see Merge. The life of an outbox begins anew.
+// only the newest of more, see Replace. The life of an outbox begins anew.
 //
 // Cost: one round trip, O(n log size), and a trim when the feed is full.
 func (s *Store) Add(ctx context.Context, k Key, ids ...int64) error {
-	return s.Merge(ctx, k, ids, 0)
-}
-
-// Merge is Add of ids that are complete only down to floor, such as the newest posts
-// of an author with many more. Below that the feed is no longer complete, so its
-// own floor rises to it.
-//
-// Cost: as Add.
-func (s *Store) Merge(ctx context.Context, k Key, ids []int64, floor int64) error {
 	if err := checkIDs(ids...); err != nil {
 		return fmt.Errorf("add to %s: %w", k, err)
 	}
 	limit := s.cap(k)
-	ids, floor = keepNewest(ids, limit, floor)
+	ids, floor := keepNewest(ids, limit, 0)
 	args := []any{formatID(floor), limit, slack(limit), "0", "0"}
 	if k.kind == outbox {
 		args[3], args[4] = s.life(k), s.setLife(k)
@@ -261,7 +252,7 @@ func (s *Store) Remove(ctx context.Context, k Key, ids ...int64) error {
 	if err := checkIDs(ids...); err != nil {
 		return fmt.Errorf("remove from %s: %w", k, err)
 	}
-	_, err := s.runOne(ctx, removeScript, k, appendIDs([]any{k.journal()}, ids)...)
+	_, err := s.runOne(ctx, removeScript, k, appendIDs([]any{k.journal(), flag(false)}, ids)...)
 	return wrap(err, "remove from %s", k)
 }
 

@@ -91,6 +91,16 @@ func TestJournal(t *testing.T) {
 		list, now, _ = changes(now)
 		require.Equal(t, []Change{{30, true}, {30, false}}, list)
 
+		// Of what is withdrawn only where it was held, no other entry is made, and no
+		// position is lost.
+		_, err = s.Deliver(ctx, 40, []int64{user})
+		require.NoError(t, err)
+		require.NoError(t, s.WithdrawHeld(ctx, []int64{39, 40, 41}, []int64{user}))
+		require.NoError(t, s.WithdrawHeld(ctx, []int64{40}, []int64{user}))
+		list, now, whole = changes(now)
+		require.True(t, whole)
+		require.Equal(t, []Change{{40, true}}, list)
+
 		// The journal keeps the newest entries.
 		full := now
 		for id := int64(1000); id < 1000+journalCap; id++ {
@@ -114,6 +124,25 @@ func TestJournal(t *testing.T) {
 		require.Greater(t, later.Offset, now.Offset)
 		_, _, whole = changes(later)
 		require.True(t, whole)
+
+		// Nor does Replace add what it changes, in one step with it, if it changes anything.
+		require.NoError(t, s.Replace(ctx, user, []int64{2000}, []int64{50}, 0, false))
+		list, now, whole = changes(later)
+		require.True(t, whole)
+		require.Equal(t, []Change{{2000, true}}, list)
+		require.NoError(t, s.Replace(ctx, user, nil, []int64{50}, 0, true))
+		_, _, whole = changes(now)
+		require.True(t, whole, "nothing new")
+		require.NoError(t, s.Replace(ctx, user, nil, []int64{60}, 0, true))
+		_, later, whole = changes(now)
+		require.False(t, whole)
+		require.NoError(t, s.Replace(ctx, user, []int64{60}, nil, 0, true))
+		_, now, whole = changes(later)
+		require.False(t, whole)
+		ids, _, err = s.Page(ctx, Inbox(user), Range{Limit: 1})
+		require.NoError(t, err)
+		require.Equal(t, []int64{1000 + journalCap - 1}, ids)
+		later = now
 
 		// A lost inbox takes its journal with it.
 		require.NoError(t, s.Drop(ctx, Inbox(user)))

@@ -93,7 +93,7 @@ func (h *history) run(rt *rapid.T) {
 					floor = older[0]
 				}
 			}
-			require.NoError(rt, h.s.Merge(ctx, k, older, floor))
+			require.NoError(rt, h.s.Replace(ctx, h.user, nil, older, floor, rapid.Bool().Draw(rt, "invalidate")))
 		},
 		"remove": func(rt *rapid.T) {
 			ids := h.ids()

@@ -30,6 +30,8 @@ var (
 	deliverLateLua string
 	//go:embed lua/changes.lua
 	changesLua string
+	//go:embed lua/replace.lua
+	replaceLua string
 	//go:embed lua/invalidate_positions.lua
 	invalidatePositionsLua string
 	//go:embed lua/drop.lua
@@ -51,6 +53,7 @@ var (
 	activateScript            = redis.NewScript(activateLua)
 	deliverLateScript         = redis.NewScript(feedLua + deliverLateLua)
 	changesScript             = redis.NewScript(feedLua + changesLua)
+	replaceScript             = redis.NewScript(feedLua + replaceLua)
 	invalidatePositionsScript = redis.NewScript(feedLua + invalidatePositionsLua)
 	dropScript                = redis.NewScript(feedLua + dropLua)
 	storeLatestScript         = redis.NewScript(storeLatestLua)

@@ -53,10 +53,10 @@ func (f *fanOut) recheck(ctx context.Context, users []int64) error {
 			_, sees := slices.BinarySearch(gain, user)
 			return sees
 		})
-		// Reads hide the post already. A client that was shown it before reads its
-		// timeline again: the reconciler of the changed relation may find the inbox
-		// done, and tell nobody.
-		if err := f.w.Timelines.RemoveUnjournaled(ctx, []int64{post}, lose); err != nil {
+		// Reads hide the post already. A client that was shown it before is told that it
+		// is gone: the reconciler of the changed relation may find the inbox done, and
+		// tell nobody.
+		if err := f.w.Timelines.WithdrawHeld(ctx, []int64{post}, lose); err != nil {
 			return fmt.Errorf("remove post %d: %w", post, err)
 		}
 		if _, err := f.tell(ctx, live.JournalChanged, lose); err != nil {

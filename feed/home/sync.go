@@ -23,16 +23,12 @@ func (h *Home) SyncInboxAndNotify(ctx context.Context, viewer, author int64) err
 	if err := h.tl.Fence(ctx, author, viewer); err != nil {
 		return err
 	}
-	changed, err := h.SyncInbox(ctx, viewer, author)
+	changed, err := h.syncInbox(ctx, viewer, author, true)
 	if err != nil {
 		return err
 	}
 	ev := live.Event{Kind: live.JournalChanged}
 	if changed {
-		// A client that is away finds out when it resumes.
-		if err := h.tl.InvalidatePositions(ctx, viewer); err != nil {
-			return err
-		}
 		ev = live.Event{Kind: live.Invalidated, Author: author, Reason: "a relation changed"}
 	}
 	_, err = h.cfg.Publisher.Publish(ctx, ev, []int64{viewer})
@@ -53,9 +49,17 @@ func (h *Home) SyncInboxAndNotify(ctx context.Context, viewer, author int64) err
 // Cost: the inbox, and four queries of as many posts as it holds, at most; twice
 // when the inbox changes.
 func (h *Home) SyncInbox(ctx context.Context, viewer, author int64) (changed bool, err error) {
+	return h.syncInbox(ctx, viewer, author, false)
+}
+
+// syncInbox is SyncInbox. With invalidate, all earlier positions in the journal of the
+// inbox are worthless once it has changed, or may have: a client that is away finds
+// out when it resumes. That is one step with the change, for an attempt that dies
+// behind its write leaves nothing for the next one to find.
+func (h *Home) syncInbox(ctx context.Context, viewer, author int64, invalidate bool) (changed bool, err error) {
 	var written []int64
 	for range buildAttempts {
-		wrote, known, err := h.syncOnce(ctx, viewer, author, &written)
+		wrote, known, err := h.syncOnce(ctx, viewer, author, invalidate, &written)
 		if err != nil {
 			return changed, fmt.Errorf("make the inbox of %d agree about %d: %w", viewer, author, err)
 		}
@@ -70,7 +74,7 @@ func (h *Home) SyncInbox(ctx context.Context, viewer, author int64) (changed boo
 // syncOnce reports whether it wrote to the inbox, and whether it could look at
 // it. It remembers what it wrote; if that is not the first time, it writes only what
 // it wrote before: other posts may come and go all the time.
-func (h *Home) syncOnce(ctx context.Context, viewer, author int64, written *[]int64) (wrote, known bool, err error) {
+func (h *Home) syncOnce(ctx context.Context, viewer, author int64, invalidate bool, written *[]int64) (wrote, known bool, err error) {
 	k, limit := timeline.Inbox(viewer), h.tl.InboxCap()
 	// Builders at work read SQL again, whatever they have read by now.
 	if err := h.tl.Remove(ctx, k); err != nil {
@@ -81,6 +85,11 @@ func (h *Home) syncOnce(ctx context.Context, viewer, author int64, written *[]in
 		return false, false, err
 	}
 	if covered.State != timeline.Ready {
+		if invalidate {
+			if err := h.tl.InvalidatePositions(ctx, viewer); err != nil {
+				return false, false, err
+			}
+		}
 		// What was written to an inbox that is being built is for its builder to put
 		// there, if it belongs.
 		if len(*written) == 0 {
@@ -114,14 +123,8 @@ func (h *Home) syncOnce(ctx context.Context, viewer, author int64, written *[]in
 		other := func(id int64) bool { return !slices.Contains(before, id) }
 		gone, missing = slices.DeleteFunc(gone, other), slices.DeleteFunc(missing, other)
 	}
-	// The floor first: what is cut off below it would be a hole before.
-	if len(missing) > 0 || floor > covered.Floor {
-		if err := h.tl.Merge(ctx, k, missing, floor); err != nil {
-			return false, false, err
-		}
-	}
-	if len(gone) > 0 {
-		if err := h.tl.Remove(ctx, k, gone...); err != nil {
+	if len(gone)+len(missing) > 0 || floor > covered.Floor {
+		if err := h.tl.Replace(ctx, viewer, gone, missing, floor, invalidate); err != nil {
 			return false, false, err
 		}
 	}

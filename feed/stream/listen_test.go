@@ -112,6 +112,7 @@ func TestLive(t *testing.T) {
 		require.Equal(w, second, toAnn.added())
 		require.NoError(w, w.Feed.DeletePost(w.Ctx, bob, second))
 		require.Equal(w, second, toAnn.removed())
+		w.Drain() // its fan-out and its deletion may both tell that it is gone
 
 		third := w.Post(bob, schema.Public)
 		require.Equal(w, third, toAnn.added())

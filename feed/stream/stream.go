@@ -221,7 +221,7 @@ func (s *Stream) handle(ctx context.Context, ev live.Event) error {
 	switch ev.Kind {
 	case live.Added:
 		if s.streams.home.MayBeLate(ev.Post) {
-			if err := s.sendJournal(ctx); err != nil {
+			if err := s.sendJournal(ctx, ""); err != nil {
 				return err
 			}
 		}
@@ -239,10 +239,11 @@ func (s *Stream) handle(ctx context.Context, ev live.Event) error {
 		return s.arrived(ctx, ev)
 	case live.Removed:
 		return s.removed(ctx, ev)
-	case live.Invalidated:
-		return s.startOver(ctx, ev.Reason)
-	case live.JournalChanged:
-		return s.sendJournal(ctx)
+	case live.Invalidated, live.JournalChanged:
+		// Before an Invalidated is published, all positions of that time become worthless.
+		// A position that is good is a later one: the client has been told to read again
+		// since, or has read its timeline since, and is not told once more.
+		return s.sendJournal(ctx, ev.Reason)
 	case live.Resync:
 		if err := s.stillSignedIn(ctx); err != nil {
 			return err
@@ -376,12 +377,13 @@ func (s *Stream) catchUp(ctx context.Context) error {
 	return nil
 }
 
-// sendJournal sends what the journal has noted since: late posts that the client
-// does not have, and removals.
-func (s *Stream) sendJournal(ctx context.Context) error {
+// sendJournal sends what the journal has noted since the client's position: late posts
+// that the client does not have, and removals. When nobody knows what that is, the
+// client is told to read again, for the reason given, if any.
+func (s *Stream) sendJournal(ctx context.Context, reason string) error {
 	changes, now, whole := s.streams.home.Changes(ctx, s.viewer, s.client.Position)
 	if !whole {
-		return s.startOver(ctx, mayHaveMissed)
+		return s.startOver(ctx, cmp.Or(reason, mayHaveMissed))
 	}
 	s.check()
 	items, err := s.journaled(ctx, changes, now)

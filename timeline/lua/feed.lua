@@ -23,16 +23,19 @@ local function intact()
   return last[1] == '0' and redis.call('EXISTS', meta) == 1
 end
 
--- put adds the ids ARGV[first] and following. O(n log size).
+-- put adds the ids ARGV[first] and following, and returns how many are new.
+-- O(n log size).
 local function put(first)
+  local new = 0
   for i = first, #ARGV, 400 do
     local args = {}
     for j = i, math.min(i + 399, #ARGV) do
       args[#args + 1] = '-' .. ARGV[j]
       args[#args + 1] = ARGV[j]
     end
-    redis.call('ZADD', set, unpack(args))
+    new = new + redis.call('ZADD', set, unpack(args))
   end
+  return new
 end
 
 -- raise_floor raises the floor to an id, and never lowers it. O(1).
