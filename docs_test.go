@@ -1,0 +1,157 @@
+package main
+
+import (
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var (
+	fencedBlock = regexp.MustCompile("(?ms)^```.*?^```")
+	codeSpan    = regexp.MustCompile("`([^`\n]+)`")
+	mdLink      = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	testName    = regexp.MustCompile(`\b(?:Test|Benchmark|Fuzz)[A-Z]\w*`)
+	testFunc    = regexp.MustCompile(`(?m)^func ((?:Test|Benchmark|Fuzz)[A-Z]\w*)\(`)
+	benchRun    = regexp.MustCompile(`-bench '?([^'\s/]+)\S*(?: -\w+ \S+)* \./([\w/]+)`)
+	repoPath    = regexp.MustCompile(`^[\w.*-]+(?:/[\w.*-]+)*$`)
+	goName      = regexp.MustCompile(`\b([a-z]+)\.([A-Z]\w*)`)
+)
+
+// pathSuffixes end what is a file of this repository wherever it is named.
+var pathSuffixes = []string{".go", ".lua", ".md", ".graphql", ".graphqls", ".ts", ".tsx", ".sql"}
+
+// repository is what documents may name.
+type repository struct {
+	documents []string
+	sources   map[string]string   // the Go text of each folder, tests excluded
+	tests     map[string][]string // the test functions of each folder
+}
+
+func readRepository(t *testing.T) repository {
+	r := repository{sources: map[string]string{}, tests: map[string][]string{}}
+	require.NoError(t, filepath.WalkDir(".", func(file string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() {
+			if entry.Name() == "node_modules" || slices.Contains([]string{".git", ".test", "bin", "web/dist"}, file) {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		switch {
+		case path.Ext(file) == ".md" && file != "CHANGELOG.md": // which tells what was
+			r.documents = append(r.documents, file)
+		case path.Ext(file) == ".go":
+			text, err := os.ReadFile(file)
+			if err != nil {
+				return err
+			}
+			if folder := path.Dir(file); !strings.HasSuffix(file, "_test.go") {
+				r.sources[folder] += string(text)
+			} else {
+				for _, f := range testFunc.FindAllStringSubmatch(string(text), -1) {
+					r.tests[folder] = append(r.tests[folder], f[1])
+				}
+			}
+		}
+		return nil
+	}))
+	return r
+}
+
+// hasTest reports whether a folder, or any when it is empty, has a test function
+// that the name is a part of.
+func (r repository) hasTest(folder, name string, fits func(function, name string) bool) bool {
+	for of, functions := range r.tests {
+		if (folder == "" || folder == of) && slices.ContainsFunc(functions, func(f string) bool { return fits(f, name) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// hasName reports whether a package of ours of this name uses the identifier;
+// packages of others have all names.
+func (r repository) hasName(pkg, name string) bool {
+	ours := false
+	for folder, text := range r.sources {
+		if path.Base(folder) == pkg {
+			ours = true
+			if regexp.MustCompile(`\b` + name + `\b`).MatchString(text) {
+				return true
+			}
+		}
+	}
+	return !ours
+}
+
+// named reports whether the word of a document in the folder is the path of a
+// file, and whether there is one.
+func named(folder, word string) (isPath, exists bool) {
+	word = strings.TrimSuffix(strings.Trim(strings.TrimPrefix(word, "./"), "/,;:()"), "/...")
+	first, _, deep := strings.Cut(word, "/")
+	isPath = slices.Contains(pathSuffixes, path.Ext(word)) && path.Ext(word) != word
+	if deep && !isPath {
+		top, err := os.Stat(first)
+		isPath = err == nil && top.IsDir() && first != "bin"
+	}
+	if !isPath || !repoPath.MatchString(word) {
+		return false, false
+	}
+	for _, from := range []string{".", folder} {
+		if found, err := filepath.Glob(path.Join(from, word)); err == nil && len(found) > 0 {
+			return true, true
+		}
+	}
+	return true, false
+}
+
+// TestDocumentsNameWhatExists holds every document to the tree: relative links
+// lead to files, and the paths, tests, benchmarks and exported Go names that are
+// written as code exist.
+func TestDocumentsNameWhatExists(t *testing.T) {
+	t.Parallel()
+	r := readRepository(t)
+	require.NotEmpty(t, r.documents)
+	for _, document := range r.documents {
+		data, err := os.ReadFile(document)
+		require.NoError(t, err)
+		text, folder := string(data), path.Dir(document)
+		for _, run := range benchRun.FindAllStringSubmatch(text, -1) {
+			for name := range strings.SplitSeq(run[1], "|") {
+				assert.True(t, r.hasTest(run[2], name, strings.Contains), "%s: ./%s has no benchmark %s", document, run[2], name)
+			}
+		}
+		for _, name := range testName.FindAllString(text, -1) {
+			equal := func(function, name string) bool { return function == name }
+			assert.True(t, r.hasTest("", name, equal), "%s: there is no %s", document, name)
+		}
+		text = fencedBlock.ReplaceAllString(text, "")
+		for _, link := range mdLink.FindAllStringSubmatch(text, -1) {
+			target, _, _ := strings.Cut(link[1], "#")
+			if target == "" || strings.Contains(target, ":") {
+				continue
+			}
+			_, err := os.Stat(path.Join(folder, target))
+			assert.NoError(t, err, "%s: a link leads nowhere", document)
+		}
+		for _, span := range codeSpan.FindAllStringSubmatch(text, -1) {
+			for word := range strings.FieldsSeq(span[1]) {
+				isPath, exists := named(folder, word)
+				assert.True(t, !isPath || exists, "%s: there is no file %s", document, word)
+			}
+			for _, name := range goName.FindAllStringSubmatch(span[1], -1) {
+				assert.True(t, r.hasName(name[1], name[2]), "%s: package %s has no %s", document, name[1], name[2])
+			}
+		}
+	}
+}
