@@ -27,9 +27,9 @@ type Feeds struct {
 	Rebuild feedsRebuild `cmd:"" help:"Make timelines in Redis anew from SQL."`
 }
 
-// withHome is Config.WithHome, with a short error for a command that was interrupted.
-func withHome(ctx context.Context, c server.Config, console server.Console, fn func(*home.Home, *account.Directory) error) error {
-	err := c.WithHome(ctx, console, fn)
+// withAudit is Config.WithAudit, with a short error for a command that was interrupted.
+func withAudit(ctx context.Context, c server.Config, console server.Console, fn func(*home.Audit, *account.Directory) error) error {
+	err := c.WithAudit(ctx, console, fn)
 	if err != nil && ctx.Err() != nil {
 		return errors.New("interrupted")
 	}
@@ -60,12 +60,12 @@ type feedsInspect struct {
 }
 
 func (i feedsInspect) Run(ctx context.Context, c server.Config, console server.Console) error {
-	return withHome(ctx, c, console, func(h *home.Home, people *account.Directory) error {
+	return withAudit(ctx, c, console, func(audit *home.Audit, people *account.Directory) error {
 		u, err := userNamed(ctx, people, i.User)
 		if err != nil {
 			return err
 		}
-		in, err := h.Inspect(ctx, u.ID)
+		in, err := audit.Inspect(ctx, u.ID)
 		if err != nil {
 			return err
 		}
@@ -109,12 +109,12 @@ func (e feedsExplain) Run(ctx context.Context, c server.Config, console server.C
 			return fmt.Errorf("%q is not the id of a post: %w", e.Post, err)
 		}
 	}
-	return withHome(ctx, c, console, func(h *home.Home, people *account.Directory) error {
+	return withAudit(ctx, c, console, func(audit *home.Audit, people *account.Directory) error {
 		u, err := userNamed(ctx, people, e.Viewer)
 		if err != nil {
 			return err
 		}
-		sentence, err := h.Explain(ctx, u.ID, post)
+		sentence, err := audit.Explain(ctx, u.ID, post)
 		if err != nil {
 			return err
 		}
@@ -237,10 +237,10 @@ func (v feedsVerify) Run(ctx context.Context, c server.Config, console server.Co
 	if err := v.check(); err != nil {
 		return err
 	}
-	return withHome(ctx, c, console, func(h *home.Home, people *account.Directory) error {
+	return withAudit(ctx, c, console, func(audit *home.Audit, people *account.Directory) error {
 		var users, differing, checked, missing, extra int
 		err := v.each(ctx, people, console, func(name string, user int64, p *progress) error {
-			d, err := h.Verify(ctx, user, v.Grace)
+			d, err := audit.Verify(ctx, user, v.Grace)
 			if err != nil {
 				return err
 			}
@@ -251,7 +251,7 @@ func (v feedsVerify) Run(ctx context.Context, c server.Config, console server.Co
 			differing++
 			p.say("%s: missing %v, extra %v", name, d.Missing, d.Extra)
 			if v.Repair {
-				_, err = h.Rebuild(ctx, user)
+				_, err = audit.Rebuild(ctx, user)
 			}
 			return err
 		})
@@ -272,10 +272,10 @@ func (r feedsRebuild) Run(ctx context.Context, c server.Config, console server.C
 	if err := r.check(); err != nil {
 		return err
 	}
-	return withHome(ctx, c, console, func(h *home.Home, people *account.Directory) error {
+	return withAudit(ctx, c, console, func(audit *home.Audit, people *account.Directory) error {
 		rebuilt, away := 0, 0
 		err := r.each(ctx, people, console, func(_ string, user int64, _ *progress) error {
-			built, err := h.Rebuild(ctx, user)
+			built, err := audit.Rebuild(ctx, user)
 			switch {
 			case err != nil:
 				return err

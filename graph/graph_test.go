@@ -321,7 +321,7 @@ func TestPageOfPostsCostsAConstantNumberOfQueries(t *testing.T) {
 			// Until the inbox is built, SQL serves the page, at a price of its own.
 			require.Eventually(c.t, func() bool {
 				page()
-				in, err := c.Home.Inspect(c.ctx, reader.ID)
+				in, err := c.Audit.Inspect(c.ctx, reader.ID)
 				return err == nil && in.State == timeline.Ready
 			}, 30*time.Second, 20*time.Millisecond)
 			cost[authors] = page()

@@ -314,7 +314,7 @@ func (r *run) exact(v int) error {
 			return fmt.Errorf("%s's inbox (%s) has #%d, which does not belong there", r.name(v), covered.State, p)
 		}
 	}
-	if found, err := r.front().Home.Verify(r.ctx, r.users[v].id, 0); err != nil || len(found.Missing)+len(found.Extra) > 0 {
+	if found, err := r.front().Audit.Verify(r.ctx, r.users[v].id, 0); err != nil || len(found.Missing)+len(found.Extra) > 0 {
 		return errors.Join(err, fmt.Errorf("%s's timeline does not verify: %+v", r.name(v), found))
 	}
 	unread, err := r.front().Home.UnreadCount(r.ctx, r.viewer(v))

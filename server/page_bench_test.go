@@ -73,7 +73,7 @@ func BenchmarkPage(b *testing.B) {
 	require.Eventually(b, func() bool {
 		_, err := w.Home.Timeline(ctx, reader, paging.Page{}, home.Latest)
 		require.NoError(b, err)
-		in, err := w.Home.Inspect(ctx, reader.ID)
+		in, err := w.Audit.Inspect(ctx, reader.ID)
 		require.NoError(b, err)
 		return in.State == timeline.Ready
 	}, 10*time.Second, 10*time.Millisecond)

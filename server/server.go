@@ -129,10 +129,10 @@ func (c Config) WithStores(ctx context.Context, console Console, fn func(*storag
 	return fn(stores, log)
 }
 
-// WithHome gives a command that is no server the home timelines that servers use,
-// and the people who have them. Errors: the Redis is inside some server's process,
+// WithAudit lets a command that is no server look into the home timelines that servers
+// use, and find the people who have them. Errors: the Redis is inside some server's process,
 // the schema is not up to date, or as those of WithStores.
-func (c Config) WithHome(ctx context.Context, console Console, fn func(*home.Home, *account.Directory) error) error {
+func (c Config) WithAudit(ctx context.Context, console Console, fn func(*home.Audit, *account.Directory) error) error {
 	if c.RedisURL == "" {
 		return errors.New("the feeds are in the Redis that servers and workers share: set --redis-url (TIDELINE_REDIS_URL); without one they live and end with 'tideline serve'")
 	}
@@ -144,6 +144,6 @@ func (c Config) WithHome(ctx context.Context, console Console, fn func(*home.Hom
 		if err != nil {
 			return err
 		}
-		return fn(b.home, b.directory)
+		return fn(home.NewAudit(b.home), b.directory)
 	})
 }

@@ -61,7 +61,7 @@ func (w *Workers) watchTimelines(ctx context.Context) (h Health) {
 		return h // Redis being away is in the log already
 	}
 	for _, user := range users {
-		d, err := w.Home.Verify(ctx, user, auditGrace)
+		d, err := w.audit.Verify(ctx, user, auditGrace)
 		if err != nil {
 			w.Logger.WarnContext(ctx, "timeline not compared with SQL", "user", user, "error", err)
 			continue

@@ -81,6 +81,7 @@ type Config struct {
 // Workers are the handlers of jobs and the loops beside them.
 type Workers struct {
 	Config
+	audit *home.Audit
 }
 
 // withDefaults fills in what is zero.
@@ -134,7 +135,7 @@ func New(cfg Config) (*Workers, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	w := &Workers{Config: cfg}
+	w := &Workers{cfg, home.NewAudit(cfg.Home)}
 	cfg.Queue.Handle(job.PostCreated, w.postCreated)
 	cfg.Queue.Handle(job.PostChanged, w.postChanged)
 	cfg.Queue.Handle(job.RelationChanged, w.relationChanged)

@@ -61,6 +61,7 @@ type World struct {
 	Hub        *live.Hub
 	Visibility *visibility.Reader
 	Home       *home.Home
+	Audit      *home.Audit
 	Directory  *account.Directory
 	Sessions   *account.Sessions
 	Accounts   *account.Accounts
@@ -94,6 +95,7 @@ func New(t testing.TB, s *storage.Stores, o Options) *World {
 		Policy: o.Policy, Observe: o.Observe, Now: o.Now,
 	})
 	require.NoError(t, err)
+	w.Audit = home.NewAudit(w.Home)
 	w.Directory = account.NewDirectory(db, o.Policy.MaxPage)
 	w.Sessions, err = account.NewSessions(account.SessionsConfig{DB: db, Publisher: w.Publisher, Now: o.Now})
 	require.NoError(t, err)

@@ -14,6 +14,12 @@ import (
 	"tideline/timeline"
 )
 
+// Audit looks into home timelines for operators. It is safe for concurrent use.
+type Audit struct{ home *Home }
+
+// NewAudit returns the Audit of the home timelines.
+func NewAudit(h *Home) *Audit { return &Audit{h} }
+
 // Inspection is what is known of a user's home timeline.
 type Inspection struct {
 	User      *ent.User
@@ -32,19 +38,19 @@ type Inspection struct {
 // the user active. Error: NotFound.
 //
 // Cost: three round trips, and three queries by index at most.
-func (h *Home) Inspect(ctx context.Context, userID int64) (*Inspection, error) {
-	u, err := h.db.User.Get(ctx, userID)
+func (a *Audit) Inspect(ctx context.Context, userID int64) (*Inspection, error) {
+	u, err := a.home.db.User.Get(ctx, userID)
 	if ent.IsNotFound(err) {
 		return nil, refusal.ErrNoSuchUser
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read user: %w", err)
 	}
-	active, err := h.tl.Active(ctx, []int64{userID})
+	active, err := a.home.tl.Active(ctx, []int64{userID})
 	if err != nil {
 		return nil, err
 	}
-	ids, covered, err := h.tl.Page(ctx, timeline.Inbox(userID), timeline.Range{Limit: 2 * h.tl.InboxCap()})
+	ids, covered, err := a.home.tl.Page(ctx, timeline.Inbox(userID), timeline.Range{Limit: 2 * a.home.tl.InboxCap()})
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +61,7 @@ func (h *Home) Inspect(ctx context.Context, userID int64) (*Inspection, error) {
 	if len(ids) > 0 {
 		in.Newest = ids[0]
 	}
-	merged, listed, err := h.mergedFollowees(ctx, userID)
+	merged, listed, err := a.home.merged.followees(ctx, userID)
 	in.Merged, in.AllMerged = merged, !listed
 	return in, err
 }
@@ -64,15 +70,15 @@ func (h *Home) Inspect(ctx context.Context, userID int64) (*Inspection, error) {
 // user who is away, to whom nothing is pushed, it drops what may be left.
 //
 // Cost: as BuildInbox.
-func (h *Home) Rebuild(ctx context.Context, userID int64) (built bool, err error) {
-	active, err := h.tl.Active(ctx, []int64{userID})
+func (a *Audit) Rebuild(ctx context.Context, userID int64) (built bool, err error) {
+	active, err := a.home.tl.Active(ctx, []int64{userID})
 	if err != nil {
 		return false, err
 	}
-	if err := h.tl.Drop(ctx, timeline.Inbox(userID)); err != nil || !active[0] {
+	if err := a.home.tl.Drop(ctx, timeline.Inbox(userID)); err != nil || !active[0] {
 		return false, err
 	}
-	return true, h.BuildInbox(ctx, userID)
+	return true, a.home.BuildInbox(ctx, userID)
 }
 
 // Difference is where a user's timeline in Redis and the truth in SQL disagree.
@@ -90,20 +96,20 @@ type Difference struct {
 //
 // Cost: the inbox, and as a first page without one, of twice as many posts as it
 // holds; when it has something else, a query of that by key.
-func (h *Home) Verify(ctx context.Context, userID int64, grace time.Duration) (Difference, error) {
-	held, covered, err := h.tl.Page(ctx, timeline.Inbox(userID), timeline.Range{Limit: 2 * h.tl.InboxCap()})
+func (a *Audit) Verify(ctx context.Context, userID int64, grace time.Duration) (Difference, error) {
+	held, covered, err := a.home.tl.Page(ctx, timeline.Inbox(userID), timeline.Range{Limit: 2 * a.home.tl.InboxCap()})
 	if err != nil || covered.State != timeline.Ready {
 		return Difference{}, err
 	}
-	reach := timeline.Range{After: max(covered.Floor-1, 0), Limit: 2 * h.tl.InboxCap()}
-	truth, err := visibility.Fill(ctx, visibility.Home, userID, reach, h.pulled(userID))
+	reach := timeline.Range{After: max(covered.Floor-1, 0), Limit: 2 * a.home.tl.InboxCap()}
+	truth, err := visibility.Fill(ctx, visibility.Home, userID, reach, a.home.pulled(userID))
 	if err != nil {
 		return Difference{}, err
 	}
 	// The same reads as a user's, but they are not counted.
-	inbox := h.inbox(userID)
+	inbox := a.home.inbox(userID)
 	inbox.observe = func(bool) {}
-	read, err := h.fill(ctx, userID, inbox, prefetch{}, reach)
+	read, err := a.home.fill(ctx, userID, inbox, prefetch{}, reach)
 	if err != nil {
 		return Difference{}, err
 	}
@@ -112,20 +118,20 @@ func (h *Home) Verify(ctx context.Context, userID int64, grace time.Duration) (D
 	if len(read) == reach.Limit {
 		low = read[reach.Limit-1].ID
 	}
-	arrived := ids.At(h.now().Add(-grace))
+	arrived := ids.At(a.home.now().Add(-grace))
 	for _, id := range rows.Without(rows.PostIDs(truth), rows.PostIDs(read)) {
 		if low < id && id < arrived {
 			d.Missing = append(d.Missing, id)
 		}
 	}
-	d.Extra, err = h.unshowable(ctx, userID, rows.Without(held, rows.PostIDs(truth)))
+	d.Extra, err = a.unshowable(ctx, userID, rows.Without(held, rows.PostIDs(truth)))
 	return d, err
 }
 
 // unshowable is those of the ids that are of no post which the user may be shown
 // in the timeline; nil when there are none.
-func (h *Home) unshowable(ctx context.Context, userID int64, posts []int64) (hidden []int64, err error) {
-	visible, err := h.posts.Posts(ctx, visibility.Home, userID, posts)
+func (a *Audit) unshowable(ctx context.Context, userID int64, posts []int64) (hidden []int64, err error) {
+	visible, err := a.home.posts.Posts(ctx, visibility.Home, userID, posts)
 	for i, p := range visible {
 		if p == nil {
 			hidden = append(hidden, posts[i])
@@ -138,26 +144,26 @@ func (h *Home) unshowable(ctx context.Context, userID int64, posts []int64) (hid
 // timeline.
 //
 // Cost: some look-ups by index, and a round trip.
-func (h *Home) Explain(ctx context.Context, viewer, post int64) (string, error) {
-	author, why, err := h.posts.WhyHidden(ctx, viewer, post)
+func (a *Audit) Explain(ctx context.Context, viewer, post int64) (string, error) {
+	author, why, err := a.home.posts.WhyHidden(ctx, viewer, post)
 	if err != nil {
 		return "", err
 	}
 	if why != "" {
 		return "It is not shown: " + why + ".", nil
 	}
-	return h.explainShown(ctx, viewer, author, post)
+	return a.explainShown(ctx, viewer, author, post)
 }
 
-func (h *Home) explainShown(ctx context.Context, viewer, author, post int64) (string, error) {
-	merged, listed, err := h.mergedFollowees(ctx, viewer) // before the inbox is read: see prefetch
+func (a *Audit) explainShown(ctx context.Context, viewer, author, post int64) (string, error) {
+	merged, listed, err := a.home.merged.followees(ctx, viewer) // before the inbox is read: see prefetch
 	if err != nil {
 		return "", err
 	}
 	if !listed {
 		return "It is shown: nobody's posts are pushed, or too many authors' are not, so reads merge the outboxes of everybody whom the viewer follows.", nil
 	}
-	found, covered, err := h.tl.Page(ctx, timeline.Inbox(viewer), timeline.Range{Before: post + 1, After: post - 1, Limit: 1})
+	found, covered, err := a.home.tl.Page(ctx, timeline.Inbox(viewer), timeline.Range{Before: post + 1, After: post - 1, Limit: 1})
 	if err != nil {
 		return "", err
 	}

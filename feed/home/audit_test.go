@@ -30,7 +30,7 @@ func TestVerifyFindsAndRebuildMends(t *testing.T) {
 		w.Drain()
 		verify := func() home.Difference {
 			w.Helper()
-			d, err := w.Home.Verify(w.Ctx, ann.ID, -1)
+			d, err := w.Audit.Verify(w.Ctx, ann.ID, -1)
 			require.NoError(w, err)
 			return d
 		}
@@ -40,10 +40,10 @@ func TestVerifyFindsAndRebuildMends(t *testing.T) {
 		require.Equal(w, []int64{posts[2]}, verify().Missing)
 		require.NoError(w, w.Timelines.Add(w.Ctx, timeline.Inbox(ann.ID), 77))
 		require.Equal(w, []int64{77}, verify().Extra)
-		_, err := w.Home.Rebuild(w.Ctx, ann.ID)
+		_, err := w.Audit.Rebuild(w.Ctx, ann.ID)
 		require.NoError(w, err)
 		require.Equal(w, home.Difference{Checked: 5}, verify())
-		in, err := w.Home.Inspect(w.Ctx, ann.ID)
+		in, err := w.Audit.Inspect(w.Ctx, ann.ID)
 		require.NoError(w, err)
 		require.True(w, in.Active)
 		require.Equal(w, 5, in.Entries)
@@ -66,7 +66,7 @@ func TestVerifyBesideManyMergedPosts(t *testing.T) {
 		require.NoError(w, w.Timelines.Drop(w.Ctx, timeline.Outbox(star.ID))) // built before, maybe
 		verify := func() home.Difference {
 			w.Helper()
-			d, err := w.Home.Verify(w.Ctx, ann.ID, -1)
+			d, err := w.Audit.Verify(w.Ctx, ann.ID, -1)
 			require.NoError(w, err)
 			return d
 		}
@@ -89,7 +89,7 @@ func TestVerifyIsNotCounted(t *testing.T) {
 		w.Post(ann, schema.Public)
 		w.AwaitInbox(ann)
 		before := reads.hits.Load() + reads.misses.Load()
-		d, err := w.Home.Verify(w.Ctx, ann.ID, -1)
+		d, err := w.Audit.Verify(w.Ctx, ann.ID, -1)
 		require.NoError(t, err)
 		require.Equal(t, home.Difference{Checked: 1}, d)
 		require.Equal(t, before, reads.hits.Load()+reads.misses.Load())
@@ -108,10 +108,10 @@ func TestAuditOfAlwaysPull(t *testing.T) {
 		id := w.Post(bob, schema.Public)
 		w.Drain()
 		require.Equal(w, []int64{id}, w.Timeline(ann, 5))
-		why, err := w.Home.Explain(w.Ctx, ann.ID, id)
+		why, err := w.Audit.Explain(w.Ctx, ann.ID, id)
 		require.NoError(w, err)
 		require.Contains(w, why, "reads merge the outboxes of everybody")
-		in, err := w.Home.Inspect(w.Ctx, ann.ID)
+		in, err := w.Audit.Inspect(w.Ctx, ann.ID)
 		require.NoError(w, err)
 		require.True(w, in.AllMerged)
 		require.Empty(w, in.Merged)
@@ -122,11 +122,11 @@ func TestRebuildOfAUserWhoIsAway(t *testing.T) {
 	t.Parallel()
 	eachIdle(t, func(w *world) {
 		ann := w.User("ann")
-		built, err := w.Home.Rebuild(w.Ctx, ann.ID)
+		built, err := w.Audit.Rebuild(w.Ctx, ann.ID)
 		require.NoError(w, err)
 		require.False(w, built)
 		w.AwaitInbox(ann)
-		built, err = w.Home.Rebuild(w.Ctx, ann.ID)
+		built, err = w.Audit.Rebuild(w.Ctx, ann.ID)
 		require.NoError(w, err)
 		require.True(w, built)
 	})
@@ -138,7 +138,7 @@ func TestExplain(t *testing.T) {
 		ann, bob := w.User("ann"), w.User("bob")
 		says := func(post int64, words string) {
 			w.Helper()
-			why, err := w.Home.Explain(w.Ctx, ann.ID, post)
+			why, err := w.Audit.Explain(w.Ctx, ann.ID, post)
 			require.NoError(w, err)
 			require.Contains(w, why, words)
 		}

@@ -3,7 +3,10 @@ package home
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
+
+	"golang.org/x/sync/errgroup"
 
 	"tideline/feed/internal/rows"
 	"tideline/feed/visibility"
@@ -14,6 +17,21 @@ import (
 // removed meanwhile.
 const buildAttempts = 5
 
+// builders is how many inboxes a process builds at a time; waitingBuilds how
+// many more may wait. One that finds no room is asked for again by the user's
+// next read, which is complete without it.
+const (
+	builders      = 4
+	waitingBuilds = 1024
+)
+
+// builder fills feeds from SQL, those that somebody asks for in the background.
+type builder struct {
+	tl       *timeline.Store
+	log      *slog.Logger
+	requests chan buildRequest
+}
+
 // buildRequest asks for a feed to be built; begun is its build if somebody has
 // opened it already.
 type buildRequest struct {
@@ -21,10 +39,10 @@ type buildRequest struct {
 	begun *timeline.Build
 }
 
-// buildSoon asks for a feed to be built in the background.
-func (h *Home) buildSoon(feed cachedFeed, begun *timeline.Build) {
+// soon asks for a feed to be built in the background.
+func (b *builder) soon(feed cachedFeed, begun *timeline.Build) {
 	select {
-	case h.builds <- buildRequest{feed, begun}:
+	case b.requests <- buildRequest{feed, begun}:
 	default: // the next read asks again
 	}
 }
@@ -34,30 +52,30 @@ func (h *Home) buildSoon(feed cachedFeed, begun *timeline.Build) {
 //
 // Cost: as a first page without an inbox, of cap posts.
 func (h *Home) BuildInbox(ctx context.Context, user int64) error {
-	return h.build(ctx, h.inbox(user), nil)
+	return h.builder.build(ctx, h.inbox(user), nil)
 }
 
-func (h *Home) build(ctx context.Context, feed cachedFeed, begun *timeline.Build) error {
+func (b *builder) build(ctx context.Context, feed cachedFeed, begun *timeline.Build) error {
 	// From Begin on the feed takes what is delivered; only then SQL is read.
 	if begun == nil {
-		b, started, err := h.tl.Begin(ctx, feed.key)
+		opened, started, err := b.tl.Begin(ctx, feed.key)
 		if err != nil || !started {
 			return err
 		}
-		begun = &b
+		begun = &opened
 	}
 	// Nor before its user is active: Redis may have forgotten that, and the call that
 	// makes the user active again has dropped the inbox before it was begun here.
 	if feed.key == timeline.Inbox(feed.user) {
-		active, err := h.tl.Active(ctx, []int64{feed.user})
+		active, err := b.tl.Active(ctx, []int64{feed.user})
 		if err != nil {
 			return rows.Wrap("build an inbox", err)
 		}
 		if !active[0] {
-			return rows.Wrap("build an inbox", h.tl.Drop(ctx, feed.key))
+			return rows.Wrap("build an inbox", b.tl.Drop(ctx, feed.key))
 		}
 	}
-	b := *begun
+	build := *begun
 	for range buildAttempts {
 		all := timeline.Range{Limit: feed.cap}
 		posts, err := visibility.Fill(ctx, feed.surface, feed.user, all, feed.truth)
@@ -78,7 +96,7 @@ func (h *Home) build(ctx context.Context, feed cachedFeed, begun *timeline.Build
 			}
 			ids = slices.Concat(rows.PostIDs(newer), ids)
 		}
-		done, err := h.tl.Finish(ctx, &b, ids, floor)
+		done, err := b.tl.Finish(ctx, &build, ids, floor)
 		if errors.Is(err, timeline.ErrBuildLost) {
 			return nil // the next read begins again
 		}
@@ -86,5 +104,25 @@ func (h *Home) build(ctx context.Context, feed cachedFeed, begun *timeline.Build
 			return err
 		}
 	}
-	return h.tl.Drop(ctx, feed.key)
+	return b.tl.Drop(ctx, feed.key)
+}
+
+// run builds what is asked for, several feeds at a time, until ctx ends.
+func (b *builder) run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for range builders {
+		g.Go(func() error {
+			for {
+				select {
+				case <-ctx.Done():
+					return nil
+				case r := <-b.requests:
+					if err := b.build(ctx, r.feed, r.begun); err != nil && ctx.Err() == nil {
+						b.log.WarnContext(ctx, "feed not built; reads go on in SQL", "error", err)
+					}
+				}
+			}
+		})
+	}
+	return g.Wait()
 }

@@ -62,7 +62,7 @@ func (h *Home) cached(feed cachedFeed, known prefetch) visibility.Source {
 		feeds, parts, err := h.readParts(ctx, feed, known, r)
 		begun := known.begun
 		if begun != nil {
-			defer h.buildSoon(feed, begun)
+			defer h.builder.soon(feed, begun)
 			known.begun = nil // once
 		}
 		if errors.Is(err, errTooManyOutboxes) {
@@ -78,7 +78,7 @@ func (h *Home) cached(feed cachedFeed, known prefetch) visibility.Source {
 			if p.State != timeline.Ready {
 				ready = false
 				if begun == nil || feeds[i].key != feed.key {
-					defer h.buildSoon(feeds[i], nil) // also while it is being built: the builder may be dead
+					defer h.builder.soon(feeds[i], nil) // also while it is being built: the builder may be dead
 				}
 			}
 		}

@@ -4,13 +4,10 @@ import (
 	"context"
 	"encoding/binary"
 	"slices"
-	"time"
 
 	"tideline/ent"
 	"tideline/feed/account"
-	"tideline/feed/ids"
 	"tideline/feed/internal/rows"
-	"tideline/feed/job"
 	"tideline/feed/paging"
 	"tideline/feed/visibility"
 	"tideline/timeline"
@@ -37,20 +34,9 @@ import (
 // than what the arrival grace leaves beyond LateAfter, the time a silent connection
 // to Redis takes to be noticed included.
 
-const (
-	// LateAfter is the age from which a post on its way to an inbox is late.
-	LateAfter = 90 * time.Second
-	// arrivalGrace is the age from which all posts that are not late have arrived.
-	arrivalGrace = LateAfter + 30*time.Second
-	// maxRecent is how many posts within the arrival grace a cursor can name. Of a
-	// timeline that takes more in that time a client that resumes has to read again.
-	maxRecent = 512
-	// lookForLate is how often fan-outs that are later than the arrival grace are
-	// looked for, and forgetLate how late one may be that is waited for: it may be one
-	// that fails again and again.
-	lookForLate = 5 * time.Second
-	forgetLate  = 10 * time.Minute
-)
+// maxRecent is how many posts within the arrival grace a cursor can name. Of a
+// timeline that takes more in that time a client that resumes has to read again.
+const maxRecent = 512
 
 // ClientState says what a client is known to have of its timeline.
 type ClientState struct {
@@ -182,38 +168,6 @@ func (h *Home) Entry(ctx context.Context, v account.Viewer, p *ent.Post) (paging
 	return state.Entry(v, p), err
 }
 
-// graceEnd is the id at or below which no post that is not late is on its way at t.
-func graceEnd(t time.Time) int64 { return max(ids.At(t.Add(-arrivalGrace)), 0) }
-
-// ArrivedID is the id at or below which every post has arrived that is not late:
-// the arrival grace ago, or just before the oldest fan-out that is under way.
-//
-// Cost: none, and queue.Oldest every five seconds.
-func (h *Home) ArrivedID(ctx context.Context) int64 {
-	now := h.now()
-	looked := h.lookedForLate.Load()
-	if now.UnixMilli()-looked > lookForLate.Milliseconds() && h.lookedForLate.CompareAndSwap(looked, now.UnixMilli()) {
-		oldest, err := h.cfg.Queue.Oldest(ctx, job.PostCreated)
-		switch {
-		case err != nil:
-			h.log.WarnContext(ctx, "late fan-outs not looked for", "error", err)
-		case oldest.IsZero() || oldest.After(now):
-			h.distributed.Store(now.UnixMilli())
-		default:
-			h.distributed.Store(oldest.UnixMilli())
-		}
-	}
-	// A post is made a moment before its job.
-	waits := time.UnixMilli(h.distributed.Load()).Add(LateAfter)
-	return max(graceEnd(now.Add(-forgetLate)), min(graceEnd(now), graceEnd(waits)))
-}
-
-// MayBeLate reports whether a post that arrives now may have been noted in the
-// journal: by a clock that is ahead, too.
-func (h *Home) MayBeLate(post int64) bool {
-	return post <= graceEnd(h.now().Add(arrivalGrace-LateAfter/2))
-}
-
 // Visit makes the user active and says where the journal of the inbox stands. An
 // inbox that is missing begins here, so that all is noted from before the read
 // that follows. When Redis does not answer, the read goes on in SQL, and the
@@ -224,7 +178,7 @@ func (h *Home) Visit(ctx context.Context, user int64) timeline.Position {
 	at, err := h.tl.Visit(ctx, user)
 	at, begun := h.visited(ctx, user, at, err)
 	if begun != nil {
-		h.buildSoon(h.inbox(user), begun)
+		h.builder.soon(h.inbox(user), begun)
 	}
 	return at
 }
@@ -233,7 +187,7 @@ func (h *Home) Visit(ctx context.Context, user int64) timeline.Position {
 // the range.
 func (h *Home) visitInbox(ctx context.Context, user int64, r timeline.Range) (timeline.Position, visibility.Source) {
 	feed := h.inbox(user)
-	list, unlisted := h.mergedAuthors(ctx)
+	list, unlisted := h.merged.list(ctx)
 	patient, cancel := patiently(ctx)
 	defer cancel()
 	at, part, err := h.tl.VisitPage(patient, user, r)
@@ -329,7 +283,7 @@ func (h *Home) ClientStateAt(ctx context.Context, v account.Viewer, after paging
 // unless it must be, and the client cannot resume from it.
 func (h *Home) recentIDs(ctx context.Context, user int64, r timeline.Range, must bool) (list []int64, told bool, err error) {
 	var known prefetch
-	merged, err := h.mergedAuthors(ctx) // before the inbox is read: see prefetch
+	merged, err := h.merged.list(ctx) // before the inbox is read: see prefetch
 	if err != nil {
 		return nil, false, err
 	}

@@ -3,13 +3,9 @@ package home
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
-	"sync"
 	"time"
 
 	"tideline/ent"
-	"tideline/ent/follow"
 	"tideline/ent/predicate"
 	"tideline/ent/user"
 	"tideline/feed/internal/rows"
@@ -49,67 +45,6 @@ const (
 	// rebalanceBatch is how many authors change mode in one turn of Rebalance.
 	rebalanceBatch = 100
 )
-
-// mergedList is the list of authors whom readers merge, as of some seconds ago.
-type mergedList struct {
-	mu      sync.Mutex
-	read    time.Time
-	authors []int64
-	listed  map[int64]time.Time // when each was last
-}
-
-// mergedAuthors is whom readers merge, as far as the list is used.
-func (h *Home) mergedAuthors(ctx context.Context) ([]int64, error) {
-	m := &h.merged
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if now := h.now(); now.Sub(m.read) > h.cfg.MergedListFor {
-		authors, err := h.db.User.Query().Where(user.FanOutModeNEQ(user.FanOutModePUSH)).Limit(maxMergedAuthors).IDs(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("read authors to merge: %w", err)
-		}
-		m.read, m.authors = now, m.withRecentlyRemoved(authors, now)
-	}
-	return m.authors, nil
-}
-
-// withRecentlyRemoved is the authors, and those who were among them a moment ago:
-// what they posted last was found in the outbox, and may still be on its way to
-// inboxes.
-func (m *mergedList) withRecentlyRemoved(authors []int64, now time.Time) []int64 {
-	if m.listed == nil {
-		m.listed = map[int64]time.Time{}
-	}
-	for _, author := range authors {
-		m.listed[author] = now
-	}
-	maps.DeleteFunc(m.listed, func(_ int64, at time.Time) bool { return now.Sub(at) > mergeAfterReturn })
-	list := slices.Collect(maps.Keys(m.listed))
-	return list[:min(len(list), maxMergedAuthors)]
-}
-
-// mergedFollowees is whom the viewer's reads merge; listed is false when there are
-// too many in all for a list of them.
-func (h *Home) mergedFollowees(ctx context.Context, viewer int64) (authors []int64, listed bool, err error) {
-	list, err := h.mergedAuthors(ctx)
-	if err != nil {
-		return nil, false, err
-	}
-	return h.mergedAmong(ctx, viewer, list)
-}
-
-// mergedAmong is mergedFollowees by a list of the merged authors.
-func (h *Home) mergedAmong(ctx context.Context, viewer int64, list []int64) (authors []int64, listed bool, err error) {
-	if h.cfg.PullAbove == AlwaysPull || len(list) == maxMergedAuthors {
-		return nil, false, nil
-	}
-	if len(list) == 0 {
-		return nil, true, nil
-	}
-	err = h.db.Follow.Query().Where(follow.FollowerID(viewer), rows.Among(follow.FieldFolloweeID, list)).
-		Select(follow.FieldFolloweeID).Scan(ctx, &authors)
-	return authors, true, rows.Wrap("read followees to merge", err)
-}
 
 // Pushes reports whether the author's new posts go to inboxes.
 func Pushes(author *ent.User) bool { return author.FanOutMode != user.FanOutModePULL }

@@ -18,10 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync/atomic"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"tideline/ent"
 	"tideline/feed/paging"
@@ -108,27 +105,15 @@ func (p Policy) Validate() error {
 // Home reads home timelines and keeps what is ready of them. It is safe for
 // concurrent use.
 type Home struct {
-	cfg    Config
-	db     *ent.Client
-	posts  *visibility.Reader
-	tl     *timeline.Store
-	log    *slog.Logger
-	now    func() time.Time
-	builds chan buildRequest
-	merged mergedList
-
-	// See ArrivedID, in Unix milliseconds: when late fan-outs were looked for, and
-	// up to when all posts were distributed then.
-	lookedForLate, distributed atomic.Int64
+	arrivals
+	cfg     Config
+	db      *ent.Client
+	posts   *visibility.Reader
+	tl      *timeline.Store
+	log     *slog.Logger
+	merged  mergedAuthors
+	builder builder
 }
-
-// builders is how many inboxes a process builds at a time; waitingBuilds how
-// many more may wait. One that finds no room is asked for again by the user's
-// next read, which is complete without it.
-const (
-	builders      = 4
-	waitingBuilds = 1024
-)
 
 // New returns a Home. It fails when a required field is missing or the policy is
 // not valid.
@@ -150,32 +135,16 @@ func New(cfg Config) (*Home, error) {
 		cfg.Now = time.Now
 	}
 	return &Home{
-		cfg: cfg, db: cfg.DB, posts: cfg.Visibility, tl: cfg.Timelines, log: cfg.Logger,
-		now:    func() time.Time { return cfg.Now().UTC() },
-		builds: make(chan buildRequest, waitingBuilds),
+		arrivals: arrivals{queue: cfg.Queue, log: cfg.Logger, now: cfg.Now},
+		cfg:      cfg, db: cfg.DB, posts: cfg.Visibility, tl: cfg.Timelines, log: cfg.Logger,
+		merged:  mergedAuthors{db: cfg.DB, tl: cfg.Timelines, log: cfg.Logger, now: cfg.Now, policy: cfg.Policy},
+		builder: builder{tl: cfg.Timelines, log: cfg.Logger, requests: make(chan buildRequest, waitingBuilds)},
 	}, nil
 }
 
 // Run builds inboxes in the background until ctx ends. Without it timelines are
 // complete all the same, read from SQL each time.
-func (h *Home) Run(ctx context.Context) error {
-	g, ctx := errgroup.WithContext(ctx)
-	for range builders {
-		g.Go(func() error {
-			for {
-				select {
-				case <-ctx.Done():
-					return nil
-				case b := <-h.builds:
-					if err := h.build(ctx, b.feed, b.begun); err != nil && ctx.Err() == nil {
-						h.log.WarnContext(ctx, "feed not built; reads go on in SQL", "error", err)
-					}
-				}
-			}
-		})
-	}
-	return g.Wait()
-}
+func (h *Home) Run(ctx context.Context) error { return h.builder.run(ctx) }
 
 // MaxPage is the most entries that a page may have.
 func (h *Home) MaxPage() int { return h.cfg.MaxPage }

@@ -41,7 +41,7 @@ func (h *Home) unreadIDs(ctx context.Context, users []int64) (map[int64][]int64,
 	for _, m := range markers {
 		above[m.ID] = m.PostID
 	}
-	merged, err := h.mergedAuthors(ctx)
+	merged, err := h.merged.list(ctx)
 	if err != nil || len(merged) == maxMergedAuthors {
 		return nil, err
 	}
