@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/alexedwards/argon2id"
 	"github.com/stretchr/testify/require"
 
 	"tideline/ent/user"
@@ -62,5 +63,39 @@ func TestAccountsRefuse(t *testing.T) {
 			require.Equal(w, refusal.BadInput, refusal.CodeOf(err), "%q: %v", bad, err)
 		}
 		require.Zero(w, w.Stores.DB.User.Query().CountX(w.Ctx))
+	})
+}
+
+// A hash of another cost than today's still fits its password, and a log-in renews
+// it. An account without a usable hash has no password that fits.
+func TestPasswordHashesAreRenewed(t *testing.T) {
+	t.Parallel()
+	feedtest.Each(t, func(w *feedtest.World) {
+		stored := func() string {
+			return w.Stores.DB.User.Query().Where(user.Handle("ann")).OnlyX(w.Ctx).PasswordHash
+		}
+		logIn := func(password string) error {
+			_, err := w.Accounts.LogIn(w.Ctx, "ann", password)
+			return err
+		}
+		cheap, err := argon2id.CreateHash("correct horse", &argon2id.Params{Memory: 1024, Iterations: 1, Parallelism: 2, SaltLength: 8, KeyLength: 16})
+		require.NoError(w, err)
+		ann := w.User("ann")
+		set := w.Stores.DB.User.UpdateOneID(ann.ID)
+		require.NoError(w, set.SetPasswordHash(cheap).Exec(w.Ctx))
+		require.Equal(w, refusal.Unauthenticated, refusal.CodeOf(logIn("wrong horse")))
+		require.Equal(w, cheap, stored(), "a wrong password renews nothing")
+		require.NoError(w, logIn("correct horse"))
+		renewed := stored()
+		require.Contains(w, renewed, "$m=19456,t=2,p=1$")
+		require.NoError(w, logIn("correct horse"))
+		require.Equal(w, renewed, stored(), "today's cost is kept")
+		require.Equal(w, refusal.Unauthenticated, refusal.CodeOf(logIn("wrong horse")))
+
+		for _, unusable := range []string{"-", "", "$argon2i$v=19$m=19456,t=2,p=1$c2FsdHNhbHQ$a2V5a2V5a2V5", "$argon2id$v=19$m=19456,t=2,p=1$c2FsdHNhbHQ$a2V5a2V5a2V5", "$2a$10$foreign"} {
+			require.NoError(w, w.Stores.DB.User.UpdateOneID(ann.ID).SetPasswordHash(unusable).Exec(w.Ctx))
+			require.Equal(w, refusal.Unauthenticated, refusal.CodeOf(logIn("correct horse")), unusable)
+			require.Equal(w, unusable, stored())
+		}
 	})
 }
