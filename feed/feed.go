@@ -18,6 +18,7 @@
 package feed
 
 import (
+	"cmp"
 	"errors"
 	"log/slog"
 
@@ -52,10 +53,12 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Defaults of Config.
+// The defaults of Config, and the most that MaxText may be: the longest text fits into
+// a request's body of the default size however it is escaped.
 const (
 	DefaultLargeAudience = 10_000
 	DefaultMaxText       = 5000
+	MostMaxText          = 50_000
 )
 
 // Feed does what people do. It is safe for concurrent use.
@@ -71,15 +74,9 @@ func New(cfg Config) (*Feed, error) {
 	if cfg.DB == nil || cfg.Dialect == "" || cfg.Visibility == nil || cfg.Home == nil || cfg.Directory == nil || cfg.Queue == nil || cfg.IDs == nil {
 		return nil, errors.New("feed: DB, Dialect, Visibility, Home, Directory, Queue and IDs are required")
 	}
-	if cfg.LargeAudience == 0 {
-		cfg.LargeAudience = DefaultLargeAudience
-	}
-	if cfg.MaxText == 0 {
-		cfg.MaxText = DefaultMaxText
-	}
-	if cfg.MaxPage == 0 {
-		cfg.MaxPage = paging.DefaultMaxSize
-	}
+	cfg.LargeAudience = cmp.Or(cfg.LargeAudience, DefaultLargeAudience)
+	cfg.MaxText = cmp.Or(cfg.MaxText, DefaultMaxText)
+	cfg.MaxPage = cmp.Or(cfg.MaxPage, paging.DefaultMaxSize)
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -7,12 +7,16 @@ import (
 	"net"
 	"reflect"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
+	"tideline/feed"
+	"tideline/feed/account"
 	"tideline/feed/home"
 	"tideline/feed/paging"
 	"tideline/graph/exec"
+	"tideline/queue"
 	"tideline/server/limit"
 	"tideline/server/transport"
 	"tideline/storage"
@@ -42,8 +46,8 @@ type Config struct {
 	MaxAliases       int           `group:"Limits of a request" default:"30" help:"Aliases in a document, 1 to 1000."`
 	MaxDirectives    int           `group:"Limits of a request" default:"50" help:"Directives in a document, 1 to 1000."`
 	MaxCost          int           `group:"Limits of a request" default:"10000" help:"Fields that an operation may produce by the page sizes it asks for, 100 to 1000000."`
-	MaxText          int           `group:"Limits of a request" default:"5000" help:"Characters of a post's text, 1 to 50000."`
-	MaxPage          int           `group:"Limits of a request" default:"100" help:"Entries of a page, 20 to 1000; also ids looked up at once. --max-cost counts every one of them, with all its fields."`
+	MaxText          int           `group:"Limits of a request" default:"${max_text}" help:"Characters of a post's text, 1 to ${most_max_text}."`
+	MaxPage          int           `group:"Limits of a request" default:"${max_page}" help:"Entries of a page, ${page} to ${most_inbox_cap}; also ids looked up at once. --max-cost counts every one of them, with all its fields."`
 	MaxErrors        int           `group:"Limits of a request" default:"10" help:"Errors in one answer, 1 to 1000."`
 	PersistedCache   int           `group:"Limits of a request" default:"8388608" help:"Bytes of documents that clients may register by their hash (automatic persisted queries), 0 to 1073741824; 0: none."`
 	TrustedDocuments string        `group:"Limits of a request" placeholder:"FILE" help:"Execute these documents only: a JSON object of hash and document. The app's own must be among them. Default: any document."`
@@ -63,12 +67,12 @@ type Config struct {
 	RedisURL    string `group:"Storage" name:"redis-url" placeholder:"URL" help:"Redis, as redis://host:6379; nodes of a Redis Cluster separated by commas. Default: one inside the process, which other processes cannot share."`
 	Migrate     string `group:"Storage" enum:"on,off" default:"on" help:"Bring the database's schema up to date at start: on or off."`
 
-	InboxCap   int           `group:"Timelines" default:"500" help:"Posts kept ready in each active user's timeline, 300 to 1000. Older ones are read from SQL."`
-	OutboxCap  int           `group:"Timelines" default:"1000" help:"Posts kept ready of each author, 100 to 10000."`
-	PullAbove  int           `group:"Timelines" default:"50000" help:"Authors with more followers are not pushed to timelines; readers fetch their posts instead. -1 to 1000000000; 0: nobody is pushed, -1: everybody."`
-	ActiveFor  time.Duration `group:"Timelines" default:"72h" help:"Keep a timeline ready for this long after it was last read, 1m to 8760h."`
-	RankDecay  time.Duration `group:"Timelines" default:"12h30m" help:"In the ranked timeline a post outweighs one with ten times its likes when it is this much newer, 1m to 8760h."`
-	SessionTTL time.Duration `group:"Timelines" name:"session-ttl" default:"720h" help:"A log-in lasts this long, 1m to 8760h."`
+	InboxCap   int           `group:"Timelines" default:"${inbox_cap}" help:"Posts kept ready in each active user's timeline, ${least_inbox_cap} to ${most_inbox_cap}. Older ones are read from SQL."`
+	OutboxCap  int           `group:"Timelines" default:"${outbox_cap}" help:"Posts kept ready of each author, ${least_outbox_cap} to ${most_outbox_cap}."`
+	PullAbove  int           `group:"Timelines" default:"${pull_above}" help:"Authors with more followers are not pushed to timelines; readers fetch their posts instead. -1 to 1000000000; 0: nobody is pushed, -1: everybody."`
+	ActiveFor  time.Duration `group:"Timelines" default:"${active_for}" help:"Keep a timeline ready for this long after it was last read, 1m to 8760h."`
+	RankDecay  time.Duration `group:"Timelines" default:"${rank_decay}" help:"In the ranked timeline a post outweighs one with ten times its likes when it is this much newer, 1m to 8760h."`
+	SessionTTL time.Duration `group:"Timelines" name:"session-ttl" default:"${session_ttl}" help:"A log-in lasts this long, 1m to 8760h."`
 
 	SmallWorkers int    `group:"Workers" default:"8" help:"Ordinary jobs that run at once in a worker, 1 to 1024."`
 	LargeWorkers int    `group:"Workers" default:"2" help:"Fan-outs to large audiences that run at once in a worker, 1 to 1024."`
@@ -77,6 +81,32 @@ type Config struct {
 	LogFormat     string        `group:"Process" enum:"text,json" default:"text" help:"Form of the log on standard error: text or json."`
 	LogLevel      string        `group:"Process" enum:"debug,info,warn,error" default:"info" help:"Least level that is logged: debug, info, warn or error."`
 	ShutdownGrace time.Duration `group:"Process" default:"15s" help:"Time for work in hand when stopping, 1s to 10m."`
+}
+
+// Vars has the defaults and bounds in the tags of Config that its packages tell: the
+// command line puts them in place of ${...}.
+func Vars() map[string]string {
+	vars := map[string]string{
+		"active_for": short(timeline.DefaultActiveFor), "rank_decay": short(home.DefaultRankDecay), "session_ttl": short(account.DefaultSessionTTL),
+	}
+	for name, value := range map[string]int{
+		"max_text": feed.DefaultMaxText, "most_max_text": feed.MostMaxText,
+		"page": paging.DefaultSize, "max_page": paging.DefaultMaxSize, "pull_above": home.DefaultPullAbove,
+		"inbox_cap": timeline.DefaultInboxCap, "least_inbox_cap": timeline.MinInboxCap, "most_inbox_cap": timeline.MaxInboxCap,
+		"outbox_cap": timeline.DefaultOutboxCap, "least_outbox_cap": timeline.MinOutboxCap, "most_outbox_cap": timeline.MaxOutboxCap,
+	} {
+		vars[name] = strconv.Itoa(value)
+	}
+	return vars
+}
+
+// short is the duration without the zeros at its end: 72h, not 72h0m0s.
+func short(d time.Duration) string {
+	text := strings.TrimSuffix(d.String(), "0s")
+	if hours, whole := strings.CutSuffix(text, "h0m"); whole {
+		return hours + "h"
+	}
+	return text
 }
 
 // EnvPrefix begins the name of every environment variable of Tideline.
@@ -114,22 +144,14 @@ func (c Config) Validate() error {
 	number("MaxAliases", c.MaxAliases, 1, 1000)
 	number("MaxDirectives", c.MaxDirectives, 1, 1000)
 	number("MaxCost", c.MaxCost, 100, 1_000_000)
-	// The longest text fits into a body of the default size however it is escaped.
-	number("MaxText", c.MaxText, 1, 50_000)
-	// From the size of a page where none is asked for to the whole of the largest
-	// inbox.
-	number("MaxPage", c.MaxPage, paging.DefaultSize, 1000)
+	number("MaxText", c.MaxText, 1, feed.MostMaxText)
 	number("MaxErrors", c.MaxErrors, 1, 1000)
-	number("InboxCap", c.InboxCap, 300, 1000)
-	number("OutboxCap", c.OutboxCap, 100, 10_000)
 	number("PullAbove", c.PullAbove, -1, 1_000_000_000)
-	duration("ActiveFor", c.ActiveFor, time.Minute, 8760*time.Hour)
-	duration("RankDecay", c.RankDecay, time.Minute, 8760*time.Hour)
-	duration("SessionTTL", c.SessionTTL, time.Minute, 8760*time.Hour)
-	number("SmallWorkers", c.SmallWorkers, 1, 1024)
-	number("LargeWorkers", c.LargeWorkers, 1, 1024)
+	duration("SessionTTL", c.SessionTTL, account.MinSessionTTL, account.MaxSessionTTL)
+	number("SmallWorkers", c.SmallWorkers, 1, queue.MaxWorkers)
+	number("LargeWorkers", c.LargeWorkers, 1, queue.MaxWorkers)
 	duration("ShutdownGrace", c.ShutdownGrace, time.Second, 10*time.Minute)
-	errs = append(errs, c.transport().Validate(), c.limits(nil).Validate(), c.storage().Validate())
+	errs = append(errs, c.timelines().Validate(), c.policy().Validate(), c.transport().Validate(), c.limits(nil).Validate(), c.storage().Validate())
 	return asSettings(errors.Join(errs...))
 }
 

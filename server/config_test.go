@@ -24,7 +24,7 @@ import (
 // parse reads arguments as the command line does.
 func parse(t *testing.T, args ...string) (Config, error) {
 	var c Config
-	parser, err := kong.New(&c, kong.DefaultEnvars(EnvPrefix), kong.Exit(func(int) {}))
+	parser, err := kong.New(&c, kong.DefaultEnvars(EnvPrefix), kong.Vars(Vars()), kong.Exit(func(int) {}))
 	require.NoError(t, err)
 	_, err = parser.Parse(args)
 	if err != nil {
@@ -120,7 +120,7 @@ func TestInvalidSettings(t *testing.T) {
 // Every setting with a range takes both ends of it and nothing beyond, and its error
 // and its help name them. Every switch names its positions.
 func TestEverySettingIsValidated(t *testing.T) {
-	parser, err := kong.New(&Config{}, kong.DefaultEnvars(EnvPrefix))
+	parser, err := kong.New(&Config{}, kong.DefaultEnvars(EnvPrefix), kong.Vars(Vars()))
 	require.NoError(t, err)
 	ranges := regexp.MustCompile(`it must be (\S+) to (\S+)`)
 	for _, flag := range parser.Model.Flags {

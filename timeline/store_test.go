@@ -89,11 +89,11 @@ func TestConfigIsRefusedWithWhatIsAllowed(t *testing.T) {
 		cfg  timeline.Config
 		want string
 	}{
-		{timeline.Config{InboxCap: 20}, "inbox cap must be 300 to 1000, got 20"},
-		{timeline.Config{InboxCap: 1001}, "inbox cap must be 300 to 1000, got 1001"},
-		{timeline.Config{OutboxCap: -1}, "outbox cap must be 100 to 10000, got -1"},
-		{timeline.Config{ActiveFor: time.Second}, "active period must be 1m to 8760h, got 1s"},
-		{timeline.Config{InboxCap: 1, OutboxCap: 1}, "inbox cap must be 300 to 1000, got 1\noutbox cap must be 100 to 10000, got 1"},
+		{timeline.Config{InboxCap: 20}, "InboxCap is 20: it must be 300 to 1000"},
+		{timeline.Config{InboxCap: 1001}, "InboxCap is 1001: it must be 300 to 1000"},
+		{timeline.Config{OutboxCap: -1}, "OutboxCap is -1: it must be 100 to 10000"},
+		{timeline.Config{ActiveFor: time.Second}, "ActiveFor is 1s: it must be 1m0s to 8760h0m0s"},
+		{timeline.Config{InboxCap: 1, OutboxCap: 1}, "InboxCap is 1: it must be 300 to 1000\nOutboxCap is 1: it must be 100 to 10000"},
 	} {
 		_, err := timeline.New(nil, c.cfg)
 		require.EqualError(t, err, c.want)

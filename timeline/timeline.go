@@ -125,18 +125,17 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// validate names everything that is out of bounds.
-func (c Config) validate() error {
+// Validate names everything that is out of bounds. A zero field is, but for Now.
+func (c Config) Validate() error {
 	var errs []error
 	if c.InboxCap < MinInboxCap || c.InboxCap > MaxInboxCap {
-		errs = append(errs, fmt.Errorf("inbox cap must be %d to %d, got %d", MinInboxCap, MaxInboxCap, c.InboxCap))
+		errs = append(errs, fmt.Errorf("InboxCap is %d: it must be %d to %d", c.InboxCap, MinInboxCap, MaxInboxCap))
 	}
 	if c.OutboxCap < MinOutboxCap || c.OutboxCap > MaxOutboxCap {
-		errs = append(errs, fmt.Errorf("outbox cap must be %d to %d, got %d", MinOutboxCap, MaxOutboxCap, c.OutboxCap))
+		errs = append(errs, fmt.Errorf("OutboxCap is %d: it must be %d to %d", c.OutboxCap, MinOutboxCap, MaxOutboxCap))
 	}
 	if c.ActiveFor < MinActiveFor || c.ActiveFor > MaxActiveFor {
-		errs = append(errs, fmt.Errorf("active period must be %dm to %dh, got %s",
-			MinActiveFor/time.Minute, MaxActiveFor/time.Hour, c.ActiveFor))
+		errs = append(errs, fmt.Errorf("ActiveFor is %v: it must be %v to %v", c.ActiveFor, MinActiveFor, time.Duration(MaxActiveFor)))
 	}
 	return errors.Join(errs...)
 }
@@ -153,7 +152,7 @@ type Store struct {
 // of bounds, and does not talk to Redis.
 func New(rdb redis.UniversalClient, cfg Config) (*Store, error) {
 	cfg = cfg.withDefaults()
-	if err := cfg.validate(); err != nil {
+	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	return &Store{rdb: rdb, cfg: cfg}, nil

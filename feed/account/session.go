@@ -1,6 +1,7 @@
 package account
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -30,8 +31,12 @@ type Auth struct {
 	User      *ent.User
 }
 
-// DefaultSessionTTL is how long a log-in lasts.
-const DefaultSessionTTL = 30 * 24 * time.Hour
+// The default of SessionsConfig.TTL, and its bounds.
+const (
+	MinSessionTTL     = time.Minute
+	DefaultSessionTTL = 30 * 24 * time.Hour
+	MaxSessionTTL     = 8760 * time.Hour
+)
 
 // SessionsConfig is what Sessions work with. Fields without a default are required.
 type SessionsConfig struct {
@@ -53,9 +58,7 @@ func NewSessions(cfg SessionsConfig) (*Sessions, error) {
 	if cfg.DB == nil || cfg.Publisher == nil {
 		return nil, errors.New("sessions: DB and Publisher are required")
 	}
-	if cfg.TTL == 0 {
-		cfg.TTL = DefaultSessionTTL
-	}
+	cfg.TTL = cmp.Or(cfg.TTL, DefaultSessionTTL)
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -14,6 +14,7 @@
 package home
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -72,34 +73,26 @@ type Policy struct {
 const DefaultPullAbove = 50_000
 
 func (p Policy) withDefaults() Policy {
-	if p.PullAbove == 0 {
-		p.PullAbove = DefaultPullAbove
-	}
-	if p.PushAndPullFor == 0 {
-		p.PushAndPullFor = 30 * time.Second
-	}
-	if p.MergedListFor == 0 {
-		p.MergedListFor = 2 * time.Second
-	}
-	if p.MergeAll == 0 {
-		p.MergeAll = defaultMergeAll
-	}
-	if p.MaxPage == 0 {
-		p.MaxPage = paging.DefaultMaxSize
-	}
-	if p.RankDecay == 0 {
-		p.RankDecay = DefaultRankDecay
-	}
+	p.PullAbove = cmp.Or(p.PullAbove, DefaultPullAbove)
+	p.PushAndPullFor = cmp.Or(p.PushAndPullFor, 30*time.Second)
+	p.MergedListFor = cmp.Or(p.MergedListFor, 2*time.Second)
+	p.MergeAll = cmp.Or(p.MergeAll, defaultMergeAll)
+	p.MaxPage = cmp.Or(p.MaxPage, paging.DefaultMaxSize)
+	p.RankDecay = cmp.Or(p.RankDecay, DefaultRankDecay)
 	return p
 }
 
-// Validate says what is out of bounds. Zero fields stand for their defaults.
+// Validate names everything that is out of bounds. A zero RankDecay or MaxPage is.
 func (p Policy) Validate() error {
-	p = p.withDefaults()
+	var errs []error
 	if p.RankDecay < MinRankDecay || p.RankDecay > MaxRankDecay {
-		return fmt.Errorf("rank decay must be %v to %v, not %v", MinRankDecay, MaxRankDecay, p.RankDecay)
+		errs = append(errs, fmt.Errorf("RankDecay is %v: it must be %v to %v", p.RankDecay, MinRankDecay, MaxRankDecay))
 	}
-	return nil
+	// From the size of a page where none is asked for to the whole of the largest inbox.
+	if p.MaxPage < paging.DefaultSize || p.MaxPage > timeline.MaxInboxCap {
+		errs = append(errs, fmt.Errorf("MaxPage is %d: it must be %d to %d", p.MaxPage, paging.DefaultSize, timeline.MaxInboxCap))
+	}
+	return errors.Join(errs...)
 }
 
 // Home reads home timelines and keeps what is ready of them. It is safe for
@@ -121,10 +114,10 @@ func New(cfg Config) (*Home, error) {
 	if cfg.DB == nil || cfg.Dialect == "" || cfg.Visibility == nil || cfg.Timelines == nil || cfg.Queue == nil || cfg.Publisher == nil {
 		return nil, errors.New("home: DB, Dialect, Visibility, Timelines, Queue and Publisher are required")
 	}
+	cfg.Policy = cfg.Policy.withDefaults()
 	if err := cfg.Policy.Validate(); err != nil {
 		return nil, fmt.Errorf("home: %w", err)
 	}
-	cfg.Policy = cfg.Policy.withDefaults()
 	if cfg.Observe == nil {
 		cfg.Observe = func(bool) {}
 	}

@@ -87,7 +87,7 @@ func TestRankDecay(t *testing.T) {
 		for _, decay := range []time.Duration{-time.Hour, time.Minute - 1, 8760*time.Hour + 1} {
 			cfg.RankDecay = decay
 			_, err := home.New(cfg)
-			require.ErrorContains(t, err, "rank decay must be 1m0s to 8760h0m0s, not "+decay.String())
+			require.ErrorContains(t, err, "RankDecay is "+decay.String()+": it must be 1m0s to 8760h0m0s")
 		}
 	})
 }
