@@ -17,10 +17,6 @@ func each(t *testing.T, test func(w *world)) {
 	feedtest.Each(t, func(w *feedtest.World) { test(&world{w}) })
 }
 
-func eachIdle(t *testing.T, test func(w *world)) {
-	feedtest.EachIdle(t, func(w *feedtest.World) { test(&world{w}) })
-}
-
 func newWorld(t testing.TB, s *storage.Stores, o feedtest.Options) *world {
 	return &world{feedtest.Idle(t, s, o)}
 }

@@ -87,7 +87,7 @@ func (p *pairOfFriends) becomeFriends(t *testing.T) {
 	}
 	p.do(p.Feed.Follow, p.author, p.follower)
 	p.do(p.Feed.Follow, p.follower, p.author)
-	p.drain()
+	p.Drain()
 	_, err := p.Timelines.Visit(p.Ctx, p.follower.ID)
 	require.NoError(t, err)
 	require.NoError(t, p.Home.BuildInbox(p.Ctx, p.follower.ID))
@@ -115,13 +115,6 @@ func (p *pairOfFriends) do(do func(context.Context, account.Viewer, int64) (*ent
 	p.t.Helper()
 	_, err := do(p.Ctx, one, other.ID)
 	require.NoError(p.t, err)
-}
-
-func (p *pairOfFriends) drain() {
-	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.Ctx, 30*time.Second)
-	defer cancel()
-	require.NoError(p.t, p.Queue.Drain(ctx))
 }
 
 // drainButOne waits until the stopped worker's job is the only one left.
@@ -249,10 +242,10 @@ func stopWorkers(t *testing.T, s *storage.Stores) {
 				post = p.post(schema.Mutuals)
 			} else {
 				post = p.post(schema.Mutuals)
-				p.drain()
+				p.Drain()
 				require.Equal(t, []int64{post}, p.followerInbox())
 				for i, do := range test.before {
-					p.drain()
+					p.Drain()
 					if i == len(test.before)-1 {
 						at = p.stopNext()
 					}
@@ -263,7 +256,7 @@ func stopWorkers(t *testing.T, s *storage.Stores) {
 			test.meanwhile(p, post)
 			p.drainButOne()
 			close(at.goOn)
-			p.drain()
+			p.Drain()
 			want := []int64{}
 			if test.stays {
 				want = append(want, post)
@@ -335,7 +328,7 @@ func TestStoppedSyncDoesNotUndoWhatHappenedMeanwhile(t *testing.T) {
 			t.Run(test.name, func(t *testing.T) {
 				p.becomeFriends(t)
 				post := p.post(schema.Public)
-				p.drain()
+				p.Drain()
 				require.Equal(t, []int64{post}, p.followerInbox())
 				if test.before != nil {
 					test.before(post)
@@ -355,7 +348,7 @@ func TestStoppedSyncDoesNotUndoWhatHappenedMeanwhile(t *testing.T) {
 				close(first.goOn)
 				second.wait(t)
 				test.meanwhile(post)
-				p.drain()
+				p.Drain()
 				close(second.goOn)
 				require.NoError(t, <-agreed)
 				if p.built != nil {

@@ -59,13 +59,6 @@ func (m *mortal) die(ctx context.Context) error {
 	return m.dead(context.WithoutCancel(ctx))
 }
 
-func (a *audience) drain(t *testing.T) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(a.Ctx, 30*time.Second)
-	defer cancel()
-	require.NoError(t, a.Queue.Drain(ctx))
-}
-
 // drainButOne waits until the stopped worker's job is the only one left.
 func (a *audience) drainButOne(t *testing.T) {
 	t.Helper()
@@ -95,7 +88,7 @@ func TestKilledWorkersFanOutGoesOn(t *testing.T) {
 	heir := &pushHook{before: func(context.Context, int64, string) error { return nil }}
 	a.Stores.Redis.AddHook(heir)
 	a.work(t, a.Stores.Redis)
-	a.drain(t)
+	a.Drain()
 	require.Equal(t, 42, (<-a.fanouts).Pushed)
 	a.requireReached(t, p.ID)
 	require.LessOrEqual(t, heir.inboxes.Load(), int64(42-4*5+5), "not all over again")
@@ -142,7 +135,7 @@ func TestKilledWorkerLeavesNoHiddenPost(t *testing.T) {
 				a.drainButOne(t)
 				close(goOn)
 				<-dying
-				a.drain(t)
+				a.Drain()
 				for _, user := range a.active {
 					ids, _, err := a.Timelines.Page(a.Ctx, timeline.Inbox(user), timeline.Range{Limit: 10})
 					require.NoError(t, err)
@@ -184,6 +177,6 @@ func TestKilledWorkerLeavesNoHole(t *testing.T) {
 	a.drainButOne(t)
 	close(goOn)
 	<-dying
-	a.drain(t)
+	a.Drain()
 	a.requireReached(t, id)
 }

@@ -114,8 +114,8 @@ func New(cfg Config) (*Home, error) {
 	if cfg.DB == nil || cfg.Dialect == "" || cfg.Visibility == nil || cfg.Timelines == nil || cfg.Queue == nil || cfg.Publisher == nil {
 		return nil, errors.New("home: DB, Dialect, Visibility, Timelines, Queue and Publisher are required")
 	}
-	cfg.Policy = cfg.Policy.withDefaults()
-	if err := cfg.Policy.Validate(); err != nil {
+	cfg.Policy = cfg.withDefaults()
+	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("home: %w", err)
 	}
 	if cfg.Observe == nil {

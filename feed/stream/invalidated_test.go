@@ -1,0 +1,273 @@
+package stream_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"tideline/ent"
+	"tideline/ent/schema"
+	"tideline/feed/account"
+	"tideline/feed/stream"
+	"tideline/live"
+	"tideline/timeline"
+)
+
+// A first attempt that changed the inbox and told nobody is made up for.
+func TestChangedInboxIsToldAtLast(t *testing.T) {
+	t.Parallel()
+	eachIdle(t, func(w *world) {
+		ann, bob := w.pair()
+		l := w.listen(ann, nil)
+		id := w.History(bob, 1)[0]
+		_, err := w.Timelines.Deliver(w.Ctx, id, []int64{ann.ID})
+		require.NoError(w, err)
+		w.tell(ann, id)
+		require.Equal(w, id, l.added())
+		_, err = w.Stores.DB.Follow.Delete().Exec(w.Ctx)
+		require.NoError(w, err)
+		changed, err := w.Home.SyncInbox(w.Ctx, ann.ID, bob.ID)
+		require.NoError(w, err)
+		require.True(w, changed)
+		require.NoError(w, w.Home.SyncInboxAndNotify(w.Ctx, ann.ID, bob.ID))
+		require.Equal(w, id, l.removed())
+	})
+}
+
+// A client is told once to read again because a relation changed: not when the event
+// comes that says so and the client has been told before, nor when its stream began
+// after the positions of that time were made worthless.
+func TestReadAgainIsToldOnce(t *testing.T) {
+	t.Parallel()
+	eachIdle(t, func(w *world) {
+		ann, bob := w.pair()
+		id := w.History(bob, 1)[0]
+		_, err := w.Timelines.Deliver(w.Ctx, id, []int64{ann.ID})
+		require.NoError(w, err)
+		l := w.listen(ann, nil)
+		publish := func(ev live.Event) {
+			_, err := w.Publisher.Publish(w.Ctx, ev, []int64{ann.ID})
+			require.NoError(w, err)
+		}
+		publish(live.Event{Kind: live.JournalChanged}) // of a fan-out; the stream comes to it later
+		_, err = w.Stores.DB.Follow.Delete().Exec(w.Ctx)
+		require.NoError(w, err)
+		require.NoError(w, w.Home.SyncInboxAndNotify(w.Ctx, ann.ID, bob.ID))
+		require.IsType(w, &stream.Invalidated{}, l.next())
+		l.expectQuiet("the client has been told")
+
+		require.NoError(w, w.Timelines.InvalidatePositions(w.Ctx, ann.ID))
+		later := w.listen(ann, nil)
+		publish(live.Event{Kind: live.Invalidated})
+		later.expectQuiet("the client began to listen after that")
+		require.IsType(w, &stream.Invalidated{}, l.next(), "this one did not")
+	})
+}
+
+// diesBehind is a hook that lets a marked context write an id, and nothing after that.
+type diesBehind struct {
+	id   atomic.Int64
+	dead atomic.Bool
+}
+
+// dying marks the contexts of an attempt that dies.
+type dying struct{}
+
+func (d *diesBehind) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (d *diesBehind) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (d *diesBehind) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if ctx.Value(dying{}) == nil {
+			return next(ctx, cmds)
+		}
+		if d.dead.Load() {
+			cmds[0].SetErr(errors.New("this attempt is dead"))
+			return cmds[0].Err()
+		}
+		err := next(ctx, cmds)
+		for _, cmd := range cmds {
+			if cmd.Err() == nil && slices.Contains(cmd.Args(), any(strconv.FormatInt(d.id.Load(), 10))) {
+				d.dead.Store(true)
+			}
+		}
+		return err
+	}
+}
+
+// The attempt that changes an inbox because of a relation dies behind its write, and
+// the next one finds nothing to do: clients are told to read again all the same.
+func TestChangeWhoseAttemptDiesIsTold(t *testing.T) {
+	t.Parallel()
+	eachIdle(t, func(w *world) {
+		ann, bob := w.User("ann"), w.User("bob")
+		w.History(ann, 1)
+		w.AwaitInbox(ann)
+		hook := &diesBehind{}
+		w.Stores.Redis.AddHook(hook)
+		l := w.listen(ann, nil)
+		hook.id.Store(w.History(bob, 1)[0])
+		for _, follows := range []bool{true, false} {
+			after := w.Top(ann)
+			var err error
+			if follows {
+				err = w.Stores.DB.Follow.Create().SetFollowerID(ann.ID).SetFolloweeID(bob.ID).Exec(w.Ctx)
+			} else {
+				_, err = w.Stores.DB.Follow.Delete().Exec(w.Ctx)
+			}
+			require.NoError(w, err)
+			hook.dead.Store(false)
+			require.Error(w, w.Home.SyncInboxAndNotify(context.WithValue(w.Ctx, dying{}, true), ann.ID, bob.ID))
+			require.True(w, hook.dead.Load())
+			require.NoError(w, w.Home.SyncInboxAndNotify(w.Ctx, ann.ID, bob.ID))
+			own := w.History(ann, 1)[0]
+			w.tell(ann, own)
+			require.IsType(w, &stream.Invalidated{}, l.next(), "follows: %v", follows)
+			require.Equal(w, own, l.added(), "once")
+			require.IsType(w, &stream.Invalidated{}, w.listen(ann, after).next(), "also when resuming")
+		}
+	})
+}
+
+// Two fan-outs of a post are at work when it is hidden: one takes it out, the other
+// puts it back by what it had read, and the recheck takes that out again. The client
+// is told once that the post is gone, and nothing more.
+func TestTakenBackTwiceIsToldOnce(t *testing.T) {
+	t.Parallel()
+	eachIdle(t, func(w *world) {
+		ann, bob := w.pair()
+		id, other := w.History(bob, 1)[0], w.History(bob, 1)[0]
+		publish := func(kind live.Kind, id int64) {
+			_, err := w.Publisher.Publish(w.Ctx, live.Event{Kind: kind, Post: id}, []int64{ann.ID})
+			require.NoError(w, err)
+		}
+		deliver := func(id int64) {
+			_, err := w.Timelines.Deliver(w.Ctx, id, []int64{ann.ID})
+			require.NoError(w, err)
+		}
+		deliver(id)
+		deliver(other)
+		page := w.Top(ann)
+		l := w.listen(ann, nil)
+		hide := func(id int64) {
+			require.NoError(w, w.Stores.DB.Post.UpdateOneID(id).SetVisibility(schema.Private).Exec(w.Ctx))
+		}
+		hide(id)
+		require.NoError(w, w.Timelines.Withdraw(w.Ctx, []int64{id}, []int64{ann.ID}))
+		publish(live.Removed, id)
+		require.Equal(w, id, l.removed())
+		deliver(id)
+		require.NoError(w, w.Timelines.WithdrawHeld(w.Ctx, []int64{id}, []int64{ann.ID}))
+		publish(live.JournalChanged, id)
+		l.expectQuiet("it is known to be gone")
+
+		// What nobody else has taken out is told all the same.
+		hide(other)
+		require.NoError(w, w.Timelines.WithdrawHeld(w.Ctx, []int64{other}, []int64{ann.ID}))
+		publish(live.JournalChanged, other)
+		require.Equal(w, other, l.removed())
+		back := w.listen(ann, page)
+		require.ElementsMatch(w, []int64{id, other}, []int64{back.removed(), back.removed()}, "also when resuming")
+	})
+}
+
+// A client has read in SQL, because the inbox is being built, before a relation
+// changed. It is told, also when the inbox is lost before that is looked at.
+func TestClientThatReadWithoutAnInboxIsTold(t *testing.T) {
+	t.Parallel()
+	for _, lost := range []bool{false, true} {
+		t.Run(fmt.Sprint("lost=", lost), func(t *testing.T) {
+			eachIdle(t, func(w *world) {
+				ann, bob := w.followed()
+				w.History(bob, 1)
+				_, err := w.Timelines.Visit(w.Ctx, ann.ID)
+				require.NoError(w, err)
+				_, begun, err := w.Timelines.Begin(w.Ctx, timeline.Inbox(ann.ID))
+				require.True(w, err == nil && begun)
+				after := w.Top(ann)
+				l := w.listen(ann, nil)
+				_, err = w.Stores.DB.Follow.Delete().Exec(w.Ctx)
+				require.NoError(w, err)
+				if lost {
+					require.NoError(w, w.Timelines.Drop(w.Ctx, timeline.Inbox(ann.ID)))
+				}
+				require.NoError(w, w.Home.SyncInboxAndNotify(w.Ctx, ann.ID, bob.ID))
+				require.IsType(w, &stream.Invalidated{}, l.next())
+				require.IsType(w, &stream.Invalidated{}, w.listen(ann, after).next(), "and who comes back")
+			})
+		})
+	}
+}
+
+// The muted must not find out, not even when nobody can tell what they have read.
+func TestMuteIsNotToldToTheMuted(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		ann, bob := w.User("ann"), w.User("bob")
+		w.Befriend(ann, bob)
+		w.Drain()
+		for _, change := range []func(context.Context, account.Viewer, int64) (*ent.User, error){w.Feed.Mute, w.Feed.Unmute} {
+			w.AwaitInbox(ann)
+			w.AwaitInbox(bob)
+			muting, muted := w.listen(ann, nil), w.listen(bob, nil)
+			for _, v := range []account.Viewer{ann, bob} {
+				require.NoError(w, w.Timelines.Drop(w.Ctx, timeline.Inbox(v.ID)))
+			}
+			_, err := change(w.Ctx, ann, bob.ID)
+			require.NoError(w, err)
+			w.Drain()
+			require.IsType(w, &stream.Invalidated{}, muting.next())
+			muted.expectNothingBefore(bob)
+			w.Drain()
+			muting.close()
+			muted.close()
+		}
+	})
+}
+
+// What a client reads because it was told to, it did not hold before: nothing that
+// was told before the reading keeps back what has to be told after it.
+func TestWhatIsReadAgainIsToldAgain(t *testing.T) {
+	t.Parallel()
+	eachIdle(t, func(w *world) {
+		ann, bob := w.pair()
+		l := w.listen(ann, nil)
+		id := w.History(bob, 1)[0]
+		set := func(v schema.Visibility) {
+			require.NoError(w, w.Stores.DB.Post.UpdateOneID(id).SetVisibility(v).Exec(w.Ctx))
+		}
+		tell := func(kind live.Kind) {
+			_, err := w.Publisher.Publish(w.Ctx, live.Event{Kind: kind, Post: id, Author: bob.ID}, []int64{ann.ID})
+			require.NoError(w, err)
+		}
+		tell(live.Added)
+		require.Equal(w, id, l.added())
+		set(schema.Private)
+		tell(live.Removed)
+		require.Equal(w, id, l.removed())
+		set(schema.Public)
+		require.NoError(w, w.Timelines.InvalidatePositions(w.Ctx, ann.ID)) // as all do who tell this
+		tell(live.Invalidated)
+		require.IsType(w, &stream.Invalidated{}, l.next())
+		set(schema.Private)
+		tell(live.Removed)
+		require.Equal(w, id, l.removed(), "the client has read it")
+		set(schema.Public)
+		tell(live.Added)
+		after := l.position()
+		l.close()
+		set(schema.Private)
+		require.NoError(w, w.Timelines.Drop(w.Ctx, timeline.Inbox(ann.ID)))
+		l = w.listen(ann, after)
+		require.IsType(w, &stream.Invalidated{}, l.next())
+		set(schema.Public)
+		tell(live.Added)
+		require.Equal(w, id, l.added(), "the client has not found it")
+	})
+}
