@@ -13,6 +13,7 @@ import (
 	"tideline/feed/home"
 	"tideline/feed/paging"
 	"tideline/graph/exec"
+	"tideline/queue"
 	"tideline/server/limit"
 	"tideline/server/transport"
 	"tideline/storage"
@@ -21,8 +22,8 @@ import (
 
 // Config has every setting of a Tideline process, as the command line has it: each
 // field is a flag, and the environment variable TIDELINE_ with the flag's name in
-// capitals. The tags have the defaults; packages limit and transport have none of
-// their own for what is a setting here.
+// capitals. The tags have the defaults. Packages limit and transport have none of
+// their own for these settings; those of the other packages are the same.
 type Config struct {
 	Addr           string   `group:"Network" default:"127.0.0.1:8080" help:"Address to serve the app, the API and GraphiQL on, as host:port."`
 	AllowedOrigins []string `group:"Network" placeholder:"ORIGIN" help:"Other sites whose pages may use the API, such as https://app.example.com, or * for all. Default: none."`
@@ -82,8 +83,8 @@ type Config struct {
 // EnvPrefix begins the name of every environment variable of Tideline.
 const EnvPrefix = "TIDELINE"
 
-// Validate names every setting that is not allowed, and says what is. Packages
-// check the settings that are passed on to them.
+// Validate names every setting that is not allowed, and says what is. The bounds of
+// a setting that is passed on are those of the package that gets it.
 func (c Config) Validate() error {
 	var errs []error
 	bad := func(field string, value any, allowed string) {
@@ -118,16 +119,16 @@ func (c Config) Validate() error {
 	number("MaxText", c.MaxText, 1, 50_000)
 	// From the size of a page where none is asked for to the whole of the largest
 	// inbox.
-	number("MaxPage", c.MaxPage, paging.DefaultSize, 1000)
+	number("MaxPage", c.MaxPage, paging.DefaultSize, timeline.MaxInboxCap)
 	number("MaxErrors", c.MaxErrors, 1, 1000)
-	number("InboxCap", c.InboxCap, 300, 1000)
-	number("OutboxCap", c.OutboxCap, 100, 10_000)
+	number("InboxCap", c.InboxCap, timeline.MinInboxCap, timeline.MaxInboxCap)
+	number("OutboxCap", c.OutboxCap, timeline.MinOutboxCap, timeline.MaxOutboxCap)
 	number("PullAbove", c.PullAbove, -1, 1_000_000_000)
-	duration("ActiveFor", c.ActiveFor, time.Minute, 8760*time.Hour)
-	duration("RankDecay", c.RankDecay, time.Minute, 8760*time.Hour)
+	duration("ActiveFor", c.ActiveFor, timeline.MinActiveFor, timeline.MaxActiveFor)
+	duration("RankDecay", c.RankDecay, home.MinRankDecay, home.MaxRankDecay)
 	duration("SessionTTL", c.SessionTTL, time.Minute, 8760*time.Hour)
-	number("SmallWorkers", c.SmallWorkers, 1, 1024)
-	number("LargeWorkers", c.LargeWorkers, 1, 1024)
+	number("SmallWorkers", c.SmallWorkers, 1, queue.MaxWorkers)
+	number("LargeWorkers", c.LargeWorkers, 1, queue.MaxWorkers)
 	duration("ShutdownGrace", c.ShutdownGrace, time.Second, 10*time.Minute)
 	errs = append(errs, c.transport().Validate(), c.limits(nil).Validate(), c.storage().Validate())
 	return asSettings(errors.Join(errs...))

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"tideline/feed"
+	"tideline/feed/account"
 	"tideline/server/internal/servertest"
 )
 
@@ -195,8 +195,8 @@ func TestLegacyRefusalComesWithItsMessage(t *testing.T) {
 
 func TestSocketEndsWithItsToken(t *testing.T) {
 	f := newFixture(t, func(c *Config) {
-		c.Authenticate = func(context.Context, string) (feed.Viewer, time.Time, error) { // however late it is called
-			return feed.Viewer{ID: 2, Session: 20}, time.Now().Add(200 * time.Millisecond), nil
+		c.Authenticate = func(context.Context, string) (account.Viewer, time.Time, error) { // however late it is called
+			return account.Viewer{ID: 2, Session: 20}, time.Now().Add(200 * time.Millisecond), nil
 		}
 	})
 	p := f.connect(t, modern, `{"authorization":"Bearer short"}`)
