@@ -25,8 +25,8 @@ import (
 
 // Config has every setting of a Tideline process, as the command line has it: each
 // field is a flag, and the environment variable TIDELINE_ with the flag's name in
-// capitals. The tags have the defaults; packages limit and transport have none of
-// their own for what is a setting here.
+// capitals. The tags have the defaults. Packages limit and transport have none of
+// their own for these settings; those of the other packages are the same.
 type Config struct {
 	Addr           string   `group:"Network" default:"127.0.0.1:8080" help:"Address to serve the app, the API and GraphiQL on, as host:port."`
 	AllowedOrigins []string `group:"Network" placeholder:"ORIGIN" help:"Other sites whose pages may use the API, such as https://app.example.com, or * for all. Default: none."`
@@ -112,8 +112,8 @@ func short(d time.Duration) string {
 // EnvPrefix begins the name of every environment variable of Tideline.
 const EnvPrefix = "TIDELINE"
 
-// Validate names every setting that is not allowed, and says what is. Packages
-// check the settings that are passed on to them.
+// Validate names every setting that is not allowed, and says what is. The bounds of
+// a setting that is passed on are those of the package that gets it.
 func (c Config) Validate() error {
 	var errs []error
 	bad := func(field string, value any, allowed string) {

@@ -16,8 +16,14 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/stretchr/testify/require"
 
+	"tideline/feed"
+	"tideline/feed/account"
+	"tideline/feed/home"
+	"tideline/feed/paging"
+	"tideline/graph/exec"
 	"tideline/queue"
 	"tideline/server/transport"
+	"tideline/timeline"
 	"tideline/workers"
 )
 
@@ -39,6 +45,23 @@ func TestDefaultsAreValid(t *testing.T) {
 	require.Equal(t, "127.0.0.1:8080", c.Addr)
 	require.Equal(t, 72*time.Hour, c.ActiveFor)
 	require.True(t, c.graphiql())
+}
+
+// The settings of a package that has defaults of its own have the same ones.
+func TestDefaultsAreThoseOfThePackages(t *testing.T) {
+	c, err := parse(t)
+	require.NoError(t, err)
+	requests := exec.DefaultLimits
+	requests.PageSize, requests.CacheBytes = 0, 0 // are no settings
+	require.Equal(t, requests, c.requestLimits())
+	require.Equal(t, timeline.DefaultInboxCap, c.InboxCap)
+	require.Equal(t, timeline.DefaultOutboxCap, c.OutboxCap)
+	require.Equal(t, timeline.DefaultActiveFor, c.ActiveFor)
+	require.Equal(t, home.DefaultPullAbove, c.PullAbove)
+	require.Equal(t, home.DefaultRankDecay, c.RankDecay)
+	require.Equal(t, account.DefaultSessionTTL, c.SessionTTL)
+	require.Equal(t, feed.DefaultMaxText, c.MaxText)
+	require.Equal(t, paging.DefaultMaxSize, c.MaxPage)
 }
 
 func TestEnvironment(t *testing.T) {

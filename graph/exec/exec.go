@@ -58,26 +58,32 @@ type Config struct {
 	Recover func(ctx context.Context, panicked any) error
 }
 
-// Limits bound one request. Zero means the default; a negative limit is refused by [New].
+// Limits bound one request. A zero field means that of [DefaultLimits]; [New] refuses a negative one.
 type Limits struct {
-	DocumentBytes int // length of the query text; defaults to 32768
-	Tokens        int // lexical tokens of the document; defaults to 2000
-	Depth         int // nested fields, introspection not counted; defaults to 15
-	Aliases       int // aliased fields in the document; defaults to 30
-	Directives    int // directives in the document; defaults to 50
-	Errors        int // errors in one response; defaults to 10
+	DocumentBytes int // length of the query text
+	Tokens        int // lexical tokens of the document
+	Depth         int // nested fields, introspection not counted
+	Aliases       int // aliased fields in the document
+	Directives    int // directives in the document
+	Errors        int // errors in one response
 
-	// Cost is the number of fields that an operation may produce, estimated before it runs; defaults to 10000.
+	// Cost is the number of fields that an operation may produce, estimated before it runs.
 	// A field counts one. Everything below a field with the argument first or last counts that many times
 	// (PageSize without it). A list counts PageSize times, or as often as its list argument has items; a list
 	// directly below a field with first or last is the page of that field and does not count again. __schema
 	// and __type count 500 each, and their lists do not multiply.
 	Cost     int
-	PageSize int // assumed where no page size is asked for; defaults to 20
+	PageSize int // assumed where no page size is asked for
 
 	// CacheBytes bounds the memory of the parsed documents that are kept for later requests, as estimated from
-	// their texts; defaults to 16 MiB.
+	// their texts.
 	CacheBytes int
+}
+
+// DefaultLimits has the default of every limit.
+var DefaultLimits = Limits{
+	DocumentBytes: 32 << 10, Tokens: 2000, Depth: 15, Aliases: 30, Directives: 50, Errors: 10,
+	Cost: 10_000, PageSize: 20, CacheBytes: 16 << 20,
 }
 
 // maxNesting bounds nested braces, brackets and parentheses. It is checked before any recursive step.
@@ -95,15 +101,15 @@ func (l *Limits) setDefaults() error {
 		value *int
 		def   int
 	}{
-		{"DocumentBytes", &l.DocumentBytes, 32 << 10},
-		{"Tokens", &l.Tokens, 2000},
-		{"Depth", &l.Depth, 15},
-		{"Aliases", &l.Aliases, 30},
-		{"Directives", &l.Directives, 50},
-		{"Errors", &l.Errors, 10},
-		{"Cost", &l.Cost, 10_000},
-		{"PageSize", &l.PageSize, 20},
-		{"CacheBytes", &l.CacheBytes, 16 << 20},
+		{"DocumentBytes", &l.DocumentBytes, DefaultLimits.DocumentBytes},
+		{"Tokens", &l.Tokens, DefaultLimits.Tokens},
+		{"Depth", &l.Depth, DefaultLimits.Depth},
+		{"Aliases", &l.Aliases, DefaultLimits.Aliases},
+		{"Directives", &l.Directives, DefaultLimits.Directives},
+		{"Errors", &l.Errors, DefaultLimits.Errors},
+		{"Cost", &l.Cost, DefaultLimits.Cost},
+		{"PageSize", &l.PageSize, DefaultLimits.PageSize},
+		{"CacheBytes", &l.CacheBytes, DefaultLimits.CacheBytes},
 	} {
 		if *f.value < 0 {
 			return fmt.Errorf("limit %s must not be negative, is %d", f.name, *f.value)
