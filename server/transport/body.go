@@ -9,6 +9,7 @@ import (
 
 	"tideline/graph/exec"
 	"tideline/server/limit"
+	"tideline/server/transport/incoming"
 )
 
 const (
@@ -42,7 +43,7 @@ func (a *api) readBody(w http.ResponseWriter, r *http.Request) (request exec.Req
 	reader := http.MaxBytesReader(w, r.Body, int64(a.config.MaxBody))
 	body, release, err := limit.ReadAll(reader, a.bodies, int(max(min(r.ContentLength, freeBody)+1, 512)), freeBody)
 	if err == nil {
-		request, err = parseRequest(body)
+		request, err = incoming.Parse(body)
 		return request, release, err
 	}
 	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) || errors.Is(err, limit.ErrBusy) {

@@ -13,6 +13,7 @@ import (
 	"tideline/feed/account"
 	"tideline/graph/exec"
 	"tideline/server/limit"
+	"tideline/server/transport/incoming"
 )
 
 // answer serves a request as GraphQL over HTTP says, and hands WebSocket handshakes
@@ -26,12 +27,12 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request) {
 	header.Set("Cache-Control", "no-store")
 	header.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
 	header.Add("Vary", "Accept")
-	mediaType, ok := negotiate(r.Header.Values("Accept"))
+	mediaType, ok := incoming.Negotiate(r.Header.Values("Accept"))
 	if !ok {
-		mediaType = typeJSON
+		mediaType = incoming.TypeJSON
 	}
 	if !ok && !wantsEvents(r) {
-		refuse(w, typeJSON, http.StatusNotAcceptable, "Accept %s, %s or %s.", typeResponse, typeJSON, typeEvents)
+		refuse(w, incoming.TypeJSON, http.StatusNotAcceptable, "Accept %s, %s or %s.", incoming.TypeResponse, incoming.TypeJSON, typeEvents)
 		return
 	}
 
@@ -40,10 +41,10 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request) {
 	release := func() {}
 	switch r.Method {
 	case http.MethodGet:
-		request, err = parseParams(r.URL.RawQuery)
+		request, err = incoming.ParseParams(r.URL.RawQuery)
 	case http.MethodPost:
-		if !isJSON(r.Header.Get("Content-Type")) {
-			refuse(w, mediaType, http.StatusUnsupportedMediaType, "Send the request as %s in UTF-8.", typeJSON)
+		if !incoming.IsJSON(r.Header.Get("Content-Type")) {
+			refuse(w, mediaType, http.StatusUnsupportedMediaType, "Send the request as %s in UTF-8.", incoming.TypeJSON)
 			return
 		}
 		request, release, err = h.api.readBody(w, r)
@@ -112,7 +113,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, mediaType string
 
 // viewer finds out who makes the request; errors as of api.identify.
 func (h *Handler) viewer(r *http.Request) (account.Viewer, error) {
-	token, ok := bearerHeader(r.Header)
+	token, ok := incoming.BearerHeader(r.Header)
 	if !ok {
 		return account.Viewer{}, errForbidden
 	}
@@ -137,7 +138,7 @@ func respond(w http.ResponseWriter, mediaType string, response exec.Response) {
 	status := http.StatusOK
 	if response.Data == nil {
 		status = statusOf(response.Errors)
-		if mediaType == typeJSON && status != http.StatusUnauthorized && status != http.StatusTooManyRequests {
+		if mediaType == incoming.TypeJSON && status != http.StatusUnauthorized && status != http.StatusTooManyRequests {
 			status = http.StatusOK
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tideline/server/internal/servertest"
+	"tideline/server/transport/incoming"
 )
 
 const (
@@ -150,14 +151,14 @@ func TestNegotiate(t *testing.T) {
 		"application/json;q=0":                   "",
 		"application/json;q=x":                   "",
 	} {
-		got, ok := negotiate([]string{accept})
+		got, ok := incoming.Negotiate([]string{accept})
 		require.Equal(t, want, got, accept)
 		require.Equal(t, want != "", ok, accept)
 	}
-	got, ok := negotiate(nil)
+	got, ok := incoming.Negotiate(nil)
 	require.True(t, ok)
 	require.Equal(t, asJSON, got)
-	got, _ = negotiate([]string{"text/html", asSpec})
+	got, _ = incoming.Negotiate([]string{"text/html", asSpec})
 	require.Equal(t, asSpec, got)
 }
 

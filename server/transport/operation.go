@@ -34,7 +34,7 @@ type operation struct {
 // run executes the operation to its end; a subscription to its beginning.
 func (op *operation) run(ctx context.Context, request exec.Request, giveBack func()) {
 	s := op.socket
-	defer s.queue.flush()
+	defer s.queue.Flush()
 	subscribed := false
 	defer giveBack()
 	defer func() {
@@ -125,7 +125,7 @@ func (op *operation) wake() {
 	op.mu.Lock()
 	defer op.mu.Unlock()
 	op.dirty = true
-	if op.reading || op.subscription == nil || op.socket.queue.isClosing() {
+	if op.reading || op.subscription == nil || op.socket.queue.IsClosing() {
 		return
 	}
 	op.reading = true
@@ -134,7 +134,7 @@ func (op *operation) wake() {
 
 // forward sends the responses of the subscription for as long as there are any.
 func (op *operation) forward() {
-	defer op.socket.queue.flush()
+	defer op.socket.queue.Flush()
 	defer op.recover(op.ctx)
 	for op.keepReading() {
 		for response, ok := op.subscription.Next(op.ctx); ok; response, ok = op.subscription.Next(op.ctx) {

@@ -32,12 +32,12 @@ func (o *operations) start(ctx context.Context, id string, request exec.Request,
 	s := o.socket
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.draining || s.queue.isClosing() {
+	if o.draining || s.queue.IsClosing() {
 		return false
 	}
 	if old, taken := o.byID[id]; taken {
 		if !s.dialect.legacy {
-			s.queue.close(closeSubscriberTwice, "Subscriber for "+id+" already exists")
+			s.queue.Close(closeSubscriberTwice, "Subscriber for "+id+" already exists")
 			return false
 		}
 		old.cancel() // the older protocol starts it anew
@@ -87,7 +87,7 @@ func (o *operations) emit(op *operation, data []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.byID[op.id] == op {
-		o.socket.queue.add(websocket.TextMessage, data)
+		o.socket.queue.Add(websocket.TextMessage, data)
 	}
 }
 
@@ -104,7 +104,7 @@ func (o *operations) finishLocked(op *operation, last []byte) {
 	}
 	op.cancel()
 	delete(o.byID, op.id)
-	o.socket.queue.send(websocket.TextMessage, last)
+	o.socket.queue.Send(websocket.TextMessage, last)
 }
 
 // beginExecuting keeps a draining socket open for a query or mutation, until
@@ -112,7 +112,7 @@ func (o *operations) finishLocked(op *operation, last []byte) {
 func (o *operations) beginExecuting() (ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.draining || o.socket.queue.isClosing() {
+	if o.draining || o.socket.queue.IsClosing() {
 		return false
 	}
 	o.executing++
@@ -136,6 +136,6 @@ func (o *operations) drain() {
 
 func (o *operations) closeDrainedLocked() {
 	if o.draining && o.executing == 0 {
-		o.socket.queue.close(websocket.CloseServiceRestart, "Restarting")
+		o.socket.queue.Close(websocket.CloseServiceRestart, "Restarting")
 	}
 }

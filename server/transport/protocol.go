@@ -9,6 +9,7 @@ import (
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
 	"tideline/graph/exec"
+	"tideline/server/transport/incoming"
 )
 
 // The close codes of graphql-transport-ws, used for the older protocol as well.
@@ -70,7 +71,7 @@ type message struct {
 
 // parseMessage reads a frame. Its error has no word of the client's.
 func parseMessage(data []byte) (message, error) {
-	fields, err := parseObject(data)
+	fields, err := incoming.ParseObject(data)
 	if err != nil {
 		return message{}, err
 	}
@@ -94,7 +95,7 @@ func initToken(payload json.RawMessage) (token string, ok bool, err error) {
 	if payload == nil {
 		return "", true, nil
 	}
-	fields, err := parseObject(payload)
+	fields, err := incoming.ParseObject(payload)
 	if err != nil {
 		return "", false, err
 	}
@@ -107,7 +108,7 @@ func initToken(payload json.RawMessage) (token string, ok bool, err error) {
 		if json.Unmarshal(raw, &value) != nil {
 			return "", false, nil
 		}
-		token, ok = bearer(value)
+		token, ok = incoming.Bearer(value)
 		return token, ok, nil
 	}
 	return "", true, nil

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tideline/graph/exec"
+	"tideline/server/transport/incoming"
 )
 
 // A message of a client is understood or refused, and never makes a panic.
@@ -28,7 +29,7 @@ func FuzzMessages(f *testing.F) {
 		require.True(t, utf8.Valid(data))
 		require.True(t, json.Valid(data))
 		_, _, _ = initToken(m.Payload)
-		if r, err := parseRequest(m.Payload); err == nil {
+		if r, err := incoming.Parse(m.Payload); err == nil {
 			require.True(t, r.Query != "" || r.Extensions["persistedQuery"] != nil)
 		}
 		require.True(t, json.Valid(frame("pong", m.ID, m.Payload)))
@@ -50,8 +51,6 @@ func TestFramesAreJSON(t *testing.T) {
 		require.Equal(t, map[string]int{"a": 1}, got.Payload.Data)
 		require.True(t, json.Valid(d.beat))
 	}
-	require.LessOrEqual(t, len(clip(strings.Repeat("é", 100))), 123)
-	require.True(t, utf8.ValidString(clip("x"+strings.Repeat("é", 100))))
 }
 
 func TestBearer(t *testing.T) {
@@ -59,7 +58,7 @@ func TestBearer(t *testing.T) {
 		"": "", "Bearer x": "x", "bearer  x ": "x", "BEARER x": "x",
 		"Bearer": "-", "Bearer ": "-", "Basic x": "-", "x": "-",
 	} {
-		token, ok := bearer(value)
+		token, ok := incoming.Bearer(value)
 		require.Equal(t, want != "-", ok, value)
 		if ok {
 			require.Equal(t, want, token, value)

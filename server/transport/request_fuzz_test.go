@@ -5,6 +5,8 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"tideline/server/transport/incoming"
+
 	"github.com/stretchr/testify/require"
 )
 
@@ -22,7 +24,7 @@ func FuzzBody(f *testing.F) {
 	}
 	documents := newDocuments(1 << 20)
 	f.Fuzz(func(t *testing.T, body []byte) {
-		request, err := parseRequest(body)
+		request, err := incoming.Parse(body)
 		if err == nil {
 			require.True(t, utf8.Valid(body))
 			var object map[string]json.RawMessage
@@ -35,10 +37,10 @@ func FuzzBody(f *testing.F) {
 		} else {
 			require.Less(t, len(err.Error()), 100, "nothing is echoed")
 		}
-		request, err = parseParams(string(body))
+		request, err = incoming.ParseParams(string(body))
 		require.True(t, err != nil || utf8.ValidString(request.Query))
-		_, _ = bearer(string(body))
-		mediaType, ok := negotiate([]string{string(body)})
-		require.Equal(t, ok, mediaType == typeJSON || mediaType == typeResponse)
+		_, _ = incoming.Bearer(string(body))
+		mediaType, ok := incoming.Negotiate([]string{string(body)})
+		require.Equal(t, ok, mediaType == incoming.TypeJSON || mediaType == incoming.TypeResponse)
 	})
 }

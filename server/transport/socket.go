@@ -11,6 +11,8 @@ import (
 
 	"tideline/feed/account"
 	"tideline/server/limit"
+	"tideline/server/transport/incoming"
+	"tideline/server/transport/writequeue"
 )
 
 // socket is one WebSocket connection. One goroutine reads it for as long as it is
@@ -22,7 +24,7 @@ type socket struct {
 	dialect    *dialect // nil until a subprotocol is agreed: then nothing is read
 	address    string
 	cancel     context.CancelFunc // ends every operation
-	queue      writeQueue
+	queue      writequeue.Queue
 	operations operations
 
 	// The reader's alone until connection_ack, unchanged afterwards.
@@ -51,27 +53,27 @@ func newSocket(set *sockets, conn *websocket.Conn, address string, cancel contex
 		cancel:  cancel,
 		unwatch: func() {},
 	}
-	s.queue = writeQueue{
-		conn: conn, maxFrames: config.QueueFrames, maxBytes: config.QueueBytes, writeTimeout: config.WriteTimeout,
-		overflowed: config.ObserveSlowSocket, stopped: s.stopAll, running: &set.running,
-	}
+	s.queue = writequeue.Queue{Config: writequeue.Config{
+		Conn: conn, MaxFrames: config.QueueFrames, MaxBytes: config.QueueBytes, WriteTimeout: config.WriteTimeout,
+		Overflowed: config.ObserveSlowSocket, Stopped: s.stopAll, Running: &set.running,
+	}}
 	s.operations = operations{socket: s, byID: make(map[string]*operation)}
 	conn.SetReadLimit(maxInit)
 	conn.SetPongHandler(func(string) error { s.heard(); return nil })
 	conn.SetPingHandler(func(data string) error {
 		s.heard()
-		s.queue.send(websocket.PongMessage, []byte(data))
+		s.queue.Send(websocket.PongMessage, []byte(data))
 		return nil
 	})
-	conn.SetCloseHandler(func(code int, _ string) error { s.queue.close(code, ""); return nil })
+	conn.SetCloseHandler(func(code int, _ string) error { s.queue.Close(code, ""); return nil })
 	s.heard()
-	s.queue.whileOpen(func() {
+	s.queue.WhileOpen(func() {
 		s.deadline = time.AfterFunc(config.InitTimeout, func() {
-			s.queue.close(closeInitTimeout, "Connection initialisation timeout")
+			s.queue.Close(closeInitTimeout, "Connection initialisation timeout")
 		})
 	})
 	if s.dialect == nil {
-		s.queue.close(closeNotAcceptable, "Subprotocol not acceptable")
+		s.queue.Close(closeNotAcceptable, "Subprotocol not acceptable")
 	}
 	return s
 }
@@ -92,7 +94,7 @@ func (s *socket) heard() {
 	if !s.due.IsZero() && s.due.Before(deadline) {
 		deadline = s.due
 	}
-	s.queue.expectBy(deadline)
+	s.queue.ExpectBy(deadline)
 }
 
 // read is the socket's life, from the handshake to the end of the connection.
@@ -108,11 +110,11 @@ func (s *socket) read(ctx context.Context) {
 		s.heard()
 		switch {
 		case err != nil:
-			s.queue.close(websocket.CloseTryAgainLater, "Too many large messages at once")
-		case s.queue.isClosing():
+			s.queue.Close(websocket.CloseTryAgainLater, "Too many large messages at once")
+		case s.queue.IsClosing():
 			// The client sent it before it saw our close frame.
 		case kind != websocket.TextMessage:
-			s.queue.close(closeBadRequest, "Invalid message received: it is not text")
+			s.queue.Close(closeBadRequest, "Invalid message received: it is not text")
 		default:
 			s.handle(ctx, data)
 		}
@@ -140,7 +142,7 @@ func (s *socket) end(err error) {
 		s.linger()
 	}
 	var closed *websocket.CloseError
-	s.queue.endReading(errors.As(err, &closed))
+	s.queue.EndReading(errors.As(err, &closed))
 }
 
 // linger reads what a client still sends after our last frame. To close at once
@@ -150,7 +152,7 @@ func (s *socket) linger() {
 	if half, ok := conn.(interface{ CloseWrite() error }); ok {
 		_ = half.CloseWrite()
 	}
-	_ = conn.SetReadDeadline(time.Now().Add(closeWait))
+	_ = conn.SetReadDeadline(time.Now().Add(writequeue.CloseWait))
 	_, _ = io.CopyN(io.Discard, conn, 4*int64(s.set.api.config.MaxBody))
 }
 
@@ -158,7 +160,7 @@ func (s *socket) linger() {
 func (s *socket) handle(ctx context.Context, data []byte) {
 	m, err := parseMessage(data)
 	if err != nil {
-		s.queue.close(closeBadRequest, "Invalid message received: "+err.Error())
+		s.queue.Close(closeBadRequest, "Invalid message received: "+err.Error())
 		return
 	}
 	switch m.Type {
@@ -167,7 +169,7 @@ func (s *socket) handle(ctx context.Context, data []byte) {
 		return
 	case "ping":
 		if !s.dialect.legacy {
-			s.queue.send(websocket.TextMessage, frame("pong", "", m.Payload))
+			s.queue.Send(websocket.TextMessage, frame("pong", "", m.Payload))
 			return
 		}
 	case "pong":
@@ -176,7 +178,7 @@ func (s *socket) handle(ctx context.Context, data []byte) {
 		}
 	case "connection_terminate":
 		if s.dialect.legacy {
-			s.queue.close(websocket.CloseNormalClosure, "")
+			s.queue.Close(websocket.CloseNormalClosure, "")
 			return
 		}
 	case s.dialect.start:
@@ -186,20 +188,20 @@ func (s *socket) handle(ctx context.Context, data []byte) {
 		s.operations.stop(m.ID)
 		return
 	}
-	s.queue.close(closeBadRequest, fmt.Sprintf("Invalid message received: no client sends %q", m.Type))
+	s.queue.Close(closeBadRequest, fmt.Sprintf("Invalid message received: no client sends %q", m.Type))
 }
 
 // init learns who the client is, once and for all.
 func (s *socket) init(ctx context.Context, m message) {
 	if s.greeted {
-		s.queue.close(closeTooManyInits, "Too many initialisation requests")
+		s.queue.Close(closeTooManyInits, "Too many initialisation requests")
 		return
 	}
 	s.greeted = true
 	s.deadline.Stop() // from here on the client waits for us
 	token, ok, err := initToken(m.Payload)
 	if err != nil {
-		s.queue.close(closeBadRequest, "Invalid message received: the payload is no object")
+		s.queue.Close(closeBadRequest, "Invalid message received: the payload is no object")
 		return
 	}
 	var viewer account.Viewer
@@ -227,11 +229,11 @@ func (s *socket) init(ctx context.Context, m message) {
 	s.token, s.acked = token, true
 	s.unwatch = s.set.sessions.watch(viewer.Session, s.forbid)
 	s.conn.SetReadLimit(int64(s.set.api.config.MaxBody))
-	s.queue.send(websocket.TextMessage, frame("connection_ack", "", nil))
+	s.queue.Send(websocket.TextMessage, frame("connection_ack", "", nil))
 	if s.dialect.legacy {
-		s.queue.send(websocket.TextMessage, s.dialect.beat)
+		s.queue.Send(websocket.TextMessage, s.dialect.beat)
 	}
-	s.queue.whileOpen(func() {
+	s.queue.WhileOpen(func() {
 		if !expires.IsZero() {
 			s.deadline = time.AfterFunc(time.Until(expires), s.forbid)
 		}
@@ -242,16 +244,16 @@ func (s *socket) init(ctx context.Context, m message) {
 // start begins an operation.
 func (s *socket) start(ctx context.Context, m message) {
 	if !s.acked {
-		s.queue.close(closeUnauthorized, "Unauthorized")
+		s.queue.Close(closeUnauthorized, "Unauthorized")
 		return
 	}
 	if m.ID == "" {
-		s.queue.close(closeBadRequest, "Invalid message received: an operation needs an id")
+		s.queue.Close(closeBadRequest, "Invalid message received: an operation needs an id")
 		return
 	}
-	request, err := parseRequest(m.Payload)
+	request, err := incoming.Parse(m.Payload)
 	if err != nil {
-		s.queue.close(closeBadRequest, "Invalid message received: "+err.Error())
+		s.queue.Close(closeBadRequest, "Invalid message received: "+err.Error())
 		return
 	}
 	if s.operations.start(ctx, m.ID, request, s.giveBack) {
@@ -266,18 +268,18 @@ func (s *socket) forbid() {
 	if s.dialect.legacy && !s.acked {
 		last = frame("connection_error", "", []byte(`{"message":"Forbidden"}`))
 	}
-	s.queue.closeNow(last, closeForbidden, "Forbidden")
+	s.queue.CloseNow(last, closeForbidden, "Forbidden")
 }
 
 // closeForNow closes the socket because of something that may work the next time.
 // Clients take the messages "error" and "complete" for final: only this makes them
 // come back.
-func (s *socket) closeForNow() { s.queue.close(websocket.CloseTryAgainLater, "Try again later") }
+func (s *socket) closeForNow() { s.queue.Close(websocket.CloseTryAgainLater, "Try again later") }
 
 // beat asks the peer for a sign of life: by a ping, which every WebSocket library
 // answers, and by a message that the page's script can see.
 func (s *socket) beat() {
-	s.queue.send(websocket.PingMessage, nil)
-	s.queue.send(websocket.TextMessage, s.dialect.beat)
-	s.queue.whileOpen(func() { s.pulse.Reset(s.set.api.config.PingInterval) })
+	s.queue.Send(websocket.PingMessage, nil)
+	s.queue.Send(websocket.TextMessage, s.dialect.beat)
+	s.queue.WhileOpen(func() { s.pulse.Reset(s.set.api.config.PingInterval) })
 }

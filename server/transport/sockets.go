@@ -86,7 +86,7 @@ func (s *sockets) accept(w http.ResponseWriter, r *http.Request) {
 	closing := s.closing
 	s.mu.Unlock()
 	if closing {
-		socket.queue.close(websocket.CloseServiceRestart, "Restarting")
+		socket.queue.Close(websocket.CloseServiceRestart, "Restarting")
 	}
 	go socket.read(ctx)
 }

@@ -16,6 +16,7 @@ import (
 	"tideline/graph"
 	"tideline/graph/exec"
 	"tideline/server/limit"
+	"tideline/server/transport/incoming"
 )
 
 // Server-sent events, for clients without WebSocket: GraphQL over SSE in its mode
@@ -29,7 +30,7 @@ const typeEvents = "text/event-stream"
 func wantsEvents(r *http.Request) bool {
 	for _, item := range strings.Split(strings.Join(r.Header.Values("Accept"), ","), ",") {
 		if name, params, err := mime.ParseMediaType(strings.TrimSpace(item)); err == nil && name == typeEvents {
-			return quality(params["q"]) > 0
+			return incoming.Quality(params["q"]) > 0
 		}
 	}
 	return false

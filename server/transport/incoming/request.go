@@ -1,4 +1,5 @@
-package transport
+// Package incoming reads what clients send: GraphQL requests, over any transport.
+package incoming
 
 import (
 	"bytes"
@@ -23,8 +24,8 @@ const (
 	paramExtension = "extensions"
 )
 
-// parseObject reads one JSON object and nothing after it, in valid UTF-8.
-func parseObject(data []byte) (map[string]json.RawMessage, error) {
+// ParseObject reads one JSON object and nothing after it, in valid UTF-8.
+func ParseObject(data []byte) (map[string]json.RawMessage, error) {
 	if !utf8.Valid(data) {
 		return nil, errors.New("it is not valid UTF-8")
 	}
@@ -41,10 +42,10 @@ func parseObject(data []byte) (map[string]json.RawMessage, error) {
 	return fields, nil
 }
 
-// parseRequest reads a GraphQL request from its JSON. It ignores parameters that
+// Parse reads a GraphQL request from its JSON. It ignores parameters that
 // it does not know, as the specification asks.
-func parseRequest(data []byte) (exec.Request, error) {
-	fields, err := parseObject(data)
+func Parse(data []byte) (exec.Request, error) {
+	fields, err := ParseObject(data)
 	if err != nil {
 		return exec.Request{}, err
 	}
@@ -75,8 +76,8 @@ func parseRequest(data []byte) (exec.Request, error) {
 	return r, nil
 }
 
-// parseParams reads a GraphQL request from the parameters of a GET.
-func parseParams(raw string) (exec.Request, error) {
+// ParseParams reads a GraphQL request from the parameters of a GET.
+func ParseParams(raw string) (exec.Request, error) {
 	values, err := url.ParseQuery(raw)
 	if err != nil {
 		return exec.Request{}, errors.New("the query string is malformed")
@@ -107,23 +108,23 @@ func parseParams(raw string) (exec.Request, error) {
 	if err != nil {
 		return exec.Request{}, fmt.Errorf("read parameters: %w", err)
 	}
-	return parseRequest(data)
+	return Parse(data)
 }
 
 // The media types of answers. For the specification's own one a request error has
 // a status of its own; clients of the older one expect 200.
 const (
-	typeResponse = "application/graphql-response+json"
-	typeJSON     = "application/json"
+	TypeResponse = "application/graphql-response+json"
+	TypeJSON     = "application/json"
 )
 
-// negotiate chooses the media type of the answer from Accept headers; ok is false
+// Negotiate chooses the media type of the answer from Accept headers; ok is false
 // when the client takes neither. A client that welcomes both as much gets the
 // specification's if it names it; one that says nothing, or has wildcards only,
 // gets application/json.
-func negotiate(accept []string) (mediaType string, ok bool) {
+func Negotiate(accept []string) (mediaType string, ok bool) {
 	if len(accept) == 0 {
-		return typeJSON, true
+		return TypeJSON, true
 	}
 	best := 0.0
 	for _, item := range strings.Split(strings.Join(accept, ","), ",") {
@@ -131,24 +132,24 @@ func negotiate(accept []string) (mediaType string, ok bool) {
 		if err != nil {
 			continue
 		}
-		offered := typeJSON
+		offered := TypeJSON
 		switch name {
-		case typeResponse:
-			offered = typeResponse
-		case typeJSON, "application/*", "*/*":
+		case TypeResponse:
+			offered = TypeResponse
+		case TypeJSON, "application/*", "*/*":
 		default:
 			continue
 		}
-		q := quality(params["q"])
-		if q > best || q == best && q > 0 && offered == typeResponse {
+		q := Quality(params["q"])
+		if q > best || q == best && q > 0 && offered == TypeResponse {
 			best, mediaType = q, offered
 		}
 	}
 	return mediaType, mediaType != ""
 }
 
-// quality reads the q of a media type: 1 when there is none, 0 when it is malformed.
-func quality(q string) float64 {
+// Quality reads the q of a media type: 1 when there is none, 0 when it is malformed.
+func Quality(q string) float64 {
 	if q == "" {
 		return 1
 	}
@@ -159,17 +160,17 @@ func quality(q string) float64 {
 	return value
 }
 
-// isJSON reports whether a request's body is declared as JSON in UTF-8. No other
+// IsJSON reports whether a request's body is declared as JSON in UTF-8. No other
 // body is read: browsers send the simpler types to other origins without asking.
-func isJSON(contentType string) bool {
+func IsJSON(contentType string) bool {
 	name, params, err := mime.ParseMediaType(contentType)
 	charset, given := params["charset"]
-	return err == nil && name == typeJSON && (!given || strings.EqualFold(charset, "utf-8"))
+	return err == nil && name == TypeJSON && (!given || strings.EqualFold(charset, "utf-8"))
 }
 
-// bearer is the token in an Authorization value; ok is false when it cannot be one.
+// Bearer is the token in an Authorization value; ok is false when it cannot be one.
 // The empty value is an anonymous client's, with the empty token.
-func bearer(value string) (token string, ok bool) {
+func Bearer(value string) (token string, ok bool) {
 	if value == "" {
 		return "", true
 	}
@@ -178,11 +179,11 @@ func bearer(value string) (token string, ok bool) {
 	return token, found && token != "" && strings.EqualFold(scheme, "Bearer")
 }
 
-// bearerHeader is the token in a request's Authorization header, as bearer has it.
-func bearerHeader(h http.Header) (token string, ok bool) {
+// BearerHeader is the token in a request's Authorization header, as Bearer has it.
+func BearerHeader(h http.Header) (token string, ok bool) {
 	values := h.Values("Authorization")
 	if len(values) > 1 {
 		return "", false
 	}
-	return bearer(h.Get("Authorization"))
+	return Bearer(h.Get("Authorization"))
 }

@@ -1,0 +1,239 @@
+// Package writequeue writes frames to a WebSocket without keeping anybody waiting.
+package writequeue
+
+import (
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gorilla/websocket"
+)
+
+// CloseWait is how long a peer may take to answer our close frame.
+const CloseWait = 2 * time.Second
+
+// Config is what a Queue works with. All fields are required.
+type Config struct {
+	Conn         *websocket.Conn
+	MaxFrames    int
+	MaxBytes     int // a single frame may be larger
+	WriteTimeout time.Duration
+	Overflowed   func()          // called when the queue is full
+	Stopped      func()          // called once, under the lock, when the queue takes no more frames
+	Running      *sync.WaitGroup // counts the goroutine that writes
+}
+
+// Queue is the writing half of a socket: a bounded queue of frames, and a goroutine
+// that exists only while there are any, so that an idle socket does not pay for one.
+// To queue a frame never waits. A queue that is full belongs to a client that does not
+// read: it is closed with 1013.
+//
+// Its lock is the last one to be taken. A Queue must not be copied.
+type Queue struct {
+	Config
+
+	mu         sync.Mutex
+	frames     []frame
+	bytes      int // in frames
+	writing    bool
+	closing    bool // the close frame is queued or written, or the connection is lost: no frame follows
+	readerDone bool // nobody reads any more: the writer closes the connection
+}
+
+type frame struct {
+	kind int // as in websocket.TextMessage
+	data []byte
+}
+
+// Send queues a frame and has it written.
+func (q *Queue) Send(kind int, data []byte) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.addLocked(kind, data)
+	q.startLocked()
+}
+
+// Add queues a frame and has those before it written. The caller flushes when it
+// has no more to add.
+func (q *Queue) Add(kind int, data []byte) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.startLocked()
+	q.addLocked(kind, data)
+}
+
+func (q *Queue) addLocked(kind int, data []byte) {
+	if q.closing {
+		return
+	}
+	if len(q.frames) >= q.MaxFrames || len(q.frames) > 0 && q.bytes+len(data) > q.MaxBytes {
+		q.frames, q.bytes = nil, 0
+		q.Overflowed()
+		q.closeLocked(websocket.CloseTryAgainLater, "Too slow")
+		return
+	}
+	q.frames = append(q.frames, frame{kind, data})
+	q.bytes += len(data)
+}
+
+// Close ends the connection by a close frame, after the frames that are queued
+// already. Only the first call counts.
+func (q *Queue) Close(code int, reason string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closeLocked(code, reason)
+}
+
+// CloseNow is Close without the frames that are queued, but after the last one if
+// it is not nil.
+func (q *Queue) CloseNow(last []byte, code int, reason string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closing {
+		return
+	}
+	q.frames, q.bytes = nil, 0
+	if last != nil {
+		q.addLocked(websocket.TextMessage, last)
+	}
+	q.closeLocked(code, reason)
+}
+
+func (q *Queue) closeLocked(code int, reason string) {
+	if q.closing {
+		return
+	}
+	q.stopLocked()
+	q.frames = append(q.frames, frame{websocket.CloseMessage, websocket.FormatCloseMessage(code, clip(reason))})
+	q.startLocked()
+}
+
+// stopLocked takes no more frames.
+func (q *Queue) stopLocked() {
+	if !q.closing {
+		q.closing = true
+		q.Stopped()
+	}
+}
+
+// clip fits a reason into a close frame.
+func clip(reason string) string {
+	const most = 123
+	if len(reason) > most {
+		reason = strings.ToValidUTF8(reason[:most], "")
+	}
+	return reason
+}
+
+// IsClosing reports whether the queue takes no more frames.
+func (q *Queue) IsClosing() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.closing
+}
+
+// WhileOpen calls do under the lock, unless the queue takes no more frames.
+func (q *Queue) WhileOpen(do func()) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.closing {
+		do()
+	}
+}
+
+// ExpectBy sets the time by which the peer must be heard of. When the queue takes
+// no more frames it does nothing: the peer then has CloseWait for its close frame.
+func (q *Queue) ExpectBy(deadline time.Time) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.closing {
+		_ = q.Conn.SetReadDeadline(deadline) // a connection that is closed fails its read
+	}
+}
+
+// EndReading closes the connection after its last read. When the peer has sent a
+// Close frame, our answer may still have to be written: then the writer closes it.
+func (q *Queue) EndReading(peerClosed bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.stopLocked()
+	if peerClosed && q.writing {
+		q.readerDone = true
+		return
+	}
+	q.frames = nil
+	q.Conn.Close()
+}
+
+// startLocked has the queue written by a goroutine of its own.
+func (q *Queue) startLocked() {
+	if !q.writing && len(q.frames) > 0 {
+		q.writing = true
+		q.Running.Go(q.write)
+	}
+}
+
+// Flush writes the queue in the goroutine of a caller that has nothing else to do:
+// a result that comes alone needs no other one.
+func (q *Queue) Flush() {
+	q.mu.Lock()
+	mine := !q.writing && len(q.frames) > 0
+	q.writing = q.writing || mine
+	q.mu.Unlock()
+	if mine {
+		q.write()
+	}
+}
+
+// write empties the queue.
+func (q *Queue) write() {
+	for {
+		next, ok := q.take()
+		if !ok {
+			return
+		}
+		deadline := time.Now().Add(q.WriteTimeout)
+		var err error
+		if next.kind == websocket.TextMessage {
+			_ = q.Conn.SetWriteDeadline(deadline) // gorilla only notes it
+			err = q.Conn.WriteMessage(next.kind, next.data)
+		} else {
+			err = q.Conn.WriteControl(next.kind, next.data, deadline)
+		}
+		if err != nil {
+			q.lose()
+			return
+		}
+	}
+}
+
+// take is the next frame to write; ok is false when the queue is empty, and the
+// writer is done.
+func (q *Queue) take() (next frame, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.frames) > 0 {
+		next = q.frames[0]
+		q.frames[0] = frame{}
+		q.frames = q.frames[1:]
+		q.bytes -= len(next.data)
+		return next, true
+	}
+	q.frames, q.bytes, q.writing = nil, 0, false
+	switch {
+	case q.readerDone:
+		q.Conn.Close()
+	case q.closing:
+		_ = q.Conn.SetReadDeadline(time.Now().Add(CloseWait)) // for the peer's close frame
+	}
+	return frame{}, false
+}
+
+// lose gives up a connection that did not take a frame in time.
+func (q *Queue) lose() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.stopLocked()
+	q.frames, q.bytes = nil, 0
+	q.Conn.Close() // which ends the reader
+}
