@@ -3,6 +3,7 @@ package feed
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 
 	"tideline/ent"
 	"tideline/ent/block"
@@ -46,6 +47,7 @@ func (f *Feed) changeUnnoticed(ctx context.Context, v account.Viewer, other int6
 
 func (f *Feed) changeWith(ctx context.Context, v account.Viewer, j job.Relation, fn func(p pair) (bool, error)) (*ent.User, error) {
 	other := j.Users[1]
+	j.Change = rand.Int64()
 	if v.ID == 0 {
 		return nil, refusal.ErrSignIn
 	}
@@ -76,7 +78,7 @@ func (f *Feed) changeWith(ctx context.Context, v account.Viewer, j job.Relation,
 	}
 	if changed {
 		f.posts.Narrowed()
-		f.home.SyncOwnInbox(ctx, v.ID, other)
+		f.home.SyncOwnInbox(ctx, v.ID, other, j.Change)
 	}
 	u, err := f.db.User.Get(ctx, other)
 	if err != nil {

@@ -83,20 +83,27 @@ func (s *Store) Push(ctx context.Context, post int64, targets []int64, pace func
 // Cost: one round trip for Active, then one per 1,000 active users: a script
 // each, O(posts log size).
 func (s *Store) Withdraw(ctx context.Context, posts []int64, users []int64) error {
-	return s.withdraw(ctx, posts, users, false)
+	return s.withdraw(ctx, journalCap, posts, users)
 }
 
-// WithdrawHeld is Withdraw for users who may never have been able to see the posts:
-// a journal names only those that its inbox had. Such a post its user could see when
-// it was put there, and may have been shown. Of a post that the inbox did not have
-// nobody is told.
+// RemoveUnjournaled is Withdraw for users who may not have been shown the posts: their
+// journals do not name these. Where an inbox had one of the posts, it does what
+// InvalidatePositions does instead.
 //
 // Cost: as Withdraw.
-func (s *Store) WithdrawHeld(ctx context.Context, posts []int64, users []int64) error {
-	return s.withdraw(ctx, posts, users, true)
+func (s *Store) RemoveUnjournaled(ctx context.Context, posts []int64, users []int64) error {
+	return s.withdraw(ctx, -1, posts, users)
 }
 
-func (s *Store) withdraw(ctx context.Context, posts []int64, users []int64, heldOnly bool) error {
+// Erase is Withdraw for users whose journals say already that the posts are gone, or
+// who were never shown them: it leaves the journals as they are.
+//
+// Cost: as Withdraw.
+func (s *Store) Erase(ctx context.Context, posts []int64, users []int64) error {
+	return s.withdraw(ctx, 0, posts, users)
+}
+
+func (s *Store) withdraw(ctx context.Context, journal int, posts []int64, users []int64) error {
 	if err := checkIDs(posts...); err != nil {
 		return fmt.Errorf("withdraw: %w", err)
 	}
@@ -104,7 +111,7 @@ func (s *Store) withdraw(ctx context.Context, posts []int64, users []int64, held
 	if err != nil {
 		return fmt.Errorf("withdraw %d posts: %w", len(posts), err)
 	}
-	args := appendIDs([]any{journalCap, flag(heldOnly)}, posts)
+	args := appendIDs([]any{journal}, posts)
 	for chunk := range slices.Chunk(targets, batch) {
 		if _, err := s.run(ctx, onFeeds(removeScript, inboxes(chunk), args...)...); err != nil {
 			return fmt.Errorf("withdraw %d posts: %w", len(posts), err)

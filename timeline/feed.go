@@ -252,7 +252,7 @@ func (s *Store) Remove(ctx context.Context, k Key, ids ...int64) error {
 	if err := checkIDs(ids...); err != nil {
 		return fmt.Errorf("remove from %s: %w", k, err)
 	}
-	_, err := s.runOne(ctx, removeScript, k, appendIDs([]any{k.journal(), flag(false)}, ids)...)
+	_, err := s.runOne(ctx, removeScript, k, appendIDs([]any{k.journal()}, ids)...)
 	return wrap(err, "remove from %s", k)
 }
 

@@ -104,6 +104,23 @@ func (s *Store) Replace(ctx context.Context, user int64, gone, ids []int64, floo
 	return wrap(err, "replace in the inbox of %d", user)
 }
 
+// Tell remembers for an hour that the user's clients were told of a change, and that
+// the inbox is as the change wants it. Redis loses this no later than the inbox.
+//
+// Cost: one round trip, O(1).
+func (s *Store) Tell(ctx context.Context, user, change int64) error {
+	err := s.rdb.Set(ctx, Inbox(user).told(change), "", toldLife).Err()
+	return wrap(err, "remember what user %d was told", user)
+}
+
+// Told reports whether Tell was called, as far as Redis remembers.
+//
+// Cost: one round trip, O(1).
+func (s *Store) Told(ctx context.Context, user, change int64) (bool, error) {
+	n, err := s.rdb.Exists(ctx, Inbox(user).told(change)).Result()
+	return n > 0, wrap(err, "look up what user %d was told", user)
+}
+
 // Changes returns the end of the journal of the user's inbox, and its entries since
 // a position, oldest first. If whole is false it cannot tell what changed: the
 // position is of another epoch, too old, or none.

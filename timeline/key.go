@@ -10,6 +10,7 @@ import (
 //	tl:{i<user>}:z    inbox: sorted set, member = post id, score = -post id
 //	tl:{i<user>}:m    its coverage: hash of epoch, state, floor, gen, started; and
 //	                  its journal: pos, kept, j<n>; see lua/feed.lua
+//	tl:{i<user>}:t<n> exists while Redis remembers that the user was told of change n
 //	tl:{o<author>}:z  outbox, as above, without a journal
 //	tl:{o<author>}:m
 //	tl:{o<author>}:f  fences: sorted set, member = viewer, or "w" and the job of
@@ -56,6 +57,8 @@ func (k Key) part(suffix string) string {
 func (k Key) set() string    { return k.part(":z") }
 func (k Key) meta() string   { return k.part(":m") }
 func (k Key) fences() string { return k.part(":f") }
+
+func (k Key) told(change int64) string { return k.part(":t" + formatID(change)) }
 
 // keys are the KEYS of every script on a feed.
 func (k Key) keys() []string { return []string{k.meta(), k.set()} }

@@ -103,6 +103,8 @@ const (
 	staleAfter = 10 * time.Second
 	// fenceLife is how long a fence is remembered.
 	fenceLife = time.Hour
+	// toldLife is how long Redis remembers which changes a user was told of.
+	toldLife = time.Hour
 	// batch is how many commands go into one pipeline: enough to hide the round
 	// trip, few enough not to delay others on the same server.
 	batch = 1000

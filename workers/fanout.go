@@ -313,7 +313,7 @@ func (f *fanOut) withdrawPage(ctx context.Context, lose, neverSaw []int64) error
 	if err := f.w.Timelines.Withdraw(ctx, post, lose); err != nil {
 		return fmt.Errorf("withdraw post %d: %w", f.args.Post, err)
 	}
-	if err := f.w.Timelines.WithdrawHeld(ctx, post, neverSaw); err != nil {
+	if err := f.w.Timelines.RemoveUnjournaled(ctx, post, neverSaw); err != nil {
 		return fmt.Errorf("remove post %d: %w", f.args.Post, err)
 	}
 	return nil

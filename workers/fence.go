@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 
-	"tideline/feed/visibility"
 	"tideline/live"
 )
 
@@ -44,19 +43,23 @@ const rechecks = 5
 // until these are the same before and after the write.
 func (f *fanOut) recheck(ctx context.Context, users []int64) error {
 	post := f.args.Post
-	gain, err := f.whoSees(ctx, users)
+	gain, saw, err := f.whoSees(ctx, users)
 	for range rechecks {
 		if err != nil {
 			return err
 		}
 		lose := slices.DeleteFunc(slices.Clone(users), func(user int64) bool {
-			_, sees := slices.BinarySearch(gain, user)
-			return sees
+			return contains(gain, user) || contains(saw, user)
 		})
-		// Reads hide the post already. A client that was shown it before is told that it
-		// is gone: the reconciler of the changed relation may find the inbox done, and
-		// tell nobody.
-		if err := f.w.Timelines.WithdrawHeld(ctx, []int64{post}, lose); err != nil {
+		// Reads hide the post already. The users who lose it by the change of the post
+		// were told so, page by page; a fan-out that is behind may have put it back since.
+		if err := f.w.Timelines.Erase(ctx, []int64{post}, saw); err != nil {
+			return fmt.Errorf("erase post %d: %w", post, err)
+		}
+		// The others lose it by a change of the relation. A client that was shown it before
+		// reads its timeline again: the reconciler of that change may find the inbox done,
+		// and tell nobody.
+		if err := f.w.Timelines.RemoveUnjournaled(ctx, []int64{post}, lose); err != nil {
 			return fmt.Errorf("remove post %d: %w", post, err)
 		}
 		if _, err := f.tell(ctx, live.JournalChanged, lose); err != nil {
@@ -69,23 +72,33 @@ func (f *fanOut) recheck(ctx context.Context, users []int64) error {
 		}
 		before := gain
 		// A relation that changes from here on has a job that writes after this.
-		if gain, err = f.whoSees(ctx, users); err == nil && slices.Equal(before, gain) {
+		if gain, saw, err = f.whoSees(ctx, users); err == nil && slices.Equal(before, gain) {
 			return nil
 		}
 	}
 	return fmt.Errorf("the relations of %d do not come to rest", f.args.Author)
 }
 
-// whoSees returns those of the users into whose timelines the post belongs, in
+// whoSees returns those of the users into whose timelines the post belongs, and those
+// in whose timelines it no longer belongs because of the change of the post, both in
 // ascending order.
-func (f *fanOut) whoSees(ctx context.Context, users []int64) ([]int64, error) {
-	followers, err := f.w.Visibility.Among(ctx, f.args.Author, visibility.PostChange{Current: f.change.Current}, users)
-	var list []int64
+func (f *fanOut) whoSees(ctx context.Context, users []int64) (sees, saw []int64, err error) {
+	followers, err := f.w.Visibility.Among(ctx, f.args.Author, f.change, users)
 	for _, follower := range followers {
-		if follower.Sees {
-			list = append(list, follower.ID)
+		switch {
+		case follower.Sees:
+			sees = append(sees, follower.ID)
+		case follower.Saw:
+			saw = append(saw, follower.ID)
 		}
 	}
-	slices.Sort(list)
-	return list, err
+	slices.Sort(sees)
+	slices.Sort(saw)
+	return sees, saw, err
+}
+
+// contains reports whether the user is one of those in ascending order.
+func contains(users []int64, user int64) bool {
+	_, found := slices.BinarySearch(users, user)
+	return found
 }

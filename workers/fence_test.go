@@ -269,6 +269,46 @@ func stopWorkers(t *testing.T, s *storage.Stores) {
 	}
 }
 
+// A post is hidden while its fan-out is under way, to a follower whose relation to the
+// author changed lately. The fan-out puts it back where the job of the change has taken
+// it out, and that job's recheck finds it there. The journal has told of it: a client
+// need not read again.
+func TestPostPutBackByASlowFanoutLeavesTheJournalWhole(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		p := newPairOfFriends(t, s)
+		p.becomeFriends(t) // which fences both
+		before, err := p.Timelines.Visit(p.Ctx, p.follower.ID)
+		require.NoError(t, err)
+
+		push := p.stopNext()
+		post := p.post(schema.Public)
+		push.wait(t)
+		recheckOfChange := p.stopNext()
+		recheckOfChange.after = 1 // it takes the post out of the inbox, and is stopped at its recheck
+		p.change(post, schema.Private)
+		recheckOfChange.wait(t)
+		recheckOfPush := p.stopNext()
+		close(push.goOn)
+		recheckOfPush.wait(t)
+		require.Equal(t, []int64{post}, p.followerInbox())
+		close(recheckOfChange.goOn)
+		p.drainButOne()
+		require.Empty(t, p.followerInbox())
+		noted, _, whole, err := p.Timelines.Changes(p.Ctx, p.follower.ID, before)
+		require.NoError(t, err)
+		require.True(t, whole)
+		require.Equal(t, []timeline.Change{{Post: post, Removed: true}}, noted)
+
+		close(recheckOfPush.goOn)
+		p.Drain()
+		require.Empty(t, p.followerInbox())
+		_, _, whole, err = p.Timelines.Changes(p.Ctx, p.follower.ID, before)
+		require.NoError(t, err)
+		require.True(t, whole)
+	})
+}
+
 // A worker that makes an inbox agree with a relation is stopped after it has read
 // SQL, before it writes. All jobs that follow from what happens meanwhile are done,
 // and the relation may be the same again.

@@ -305,14 +305,19 @@ func (w *World) Walk(v account.Viewer, size int, between func(page int)) []int64
 	}
 }
 
-// AwaitInbox waits until the viewer's inbox is built, so that reads come from Redis.
+// AwaitInbox waits until the viewer's inbox is built, so that reads come from Redis. It
+// reads until then: on a busy machine Redis may take longer than a read waits for it,
+// and the next read asks for the inbox again.
 func (w *World) AwaitInbox(v account.Viewer) {
 	w.Helper()
-	w.Timeline(v, 1)
+	one := 1
 	require.Eventually(w, func() bool {
+		if _, err := w.Home.Timeline(w.Ctx, v, paging.Page{First: &one}, home.Latest); err != nil {
+			return false
+		}
 		_, covered, err := w.Timelines.Page(w.Ctx, timeline.Inbox(v.ID), timeline.Range{})
 		return err == nil && covered.State == timeline.Ready
-	}, 30*time.Second, 5*time.Millisecond)
+	}, time.Minute, 5*time.Millisecond)
 }
 
 // NewestFirst is ids in the order of a timeline.

@@ -17,8 +17,19 @@ import (
 // it did not, an attempt before may have changed it and told nobody: they look at the
 // journal.
 //
-// Cost: that of SyncInbox, and four round trips at most.
-func (h *Home) SyncInboxAndNotify(ctx context.Context, viewer, author int64) error {
+// Each change has a number, and all this is done once for it: by the caller who made
+// the change, or by the job where the caller did not come to the end. Done again, it
+// would tell clients to read again that began to read after the change: an inbox that
+// is being built does not say what they have read. A later change has a number of its
+// own.
+//
+// Cost: that of SyncInbox, and six round trips at most.
+func (h *Home) SyncInboxAndNotify(ctx context.Context, viewer, author, change int64) error {
+	if change != 0 { // else an older version made it
+		if told, err := h.tl.Told(ctx, viewer, change); told || err != nil {
+			return err
+		}
+	}
 	// A distributor that read how the two stood before now looks here when done.
 	if err := h.tl.Fence(ctx, author, viewer); err != nil {
 		return err
@@ -31,8 +42,10 @@ func (h *Home) SyncInboxAndNotify(ctx context.Context, viewer, author int64) err
 	if changed {
 		ev = live.Event{Kind: live.Invalidated, Author: author, Reason: "a relation changed"}
 	}
-	_, err = h.cfg.Publisher.Publish(ctx, ev, []int64{viewer})
-	return rows.Wrap("tell of a changed inbox", err)
+	if _, err = h.cfg.Publisher.Publish(ctx, ev, []int64{viewer}); err != nil || change == 0 {
+		return rows.Wrap("tell of a changed inbox", err)
+	}
+	return h.tl.Tell(ctx, viewer, change)
 }
 
 // SyncInbox makes the viewer's inbox agree with SQL about the posts of one author:
@@ -133,9 +146,9 @@ func (h *Home) syncOnce(ctx context.Context, viewer, author int64, invalidate bo
 }
 
 // SyncOwnInbox brings the caller's own inbox up to date before a change of a
-// relation returns. The job does it again, so a failure costs freshness only.
-func (h *Home) SyncOwnInbox(ctx context.Context, viewer, other int64) {
-	if err := h.SyncInboxAndNotify(ctx, viewer, other); err != nil {
+// relation returns. The job does it if that fails, so a failure costs freshness only.
+func (h *Home) SyncOwnInbox(ctx context.Context, viewer, other, change int64) {
+	if err := h.SyncInboxAndNotify(ctx, viewer, other, change); err != nil {
 		h.log.WarnContext(ctx, "own inbox not updated; the job will", "error", err)
 	}
 }

@@ -58,6 +58,8 @@ type Relation struct {
 	// First says that only the timeline of the first depends on what changed: the
 	// other is not to notice.
 	First bool `json:"first,omitempty"`
+	// Change is the number of the change, see home.SyncInboxAndNotify; 0: none.
+	Change int64 `json:"change,omitempty"`
 }
 
 // Author is the payload of AuthorReturns.

@@ -36,7 +36,7 @@ func TestChangedInboxIsToldAtLast(t *testing.T) {
 		changed, err := w.Home.SyncInbox(w.Ctx, ann.ID, bob.ID)
 		require.NoError(w, err)
 		require.True(w, changed)
-		require.NoError(w, w.Home.SyncInboxAndNotify(w.Ctx, ann.ID, bob.ID))
+		require.NoError(w, w.Home.SyncInboxAndNotify(w.Ctx, ann.ID, bob.ID, 0))
 		require.Equal(w, id, l.removed())
 	})
 }
@@ -59,7 +59,7 @@ func TestReadAgainIsToldOnce(t *testing.T) {
 		publish(live.Event{Kind: live.JournalChanged}) // of a fan-out; the stream comes to it later
 		_, err = w.Stores.DB.Follow.Delete().Exec(w.Ctx)
 		require.NoError(w, err)
-		require.NoError(w, w.Home.SyncInboxAndNotify(w.Ctx, ann.ID, bob.ID))
+		require.NoError(w, w.Home.SyncInboxAndNotify(w.Ctx, ann.ID, bob.ID, 0))
 		require.IsType(w, &stream.Invalidated{}, l.next())
 		l.expectQuiet("the client has been told")
 
@@ -123,9 +123,9 @@ func TestChangeWhoseAttemptDiesIsTold(t *testing.T) {
 			}
 			require.NoError(w, err)
 			hook.dead.Store(false)
-			require.Error(w, w.Home.SyncInboxAndNotify(context.WithValue(w.Ctx, dying{}, true), ann.ID, bob.ID))
+			require.Error(w, w.Home.SyncInboxAndNotify(context.WithValue(w.Ctx, dying{}, true), ann.ID, bob.ID, 0))
 			require.True(w, hook.dead.Load())
-			require.NoError(w, w.Home.SyncInboxAndNotify(w.Ctx, ann.ID, bob.ID))
+			require.NoError(w, w.Home.SyncInboxAndNotify(w.Ctx, ann.ID, bob.ID, 0))
 			own := w.History(ann, 1)[0]
 			w.tell(ann, own)
 			require.IsType(w, &stream.Invalidated{}, l.next(), "follows: %v", follows)
@@ -135,45 +135,46 @@ func TestChangeWhoseAttemptDiesIsTold(t *testing.T) {
 	})
 }
 
-// Two fan-outs of a post are at work when it is hidden: one takes it out, the other
-// puts it back by what it had read, and the recheck takes that out again. The client
-// is told once that the post is gone, and nothing more.
-func TestTakenBackTwiceIsToldOnce(t *testing.T) {
+// The job of a change comes late, when the inbox is being built for a client that began
+// to read after the change: nothing is new to it.
+func TestLateJobOfAChangeTellsNothing(t *testing.T) {
+	t.Parallel()
+	eachIdle(t, func(w *world) {
+		ann, bob := w.User("ann"), w.User("bob")
+		w.History(bob, 1)
+		w.Follow(ann, bob)
+		_, err := w.Timelines.Visit(w.Ctx, ann.ID)
+		require.NoError(w, err)
+		_, begun, err := w.Timelines.Begin(w.Ctx, timeline.Inbox(ann.ID))
+		require.True(w, err == nil && begun)
+		after := w.Top(ann)
+		l := w.listen(ann, nil)
+		w.Work()
+		w.Drain()
+		l.expectNothingBefore(bob)
+		w.listen(ann, after).added()
+	})
+}
+
+// The process that changes a relation dies before it tells anybody: the job does.
+func TestJobOfAChangeTellsWhatItsMakerDidNot(t *testing.T) {
 	t.Parallel()
 	eachIdle(t, func(w *world) {
 		ann, bob := w.pair()
-		id, other := w.History(bob, 1)[0], w.History(bob, 1)[0]
-		publish := func(kind live.Kind, id int64) {
-			_, err := w.Publisher.Publish(w.Ctx, live.Event{Kind: kind, Post: id}, []int64{ann.ID})
-			require.NoError(w, err)
-		}
-		deliver := func(id int64) {
-			_, err := w.Timelines.Deliver(w.Ctx, id, []int64{ann.ID})
-			require.NoError(w, err)
-		}
-		deliver(id)
-		deliver(other)
-		page := w.Top(ann)
+		id := w.History(bob, 1)[0]
+		_, err := w.Timelines.Deliver(w.Ctx, id, []int64{ann.ID})
+		require.NoError(w, err)
 		l := w.listen(ann, nil)
-		hide := func(id int64) {
-			require.NoError(w, w.Stores.DB.Post.UpdateOneID(id).SetVisibility(schema.Private).Exec(w.Ctx))
-		}
-		hide(id)
-		require.NoError(w, w.Timelines.Withdraw(w.Ctx, []int64{id}, []int64{ann.ID}))
-		publish(live.Removed, id)
-		require.Equal(w, id, l.removed())
-		deliver(id)
-		require.NoError(w, w.Timelines.WithdrawHeld(w.Ctx, []int64{id}, []int64{ann.ID}))
-		publish(live.JournalChanged, id)
-		l.expectQuiet("it is known to be gone")
-
-		// What nobody else has taken out is told all the same.
-		hide(other)
-		require.NoError(w, w.Timelines.WithdrawHeld(w.Ctx, []int64{other}, []int64{ann.ID}))
-		publish(live.JournalChanged, other)
-		require.Equal(w, other, l.removed())
-		back := w.listen(ann, page)
-		require.ElementsMatch(w, []int64{id, other}, []int64{back.removed(), back.removed()}, "also when resuming")
+		hook := &diesBehind{}
+		hook.id.Store(id)
+		w.Stores.Redis.AddHook(hook)
+		_, err = w.Feed.Unfollow(context.WithValue(w.Ctx, dying{}, true), ann, bob.ID)
+		require.NoError(w, err)
+		require.True(w, hook.dead.Load())
+		w.Work()
+		w.Drain()
+		require.IsType(w, &stream.Invalidated{}, l.next())
+		l.expectNothingBefore(ann)
 	})
 }
 
@@ -197,7 +198,7 @@ func TestClientThatReadWithoutAnInboxIsTold(t *testing.T) {
 				if lost {
 					require.NoError(w, w.Timelines.Drop(w.Ctx, timeline.Inbox(ann.ID)))
 				}
-				require.NoError(w, w.Home.SyncInboxAndNotify(w.Ctx, ann.ID, bob.ID))
+				require.NoError(w, w.Home.SyncInboxAndNotify(w.Ctx, ann.ID, bob.ID, 0))
 				require.IsType(w, &stream.Invalidated{}, l.next())
 				require.IsType(w, &stream.Invalidated{}, w.listen(ann, after).next(), "and who comes back")
 			})

@@ -1,19 +1,24 @@
 -- Purpose: takes ids out of a feed, and makes a builder at work read SQL again. It
---          adds them to the journal: a reader may know them from SQL.
--- ARGV:    1 cap of the journal ('0': no entries), 2 '1': only ids that the feed had
---          become entries, 3.. ids
+--          adds them to the journal, whether the feed had them or not: a reader may
+--          know them from SQL.
+-- ARGV:    1 cap of the journal ('0': no entries; '-1': no entries, but if the feed
+--          had any of the ids, all earlier positions become worthless), 2.. ids
 -- Returns: 1 done, 0 the feed is missing
 -- Cost:    O(n log size)
 
 if redis.call('EXISTS', meta) == 0 then
   return 0
 end
+local removed = 0
+for i = 2, #ARGV, 1000 do
+  removed = removed + redis.call('ZREM', set, unpack(ARGV, i, math.min(i + 999, #ARGV)))
+end
 local cap = tonumber(ARGV[1])
-for i = 3, #ARGV do
-  local had = redis.call('ZREM', set, ARGV[i]) == 1
-  if cap > 0 and (had or ARGV[2] ~= '1') then
-    append_journal('-' .. ARGV[i], cap)
-  end
+for i = 2, cap > 0 and #ARGV or 0 do
+  append_journal('-' .. ARGV[i], cap)
+end
+if cap < 0 and removed > 0 then
+  invalidate_positions()
 end
 redis.call('HINCRBY', meta, 'gen', 1)
 return 1
