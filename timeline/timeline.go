@@ -137,7 +137,7 @@ func (c Config) Validate() error {
 		errs = append(errs, fmt.Errorf("OutboxCap is %d: it must be %d to %d", c.OutboxCap, MinOutboxCap, MaxOutboxCap))
 	}
 	if c.ActiveFor < MinActiveFor || c.ActiveFor > MaxActiveFor {
-		errs = append(errs, fmt.Errorf("ActiveFor is %v: it must be %v to %v", c.ActiveFor, MinActiveFor, time.Duration(MaxActiveFor)))
+		errs = append(errs, fmt.Errorf("ActiveFor is %v: it must be %v to %v", c.ActiveFor, MinActiveFor, MaxActiveFor))
 	}
 	return errors.Join(errs...)
 }
