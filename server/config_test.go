@@ -21,6 +21,7 @@ import (
 	"tideline/feed/home"
 	"tideline/feed/paging"
 	"tideline/graph/exec"
+	"tideline/live"
 	"tideline/queue"
 	"tideline/server/transport"
 	"tideline/timeline"
@@ -242,6 +243,7 @@ func TestReadiness(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	m := newMetrics()
 	m.countSockets(func() int { return 3 })
+	m.countHub(func() live.Stats { return live.Stats{Received: 4, Lagged: 5} })
 	m.request("query", "OK", time.Millisecond)
 	m.subscribed(1)
 	m.subscribed(1)
@@ -271,7 +273,8 @@ func TestMetrics(t *testing.T) {
 		`tideline_queue_jobs{pool="large"} 5`,
 		`tideline_queue_oldest_seconds{pool="large"} 60`,
 		`tideline_jobs_lagging 1`,
-		`tideline_jobs_dead 2`, `tideline_sockets 3`, `tideline_live_subscriptions 1`, `tideline_slow_sockets_total 1`, `go_goroutines `,
+		`tideline_jobs_dead 2`, `tideline_sockets 3`, `tideline_live_subscriptions 1`, `tideline_slow_sockets_total 1`,
+		`tideline_live_messages_total 4`, `tideline_live_lagged_total 5`, `tideline_live_connects_total 0`, `go_goroutines `,
 	} {
 		require.Contains(t, w.Body.String(), want)
 	}

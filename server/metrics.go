@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"tideline/feed/job"
+	"tideline/live"
 	"tideline/queue"
 	"tideline/workers"
 )
@@ -128,6 +129,25 @@ func (m *metrics) countSockets(count func() int) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "tideline_sockets", Help: "WebSocket connections open.",
 	}, func() float64 { return float64(count()) }))
+}
+
+// countHub adds what a hub counts, which each scrape asks for.
+func (m *metrics) countHub(stats func() live.Stats) {
+	for name, counter := range map[string]struct {
+		help  string
+		value func(live.Stats) uint64
+	}{
+		"tideline_live_messages_total":  {"Messages with live events received from Redis.", func(s live.Stats) uint64 { return s.Received }},
+		"tideline_live_events_total":    {"Live events handed to subscriptions.", func(s live.Stats) uint64 { return s.Delivered }},
+		"tideline_live_strays_total":    {"Recipients of live events that had no subscription here any more.", func(s live.Stats) uint64 { return s.Strays }},
+		"tideline_live_lagged_total":    {"Subscriptions closed because their reader was too slow.", func(s live.Stats) uint64 { return s.Lagged }},
+		"tideline_live_malformed_total": {"Messages from Redis that could not be read.", func(s live.Stats) uint64 { return s.Malformed }},
+		"tideline_live_resyncs_total":   {"Times that a subscription was told to look for what it missed.", func(s live.Stats) uint64 { return s.Resyncs }},
+		"tideline_live_connects_total":  {"Times that the hub came online: 1 without a disturbance.", func(s live.Stats) uint64 { return s.Connects }},
+	} {
+		m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: counter.help},
+			func() float64 { return float64(counter.value(stats())) }))
+	}
 }
 
 // request is transport.Config.ObserveRequest.

@@ -51,6 +51,7 @@ func newProcess(ctx context.Context, c Config, role Role, stores *storage.Stores
 		hub = live.NewHub(stores.Redis, live.HubConfig{Sharded: stores.Sharded, Logger: log})
 		p.health.checks = append(p.health.checks, check{"live", hub.Ready})
 		p.base = append(p.base, hub.Run)
+		p.metrics.countHub(hub.Stats)
 	}
 	var err error
 	if p.limits, err = limit.New(stores.Redis, c.limits(log)); err != nil {
