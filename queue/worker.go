@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 )
 
 const (
@@ -17,13 +19,13 @@ const (
 	leaveWait = time.Second
 )
 
-// worker does the jobs of one pool in this process: a reader, and at most
-// cap(slots) attempts at once.
+// worker does the jobs of one pool in this process: a reader, and at most as many
+// attempts at once as there are slots.
 type worker struct {
 	*Queue
 	pool    Pool
-	slots   chan struct{} // one for each attempt that runs, or may begin with the read under way
-	claimAt time.Time     // when to look for jobs of dead workers again; only the reader uses it
+	slots   *semaphore.Weighted // one slot for each attempt that runs, or may begin with the read under way
+	claimAt time.Time           // when to look for jobs of dead workers again; only the reader uses it
 
 	attempts sync.WaitGroup
 	mu       sync.Mutex
@@ -31,7 +33,7 @@ type worker struct {
 }
 
 func newWorker(q *Queue, p Pool, n int) *worker {
-	return &worker{Queue: q, pool: p, slots: make(chan struct{}, n), entries: map[int64][]string{}}
+	return &worker{Queue: q, pool: p, slots: semaphore.NewWeighted(int64(n)), entries: map[int64][]string{}}
 }
 
 // run does jobs until ctx ends and the attempts are over, or out of time.
@@ -96,14 +98,12 @@ func (w *worker) read(ctx, attempts context.Context) {
 			default:
 				n--
 				w.attempts.Go(func() {
-					defer func() { <-w.slots }()
+					defer w.slots.Release(1)
 					w.attempt(attempts, e)
 				})
 			}
 		}
-		for range n {
-			<-w.slots
-		}
+		w.slots.Release(int64(n))
 		if err != nil && !trouble {
 			w.log.WarnContext(ctx, "no jobs can be read", "pool", w.pool, "err", err)
 		} else if err == nil && trouble {
@@ -119,21 +119,14 @@ func (w *worker) read(ctx, attempts context.Context) {
 // reserve waits for a free slot and takes all that are free. It returns how many
 // these are, 0 when ctx has ended.
 func (w *worker) reserve(ctx context.Context) int {
-	if ctx.Err() != nil {
+	if w.slots.Acquire(ctx, 1) != nil {
 		return 0
 	}
-	select {
-	case w.slots <- struct{}{}:
-	case <-ctx.Done():
-		return 0
+	n := 1
+	for w.slots.TryAcquire(1) {
+		n++
 	}
-	for n := 1; ; n++ {
-		select {
-		case w.slots <- struct{}{}:
-		default:
-			return n
-		}
-	}
+	return n
 }
 
 func (w *worker) setUp(ctx context.Context) error {
