@@ -16,29 +16,29 @@ const (
 	LateAfter = 90 * time.Second
 	// arrivalGrace is the age from which all posts that are not late have arrived.
 	arrivalGrace = LateAfter + 30*time.Second
-	// lookForLate is how often fan-outs that are later than the arrival grace are
-	// looked for, and forgetLate how late one may be that is waited for: it may be one
-	// that fails again and again.
+	// ArrivedID looks for fan-outs that are later than the arrival grace every
+	// lookForLate. It ignores one that is later than forgetLate, which may fail
+	// again and again.
 	lookForLate = 5 * time.Second
 	forgetLate  = 10 * time.Minute
 )
 
-// arrivals knows which posts have arrived in the inboxes that they belong into.
+// arrivals knows which posts have arrived in the inboxes where they belong.
 type arrivals struct {
 	queue *queue.Queue
 	log   *slog.Logger
 	now   func() time.Time
 
-	// In Unix milliseconds: when late fan-outs were looked for, and up to when all
-	// posts were distributed then.
+	// In Unix milliseconds: when late fan-outs were last looked for, and the time
+	// up to which all posts had been fanned out then.
 	lookedForLate, distributed atomic.Int64
 }
 
-// graceEnd is the id at or below which no post that is not late is on its way at t.
+// graceEnd is an id. At t no post at or below it is on its way unless it is late.
 func graceEnd(t time.Time) int64 { return max(ids.At(t.Add(-arrivalGrace)), 0) }
 
-// ArrivedID is the id at or below which every post has arrived that is not late:
-// the arrival grace ago, or just before the oldest fan-out that is under way.
+// ArrivedID is the id at or below which every post has arrived that is not late: it
+// lies the arrival grace ago, or just before the oldest fan-out that is under way.
 //
 // Cost: none, and queue.Oldest every five seconds.
 func (a *arrivals) ArrivedID(ctx context.Context) int64 {
@@ -60,8 +60,8 @@ func (a *arrivals) ArrivedID(ctx context.Context) int64 {
 	return max(graceEnd(now.Add(-forgetLate)), min(graceEnd(now), graceEnd(waits)))
 }
 
-// MayBeLate reports whether a post that arrives now may have been noted in the
-// journal: by a clock that is ahead, too.
+// MayBeLate reports whether a post that arrives now may be in the journal. It
+// allows for a clock that is ahead.
 func (a *arrivals) MayBeLate(post int64) bool {
 	return post <= graceEnd(a.now().Add(arrivalGrace-LateAfter/2))
 }

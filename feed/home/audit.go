@@ -14,13 +14,13 @@ import (
 	"tideline/timeline"
 )
 
-// Audit looks into home timelines for operators. It is safe for concurrent use.
+// Audit examines home timelines for operators. It is safe for concurrent use.
 type Audit struct{ home *Home }
 
 // NewAudit returns the Audit of the home timelines.
 func NewAudit(h *Home) *Audit { return &Audit{h} }
 
-// Inspection is what is known of a user's home timeline.
+// Inspection describes a user's home timeline.
 type Inspection struct {
 	User      *ent.User
 	Active    bool           // posts are pushed to the user
@@ -66,8 +66,8 @@ func (a *Audit) Inspect(ctx context.Context, userID int64) (*Inspection, error) 
 	return in, err
 }
 
-// Rebuild makes the user's inbox anew from SQL and reports whether it did: of a
-// user who is away, to whom nothing is pushed, it drops what may be left.
+// Rebuild builds the user's inbox again from SQL and reports whether it did. Of a
+// user who is away, to whom nothing is pushed, it drops the inbox that may be left.
 //
 // Cost: as BuildInbox.
 func (a *Audit) Rebuild(ctx context.Context, userID int64) (built bool, err error) {
@@ -81,21 +81,21 @@ func (a *Audit) Rebuild(ctx context.Context, userID int64) (built bool, err erro
 	return true, a.home.BuildInbox(ctx, userID)
 }
 
-// Difference is where a user's timeline in Redis and the truth in SQL disagree.
+// Difference lists where a user's timeline in Redis differs from SQL.
 type Difference struct {
-	Checked int     // entries that SQL says the inbox's range has, as far as compared
+	Checked int     // entries of the inbox's range in SQL, as far as they were compared
 	Missing []int64 // posts that a read would not show
 	Extra   []int64 // ids in the inbox that no read shows
 }
 
-// Verify compares a user's timeline in Redis with SQL, as far down as the inbox
-// is complete. Of the timeline it reads twice as many posts as an inbox holds;
-// where merged authors fill these, what is older does not count as missing. Nor do
-// posts younger than grace, or hidden since, which may still be on their way.
-// Without an inbox there is nothing to disagree, as SQL serves the reads.
+// Verify compares a user's timeline in Redis with SQL, down to the inbox's floor.
+// It reads at most twice as many posts of the timeline as an inbox has; where
+// merged authors fill these, older posts do not count as missing. Posts that are
+// younger than grace, or were hidden since, may still be on their way and do not
+// count either. Without an inbox there is no difference, as SQL serves the reads.
 //
 // Cost: the inbox, and as a first page without one, of twice as many posts as it
-// holds; when it has something else, a query of that by key.
+// has; when it has an extra id, a query of that by key.
 func (a *Audit) Verify(ctx context.Context, userID int64, grace time.Duration) (Difference, error) {
 	held, covered, err := a.home.tl.Page(ctx, timeline.Inbox(userID), timeline.Range{Limit: 2 * a.home.tl.InboxCap()})
 	if err != nil || covered.State != timeline.Ready {
@@ -106,7 +106,7 @@ func (a *Audit) Verify(ctx context.Context, userID int64, grace time.Duration) (
 	if err != nil {
 		return Difference{}, err
 	}
-	// The same reads as a user's, but they are not counted.
+	// The reads are those of a user, but they are not counted.
 	inbox := a.home.inbox(userID)
 	inbox.observe = func(bool) {}
 	read, err := a.home.fill(ctx, userID, inbox, prefetch{}, reach)
@@ -114,7 +114,7 @@ func (a *Audit) Verify(ctx context.Context, userID int64, grace time.Duration) (
 		return Difference{}, err
 	}
 	d := Difference{Checked: len(truth)}
-	low := int64(0) // what was posted between the two reads pushes others out of the second
+	low := int64(0) // posts that were written between the two reads push others out of the second
 	if len(read) == reach.Limit {
 		low = read[reach.Limit-1].ID
 	}
@@ -128,8 +128,8 @@ func (a *Audit) Verify(ctx context.Context, userID int64, grace time.Duration) (
 	return d, err
 }
 
-// unshowable is those of the ids that are of no post which the user may be shown
-// in the timeline; nil when there are none.
+// unshowable returns those of the ids whose post the user may not be shown in the
+// timeline; nil when there are none.
 func (a *Audit) unshowable(ctx context.Context, userID int64, posts []int64) (hidden []int64, err error) {
 	visible, err := a.home.posts.Posts(ctx, visibility.Home, userID, posts)
 	for i, p := range visible {

@@ -51,8 +51,8 @@ func TestVerifyFindsAndRebuildMends(t *testing.T) {
 	})
 }
 
-// Where the newest posts of the authors who are merged fill what is compared, the
-// inbox's older entries are no drift, but for those that nobody may be shown.
+// Where the newest posts of merged authors fill the compared part, the older
+// entries of the inbox are not extra, unless nobody may be shown them.
 func TestVerifyBesideManyMergedPosts(t *testing.T) {
 	t.Parallel()
 	eachIdle(t, func(w *world) {
@@ -63,7 +63,7 @@ func TestVerifyBesideManyMergedPosts(t *testing.T) {
 		w.History(bob, 20)
 		w.AwaitInbox(ann)
 		w.History(star, 2*feedtest.InboxCap+10)
-		require.NoError(w, w.Timelines.Drop(w.Ctx, timeline.Outbox(star.ID))) // built before, maybe
+		require.NoError(w, w.Timelines.Drop(w.Ctx, timeline.Outbox(star.ID))) // it may have been built before
 		verify := func() home.Difference {
 			w.Helper()
 			d, err := w.Audit.Verify(w.Ctx, ann.ID, -1)
@@ -73,13 +73,13 @@ func TestVerifyBesideManyMergedPosts(t *testing.T) {
 		require.Equal(w, home.Difference{Checked: 2 * feedtest.InboxCap}, verify())
 		require.NoError(w, w.Timelines.Add(w.Ctx, timeline.Inbox(ann.ID), 77))
 		require.Equal(w, home.Difference{Checked: 2 * feedtest.InboxCap, Extra: []int64{77}}, verify())
-		lost := w.History(bob, 1) // with no worker to push it
+		lost := w.History(bob, 1) // no worker pushes it
 		require.Eventually(w, func() bool { return slices.Equal(lost, verify().Missing) }, 30*time.Second, 5*time.Millisecond,
 			"as soon as the outbox is there, so that SQL does not answer")
 	})
 }
 
-// What an audit reads is no read of a user's.
+// The reads of an audit do not count as reads of a user.
 func TestVerifyIsNotCounted(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -96,7 +96,7 @@ func TestVerifyIsNotCounted(t *testing.T) {
 	})
 }
 
-// Where nobody is pushed, what the inbox lacks is no fault.
+// Where nobody is pushed, a post that the inbox lacks is not missing.
 func TestAuditOfAlwaysPull(t *testing.T) {
 	t.Parallel()
 	eachAbove(t, home.AlwaysPull, func(w *world) {

@@ -34,8 +34,8 @@ var (
 	benchOutbox    = flag.Int("outbox", 1000, "posts of each followee in BenchmarkReturningUser: 1000 fill an outbox")
 )
 
-// town is a reader, number 1, and the authors from 2 on whom the reader follows,
-// on PostgreSQL and redis-server, or the embedded engines.
+// town has a reader, number 1, and the authors from 2 on whom the reader follows.
+// It runs on PostgreSQL and redis-server, or on the embedded engines.
 type town struct {
 	*storage.Stores
 	tl     *timeline.Store
@@ -46,7 +46,7 @@ type town struct {
 func newTown(b *testing.B, s *storage.Stores, followees int) *town {
 	b.Helper()
 	t := &town{Stores: s, reader: account.Viewer{ID: 1}}
-	// Not what counts the statements of tests.
+	// A client without the statement counter of tests.
 	s.DB = ent.NewClient(ent.Driver(s.Driver))
 	var err error
 	t.tl, err = timeline.New(s.Redis, timeline.Config{})
@@ -54,7 +54,7 @@ func newTown(b *testing.B, s *storage.Stores, followees int) *town {
 	t.home = t.process(b, home.Policy{}, nil)
 	t.exec(b, `INSERT INTO users (id, handle, password_hash, fan_out_mode_since, created_at) SELECT g, 'u' || g, '-', 0, CURRENT_TIMESTAMP FROM `+t.series(20000))
 	t.exec(b, `INSERT INTO follows (follower_id, followee_id, created_at) SELECT 1, g + 1, CURRENT_TIMESTAMP FROM `+t.series(followees))
-	// Others follow as many.
+	// Others follow as many authors.
 	t.exec(b, `INSERT INTO follows (follower_id, followee_id, created_at) SELECT 10000 + g % 100, 2 + g / 100, CURRENT_TIMESTAMP FROM `+t.series(100*followees))
 	return t
 }
@@ -80,8 +80,8 @@ func (t *town) series(n int) string {
 	return fmt.Sprintf("(WITH RECURSIVE n(g) AS (SELECT 1 UNION ALL SELECT g + 1 FROM n WHERE g < %d) SELECT g FROM n) s", n)
 }
 
-// exec runs statements without a look at the rows that they refer to, which takes
-// longer than all the rest of filling the tables.
+// exec runs statements without checking foreign keys, which takes longer than the
+// rest of the filling.
 func (t *town) exec(b *testing.B, statements ...string) {
 	b.Helper()
 	conn, err := t.SQL.Conn(b.Context())
@@ -97,8 +97,8 @@ func (t *town) exec(b *testing.B, statements ...string) {
 	}
 }
 
-// posts writes n posts from the first id on, of the authors that the expression says
-// of the numbers g from 1 to n.
+// posts writes n posts from the first id on. The expression names the author of the
+// number g, from 1 to n.
 func (t *town) posts(b *testing.B, first int64, n int, author string) {
 	b.Helper()
 	t.exec(b, fmt.Sprintf(`INSERT INTO posts (id, author_id, text, visibility)
@@ -107,7 +107,7 @@ func (t *town) posts(b *testing.B, first int64, n int, author string) {
 
 const longAgo = 1 << 40 // a post's id
 
-// ready brings the authors up to date after their posts were written.
+// ready updates the authors after their posts were written.
 func (t *town) ready(b *testing.B) {
 	b.Helper()
 	analyze := "ANALYZE"
@@ -117,7 +117,7 @@ func (t *town) ready(b *testing.B) {
 	t.exec(b, `UPDATE users SET last_post_id = coalesce((SELECT max(id) FROM posts WHERE author_id = users.id), 0)`, analyze)
 }
 
-// outboxes fills the outboxes of the reader and of all whom the reader follows.
+// outboxes fills the outboxes of the reader and of all followees.
 func (t *town) outboxes(b *testing.B, followees int) {
 	b.Helper()
 	for author := int64(1); author <= int64(followees)+1; author++ {
@@ -134,15 +134,16 @@ func (t *town) outboxes(b *testing.B, followees int) {
 	}
 }
 
-// BenchmarkReturningUser is the first page of somebody who comes back and has no
-// inbox, whoever of those followed posted when: from SQL, and from the outboxes
-// in Redis where nobody is pushed to. The floor is what nobody can do without: the
-// list of followees, and twenty posts by key. Of both it is the median that counts.
+// BenchmarkReturningUser measures the first page of a user who comes back and has
+// no inbox, for several distributions of the followees' posts: from SQL, and from
+// the outboxes in Redis where nobody is pushed to. The measured floor is the least
+// work that a program can do: it reads the list of followees, and twenty posts by
+// key. The figures are medians of both.
 //
-// Every page is also held against the same page read the plain way. With Redis
-// goes how long one command keeps everybody else waiting: 99 in a hundred of the
+// Every page is also compared with the same page read the plain way. With Redis the
+// benchmark reports how long one command delays all others: 99 in a hundred of the
 // slowest kind, from its latency statistics, and the longest of all, from its
-// SLOWLOG. On a busy machine that has the time in which others ran.
+// SLOWLOG. On a busy machine that includes the time in which other processes ran.
 func BenchmarkReturningUser(b *testing.B) {
 	for _, count := range strings.Split(*benchFollowees, ",") {
 		followees, err := strconv.Atoi(count)
@@ -156,7 +157,7 @@ func BenchmarkReturningUser(b *testing.B) {
 			{"one after the other", longAgo, "2 + (g - 1) / %[2]d"},
 			{"one has them all", longAgo, "CASE WHEN g > %[1]d * (%[2]d - 1) THEN 2 ELSE 2 + g %% %[1]d END"},
 			{"strangers since", longAgo, "CASE WHEN g > %[1]d * %[2]d / 2 THEN 5000 + g %% 1000 ELSE 2 + g %% %[1]d END"},
-			// Cursors say then what else the reader holds of the last minutes.
+			// Cursors then name what else the reader has of the last minutes.
 			{"just now", ids.At(time.Now().Add(time.Hour)), "2 + g %% %[1]d"},
 		} {
 			b.Run(fmt.Sprintf("followees=%d/%s", followees, shape.name), func(b *testing.B) {
@@ -189,9 +190,9 @@ func BenchmarkReturningUser(b *testing.B) {
 	}
 }
 
-// commands starts to watch how long each command takes in Redis; the function it
-// returns says how long, in milliseconds, the longest took, and the longest but
-// for one in a hundred of its kind.
+// commands starts to measure how long each command takes in Redis. The function
+// that it returns reports, in milliseconds, the longest, and the longest but for
+// one in a hundred of its kind.
 func (t *town) commands(b *testing.B) (longest func() (p99, most float64)) {
 	b.Helper()
 	ctx := b.Context()
@@ -234,7 +235,7 @@ func benchmarkReturn(b *testing.B, t *town, f *home.Home) {
 		require.Equal(b, want, feedtest.PostIDs(page))
 		return once
 	}
-	page()                    // the statements are prepared then
+	page()                    // prepares the statements
 	var ours, floor []float64 // milliseconds
 	for b.Loop() {
 		ours = append(ours, page().Seconds()*1000)
@@ -259,7 +260,7 @@ func scan(b *testing.B, t *town, query string) (ids []int64) {
 	for rows.Next() {
 		var id int64
 		if err := rows.Scan(&id); err != nil {
-			b.Fatal(err) // cheaper, row by row, than what requires
+			b.Fatal(err) // cheaper than the functions of require, which is called for each row
 		}
 		ids = append(ids, id)
 	}
@@ -267,7 +268,7 @@ func scan(b *testing.B, t *town, query string) (ids []int64) {
 	return ids
 }
 
-// bare reads twenty posts by key, as no program could do with less.
+// bare reads twenty posts by key, the least that a program can do.
 func bare(b *testing.B, db *sql.DB, ids []int64) {
 	query, args := "SELECT id, author_id, text, visibility, like_count FROM posts WHERE id IN (", make([]any, len(ids))
 	for i, id := range ids {
@@ -285,8 +286,8 @@ func bare(b *testing.B, db *sql.DB, ids []int64) {
 	require.Equal(b, len(ids), n)
 }
 
-// BenchmarkInboxPage is a page of 20 from a full inbox, checked and with what a
-// cursor carries, beside a bare ZRANGE and the same posts by key.
+// BenchmarkInboxPage measures a page of 20 from a full inbox, with its checks and
+// the client state of its cursors, beside a bare ZRANGE and the same posts by key.
 func BenchmarkInboxPage(b *testing.B) {
 	engines(b, func(b *testing.B, s *storage.Stores) {
 		ctx := b.Context()

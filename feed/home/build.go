@@ -13,33 +13,33 @@ import (
 	"tideline/timeline"
 )
 
-// buildAttempts is how often a build reads SQL again because something was
-// removed meanwhile.
+// buildAttempts bounds how often a build reads SQL because a post was removed
+// meanwhile.
 const buildAttempts = 5
 
-// builders is how many inboxes a process builds at a time; waitingBuilds how
-// many more may wait. One that finds no room is asked for again by the user's
-// next read, which is complete without it.
+// A process builds so many inboxes at a time, and so many more may wait. A build
+// that finds no room is requested again by the user's next read, which is complete
+// without it.
 const (
 	builders      = 4
 	waitingBuilds = 1024
 )
 
-// builder fills feeds from SQL, those that somebody asks for in the background.
+// builder fills feeds from SQL when they are requested in the background.
 type builder struct {
 	tl       *timeline.Store
 	log      *slog.Logger
 	requests chan buildRequest
 }
 
-// buildRequest asks for a feed to be built; begun is its build if somebody has
-// opened it already.
+// buildRequest asks for a feed to be built. begun is its build, if the requester
+// has opened it already.
 type buildRequest struct {
 	feed  cachedFeed
 	begun *timeline.Build
 }
 
-// soon asks for a feed to be built in the background.
+// soon requests a feed in the background.
 func (b *builder) soon(feed cachedFeed, begun *timeline.Build) {
 	select {
 	case b.requests <- buildRequest{feed, begun}:
@@ -48,7 +48,7 @@ func (b *builder) soon(feed cachedFeed, begun *timeline.Build) {
 }
 
 // BuildInbox fills the inbox of an active user from SQL, up to its cap, if it is
-// missing and not being built. What is posted meanwhile is not missed.
+// missing and not being built. It does not miss posts that are written meanwhile.
 //
 // Cost: as a first page without an inbox, of cap posts.
 func (h *Home) BuildInbox(ctx context.Context, user int64) error {
@@ -56,7 +56,7 @@ func (h *Home) BuildInbox(ctx context.Context, user int64) error {
 }
 
 func (b *builder) build(ctx context.Context, feed cachedFeed, begun *timeline.Build) error {
-	// From Begin on the feed takes what is delivered; only then SQL is read.
+	// From Begin on the feed takes deliveries; SQL is read only after that.
 	if begun == nil {
 		opened, started, err := b.tl.Begin(ctx, feed.key)
 		if err != nil || !started {
@@ -64,8 +64,9 @@ func (b *builder) build(ctx context.Context, feed cachedFeed, begun *timeline.Bu
 		}
 		begun = &opened
 	}
-	// Nor before its user is active: Redis may have forgotten that, and the call that
-	// makes the user active again has dropped the inbox before it was begun here.
+	// SQL is read only of an active user: Redis may have forgotten that the user is
+	// active. Then the call that makes the user active again has dropped the inbox
+	// before it was begun here.
 	if feed.key == timeline.Inbox(feed.user) {
 		active, err := b.tl.Active(ctx, []int64{feed.user})
 		if err != nil {
@@ -87,8 +88,8 @@ func (b *builder) build(ctx context.Context, feed cachedFeed, begun *timeline.Bu
 			floor = posts[feed.cap-1].ID
 		}
 		ids := rows.PostIDs(posts)
-		// What was posted meanwhile, and is yet to be delivered, may have been shown
-		// from SQL: the next reader of the feed must not miss it.
+		// Posts that were written meanwhile and are not delivered yet may have been
+		// shown from SQL: the next reader of the feed must not miss them.
 		if len(ids) > 0 {
 			newer, err := visibility.Fill(ctx, feed.surface, feed.user, timeline.Range{After: ids[0], Limit: feed.cap}, feed.truth)
 			if err != nil {
@@ -107,7 +108,7 @@ func (b *builder) build(ctx context.Context, feed cachedFeed, begun *timeline.Bu
 	return b.tl.Drop(ctx, feed.key)
 }
 
-// run builds what is asked for, several feeds at a time, until ctx ends.
+// run builds the requested feeds, several at a time, until ctx ends.
 func (b *builder) run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for range builders {

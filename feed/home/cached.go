@@ -10,18 +10,18 @@ import (
 	"tideline/timeline"
 )
 
-// cachedFeed is a feed that is kept in Redis, and where its truth is.
+// cachedFeed is a feed in Redis together with its truth in SQL.
 type cachedFeed struct {
 	key     timeline.Key
 	cap     int
-	surface visibility.Surface // what is let in: posts that
-	user    int64              // this user may be shown there
+	surface visibility.Surface // only posts are let in that
+	user    int64              // this user may be shown on the surface
 	truth   visibility.Source
 	merges  bool // reads merge outboxes into it
 	observe func(hit bool)
 }
 
-// inbox is the user's home timeline.
+// inbox returns the inbox of the user's home timeline.
 func (h *Home) inbox(user int64) cachedFeed {
 	return cachedFeed{
 		key: timeline.Inbox(user), cap: h.tl.InboxCap(), surface: visibility.Home, user: user,
@@ -29,7 +29,7 @@ func (h *Home) inbox(user int64) cachedFeed {
 	}
 }
 
-// outbox is all that the author posted, whoever may see it.
+// outbox returns the outbox with all that the author posted, whoever may see it.
 func (h *Home) outbox(author int64) cachedFeed {
 	return cachedFeed{
 		key: timeline.Outbox(author), cap: h.tl.OutboxCap(), surface: visibility.Direct, user: author,
@@ -37,26 +37,25 @@ func (h *Home) outbox(author int64) cachedFeed {
 	}
 }
 
-// prefetch is what a request found out about a feed before it reads it. The zero
-// prefetch is nothing.
+// prefetch has what a request found out about a feed before it reads it. The zero
+// prefetch is empty.
 type prefetch struct {
-	// begun is a build of the feed that the request has opened and has to hand to a
-	// builder.
+	// begun is a build of the feed that the request has opened. The request must
+	// pass it to a builder.
 	begun *timeline.Build
-	// merged are the authors whom readers merged before the inbox was read. By a
-	// later list, an author who was merged then would be neither there nor, yet, in
+	// merged are the authors whom readers merged before the inbox was read. A later
+	// list may lack an author who was merged then and whose posts are not yet in
 	// the inbox.
 	merged *[]int64
-	// asked is a range of the feed, and part what it held a moment ago.
+	// asked is a range of the feed, and part what the feed had of it a moment ago.
 	asked timeline.Range
 	part  timeline.Part
 }
 
-// cached is the source that reads a feed in Redis, merged with those beside it,
-// as far as they cover the range, and goes on in SQL, on the same ids, where
-// they do not. Without the feed all comes from SQL and the feed is built behind
-// the answer, not beside it, where it would take its time. When Redis fails, SQL
-// answers.
+// cached returns a source that reads a feed in Redis, merged with other feeds, as
+// far as they cover the range. Below that it goes on in SQL with the same ids.
+// Without the feed all comes from SQL, and the feed is built after the answer,
+// because a build beside the answer delays it. When Redis fails, SQL answers.
 func (h *Home) cached(feed cachedFeed, known prefetch) visibility.Source {
 	return func(ctx context.Context, viewer int64, r timeline.Range) (visibility.Batch, error) {
 		feeds, parts, err := h.readParts(ctx, feed, known, r)
@@ -109,8 +108,8 @@ func (h *Home) cached(feed cachedFeed, known prefetch) visibility.Source {
 	}
 }
 
-// readParts reads what a feed in Redis, and those that are merged into it, have of
-// the near end of a range.
+// readParts reads the near end of a range from a feed in Redis and from those that
+// are merged into it.
 func (h *Home) readParts(ctx context.Context, feed cachedFeed, known prefetch, r timeline.Range) (feeds []cachedFeed, parts []timeline.Part, err error) {
 	ctx, cancel := patiently(ctx)
 	defer cancel()
@@ -134,8 +133,8 @@ func (h *Home) readParts(ctx context.Context, feed cachedFeed, known prefetch, r
 	more, err := h.tl.Pages(ctx, keysOf(feeds[len(parts):]), r)
 	parts = append(parts, more...)
 	if r.After > after {
-		// Fewer than the limit may lie above, as newest posts have been deleted. What
-		// is below, these feeds alone do not have.
+		// Fewer ids than the limit may lie above, as the newest posts have been
+		// deleted. Below, these feeds alone are not complete.
 		for i := range parts {
 			parts[i].Floor = max(parts[i].Floor, r.After+1)
 		}
@@ -151,9 +150,9 @@ func keysOf(feeds []cachedFeed) []timeline.Key {
 	return keys
 }
 
-// merge is the first ids of what several feeds hold of a range, up to its limit,
-// each id once, and the highest of the feeds' floors: from there on upwards the
-// union is complete. Ids below it are left out.
+// merge returns the first ids of the range in the union of several feeds, up to the
+// limit, each id once. It also returns the highest floor of the feeds: from there
+// on upwards the union is complete. Ids below it are left out.
 func merge(parts []timeline.Part, r timeline.Range) (ids []int64, floor int64) {
 	for _, p := range parts {
 		ids = append(ids, p.IDs...)
@@ -166,15 +165,15 @@ func merge(parts []timeline.Part, r timeline.Range) (ids []int64, floor int64) {
 			slices.Reverse(ids)
 		}
 	}
-	// A feed that has more ids than the limit ends with one that is not among the
+	// A feed that has more ids than the limit ends with an id that is not among the
 	// first of the union, so nothing is missing before that.
 	ids = slices.DeleteFunc(ids[:min(len(ids), r.Limit)], func(id int64) bool { return id < floor })
 	return ids, floor
 }
 
-// hydrate reads the posts of ids that parts of feeds hold, in their order. Those
-// that no longer exist never come back: they are taken out of the feeds that hold
-// them, a round trip each.
+// hydrate reads the posts of ids from parts of feeds, in their order. A deleted
+// post never comes back: hydrate removes its id from the feeds that have it, with a
+// round trip each.
 func (h *Home) hydrate(ctx context.Context, viewer int64, feeds []cachedFeed, parts []timeline.Part, ids []int64) (visibility.Batch, error) {
 	b, gone, err := h.posts.ByIDs(ctx, viewer, ids)
 	if err != nil || len(gone) == 0 {
@@ -192,19 +191,19 @@ func (h *Home) hydrate(ctx context.Context, viewer int64, feeds []cachedFeed, pa
 	return b, nil
 }
 
-// fill reads those of a feed's posts in the range that the viewer may be shown.
+// fill reads those posts of a feed in the range that the viewer may be shown.
 func (h *Home) fill(ctx context.Context, viewer int64, feed cachedFeed, known prefetch, r timeline.Range) ([]*ent.Post, error) {
 	return visibility.Fill(ctx, feed.surface, viewer, r, h.cached(feed, known))
 }
 
-// PostsBy reads those of the author's posts in the range that the viewer may see:
-// from the outbox, and once some of that turned out to be hidden, from SQL, which
-// need not go through all that an outbox has of it.
+// PostsBy reads those of the author's posts in the range that the viewer may see.
+// It reads the outbox. Once some of the posts turn out to be hidden, it reads SQL,
+// which can skip hidden posts without reading them.
 //
 // Cost: one round trip to Redis and one query of the posts. Where the outbox does
-// not have the range, or some of its posts are hidden, two queries more: the
-// relation of the two, and the posts that it may see. How many others lie between
-// makes no difference.
+// not cover the range, or some of its posts are hidden, two queries more: the
+// relation of the two, and the posts that the viewer may see. The number of hidden
+// posts between them makes no difference.
 func (h *Home) PostsBy(ctx context.Context, viewer, author int64, r timeline.Range) ([]*ent.Post, error) {
 	feed := h.outbox(author)
 	feed.truth = h.posts.By(visibility.Direct, author)

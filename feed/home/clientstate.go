@@ -13,37 +13,38 @@ import (
 	"tideline/timeline"
 )
 
-// What a client has missed is what its timeline has now and the client did not
-// have when it was given its cursor. A cursor therefore carries the client's state,
-// in a form that stays small because posts fall into two kinds:
+// A client has missed the posts that its timeline has now and that the client did
+// not have when it was given its cursor. A cursor therefore carries the client
+// state. It stays small because posts fall into two kinds:
 //
-//   - A post in time is in the timeline, or told of, at most LateAfter after it was
-//     made. Its id says when that was, so only those made within the arrival grace of
-//     the cursor can be on their way still. Of these the cursor names the ones that
-//     its client has; every other one that turns up was missed. All older ones the
-//     client has.
-//   - A late post is noted in the journal of the inbox, as is every post that is
-//     taken out. The cursor carries the position up to which the journal is known.
+//   - A post in time reaches the timeline or its stream at most LateAfter after it
+//     was made. Its id gives the time, so only posts that were made within the
+//     arrival grace of the cursor can still be on their way. Of these the cursor
+//     names the ones that its client has; any other that appears was missed. The
+//     client has all older ones.
+//   - A late post has a journal entry in the inbox, as has every post that is
+//     removed. The cursor carries the position up to which the client knows the
+//     journal.
 //
-// A client may have read a post in SQL before its fan-out came: while one is later
-// than the arrival grace, what was made since it is named too, or it would be told
-// again when it comes.
+// A client may have read a post in SQL before its fan-out came. While a fan-out is
+// later than the arrival grace, the cursor also names the posts since then, because
+// otherwise the client gets them again when they arrive.
 //
-// So nothing depends on the order in which posts arrive, and nothing is kept for
-// a client but the journal. It holds while the clocks of processes differ by less
-// than what the arrival grace leaves beyond LateAfter, the time a silent connection
-// to Redis takes to be noticed included.
+// So nothing depends on the order in which posts arrive, and the server stores
+// nothing for a client but the journal. This is true while the clocks of processes
+// differ by less than the margin between LateAfter and the arrival grace. That
+// margin includes the time that it takes to notice a silent connection to Redis.
 
-// maxRecent is how many posts within the arrival grace a cursor can name. Of a
-// timeline that takes more in that time a client that resumes has to read again.
+// maxRecent is how many posts within the arrival grace a cursor can name. When a
+// timeline gets more in that time, a client that resumes has to read it again.
 const maxRecent = 512
 
-// ClientState says what a client is known to have of its timeline.
+// ClientState has the posts that a client is known to have of its timeline.
 type ClientState struct {
-	// Position is where the client is in the journal of the inbox: it knows the
-	// changes up to there.
+	// Position is the client's position in the journal of the inbox: the client
+	// knows the changes up to there.
 	Position timeline.Position
-	low      int64   // posts at or below it the client has, unless they came late
+	low      int64   // the client has the posts at or below it, unless they came late
 	recent   []int64 // posts above low that the client has, ascending
 }
 
@@ -65,28 +66,28 @@ func (c *ClientState) Newest() int64 {
 	return c.recent[len(c.recent)-1]
 }
 
-// Take notes that the client gets the post.
+// Take records that the client gets the post.
 func (c *ClientState) Take(post int64) {
 	if at, found := slices.BinarySearch(c.recent, post); !found {
 		c.recent = slices.Insert(c.recent, at, post)
 	}
 }
 
-// Drop notes that the client loses the post.
+// Drop records that the client loses the post.
 func (c *ClientState) Drop(post int64) {
 	if at, found := slices.BinarySearch(c.recent, post); found {
 		c.recent = slices.Delete(c.recent, at, at+1)
 	}
 }
 
-// Retain notes that of the posts above Low the client has no other than these.
+// Retain records that of the posts above Low the client has only these.
 func (c *ClientState) Retain(posts []*ent.Post) {
 	keep := rows.PostIDs(posts)
 	c.recent = slices.DeleteFunc(c.recent, func(id int64) bool { return id > c.low && !slices.Contains(keep, id) })
 }
 
-// Advance lifts Low, and forgets the posts below of which there are too many to
-// remember: those above maxRecent.
+// Advance raises Low. It also forgets the lowest of the posts above Low when there
+// are more than maxRecent.
 func (c *ClientState) Advance(low int64) {
 	c.low = max(c.low, low)
 	if spare := len(c.recent) - maxRecent; spare > 0 {
@@ -95,14 +96,14 @@ func (c *ClientState) Advance(low int64) {
 	}
 }
 
-// upTo is the state of a client that has nothing newer than the post.
+// upTo returns the state of a client that has nothing newer than the post.
 func (c *ClientState) upTo(id int64) ClientState {
 	end, _ := slices.BinarySearch(c.recent, id+1)
 	return ClientState{c.Position, min(c.low, id), c.recent[:end]}
 }
 
-// tail is the state as part of a cursor; empty when it does not fit: the client
-// cannot resume without reading again.
+// tail encodes the state as part of a cursor. It is empty when the state does not
+// fit: the client cannot resume without reading again.
 //
 //	epoch, offset, low  uvarints
 //	recent              uvarint distances, each from the post before, the first from low
@@ -124,8 +125,8 @@ func (c *ClientState) tail() string {
 	return string(b)
 }
 
-// clientStateIn is the state in the tail of a cursor; ok is false when it does not
-// tell.
+// clientStateIn decodes the state in the tail of a cursor; ok is false when the
+// tail has none.
 func clientStateIn(tail string) (c ClientState, ok bool) {
 	b := []byte(tail)
 	next := func() (v int64) {
@@ -168,10 +169,10 @@ func (h *Home) Entry(ctx context.Context, v account.Viewer, p *ent.Post) (paging
 	return state.Entry(v, p), err
 }
 
-// Visit makes the user active and says where the journal of the inbox stands. An
-// inbox that is missing begins here, so that all is noted from before the read
+// Visit makes the user active and returns the position of the inbox's journal. It
+// begins a missing inbox, so that every change is journaled from before the read
 // that follows. When Redis does not answer, the read goes on in SQL, and the
-// position is none.
+// position is zero.
 //
 // Cost: one round trip; another one where the inbox is missing.
 func (h *Home) Visit(ctx context.Context, user int64) timeline.Position {
@@ -183,8 +184,8 @@ func (h *Home) Visit(ctx context.Context, user int64) timeline.Position {
 	return at
 }
 
-// visitInbox is Visit, and the source of the timeline for a page that begins with
-// the range.
+// visitInbox is Visit. It also returns the source of the timeline for a page that
+// begins with the range.
 func (h *Home) visitInbox(ctx context.Context, user int64, r timeline.Range) (timeline.Position, visibility.Source) {
 	feed := h.inbox(user)
 	list, unlisted := h.merged.list(ctx)
@@ -203,8 +204,8 @@ func (h *Home) visitInbox(ctx context.Context, user int64, r timeline.Range) (ti
 	return at, h.cached(feed, known)
 }
 
-// visited is the position that a visit to the inbox told, or that of the build
-// that it begins, which is for the caller to have done.
+// visited returns the position from a visit to the inbox, or that of the build that
+// it begins. The caller has that build done.
 func (h *Home) visited(ctx context.Context, user int64, at timeline.Position, err error) (timeline.Position, *timeline.Build) {
 	if err == nil && at.Epoch == 0 {
 		var b timeline.Build
@@ -212,7 +213,7 @@ func (h *Home) visited(ctx context.Context, user int64, at timeline.Position, er
 		if b, started, err = h.tl.Begin(ctx, timeline.Inbox(user)); started {
 			return b.Position(), &b
 		}
-		if err == nil { // somebody else has just begun
+		if err == nil { // another request has just begun
 			at, err = h.tl.Visit(ctx, user)
 		}
 	}
@@ -224,8 +225,8 @@ func (h *Home) visited(ctx context.Context, user int64, at timeline.Position, er
 }
 
 // ClientStateOf is the state of a client that has the timeline from the highest of
-// the posts, which are a part of it, downwards; all of it when there are none. More
-// says whether there may be something below the lowest of them.
+// the posts downwards; the posts are a part of it. Without posts the client has all
+// of it. More says whether the timeline may go on below the lowest of them.
 //
 // Cost: none for posts older than the arrival grace, else that of recentIDs.
 func (h *Home) ClientStateOf(ctx context.Context, v account.Viewer, at timeline.Position, posts []*ent.Post, more bool) (ClientState, error) {
@@ -253,15 +254,15 @@ func (h *Home) ClientStateOf(ctx context.Context, v account.Viewer, at timeline.
 }
 
 // ClientStateAt is the state of a client that resumes after a cursor; ok is false
-// when too much was posted since for a state to tell.
+// when too much was posted since for a client state.
 //
 // Cost: none for a cursor that carries the state, else that of recentIDs.
 func (h *Home) ClientStateAt(ctx context.Context, v account.Viewer, after paging.Cursor) (c ClientState, ok bool, err error) {
 	if c, ok = clientStateIn(after.Tail); ok {
 		return c, true, nil
 	}
-	// The cursor tells an entry and no more: what lies above it is missed. What
-	// lies below the client reads again, and may be on its way still.
+	// The cursor names only an entry: the client has missed what lies above it. The
+	// client reads again what lies below, some of which may still be on its way.
 	c = ClientState{low: min(after.ID, h.ArrivedID(ctx))}
 	list, _, err := h.recentIDs(ctx, v.ID, timeline.Range{After: c.low, Before: after.ID + 1}, true)
 	if err != nil || len(list) > maxRecent {
@@ -273,14 +274,14 @@ func (h *Home) ClientStateAt(ctx context.Context, v account.Viewer, after paging
 	return c, true, nil
 }
 
-// recentIDs is the ids of those of the user's timeline in a range that the user may
-// be shown, the newest of them, one more than a cursor can name at the most: a cursor
-// is plain to read. What an inbox has and hides is told when it is shown, as is all
-// that the client does not have.
+// recentIDs returns the newest ids of a range of the user's timeline that the user
+// may be shown, at most one more than a cursor can name. It leaves out hidden posts
+// of an inbox, because a client can read what a cursor says. A hidden post is sent
+// when it is shown, as is every post that the client does not have.
 //
 // Cost with an inbox: as a page of all these posts, so one round trip, and a query
-// when there are any. Without one a page does not wait for that: told is false
-// unless it must be, and the client cannot resume from it.
+// when there are any. Without an inbox told is false and the client cannot resume,
+// unless the caller says must: a page does not wait for the query.
 func (h *Home) recentIDs(ctx context.Context, user int64, r timeline.Range, must bool) (list []int64, told bool, err error) {
 	var known prefetch
 	merged, err := h.merged.list(ctx) // before the inbox is read: see prefetch
@@ -299,9 +300,9 @@ func (h *Home) recentIDs(ctx context.Context, user int64, r timeline.Range, must
 	return rows.PostIDs(posts), true, err
 }
 
-// Since reads the posts of the viewer's timeline above the id, as many as an inbox
-// keeps, from its newest end or, ascending, from the id on. Whole is false when there
-// may be more.
+// Since reads the posts of the viewer's timeline above the id, at most as many as
+// the inbox cap. It reads from the newest end or, ascending, from the id on. Whole
+// is false when there may be more.
 //
 // Cost: as a page of so many posts.
 func (h *Home) Since(ctx context.Context, v account.Viewer, id int64, ascending bool) (posts []*ent.Post, whole bool, err error) {
@@ -310,14 +311,15 @@ func (h *Home) Since(ctx context.Context, v account.Viewer, id int64, ascending 
 	return posts, len(posts) < limit, err
 }
 
-// Changes are those that the journal of the viewer's inbox has since the position,
-// and where it stands now. Not whole: nobody knows what they were.
+// Changes returns the changes in the journal of the viewer's inbox since the
+// position, and the present position. When it is not whole, some changes are
+// unknown.
 //
 // Cost: one round trip.
 func (h *Home) Changes(ctx context.Context, v account.Viewer, since timeline.Position) (changes []timeline.Change, now timeline.Position, whole bool) {
 	changes, now, whole, err := h.tl.Changes(ctx, v.ID, since)
 	if err != nil && ctx.Err() == nil {
-		// A client that cannot be told what changed is told that much.
+		// The caller sees that the changes are not whole.
 		h.log.WarnContext(ctx, "journal not read", "viewer", v.ID, "error", err)
 	}
 	return changes, now, whole

@@ -32,7 +32,7 @@ func FuzzTail(f *testing.F) {
 
 // However much of the ranked timeline has been shown and however old its posts, its
 // cursors are taken back.
-func TestLongestRankedCursorIsTakenBack(t *testing.T) {
+func TestLongestRankedCursorIsAccepted(t *testing.T) {
 	const largestInbox = 1000
 	most := int64(maxRankedShown(largestInbox))
 	longest := rankedCursor{window: timeline.Range{After: 1, Before: 1 << 53}}

@@ -13,20 +13,21 @@ import (
 	"tideline/queue"
 )
 
-// How an author's posts travel is the author's fan-out mode (the column
-// users.fan_out_mode):
+// An author's fan-out mode (the column users.fan_out_mode) says how the posts
+// travel:
 //
 //	PUSH ──too many followers──▶ PUSH_TO_PULL ──every reader knows──▶ PULL
 //	  ▲                               │                                │
 //	  ├────────────too few────────────┘                            too few
 //	  └──inboxes have what they missed── PULL_TO_PUSH ◀────────────────┘
 //
-// Posts are pushed to inboxes in every mode but PULL, and merged by readers
-// from the outbox in every mode but PUSH. In between both is done, and an entry
+// Posts are pushed to inboxes in every mode but PULL, and readers merge the outbox
+// in every mode but PUSH. In the two modes between them both is done. An entry that
+// is found twice is shown once, so a change of mode leaves no hole and no double.
 // found twice is shown once, so a change of mode leaves no hole and no double.
 //
-// Readers keep the list of authors to merge for Policy.MergedListFor. PUSH_TO_PULL
-// lasts far longer than that, so when pushing stops every reader merges.
+// Readers cache the list of merged authors for Policy.MergedListFor. PUSH_TO_PULL
+// lasts far longer than that, so every reader merges when pushing stops.
 
 const (
 	// NeverPull, as Policy.PullAbove, pushes every author's posts.
@@ -34,11 +35,11 @@ const (
 	// AlwaysPull, as Policy.PullAbove, pushes nobody's.
 	AlwaysPull = -2
 
-	// maxMergedAuthors is how many merged authors are listed. When there are more in
-	// all, readers pull from everybody whom they follow.
+	// maxMergedAuthors is how many merged authors are listed. When there are more,
+	// readers pull from all their followees.
 	maxMergedAuthors = 2000
-	// mergeAfterReturn is how much longer readers merge an author who is pushed again:
-	// than any post is on its way, as a rule.
+	// mergeAfterReturn is how much longer readers merge an author who is pushed
+	// again. It is longer than a post is usually on its way.
 	mergeAfterReturn = 10 * time.Second
 	// defaultMergeAll is the default of Policy.MergeAll.
 	defaultMergeAll = 200
@@ -49,10 +50,10 @@ const (
 // Pushes reports whether the author's new posts go to inboxes.
 func Pushes(author *ent.User) bool { return author.FanOutMode != user.FanOutModePULL }
 
-// Rebalance moves authors whose follower count has crossed the threshold a step
-// on their way between push and pull, at most a hundred a step; a worker calls
-// it again and again. An author comes back to push below four fifths of the
-// threshold only, so that one near it does not flap.
+// Rebalance moves authors whose follower count has crossed the threshold one step
+// between push and pull, at most a hundred in a step. A worker calls it again and
+// again. An author returns to push only below four fifths of the threshold, so that
+// an author near it does not flap.
 //
 // Cost: one index range a step, however many users there are.
 func (h *Home) Rebalance(ctx context.Context) error {
@@ -98,9 +99,10 @@ func (h *Home) changeMode(ctx context.Context, author int64, from, to user.FanOu
 	})
 }
 
-// FinishReturnToPush ends an author's return to push that began then: every inbox
-// has what it missed. Of a later return it says nothing: an attempt that stalled, or
-// a job that is done again, may come when the author has been pulled once more since.
+// FinishReturnToPush ends the return to push of an author that began at since:
+// every inbox has what it missed. It does not end a later return: an attempt that
+// stalled, or a job that is done again, may finish after the author was pulled once
+// more.
 //
 // Cost: one statement.
 func (h *Home) FinishReturnToPush(ctx context.Context, j job.Author) error {

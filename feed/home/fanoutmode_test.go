@@ -41,8 +41,8 @@ func (w *world) fanOutMode(v account.Viewer) user.FanOutMode {
 	return u.FanOutMode
 }
 
-// An author who crosses the threshold, up and down again, with posts at every
-// stage, leaves no hole and no double in any follower's timeline.
+// An author who crosses the threshold, up and down again, with posts in every
+// fan-out mode, leaves no hole and no double in any follower's timeline.
 func TestCrossingTheThreshold(t *testing.T) {
 	t.Parallel()
 	eachAbove(t, 5, func(w *world) {
@@ -98,9 +98,9 @@ func TestCrossingTheThreshold(t *testing.T) {
 	})
 }
 
-// The job of an earlier way back to push, done late or once more, does not end a
-// later one, whose inboxes do not have yet what they missed.
-func TestLateJobDoesNotEndALaterFall(t *testing.T) {
+// The job of an earlier return to push that is done late or twice does not end a
+// later return, whose inboxes still lack posts.
+func TestLateJobDoesNotEndALaterReturn(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
 		now := time.Now()
@@ -125,9 +125,9 @@ func TestLateJobDoesNotEndALaterFall(t *testing.T) {
 	})
 }
 
-// While an author crosses the threshold again and again, posting all the time,
-// no read has a post twice, none loses a post that an earlier one had, and in the
-// end nobody has missed any.
+// While an author crosses the threshold again and again and posts all the time, no
+// read has a post twice, none loses a post that an earlier one had, and in the end
+// nobody has missed any.
 func TestCrossingUnderTraffic(t *testing.T) {
 	t.Parallel()
 	eachAbove(t, 5, func(w *world) {
@@ -150,7 +150,7 @@ func TestCrossingUnderTraffic(t *testing.T) {
 				case <-time.After(2 * time.Millisecond):
 					p, err := w.Feed.CreatePost(w.Ctx, star, feed.Draft{Text: "and on", Visibility: &public})
 					if err != nil {
-						return // missed below
+						return // the check below finds a missed post
 					}
 					ids = append(ids, p.ID)
 				}

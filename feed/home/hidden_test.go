@@ -19,7 +19,7 @@ import (
 	"tideline/timeline"
 )
 
-// Thousands of posts that the viewer may not see cost no more than none.
+// Thousands of posts that the viewer may not see add nothing to the cost of a page.
 func TestHiddenPostsAreNotReadOneByOne(t *testing.T) {
 	t.Parallel()
 	eachIdle(t, func(w *world) {
@@ -56,8 +56,8 @@ func TestHiddenPostsAreNotReadOneByOne(t *testing.T) {
 	})
 }
 
-// Whatever the viewer may see of a profile comes exactly once, in full pages, with
-// an outbox, across its floor and without one.
+// Every post of a profile that the viewer may see comes exactly once, in full
+// pages, with an outbox, across its floor and without one.
 func TestProfilePagesAreFullAndExact(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {
@@ -133,8 +133,8 @@ func TestProfilePagesAreFullAndExact(t *testing.T) {
 	})
 }
 
-// The newest post of everybody may be hidden: what is shown comes exactly once,
-// in full pages, without an inbox.
+// The newest post of every author may be hidden: the visible posts come exactly
+// once, in full pages, without an inbox.
 func TestHiddenHeadsMakeNoHole(t *testing.T) {
 	t.Parallel()
 	eachIdle(t, func(w *world) {
@@ -145,7 +145,7 @@ func TestHiddenHeadsMakeNoHole(t *testing.T) {
 				ids := w.History(author, 3)
 				w.restrict([]schema.Visibility{schema.Private, schema.Mutuals}[i%2], ids[1:]...)
 				want = append(want, ids[0])
-				if i%4 == 1 { // friends, see below
+				if i%4 == 1 { // friends: see below
 					want = append(want, ids[1:]...)
 				}
 			}
@@ -181,7 +181,8 @@ func TestHiddenHeadsMakeNoHole(t *testing.T) {
 	})
 }
 
-// restrict gives posts in the table a visibility, as if they always had it.
+// restrict gives posts in the table a visibility, as if they had had it from the
+// beginning.
 func (w *world) restrict(v schema.Visibility, ids ...int64) {
 	w.Helper()
 	for chunk := range slices.Chunk(ids, 1000) {

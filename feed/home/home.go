@@ -7,10 +7,10 @@
 //     page goes on in SQL on the same cursor.
 //   - Feeds in Redis say where to look. Every post of a page has passed package
 //     visibility after the request began.
-//   - Whatever Redis lost is built again behind the answer, not before it.
+//   - What Redis loses is built again after the answer, not before it.
 //
-// INBOX.md has the life of an inbox, FANOUTMODE.md how an author moves between
-// push and pull. How feeds lie in Redis is package timeline's.
+// INBOX.md tells the life of an inbox, FANOUTMODE.md how an author moves between
+// push and pull. Package timeline hides how feeds lie in Redis.
 package home
 
 import (
@@ -34,13 +34,13 @@ type Config struct {
 	DB         *ent.Client
 	Dialect    string // of DB: dialect.SQLite or dialect.Postgres
 	Visibility *visibility.Reader
-	Timelines  *timeline.Store // whose inbox cap is the length of what is kept ready, counted as unread and ranked
+	Timelines  *timeline.Store // its inbox cap also bounds the unread count and the ranked timeline
 	Queue      *queue.Queue
 	Publisher  *live.Publisher
 
 	Policy
-	// Observe is told of every read of a feed whether Redis had it (a hit) or SQL
-	// answered. Optional.
+	// Observe is called for every read of a feed, with true if Redis had it (a hit)
+	// and false if SQL answered. Optional.
 	Observe func(hit bool)
 	// Logger defaults to discarding.
 	Logger *slog.Logger
@@ -48,18 +48,18 @@ type Config struct {
 	Now func() time.Time
 }
 
-// Policy says how timelines are kept and read. Its zero value is valid.
+// Policy says how timelines are stored and read. Its zero value is valid.
 type Policy struct {
-	// PullAbove is the follower count above which an author's posts are not
-	// pushed to inboxes but merged by readers; NeverPull and AlwaysPull are the
-	// ends of the range. Defaults to DefaultPullAbove.
+	// PullAbove is the follower count above which an author's posts are not pushed
+	// to inboxes but merged by readers. NeverPull and AlwaysPull are the ends of
+	// its range. Defaults to DefaultPullAbove.
 	PullAbove int
-	// PushAndPullFor is how long both is done on the way to pull, at least ten times
-	// MergedListFor, which is how long a process goes by the list of authors to
-	// merge. Default to 30 s and 2 s.
+	// PushAndPullFor is how long an author is both pushed and merged on the way to
+	// PULL. It is at least ten times MergedListFor, which is how long a process
+	// uses one list of merged authors. They default to 30 s and 2 s.
 	PushAndPullFor, MergedListFor time.Duration
-	// MergeAll is how many authors a reader merges without asking first whose
-	// posts reach the page. Defaults to 200.
+	// MergeAll is how many authors a reader merges without asking first which of
+	// them have posts on the page. Defaults to 200.
 	MergeAll int
 	// MaxPage is how many entries a page may have. Defaults to paging.DefaultMaxSize.
 	MaxPage int
@@ -82,21 +82,20 @@ func (p Policy) withDefaults() Policy {
 	return p
 }
 
-// Validate names everything that is out of bounds. A zero RankDecay or MaxPage is.
+// Validate names every value that is out of bounds. A zero RankDecay or MaxPage is.
 func (p Policy) Validate() error {
 	var errs []error
 	if p.RankDecay < MinRankDecay || p.RankDecay > MaxRankDecay {
 		errs = append(errs, fmt.Errorf("RankDecay is %v: it must be %v to %v", p.RankDecay, MinRankDecay, MaxRankDecay))
 	}
-	// From the size of a page where none is asked for to the whole of the largest inbox.
+	// From the default size of a page to the whole of the largest inbox.
 	if p.MaxPage < paging.DefaultSize || p.MaxPage > timeline.MaxInboxCap {
 		errs = append(errs, fmt.Errorf("MaxPage is %d: it must be %d to %d", p.MaxPage, paging.DefaultSize, timeline.MaxInboxCap))
 	}
 	return errors.Join(errs...)
 }
 
-// Home reads home timelines and keeps what is ready of them. It is safe for
-// concurrent use.
+// Home reads home timelines and caches their feeds. It is safe for concurrent use.
 type Home struct {
 	arrivals
 	cfg     Config
@@ -136,14 +135,14 @@ func New(cfg Config) (*Home, error) {
 }
 
 // Run builds inboxes in the background until ctx ends. Without it timelines are
-// complete all the same, read from SQL each time.
+// complete too, but every read goes to SQL.
 func (h *Home) Run(ctx context.Context) error { return h.builder.run(ctx) }
 
 // MaxPage is the most entries that a page may have.
 func (h *Home) MaxPage() int { return h.cfg.MaxPage }
 
-// patience is how long a page waits for Redis before SQL answers, at most: of its
-// time, half.
+// patience is how long a page waits for Redis before SQL answers: at most half of
+// its time.
 const patience = time.Second
 
 func patiently(ctx context.Context) (context.Context, context.CancelFunc) {

@@ -21,8 +21,8 @@ import (
 	"tideline/timeline"
 )
 
-// mergedAuthors are the authors whom readers merge. It keeps their list as of some
-// seconds ago.
+// mergedAuthors lists the authors whom readers merge. It caches the list for
+// Policy.MergedListFor.
 type mergedAuthors struct {
 	db     *ent.Client
 	tl     *timeline.Store
@@ -36,7 +36,7 @@ type mergedAuthors struct {
 	listed  map[int64]time.Time // when each was last
 }
 
-// list is whom readers merge, as far as the list is used.
+// list returns all merged authors, at most maxMergedAuthors.
 func (m *mergedAuthors) list(ctx context.Context) ([]int64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -50,8 +50,8 @@ func (m *mergedAuthors) list(ctx context.Context) ([]int64, error) {
 	return m.authors, nil
 }
 
-// withRecentlyRemoved is the authors, and those who were among them a moment ago:
-// what they posted last was found in the outbox, and may still be on its way to
+// withRecentlyRemoved adds the authors who left the list a moment ago: readers
+// found their last posts in the outbox, and these may still be on their way to
 // inboxes.
 func (m *mergedAuthors) withRecentlyRemoved(authors []int64, now time.Time) []int64 {
 	if m.listed == nil {
@@ -65,8 +65,8 @@ func (m *mergedAuthors) withRecentlyRemoved(authors []int64, now time.Time) []in
 	return list[:min(len(list), maxMergedAuthors)]
 }
 
-// followees is whom the viewer's reads merge; listed is false when there are too many
-// in all for a list of them.
+// followees returns the authors whom the viewer's reads merge; listed is false when
+// there are too many merged authors for a list.
 func (m *mergedAuthors) followees(ctx context.Context, viewer int64) (authors []int64, listed bool, err error) {
 	list, err := m.list(ctx)
 	if err != nil {
@@ -75,7 +75,7 @@ func (m *mergedAuthors) followees(ctx context.Context, viewer int64) (authors []
 	return m.among(ctx, viewer, list)
 }
 
-// among is followees by a list of the merged authors.
+// among is followees for a given list of merged authors.
 func (m *mergedAuthors) among(ctx context.Context, viewer int64, list []int64) (authors []int64, listed bool, err error) {
 	if m.policy.PullAbove == AlwaysPull || len(list) == maxMergedAuthors {
 		return nil, false, nil
@@ -88,9 +88,9 @@ func (m *mergedAuthors) among(ctx context.Context, viewer int64, list []int64) (
 	return authors, true, rows.Wrap("read followees to merge", err)
 }
 
-// sources is whose posts the viewer's timeline has: the followees who are not
-// muted, and the viewer. It costs one query of one row: thousands of rows take
-// longer to receive than to find.
+// sources returns the authors of the viewer's timeline: the followees who are not
+// muted, and the viewer. It costs one query of one row, because thousands of rows
+// take longer to receive than to find.
 func (m *mergedAuthors) sources(ctx context.Context, viewer int64) ([]int64, error) {
 	found, err := m.db.QueryContext(ctx, "SELECT string_agg(CAST(id AS TEXT), ',') FROM ("+sourcesOf+") s", viewer)
 	if err != nil {
@@ -120,8 +120,8 @@ const sourcesOf = `SELECT followee_id AS id FROM follows
   WHERE follower_id = $1 AND followee_id NOT IN (SELECT muted_id FROM mutes WHERE muter_id = $1)
   UNION ALL SELECT id FROM users WHERE id = $1`
 
-// reaching is those of the authors who may have a post among the first of
-// the range, as many as its limit, and the id above which nobody else has any.
+// reaching returns those authors who may have a post among the first of the range,
+// up to its limit. Above the id after, no other author has any.
 func (m *mergedAuthors) reaching(ctx context.Context, authors []int64, r timeline.Range) (near []int64, after int64, err error) {
 	latest, err := m.latestPosts(ctx, authors)
 	if err != nil {
@@ -129,7 +129,7 @@ func (m *mergedAuthors) reaching(ctx context.Context, authors []int64, r timelin
 	}
 	type head struct{ author, id int64 }
 	heads := make([]head, 0, len(authors))
-	above := 0 // how many posted beyond the near end too: what they have in the range is not known
+	above := 0 // how many also posted beyond the near end: which posts they have in the range is unknown
 	for i, id := range latest {
 		if id > r.After {
 			heads = append(heads, head{authors[i], id})
@@ -153,8 +153,8 @@ func (m *mergedAuthors) reaching(ctx context.Context, authors []int64, r timelin
 	return near, after, nil
 }
 
-// latestPosts is, of each author, an id that none in the outbox is above. The ones
-// that Redis does not know it reads from SQL, and stores.
+// latestPosts returns the latest post id of each author. It reads those that Redis
+// does not know from SQL, and stores them.
 func (m *mergedAuthors) latestPosts(ctx context.Context, authors []int64) ([]int64, error) {
 	known, err := m.tl.LatestPostIDs(ctx, authors)
 	if err != nil {

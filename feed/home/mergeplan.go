@@ -7,30 +7,31 @@ import (
 	"tideline/timeline"
 )
 
-// mergePlan says what a read of a home timeline puts together with the inbox.
+// mergePlan says which outboxes one read of a home timeline merges.
 type mergePlan struct {
 	feeds []cachedFeed
-	// skipInbox: the feeds have all that the inbox has.
+	// skipInbox: the feeds have everything that the inbox has.
 	skipInbox bool
-	// after is the id above which the feeds are all that there are; below it there
-	// may be others.
+	// after is the id above which the feeds are complete; below it other outboxes
+	// may have posts.
 	after int64
 }
 
-// maxOutboxes is how many outboxes one page is put together from at the most.
+// maxOutboxes bounds the outboxes of one page.
 const maxOutboxes = 1000
 
-// errTooManyOutboxes says that a page would take more: SQL answers.
+// errTooManyOutboxes says that a page needs more outboxes than that: SQL answers.
 var errTooManyOutboxes = errors.New("too many outboxes reach the page")
 
-// plan is which outboxes the reads of a home timeline merge: of the followees
-// whose posts are not pushed, into the inbox; or, where nearly nobody's are, of
-// all followees and the viewer, without the inbox, which is fan-out on read.
-// Merged is the list of merged authors from before the inbox was read, or nil.
+// plan chooses the outboxes that a read of a home timeline merges. They are those
+// of the merged followees, beside the inbox. When too many authors are merged for a
+// list, they are those of all followees and the viewer, without the inbox, which is
+// fan-out on read. Merged is the list of merged authors from before the inbox was
+// read, or nil.
 //
-// Of more than Policy.MergeAll authors it is the ones who reach the near end of
-// the range: Redis knows the newest id of each. The newest ids, as many as the
-// limit, have a lowest one, and authors who have posted nothing since are left
+// Of more than Policy.MergeAll authors, plan chooses those who reach the near end
+// of the range, by their latest post ids in Redis. It sorts these ids and takes as
+// many as the limit; an author whose latest id is below the last of them is left
 // out. That costs one round trip of O(authors), and a query of the authors whom
 // Redis does not know yet.
 func (h *Home) plan(ctx context.Context, viewer int64, merged *[]int64, r timeline.Range) (mergePlan, error) {

@@ -18,7 +18,7 @@ import (
 	"tideline/timeline"
 )
 
-// reads counts the reads of feeds that Redis had, and those that SQL answered.
+// reads counts the hits and misses of reads of feeds.
 type reads struct{ hits, misses atomic.Int64 }
 
 func (r *reads) observe(hit bool) {
@@ -43,9 +43,9 @@ func (w *world) climb(v account.Viewer, size int) (all []int64) {
 	}
 }
 
-// A timeline put together from the few of many outboxes that reach each page is
-// what SQL has, post by post: beside an inbox, where some authors are not pushed,
-// and without one, where nobody is.
+// A timeline that merges only the outboxes which reach each page equals that of
+// SQL, post by post: beside an inbox, where some authors are not pushed, and
+// without one, where nobody is.
 func TestOutboxesThatReachThePage(t *testing.T) {
 	t.Parallel()
 	for name, above := range map[string]int{"beside an inbox": 1, "always pull": home.AlwaysPull} {
@@ -76,7 +76,7 @@ func testOutboxes(w *world, reads *reads) {
 	w.Drain()
 	require.Equal(w, user.FanOutModePULL, w.fanOutMode(stars[0]))
 
-	all := w.History(stars[0], feedtest.OutboxCap+30) // more than an outbox keeps
+	all := w.History(stars[0], feedtest.OutboxCap+30) // more than the cap of an outbox
 	for range 2 {
 		for _, star := range stars[:10] { // the last one never posts
 			all = append(all, w.History(star, 3)...)
@@ -127,7 +127,7 @@ func testOutboxes(w *world, reads *reads) {
 	require.Equal(w, own, w.Timeline(reader, 1)[0], "read your own write")
 	all = append(all, own)
 
-	// Deleted posts leave what Redis knows of their authors too high.
+	// Deleted posts leave the latest post ids in Redis too high.
 	for _, star := range stars[1:9] {
 		gone := create(star, schema.Public)
 		require.NoError(w, w.Feed.DeletePost(w.Ctx, star, gone))

@@ -12,18 +12,18 @@ import (
 )
 
 // pulled is the source of a home timeline without an inbox: fan-out on read. It
-// looks up the newest post in the range of everyone whom the user follows, and
-// then reads posts of those authors only who can reach the batch: the last of the
-// newest heads, as many as the limit, is a floor under it. A head may be hidden,
-// what is read behind it is not.
+// looks up the newest post in the range, the head, of every followee. Then it reads
+// posts only of the authors who can reach the batch: the heads, as many as the
+// limit, end with an id below which the batch has no post. A head may be hidden;
+// the posts behind it may not be.
 //
 // Cost: two queries. One look-up a followee by primary key, and one more in the
-// index of posts for those who posted beyond the near end of the range too, which
+// index of posts for each who also posted beyond the near end of the range, which
 // nobody did of a first page; then at most as many posts as the limit of each
 // visibility of as many authors, and whether these follow the user.
 func (h *Home) pulled(user int64) visibility.Source {
-	// An array, not a join: its cost does not hang on what the database guesses
-	// of the number of users. A correlated query costs more by a fifth.
+	// An array, not a join: its cost does not depend on the database's estimate of
+	// the number of users. A correlated query costs a fifth more.
 	among := "IN (%s)"
 	if h.cfg.Dialect == dialect.Postgres {
 		among = "= ANY (ARRAY(%s))"
@@ -54,7 +54,7 @@ SELECT h.id, h.head, coalesce((SELECT 1 FROM follows r WHERE r.follower_id = h.i
 			if err := found.Scan(&author.ID, &head, &author.FollowsBack); err != nil {
 				return visibility.Batch{}, fmt.Errorf("read newest posts of followees: %w", err)
 			}
-			if r.After < head && head < r.Upper() { // else there is none in the range
+			if r.After < head && head < r.Upper() { // otherwise the range has none
 				authors, last = append(authors, author), head
 			}
 		}
@@ -62,7 +62,7 @@ SELECT h.id, h.head, coalesce((SELECT 1 FROM follows r WHERE r.follower_id = h.i
 			return visibility.Batch{}, rows.Wrap("read newest posts of followees", err)
 		}
 		full := len(authors) == r.Limit
-		if full { // the limit lies between here and the last head, with hidden ones too
+		if full { // the limit lies between here and the last head, hidden posts included
 			if r.Ascending {
 				r.Before = last + 1
 			} else {

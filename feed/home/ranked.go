@@ -23,31 +23,32 @@ const (
 	MaxRankDecay     = 8760 * time.Hour
 )
 
-// Weight is what the ranked timeline orders by: the decimal logarithm of the
-// likes plus the age of the epoch at the time of the post in units of the decay,
-// which is how much newer a post must be to outweigh one with ten times its
-// likes. It is Reddit's "hot" ranking (reddit r2, lib/db/_sorts.pyx) for posts
-// that cannot be voted down. Because a post's age enters as its birth and not
-// as "now", a weight changes only when a like does. The decay must be positive.
+// Weight is what the ranked timeline orders by: the decimal logarithm of the likes
+// plus the age of the id clock at the time of the post in units of the decay. The
+// decay is how much newer a post must be to outweigh one with ten times its likes.
+// It is Reddit's "hot" ranking (reddit r2, lib/db/_sorts.pyx) for posts that cannot
+// be voted down. It uses the time of the post and not the present time, so a weight
+// changes only when a like does. The decay must be positive.
 func Weight(likes int, created time.Time, decay time.Duration) float64 {
 	return math.Log10(float64(max(likes, 1))) + created.Sub(ids.Epoch).Seconds()/decay.Seconds()
 }
 
-// rankedCursor is what a reader of the ranked timeline has been shown, as every
-// cursor carries it. Likes move posts while somebody pages, so a position between two
-// weights would show some posts twice and others never. What has been shown is
-// therefore named post by post: a page after a cursor is the best of what has not
-// been shown, a page before it comes from what has. So a cursor holds under another
-// Policy.RankDecay too, as after a restart: what is left then comes in the new
-// order. What is posted since the first page is not shown; it is there when the
-// reader starts anew. Of the older posts that come in by a follow or are shown to
+// rankedCursor names the posts that a reader of the ranked timeline has been shown.
+// Every cursor of that order carries it. Likes move posts while a reader pages, so
+// a position between two weights would show some posts twice and others never. A
+// page after a cursor has the best posts that have not been shown, a page before it
+// has posts that were. So a cursor stays valid under another Policy.RankDecay, as
+// after a restart: the remaining posts then come in the new order. Posts since the
+// first page are not shown until the reader starts anew. Older posts that a follow
+// or a widened visibility adds are shown if they lie in the window; see
+// maxRankedShown.
 // more, those are shown that lie in the window; see maxRankedShown.
 type rankedCursor struct {
 	window timeline.Range
 	shown  []int64 // ascending, with the entry whose cursor it is
 }
 
-// tail is the ranked cursor as part of a cursor.
+// tail encodes the ranked cursor as part of a cursor.
 //
 //	window  two uvarints: its lower bound and its size
 //	shown   uvarint distances, each from the post before, the first from the lower bound
@@ -62,7 +63,8 @@ func (c rankedCursor) tail() string {
 	return string(b)
 }
 
-// rankedCursorIn is the ranked cursor in the tail of a cursor. Error: BadInput.
+// rankedCursorIn decodes the ranked cursor in the tail of a cursor. Error:
+// BadInput.
 func rankedCursorIn(tail string) (c rankedCursor, err error) {
 	b := []byte(tail)
 	next := func() int64 {
@@ -88,8 +90,8 @@ func (c rankedCursor) has(id int64) bool {
 	return found
 }
 
-// with is the cursor after one more post has been shown, without the cursor before
-// that post.
+// with returns the cursor after one more post has been shown; without returns the
+// cursor before that post.
 func (c rankedCursor) with(id int64) rankedCursor {
 	at, found := slices.BinarySearch(c.shown, id)
 	if !found {
@@ -103,16 +105,16 @@ func (c rankedCursor) without(id int64) rankedCursor {
 	return c
 }
 
-// maxRankedShown is how many posts the window of a ranked cursor may come to hold,
-// and how many a reader may be shown from the first page on. A window begins with at
-// most an inbox's worth, so as much may come into it, as by a follow of somebody with
-// many posts, before the oldest that were there all along are passed over.
+// maxRankedShown bounds the posts in the window of a ranked cursor, and those that
+// a reader may be shown from the first page on. A window begins with at most as
+// many posts as an inbox. So the same number may be added, for example by a follow
+// of an author with many posts, before the oldest posts are left out.
 func maxRankedShown(inboxCap int) int { return 2 * inboxCap }
 
-// ranked orders the newest posts of the timeline, as many as an inbox keeps, by
-// weight. An entry's position is the pair of weight and id. Its cost, whatever the
-// page, is that of reading an inbox's worth of posts, or after a cursor as many
-// more as have come in since the first page, up to maxRankedShown.
+// ranked orders the newest posts of the timeline, up to the inbox cap, by weight.
+// An entry's position is the pair of weight and id. Its cost does not depend on the
+// page: it reads up to the inbox cap of posts, or after a cursor also those that
+// were added since the first page, up to maxRankedShown.
 func (h *Home) ranked(ctx context.Context, v account.Viewer, p paging.Page) (*paging.Connection[ent.Post], error) {
 	w, err := paging.Open(p, paging.Ranked, v.ID, h.cfg.MaxPage)
 	if err != nil {
@@ -142,7 +144,7 @@ func (h *Home) ranked(ctx context.Context, v account.Viewer, p paging.Page) (*pa
 	if begins && len(posts) > 0 {
 		after.window = timeline.Range{After: posts[len(posts)-1].ID - 1, Before: posts[0].ID + 1}
 	}
-	if w.Before == nil { // the end of the list, behind everything
+	if w.Before == nil { // the end of the list, after everything
 		before.shown = rows.PostIDs(posts)
 		slices.Sort(before.shown)
 	} else {
@@ -163,12 +165,12 @@ func (h *Home) ranked(ctx context.Context, v account.Viewer, p paging.Page) (*pa
 		return down
 	})
 	room := w.N + 1
-	if !w.Backwards { // what has been shown must fit into a cursor
+	if !w.Backwards { // a cursor must have room for the shown posts
 		room = min(room, max(most-len(after.shown), 0))
 	}
 	entries = entries[:min(len(entries), room)]
 	for _, e := range entries {
-		at := before // downwards all that came so far, upwards all that is left
+		at := before // downwards all that were shown so far, upwards all that remain
 		if !w.Backwards {
 			after = after.with(e.Node.ID)
 			at = after

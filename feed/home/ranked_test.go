@@ -52,8 +52,8 @@ func TestRankedByLikesAgainstAge(t *testing.T) {
 	require.Less(t, home.Weight(0, now, 2*day), home.Weight(50, now.Add(-day), 2*day), "with a longer one fifty likes last a day")
 }
 
-// An operator tunes the order by the decay. A reader who began under another sees
-// every post once all the same.
+// An operator tunes the order by the decay. A reader who began under another decay
+// still sees every post once.
 func TestRankDecay(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -92,8 +92,8 @@ func TestRankDecay(t *testing.T) {
 	})
 }
 
-// rankedWalk pages through the ranked timeline, each page in the order in which
-// it is come to, and returns the last cursor too.
+// rankedWalk pages through the ranked timeline, each page in the order of the walk.
+// It also returns the last cursor.
 func (w *world) rankedWalk(v account.Viewer, size int, up bool, between func()) (all []int64, last *string) {
 	w.Helper()
 	for {
@@ -120,8 +120,8 @@ func (w *world) rankedWalk(v account.Viewer, size int, up bool, between func()) 
 	}
 }
 
-// What comes in between two pages by a follow pushes nothing out that was there
-// when the reader began.
+// Posts that a follow adds between two pages push out no post that was there when
+// the reader began.
 func TestRankedFollowWhilePaging(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {
@@ -154,8 +154,8 @@ func TestRankedFollowWhilePaging(t *testing.T) {
 	})
 }
 
-// Whatever is liked, no longer liked, posted or lost by Redis between two pages,
-// no post is shown twice and none is passed over, in both directions.
+// Between two pages posts are liked, unliked, written or lost by Redis: no post is
+// shown twice and none is passed over, in both directions.
 func TestRankedStaysWhilePaging(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {
@@ -188,10 +188,10 @@ func TestRankedStaysWhilePaging(t *testing.T) {
 		for _, size := range []int{4, 17} {
 			down, last := w.rankedWalk(reader, size, false, shuffle)
 			now := w.Timeline(reader, 100)
-			began := now[len(now)-len(down):] // what was posted since is above
+			began := now[len(now)-len(down):] // posts since then are above
 			require.Equal(w, began, feedtest.NewestFirst(down...), fmt.Sprintf("pages of %d", size))
 
-			// Back up from the last entry: all but that, once each.
+			// Back up from the last entry: all other entries come once each.
 			hundred, one := 100, 1
 			back, err := w.Home.Timeline(w.Ctx, reader, paging.Page{Last: &hundred, Before: last}, home.Ranked)
 			require.NoError(w, err)

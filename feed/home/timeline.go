@@ -24,21 +24,22 @@ const (
 )
 
 // Timeline is a page of the viewer's home timeline: own posts and those of the
-// users the viewer follows and has not muted. It reads the viewer's inbox, goes
-// on in SQL below it, and makes the viewer active: from now on new posts are
-// pushed. Errors: Unauthenticated, BadInput.
+// users the viewer follows and has not muted. It reads the viewer's inbox and goes
+// on in SQL below it. It makes the viewer active: from now on new posts are pushed.
+// Errors: Unauthenticated, BadInput.
 //
-// Cost with an inbox: one round trip to Redis, of O(log cap + page), and one query of
-// the page's posts; one more round trip where posts older than the page may be younger
-// than two minutes, and one more query, of all of these, where there are any. A run of
-// hidden posts in the inbox costs a query more, of twice as many; below the inbox they
-// are not read. Where there are authors whose posts are not pushed, a query tells
-// those of them whom the viewer follows; their outboxes are read in the same round
-// trip, and if there are more than Policy.MergeAll, their newest ids are asked for
-// before it. Without an inbox: two queries, with a look-up for each followee, and not
-// of hidden posts; two more, of twice as many followees, where so many have nothing
-// but hidden ones near the page. Where nobody is pushed to: a query of the list of
-// followees, their newest ids, and the outboxes that reach the page.
+// Cost with an inbox: one round trip to Redis, of O(log cap + page), and one query
+// of the page's posts; one more round trip where posts older than the page may be
+// younger than two minutes, and one more query, of all of these, where there are
+// any. A run of hidden posts in the inbox costs a query more, of twice as many;
+// below the inbox they are not read. Where there are authors whose posts are not
+// pushed, a query tells which of them the viewer follows; their outboxes are read
+// in the same round trip, and if there are more than Policy.MergeAll, their latest
+// post ids are read before it. Without an inbox: two queries, with a look-up for
+// each followee, and not of hidden posts; two more, of twice as many followees,
+// where so many have only hidden ones near the page. Where nobody is pushed to: a
+// query of the list of followees, their latest post ids, and the outboxes that
+// reach the page.
 // A ranked page costs as much as a page of all that an inbox holds, one after a
 // cursor at most as of twice that.
 func (h *Home) Timeline(ctx context.Context, v account.Viewer, p paging.Page, order Order) (*paging.Connection[ent.Post], error) {
@@ -69,11 +70,11 @@ func (h *Home) Timeline(ctx context.Context, v account.Viewer, p paging.Page, or
 	}), nil
 }
 
-// UnreadCount is how many entries of the viewer's timeline, among the newest
-// that an inbox holds, are newer than the read marker; own posts do not count.
-// It is 0 for an anonymous viewer.
+// UnreadCount counts the entries of the viewer's timeline, among the newest up to
+// the inbox cap, that are newer than the read marker; own posts do not count. It is
+// 0 for an anonymous viewer.
 //
-// Cost: two queries, of as many posts as are unread, at most an inbox's.
+// Cost: two queries, of as many posts as are unread, at most the inbox cap.
 func (h *Home) UnreadCount(ctx context.Context, v account.Viewer) (int, error) {
 	if v.ID == 0 {
 		return 0, nil
@@ -96,8 +97,8 @@ func (h *Home) UnreadCount(ctx context.Context, v account.Viewer) (int, error) {
 }
 
 // MarkRead moves the viewer's read marker forwards to the entry of the cursor,
-// never backwards, and returns what is unread then. Errors: Unauthenticated,
-// BadInput.
+// never backwards, and returns the unread count after that. Errors:
+// Unauthenticated, BadInput.
 //
 // Cost: two statements, a message to the user's connections, and UnreadCount.
 func (h *Home) MarkRead(ctx context.Context, v account.Viewer, upTo string) (int, error) {

@@ -38,8 +38,8 @@ func TestPostReachesFollowersAndTheAuthor(t *testing.T) {
 	})
 }
 
-// Pages of every size, in both directions, across the border between Redis and
-// SQL, while posts arrive and while Redis is wiped, show each entry once.
+// Pages of every size show each entry once: in both directions, across the border
+// between Redis and SQL, while posts arrive and while Redis is wiped.
 func TestPagingIsExact(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {
@@ -135,7 +135,7 @@ func TestRelationsMoveThePostsTheyShow(t *testing.T) {
 	})
 }
 
-// With nobody at work behind it, a restricting mutation hides at once.
+// A mutation that narrows hides at once, without workers.
 func TestHiddenAtOnceWithoutWorkers(t *testing.T) {
 	t.Parallel()
 	eachIdle(t, func(w *world) {
@@ -163,7 +163,7 @@ func TestHiddenAtOnceWithoutWorkers(t *testing.T) {
 	})
 }
 
-func TestVisibilityAtEveryDoor(t *testing.T) {
+func TestVisibilityOnEverySurface(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {
 		author, friend, follower, stranger, blocked := w.User("author"), w.User("friend"), w.User("follower"), w.User("stranger"), w.User("blocked")

@@ -11,8 +11,8 @@ import (
 	"tideline/timeline"
 )
 
-// UnreadCounts is UnreadCount of many users, as far as Redis has their timelines
-// whole; the others are left out.
+// UnreadCounts is UnreadCount of many users. It leaves out users whose timelines
+// Redis does not have whole.
 //
 // Cost: at most eight queries for a thousand users, and two round trips.
 func (h *Home) UnreadCounts(ctx context.Context, users []int64) (map[int64]int, error) {
@@ -29,9 +29,9 @@ func (h *Home) UnreadCounts(ctx context.Context, users []int64) (map[int64]int, 
 	return counts, nil
 }
 
-// unreadIDs is the ids of the posts above their read markers in the timelines of
-// users, hidden ones included; of users whose timeline Redis does not have whole,
-// none.
+// unreadIDs returns, for each user, the ids of the posts above the read marker,
+// hidden ones included. It has none for users whose timeline Redis does not have
+// whole.
 func (h *Home) unreadIDs(ctx context.Context, users []int64) (map[int64][]int64, error) {
 	markers, err := h.db.ReadMarker.Query().Where(rows.Among(readmarker.FieldID, users)).All(ctx)
 	if err != nil {
