@@ -9,8 +9,8 @@ import (
 	"tideline/timeline"
 )
 
-// What a timeline's cursor carries is read without harm, whatever it is, and a
-// ranked cursor has one meaning.
+// A timeline accepts any tail of a cursor without harm, and a ranked cursor has one
+// meaning.
 func FuzzTail(f *testing.F) {
 	f.Add(rankedCursor{timeline.Range{After: 3, Before: 1 << 50}, []int64{7, 9}}.tail())
 	state := ClientState{Position: timeline.Position{Epoch: 5, Offset: 2}, low: 3, recent: []int64{7, 9}}
@@ -30,8 +30,8 @@ func FuzzTail(f *testing.F) {
 	})
 }
 
-// However much of the ranked timeline has been shown and however old its posts, its
-// cursors are taken back.
+// A ranked cursor is accepted however many posts have been shown and however old
+// they are.
 func TestLongestRankedCursorIsAccepted(t *testing.T) {
 	const largestInbox = 1000
 	most := int64(maxRankedShown(largestInbox))

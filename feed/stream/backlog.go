@@ -10,16 +10,16 @@ import (
 	"tideline/timeline"
 )
 
-// backlog is what a stream has still to send: a client takes its time.
+// backlog has the items that a stream has read and not yet sent.
 type backlog struct {
 	items []backlogItem
-	low   int64 // what the client's Low rises to when all are sent
+	low   int64 // the client's Low advances to it when all are sent
 
-	// The last check, when so many of the items were found to be as they say.
+	// The last check, and how many of the items it found to be true.
 	checked int
 	at      time.Time
-	version int64 // of the reader of posts
-	sent    int   // so many were sent since
+	version int64 // of the Reader
+	sent    int   // how many were sent since
 }
 
 // backlogItem is one thing to send when the client takes it.
@@ -30,10 +30,10 @@ type backlogItem struct {
 	position timeline.Position // the journal is known up to here when it is sent
 }
 
-// journaled is, of each post that changes of the journal name, what is true of it
-// now. Each item says that the changes before the next one's are known, so that only
-// the last says it of all: a client that leaves in between is told the rest when it
-// resumes.
+// journaled returns what is true now of each post that the changes name. Each item
+// carries the position before the next item's changes, so that only the last item
+// carries the present position. A client that leaves before the end gets the rest
+// when it resumes.
 func (s *Stream) journaled(ctx context.Context, changes []timeline.Change, now timeline.Position) ([]backlogItem, error) {
 	var ids []int64
 	first, removed := map[int64]int64{}, map[int64]bool{}
@@ -68,13 +68,13 @@ func (s *Stream) journaled(ctx context.Context, changes []timeline.Change, now t
 	return items, nil
 }
 
-// check notes when the reading begins of what goes into the backlog.
+// check records when the reading of the backlog's items begins.
 func (s *Stream) check() {
 	s.backlog.at, s.backlog.version = s.streams.cfg.Now(), s.streams.posts.Version()
 }
 
-// queue has the items sent, which were read since check. When that is done, the
-// journal is known up to now, and the client's Low rises.
+// queue replaces the backlog by the items, which were read since check. When all
+// are sent, the client knows the journal up to now, and its Low advances.
 func (s *Stream) queue(items []backlogItem, now timeline.Position, low int64) {
 	b := &s.backlog
 	b.items, b.low = items, low
@@ -85,7 +85,8 @@ func (s *Stream) queue(items []backlogItem, now timeline.Position, low int64) {
 	}
 }
 
-// sendNext sends the first item of the backlog, unless the client knows by now.
+// sendNext sends the first item of the backlog, unless the client has the post by
+// now.
 func (s *Stream) sendNext(ctx context.Context) error {
 	b := &s.backlog
 	if b.checked == 0 || b.version != s.streams.posts.Version() || s.streams.cfg.Now().Sub(b.at) > verdictLasts {
@@ -115,7 +116,7 @@ func (s *Stream) backlogSent() {
 
 // recheckBacklog drops the items that were hidden since they were read. It checks
 // the next items only, twice as many as were sent since the last check. A dropped
-// item passes its position to the one before it.
+// item passes its journal position to the one before it.
 func (s *Stream) recheckBacklog(ctx context.Context) error {
 	b := &s.backlog
 	n := min(len(b.items), max(2*b.sent, 2))
@@ -152,8 +153,8 @@ func (s *Stream) recheckBacklog(ctx context.Context) error {
 	return nil
 }
 
-// visible is those of the posts that the viewer may be shown in the timeline, in the
-// order of the ids, nil for the others.
+// visible returns those of the posts that the viewer may be shown in the timeline,
+// in the order of the ids, nil for the others.
 func (s *Stream) visible(ctx context.Context, ids []int64) ([]*ent.Post, error) {
 	return s.streams.posts.Posts(ctx, visibility.Home, s.viewer.ID, ids)
 }

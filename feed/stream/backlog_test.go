@@ -11,9 +11,10 @@ import (
 	"tideline/timeline"
 )
 
-// A client takes its time: late posts are looked at again before they are told, and
-// a position stands for those that were told, whatever is hidden behind them.
-func TestLateArrivalsAreLookedAtAgain(t *testing.T) {
+// A client reads slowly: each late post is checked again before it is sent, and a
+// position stands for the posts that were sent, even if the posts after them are
+// hidden.
+func TestLateArrivalsAreCheckedAgain(t *testing.T) {
 	t.Parallel()
 	eachIdle(t, func(w *world) {
 		ann, bob := w.pair()
@@ -46,7 +47,7 @@ func TestLateArrivalsAreLookedAtAgain(t *testing.T) {
 		end := l.position()
 		l.close()
 
-		l = w.listen(ann, &first.Edge.Cursor) // after which it left
+		l = w.listen(ann, &first.Edge.Cursor) // it left after this event
 		for _, id := range []int64{late[3], late[5]} {
 			require.Equal(w, id, l.added())
 		}

@@ -13,7 +13,7 @@ import (
 	"tideline/feed/visibility"
 )
 
-// Event is what a stream brings: *PostAdded, *PostRemoved, *Invalidated or
+// Event is one event of a stream: *PostAdded, *PostRemoved, *Invalidated or
 // *Heartbeat.
 type Event interface{ event() }
 
@@ -32,15 +32,15 @@ type PostAdded struct {
 // Position is the cursor to resume after.
 func (e *PostAdded) Position() string { return e.Edge.Cursor }
 
-// PostRemoved says that a post left it.
+// PostRemoved says that a post left the timeline.
 type PostRemoved struct {
 	PostID   int64
 	Position string // the cursor to resume after
 	*sharedEvent
 }
 
-// Invalidated says that more happened than is told one by one: read the
-// timeline again.
+// Invalidated says that more changed than is sent one by one: read the timeline
+// again.
 type Invalidated struct {
 	Reason   string
 	Position string
@@ -49,9 +49,9 @@ type Invalidated struct {
 // Heartbeat says that nothing was missed up to here.
 type Heartbeat struct{ Position string }
 
-// sharedEvent is an event that many streams of this process bring at the same time:
-// the verdict on its post, and what else is found out about all of their viewers at
-// once. A nil one is of an event that one stream alone brings.
+// sharedEvent is an event that many streams of this process bring at the same time.
+// It has the verdict on the post, and what is found out for all viewers at once. It
+// is nil for an event that only one stream brings.
 type sharedEvent struct {
 	verdict visibility.Verdict
 	users   []int64 // ascending
@@ -60,7 +60,7 @@ type sharedEvent struct {
 	found map[any]func() any
 }
 
-// shared is the event, nil when it is one stream's alone.
+// shared returns the event, nil when only one stream brings it.
 func (e *sharedEvent) shared() *sharedEvent {
 	if len(e.users) == 1 {
 		return nil
@@ -68,8 +68,8 @@ func (e *sharedEvent) shared() *sharedEvent {
 	return e
 }
 
-// Once is what made returned for the key, called once for all who are given the
-// event; nil when that is one alone.
+// Once returns the result of made for the key. It calls made once for all viewers
+// who get the event. It returns nil when only one viewer gets it.
 func (e *sharedEvent) Once(key any, made func() any) any {
 	if e == nil {
 		return nil
@@ -87,27 +87,29 @@ func (e *sharedEvent) Once(key any, made func() any) any {
 	return once()
 }
 
-// Neutral is the event with the placeholder where it is a viewer's own.
+// Neutral returns the event with the placeholder in place of the viewer's own
+// cursor.
 func (e *PostAdded) Neutral(placeholder string) any {
 	neutral := *e
 	neutral.Edge.Cursor = placeholder
 	return &neutral
 }
 
-// Own is what belongs where the placeholder is.
+// Own returns the string that the placeholder stands for.
 func (e *PostAdded) Own() string { return e.Edge.Cursor }
 
-// Neutral is the event with the placeholder where it is a viewer's own.
+// Neutral returns the event with the placeholder in place of the viewer's own
+// cursor.
 func (e *PostRemoved) Neutral(placeholder string) any {
 	return &PostRemoved{PostID: e.PostID, Position: placeholder}
 }
 
-// Own is what belongs where the placeholder is.
+// Own returns the string that the placeholder stands for.
 func (e *PostRemoved) Own() string { return e.Position }
 
 // Liked reports whether the viewer likes an event's post.
 //
-// Cost: one query for all to whom the event is told at the same time.
+// Cost: one query for all viewers who get the event at the same time.
 func (s *Streams) Liked(ctx context.Context, v account.Viewer, e *PostAdded) (bool, error) {
 	type key struct{}
 	type answer struct {
@@ -127,10 +129,10 @@ func (s *Streams) Liked(ctx context.Context, v account.Viewer, e *PostAdded) (bo
 	return slices.Contains(found.users, int(v.ID)), nil
 }
 
-// UnreadCount is the viewer's count of unread posts when the event is told.
+// UnreadCount is the viewer's count of unread posts when the event is sent.
 //
-// Cost: a constant number of queries and round trips for all to whom the event is
-// told at the same time, where Redis has their timelines.
+// Cost: a constant number of queries and round trips for all viewers who get the
+// event at the same time, where Redis has their timelines.
 func (s *Streams) UnreadCount(ctx context.Context, v account.Viewer, e *PostAdded) (int, error) {
 	type key struct{}
 	found, _ := e.Once(key{}, func() any {

@@ -13,11 +13,12 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// verdicts is how often streams that were told of a post since then may have found out
-// about it, at most: what one of them finds out is good for 100 ms.
+// verdicts bounds how often streams that got a post since then may have read it:
+// a verdict lasts for 100 ms.
 func verdicts(since time.Time) int { return 1 + int(time.Since(since)/(100*time.Millisecond)) }
 
-// What is found out for all who are told of a post is what each would find out.
+// Facts that are found out once for all viewers of a post equal those that each
+// stream finds out alone.
 func TestManyAreToldTheirOwn(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {

@@ -45,14 +45,14 @@ func TestLateArrivals(t *testing.T) {
 		}
 		require.Greater(w, all.added(), third)
 
-		// A page knows what it has shown.
+		// A page names the posts that it has shown.
 		page := w.listen(ann, w.Top(ann))
 		page.expectNothingBefore(bob)
 	})
 }
 
-// An inbox may hold what is hidden. No cursor names that, so that it is told when it
-// is shown.
+// An inbox may have hidden posts. No cursor names them, so that each is sent when
+// it is shown.
 func TestCursorNamesNothingHidden(t *testing.T) {
 	t.Parallel()
 	eachIdle(t, func(w *world) {
@@ -81,7 +81,8 @@ func TestCursorNamesNothingHidden(t *testing.T) {
 	})
 }
 
-// Fan-outs overtake each other: what came in below a newer post is not missed.
+// Fan-outs overtake each other: a post that arrives below a newer one is not
+// missed.
 func TestOvertakenArrival(t *testing.T) {
 	t.Parallel()
 	eachIdle(t, func(w *world) {
@@ -111,8 +112,8 @@ func TestOvertakenArrival(t *testing.T) {
 	})
 }
 
-// A client was told of a post before its fan-out came, which is later than any that
-// a cursor waits for: it is not told twice.
+// A client got a post before its fan-out came, which is later than the arrival
+// grace of any cursor: the client does not get it twice.
 func TestReadBeforeALateFanout(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -122,7 +123,7 @@ func TestReadBeforeALateFanout(t *testing.T) {
 		})
 		ann, bob := w.pair()
 		l := w.listen(ann, nil)
-		id := w.Post(bob, schema.Public) // nobody does its job
+		id := w.Post(bob, schema.Public) // no worker does its job
 		w.tell(ann, id)
 		after := l.position()
 		l.close()

@@ -1,9 +1,9 @@
 // Package stream brings a viewer the changes of the home timeline as they happen.
 //
-// It delivers, or it says Invalidated: a subscriber that resumes after the last
-// cursor it got misses nothing and gets nothing twice. RESUME.md has the protocol.
-// Package live carries the messages between processes, package home knows what a
-// client has.
+// It delivers, or it says Invalidated: a subscriber that resumes after its last
+// cursor misses nothing and gets nothing twice. RESUME.md tells the protocol.
+// Package live carries the messages between processes, package home keeps track of
+// the client state.
 package stream
 
 import (
@@ -21,7 +21,7 @@ import (
 	"tideline/live"
 )
 
-// Config is what Streams work with. Fields without a default are required.
+// Config configures Streams. Fields without a default are required.
 type Config struct {
 	DB         *ent.Client
 	Visibility *visibility.Reader
@@ -57,26 +57,28 @@ func New(cfg Config) (*Streams, error) {
 
 // Options say what a client asks of Listen.
 type Options struct {
-	// After is the cursor of the newest entry the client has, or the position
-	// of the last event it got; nil: the client wants what happens from now on.
+	// After is the cursor of the newest entry the client has, or the position of
+	// the last event it got. If it is nil, the client gets what happens from now
+	// on.
 	After *string
-	// Heartbeat is how often it wants one, 1 s to an hour, and whenever another
-	// device moves the read marker; 0: never.
+	// Heartbeat is the time between heartbeats, 1 s to an hour. One also comes
+	// whenever another device moves the read marker. Without heartbeats it is 0.
 	Heartbeat time.Duration
 }
 
 // Listen streams what happens to the viewer's timeline until ctx or the session
-// ends. Whenever the stream has something, its end included, wake is called, also
-// before Listen has returned; it must return at once and must not call the stream.
+// ends. The stream calls wake whenever it has an event, and at its end, also before
+// Listen has returned; wake must return at once and must not call the stream.
 //
-// After a cursor, what came since comes first, late arrivals and removals
-// included, and then what happens, with nothing missing and nothing twice in
-// between; where that cannot be promised, the first event is Invalidated.
-// Errors: Unauthenticated, BadInput.
+// After a cursor, the changes since then come first, late arrivals and removals
+// included, then new ones, with nothing missing and nothing twice in between. Where
+// that cannot be promised, the first event is Invalidated. Errors: Unauthenticated,
+// BadInput.
 //
 // Cost: one look-up and two round trips, and a query of the posts that are younger
-// than two minutes, if any; after a cursor, those of the first pages, read as they
-// are taken, and one more each time that the client takes its time.
+// than two minutes, if any; after a cursor, those of the first pages, which are
+// read as the client takes events, and one more each time that the client reads
+// slowly.
 func (s *Streams) Listen(ctx context.Context, v account.Viewer, o Options, wake func()) (*Stream, error) {
 	if v.ID == 0 {
 		return nil, refusal.ErrSignIn
@@ -94,15 +96,15 @@ func (s *Streams) Listen(ctx context.Context, v account.Viewer, o Options, wake 
 	}
 	at := s.home.Visit(ctx, v.ID) // from now on posts are pushed
 	if t.resuming == nil {
-		// What there is now the client reads by itself; it is looked at before
-		// listening starts, so that whatever comes after that is told.
+		// The client reads the present timeline by itself. The stream reads the
+		// client state before it listens, so that it sends every later change.
 		var err error
 		if t.client, err = s.home.ClientStateOf(ctx, v, at, nil, true); err != nil {
 			return nil, err
 		}
 		t.newest = t.client.Newest()
 	}
-	// Listening starts before the replay reads, so there is no seam between them.
+	// Listening starts before the replay reads, so no change falls between the two.
 	if err := t.open(ctx); err != nil {
 		return nil, err
 	}

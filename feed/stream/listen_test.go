@@ -44,7 +44,7 @@ func (w *world) listenFor(v account.Viewer, what stream.Options) listener {
 	return listener{w, v, ctx, stream, news, cancel}
 }
 
-// take is the next event, ok=false at the end.
+// take returns the next event, ok=false at the end.
 func (l listener) take() (ev any, ok bool) {
 	l.w.Helper()
 	timeout := time.After(30 * time.Second)
@@ -112,11 +112,11 @@ func TestLive(t *testing.T) {
 		require.Equal(w, second, toAnn.added())
 		require.NoError(w, w.Feed.DeletePost(w.Ctx, bob, second))
 		require.Equal(w, second, toAnn.removed())
-		w.Drain() // its fan-out and its deletion may both tell that it is gone
+		w.Drain() // its fan-out and its deletion may both send that it is gone
 
 		third := w.Post(bob, schema.Public)
 		require.Equal(w, third, toAnn.added())
-		w.Drain() // or its fan-out, too, would take back what it had told
+		w.Drain() // otherwise its fan-out, too, withdraws the post that it sent
 		_, err = w.Feed.Block(w.Ctx, bob, ann.ID)
 		require.NoError(w, err)
 		require.IsType(w, &stream.Invalidated{}, toAnn.next())
@@ -176,7 +176,8 @@ func TestLogOutEndsItsSubscriptionsOnly(t *testing.T) {
 	})
 }
 
-// Whatever hides a post reaches open subscriptions, and nothing of it comes after.
+// Every change that hides a post reaches open subscriptions, and no event of the
+// post comes after it.
 func TestWhatIsHiddenIsTold(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {
@@ -205,14 +206,14 @@ func TestWhatIsHiddenIsTold(t *testing.T) {
 			for told := false; !told; {
 				switch ev := l.next().(type) {
 				case *stream.PostRemoved:
-					told = ev.PostID == id // else an older one of bob's, hidden with it
+					told = ev.PostID == id // otherwise it is an older one of bob's, hidden with it
 				case *stream.Invalidated:
 					told = true
 				default:
 					require.Fail(w, name, "%T", ev)
 				}
 			}
-			w.tell(ann, id) // of a fan-out that is behind
+			w.tell(ann, id) // a fan-out that is behind
 			w.Drain()
 			for last := w.Post(kept, schema.Public); ; {
 				ev := l.next()
@@ -221,7 +222,7 @@ func TestWhatIsHiddenIsTold(t *testing.T) {
 					break
 				}
 				if _, ok := ev.(*stream.Invalidated); ok && slices.Contains(w.Timeline(ann, 5), last) {
-					break // who reads again has it
+					break // a client that reads again has it
 				}
 			}
 			l.close()
@@ -229,8 +230,9 @@ func TestWhatIsHiddenIsTold(t *testing.T) {
 	})
 }
 
-// Who could not see a post is not told that it is gone, nor which one it was.
-func TestRemovalsAreToldToWhoCouldSee(t *testing.T) {
+// A user who could not see a post is not told that it is gone, nor which one it
+// was.
+func TestRemovalsAreToldToThoseWhoCouldSee(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {
 		ann, bob := w.pair()
@@ -248,7 +250,7 @@ func TestRemovalsAreToldToWhoCouldSee(t *testing.T) {
 		require.NoError(w, w.Feed.DeletePost(w.Ctx, bob, secret))
 		intimate := w.Post(bob, schema.Mutuals)
 		require.Equal(w, intimate, friend.added())
-		w.Drain() // one job at a time, or what it takes back of another's is told at large
+		w.Drain() // one job at a time: a post that another attempt withdraws is told to all recipients
 		for i, v := range []schema.Visibility{schema.Private, schema.Mutuals, schema.Private} {
 			_, err := w.Feed.SetVisibility(w.Ctx, bob, intimate, v)
 			require.NoError(w, err)

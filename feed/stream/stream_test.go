@@ -21,12 +21,12 @@ import (
 	"tideline/timeline"
 )
 
-// postMinutesAgo is aged of a post that was made ten minutes ago.
+// postMinutesAgo writes a post that was made ten minutes ago.
 func (w *world) postMinutesAgo(author account.Viewer) int64 {
 	return w.PostAged(author, 10*time.Minute)
 }
 
-// deliverLate is a late fan-out that has reached the viewer.
+// deliverLate delivers the post to the viewer as a late fan-out does.
 func (w *world) deliverLate(v account.Viewer, id int64) {
 	w.Helper()
 	require.NoError(w, w.Timelines.DeliverLate(w.Ctx, timeline.Arrival{Post: id}, []int64{v.ID}))
@@ -39,7 +39,8 @@ func (w *world) tell(v account.Viewer, id int64) {
 	require.NoError(w, err)
 }
 
-// followed is a reader and whom the reader follows, with no job left to do.
+// followed makes a reader and the author whom the reader follows, with no job left
+// to do.
 func (w *world) followed() (ann, bob account.Viewer) {
 	w.Helper()
 	ann, bob = w.User("ann"), w.User("bob")
@@ -47,7 +48,7 @@ func (w *world) followed() (ann, bob account.Viewer) {
 	return ann, bob
 }
 
-// pair is followed of a reader whose inbox is built.
+// pair is followed for a reader whose inbox is built.
 func (w *world) pair() (ann, bob account.Viewer) {
 	w.Helper()
 	ann, bob = w.followed()
@@ -62,7 +63,8 @@ func (l listener) position() *string {
 	return &ev.(*stream.PostAdded).Edge.Cursor
 }
 
-// expectQuiet is expectNothingBefore without workers: the next that comes is a new post of the viewer's.
+// expectQuiet is expectNothingBefore without workers: the next event is a new post
+// of the viewer's.
 func (l listener) expectQuiet(why string) {
 	l.w.Helper()
 	own := l.w.History(l.viewer, 1)[0]
@@ -70,7 +72,8 @@ func (l listener) expectQuiet(why string) {
 	require.Equal(l.w, own, l.added(), why)
 }
 
-// expectNothingBefore says that nothing else was on its way: the next that comes is a new post.
+// expectNothingBefore checks that nothing else was on its way: the next event is a
+// new post.
 func (l listener) expectNothingBefore(author account.Viewer) {
 	l.w.Helper()
 	require.Equal(l.w, l.w.Post(author, schema.Public), l.added())
@@ -115,10 +118,10 @@ func TestRemovalsWhileAway(t *testing.T) {
 		w.Drain()
 		l = w.listen(ann, after)
 		first := l.next().(*stream.PostRemoved)
-		l.close() // with only one of the two told
+		l.close() // only one of the two was sent
 		l = w.listen(ann, &first.Position)
 		rest := l.removed()
-		if rest == first.PostID { // to be told again does no harm
+		if rest == first.PostID { // a second removal does no harm
 			rest = l.removed()
 		}
 		require.ElementsMatch(w, []int64{deleted, hidden}, []int64{first.PostID, rest})
@@ -155,14 +158,14 @@ func TestLostInboxIsAnnounced(t *testing.T) {
 	})
 }
 
-// A reader that falls behind is brought up to date, with nothing lost on the way.
+// A reader that lags behind catches up, and nothing is lost on the way.
 func TestLaggingReaderCatchesUp(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {
 		ann, bob := w.pair()
 		l := w.listen(ann, nil)
 		var posts []int64
-		for range 150 { // more than the hub holds for one
+		for range 150 { // more than the hub buffers for one subscription
 			posts = append(posts, w.Post(bob, schema.Public))
 		}
 		w.Drain()
@@ -193,7 +196,7 @@ func TestHeartbeat(t *testing.T) {
 		after := l.position()
 		require.NotZero(w, missed)
 
-		// Another device reads: this one is told at once.
+		// Another device moves the read marker: this one gets an event at once.
 		unread, err := w.Home.MarkRead(w.Ctx, ann, *after)
 		require.NoError(w, err)
 		require.Zero(w, unread)
@@ -217,7 +220,7 @@ func TestStreamThatCannotGoOnSaysSo(t *testing.T) {
 	})
 }
 
-// A post is read and checked once for all whom a message is for.
+// A post is read and checked once for all recipients of a message.
 func TestOneMessageCostsAConstantNumberOfQueries(t *testing.T) {
 	t.Parallel()
 	eachIdle(t, func(w *world) {
@@ -226,7 +229,7 @@ func TestOneMessageCostsAConstantNumberOfQueries(t *testing.T) {
 		var listeners []listener
 		ids := []int64{bob.ID}
 		for i, v := range followers {
-			if i%2 == 0 { // the others are told by mistake
+			if i%2 == 0 { // the others get it by mistake
 				require.NoError(w, w.Stores.DB.Follow.Create().SetFollowerID(v.ID).SetFolloweeID(bob.ID).Exec(w.Ctx))
 				listeners = append(listeners, w.listen(v, nil))
 			}
@@ -248,7 +251,7 @@ func TestOneMessageCostsAConstantNumberOfQueries(t *testing.T) {
 		}
 		require.LessOrEqual(w, count(), 3*verdicts(since)+2, "and a look for late fan-outs")
 
-		// Whom it is hidden from meanwhile does not get it.
+		// A viewer from whom the post is hidden meanwhile does not get it.
 		_, err := w.Feed.Block(w.Ctx, bob, followers[0].ID)
 		require.NoError(w, err)
 		id = w.History(bob, 1)[0]
@@ -264,8 +267,8 @@ func TestOneMessageCostsAConstantNumberOfQueries(t *testing.T) {
 	})
 }
 
-// A post that was hidden and is shown again before a worker knew of either: who
-// read in between has to get it again.
+// A post was hidden and is shown again before a worker knew of either: a client
+// that read in between has to get it again.
 func TestHiddenAndShownAgainIsTold(t *testing.T) {
 	t.Parallel()
 	eachIdle(t, func(w *world) {
@@ -308,8 +311,8 @@ func (f *failsOnce) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 	}
 }
 
-// A second attempt does not know what the first has told. Of a change that gives
-// the post to nobody it tells nothing.
+// A second attempt does not know what the first one sent. If the change gives the
+// post to nobody, it sends nothing.
 func TestSecondAttemptAtAChangeTellsNothingTwice(t *testing.T) {
 	t.Parallel()
 	eachIdle(t, func(w *world) {
@@ -329,9 +332,10 @@ func TestSecondAttemptAtAChangeTellsNothingTwice(t *testing.T) {
 	})
 }
 
-// A cursor that tells a place and no more: what its client then reads again may
-// have been on its way, and is not told when it arrives.
-func TestResumeAfterAPlaceOnly(t *testing.T) {
+// A cursor names an entry and has no client state. The posts that its client then
+// reads again may have been on their way; the client does not get them again when
+// they arrive.
+func TestResumeWithoutClientState(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *world) {
 		ann, bob := w.pair()
@@ -352,8 +356,8 @@ func TestResumeAfterAPlaceOnly(t *testing.T) {
 	})
 }
 
-// Redis forgets everything while somebody reads: an inbox that is begun before its
-// user is active again would lack what is distributed in between.
+// Redis loses everything while a user reads: an inbox that begins before its user
+// is active again lacks the posts of the time between.
 func TestInboxOfNobodyActiveIsNotBuilt(t *testing.T) {
 	t.Parallel()
 	eachIdle(t, func(w *world) {

@@ -18,19 +18,19 @@ import (
 // Follower is a follower of an author, with the verdict on one post.
 type Follower struct {
 	ID   int64
-	Sees bool // the post belongs into the follower's timeline
-	Saw  bool // it did at some time before
+	Sees bool // the follower's timeline has the post
+	Saw  bool // it had the post at some time before
 }
 
-// PostChange is what happened to a post. Current is the post as it is, nil when it
-// is gone and belongs into nobody's timeline; Previous is as it was before.
+// PostChange describes a change of a post. Current is the post as it is, nil when
+// it is gone and in nobody's timeline; Previous is the post before the change.
 type PostChange struct {
 	Current  *ent.Post
 	Previous []*ent.Post
 }
 
-// Muters is everybody who mutes the author. It says what Audience would
-// otherwise look up for each follower.
+// Muters returns all users who mute the author. Audience otherwise looks this up
+// for each follower.
 //
 // Cost: an index range of the author's muters.
 func (r *Reader) Muters(ctx context.Context, author int64) (map[int64]bool, error) {
@@ -50,10 +50,11 @@ func (r *Reader) Muters(ctx context.Context, author int64) (map[int64]bool, erro
 	return muters, rows.Wrap("read muters", found.Err())
 }
 
-// Audience is a page of an author's followers, the newest follows in any order:
-// those before the given position, at most limit of them, and the position that
-// the next page starts before; 0 before the first and after the last page. Muters
-// is what Muters said, or nil: then each follower is looked up.
+// Audience is a page of an author's followers: of the follows before the given
+// position the newest, at most limit of them, in any order. It also returns the
+// position that the next page starts before. The position is 0 before the first and
+// after the last page. Muters is the result of Muters, or nil: then each follower is
+// looked up.
 //
 // Cost: one query, an index range of the size of the page; one look-up a
 // follower without muters, and one of a post for friends.
@@ -69,7 +70,7 @@ func (r *Reader) Audience(ctx context.Context, author int64, c PostChange, muter
 	return list, last, err
 }
 
-// Among is Audience of the given users: those of them who follow the author.
+// Among is Audience of the given users, as far as they follow the author.
 //
 // Cost: one query, three look-ups a user at most.
 func (r *Reader) Among(ctx context.Context, author int64, c PostChange, users []int64) ([]Follower, error) {
@@ -84,13 +85,13 @@ func (r *Reader) Among(ctx context.Context, author int64, c PostChange, users []
 	return list, err
 }
 
-// followers reads followers of the author, $1, from where it is told, with all
-// that mayShow needs to know of them: they follow, whom they follow does not block.
+// followers reads followers of the author, $1, and whatever mayShow needs to know
+// of them. Each follows the author, who therefore does not block them.
 //
-// What is looked up is a scalar each: of an EXISTS, PostgreSQL makes a hash of
-// the whole table.
+// Each look-up is a scalar: of an EXISTS, PostgreSQL makes a hash of the whole
+// table.
 func (r *Reader) followers(ctx context.Context, author int64, c PostChange, muters map[int64]bool, room int, from string, args ...any) (list []Follower, last int64, err error) {
-	// Whom the author follows back is asked only where it matters.
+	// The author's own follow is looked up only where it matters.
 	mutual, muting := "0", "0"
 	if forFriends(c.Current) || slices.ContainsFunc(c.Previous, forFriends) {
 		mutual = "coalesce((SELECT 1 FROM follows b WHERE b.follower_id = follows.followee_id AND b.followee_id = follows.follower_id), 0)"

@@ -24,45 +24,45 @@ type Reader struct {
 // New returns a Reader of the database; dialect is dialect.SQLite or dialect.Postgres.
 func New(db *ent.Client, dialect string) *Reader { return &Reader{db: db, dialect: dialect} }
 
-// Version changes with every change in this process, once it is committed, by
-// which somebody may see less. A verdict of an older version is looked at again.
+// Version rises with every committed change in this process by which a viewer may
+// see less. A verdict of an older version is given again.
 func (r *Reader) Version() int64 { return r.version.Load() }
 
-// Narrowed advances the version: a change is committed by which somebody may see
+// Narrowed raises the version after a committed change by which a viewer may see
 // less.
 func (r *Reader) Narrowed() { r.version.Add(1) }
 
-// Batch is what a Source found at the near end of a range. Its posts are not yet
-// decided on: only Fill takes them out.
+// Batch is the part of a range that a Source found at the near end. Its posts have
+// no verdict yet: only Fill takes them out.
 type Batch struct {
 	posts []*ent.Post
 	// Last is the id up to which the source has looked; posts may end before it.
 	Last int64
-	// More says that there may be more behind Last.
+	// More says that there may be more posts after Last.
 	More bool
 }
 
-// Then is the batch with the next one behind it.
+// Then joins the batch and the next one.
 func (b Batch) Then(next Batch) Batch {
 	next.posts = append(b.posts[:len(b.posts):len(b.posts)], next.posts...)
 	return next
 }
 
 // Source reads, for the viewer, up to the limit of the range from its near end. It
-// may leave out what the viewer may not see, but decides nothing: all that it
-// returns goes through Fill.
+// may leave out posts that the viewer may not see, but gives no verdict: all that
+// it returns goes through Fill.
 type Source func(ctx context.Context, viewer int64, r timeline.Range) (Batch, error)
 
-// Fill reads from the source until as many posts as the range's limit may be shown
-// to the viewer on the surface, or the range is exhausted, so that a page is full
-// while there is more to see.
+// Fill reads from the source until it has as many posts as the range's limit that
+// the viewer may be shown on the surface, or until the range is exhausted. So a
+// page is full while there is more to see.
 //
-// Cost: that of the source; a run of hidden posts in what it returns costs another
-// read, of twice as many.
+// Cost: that of the source; a run of hidden posts in its result costs another read,
+// of twice as many.
 func Fill(ctx context.Context, on Surface, viewer int64, r timeline.Range, from Source) ([]*ent.Post, error) {
 	n := r.Limit
 	kept := make([]*ent.Post, 0, n)
-	// What is hidden tends to come in runs, so every further read is larger.
+	// Hidden posts tend to come in runs, so every further read is larger.
 	for ; ; r.Limit = min(2*r.Limit, 1000) {
 		b, err := from(ctx, viewer, r)
 		if err != nil {
@@ -80,7 +80,7 @@ func Fill(ctx context.Context, on Surface, viewer int64, r timeline.Range, from 
 	}
 }
 
-// shown keeps those of the posts that the viewer may be shown on the surface, in
+// shown returns those of the posts that the viewer may be shown on the surface, in
 // order. The posts have been read for this viewer. It costs no query.
 func shown(on Surface, viewer int64, posts []*ent.Post) ([]*ent.Post, error) {
 	kept := make([]*ent.Post, 0, len(posts))
@@ -100,8 +100,8 @@ func shown(on Surface, viewer int64, posts []*ent.Post) ([]*ent.Post, error) {
 	return kept, nil
 }
 
-// posts reads posts for a viewer: each together with how the viewer stands to its
-// author at that moment, and whether the viewer likes it, which costs six index
+// posts reads posts for a viewer: each together with the relation of the viewer and
+// its author at that moment, and whether the viewer likes it, which costs six index
 // look-ups a post.
 func (r *Reader) posts(viewer int64) *ent.PostQuery {
 	q := r.db.Post.Query()
@@ -113,8 +113,8 @@ func (r *Reader) posts(viewer int64) *ent.PostQuery {
 	return q
 }
 
-// Posts are those posts of the ids that the viewer may be shown on the surface, in
-// the order of the ids; nil where there is none.
+// Posts returns those posts of the ids that the viewer may be shown on the surface,
+// in the order of the ids; nil where there is none.
 //
 // Cost: one query by primary key.
 func (r *Reader) Posts(ctx context.Context, on Surface, viewer int64, ids []int64) ([]*ent.Post, error) {
@@ -133,8 +133,8 @@ func (r *Reader) Posts(ctx context.Context, on Surface, viewer int64, ids []int6
 
 func postID(p *ent.Post) int64 { return p.ID }
 
-// ByIDs is the batch of the posts of the ids, in their order, and the ids of which
-// there is no post. There must be an id.
+// ByIDs returns the batch of the posts of the ids, in their order, and the ids that
+// have no post. There must be an id.
 //
 // Cost: one query by primary key.
 func (r *Reader) ByIDs(ctx context.Context, viewer int64, ids []int64) (b Batch, gone []int64, err error) {
@@ -158,7 +158,7 @@ func (r *Reader) ByIDs(ctx context.Context, viewer int64, ids []int64) (b Batch,
 	return b, gone, nil
 }
 
-// matching is the source of the posts in the table that match.
+// matching is the source of the posts in the table that match the predicate.
 func (r *Reader) matching(match predicate.Post) Source {
 	return func(ctx context.Context, viewer int64, in timeline.Range) (Batch, error) {
 		order := ent.Desc(post.FieldID)
@@ -174,10 +174,10 @@ func (r *Reader) matching(match predicate.Post) Source {
 	}
 }
 
-// AllBy is the source of all that the author posted.
+// AllBy is the source of all posts by the author.
 func (r *Reader) AllBy(author int64) Source { return r.matching(post.AuthorID(author)) }
 
-// WrittenBy is those of the ids that are of posts by the author.
+// WrittenBy returns those of the ids whose post the author wrote.
 //
 // Cost: one query by primary key.
 func (r *Reader) WrittenBy(ctx context.Context, author int64, ids []int64) ([]int64, error) {
@@ -185,8 +185,8 @@ func (r *Reader) WrittenBy(ctx context.Context, author int64, ids []int64) ([]in
 	return list, rows.Wrap("read posts", err)
 }
 
-// Stored is the post as it is in the table, nil when it is gone: for jobs, which
-// show it to nobody.
+// Stored returns the post as it is in the table, nil when it is gone. It is for
+// jobs, which show it to nobody.
 //
 // Cost: one query by primary key.
 func (r *Reader) Stored(ctx context.Context, id int64) (*ent.Post, error) {
@@ -197,8 +197,8 @@ func (r *Reader) Stored(ctx context.Context, id int64) (*ent.Post, error) {
 	return p, rows.Wrap("read post", err)
 }
 
-// WhyHidden is the author of the post and the rule by which it is hidden from the
-// viewer's home timeline; why is empty when it may be shown there.
+// WhyHidden returns the author of the post and the rule that hides it from the
+// viewer's home timeline; why is empty when no rule does.
 //
 // Cost: two queries by index.
 func (r *Reader) WhyHidden(ctx context.Context, viewer, id int64) (author int64, why string, err error) {

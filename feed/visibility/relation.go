@@ -16,7 +16,7 @@ import (
 	"tideline/feed/internal/rows"
 )
 
-// flag is a bit of what queries return of a viewer and a user, or a post.
+// flag is a bit that queries return for a viewer and a user, or a post.
 type flag int64
 
 const (
@@ -35,8 +35,8 @@ type edge struct {
 	table, mine, theirs string
 }
 
-// edges are the six relations of a viewer and another user. Only the last one is
-// of no concern to who may see a post.
+// edges are the six relations of a viewer and another user. All but the last one
+// decide who may see a post.
 var edges = []edge{
 	{following, follow.Table, follow.FieldFollowerID, follow.FieldFolloweeID},
 	{followedBy, follow.Table, follow.FieldFolloweeID, follow.FieldFollowerID},
@@ -49,7 +49,7 @@ var edges = []edge{
 // likes is the row of a viewer and a post.
 var likes = edge{liked, like.Table, like.FieldUserID, like.FieldPostID}
 
-// relation is the Relation of the flags.
+// relation turns the flags into a Relation.
 func (f flag) relation() Relation {
 	return Relation{
 		Following: f&following != 0, FollowedBy: f&followedBy != 0, Blocking: f&blocking != 0,
@@ -57,15 +57,16 @@ func (f flag) relation() Relation {
 	}
 }
 
-// columnRelation is what a post that was read for a viewer has beside its own
-// columns: the flags of the viewer's relation to its author and to it.
+// columnRelation is the additional column of a post that was read for a viewer: the
+// flags of the viewer's relation to its author and to it.
 const columnRelation = "relation"
 
 // relationTo is the expression of columnRelation.
 func relationTo(viewer int64, post, author string) sql.Querier {
 	return sql.ExprFunc(func(b *sql.Builder) {
 		look := func(e edge, of string) {
-			// A scalar: of an EXISTS, PostgreSQL may make a hash of all that the viewer has.
+			// A scalar: of an EXISTS, PostgreSQL may make a hash of all the
+			// viewer's rows.
 			b.WriteString(fmt.Sprintf("coalesce((SELECT %d FROM %s r WHERE r.%s = ", e.flag, e.table, e.mine)).Arg(viewer).
 				WriteString(fmt.Sprintf(" AND r.%s = %s), 0)", e.theirs, of))
 		}
@@ -79,7 +80,7 @@ func relationTo(viewer int64, post, author string) sql.Querier {
 	})
 }
 
-// flagsOf is what a read for a viewer found of a post beside its columns.
+// flagsOf returns the flags that a read for a viewer found with a post.
 func flagsOf(p *ent.Post) (flag, error) {
 	value, err := p.Value(columnRelation)
 	flags, ok := value.(int64)
@@ -96,8 +97,8 @@ func Liked(p *ent.Post) (likes, known bool) {
 	return flags&liked != 0, err == nil
 }
 
-// Relations is how the viewer stands to each of the others. An anonymous viewer
-// stands in no relation to anybody, and nobody to themselves.
+// Relations returns the viewer's relation to each of the others. An anonymous
+// viewer has no relation to anybody, and nobody has one to themselves.
 //
 // Cost: one query of six index look-ups a user.
 func (r *Reader) Relations(ctx context.Context, viewer int64, others []int64) (map[int64]Relation, error) {

@@ -1,10 +1,10 @@
 // Package visibility decides who may see a post.
 //
-// The rule is mayShow, the one place that compares visibility. This package is
-// also the one place that reads posts for a reader: a post leaves it only after
-// mayShow has let it pass, with the relation of reader and author that was read
-// together with the post, after the request began. So what feeds or queues hold
-// can at worst hide a post, never show one.
+// The rule is mayShow, the one function that compares visibility. This package is
+// also the only one that reads posts for a reader. A post leaves it only after
+// mayShow has let it pass. The relation of reader and author is read together with
+// the post, after the request began. So a wrong entry in a feed or a queue can hide
+// a post, but never show one.
 package visibility
 
 import (
@@ -25,20 +25,20 @@ type Relation struct {
 // Mutual reports whether both follow each other: friends.
 func (r Relation) Mutual() bool { return r.Following && r.FollowedBy }
 
-// Surface says where a post is about to be shown. A post may be good for its
-// author's profile and yet not belong into the viewer's home timeline.
+// Surface says where a post is about to be shown. A viewer may see a post in its
+// author's profile and not in the home timeline.
 type Surface uint8
 
 // The surfaces.
 const (
-	// Direct: by id, in a profile, as a target of a like.
+	// Direct: by id, in a profile, as the target of a like.
 	Direct Surface = iota
 	// Home: in the home timeline or its live events.
 	Home
 )
 
-// mayShow decides whether a viewer who stands to the author as r says may be
-// shown p on the surface.
+// mayShow decides whether a viewer with the relation r to the author may be shown p
+// on the surface.
 func mayShow(on Surface, viewer int64, r Relation, p *ent.Post) bool {
 	if viewer != 0 && p.AuthorID == viewer {
 		return true
@@ -79,10 +79,10 @@ func whyNot(r Relation, p *ent.Post) string {
 	}
 }
 
-// visibleTo is the visibilities of those posts of the author that mayShow would
-// show: what SQL need not skip one by one where much is hidden. It filters before,
-// and never decides: its relation is older than what is read by it, and each post
-// still passes mayShow, with the relation that was read with the post.
+// visibleTo returns the visibilities of the author's posts that mayShow can let
+// pass, so that SQL need not skip hidden posts one by one. It filters before, and
+// never decides: its relation is older than the posts that are read with it. Each
+// post still passes mayShow, with the relation that was read with the post.
 func visibleTo(on Surface, viewer int64, r Relation, author int64) []schema.Visibility {
 	var visible []schema.Visibility
 	for _, name := range schema.Visibility("").Values() {
@@ -94,8 +94,8 @@ func visibleTo(on Surface, viewer int64, r Relation, author int64) []schema.Visi
 	return visible
 }
 
-// PostCount is how many of the author's posts a viewer may see who stands to the
-// author as r says; nil is the relation of an anonymous viewer. It costs no query.
+// PostCount is how many of the author's posts a viewer with the relation r to the
+// author may see; a nil r is that of an anonymous viewer. It costs no query.
 func PostCount(viewer int64, r *Relation, author *ent.User) int {
 	if r == nil {
 		r = &Relation{}
@@ -111,8 +111,9 @@ func PostCount(viewer int64, r *Relation, author *ent.User) int {
 	return n
 }
 
-// AddToPostCount adds n to the counters of the author that posts of the visibility
-// are in. PRIVATE posts have no counter of their own: they are the rest of all.
+// AddToPostCount adds n to the author's counters of posts with the visibility.
+// PRIVATE posts have no counter of their own: their number is the total without all
+// others.
 func AddToPostCount(author *ent.UserUpdateOne, v schema.Visibility, n int) *ent.UserUpdateOne {
 	switch v {
 	case schema.Public:

@@ -13,8 +13,8 @@ import (
 	"tideline/timeline"
 )
 
-// By is the source of one author's posts, past those that the viewer may not see
-// on the surface, however many they are.
+// By is the source of one author's posts. It skips all posts that the viewer may
+// not see on the surface.
 //
 // Cost: the relation of the two, and of each visibility that it may see at most
 // as many posts of an index range as the limit says.
@@ -36,8 +36,8 @@ type Followee struct {
 	FollowsBack bool // the author follows the viewer
 }
 
-// ByFollowees reads the posts of the followees, or of the viewer, in the range,
-// without most of those that are hidden from the viewer's home timeline.
+// ByFollowees reads the posts of the followees, or of the viewer, in the range. It
+// leaves out most of the posts that are hidden from the viewer's home timeline.
 //
 // Cost: one query, of at most as many posts of each visibility of each followee as
 // the limit says.
@@ -57,8 +57,8 @@ func (r *Reader) nearest(ctx context.Context, viewer int64, of ranges, in timeli
 	return r.matching(r.nearEnds(of, in))(ctx, viewer, in)
 }
 
-// ranges are what is read of some authors: of each, the posts of some visibilities.
-// They are ranges of one index, a pair for each.
+// ranges select, of each of some authors, the posts of some visibilities. They are
+// ranges of one index, a pair for each.
 type ranges struct {
 	authors      []int64
 	visibilities []string
@@ -70,7 +70,7 @@ func (r *ranges) add(author int64, visibilities []schema.Visibility) {
 	}
 }
 
-// pairs is the ranges as SQLite takes them in one parameter.
+// pairs encodes the ranges as one parameter for SQLite.
 func (r *ranges) pairs() string {
 	pairs := make([][2]any, len(r.authors))
 	for i, author := range r.authors {
@@ -81,8 +81,9 @@ func (r *ranges) pairs() string {
 }
 
 // nearEnds matches the posts of the ranges at the near end of a range, at least as
-// many as its limit. The database is told to take them from the end of each range;
-// left to itself it goes through what everybody posted, or all that is hidden.
+// many as its limit. It has the database take them from the end of each range.
+// Otherwise the database goes through the posts of all authors, or through all
+// hidden posts.
 func (r *Reader) nearEnds(of ranges, in timeline.Range) predicate.Post {
 	order := " DESC LIMIT "
 	if in.Ascending {

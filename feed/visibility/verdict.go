@@ -14,20 +14,21 @@ import (
 	"tideline/feed/internal/rows"
 )
 
-// Verdict is a post and who of some users may be shown it in the home timeline.
+// Verdict is a post, and which of some users may be shown it in the home timeline.
 type Verdict struct {
 	Post *ent.Post // nil: there is none
-	// Version is the Reader's when the reading began.
+	// Version is the Reader's when the read began.
 	Version int64
 
 	sees map[int64]bool
 }
 
-// Sees reports whether the user, one of those that were asked for, may be shown it.
+// Sees reports whether the user, who must be one of those given to Judge, may be
+// shown the post.
 func (v *Verdict) Sees(user int64) bool { return v.sees[user] }
 
-// Judge reads a post with its author, and who of the users may be shown it in the
-// home timeline.
+// Judge reads a post with its author, and decides which of the users may be shown
+// it in the home timeline.
 //
 // Cost: three queries, and one more per 20,000 users.
 func (r *Reader) Judge(ctx context.Context, id int64, users []int64) (Verdict, error) {
@@ -38,7 +39,7 @@ func (r *Reader) Judge(ctx context.Context, id int64, users []int64) (Verdict, e
 	}
 	v.Post, v.sees = list[0], make(map[int64]bool, len(users))
 	for chunk := range slices.Chunk(users, 20_000) {
-		// Only followers of the author, and the author, may be shown it.
+		// Only the author and the author's followers may be shown it.
 		followers, err := r.Among(ctx, v.Post.AuthorID, PostChange{Current: v.Post}, chunk)
 		if err != nil {
 			return v, err
@@ -52,17 +53,16 @@ func (r *Reader) Judge(ctx context.Context, id int64, users []int64) (Verdict, e
 }
 
 const (
-	// unreadPosts and unreadPairs bound what is held at a time to count unread
-	// posts for many: posts, and pairs of a viewer and an author.
+	// unreadPosts and unreadPairs bound the memory of one count for many users:
+	// posts, and pairs of a viewer and an author.
 	unreadPosts = 20_000
 	unreadPairs = 500_000
 )
 
-// CountUnread counts those of the posts that each user's home timeline has, by
-// their ids, which the user may be shown and has not written. A list of full ids is
-// cut off there: there may be more below. Users whose count cannot be told from the
-// ids alone are left out, as are those of whose posts there are too many for
-// everybody's at once.
+// CountUnread counts, for each user, those of the posts in the home timeline that
+// the user may be shown and has not written. Timelines are lists of ids. A list of
+// full ids is cut off there: there may be more below. It leaves out a user whose
+// count needs more than the ids, and a user whose posts are too many for one count.
 //
 // Cost: at most five queries for up to 20,000 posts.
 func (r *Reader) CountUnread(ctx context.Context, timelines map[int64][]int64, full int, counts map[int64]int) error {
@@ -111,9 +111,9 @@ func (r *Reader) CountUnread(ctx context.Context, timelines map[int64][]int64, f
 // pair is a viewer and another user.
 type pair struct{ viewer, other int64 }
 
-// relationsOfMany is how users stand to the authors of posts, as far as mayShow
-// needs it of those whom they follow: a follower does not block and is not blocked.
-// It is nil when there are too many pairs.
+// relationsOfMany returns how users stand to the authors of posts, as far as
+// mayShow needs it for their followees: a follower does not block and is not
+// blocked. It is nil when there are too many pairs.
 func (r *Reader) relationsOfMany(ctx context.Context, users []int64, posts map[int64]*ent.Post) (map[pair]Relation, error) {
 	authors, friends := map[int64]bool{}, map[int64]bool{}
 	for _, p := range posts {
