@@ -1,20 +1,19 @@
-// Package feed is what people do: they post, like, follow, block, mute, and look
+// Package feed does what users do: they post, like, follow, block, mute, look
 // through lists.
 //
 // Its invariants:
 //
-//   - A write and the job that follows from it commit together. Nothing is put
-//     into Redis before the commit.
-//   - What a caller wrote, the caller's next read shows: the caller's own feeds
-//     are brought up to date before a mutation returns, everybody else's by the
-//     workers.
+//   - A write and the job that follows from it commit together. Nothing is put into
+//     Redis before the commit.
+//   - The viewer's next read shows the viewer's own write: a mutation updates the
+//     viewer's own feeds before it returns, the workers update everybody else's.
 //
-// What an operation costs is said with it. Nothing grows with the number of all
-// users: a write costs a handful of statements and a job, a read as much as its
-// page has.
+// The doc comment of an operation says what it costs. No cost grows with the number
+// of all users: a write costs a handful of statements and a job, a read as much as
+// its page has.
 //
-// Who may see a post is decided in feed/visibility, home timelines are kept in
-// feed/home and brought live by feed/stream, people are known to feed/account.
+// Package feed/visibility decides who may see a post, feed/home keeps home
+// timelines, feed/stream brings their changes live, and feed/account manages users.
 package feed
 
 import (
@@ -31,7 +30,7 @@ import (
 	"tideline/queue"
 )
 
-// Config is what a Feed works with. Fields without a default are required.
+// Config configures a Feed. Fields without a default are required.
 type Config struct {
 	DB         *ent.Client
 	Dialect    string // of DB: dialect.SQLite or dialect.Postgres
@@ -41,9 +40,9 @@ type Config struct {
 	Queue      *queue.Queue
 	IDs        *ids.Generator
 
-	// LargeAudience is the follower count from which an author's posts are
-	// fanned out by the pool for large jobs, so that they delay nobody else's.
-	// Defaults to DefaultLargeAudience.
+	// LargeAudience is the follower count from which the pool for large jobs fans
+	// out an author's posts, so that they do not delay those of others. Defaults to
+	// DefaultLargeAudience.
 	LargeAudience int
 	// MaxText is how many characters a post may have. Defaults to DefaultMaxText.
 	MaxText int
@@ -53,15 +52,15 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// The defaults of Config, and the most that MaxText may be: the longest text fits into
-// a request's body of the default size however it is escaped.
+// The defaults of Config, and the upper bound of MaxText: the longest text fits
+// into a request's body of the default size however it is escaped.
 const (
 	DefaultLargeAudience = 10_000
 	DefaultMaxText       = 5000
 	MostMaxText          = 50_000
 )
 
-// Feed does what people do. It is safe for concurrent use.
+// Feed does what users do. It is safe for concurrent use.
 type Feed struct {
 	cfg   Config
 	db    *ent.Client

@@ -27,7 +27,7 @@ func (f *Feed) LikePost(ctx context.Context, v account.Viewer, id int64) (*ent.P
 	})
 }
 
-// UnlikePost takes the viewer's like back. Errors: Unauthenticated, NotFound.
+// UnlikePost removes the viewer's like. Errors: Unauthenticated, NotFound.
 //
 // Cost: as LikePost.
 func (f *Feed) UnlikePost(ctx context.Context, v account.Viewer, id int64) (*ent.Post, error) {
@@ -37,8 +37,8 @@ func (f *Feed) UnlikePost(ctx context.Context, v account.Viewer, id int64) (*ent
 	})
 }
 
-// changeLike runs fn, which says by how much the likes changed, under a lock on
-// the post, so that the counter equals the likes however many calls run at once.
+// changeLike runs fn under a lock on the post, so that the counter equals the likes
+// however many calls run at once. Fn returns by how much the likes changed.
 func (f *Feed) changeLike(ctx context.Context, v account.Viewer, id int64, fn func(tx *ent.Tx) (int, error)) (*ent.Post, error) {
 	if v.ID == 0 {
 		return nil, refusal.ErrSignIn
@@ -68,8 +68,8 @@ func (f *Feed) changeLike(ctx context.Context, v account.Viewer, id int64, fn fu
 	return p, err
 }
 
-// Liked says of each post whether the viewer likes it. It costs nothing for the
-// posts of a page that was read for the viewer, else one query.
+// Liked reports of each post whether the viewer likes it. It costs nothing for the
+// posts of a page that was read for the viewer, otherwise one query.
 func (f *Feed) Liked(ctx context.Context, v account.Viewer, posts []*ent.Post) ([]bool, error) {
 	liked := make([]bool, len(posts))
 	if v.ID == 0 {

@@ -38,14 +38,14 @@ func (f *Feed) Followers(ctx context.Context, owner int64, p paging.Page) (*pagi
 	return f.edgePage(ctx, paging.Followers, owner, p, follow.Table, follow.FieldFolloweeID, follow.FieldFollowerID)
 }
 
-// Following is a page of those whom a user follows, newest follow first. Error: BadInput.
+// Following is a page of a user's followees, newest follow first. Error: BadInput.
 //
 // Cost: as Followers.
 func (f *Feed) Following(ctx context.Context, owner int64, p paging.Page) (*paging.Connection[ent.User], error) {
 	return f.edgePage(ctx, paging.Following, owner, p, follow.Table, follow.FieldFollowerID, follow.FieldFolloweeID)
 }
 
-// FollowRequests is a page of those who ask to follow the viewer, newest first;
+// FollowRequests is a page of the users who ask to follow the viewer, newest first;
 // nil for anyone but the owner. Error: BadInput.
 //
 // Cost: as Followers.
@@ -57,8 +57,9 @@ func (f *Feed) FollowRequests(ctx context.Context, v account.Viewer, owner int64
 		followrequest.Table, followrequest.FieldTargetID, followrequest.FieldRequesterID)
 }
 
-// edgePage is a page of the users at the other end of the owner's edges in a
-// table: theirs where mine is the owner. It costs two queries.
+// edgePage is a page of the users at the other end of the owner's rows in a table
+// of relations: mine is the column of the owner, theirs that of the others. It
+// costs two queries.
 func (f *Feed) edgePage(ctx context.Context, l paging.List, owner int64, p paging.Page, table, mine, theirs string) (*paging.Connection[ent.User], error) {
 	w, err := paging.Open(p, l, owner, f.cfg.MaxPage)
 	if err != nil {
@@ -75,7 +76,7 @@ func (f *Feed) edgePage(ctx context.Context, l paging.List, owner int64, p pagin
 	}
 	defer list.Close()
 	var ids []int64
-	edges := map[int64]int64{} // by the user they lead to
+	edges := map[int64]int64{} // by the user at the other end
 	for list.Next() {
 		var edge, user int64
 		if err := list.Scan(&edge, &user); err != nil {

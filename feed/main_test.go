@@ -10,7 +10,7 @@ import (
 
 func TestMain(m *testing.M) { storagetest.Main(m) }
 
-// world adds to the world what the tests of this package do in it.
+// world adds what the tests of this package need.
 type world struct{ *feedtest.World }
 
 func each(t *testing.T, test func(w *world)) {

@@ -24,17 +24,17 @@ import (
 type Draft struct {
 	Text       string
 	Visibility *schema.Visibility // nil: the author's default
-	// IdempotencyKey, unless empty, makes a repeated call return the post that
-	// the first one made.
+	// IdempotencyKey, unless empty, makes a repeated call return the post of the
+	// first call.
 	IdempotencyKey string
 }
 
 // CreatePost makes a post; the viewer's next read shows it. Errors:
-// Unauthenticated, BadInput, Conflict when the post that an idempotency key
-// stands for has been deleted.
+// Unauthenticated, BadInput, Conflict when the post of the idempotency key has been
+// deleted.
 //
-// Cost: one short transaction and the author's own two feeds, however many
-// followers there are: the rest is its job's.
+// Cost: one short transaction and the author's own two feeds, whatever the number
+// of followers: its job does the rest.
 func (f *Feed) CreatePost(ctx context.Context, v account.Viewer, d Draft) (*ent.Post, error) {
 	if v.ID == 0 {
 		return nil, refusal.ErrSignIn
@@ -64,7 +64,7 @@ func (f *Feed) CreatePost(ctx context.Context, v account.Viewer, d Draft) (*ent.
 	return p, nil
 }
 
-// firstPost is the post that an earlier call with the key made, or nil.
+// firstPost returns the post that an earlier call with the key made, or nil.
 func (f *Feed) firstPost(ctx context.Context, v account.Viewer, key string) (*ent.Post, error) {
 	if key == "" {
 		return nil, nil
@@ -117,8 +117,9 @@ func (f *Feed) insertPost(ctx context.Context, v account.Viewer, body string, d 
 	return p, err
 }
 
-// ownPost locks a post for a change by its author, inside tx. A post of another
-// is NotFound or Forbidden, as the viewer may see it or not.
+// ownPost locks a post for a change by its author, inside tx. The error for a post
+// of another author is NotFound or Forbidden, depending on whether the viewer may
+// see it.
 func (f *Feed) ownPost(ctx context.Context, tx *ent.Tx, v account.Viewer, id int64) (*ent.User, *ent.Post, error) {
 	author, err := tx.User.Query().Where(user.ID(v.ID)).Modify(rows.ForUpdate).Only(ctx)
 	if err != nil {
@@ -134,8 +135,8 @@ func (f *Feed) ownPost(ctx context.Context, tx *ent.Tx, v account.Viewer, id int
 	return author, p, nil
 }
 
-// mayChange tells NotFound from Forbidden before a change of a post: who may
-// see it learns that it is another's.
+// mayChange tells NotFound from Forbidden before a change of a post: a viewer who
+// may see it learns that it is another author's.
 func (f *Feed) mayChange(ctx context.Context, v account.Viewer, id int64) error {
 	if v.ID == 0 {
 		return refusal.ErrSignIn
@@ -150,8 +151,8 @@ func (f *Feed) mayChange(ctx context.Context, v account.Viewer, id int64) error 
 	return nil
 }
 
-// SetVisibility changes who may see the viewer's post. From its return on no
-// read shows the post to those it is hidden from. Errors: Unauthenticated,
+// SetVisibility changes who may see the viewer's post. From its return on no read
+// shows the post to a viewer from whom it is hidden. Errors: Unauthenticated,
 // NotFound, Forbidden.
 //
 // Cost: one query and one short transaction, whatever the audience.
@@ -221,8 +222,8 @@ func (f *Feed) DeletePost(ctx context.Context, v account.Viewer, id int64) error
 	return nil
 }
 
-// Post is one post. Error: NotFound, also when the viewer may not see it. It costs
-// one query.
+// Post returns one post. Error: NotFound, also when the viewer may not see it. It
+// costs one query.
 func (f *Feed) Post(ctx context.Context, v account.Viewer, id int64) (*ent.Post, error) {
 	posts, err := f.Posts(ctx, v, []int64{id})
 	if err != nil {
@@ -234,16 +235,16 @@ func (f *Feed) Post(ctx context.Context, v account.Viewer, id int64) (*ent.Post,
 	return posts[0], nil
 }
 
-// Posts are the posts of the ids, in their order; nil where there is none or
+// Posts returns the posts of the ids, in their order; nil where there is none or
 // none that the viewer may see. It costs one query.
 func (f *Feed) Posts(ctx context.Context, v account.Viewer, ids []int64) ([]*ent.Post, error) {
 	return f.posts.Posts(ctx, visibility.Direct, v.ID, ids)
 }
 
-// Deliveries are the receipts of the posts' fan-out, in their order: nil for
-// anyone but the author, and before the fan-out has begun. It costs one query.
+// Deliveries returns the receipts of the posts, in their order: nil for anyone but
+// the author, and before the fan-out has begun. It costs one query.
 func (f *Feed) Deliveries(ctx context.Context, v account.Viewer, posts []*ent.Post) ([]*ent.Delivery, error) {
-	ids := make([]int64, len(posts)) // 0 where it is not the viewer's to know
+	ids := make([]int64, len(posts)) // 0 for a post of another author
 	for i, p := range posts {
 		if v.ID == p.AuthorID {
 			ids[i] = p.ID
@@ -256,7 +257,7 @@ func (f *Feed) Deliveries(ctx context.Context, v account.Viewer, posts []*ent.Po
 	return rows.InOrder(ids, list, func(d *ent.Delivery) int64 { return d.ID }), nil
 }
 
-// enqueuePost puts the job into the pool where the size of the audience belongs.
+// enqueuePost puts the job into the pool for the size of the author's audience.
 func (f *Feed) enqueuePost(ctx context.Context, tx *ent.Tx, kind string, author *ent.User, j job.Post) error {
 	pool := queue.Small
 	if author.FollowerCount >= f.cfg.LargeAudience {
@@ -265,8 +266,8 @@ func (f *Feed) enqueuePost(ctx context.Context, tx *ent.Tx, kind string, author 
 	return f.cfg.Queue.Enqueue(ctx, tx, pool, kind, j)
 }
 
-// maxKey is how many bytes an idempotency key may have, and keysLast how long one is
-// remembered.
+// maxKey bounds the bytes of an idempotency key, and keysLast is how long the
+// server remembers one.
 const (
 	maxKey   = 200
 	keysLast = 24 * time.Hour

@@ -1,4 +1,4 @@
-// Package account knows the people: their accounts, their sessions, how they are
+// Package account manages users: their accounts, their sessions, how they are
 // found.
 package account
 
@@ -19,15 +19,15 @@ import (
 	"tideline/feed/refusal"
 )
 
-// Accounts makes accounts and signs people in. It is safe for concurrent use.
+// Accounts makes accounts and signs users in. It is safe for concurrent use.
 type Accounts struct {
 	*Sessions
 	ids       *ids.Generator
-	hashing   *semaphore.Weighted // bounds the password hashes at work
+	hashing   *semaphore.Weighted // bounds the concurrent password hashes
 	dummyHash string              // is checked for handles that do not exist
 }
 
-// New returns Accounts whose ids the generator makes.
+// New returns Accounts. The generator makes their ids.
 func New(sessions *Sessions, generator *ids.Generator) (*Accounts, error) {
 	if sessions == nil || generator == nil {
 		return nil, errors.New("accounts: Sessions and a generator of ids are required")
@@ -42,8 +42,8 @@ func New(sessions *Sessions, generator *ids.Generator) (*Accounts, error) {
 // SignUp makes an account and signs it in. The name defaults to the handle.
 // Errors: BadInput; Conflict when the handle is taken.
 //
-// Cost: one password hash, of which a process does few at a time, and a transaction
-// of two inserts.
+// Cost: one password hash, of which a process computes few at a time, and a
+// transaction of two inserts.
 func (a *Accounts) SignUp(ctx context.Context, handle, password, name string) (*Auth, error) {
 	handle, err := Handle(handle)
 	if err != nil {
@@ -81,11 +81,11 @@ func (a *Accounts) SignUp(ctx context.Context, handle, password, name string) (*
 	return auth, err
 }
 
-// LogIn starts a session. Errors: Unauthenticated, the same for an unknown
-// handle as for a wrong password and after the same work.
+// LogIn starts a session. Errors: Unauthenticated, which is the same for an unknown
+// handle and a wrong password, after the same work.
 //
 // Cost: one password hash, as SignUp, a look-up and an insert; one hash and an
-// update more where the stored hash is of another cost than today's.
+// update more where the stored hash has another cost than the present one.
 func (a *Accounts) LogIn(ctx context.Context, handle, password string) (*Auth, error) {
 	wrong := refusal.New(refusal.Unauthenticated, "Handle or password is wrong.")
 	var u *ent.User
@@ -113,7 +113,7 @@ func (a *Accounts) LogIn(ctx context.Context, handle, password string) (*Auth, e
 	return a.start(ctx, a.cfg.DB.Session, u)
 }
 
-// Profile is a change of a user's own profile; nil fields stay as they are.
+// Profile is a change of a user's own profile; nil fields do not change.
 type Profile struct {
 	Name, Bio         *string
 	DefaultVisibility *schema.Visibility

@@ -66,8 +66,8 @@ func TestAccountsRefuse(t *testing.T) {
 	})
 }
 
-// A hash of another cost than today's still fits its password, and a log-in renews
-// it. An account without a usable hash has no password that fits.
+// A password still matches a hash of another cost than the present one, and a
+// log-in renews the hash. No password matches an account without a usable hash.
 func TestPasswordHashesAreRenewed(t *testing.T) {
 	t.Parallel()
 	feedtest.Each(t, func(w *feedtest.World) {

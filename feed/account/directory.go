@@ -14,7 +14,7 @@ import (
 	"tideline/feed/refusal"
 )
 
-// Bounds of what people say of themselves, in characters (Unicode code points).
+// Bounds of a user's texts about themselves, in characters (Unicode code points).
 const (
 	MaxHandle = 30
 	MaxName   = 50
@@ -24,8 +24,8 @@ const (
 
 var handlePattern = regexp.MustCompile(`^[a-z0-9_]{1,30}$`)
 
-// Handle returns the handle that s means, as it is stored: without white space
-// around it and an @ before it, in lower case. Error: BadInput.
+// Handle normalizes a handle: it removes white space around it and an @ before it,
+// and turns it into lower case. Error: BadInput.
 func Handle(s string) (string, error) {
 	handle := handleOf(s)
 	if !handlePattern.MatchString(handle) {
@@ -34,7 +34,7 @@ func Handle(s string) (string, error) {
 	return handle, nil
 }
 
-// handleOf is the handle that somebody means by s.
+// handleOf is Handle without its check.
 func handleOf(s string) string {
 	return strings.ToLower(strings.TrimPrefix(strings.TrimSpace(s), "@"))
 }
@@ -54,7 +54,7 @@ func NewDirectory(db *ent.Client, maxPage int) *Directory {
 	return &Directory{db, maxPage}
 }
 
-// Users are the users of the ids, in their order; nil where there is none. It
+// Users returns the users of the ids, in their order; nil where there is none. It
 // costs one query.
 func (d *Directory) Users(ctx context.Context, ids []int64) ([]*ent.User, error) {
 	list, err := d.db.User.Query().Where(rows.Among(user.FieldID, ids)).All(ctx)
@@ -64,8 +64,8 @@ func (d *Directory) Users(ctx context.Context, ids []int64) ([]*ent.User, error)
 	return rows.InOrder(ids, list, func(u *ent.User) int64 { return u.ID }), nil
 }
 
-// User is the user of the handle. Errors: BadInput for what no handle can be,
-// NotFound.
+// User returns the user of the handle. Errors: BadInput for a text that cannot be a
+// handle, NotFound.
 //
 // Cost: one look-up by index.
 func (d *Directory) User(ctx context.Context, handle string) (*ent.User, error) {
@@ -81,11 +81,11 @@ func (d *Directory) User(ctx context.Context, handle string) (*ent.User, error) 
 }
 
 // Search is a page of users whose handle begins with the query or whose name
-// contains it, whatever the case; all users for an empty one. The newest come
+// contains it, whatever the case; an empty query matches all users. The newest come
 // first. Error: BadInput.
 //
-// Cost: users are looked through from the newest on until the page is full: all of
-// them, when the query matches few.
+// Cost: it goes through the users from the newest on until the page is full:
+// through all of them, when the query matches few.
 func (d *Directory) Search(ctx context.Context, query string, p paging.Page) (*paging.Connection[ent.User], error) {
 	query, err := text.CleanLine("The query", query, 0, maxSearch)
 	if err != nil {
@@ -112,8 +112,8 @@ func (d *Directory) Search(ctx context.Context, query string, p paging.Page) (*p
 	}), nil
 }
 
-// UserIDsAfter is up to n users after the given one, in the order of their ids: the
-// way to go through all users in steps.
+// UserIDsAfter returns up to n ids of users above the given one, ascending. A
+// caller can go through all users with it in steps.
 //
 // Cost: an index range of n.
 func (d *Directory) UserIDsAfter(ctx context.Context, after int64, n int) ([]int64, error) {
@@ -121,9 +121,9 @@ func (d *Directory) UserIDsAfter(ctx context.Context, after int64, n int) ([]int
 	return ids, rows.Wrap("list users", err)
 }
 
-// Count is how many users there are.
+// Count returns the number of users.
 //
-// Cost: a count of all users: for operators, not for requests.
+// Cost: a count of all users, so it is for operators and not for requests.
 func (d *Directory) Count(ctx context.Context) (int, error) {
 	n, err := d.db.User.Query().Count(ctx)
 	return n, rows.Wrap("count users", err)

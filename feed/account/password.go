@@ -19,9 +19,9 @@ const (
 	MaxPassword = 200
 )
 
-// cost is the least that OWASP's password storage cheat sheet recommends for
-// argon2id: 19 MiB, two passes, one lane. A stored hash says what it cost itself, so
-// raising this locks nobody out: the next log-in renews the hash.
+// cost is the minimum that OWASP's password storage cheat sheet recommends for
+// argon2id: 19 MiB, two passes, one lane. A stored hash names its own cost, so a
+// higher one here locks nobody out: the next log-in renews the hash.
 var cost = &argon2id.Params{Memory: 19 * 1024, Iterations: 2, Parallelism: 1, SaltLength: 16, KeyLength: 32}
 
 func checkPassword(s string) error {
@@ -31,8 +31,8 @@ func checkPassword(s string) error {
 	return nil
 }
 
-// HashPassword is the hash of a password for accounts that are made in bulk,
-// not by SignUp. Error: BadInput when SignUp would not take it.
+// HashPassword returns the hash of a password for accounts that are made in bulk,
+// without SignUp. Error: BadInput when SignUp refuses the password.
 func HashPassword(password string) (string, error) {
 	if err := checkPassword(password); err != nil {
 		return "", err
@@ -40,7 +40,7 @@ func HashPassword(password string) (string, error) {
 	return hash(password)
 }
 
-// hash is the password's argon2id hash in PHC string format.
+// hash returns the password's argon2id hash in PHC string format.
 func hash(password string) (string, error) {
 	text, err := argon2id.CreateHash(password, cost)
 	if err != nil {
@@ -49,8 +49,8 @@ func hash(password string) (string, error) {
 	return text, nil
 }
 
-// hash is hash, of which at most as many run at once as there are processors: each
-// takes 19 MiB.
+// hash is the function hash with a bound: at most as many run at once as there are
+// processors, because each takes 19 MiB.
 func (a *Accounts) hash(ctx context.Context, password string) (string, error) {
 	if err := a.hashing.Acquire(ctx, 1); err != nil {
 		return "", err
@@ -59,9 +59,9 @@ func (a *Accounts) hash(ctx context.Context, password string) (string, error) {
 	return hash(password)
 }
 
-// verify reports whether the password fits the stored hash, and whether that is of
-// another cost than today's. An account without a usable hash, as an imported one,
-// has no password that fits; finding that out takes as long.
+// verify reports whether the password matches the stored hash, and whether that has
+// another cost than the present one. No password matches an account without a
+// usable hash, such as an imported one; to find that out takes as long.
 func (a *Accounts) verify(ctx context.Context, password, stored string) (fits, old bool, err error) {
 	if err := a.hashing.Acquire(ctx, 1); err != nil {
 		return false, false, err
@@ -78,11 +78,11 @@ func (a *Accounts) verify(ctx context.Context, password, stored string) (fits, o
 	return fits, *params != *cost, nil
 }
 
-// renewHash stores a hash of today's cost for a password that has been verified.
-// A failure is no reason to refuse the log-in: the next one tries again.
+// renewHash stores a hash of the present cost for a password that has been
+// verified. A failure does not refuse the log-in: the next one tries again.
 func (a *Accounts) renewHash(ctx context.Context, u *ent.User, password string) {
 	renewed, err := a.hash(ctx, password)
-	if err == nil { // unless the password has been changed meanwhile
+	if err == nil { // only if the password has not changed meanwhile
 		err = a.cfg.DB.User.Update().Where(user.ID(u.ID), user.PasswordHash(u.PasswordHash)).SetPasswordHash(renewed).Exec(ctx)
 	}
 	if err != nil {

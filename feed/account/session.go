@@ -24,7 +24,7 @@ type Viewer struct {
 	Session int64 // the session's id
 }
 
-// Auth is a fresh session: the only time its token is known to the server.
+// Auth is a fresh session. Only now the server knows its token.
 type Auth struct {
 	Token     string
 	ExpiresAt time.Time
@@ -38,7 +38,7 @@ const (
 	MaxSessionTTL     = 8760 * time.Hour
 )
 
-// SessionsConfig is what Sessions work with. Fields without a default are required.
+// SessionsConfig configures Sessions. Fields without a default are required.
 type SessionsConfig struct {
 	DB        *ent.Client
 	Publisher *live.Publisher // tells open subscriptions that their session has ended
@@ -50,7 +50,7 @@ type SessionsConfig struct {
 	Now func() time.Time
 }
 
-// Sessions are the log-ins that last. It is safe for concurrent use.
+// Sessions manages log-ins. It is safe for concurrent use.
 type Sessions struct{ cfg SessionsConfig }
 
 // NewSessions returns Sessions. It fails when a required field is missing.
@@ -68,7 +68,7 @@ func NewSessions(cfg SessionsConfig) (*Sessions, error) {
 	return &Sessions{cfg}, nil
 }
 
-// now is in UTC, as SQLite compares times as text.
+// now returns UTC, as SQLite compares times as text.
 func (s *Sessions) now() time.Time { return s.cfg.Now().UTC() }
 
 func (s *Sessions) start(ctx context.Context, table *ent.SessionClient, u *ent.User) (*Auth, error) {
@@ -87,8 +87,8 @@ func tokenHash(token string) []byte {
 	return sum[:]
 }
 
-// Authenticate returns whose session the token is and when it ends. Error:
-// Unauthenticated for a token that is unknown, expired or logged out.
+// Authenticate returns the viewer of the token's session and the time when it ends.
+// Error: Unauthenticated for a token that is unknown, expired or logged out.
 //
 // Cost: one look-up by index.
 func (s *Sessions) Authenticate(ctx context.Context, token string) (Viewer, time.Time, error) {
@@ -103,8 +103,8 @@ func (s *Sessions) Authenticate(ctx context.Context, token string) (Viewer, time
 	return Viewer{ID: found.UserID, Session: found.ID}, found.ExpiresAt, nil
 }
 
-// LogOut ends the viewer's session and the subscriptions that were opened with
-// it, on every process. Error: Unauthenticated.
+// LogOut ends the viewer's session and the subscriptions that it opened, on every
+// process. Error: Unauthenticated.
 //
 // Cost: one deletion by primary key, and one message a process.
 func (s *Sessions) LogOut(ctx context.Context, v Viewer) error {
@@ -121,8 +121,8 @@ func (s *Sessions) LogOut(ctx context.Context, v Viewer) error {
 	return nil
 }
 
-// Ended are those of the sessions that were logged out or have expired. It costs
-// one query.
+// Ended returns those of the sessions that were logged out or have expired. It
+// costs one query.
 func (s *Sessions) Ended(ctx context.Context, ids []int64) ([]int64, error) {
 	open, err := s.cfg.DB.Session.Query().Where(session.IDIn(ids...), session.ExpiresAtGT(s.now())).IDs(ctx)
 	if err != nil {

@@ -1,5 +1,4 @@
-// Package feedtest gives tests a whole backend on real stores: the world in which
-// the rules are tried.
+// Package feedtest gives tests a whole backend on real stores.
 package feedtest
 
 import (
@@ -29,13 +28,13 @@ import (
 	"tideline/workers"
 )
 
-// The caps of a world that each or Idle makes: the least that there are.
+// The caps of a world that each or Idle makes: the smallest that are allowed.
 const (
 	InboxCap  = 300
 	OutboxCap = 100
 )
 
-// Options say in what a world differs from what a server has by default.
+// Options change the defaults of a world.
 type Options struct {
 	// DB is the client of the rooms, if it is not that of the stores.
 	DB            *ent.Client
@@ -49,7 +48,7 @@ type Options struct {
 	Now func() time.Time
 }
 
-// World is one process with all rooms, on stores that others may share.
+// World is one process with all rooms, on stores that other worlds may share.
 type World struct {
 	testing.TB
 	Ctx    context.Context
@@ -70,7 +69,7 @@ type World struct {
 	Streams    *stream.Streams
 }
 
-// New builds a world, of which nothing runs yet.
+// New builds a world in which nothing runs yet.
 func New(t testing.TB, s *storage.Stores, o Options) *World {
 	t.Helper()
 	w := &World{TB: t, Ctx: t.Context(), Stores: s}
@@ -114,8 +113,8 @@ func New(t testing.TB, s *storage.Stores, o Options) *World {
 	return w
 }
 
-// Each runs the test on every engine, in a world with workers. On all of them the
-// rules are the same.
+// Each runs the test on every engine, in a world with workers. The rules are the
+// same on all engines.
 func Each(t *testing.T, test func(w *World)) {
 	EachIdle(t, func(w *World) {
 		w.Work()
@@ -123,14 +122,15 @@ func Each(t *testing.T, test func(w *World)) {
 	})
 }
 
-// EachIdle is Each without workers: nothing follows from a commit.
+// EachIdle is Each without workers: no job is done after a commit.
 func EachIdle(t *testing.T, test func(w *World)) {
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
 		test(Idle(t, s, Options{}))
 	})
 }
 
-// Idle is a world with the smallest caps, in which all runs but workers.
+// Idle makes a world with the smallest caps, in which everything but the workers
+// runs.
 func Idle(t testing.TB, s *storage.Stores, o Options) *World {
 	o.Timelines.InboxCap, o.Timelines.OutboxCap = InboxCap, OutboxCap
 	if o.Queue.SweepEvery == 0 {
@@ -143,7 +143,7 @@ func Idle(t testing.TB, s *storage.Stores, o Options) *World {
 	return w
 }
 
-// WorkersConfig is that of workers in this world.
+// WorkersConfig configures workers in this world.
 func (w *World) WorkersConfig() workers.Config {
 	return workers.Config{
 		DB: w.Stores.DB, Visibility: w.Visibility, Home: w.Home, Sessions: w.Sessions,
@@ -151,7 +151,7 @@ func (w *World) WorkersConfig() workers.Config {
 	}
 }
 
-// Work starts workers whose pages have seven followers.
+// Work starts workers whose follower pages have seven followers.
 func (w *World) Work() {
 	cfg := w.WorkersConfig()
 	cfg.PageSize = 7
@@ -168,8 +168,7 @@ func (w *World) Run(loop func(context.Context) error) {
 	w.Cleanup(func() { stop(); <-done })
 }
 
-// Drain waits until all work that follows from what was done is done. Some process
-// must run the jobs.
+// Drain waits until no job is outstanding. Some process must do the jobs.
 func (w *World) Drain() {
 	w.Helper()
 	require.Eventually(w, func() bool {
@@ -178,7 +177,7 @@ func (w *World) Drain() {
 	}, time.Minute, 2*time.Millisecond)
 }
 
-// User makes a user without the cost of a password.
+// User makes a user without the cost of a password hash.
 func (w *World) User(handle string) account.Viewer {
 	w.Helper()
 	id, err := w.IDs.Next()
@@ -197,14 +196,14 @@ func (w *World) Users(n int) []account.Viewer {
 	return list
 }
 
-// Follow has the one follow the other.
+// Follow makes one user follow the other.
 func (w *World) Follow(follower, followee account.Viewer) {
 	w.Helper()
 	_, err := w.Feed.Follow(w.Ctx, follower, followee.ID)
 	require.NoError(w, err)
 }
 
-// Befriend has the two follow each other.
+// Befriend makes the two users follow each other.
 func (w *World) Befriend(a, b account.Viewer) {
 	w.Helper()
 	w.Follow(a, b)
@@ -219,8 +218,8 @@ func (w *World) Post(author account.Viewer, v schema.Visibility) int64 {
 	return p.ID
 }
 
-// History writes n posts straight into the table, oldest first, as if they had
-// been posted before anybody looked.
+// History writes n posts straight into the table, oldest first, as if they were
+// older than any read.
 func (w *World) History(author account.Viewer, n int) []int64 {
 	w.Helper()
 	posts := make([]int64, n)
@@ -238,7 +237,7 @@ func (w *World) History(author account.Viewer, n int) []int64 {
 	return posts
 }
 
-// Posted brings the author up to date after posts were written into the table.
+// Posted updates the author after posts were written into the table.
 func (w *World) Posted(author account.Viewer) {
 	w.Helper()
 	_, err := w.Stores.SQL.ExecContext(w.Ctx,
@@ -246,7 +245,7 @@ func (w *World) Posted(author account.Viewer) {
 	require.NoError(w, err)
 }
 
-// PostAged writes a post that was made that long ago and has reached nobody.
+// PostAged writes a post that was made that long ago and has reached no inbox.
 func (w *World) PostAged(author account.Viewer, age time.Duration) int64 {
 	w.Helper()
 	id, err := w.IDs.Next()
@@ -258,7 +257,7 @@ func (w *World) PostAged(author account.Viewer, age time.Duration) int64 {
 	return id
 }
 
-// Timeline is the viewer's newest n entries in one page.
+// Timeline returns the viewer's newest n entries in one page.
 func (w *World) Timeline(v account.Viewer, n int) []int64 {
 	w.Helper()
 	c, err := w.Home.Timeline(w.Ctx, v, paging.Page{First: &n}, home.Latest)
@@ -266,7 +265,7 @@ func (w *World) Timeline(v account.Viewer, n int) []int64 {
 	return PostIDs(c)
 }
 
-// Top is the cursor of the newest entry, as a page has it.
+// Top returns the cursor of the newest entry of a page.
 func (w *World) Top(v account.Viewer) *string {
 	w.Helper()
 	one := 1
@@ -276,7 +275,7 @@ func (w *World) Top(v account.Viewer) *string {
 	return &c.Edges[0].Cursor
 }
 
-// PostIDs are the ids on a page.
+// PostIDs returns the ids on a page.
 func PostIDs(c *paging.Connection[ent.Post]) []int64 {
 	posts := []int64{}
 	for _, p := range c.Nodes() {
@@ -320,7 +319,7 @@ func (w *World) AwaitInbox(v account.Viewer) {
 	}, time.Minute, 5*time.Millisecond)
 }
 
-// NewestFirst is ids in the order of a timeline.
+// NewestFirst returns the ids in the order of a timeline.
 func NewestFirst(posts ...int64) []int64 {
 	posts = slices.Clone(posts)
 	slices.Sort(posts)

@@ -30,27 +30,27 @@ const (
 	renewEvery = leaseFor / 4
 )
 
-// Epoch is where the time in an id begins.
+// Epoch is the beginning of the id clock.
 var Epoch = time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // ErrNoLease is returned when all writer numbers are leased to running
 // processes, or when this process could not renew its own lease.
 var ErrNoLease = errors.New("no lease on a writer number for new ids")
 
-// TimeOf is when the id was made, to the millisecond.
+// TimeOf returns the time when the id was made, to the millisecond.
 func TimeOf(id int64) time.Time {
 	return Epoch.Add(time.Duration(id>>timeShift) * time.Millisecond)
 }
 
-// At is the smallest id made at t or later.
+// At returns the smallest id of the time t or later.
 func At(t time.Time) int64 { return millis(t) << timeShift }
 
 func millis(t time.Time) int64 { return t.Sub(Epoch).Milliseconds() }
 
 // Generator makes ids, unique across all processes that share the database and
-// ascending within this one. It holds a lease on one of 32 writer numbers; it
-// never makes an id above the end of the lease nor below the end of the lease
-// before it, so that a clock that steps back cannot repeat one.
+// ascending within this one. It has a lease on one of 32 writer numbers. It never
+// makes an id above the end of the lease nor below the end of the lease before it,
+// so that a clock that steps back cannot repeat one.
 type Generator struct {
 	db     *ent.Client
 	now    func() time.Time
@@ -62,8 +62,8 @@ type Generator struct {
 	until int64 // end of the lease, id milliseconds
 }
 
-// Open takes a lease. It fails with ErrNoLease when all are taken, which
-// passes within a minute if they belong to processes that were killed.
+// Open takes a lease. It fails with ErrNoLease when all are taken. If they belong
+// to killed processes, one is free within a minute.
 //
 // Cost: two statements for each number that is taken, by primary key.
 func Open(ctx context.Context, db *ent.Client) (*Generator, error) {
@@ -80,7 +80,7 @@ func Open(ctx context.Context, db *ent.Client) (*Generator, error) {
 	return nil, ErrNoLease
 }
 
-// claim takes the writer number if its lease has run out or nobody ever had it.
+// claim takes the writer number if its lease has run out or it never had one.
 func (g *Generator) claim(ctx context.Context) (bool, error) {
 	now := millis(g.now())
 	until := now + leaseFor.Milliseconds()
@@ -114,7 +114,7 @@ func (g *Generator) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return g.release(context.WithoutCancel(ctx))
 		case <-tick.C:
-			// A failure to renew shows itself in Next once the lease has run out.
+			// A failure to renew appears in Next once the lease has run out.
 			_ = g.renew(ctx)
 		}
 	}
@@ -134,7 +134,7 @@ func (g *Generator) renew(ctx context.Context) error {
 	return nil
 }
 
-// release shortens the lease to the ids that were really made.
+// release shortens the lease to the ids that were made.
 func (g *Generator) release(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -154,11 +154,11 @@ func (g *Generator) mine() *ent.WriterUpdate {
 
 // Next makes an id. It fails with ErrNoLease when the lease has run out.
 //
-// Cost: none, but for a wait of a millisecond when one has run out of ids.
+// Cost: none, but a wait of a millisecond when all ids of one are used.
 func (g *Generator) Next() (int64, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	// A clock that stands still or steps back is overtaken: the sequence counts
+	// The ids overtake a clock that stands still or steps back: the sequence counts
 	// on, into the next millisecond when it is full.
 	ms := max(millis(g.now()), g.last>>timeShift)
 	seq := int64(0)

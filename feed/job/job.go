@@ -1,5 +1,5 @@
-// Package job names the work that follows from a write: the kinds of jobs and
-// their payloads, as the jobs table keeps them.
+// Package job names the work that follows from a write: the kinds of jobs with
+// their payloads.
 //
 // Every job is level-triggered: it names what changed, and its handler reads the
 // truth anew.
@@ -13,14 +13,15 @@ import (
 
 // The kinds of jobs.
 const (
-	// PostCreated: a post is to reach the inboxes of those who may see it.
+	// PostCreated: a post is to reach the inboxes of those followers who may see
+	// it.
 	PostCreated = "post.created"
 	// PostChanged: a post's visibility changed, or the post is gone.
 	PostChanged = "post.changed"
 	// RelationChanged: two users' relation changed, in either direction.
 	RelationChanged = "relation.changed"
-	// AuthorReturns: an author's posts are pushed again; inboxes are to get what
-	// was not pushed.
+	// AuthorReturns: an author's posts are pushed again; inboxes are to get the
+	// posts that were not pushed.
 	AuthorReturns = "author.returns"
 )
 
@@ -29,25 +30,25 @@ const (
 type Post struct {
 	Post   int64 `json:"post"`
 	Author int64 `json:"author"`
-	// From and To are what the visibility was changed from and to, if it was; of a
-	// post that is deleted there is From alone.
+	// From and To are the visibility before and after its change, if it changed; a
+	// deleted post has From alone.
 	From schema.Visibility `json:"from,omitempty"`
 	To   schema.Visibility `json:"to,omitempty"`
 }
 
-// Widens reports whether the job may give the post to followers who did not have
-// it before.
+// Widens reports whether the job may give the post to followers who did not have it
+// before.
 func (j Post) Widens() bool { return visibility.Widens(j.From) }
 
-// WithVisibility is the post, as far as it decides who can see it, with this
-// visibility.
+// WithVisibility returns the post with this visibility, as far as it decides who
+// can see it.
 func (j Post) WithVisibility(v schema.Visibility) *ent.Post {
 	return &ent.Post{ID: j.Post, AuthorID: j.Author, Visibility: v}
 }
 
-// HiddenThenShown reports whether the change hid the post, which is there, from
-// followers, and another change shows it again: a client that read in between does
-// not hold it, though it may have held it before.
+// HiddenThenShown reports whether the change hid the post, which still exists, from
+// followers, and a later change shows it again. A client that read in between does
+// not have it, though it may have had it before.
 func (j Post) HiddenThenShown(post *ent.Post) bool {
 	return post != nil && post.Visibility != j.To && visibility.Narrows(j.To)
 }
@@ -55,8 +56,8 @@ func (j Post) HiddenThenShown(post *ent.Post) bool {
 // Relation is the payload of RelationChanged.
 type Relation struct {
 	Users [2]int64 `json:"users"`
-	// First says that only the timeline of the first depends on what changed: the
-	// other is not to notice.
+	// First says that only the timeline of the first depends on the change: the
+	// other user must not notice it.
 	First bool `json:"first,omitempty"`
 	// Change is the number of the change, see home.SyncInboxAndNotify; 0: none.
 	Change int64 `json:"change,omitempty"`

@@ -13,19 +13,19 @@ import (
 // A Cursor is the position of an entry in one list.
 //
 // As text it has a version and the list, then the entry's score and id, then a
-// checksum that binds them to the list's owner. The checksum is no secret: a
-// cursor grants nothing, everything read with one passes the same checks. It
-// makes a damaged, foreign or made-up cursor an error instead of a page from
-// nowhere.
+// checksum that binds them to the list's owner. The checksum is no secret: a cursor
+// grants nothing, because everything that is read with one passes the same checks.
+// It turns a damaged, foreign or made-up cursor into an error instead of an
+// arbitrary page.
 type Cursor struct {
 	Score float64
 	ID    int64
-	// Tail is what a timeline's cursor carries beside: what its client holds, or
-	// has been shown in another order. At most 16 KiB.
+	// Tail is what a timeline's cursor also carries: the client state, or the posts
+	// that were shown in another order. At most 16 KiB.
 	Tail string
 }
 
-// List names what a cursor may be used with; it is part of every cursor.
+// List names the list that a cursor may be used with; it is part of every cursor.
 type List byte
 
 // The lists that have cursors.
@@ -44,15 +44,16 @@ const (
 	cursorSize    = 2 + 8 + 8 + 4
 	// cursorTailed is the version of a cursor with a tail.
 	cursorTailed = 2
-	// maxTail has room for a ranked cursor that names twice the largest inbox: 2,000
-	// posts, which take 7 bytes each on average when they lie as far apart as ids can.
+	// maxTail has room for a ranked cursor that names twice the largest inbox:
+	// 2,000 posts, which take 7 bytes each on average when they lie as far apart as
+	// ids can.
 	maxTail = 16 << 10
 )
 
 // cursorEncoding rejects stray trailing bits, so that a cursor has one spelling.
 var cursorEncoding = base64.RawURLEncoding.Strict()
 
-// Encode returns the cursor as clients get it, for the list of that owner.
+// Encode returns the text of the cursor, for the list of that owner.
 func (c Cursor) Encode(l List, owner int64) string {
 	b := make([]byte, 0, cursorSize+len(c.Tail))
 	version := byte(cursorVersion)
@@ -75,7 +76,7 @@ func checksum(b []byte, owner int64) uint32 {
 // text.
 func Decode(s string, l List, owner int64) (Cursor, error) {
 	b, err := cursorEncoding.DecodeString(s)
-	// Line breaks are no part of the spelling, though the decoder skips them.
+	// The decoder skips line breaks, but they are no part of the spelling.
 	if err != nil || strings.ContainsAny(s, "\r\n") || len(b) < cursorSize || len(b) > cursorSize+maxTail ||
 		b[0] != cursorVersion && b[0] != cursorTailed || (b[0] == cursorVersion) != (len(b) == cursorSize) {
 		return Cursor{}, ErrNotACursor

@@ -1,7 +1,7 @@
 // Package paging cuts lists into pages by the Relay conventions.
 //
-// A list is ordered downwards. A page lies strictly between two cursors, so it
-// stays where it is while entries come and go elsewhere.
+// A list is ordered downwards. A page lies strictly between two cursors, so it does
+// not move while entries come and go elsewhere.
 package paging
 
 import (
@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// DefaultSize is the page size of every list where none is asked for.
+	// DefaultSize is the page size of a list when a client gives none.
 	DefaultSize = 20
 	// DefaultMaxSize is the most entries of a page unless a setting says otherwise.
 	DefaultMaxSize = 100
@@ -25,9 +25,9 @@ type Page struct {
 	After, Before *string
 }
 
-// Window is a Page understood: N entries strictly between two cursors of a list
-// that is ordered downwards, taken from its upper end or, Backwards, from its
-// lower end. A nil cursor is the end of the list.
+// Window is a Page with decoded cursors: N entries strictly between two cursors of
+// a list that is ordered downwards, taken from its upper end or, Backwards, from
+// its lower end. A nil cursor is the end of the list.
 type Window struct {
 	N             int
 	After, Before *Cursor
@@ -68,8 +68,8 @@ func Open(p Page, l List, owner int64, most int) (Window, error) {
 	return w, nil
 }
 
-// Range is the window as a range of ids, with room for one entry more than the
-// page has: it tells whether there are more.
+// Range returns the window as a range of ids, with room for one entry more than the
+// page has: that entry tells whether there are more.
 func (w Window) Range() timeline.Range {
 	r := timeline.Range{Ascending: w.Backwards, Limit: w.N + 1}
 	if w.After != nil {
@@ -90,12 +90,12 @@ type Connection[T any] struct {
 // Edge is one entry of a page.
 type Edge[T any] struct {
 	Cursor string
-	// Score is what the list is ordered by.
+	// Score is the order of the list.
 	Score float64
 	Node  *T
 }
 
-// Nodes are the page's entries without their cursors.
+// Nodes returns the page's entries without their cursors.
 func (c *Connection[T]) Nodes() []*T {
 	nodes := make([]*T, len(c.Edges))
 	for i, e := range c.Edges {
@@ -104,7 +104,7 @@ func (c *Connection[T]) Nodes() []*T {
 	return nodes
 }
 
-// PageInfo says where a page lies in its list, as Relay's connections tell it.
+// PageInfo says where a page lies in its list, by Relay's conventions.
 type PageInfo struct {
 	HasNextPage, HasPreviousPage bool
 	StartCursor, EndCursor       *string // nil: the page is empty
@@ -119,8 +119,8 @@ func (c *Connection[T]) PageInfo() *PageInfo {
 	return p
 }
 
-// Connect makes a page of rows that were read in the window's direction, one
-// more than asked for where there are more.
+// Connect makes a page of rows that were read in the window's direction. The rows
+// have one more than the page where there are more.
 func Connect[T any](w Window, rows []*T, edge func(*T) Edge[T]) *Connection[T] {
 	more := len(rows) > w.N
 	rows = rows[:min(len(rows), w.N)]

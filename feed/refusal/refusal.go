@@ -1,5 +1,4 @@
-// Package refusal is how Tideline says no: an error that a client is told in
-// full, with a code for programs.
+// Package refusal has the errors that a client is told in full.
 package refusal
 
 import (
@@ -11,18 +10,18 @@ import (
 // extensions.code.
 type Code string
 
-// The codes of refusals. Anything else that goes wrong is an ordinary error,
-// which clients see as INTERNAL and never in its own words.
+// The codes of refusals. Any other failure is an ordinary error, which clients see
+// as INTERNAL and never in its own words.
 const (
-	// Unauthenticated: the call needs a session and has none that is valid.
+	// Unauthenticated: the call needs a valid session and has none.
 	Unauthenticated Code = "UNAUTHENTICATED"
 	// Forbidden: the viewer is known and may not do this.
 	Forbidden Code = "FORBIDDEN"
-	// NotFound: no such thing, or none that the viewer may see.
+	// NotFound: the object does not exist, or the viewer may not see it.
 	NotFound Code = "NOT_FOUND"
-	// BadInput: the call itself is wrong, whoever makes it.
+	// BadInput: the call itself is wrong, for any viewer.
 	BadInput Code = "BAD_USER_INPUT"
-	// Conflict: the call is right but the state of things is against it.
+	// Conflict: the call is right but contradicts the present state.
 	Conflict Code = "CONFLICT"
 )
 
@@ -40,7 +39,8 @@ func New(code Code, format string, args ...any) error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// CodeOf is the code of the refusal that err is or wraps, "" for any other error.
+// CodeOf returns the code of the refusal that err is or wraps, "" for any other
+// error.
 func CodeOf(err error) Code {
 	var refusal *Error
 	if errors.As(err, &refusal) {
@@ -49,8 +49,8 @@ func CodeOf(err error) Code {
 	return ""
 }
 
-// The refusals that many calls give. What a viewer may not see is refused in the
-// same words as what does not exist.
+// The refusals of many calls. A post that the viewer may not see is refused in the
+// same words as one that does not exist.
 var (
 	ErrSignIn     = New(Unauthenticated, "Sign in first.")
 	ErrNoSuchPost = New(NotFound, "There is no such post.")

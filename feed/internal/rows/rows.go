@@ -1,5 +1,5 @@
-// Package rows is the SQL that the rooms of feed share: many ids as one
-// parameter, rows in the order that was asked for, transactions, row locks.
+// Package rows has the SQL that the rooms of feed share: many ids as one parameter,
+// rows in the order of their ids, transactions, row locks.
 package rows
 
 import (
@@ -15,9 +15,9 @@ import (
 	"tideline/ent"
 )
 
-// Among matches rows whose column is one of the ids. The ids are one parameter,
-// however many they are: a statement of its own for each number would be planned
-// again and again, which takes longer than reading the rows.
+// Among matches rows whose column is one of the ids. All ids are one parameter: the
+// database plans a statement anew for each number of parameters, which takes longer
+// than reading the rows.
 func Among(column string, ids []int64) func(*sql.Selector) {
 	return func(s *sql.Selector) {
 		s.Where(sql.P(func(b *sql.Builder) {
@@ -31,13 +31,13 @@ func Among(column string, ids []int64) func(*sql.Selector) {
 	}
 }
 
-// JSON is ids as SQLite takes them in one parameter.
+// JSON encodes ids as one parameter for SQLite.
 func JSON(ids []int64) string {
 	list, _ := json.Marshal(ids) // numbers always marshal
 	return string(list)
 }
 
-// InOrder arranges rows as ids asks for them, nil where there is no row.
+// InOrder arranges rows in the order of ids, nil where there is no row.
 func InOrder[T any](ids []int64, rows []*T, id func(*T) int64) []*T {
 	byID := make(map[int64]*T, len(rows))
 	for _, row := range rows {
@@ -50,7 +50,7 @@ func InOrder[T any](ids []int64, rows []*T, id func(*T) int64) []*T {
 	return list
 }
 
-// PostIDs are the ids of the posts, in their order.
+// PostIDs returns the ids of the posts, in their order.
 func PostIDs(posts []*ent.Post) []int64 {
 	ids := make([]int64, len(posts))
 	for i, p := range posts {
@@ -59,13 +59,13 @@ func PostIDs(posts []*ent.Post) []int64 {
 	return ids
 }
 
-// Without is the ids that are not among others.
+// Without returns the ids that are not among others.
 func Without(ids, others []int64) []int64 {
 	return slices.DeleteFunc(slices.Clone(ids), func(id int64) bool { return slices.Contains(others, id) })
 }
 
-// InTx runs fn in a transaction, which is committed when fn returns nil, else
-// rolled back.
+// InTx runs fn in a transaction. It commits when fn returns nil, and otherwise
+// rolls back.
 func InTx(ctx context.Context, db *ent.Client, fn func(tx *ent.Tx) error) error {
 	tx, err := db.Tx(ctx)
 	if err != nil {
@@ -80,17 +80,17 @@ func InTx(ctx context.Context, db *ent.Client, fn func(tx *ent.Tx) error) error 
 	return Wrap("commit", tx.Commit())
 }
 
-// ForUpdate locks the rows that are read, where the database locks rows. SQLite
-// has one writer at a time and needs no lock.
+// ForUpdate locks the rows that are read, where the database locks rows. SQLite has
+// one writer at a time and needs no lock.
 func ForUpdate(s *sql.Selector) {
 	if s.Dialect() == dialect.Postgres {
-		// Not FOR UPDATE: that would wait for, and deadlock with, every insert
-		// of a row that refers to this one.
+		// Not FOR UPDATE: that waits for, and deadlocks with, every insert of a row
+		// that refers to this one.
 		s.For(sql.LockUpdate, sql.WithLockClause("FOR NO KEY UPDATE"))
 	}
 }
 
-// Wrap adds what was done to an error, and leaves nil alone.
+// Wrap adds an operation to an error, and leaves nil alone.
 func Wrap(doing string, err error) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", doing, err)

@@ -1,4 +1,4 @@
-// Package text decides which texts of people are kept, and in which form.
+// Package text checks the texts that users write.
 package text
 
 import (
@@ -9,10 +9,10 @@ import (
 	"tideline/feed/refusal"
 )
 
-// Clean returns s with line ends as \n and without white space around it. Line
-// breaks and tabs are the only control characters in it. Least and most bound
-// its length in characters (Unicode code points); what names the text in the
-// refusal. Error: BadInput.
+// Clean returns s with line ends as \n and without white space around it. It
+// refuses all control characters but line breaks and tabs. Least and most bound its
+// length in characters (Unicode code points); what names the text in the refusal.
+// Error: BadInput.
 func Clean(what, s string, least, most int) (string, error) {
 	if !utf8.ValidString(s) {
 		return "", refusal.New(refusal.BadInput, "%s is not valid Unicode.", what)
