@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Whatever a client puts into an argument, it is told that it was wrong, and
-// nothing of how the server found out.
+// A client that sends a wrong argument gets a message that says so, and nothing
+// about how the server found out.
 func TestBadArguments(t *testing.T) {
 	each(t, func(c *client) {
 		_, bob := c.signUp("bob")
@@ -141,7 +141,7 @@ func TestBadArguments(t *testing.T) {
 			require.NotEmpty(c.t, a.Errors[0].Message, name)
 			require.Less(c.t, len(a.Errors[0].Message), 200, name)
 		}
-		// What is left out has its default.
+		// An argument that is left out has its default.
 		require.Len(c.t, c.get("timeline.nodes", timeline, nil), 1)
 		require.Len(c.t, c.get("timeline.nodes", timeline, map[string]any{"v": nil, "w": nil}), 1)
 	})
@@ -155,7 +155,7 @@ func repeat(s string, n int) []any {
 	return out
 }
 
-// Log-in says the same of every handle and password that do not fit.
+// Log-in answers the same for every handle and password that do not match.
 func TestLogInTellsNothing(t *testing.T) {
 	each(t, func(c *client) {
 		c.signUp("ann")

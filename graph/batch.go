@@ -9,11 +9,11 @@ import (
 )
 
 // A field that needs a look-up of its own, such as a post's author, is looked up
-// for all objects that were read together as soon as one of them is asked for
-// it. Unlike a loader that gathers keys for a millisecond this waits for nothing,
-// and how many queries a page costs does not depend on who was scheduled when.
+// for all objects that were read together as soon as gqlgen asks one of them for
+// it. Unlike a data loader that gathers keys for a millisecond, it waits for
+// nothing, and the number of queries of a page does not depend on scheduling.
 
-// batch is objects that were read together, and the fields looked up for them.
+// batch has objects that were read together, and the fields looked up for them.
 type batch[T any] struct {
 	objects []*T
 	mu      sync.Mutex
@@ -23,19 +23,19 @@ type batch[T any] struct {
 // column is one field of all objects of a batch.
 type column struct {
 	once   sync.Once
-	values any // []V, as the objects
+	values any // []V, in the order of the objects
 	err    error
 }
 
-// batches finds the batch of an object. They live for one execution: nothing is
-// remembered from one request, or one event, to the next.
+// batches finds the batch of an object. It lives for one execution and remembers
+// nothing from one request, or one event, to the next.
 type batches struct {
 	mu    sync.Mutex
 	posts map[*ent.Post]place[ent.Post]
 	users map[*ent.User]place[ent.User]
 }
 
-// place is where an object is in its batch.
+// place is the index of an object in its batch.
 type place[T any] struct {
 	batch *batch[T]
 	index int
@@ -51,7 +51,7 @@ func withBatches(ctx context.Context) context.Context {
 
 func batchesOf(ctx context.Context) *batches { return ctx.Value(batchesKey{}).(*batches) }
 
-// together makes a batch of objects; nil ones are left out.
+// together makes a batch of objects; it leaves out nil ones.
 func together[T any](b *batches, places map[*T]place[T], objects []*T) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -74,7 +74,7 @@ func usersTogether(ctx context.Context, users []*ent.User) {
 	together(b, b.users, users)
 }
 
-// postPage passes a page on, its posts being together.
+// postPage returns the page and makes a batch of its posts.
 func postPage(ctx context.Context, c *paging.Connection[ent.Post], err error) (*paging.Connection[ent.Post], error) {
 	if c != nil {
 		postsTogether(ctx, c.Nodes())
@@ -90,7 +90,8 @@ func userPage(ctx context.Context, c *paging.Connection[ent.User], err error) (*
 	return c, err
 }
 
-// field is the named field of an object, read for all of its batch at once.
+// field returns the named field of an object. It reads the field for the whole
+// batch at once.
 func field[T, V any](
 	b *batches, places map[*T]place[T], object *T, name string, read func(objects []*T) ([]V, error),
 ) (value V, err error) {

@@ -11,7 +11,8 @@ import (
 	"tideline/graph/exec"
 )
 
-// The deadline of a request reaches the stores, and the client is told.
+// The deadline of a request reaches the stores, and the client gets an error that
+// says so.
 func TestDeadlineReachesTheStores(t *testing.T) {
 	each(t, func(c *client) {
 		_, ann := c.signUp("ann")
@@ -24,7 +25,8 @@ func TestDeadlineReachesTheStores(t *testing.T) {
 			require.Equal(c.t, graph.CodeTimeout, response.Errors[0].Extensions["code"])
 			cancel()
 		}
-		// Another transaction holds what the mutation needs: it gives up in time.
+		// Another transaction locks the row that the mutation needs: it gives up in
+		// time.
 		tx, err := c.s.DB.Tx(c.ctx)
 		require.NoError(c.t, err)
 		defer tx.Rollback()

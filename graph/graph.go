@@ -2,11 +2,10 @@
 // how refusals become errors with an extensions.code. It hides GraphQL from
 // package feed, which holds the rules.
 //
-// gqlgen executes it: graph/generated is written by gqlgen, graph/model binds
-// the schema's types to those of ent and feed, graph/exec admits operations.
-// What hangs on many objects that were read together is read for all of them at
-// once (batch.go), so a page costs a constant number of queries however long it
-// is.
+// gqlgen executes it: gqlgen writes graph/generated, graph/model binds the schema's
+// types to those of ent and feed, graph/exec admits operations. A field that
+// depends on many objects that were read together is read for all of them at once
+// (batch.go), so a page costs a constant number of queries, whatever its length.
 package graph
 
 import (
@@ -39,15 +38,16 @@ var Schema string
 type Config struct {
 	// Introspection allows clients to read the schema.
 	Introspection bool
-	// Suggestions adds "Did you mean" to errors, which tells names of the schema.
+	// Suggestions adds "Did you mean" to errors, which discloses names of the
+	// schema.
 	Suggestions bool
 	// Limits bound one request.
 	Limits exec.Limits
-	// Logger is told of internal errors, which clients see without their cause.
+	// Logger logs internal errors, which clients see without their cause.
 	Logger *slog.Logger
 }
 
-// Backend is what the resolvers call. All fields are required.
+// Backend has what the resolvers call. All fields are required.
 type Backend struct {
 	Accounts  *account.Accounts
 	Directory *account.Directory
@@ -76,7 +76,7 @@ func New(b Backend, cfg Config) (*exec.Engine, error) {
 	})
 }
 
-// api is what resolvers work with.
+// api has the dependencies of resolvers.
 type api struct{ Backend }
 
 // The resolvers of each type.
@@ -108,8 +108,8 @@ func (a api) TimelinePostAdded() generated.TimelinePostAddedResolver     { retur
 func (a api) TimelinePostRemoved() generated.TimelinePostRemovedResolver { return postRemoved{} }
 func (a api) TimelineHeartbeat() generated.TimelineHeartbeatResolver     { return heartbeat{a} }
 
-// presenter shows refusals in their own words, what ran out of time as such, and
-// everything else as INTERNAL.
+// presenter returns refusals in their own words, an exceeded deadline as
+// CodeTimeout, and any other error as INTERNAL.
 func presenter(log *slog.Logger) func(context.Context, error) *gqlerror.Error {
 	return func(ctx context.Context, err error) *gqlerror.Error {
 		var refusal *refusal.Error
@@ -126,18 +126,18 @@ func presenter(log *slog.Logger) func(context.Context, error) *gqlerror.Error {
 	}
 }
 
-// CodeTimeout is the code of what was given up because the deadline of its
-// request had passed. It says nothing about whether a mutation was done.
+// CodeTimeout is the code of a request that was given up because its deadline had
+// passed. It does not say whether a mutation was done.
 const CodeTimeout = "TIMEOUT"
 
 type viewerKey struct{}
 
-// WithViewer returns a context whose requests are made by v.
+// WithViewer returns a context whose requests the viewer v makes.
 func WithViewer(ctx context.Context, v account.Viewer) context.Context {
 	return context.WithValue(ctx, viewerKey{}, v)
 }
 
-// Viewer is who makes the requests of ctx; anonymous unless WithViewer said so.
+// Viewer returns the viewer of the requests of ctx; anonymous without WithViewer.
 func Viewer(ctx context.Context) account.Viewer {
 	exec.Own(ctx)
 	v, _ := ctx.Value(viewerKey{}).(account.Viewer)

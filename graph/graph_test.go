@@ -22,8 +22,8 @@ import (
 
 func TestMain(m *testing.M) { storagetest.Main(m) }
 
-// client makes requests of an API on empty stores, on behalf of whom it signed
-// up last or was told.
+// client makes requests of an API on empty stores. Its viewer is the user whom it
+// signed up last or was given.
 type client struct {
 	*feedtest.World
 	t      *testing.T
@@ -48,7 +48,7 @@ func backend(w *feedtest.World) graph.Backend {
 	return graph.Backend{Accounts: w.Accounts, Directory: w.Directory, Feed: w.Feed, Home: w.Home, Streams: w.Streams}
 }
 
-// answer is a response taken apart.
+// answer is a decoded response.
 type answer struct {
 	t      *testing.T
 	Data   map[string]any
@@ -74,7 +74,7 @@ func (c *client) do(query string, variables map[string]any) answer {
 	return a
 }
 
-// get is do without errors, and what is at the dotted path of its data.
+// get is do without errors. It returns the value at the dotted path of the data.
 func (c *client) get(path, query string, variables map[string]any) any {
 	c.t.Helper()
 	a := c.do(query, variables)
@@ -93,7 +93,7 @@ func (a answer) at(path string) any {
 	return v
 }
 
-// refused is do with one error of the code.
+// refused is do with exactly one error, of the code.
 func (c *client) refused(code, query string, variables map[string]any) {
 	c.t.Helper()
 	a := c.do(query, variables)
@@ -217,7 +217,7 @@ func TestErrorsCarryCodesAndNoInternals(t *testing.T) {
 	})
 }
 
-// A count of posts tells nobody of a post that is hidden from them.
+// A count of posts discloses to nobody a post that is hidden from them.
 func TestPostCountIsOfWhatTheViewerMaySee(t *testing.T) {
 	each(t, func(c *client) {
 		id, author := c.signUp("author")
@@ -258,7 +258,7 @@ func TestPostCountIsOfWhatTheViewerMaySee(t *testing.T) {
 		}
 		change(3, "MUTUALS")
 		see(5, 1, 1, 2)
-		change(3, "MUTUALS") // what does not change is not counted again
+		change(3, "MUTUALS") // a change to the same visibility is not counted again
 		see(5, 1, 1, 2)
 		change(0, "FOLLOWERS")
 		see(5, 0, 2, 2)
@@ -273,8 +273,8 @@ func TestPostCountIsOfWhatTheViewerMaySee(t *testing.T) {
 	})
 }
 
-// A page of users costs one query more for their counts of posts, which the
-// relations that the viewer asks for are read with.
+// A page of users costs one query more for their counts of posts: the query of the
+// viewer's relations, on which the counts depend.
 func TestPostCountsOfAPageCostOneQuery(t *testing.T) {
 	each(t, func(c *client) {
 		for i := range 5 {
@@ -318,14 +318,15 @@ func TestPageOfPostsCostsAConstantNumberOfQueries(t *testing.T) {
 				require.Len(c.t, nodes, 20)
 				return storagetest.Queries(c.s) - before
 			}
-			// Until the inbox is built, SQL serves the page, at a price of its own.
+			// Until the inbox is built, SQL serves the page, with another number of
+			// queries.
 			require.Eventually(c.t, func() bool {
 				page()
 				in, err := c.Audit.Inspect(c.ctx, reader.ID)
 				return err == nil && in.State == timeline.Ready
 			}, 30*time.Second, 20*time.Millisecond)
 			cost[authors] = page()
-			for range 5 { // what is looked for every few seconds does not count
+			for range 5 { // queries that run every few seconds do not count
 				cost[authors] = min(cost[authors], page())
 			}
 		}
@@ -336,7 +337,7 @@ func TestPageOfPostsCostsAConstantNumberOfQueries(t *testing.T) {
 
 func globalID(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
 
-// @defer would be answered in parts, which no transport here does.
+// The answer to @defer comes in parts, which no transport here supports.
 func TestDeferIsNotOffered(t *testing.T) {
 	each(t, func(c *client) {
 		c.refused("GRAPHQL_VALIDATION_FAILED", `{ ... @defer { viewer { id } } }`, nil)

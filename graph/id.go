@@ -7,7 +7,8 @@ import (
 	"tideline/feed/refusal"
 )
 
-// parseID splits a global id. Error: BadInput for what no server of ours made.
+// parseID splits a global id. Error: BadInput for an id that this server did not
+// make.
 func parseID(text string) (kind string, id int64, err error) {
 	kind, id, ok := ent.ParseNodeID(text)
 	if !ok || (kind != "User" && kind != "Post") {
@@ -25,5 +26,5 @@ func idOf(argument, text, kind string) (int64, error) {
 	return id, err
 }
 
-// PostID is the row's id behind a post's global id. Error: BadInput.
+// PostID returns the row's id in a post's global id. Error: BadInput.
 func PostID(text string) (int64, error) { return idOf("The argument", text, "Post") }

@@ -49,7 +49,7 @@ func (r user) Relationship(ctx context.Context, u *ent.User) (*visibility.Relati
 	return r.relation(ctx, u)
 }
 
-// relation is how the viewer and a user stand to each other.
+// relation returns the viewer's relation to a user.
 func (a api) relation(ctx context.Context, u *ent.User) (*visibility.Relation, error) {
 	b := batchesOf(ctx)
 	return field(b, b.users, u, "relationship", func(users []*ent.User) ([]*visibility.Relation, error) {
@@ -58,7 +58,7 @@ func (a api) relation(ctx context.Context, u *ent.User) (*visibility.Relation, e
 }
 
 func (r post) Author(ctx context.Context, p *ent.Post) (*ent.User, error) {
-	if p.Edges.Author != nil { // of an event: read for all who get it
+	if p.Edges.Author != nil { // of an event: read for all viewers who get it
 		return p.Edges.Author, nil
 	}
 	b := batchesOf(ctx)
@@ -78,7 +78,7 @@ func (r post) ViewerHasLiked(ctx context.Context, p *ent.Post) (bool, error) {
 	liked, ok := exec.Flag(ctx, func(ctx context.Context, event any) (bool, error) {
 		return r.Streams.Liked(ctx, Viewer(ctx), event.(*stream.PostAdded))
 	})
-	if ok { // what comes in an event for many is one post
+	if ok { // a shared event has one post
 		return liked, nil
 	}
 	b := batchesOf(ctx)

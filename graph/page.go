@@ -15,19 +15,19 @@ import (
 	"tideline/graph/model"
 )
 
-// A page of the home timeline is what clients ask for most, and field by field
-// its execution costs several times what reading it from the stores does. So what
-// a document selects of it is compiled, once, into writers that write the page in
-// one go. A document that selects anything else is executed by gqlgen, and so is a
-// page that could not be read, which has gqlgen find the error and its place.
+// Clients ask most often for a page of the home timeline, and its execution field
+// by field costs several times the reading from the stores. So graph compiles the
+// selection of a document once into writers, which write the page without gqlgen.
+// gqlgen executes a document that selects anything else. It also executes a page
+// that could not be read, to find the error and its path.
 
 // writer writes one object, or a field of one.
 type writer[T any] func(w *bytes.Buffer, object T)
 
-// fields are those of a type that can be compiled, by name.
+// fields are the fields of a type that can be compiled, by name.
 type fields[T any] map[string]func(c *compiler, f graphql.CollectedField) writer[T]
 
-// shownPage and shownPost are what is written, with all that it takes.
+// shownPage and shownPost have the data that the writers need.
 type (
 	shownPage struct {
 		*paging.Connection[ent.Post]
@@ -128,7 +128,7 @@ func list(write writer[*shownPost]) writer[*shownPage] {
 	}
 }
 
-// compiler compiles the operation of one document, and learns what a page must
+// compiler compiles the operation of one document, and records what a page must
 // have.
 type compiler struct {
 	op                     *graphql.OperationContext
@@ -162,7 +162,8 @@ func compile[T any](c *compiler, of graphql.CollectedField, known fields[T]) wri
 	}
 }
 
-// compilePage compiles a query of a page of the home timeline; nil is for gqlgen.
+// compilePage compiles a query of a page of the home timeline; it returns nil where
+// gqlgen must execute the query.
 func (a api) compilePage(op *graphql.OperationContext, root graphql.CollectedField) exec.Compiled {
 	if root.Name != "timeline" {
 		return nil
@@ -181,7 +182,7 @@ func (a api) compilePage(op *graphql.OperationContext, root graphql.CollectedFie
 	}
 }
 
-// showPage reads what the compiled selection writes.
+// showPage reads the data of the compiled selection.
 func (a api) showPage(ctx context.Context, c *compiler, arguments map[string]any) (*shownPage, error) {
 	viewer := Viewer(ctx)
 	order, _ := arguments["order"].(string)

@@ -16,8 +16,9 @@ import (
 	"tideline/graph/exec"
 )
 
-// Whatever is selected of a page, the compiled query answers byte for byte what
-// gqlgen does, of every post and every author, and leaves to gqlgen what it must.
+// For every selection of a page, the compiled query answers byte for byte what
+// gqlgen does, of every post and every author. It leaves all other documents to
+// gqlgen.
 func TestCompiledPageIsGqlgens(t *testing.T) {
 	each(t, func(c *client) {
 		t := c.t
@@ -67,8 +68,8 @@ func TestCompiledPageIsGqlgens(t *testing.T) {
 	})
 }
 
-// data is what a query answers, but for what of cursors hangs on the time, and on
-// whether the inbox is built by now, which their version tells.
+// data returns the answer to a query without the parts of cursors that depend on
+// the time, or on whether the inbox is built, which their version tells.
 func (c *client) data(v account.Viewer, query string) (data string, compiled bool) {
 	c.t.Helper()
 	ctx := graph.WithViewer(c.ctx, v)
@@ -81,7 +82,7 @@ func (c *client) data(v account.Viewer, query string) (data string, compiled boo
 
 var cursors = regexp.MustCompile(`"(\w*[cC]ursor)":"\w{2}(\w{2})[^"]+"`)
 
-// selection draws a selection set of what can be compiled.
+// selection draws a selection set that can be compiled.
 func selection(t *rapid.T, kind string) string {
 	objects := map[string]string{"pageInfo": "PageInfo", "edges": "TimelineEdge", "nodes": "Post", "node": "Post", "author": "User"}
 	leaves := map[string][]string{

@@ -57,7 +57,8 @@ func (r query) Timeline(
 	return postPage(ctx, c, err)
 }
 
-// byIDs finds nodes of any type, in the order of their ids, in one look-up a type.
+// byIDs finds nodes of any type, in the order of their ids, with one look-up a
+// type.
 func (a api) byIDs(ctx context.Context, texts []string) ([]ent.Node, error) {
 	ids := make([]int64, len(texts))
 	at := map[string][]int{}
@@ -100,7 +101,7 @@ func pick(ids []int64, at []int) []int64 {
 	return picked
 }
 
-// orNull answers a query for what is not there with null, as GraphQL does.
+// orNull answers a query for a missing object with null, as GraphQL does.
 func orNull[T any](found *T, err error) (*T, error) {
 	if refusal.CodeOf(err) == refusal.NotFound {
 		return nil, nil

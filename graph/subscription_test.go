@@ -57,8 +57,8 @@ func (s subscriber) next() map[string]any {
 	}
 }
 
-// An event is executed once for all who asked the same of it; what is one's own
-// is one's own all the same.
+// An event is executed once for all subscribers with the same selection; each still
+// gets the values that are its own.
 func TestEventForMany(t *testing.T) {
 	each(t, func(c *client) {
 		const n = 12
@@ -95,7 +95,7 @@ func TestEventForMany(t *testing.T) {
 		}
 		alone = append(alone, c.subscribe(author, own, nil))
 
-		// What stands for a hole in what is shared does not, in a text.
+		// A text that looks like a hole of the template is not one.
 		const text = `x":-2147483648, \":-2147483648`
 		const post = int64(1) << 50
 		require.NoError(c.t, c.s.DB.Post.Create().SetID(post).SetAuthorID(author.ID).SetText(text).SetVisibility(schema.Public).Exec(c.ctx))

@@ -45,7 +45,7 @@ func required(t *ast.Type) *invalid { return invalidf("a value of type %s is req
 
 func cannot(t string, v any) *invalid { return invalidf("%s cannot represent %s", t, shown(v)) }
 
-// shown is a value as messages name it: short.
+// shown returns a short form of a value for messages.
 func shown(v any) string {
 	switch v := v.(type) {
 	case map[string]any:
@@ -143,7 +143,7 @@ func unset(v *ast.Value, variables map[string]any) bool {
 // coerceLiteral coerces a value that is written in a document or schema.
 func (e *Engine) coerceLiteral(t *ast.Type, v *ast.Value, variables map[string]any) (any, *invalid) {
 	if v.Kind == ast.Variable {
-		value := variables[v.Raw] // coerced already, to a type that validation found to fit here
+		value := variables[v.Raw] // it is coerced already, to a type that fits here by validation
 		if value == nil && t.NonNull {
 			return nil, required(t)
 		}
@@ -324,7 +324,7 @@ func coerceScalar(name string, v any) (any, *invalid) {
 	return nil, cannot(name, v)
 }
 
-// number reads a JSON number in any of the types that decoders make of it.
+// number reads a JSON number in any of the types that decoders produce.
 func number(v any) (float64, bool) {
 	f := math.NaN()
 	switch n := v.(type) {

@@ -12,7 +12,7 @@ import (
 )
 
 // Compiled writes the value of the single field at the root of a query, for the coerced arguments, as gqlgen
-// would. After an error gqlgen executes the query from the beginning, and its answer is sent.
+// does. After an error gqlgen executes the query from the beginning, and its answer is sent.
 type Compiled func(ctx context.Context, w *bytes.Buffer, arguments map[string]any) error
 
 // compiled is a query that gqlgen need not execute field by field.
@@ -44,7 +44,7 @@ func (e *Engine) compile(doc *document) map[*ast.OperationDefinition]compiled {
 // buffers are for the answers of compiled queries.
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// answer runs the query. After an error, which a panic is, too, the caller leaves the query to gqlgen.
+// answer runs the query. After an error, or a panic, the caller leaves the query to gqlgen.
 func (c compiled) answer(ctx context.Context, e *Engine, variables map[string]any) (data json.RawMessage, err error) {
 	defer func() {
 		if recover() != nil {

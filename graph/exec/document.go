@@ -106,7 +106,7 @@ func (e *Engine) scan(source *ast.Source) *gqlerror.Error {
 	}
 }
 
-// measures are taken of a document before it is validated, because the time of validation depends on them: a few
+// measures of a document are taken before its validation, because the time of validation depends on them: a few
 // hundred bytes of fragments that spread each other twice stand for billions of fields.
 type measures struct {
 	fragments map[string]*ast.FragmentDefinition
@@ -119,7 +119,7 @@ type measures struct {
 	repeated   *ast.Field     // a field that is selected too often, nil without one
 }
 
-// extent of a selection set with its fragments expanded.
+// extent measures a selection set with its fragments expanded.
 type extent struct {
 	fields int
 	depth  int
@@ -161,7 +161,7 @@ func (e *Engine) measure(query *ast.QueryDocument) (directives int, err *gqlerro
 	}
 	for _, f := range query.Fragments {
 		x := m.fragment(f.Name)
-		x.depth = 0 // counts where the fragment is spread: introspection may go deeper
+		x.depth = 0 // the spread counts the depth: introspection may go deeper
 		if err := check(x, f.Position); err != nil {
 			return 0, err
 		}
@@ -231,8 +231,8 @@ func (m *measures) fragment(name string) extent {
 
 func isIntrospection(field string) bool { return field == "__schema" || field == "__type" }
 
-// validationCode tells a literal integer beyond 64 bits, which gqlparser finds, like the smaller ones that only
-// coercion finds.
+// validationCode gives a literal integer beyond 64 bits, which gqlparser finds, the same code as the smaller ones,
+// which only coercion finds.
 func validationCode(err *gqlerror.Error) string {
 	if strings.HasPrefix(err.Message, "Int cannot represent non 32-bit") {
 		return CodeBadUserInput
@@ -240,7 +240,7 @@ func validationCode(err *gqlerror.Error) string {
 	return CodeValidationFailed
 }
 
-// validationRules are gqlparser's, with what the configuration says of names.
+// validationRules are gqlparser's, with the configured suggestions of names.
 func validationRules(cfg Config) *rules.Rules {
 	rs := rules.NewDefaultRules()
 	if !cfg.Suggestions {

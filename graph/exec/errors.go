@@ -13,8 +13,8 @@ const (
 	CodeParseFailed           = "GRAPHQL_PARSE_FAILED"          // the document is not GraphQL
 	CodeValidationFailed      = "GRAPHQL_VALIDATION_FAILED"     // the document does not fit the schema
 	CodeBadUserInput          = "BAD_USER_INPUT"                // variables, arguments or the operation's name are wrong
-	CodeTooComplex            = "QUERY_TOO_COMPLEX"             // a limit is exceeded; extensions: limit and allowed
-	CodePersistedNotSupported = "PERSISTED_QUERY_NOT_SUPPORTED" // only a hash was sent
+	CodeTooComplex            = "QUERY_TOO_COMPLEX"             // the document exceeds a limit; extensions: limit and allowed
+	CodePersistedNotSupported = "PERSISTED_QUERY_NOT_SUPPORTED" // the request has only a hash
 	CodeInternal              = "INTERNAL"                      // anything else
 )
 

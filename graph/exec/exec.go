@@ -1,7 +1,7 @@
 // Package exec executes GraphQL operations of strangers within bounds.
 //
-// gqlgen executes; this package hides what makes that safe for a document by anyone: the limits, the validation,
-// the strict coercion of variables and arguments before anything runs, and the cache of parsed documents.
+// gqlgen executes; this package makes that safe for a document of any client: by the limits, the validation, the
+// strict coercion of variables and arguments before anything runs, and the cache of parsed documents.
 //
 // Invariants:
 //   - The work that a document can cause is bounded before any of it is done: its bytes, tokens, nesting, depth,
@@ -32,17 +32,17 @@ type Config struct {
 	Schema graphql.ExecutableSchema
 
 	// Begin returns the context of one execution: of a query or mutation, or of one event of a subscription.
-	// Defaults to the context that it is given.
+	// Defaults to the given context.
 	Begin func(ctx context.Context) context.Context
 
-	// Compile returns how to answer a query without gqlgen, nil when that is not possible. It is called once a
-	// document, for each of its queries that has a single field at its root and no directives. Optional.
+	// Compile returns a function that answers a query without gqlgen, or nil when there is none. It is called
+	// once a document, for each of its queries that has a single field at its root and no directives. Optional.
 	Compile func(op *graphql.OperationContext, root graphql.CollectedField) Compiled
 
 	// Limits bound one request.
 	Limits Limits
 
-	// Introspection allows __schema and __type. Off, they are validation errors.
+	// Introspection allows __schema and __type. Without it they are validation errors.
 	Introspection bool
 
 	// Suggestions adds "Did you mean" with names of the schema to validation errors.
@@ -75,8 +75,7 @@ type Limits struct {
 	Cost     int
 	PageSize int // assumed where no page size is asked for
 
-	// CacheBytes bounds the memory of the parsed documents that are kept for later requests, as estimated from
-	// their texts.
+	// CacheBytes bounds the memory of the parsed documents in the cache, as estimated from their texts.
 	CacheBytes int
 }
 

@@ -80,7 +80,7 @@ func present(_ context.Context, err error) *gqlerror.Error {
 	return &gqlerror.Error{Message: err.Error()}
 }
 
-// newEngine executes the root fields that are given.
+// newEngine makes an engine that executes the given root fields.
 func newEngine(t testing.TB, fields map[string]exectest.Resolver, change ...func(*Config)) *Engine {
 	t.Helper()
 	cfg := Config{Schema: exectest.New(t, fixtureSchema, fields), ErrorPresenter: present, Introspection: true}
@@ -92,7 +92,7 @@ func newEngine(t testing.TB, fields map[string]exectest.Resolver, change ...func
 	return e
 }
 
-// text is a response as JSON.
+// text returns a response as JSON.
 func text(t testing.TB, r Response) string {
 	t.Helper()
 	b, err := r.AppendJSON(nil)

@@ -9,7 +9,7 @@ import (
 	"github.com/vektah/gqlparser/v2/gqlerror"
 )
 
-// Request is a GraphQL request as clients send it.
+// Request is a GraphQL request of a client.
 type Request struct {
 	Query         string         `json:"query"`
 	OperationName string         `json:"operationName"`
@@ -20,7 +20,7 @@ type Request struct {
 // Operation is a request that has passed every check. It may be executed any number of times.
 type Operation struct {
 	def      *ast.OperationDefinition
-	context  *graphql.OperationContext // gqlgen keeps something of the operation there between executions
+	context  *graphql.OperationContext // gqlgen stores data of the operation there between executions
 	cost     int
 	compiled compiled
 }
@@ -123,8 +123,8 @@ type fragmentCost struct {
 	inPage bool
 }
 
-// cost estimates the fields that a selection set produces. inPage says that its parent has a page size, and so
-// that the list below is the page.
+// cost estimates the fields that a selection set produces. inPage says that its parent has a page size: then the
+// list below is the page.
 func (p *preparation) cost(set ast.SelectionSet, inPage bool) int {
 	total := 0
 	for _, selection := range set {

@@ -21,7 +21,7 @@ func variables(t testing.TB, text string) map[string]any {
 	return v
 }
 
-// arguments are those of the document's one field, after coercion.
+// arguments returns the arguments of the document's one field, after coercion.
 func arguments(t testing.TB, e *Engine, query string, variables map[string]any) string {
 	t.Helper()
 	op, errs := e.Prepare(t.Context(), Request{Query: query, Variables: variables})

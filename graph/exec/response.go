@@ -16,8 +16,8 @@ type Response struct {
 }
 
 // AppendJSON appends the response to b as the GraphQL specification has it: errors first, and no data after a
-// request error. It does not escape HTML, and does not look at Data again: it is the cheap way to send a
-// response. It fails only when the extensions have a value that JSON has not.
+// request error. It does not escape HTML and does not check Data again, so it is the cheap way to send a
+// response. It fails only when the extensions have a value that JSON cannot encode.
 func (r Response) AppendJSON(b []byte) ([]byte, error) {
 	b = append(b, '{')
 	var err error

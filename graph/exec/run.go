@@ -10,7 +10,7 @@ import (
 	"github.com/vektah/gqlparser/v2/gqlerror"
 )
 
-// operation has everything that gqlgen needs to execute an operation.
+// operation has the data that gqlgen needs to execute an operation.
 func (e *Engine) operation(text string, doc *ast.QueryDocument, def *ast.OperationDefinition, variables map[string]any) *graphql.OperationContext {
 	return &graphql.OperationContext{
 		RawQuery: text, Variables: variables, OperationName: def.Name, Doc: doc, Operation: def,
@@ -40,7 +40,7 @@ func (e *Engine) Execute(ctx context.Context, o *Operation) Response {
 func (e *Engine) answer(ctx context.Context, next graphql.ResponseHandler) *Response {
 	ctx = graphql.WithResponseContext(e.cfg.Begin(ctx), e.presentField, e.cfg.Recover)
 	answered := next(ctx)
-	if answered == nil { // by this gqlgen says that the client has left
+	if answered == nil { // with a nil response gqlgen says that the client has left
 		return &Response{Data: json.RawMessage("null")}
 	}
 	errs := graphql.GetErrors(ctx)

@@ -9,13 +9,13 @@ import (
 	"github.com/vektah/gqlparser/v2/gqlerror"
 )
 
-// Source has the events of a subscription, one for each response. It lasts as long as the context that it was
-// opened with. One goroutine at a time calls it.
+// Source has the events of a subscription, one for each response. It lasts as long as the context that opened it.
+// One goroutine at a time calls it.
 type Source[T any] interface {
-	// Next returns the next event. When there is none now, ok is false, and the source calls wake when there is.
-	// Next may read from stores, but must not wait for an event.
+	// Next returns the next event. When there is none now, ok is false, and the source calls wake when there is
+	// one. Next may read from stores, but must not wait for an event.
 	Next(ctx context.Context) (event T, ok bool)
-	// Ended reports whether there will be no event any more.
+	// Ended reports whether the source has no more events.
 	Ended() bool
 	// Err is not nil when the source has ended too early: another subscription may bring the rest.
 	Err() error
@@ -29,14 +29,15 @@ type Subscription struct {
 	shape  shape
 	source Source[any]
 
-	// While it starts.
+	// Only while it starts.
 	ctx  context.Context
 	wake func()
 }
 
-// Subscribe starts a subscription that lasts until its source ends or ctx is done. It has wake called whenever
-// there may be a response, or the end, also before Subscribe has returned. wake must return at once and must not
-// call the subscription. When the source cannot be opened there is an error and no subscription.
+// Subscribe starts a subscription that lasts until its source ends or ctx is done. The subscription calls wake
+// whenever there may be a response, or the end, also before Subscribe has returned. wake must return at once and
+// must not call the subscription. When the source cannot be opened, Subscribe returns an error and no
+// subscription.
 func (e *Engine) Subscribe(ctx context.Context, o *Operation, wake func()) (*Subscription, gqlerror.List) {
 	if o.Kind() != ast.Subscription {
 		return nil, gqlerror.List{e.present(ctx, errors.New("only a subscription can be subscribed to"))}
@@ -46,7 +47,7 @@ func (e *Engine) Subscribe(ctx context.Context, o *Operation, wake func()) (*Sub
 	ctx = graphql.WithResponseContext(ctx, e.presentField, e.cfg.Recover)
 	e.cfg.Schema.Exec(ctx)
 	s.ctx, s.wake = nil, nil
-	// A new context: the old one would keep all that gqlgen noted of the start as long as the subscription lasts.
+	// A new context: the old one keeps all that gqlgen stored at the start as long as the subscription lasts.
 	o.context = e.operation(o.context.RawQuery, o.context.Doc, o.def, o.context.Variables)
 	errs := graphql.GetErrors(ctx)
 	if len(errs) == 0 && s.source == nil {
@@ -72,7 +73,7 @@ func (s *Subscription) Next(ctx context.Context) (response Response, ok bool) {
 	return s.execute(ctx, event), true
 }
 
-// Ended reports whether there will be no response any more.
+// Ended reports whether the subscription has no more responses.
 func (s *Subscription) Ended() bool { return s.source.Ended() }
 
 // Interrupted reports whether the subscription has ended too early, as [Source].Err says.
@@ -90,7 +91,7 @@ func (s *Subscription) execute(ctx context.Context, event any) Response {
 	return *s.engine.answer(ctx, s.engine.cfg.Schema.Exec(starting))
 }
 
-// Open is for the resolver of a subscription's field. gqlgen wants such a resolver to return a channel. When the
+// Open serves the resolver of a subscription's field. gqlgen wants such a resolver to return a channel. When the
 // subscription starts, Open opens its source with the context of the subscription; when an event is executed, the
 // channel has that event.
 func Open[T any](ctx context.Context, open func(ctx context.Context, wake func()) (Source[T], error)) (<-chan T, error) {

@@ -11,7 +11,7 @@ import (
 	"tideline/graph/exec/exectest"
 )
 
-// numbers is a subscription to values, and to the end after them.
+// numbers is a subscription to values, with an end after them.
 func numbers(values ...any) exectest.Resolver {
 	return func(ctx context.Context, _ map[string]any) (any, error) {
 		return Open(ctx, func(ctx context.Context, wake func()) (Source[any], error) {
@@ -25,7 +25,7 @@ func numbers(values ...any) exectest.Resolver {
 	}
 }
 
-// begun is a subscription under way, and what it is woken by.
+// begun is a subscription under way, with the channel that wakes its reader.
 type begun struct {
 	*Subscription
 	news chan struct{}
@@ -46,7 +46,7 @@ func begin(t *testing.T, ctx context.Context, e *Engine, query string) begun {
 	return begun{s, news}
 }
 
-// rest is all responses up to the end.
+// rest returns all responses up to the end.
 func (b begun) rest(t *testing.T, ctx context.Context) (got []string) {
 	t.Helper()
 	timeout := time.After(30 * time.Second)

@@ -16,33 +16,33 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// Common is an event that many subscriptions get at the same time. For all that select the same fields it is
-// executed once, into a template with a hole for each value that is the subscriber's own, and the holes are
-// filled for each subscriber. A resolver that depends on the subscriber says so: by [Int] and [Flag], which leave
-// a hole, or by [Own], after which there is no template and the event is executed for each.
+// Common is a shared event: many subscriptions get it at the same time. For all that select the same fields the
+// engine executes it once, into a template with a hole for each value that is the subscriber's own, and fills the
+// holes for each subscriber. A resolver that depends on the subscriber must say so: by [Int] and [Flag], which
+// leave a hole, or by [Own], after which the engine makes no template and executes the event for each subscriber.
 type Common interface {
 	// Once returns the result of made for the key. It calls made once for all subscriptions that get the event.
 	// It returns nil for an event that only one subscription gets.
 	Once(key any, made func() any) any
 	// Neutral returns the event with the placeholder in place of the string that is the subscriber's own,
-	// wherever it is.
+	// wherever it occurs.
 	Neutral(placeholder string) any
 	// Own returns the string that the placeholder stands for.
 	Own() string
 }
 
-// placeholder stands for a string that is the subscriber's own. Nobody outside of the process can know it: no
-// text of a user contains it.
+// placeholder stands for a string that is the subscriber's own. It is secret to the process, so no text of a user
+// contains it.
 var placeholder = rand.Text()
 
 // placeholderInt stands for a number that is the subscriber's own. In a response it follows a key only where it
-// stands for one: no count is negative, and in a string a backslash is before every quotation mark.
+// stands for one: no count is negative, and in a string a backslash precedes every quotation mark.
 const placeholderInt = math.MinInt32
 
 // shape is equal for subscriptions that get the same response to an event, but for the holes.
 type shape struct {
 	def       *ast.OperationDefinition
-	variables string // the ones that matter for an event, in JSON
+	variables string // those that matter for an event, in JSON
 }
 
 // template is the response to an event, in parts with a hole after each but the last.
@@ -71,15 +71,15 @@ func templateOf(ctx context.Context) *template {
 	return t
 }
 
-// Own says that the value which is being executed depends on the subscriber.
+// Own says that the value under execution depends on the subscriber.
 func Own(ctx context.Context) {
 	if t := templateOf(ctx); t != nil {
 		t.own.Store(true)
 	}
 }
 
-// Int returns a number that is the subscriber's own and never negative: the result of count for the event that is
-// executed, with the context of the subscription. All calls for one event must mean the same number.
+// Int returns a number that is the subscriber's own and never negative: the result of count for the event under
+// execution, with the context of the subscription. All calls for one event must mean the same number.
 func Int(ctx context.Context, event any, count func(ctx context.Context, event any) (int, error)) (int, error) {
 	t := templateOf(ctx)
 	if t == nil {
@@ -91,8 +91,8 @@ func Int(ctx context.Context, event any, count func(ctx context.Context, event a
 	return placeholderInt, nil
 }
 
-// Flag is Int for a yes or no. When no event is executed for many, ok is false, and the caller finds out by
-// itself.
+// Flag is Int for a boolean. When the event is executed for one subscriber alone, ok is false, and the caller
+// must find the value by itself.
 func Flag(ctx context.Context, flag func(ctx context.Context, event any) (bool, error)) (set, ok bool) {
 	t := templateOf(ctx)
 	if t == nil {
@@ -109,8 +109,8 @@ type flagged struct {
 	set bool
 }
 
-// fromTemplate is the response to an event that others get, too; nil when it has to be executed for this
-// subscription alone.
+// fromTemplate returns the response to a shared event; nil when the event must be executed for this subscription
+// alone.
 func (s *Subscription) fromTemplate(ctx context.Context, event Common) json.RawMessage {
 	t := s.template(ctx, event, false)
 	if t == nil {
@@ -152,7 +152,7 @@ func (s *Subscription) fromTemplate(ctx context.Context, event Common) json.RawM
 	return data
 }
 
-// template is that of all subscriptions of this shape; nil when there is none.
+// template returns the template of all subscriptions of this shape; nil when there is none.
 func (s *Subscription) template(ctx context.Context, event Common, flags bool) *template {
 	made, _ := event.Once(flagged{s.shape, flags}, func() any {
 		t := &template{flags: flags}
@@ -199,8 +199,8 @@ func (t *template) cut(data []byte) {
 	}
 }
 
-// shape is that of the operation. It leaves out the variables that only the arguments of the root field use:
-// they say where a subscription begins, and not what its events look like.
+// shape returns the shape of the operation. It leaves out the variables that only the arguments of the root field
+// use: they say where a subscription begins, and not what its events look like.
 func (o *Operation) shape() shape {
 	used := map[string]any{}
 	root := graphql.CollectFields(o.context, o.def.SelectionSet, []string{o.root()})[0]

@@ -1,6 +1,6 @@
-// Package model binds the schema's types to Go: scalars and enums by how they
-// are written, connections to those of package feed. The payloads and inputs
-// that exist for the schema alone are generated.
+// Package model binds the schema's types to Go: scalars and enums by their
+// encoding, connections to those of package feed. Payloads and inputs that exist
+// only in the schema are generated.
 package model
 
 import (

@@ -1,5 +1,5 @@
-// Package exectest makes executable schemas for tests of what executes them: of
-// admission and of transports, which need no types below the root.
+// Package exectest makes executable schemas for tests of admission and of
+// transports, which need no types below the root.
 package exectest
 
 import (
@@ -14,17 +14,17 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// Resolver answers a root field with a value for JSON; one of Subscription with
-// a <-chan any, as exec.Open makes it.
+// Resolver answers a root field with a value for JSON; a resolver of Subscription
+// answers with a <-chan any, as exec.Open makes it.
 type Resolver func(ctx context.Context, args map[string]any) (any, error)
 
 type executable struct {
-	graphql.ExecutableSchema // what is not overridden is not called
+	graphql.ExecutableSchema // the methods that are not overridden are not called
 	schema                   *ast.Schema
 	fields                   map[string]Resolver
 }
 
-// New is the schema of a text, with resolvers by "Type.field" for those root
+// New makes the schema of a text. Its resolvers, by "Type.field", serve the root
 // fields that the test executes.
 func New(t testing.TB, text string, fields map[string]Resolver) graphql.ExecutableSchema {
 	t.Helper()

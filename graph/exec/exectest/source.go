@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// Source is the source of a subscription whose events come by a channel.
+// Source is a subscription's source whose events come through a channel.
 type Source struct {
 	mu    sync.Mutex
 	queue []any
@@ -13,13 +13,13 @@ type Source struct {
 	err   error
 }
 
-// Interruption, sent by the channel of a source, interrupts it.
+// Interruption interrupts a source when it is sent through its channel.
 type Interruption struct{}
 
 func (Interruption) Error() string { return "interrupted" }
 
-// From is the source of what comes by the channel until that is closed or ctx is
-// done. It takes everything at once, and then calls wake.
+// From makes a source of the events from the channel until the channel is closed or
+// ctx is done. It takes each event at once, and then calls wake.
 func From(ctx context.Context, events <-chan any, wake func()) *Source {
 	s := &Source{}
 	go func() {
@@ -48,7 +48,7 @@ func (s *Source) take(ctx context.Context, events <-chan any) (more bool) {
 	return more
 }
 
-// Next see exec.Source.
+// Next implements exec.Source.
 func (s *Source) Next(context.Context) (event any, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,14 +59,14 @@ func (s *Source) Next(context.Context) (event any, ok bool) {
 	return event, true
 }
 
-// Ended see exec.Source.
+// Ended implements exec.Source.
 func (s *Source) Ended() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ended && len(s.queue) == 0
 }
 
-// Err see exec.Source.
+// Err implements exec.Source.
 func (s *Source) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,9 +1,9 @@
 // Package lru keeps the most recently used values within a number of bytes.
 //
-// The caller says how many bytes a value takes. A cache does not weigh how often
-// a value is used: what was put in last can be read back at once, whatever was
-// popular before. Clients that register a document and then send its hash rely on
-// that.
+// The caller says how many bytes a value takes. A cache does not count how often a
+// value is used: a value that was put in last can be read back at once, however
+// popular others are. Clients that register a document and then send its hash rely
+// on that.
 package lru
 
 import (
@@ -27,13 +27,13 @@ type entry[V any] struct {
 	bytes int
 }
 
-// New returns an empty cache of at most so many bytes.
+// New returns an empty cache of at most that many bytes.
 func New[V any](maxBytes int) *Cache[V] {
 	return &Cache[V]{max: maxBytes, order: list.New(), byKey: make(map[string]*list.Element)}
 }
 
-// Get returns the value of the key and counts as its use; ok is false when there
-// is none.
+// Get returns the value of the key and counts as a use of it; ok is false when
+// there is none.
 //
 // Cost: constant.
 func (c *Cache[V]) Get(key string) (value V, ok bool) {
@@ -47,8 +47,8 @@ func (c *Cache[V]) Get(key string) (value V, ok bool) {
 	return found.Value.(*entry[V]).value, true
 }
 
-// Put keeps the value, which takes so many bytes, and drops the values that were
-// not used for longest to make room. It does nothing when the key has a value
+// Put stores the value, which takes the given number of bytes, and drops the least
+// recently used values to make room. It does nothing when the key has a value
 // already, or when the value alone is larger than the cache.
 //
 // Cost: constant for each value that is dropped.
