@@ -2,31 +2,31 @@
 // a running Tideline and nothing else: it knows the public API, and no package
 // of the server.
 //
-// A run signs up users, has them follow each other (the user of rank k has 1/k
-// of the followers of the first), opens WebSocket subscriptions, and then, for a
-// given time, creates posts at a given rate while readers read timelines without
-// a pause. What is measured, on the client's side of loopback or network:
+// A run signs up users, has them follow each other (the user of rank k has 1/k of
+// the followers of the first), opens WebSocket subscriptions, and then, for a given
+// time, creates posts at a given rate while readers read timelines without a pause.
+// It measures, on the client's side of loopback or network:
 //
 //   - live latency: from the start of a createPost call until one subscriber has
 //     read the event, for every delivery; the call's own time is part of it;
 //   - the time of createPost and of reading the first 20 entries of a timeline;
 //   - deliveries, posts and reads per second over the time of the load;
-//   - what must not be: a live event that is missing, doubled, or for somebody
-//     who does not follow the author.
+//   - errors: a live event that is missing, doubled, or for a user who does not
+//     follow the author.
 //
-// Beside it stands a floor, measured right after with the same client code: an
-// in-process WebSocket server that broadcasts a prepared message as large as an
-// event, each time to as many sockets as a post had recipients, and an HTTP
-// server that answers a page as large as a timeline's. The ratio to the floor
-// says more than the figures, which depend on the machine: client and server
-// share it, and the readers compete with the deliveries.
+// Beside it stands a measured floor, taken right after with the same client code:
+// an in-process WebSocket server that broadcasts a prepared message as large as an
+// event, each time to as many sockets as a post had recipients, and an HTTP server
+// that answers a page as large as a timeline's. The ratio to the floor says more
+// than the figures, which depend on the machine: client and server share it, and
+// the readers compete with the deliveries.
 //
 // Bounds: the load ends by itself after Options.Duration, the run within half a
-// minute after that; signing up takes as long as the server's rate limits make
-// it. Memory grows by about 10 bytes per delivery, post and read. A run leaves
-// its users and posts behind, under handles of their own, so aim it at an
-// instance whose data do not matter. It does not find the highest rate that a
-// server bears; raise the rate until the latency tells.
+// minute after that; signing up takes as long as the server's rate limits make it.
+// Memory grows by about 10 bytes per delivery, post and read. A run leaves its
+// users and posts behind, under handles of their own, so use an instance whose data
+// do not matter. It does not find the highest rate that a server can serve; raise
+// the rate until the latency grows.
 package bench
 
 import (
@@ -39,7 +39,7 @@ import (
 	"time"
 )
 
-// Options of a run; the tags make them flags of the command line.
+// Options configure a run; the tags make them flags of the command line.
 type Options struct {
 	URL         string        `name:"url" env:"-" default:"http://127.0.0.1:8080/graphql" help:"API of the Tideline to load."`
 	AllowRemote bool          `env:"-" help:"Load a server on another machine. It must be yours."`
@@ -52,7 +52,7 @@ type Options struct {
 	JSON        bool          `name:"json" env:"-" help:"Print the report as JSON."`
 }
 
-// Validate names every option that is not allowed, and what is.
+// Validate names every option that is out of bounds, with its bounds.
 func (o Options) Validate() error {
 	var errs []error
 	check := func(ok bool, format string, args ...any) {
@@ -76,17 +76,16 @@ func (o Options) Validate() error {
 	return errors.Join(errs...)
 }
 
-// isLoopback does not ask the resolver: what a name means may change.
+// isLoopback does not ask the resolver, because the address of a name may change.
 func isLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// Run makes a run and prints its report to out, its progress to progress. When
-// ctx ends under load, the report is of what was done until then, and says so.
-// Errors: options that are not allowed; a server that does not let the run
-// begin; after the report, live events that were missing, doubled or wrong, or
-// no post at all.
+// Run makes a run and prints its report to out, its progress to progress. When ctx
+// ends under load, the report covers the time until then, and says so. Errors:
+// options that are not allowed; a server that does not let the run begin; after the
+// report, live events that were missing, doubled or wrong, or no post at all.
 func Run(ctx context.Context, o Options, out, progress io.Writer) error {
 	if err := o.Validate(); err != nil {
 		return err

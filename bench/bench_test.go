@@ -46,8 +46,8 @@ func TestSummarize(t *testing.T) {
 	require.Nil(t, over(series{}, series{Count: 1}))
 }
 
-// Users 0 and 1 have two subscriptions, user 2 has one; 0 is followed by 1, and
-// 2 by nobody here.
+// Users 0 and 1 have two subscriptions, user 2 has one; 1 follows 0, and no user
+// with a subscription follows 2.
 func testLedger() *ledger { return newLedger([][]int{{1}, {0, 2}, {}}, 5) }
 
 func TestLedger(t *testing.T) {
@@ -73,7 +73,7 @@ func TestLedger(t *testing.T) {
 	require.Equal(t, 2, l.strays)
 	require.Len(t, l.latencies, 4)
 
-	// A call that failed may have been carried out.
+	// A call that failed may have made its post.
 	second := l.begin(2, start)
 	l.end(second, false, start)
 	require.Zero(t, l.missing())

@@ -27,7 +27,7 @@ type client struct {
 func newClient(url string) *client {
 	return &client{url, &http.Client{
 		Timeout: callTimeout,
-		// No proxy and no redirect: the load goes where it was sent, or nowhere.
+		// No proxy and no redirect: the load reaches the given address, or none.
 		Transport:     &http.Transport{MaxIdleConnsPerHost: 1024, IdleConnTimeout: time.Minute},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
@@ -35,11 +35,11 @@ func newClient(url string) *client {
 
 func (c *client) close() { c.http.CloseIdleConnections() }
 
-// refusal is an answer of the API, or of something before it, that is an error.
+// refusal is an error in the answer of the API, or of a server before it.
 type refusal struct {
 	code    string // extensions.code, or HTTP_ and the status
 	message string
-	after   time.Duration // when to try again; 0: not said
+	after   time.Duration // the time until the next try; 0: not given
 }
 
 func (r *refusal) Error() string { return r.code + ": " + r.message }
@@ -80,14 +80,14 @@ func (c *client) call(ctx context.Context, token, query string, variables map[st
 	}
 	if len(answer.Errors) > 0 {
 		first := answer.Errors[0]
-		seconds, _ := strconv.Atoi(response.Header.Get("Retry-After")) // absent: 0
+		seconds, _ := strconv.Atoi(response.Header.Get("Retry-After")) // 0 without the header
 		return 0, &refusal{first.Extensions.Code, first.Message, time.Duration(seconds) * time.Second}
 	}
 	return len(raw), json.Unmarshal(answer.Data, data)
 }
 
 // insist is call, and waits as often as the server asks for it: before the load
-// begins, its rate limits are obeyed.
+// begins, it obeys the rate limits.
 func (c *client) insist(ctx context.Context, token, query string, variables map[string]any, data any) error {
 	for {
 		_, err := c.call(ctx, token, query, variables, data)
@@ -103,7 +103,7 @@ func (c *client) insist(ctx context.Context, token, query string, variables map[
 	}
 }
 
-// codeOf names an error for the report.
+// codeOf returns the code of an error for the report.
 func codeOf(err error) string {
 	var no *refusal
 	var closed *websocket.CloseError
@@ -126,8 +126,8 @@ const eventsQuery = `subscription {
 	}
 }`
 
-// open connects a socket and subscribes to the timeline of the token's user.
-// The server has the subscription when it answers a query sent behind it.
+// open connects a socket and subscribes to the timeline of the token's user. The
+// server has the subscription when it answers a query that follows it.
 func (c *client) open(ctx context.Context, token string) (*websocket.Conn, error) {
 	dialer := websocket.Dialer{
 		HandshakeTimeout: callTimeout, Subprotocols: []string{"graphql-transport-ws"},

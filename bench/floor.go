@@ -13,13 +13,13 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// floorTime bounds the measuring of each floor.
+// floorTime bounds the measurement of each floor.
 const floorTime = 2 * time.Second
 
-// broadcastFloor measures how long a message takes to WebSocket clients when
-// nothing but gorilla and the kernel is in the way: encoded once, written to one
-// socket after the other, the next one when all have it. It goes to as many as
-// each post of the load did, in turn, until the time is up.
+// broadcastFloor measures how long a message takes to WebSocket clients through
+// nothing but gorilla and the kernel: it is encoded once and written to one socket
+// after the other; the next message follows when all have it. It goes to as many
+// clients as each post of the load did, in turn, until the time is up.
 func broadcastFloor(ctx context.Context, recipients []int, bytes int) (latencies []time.Duration, err error) {
 	sockets := slices.Max(recipients)
 	ctx, cancel := context.WithTimeout(ctx, callTimeout+floorTime)
@@ -80,8 +80,8 @@ func broadcastFloor(ctx context.Context, recipients []int, bytes int) (latencies
 	return latencies, nil
 }
 
-// pageFloor measures so many readers of an HTTP server that has its answer,
-// bytes long, at hand. They are the readers of the load, with the same client.
+// pageFloor measures as many readers of an HTTP server that has its answer of the
+// given length in memory. They are the readers of the load, with the same client.
 func pageFloor(ctx context.Context, readers, bytes int) (latencies []time.Duration, elapsed time.Duration, err error) {
 	const frame = `{"data":{"timeline":""}}`
 	page := []byte(strings.Replace(frame, `""`, `"`+strings.Repeat("x", max(0, bytes-len(frame)))+`"`, 1))

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// ledger knows which post must arrive at which subscription, and when it did.
+// ledger records which post must arrive at which subscription, and when it did.
 type ledger struct {
 	users int
 	place []map[int]int // of each author: the recipients' subscriptions → place in posting.arrived
@@ -14,8 +14,8 @@ type ledger struct {
 	posts     []*posting // by number
 	created   int        // of posts
 	owed      int        // deliveries of created posts still to come
-	doubled   int        // deliveries of what had been delivered
-	strays    int        // deliveries to somebody who does not follow the author, or of no post of ours
+	doubled   int        // repeated deliveries
+	strays    int        // deliveries to a user who does not follow the author, or of no post of this run
 	calls     []time.Duration
 	latencies []time.Duration // of first deliveries, from the start of the call
 	last      time.Time       // delivery
@@ -29,8 +29,8 @@ type posting struct {
 	arrived []bool // at each recipient
 }
 
-// newLedger is for the followers of each user, and for subscriptions that belong
-// to the users in turn. An author's own subscriptions are recipients too.
+// newLedger takes the followers of each user. The subscriptions belong to the users
+// in turn. An author's own subscriptions are recipients too.
 func newLedger(followers [][]int, subscriptions int) *ledger {
 	l := &ledger{users: len(followers), place: make([]map[int]int, len(followers))}
 	of := make([][]int, l.users) // subscriptions of each user
@@ -49,7 +49,7 @@ func newLedger(followers [][]int, subscriptions int) *ledger {
 	return l
 }
 
-// userOf is whose a subscription is.
+// userOf returns the user of a subscription.
 func (l *ledger) userOf(subscription int) int { return subscription % l.users }
 
 // begin numbers a post that is about to be created.
@@ -60,7 +60,7 @@ func (l *ledger) begin(author int, at time.Time) (number int) {
 	return len(l.posts) - 1
 }
 
-// end notes what the server answered. A post that failed may exist all the same:
+// end records what the server answered. A post that failed may exist all the same:
 // it may arrive, but need not.
 func (l *ledger) end(number int, created bool, at time.Time) {
 	l.mu.Lock()
@@ -79,7 +79,7 @@ func (l *ledger) end(number int, created bool, at time.Time) {
 	}
 }
 
-// delivered notes an event.
+// delivered records an event.
 func (l *ledger) delivered(subscription, number int, at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -107,14 +107,14 @@ func (l *ledger) delivered(subscription, number int, at time.Time) {
 	}
 }
 
-// missing is how many deliveries are still to come.
+// missing returns how many deliveries are still to come.
 func (l *ledger) missing() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.owed
 }
 
-// recipients is how many subscriptions each created post was to arrive at.
+// recipients returns at how many subscriptions each created post had to arrive.
 func (l *ledger) recipients() []int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// report is the result of a run. Its JSON is what --json prints.
+// report is the result of a run; --json prints its JSON.
 type report struct {
 	URL         string  `json:"url"`
 	Users       int     `json:"users"`
@@ -28,7 +28,7 @@ type report struct {
 	Reads         series  `json:"reads"`
 	ReadFloor     *series `json:"readFloor,omitempty"`
 
-	// Times the floor, by quantile.
+	// Multiples of the measured floor, by quantile.
 	DeliveryRatio *ratio `json:"deliveryRatio,omitempty"`
 	ReadRatio     *ratio `json:"readRatio,omitempty"`
 
@@ -39,7 +39,7 @@ type report struct {
 	Errors      map[string]int `json:"errors"`
 }
 
-// series sums up what was measured of one kind. Latencies are in milliseconds.
+// series sums up the samples of one kind. Latencies are in milliseconds.
 type series struct {
 	Count     int     `json:"count"`
 	PerSecond float64 `json:"perSecond,omitempty"` // 0: has no meaning
@@ -55,7 +55,7 @@ type ratio struct {
 	P99 float64 `json:"p99"`
 }
 
-// summarize sorts the samples. elapsed 0 leaves the rate out.
+// summarize sorts the samples. It leaves the rate out when elapsed is 0.
 func summarize(samples []time.Duration, elapsed time.Duration) series {
 	slices.Sort(samples)
 	ms := func(q float64) float64 { return percentile(samples, q).Seconds() * 1000 }
@@ -66,8 +66,8 @@ func summarize(samples []time.Duration, elapsed time.Duration) series {
 	return s
 }
 
-// percentile is the least sample that at least the share q, 0 < q <= 1, of all
-// samples does not exceed; 0 when there are none.
+// percentile returns the least sample that is not exceeded by at least the share q,
+// 0 < q <= 1, of all samples; 0 when there are none.
 func percentile(sorted []time.Duration, q float64) time.Duration {
 	if len(sorted) == 0 {
 		return 0
@@ -82,7 +82,7 @@ func over(s series, floor series) *ratio {
 	return &ratio{s.P50 / floor.P50, s.P90 / floor.P90, s.P99 / floor.P99}
 }
 
-// report sums up a run whose load is over.
+// report sums up a run after its load.
 func (r *run) report(interrupted bool) *report {
 	l := r.ledger
 	l.mu.Lock()
@@ -93,7 +93,7 @@ func (r *run) report(interrupted bool) *report {
 	for _, followers := range r.graph {
 		follows += len(followers)
 	}
-	// Under too high a rate deliveries go on after the load.
+	// When the rate is too high, deliveries go on after the load.
 	delivering := r.loaded
 	if len(l.posts) > 0 {
 		delivering = max(delivering, l.last.Sub(l.posts[0].began))
@@ -109,7 +109,7 @@ func (r *run) report(interrupted bool) *report {
 	}
 }
 
-// addFloor measures what the figures are to be compared with.
+// addFloor measures the floors of the figures.
 func (rep *report) addFloor(ctx context.Context, r *run) error {
 	if rep.Deliveries.Count > 0 {
 		latencies, err := broadcastFloor(ctx, r.ledger.recipients(), r.eventBytes/r.events)
@@ -130,7 +130,7 @@ func (rep *report) addFloor(ctx context.Context, r *run) error {
 	return nil
 }
 
-// verdict is nil when the run found nothing wrong.
+// verdict returns nil when the run found no error.
 func (rep *report) verdict() error {
 	if rep.Missing+rep.Doubled+rep.Strays > 0 {
 		return fmt.Errorf("live events: %d missing, %d doubled, %d astray", rep.Missing, rep.Doubled, rep.Strays)

@@ -19,9 +19,9 @@ import (
 const (
 	preparing = 8                      // calls at once before the load: a sign-up is costly on purpose
 	atOnce    = 64                     // createPost calls under way at once; the rate falls behind when all are
-	deaf      = 30 * time.Second       // a subscription that has got nothing after this never will
-	arrival   = 10 * time.Second       // what has not arrived this long after the load is missing
-	lateness  = 500 * time.Millisecond // how long to look for what must not arrive
+	deaf      = 30 * time.Second       // a subscription without an event after this time never gets one
+	arrival   = 10 * time.Second       // an event that has not arrived this long after the load is missing
+	lateness  = 500 * time.Millisecond // how long the run waits for events that must not arrive
 )
 
 // run is a run under way.
@@ -62,8 +62,8 @@ func newRun(o Options) *run {
 	}
 }
 
-// followGraph chooses the followers of each user: the first has the most, the
-// k-th a k-th of that, everyone at least one. It is the same for every run.
+// followGraph chooses the followers of each user: the first has the most, the k-th
+// a k-th of that, each at least one. It is the same for every run.
 func followGraph(users, most int) [][]int {
 	random := rand.New(rand.NewPCG(1, 2))
 	graph := make([][]int, users)
@@ -122,9 +122,9 @@ func (r *run) populate(ctx context.Context) error {
 	return follows.Wait()
 }
 
-// subscribe opens the subscriptions and waits until each of them is known to be
-// served. The protocol has no word for that, so their users post until all of
-// them have received something.
+// subscribe opens the subscriptions and waits until the server is known to serve
+// each of them. The protocol does not tell, so their users post until all of them
+// have received an event.
 func (r *run) subscribe(ctx context.Context) error {
 	r.ledger = newLedger(r.graph, r.options.Subscribers)
 	r.conns = make([]*websocket.Conn, r.options.Subscribers)
@@ -166,7 +166,7 @@ func (r *run) subscribe(ctx context.Context) error {
 	}
 }
 
-// silent are the users with a subscription that has received nothing yet.
+// silent returns the users with a subscription that has received nothing yet.
 func (r *run) silent() []int {
 	found := map[int]bool{}
 	var users []int
@@ -179,7 +179,7 @@ func (r *run) silent() []int {
 	return users
 }
 
-// hangUp closes the subscriptions. From then on the books do not change.
+// hangUp closes the subscriptions. After that the ledger does not change.
 func (r *run) hangUp() {
 	r.closing.Store(true)
 	for _, conn := range r.conns {
@@ -207,8 +207,7 @@ func (r *run) listen(sub int, conn *websocket.Conn) {
 	}
 }
 
-// obey does what a message from the server asks for. An error ends the
-// subscription.
+// obey answers a message of the server. An error ends the subscription.
 func (r *run) obey(sub int, conn *websocket.Conn, raw []byte, at time.Time) error {
 	var m struct {
 		Type    string
@@ -228,7 +227,7 @@ func (r *run) obey(sub int, conn *websocket.Conn, raw []byte, at time.Time) erro
 	return nil
 }
 
-// event enters a result of a subscription into the books.
+// event records a result of a subscription in the ledger.
 func (r *run) event(sub int, payload []byte, size int, at time.Time) error {
 	var result struct {
 		Data struct {
@@ -280,8 +279,9 @@ func (r *run) post(what string) map[string]any {
 	return map[string]any{"input": map[string]string{"text": r.text(what), "visibility": "FOLLOWERS"}}
 }
 
-// load posts and reads for the time given, or until ctx ends. What is under way
-// then is finished: a call cut off would leave it open whether its post exists.
+// load posts and reads for the given time, or until ctx ends. Then it finishes the
+// calls under way: after a call that is cut off, nobody knows whether its post
+// exists.
 func (r *run) load(ctx context.Context) {
 	began := time.Now()
 	calls := context.WithoutCancel(ctx)
@@ -310,7 +310,7 @@ func (r *run) load(ctx context.Context) {
 	r.loaded = time.Since(began)
 }
 
-// create makes a numbered post.
+// create makes a post with a number.
 func (r *run) create(ctx context.Context, author int) {
 	n := r.ledger.begin(author, time.Now())
 	_, err := r.client.call(ctx, r.users[author].token, createPost, r.post(strconv.Itoa(n)), &struct{}{})
@@ -323,7 +323,7 @@ const timelineQuery = `query { timeline(first: 20) {
 	pageInfo { hasNextPage endCursor } unreadCount
 } }`
 
-// read reads the first page of somebody's timeline.
+// read reads the first page of one user's timeline.
 func (r *run) read(ctx context.Context) {
 	began := time.Now()
 	size, err := r.client.call(ctx, r.users[rand.IntN(len(r.users))].token, timelineQuery, nil, &struct{}{})
@@ -338,7 +338,7 @@ func (r *run) read(ctx context.Context) {
 	r.pageBytes += size
 }
 
-// failed counts an error; nil is none.
+// failed counts an error; it ignores nil.
 func (r *run) failed(err error) {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return
@@ -348,8 +348,8 @@ func (r *run) failed(err error) {
 	r.errs[codeOf(err)]++
 }
 
-// settle waits for what is still to arrive, then a little for what must not,
-// and closes the subscriptions.
+// settle waits for the events that must still arrive, then shortly for those that
+// must not, and closes the subscriptions.
 func (r *run) settle() {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()

@@ -19,7 +19,7 @@ import (
 	"tideline/timeline"
 )
 
-// Feeds looks into timelines.
+// Feeds examines timelines.
 type Feeds struct {
 	Inspect feedsInspect `cmd:"" help:"Show what is known of a user's timeline."`
 	Explain feedsExplain `cmd:"" help:"Say in one sentence why a post is or is not in a viewer's timeline."`
@@ -37,7 +37,7 @@ func withAudit(ctx context.Context, c server.Config, console server.Console, fn 
 }
 
 // userNamed finds a user by an id, as in the log, or by a handle. A handle may
-// consist of digits: with an @ in front it is not read as an id.
+// consist of digits: a name with an @ in front is never an id.
 func userNamed(ctx context.Context, people *account.Directory, name string) (*ent.User, error) {
 	if id, err := strconv.ParseInt(name, 10, 64); err == nil {
 		found, err := people.Users(ctx, []int64{id})
@@ -89,7 +89,7 @@ func (i feedsInspect) Run(ctx context.Context, c server.Config, console server.C
 	})
 }
 
-// moment prints a post's id with its time, or none if there is no post.
+// moment prints a post's id with its time, or none without a post.
 func moment(post int64, none string) string {
 	if post == 0 {
 		return none
@@ -204,7 +204,7 @@ type progress struct {
 
 func startProgress(console server.Console, total int) *progress {
 	p := &progress{pb.Full.New(total).SetWriter(console.Log), console}
-	if p.bar.GetBool(pb.Terminal) { // SetWriter has found out
+	if p.bar.GetBool(pb.Terminal) { // SetWriter has detected it
 		p.bar.Start()
 	}
 	return p

@@ -73,7 +73,7 @@ func (r jobsRetry) Run(ctx context.Context, c server.Config, console server.Cons
 	})
 }
 
-// deadJobs are the ids of all jobs that were given up.
+// deadJobs returns the ids of all dead jobs.
 func deadJobs(ctx context.Context, q *queue.Queue) ([]int64, error) {
 	var ids []int64
 	for after := int64(0); ; after = ids[len(ids)-1] {

@@ -17,7 +17,7 @@ import (
 
 type entUser = ent.User
 
-// look reads what the readers see and compares it with the model.
+// look reads what the readers may see and compares it with the model.
 func (r *run) look(s step) error {
 	for i, v := range r.readers {
 		if r.shy>>i&1 == 1 && i != s.a%len(r.readers) {
@@ -27,7 +27,7 @@ func (r *run) look(s step) error {
 			return err
 		}
 	}
-	// The other doors, by turns.
+	// The other surfaces, by turns.
 	owner := r.readers[r.turn%len(r.readers)]
 	v := nobody
 	if r.turn%4 > 0 {
@@ -42,7 +42,7 @@ func (r *run) look(s step) error {
 // lookAs reads the timeline of one viewer.
 func (r *run) lookAs(v int) error {
 	size := 100
-	if r.turn%4 == 0 { // many small pages take their time
+	if r.turn%4 == 0 { // many small pages take longer
 		size = r.page
 	}
 	got, err := r.read(v, size)
@@ -62,7 +62,7 @@ func (r *run) lookAs(v int) error {
 	return nil
 }
 
-// direct asks for all posts by id: exact at any moment.
+// direct reads all posts by id; the answer is exact at any moment.
 func (r *run) direct(v int) error {
 	ids := make([]int64, len(r.posts))
 	for i, p := range r.posts {
@@ -83,7 +83,7 @@ func (r *run) direct(v int) error {
 	return nil
 }
 
-// author reads an author's posts: exact at any moment, too.
+// author reads an author's posts; the answer is exact at any moment.
 func (r *run) author(v, author int) error {
 	got, err := r.pages(max(r.page, 3), false, func(p paging.Page) (*paging.Connection[ent.Post], error) {
 		return r.front().Feed.UserPosts(r.ctx, r.viewer(v), r.users[author].id, p)
@@ -99,7 +99,7 @@ func (r *run) author(v, author int) error {
 	return nil
 }
 
-// postCount is how many posts of the author there are for the viewer.
+// postCount returns how many posts of the author the viewer may see.
 func (r *run) postCount(v, author int) (int, error) {
 	id := []int64{r.users[author].id}
 	found, err := r.front().Directory.Users(r.ctx, id)
@@ -172,7 +172,7 @@ func (r *run) readFrom(v, size int, order home.Order, upwards bool) ([]int, erro
 	return got, err
 }
 
-// pages reads a list page by page and returns it in its order.
+// pages reads a list page by page and returns its entries in order.
 func (r *run) pages(size int, upwards bool, read func(paging.Page) (*paging.Connection[ent.Post], error)) (all []int, err error) {
 	all = []int{}
 	p := paging.Page{First: &size}
@@ -222,11 +222,11 @@ func (r *run) pages(size int, upwards bool, read func(paging.Page) (*paging.Conn
 	}
 }
 
-// walk is a viewer's way down the timeline while things happen.
+// walk is a viewer's walk down the timeline while the run goes on.
 type walk struct {
 	size  int
 	after *string
-	must  map[int]bool // what the walk has to come by
+	must  map[int]bool // the walk must reach these
 	last  int64
 }
 
@@ -264,12 +264,12 @@ func (r *run) stroll(v, n int) error {
 	return nil
 }
 
-// settle waits until all work is done: then everything is exact.
+// settle waits until no job is outstanding, and then compares everything exactly.
 func (r *run) settle() error {
 	if err := r.drain(); err != nil {
 		return err
 	}
-	r.ahead.Add(int64(11 * time.Second)) // a dead builder is given up
+	r.ahead.Add(int64(11 * time.Second)) // a dead builder loses its build
 	for _, v := range r.readers {
 		if err := r.exact(v); err != nil {
 			return fmt.Errorf("when all work is done: %w", err)
@@ -329,7 +329,7 @@ func (r *run) exact(v int) error {
 	return same("by rank", got, err)
 }
 
-// built waits until reads of the viewer's timeline come from the inbox.
+// built waits until the inbox serves reads of the viewer's timeline.
 func (r *run) built(v int) error {
 	for begun := time.Now(); ; time.Sleep(time.Millisecond) {
 		one := 1

@@ -2,25 +2,26 @@
 //
 // A run is a random sequence of steps on a small society: every mutation of the
 // API, and every mishap that the design claims to survive. Workers are killed,
-// stopped between two of their writes, stalled until others take their jobs
-// over; jobs come late, or twice; Redis is wiped or loses a key, inboxes expire,
-// a builder dies, authors cross the threshold between push and pull. The feeds,
+// stopped between two of their writes, stalled until others take their jobs over;
+// jobs come late, or twice; Redis is wiped or loses a key, inboxes expire, a
+// builder dies, authors cross the threshold between push and pull. The feeds,
 // workers, queue and stores are the real ones, several of each, as in several
-// processes. The model is a few sets and the rules as one would tell them; it
+// processes. The model is a few sets and the rules in their shortest form; it
 // shares no code with package feed.
 //
 // After every step, timelines, profiles, posts, likes and lists are read page by
 // page. At any moment:
 //
-//   - nothing is shown, by any door, that the model hides;
-//   - what a viewer has done is visible to that viewer;
-//   - what had arrived stays, also across a rebuild and in the middle of a walk;
+//   - no surface shows a post that the model hides;
+//   - a viewer sees the effects of the viewer's own mutations;
+//   - a post that has arrived stays, also across a rebuild and in the middle of a
+//     walk;
 //   - posts, profiles, relations and counts, which are read from SQL, are exact.
 //
-// Once the work has drained, every timeline is exactly the model's, from SQL and
+// When no job is outstanding, every timeline is exactly the model's, from SQL and
 // from the inbox, downwards and upwards, latest and ranked; unread counts are
-// right, no inbox has an entry too many, not even one that no read shows, and
-// verifying it finds nothing.
+// right, no inbox has an extra id, not even one that no read shows, and the audit
+// finds no difference.
 //
 // A run that fails is made smaller and its steps are printed as sentences.
 //

@@ -24,7 +24,7 @@ import (
 	"tideline/timeline"
 )
 
-// queueConfig makes lost work come back within tenths of a second.
+// queueConfig makes lost jobs come back within tenths of a second.
 var queueConfig = queue.Config{
 	Pools:      map[queue.Pool]int{queue.Small: 3, queue.Large: 2},
 	Lease:      100 * time.Millisecond,
@@ -32,11 +32,11 @@ var queueConfig = queue.Config{
 	Resweep:    200 * time.Millisecond,
 	ClaimIdle:  200 * time.Millisecond,
 	StopGrace:  10 * time.Millisecond,
-	// Being killed counts as a failure.
+	// A killed attempt counts as a failure.
 	MaxAttempts: 50,
 }
 
-// engine is what all runs on one set of stores share: processes that serve the
+// engine has what all runs on one pair of stores share: processes that serve the
 // API, worker processes, and a clock that jumps.
 type engine struct {
 	t      *testing.T
@@ -48,14 +48,14 @@ type engine struct {
 	gate   *gate
 	ahead  atomic.Int64 // of the real clock
 	fronts [2]*feedtest.World
-	pulls  [2]*feedtest.World // serve a setting in which nobody is pushed to
+	pulls  [2]*feedtest.World // serve with a threshold at which nobody is pushed to
 	back   *feedtest.World    // of the workers
 	// balance has home timelines for every threshold between push and pull.
 	balance []*home.Home
 	lives   [2]*life
 }
 
-// thresholds are never, always, and some that the society crosses.
+// thresholds push always, pull always, or lie where the society crosses them.
 var thresholds = []int{home.NeverPull, home.AlwaysPull, 1, 2, 3, 20}
 
 func newEngine(t *testing.T, s *storage.Stores) *engine {
@@ -66,7 +66,7 @@ func newEngine(t *testing.T, s *storage.Stores) *engine {
 	o := feedtest.Options{
 		DB: e.db, Timelines: timeline.Config{InboxCap: feedtest.InboxCap, OutboxCap: feedtest.OutboxCap}, Queue: queueConfig,
 		LargeAudience: 20, Now: now,
-		Policy: home.Policy{MergeAll: 1}, // two authors who are not pushed are many
+		Policy: home.Policy{MergeAll: 1}, // two merged authors are already more than that
 	}
 	for i := range e.fronts {
 		e.fronts[i] = e.open(o)
@@ -114,10 +114,10 @@ func (e *engine) must(err error) {
 	require.NoError(e.t, err)
 }
 
-// reset leaves nothing of an earlier run.
+// reset removes everything of an earlier run.
 func (e *engine) reset() {
 	e.gate.release()
-	// The users take their rows along.
+	// The deletion of users deletes their rows.
 	_, err := e.s.SQL.ExecContext(e.ctx, "DELETE FROM jobs; DELETE FROM users; DELETE FROM deliveries; DELETE FROM read_markers")
 	e.must(err)
 	require.Eventually(e.t, func() bool {
@@ -129,28 +129,28 @@ func (e *engine) reset() {
 	e.must(wipe(e.ctx, e.s.Redis))
 }
 
-// plan is a run: a society to begin with, and steps.
+// plan describes a run: a society at the beginning, and steps.
 type plan struct {
 	people  int
 	crowd   int  // users who follow the first two and never read
 	friends bool // all follow each other to begin with
 	history int  // old posts of the first user
-	shy     int  // a bit for every user who reads only when something is done or settled
+	shy     int  // a bit for every user who reads only in that user's own steps or after settle
 	page    int
-	pulling bool // timelines are put together from outboxes, not read from inboxes
+	pulling bool // timelines are merged from outboxes, not read from inboxes
 	steps   []step
 }
 
-// run is a plan on its way.
+// run is a plan under way.
 type run struct {
 	*engine
 	plan
 	*model
 	readers []int          // users who are not of the crowd
 	numbers map[int64]int  // posts by id
-	certain []map[int]bool // by viewer: posts that every read must show
+	certain []map[int]bool // by viewer: posts that every read must have
 	walks   map[int]*walk
-	told    []string // what was done
+	told    []string // the steps so far, as sentences
 	turn    int
 }
 
@@ -173,7 +173,7 @@ func (r *run) viewer(user int) account.Viewer {
 	return account.Viewer{ID: r.users[user].id}
 }
 
-// front is the process that serves this step.
+// front returns the process that serves this step.
 func (r *run) front() *feedtest.World {
 	if r.pulling {
 		return r.pulls[r.turn%len(r.pulls)]
@@ -183,8 +183,8 @@ func (r *run) front() *feedtest.World {
 
 func (r *run) say(format string, args ...any) { r.told = append(r.told, fmt.Sprintf(format, args...)) }
 
-// play plays a plan, or as much of it as there is time for; the error says where
-// the feeds differ from the rules.
+// play plays a plan, or as much of it as the time allows; the error names a
+// difference between the feeds and the rules.
 func (e *engine) play(p plan, over func() bool) (told []string, err error) {
 	e.reset()
 	r := &run{engine: e, plan: p, model: newModel(), numbers: map[int64]int{}, walks: map[int]*walk{}}
@@ -205,7 +205,7 @@ func (e *engine) play(p plan, over func() bool) (told []string, err error) {
 	return r.told, r.settle()
 }
 
-// found founds the society.
+// found makes the society.
 func (r *run) found() {
 	r.say("%d users, %d followers more, friends: %v, %d old posts, nobody is pushed to: %v", r.people, r.crowd, r.friends, r.history, r.pulling)
 	tx, err := r.db.Tx(r.ctx)

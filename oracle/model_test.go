@@ -10,7 +10,7 @@ import (
 	"tideline/feed/feedtest"
 )
 
-// model is the society as the rules have it. Users and posts go by number.
+// model is the society by the rules. Users and posts have numbers.
 type model struct {
 	users    []person
 	posts    []note
@@ -34,10 +34,10 @@ type note struct {
 	deleted    bool
 }
 
-// relation has the pairs of who does it and whom it is done to.
+// relation has pairs: the user who acts and the user who is the target.
 type relation map[[2]int]bool
 
-// refusals, as clients are told.
+// The codes of refusals.
 const (
 	notFound  = "NOT_FOUND"
 	forbidden = "FORBIDDEN"
@@ -47,10 +47,10 @@ func newModel() *model {
 	return &model{follows: relation{}, requests: relation{}, blocks: relation{}, mutes: relation{}, likes: map[[2]int]bool{}}
 }
 
-// nobody is the viewer who is not signed in.
+// nobody is the anonymous viewer.
 const nobody = -1
 
-// sees says whether the viewer may be shown the post at all.
+// sees reports whether the viewer may be shown the post directly.
 func (m *model) sees(viewer, post int) bool {
 	p := m.posts[post]
 	switch {
@@ -67,14 +67,14 @@ func (m *model) sees(viewer, post int) bool {
 	return p.visibility == schema.Followers && follows || p.visibility == schema.Mutuals && follows && followed
 }
 
-// gets says whether the post belongs into the viewer's home timeline.
+// gets reports whether the viewer's home timeline has the post.
 func (m *model) gets(viewer, post int) bool {
 	author := m.posts[post].author
 	return m.sees(viewer, post) &&
 		(author == viewer || m.follows[[2]int{viewer, author}] && !m.mutes[[2]int{viewer, author}])
 }
 
-// which are the posts that match, newest first.
+// which returns the posts that match, newest first.
 func (m *model) which(match func(post int) bool) []int {
 	list := []int{}
 	for i := range m.posts {
@@ -103,20 +103,20 @@ func (m *model) likesOf(post int) (n int) {
 	return n
 }
 
-// ranked are the newest posts of the timeline by weight.
+// ranked returns the newest posts of the timeline by weight.
 func (m *model) ranked(viewer int) []int {
 	list := m.timeline(viewer)
 	list = list[:min(len(list), feedtest.InboxCap)]
 	weight := func(p int) float64 {
-		born := m.posts[p].id >> 12 // milliseconds since the epoch of ids
+		born := m.posts[p].id >> 12 // milliseconds of the id clock
 		return math.Log10(float64(max(m.likesOf(p), 1))) + (time.Duration(born)*time.Millisecond).Seconds()/45000
 	}
 	slices.SortStableFunc(list, func(a, b int) int { return cmp.Compare(weight(b), weight(a)) })
 	return list
 }
 
-// unread are the entries above the marker, of as many as an inbox holds, that
-// the viewer did not write.
+// unread returns the entries above the marker, among as many as an inbox holds,
+// that the viewer did not write.
 func (m *model) unread(viewer int) (n int) {
 	above := m.which(func(p int) bool { return m.gets(viewer, p) && m.posts[p].id > m.users[viewer].marker })
 	for _, p := range above[:min(len(above), feedtest.InboxCap)] {
@@ -127,7 +127,7 @@ func (m *model) unread(viewer int) (n int) {
 	return n
 }
 
-// count is how many pairs of the relation have the user at the place given.
+// count returns how many pairs of the relation have the user at the given index.
 func (r relation) count(place, user int) (n int) {
 	for pair := range r {
 		if pair[place] == user {
@@ -157,7 +157,7 @@ func (m *model) unfollow(a, b int) {
 	delete(m.follows, [2]int{a, b})
 }
 
-// accept lets b, who asked, follow a.
+// accept makes b, who asked, a follower of a.
 func (m *model) accept(a, b int) (code string, begun bool) {
 	if !m.requests[[2]int{b, a}] {
 		if m.follows[[2]int{b, a}] {
@@ -184,7 +184,7 @@ func (m *model) block(a, b int) {
 	m.unfollow(b, a)
 }
 
-// change says whether a may change the post.
+// change returns the refusal, if any, of a change of the post by a.
 func (m *model) change(a, post int) string {
 	switch {
 	case !m.sees(a, post):

@@ -21,7 +21,8 @@ func TestMain(m *testing.M) { storagetest.Main(m) }
 // mostSteps is the length of the longest run.
 var mostSteps = setting("TIDELINE_ORACLE_STEPS", 60, strconv.Atoi)
 
-// ordinary is how long an engine is tried, unless -rapid.checks says how often.
+// ordinary is how long an engine is tested, unless -rapid.checks gives a number of
+// runs.
 var ordinary = setting("TIDELINE_ORACLE_FOR", 20*time.Second, time.ParseDuration)
 
 func setting[T any](name string, standard T, parse func(string) (T, error)) T {
@@ -38,7 +39,8 @@ func setting[T any](name string, standard T, parse func(string) (T, error)) T {
 
 // TestOracle compares random histories with the model, on every engine.
 func TestOracle(t *testing.T) {
-	// The steps are printed; a race need not show again with the same numbers.
+	// The steps are printed, because a race need not appear again with the same
+	// seed.
 	require.NoError(t, flag.Set("rapid.nofailfile", "true"))
 	counted := false
 	flag.Visit(func(f *flag.Flag) { counted = counted || f.Name == "rapid.checks" })
@@ -69,8 +71,8 @@ func try(t *testing.T, s *storage.Stores, limit time.Duration) {
 	})
 }
 
-// oracle remembers the shortest failure: a race does not show every time, so
-// that the last run that rapid makes need not be one that fails.
+// oracle remembers the shortest failure: a race does not appear every time, so the
+// last run that rapid makes may not fail.
 type oracle struct {
 	*engine
 	until       time.Time
@@ -78,12 +80,14 @@ type oracle struct {
 	shortest    []string
 }
 
-// over says whether the time is up. To make a failure smaller takes its own time.
+// over reports whether the time is up. It allows rapid the time to shrink a
+// failure.
 func (o *oracle) over() bool {
 	return o.shortest == nil && time.Now().After(o.until)
 }
 
-// fails plays a plan. Once something has failed, each plan gets three chances to.
+// fails plays a plan. After the first failure, each plan is played up to three
+// times.
 func (o *oracle) fails(p plan) bool {
 	for range 3 {
 		told, err := o.play(p, o.over)

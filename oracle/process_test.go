@@ -19,16 +19,16 @@ import (
 	"tideline/workers"
 )
 
-// life is that of one worker process. Everything that happens on its behalf
-// carries it in the context, past the end of the context too.
+// life is the life of one worker process. Everything that the process does carries
+// it in the context, also after the end of that context.
 type life struct {
 	dead    chan struct{}
 	stop    context.CancelFunc
 	ended   chan struct{}
-	stalled atomic.Bool // gives no sign of life and takes no job
+	stalled atomic.Bool // sends no beat and takes no job
 
 	mu    sync.Mutex
-	taken map[string]bool // entries of the streams, until they are given back
+	taken map[string]bool // entries of the job streams, until they are handed back
 }
 
 func (l *life) take(stream string, entries []redis.XMessage) {
@@ -42,7 +42,7 @@ func (l *life) take(stream string, entries []redis.XMessage) {
 func (l *life) giveBack(ack []any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, id := range ack[3:] { // behind the command, the stream and the group
+	for _, id := range ack[3:] { // after the command, the stream and the group
 		delete(l.taken, fmt.Sprint(ack[1], id))
 	}
 }
@@ -62,7 +62,7 @@ func lifeOf(ctx context.Context) *life {
 
 var errDead = errors.New("this process is dead")
 
-// alive fails when the process on whose behalf ctx is has been killed.
+// alive returns an error when the process of ctx has been killed.
 func alive(ctx context.Context) error {
 	if l := lifeOf(ctx); l != nil {
 		select {
@@ -83,7 +83,7 @@ func (e *engine) start() *life {
 	e.must(err)
 	w, err := workers.New(workers.Config{
 		DB: e.db, Visibility: e.back.Visibility, Home: e.back.Home, Sessions: e.back.Sessions, Timelines: e.tl, Queue: q, Publisher: e.back.Publisher,
-		// Many pages, each of which is kept.
+		// Many follower pages, with a checkpoint after each.
 		PageSize: 3, KeepEvery: time.Nanosecond, TrimEvery: 300 * time.Millisecond, WatchEvery: time.Hour,
 	})
 	e.must(err)
@@ -91,14 +91,14 @@ func (e *engine) start() *life {
 	return l
 }
 
-// kill ends the process as SIGKILL does: nothing that it does from now on
-// reaches a database.
+// kill ends the process as SIGKILL does: nothing that it does afterwards reaches a
+// database.
 func (l *life) kill() {
 	close(l.dead)
 	l.stop()
 }
 
-// mortalSQL lets the dead write nothing and keep no transaction.
+// mortalSQL refuses the writes and the commits of a killed process.
 type mortalSQL struct{ dialect.Driver }
 
 func (d mortalSQL) Exec(ctx context.Context, query string, args, v any) error {
@@ -155,14 +155,14 @@ type gate struct {
 
 // hold stops one job of a worker before one of its accesses to an inbox.
 type hold struct {
-	after   int  // so many accesses pass
-	stalls  bool // with the whole process
+	after   int  // that many accesses pass first
+	stalls  bool // the whole process stalls
 	caught  bool
 	release chan struct{}
 }
 
-// arm makes an access to an inbox be held, the next but so many; false when
-// too much is held already for the work to go on beside it.
+// arm stops a job at an access to an inbox, after a number of other accesses. It
+// returns false when too many jobs are stopped already for the others to go on.
 func (g *gate) arm(after int, stalls bool) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -173,7 +173,7 @@ func (g *gate) arm(after int, stalls bool) bool {
 	return true
 }
 
-// release lets everything go on.
+// release lets all stopped jobs go on.
 func (g *gate) release() {
 	g.paused.Store(false)
 	g.mu.Lock()
@@ -184,7 +184,7 @@ func (g *gate) release() {
 	g.holds = nil
 }
 
-// caught is how many jobs are held.
+// caught returns how many jobs are stopped.
 func (g *gate) caught() (n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -196,7 +196,7 @@ func (g *gate) caught() (n int) {
 	return n
 }
 
-// pass waits while the access is held.
+// pass waits while its access is stopped.
 func (g *gate) pass(l *life) {
 	g.mu.Lock()
 	var mine *hold
@@ -292,7 +292,7 @@ func (g *gate) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 	}
 }
 
-// idle says whether no job is at work nor waiting, but for those that are held.
+// idle reports whether no job is under way or waiting, apart from the stopped ones.
 func (e *engine) idle() (bool, error) {
 	var rows int
 	err := e.s.SQL.QueryRowContext(e.ctx, `SELECT count(*) FROM jobs WHERE NOT dead`).Scan(&rows)
@@ -311,10 +311,10 @@ func (e *engine) idle() (bool, error) {
 	return true, nil
 }
 
-// patience is how long anything may take on a slow machine.
+// patience bounds every wait, also on a slow machine.
 const patience = 30 * time.Second
 
-// rest waits until all work that is not held is done.
+// rest waits until all jobs that are not stopped are done.
 func (e *engine) rest() error {
 	for begun := time.Now(); ; time.Sleep(time.Millisecond) {
 		idle, err := e.idle()
@@ -328,7 +328,7 @@ func (e *engine) rest() error {
 	}
 }
 
-// drain lets everything go on and waits until all work is done.
+// drain lets everything go on and waits until no job is outstanding.
 func (e *engine) drain() error {
 	e.gate.release()
 	if err := e.rest(); err != nil {

@@ -20,16 +20,16 @@ import (
 	"tideline/timeline"
 )
 
-// step is one thing that happens. Its numbers mean what there is of their kind,
-// counted round, so that a step means something whatever came before it.
+// step is one event of a run. Its numbers index what exists, modulo the count, so
+// that a step has a meaning after any other steps.
 type step struct {
 	do    string
-	a, b  int  // readers; b is another than a
-	n     int  // a post, a visibility or whatever it takes
-	quiet bool // wait for the work that follows from it
+	a, b  int  // two different readers
+	n     int  // a post, a visibility or another number
+	quiet bool // wait for the jobs that follow from it
 }
 
-// kinds are the steps and how often they come.
+// kinds are the steps with their frequencies.
 var kinds = []struct {
 	name   string
 	weight int
@@ -57,13 +57,14 @@ var steps = rapid.Custom(func(t *rapid.T) step {
 	}
 })
 
-// scene is steps that make a race: a worker is stopped on its way, the world
-// changes, the others finish what follows from that, and the worker goes on.
+// scene is a series of steps that makes a race: a worker is stopped on its way,
+// something changes, the other workers do the jobs of the change, and the stopped
+// worker goes on.
 func scene(people int) *rapid.Generator[[]step] {
 	return rapid.Custom(func(t *rapid.T) []step {
 		a, n := rapid.IntRange(0, people-1).Draw(t, "a"), rapid.IntRange(0, 3)
 		b := (a + rapid.IntRange(1, people-1).Draw(t, "b")) % people
-		// by is a step of x towards y, on the newest post if on any.
+		// by is a step of x towards y, on the newest post if it is on any.
 		by := func(label string, do []string, x, y int) step {
 			return step{do: rapid.SampledFrom(do).Draw(t, label), a: x, b: (y - x - 1 + people) % people, n: n.Draw(t, "n"), quiet: true}
 		}
@@ -95,7 +96,7 @@ var plans = rapid.Custom(func(t *rapid.T) plan {
 		page:    rapid.SampledFrom([]int{100, 20, 7, 3, 2, 1}).Draw(t, "page"),
 		pulling: rapid.SampledFrom([]bool{false, false, true}).Draw(t, "pulling"),
 	}
-	// Slices of slices, as one slice would mostly be short.
+	// Slices of slices, because one slice is mostly short.
 	part := rapid.OneOf(scene(p.people), scene(p.people), rapid.SliceOfN(steps, 1, 10))
 	p.steps = slices.Concat(rapid.SliceOfN(part, 1, max(mostSteps/10, 1)).Draw(t, "steps")...)
 	return p
@@ -103,13 +104,13 @@ var plans = rapid.Custom(func(t *rapid.T) plan {
 
 var visibilities = schema.Visibility("").Values()
 
-// do does the step, here and in the model, and says where they differ.
+// do does the step, here and in the model, and returns an error where they differ.
 func (r *run) do(s step) error {
 	a := r.readers[s.a%len(r.readers)]
 	b := r.readers[(s.a%len(r.readers)+1+s.b%(len(r.readers)-1))%len(r.readers)]
 	p := -1
 	if len(r.posts) > 0 {
-		// The youngest are the ones that something happens to.
+		// Most steps are about the youngest posts.
 		p = max(len(r.posts)-1-s.n/len(visibilities)%8, 0)
 	}
 	if err := r.social(s, a, b, p); err != nil {
@@ -126,14 +127,14 @@ func (r *run) do(s step) error {
 	return nil
 }
 
-// social is what people do.
+// social does the steps of users.
 func (r *run) social(s step, a, b, p int) error {
 	f, v := r.front(), r.viewer(a)
 	between := func(doing string, call func(context.Context, account.Viewer, int64) error, want string) error {
 		r.say("%s %s %s", r.name(a), doing, r.name(b))
-		return r.agree(call(r.ctx, v, r.users[b].id), want)
+		return r.checkRefusal(call(r.ctx, v, r.users[b].id), want)
 	}
-	// relate is call without the user it returns.
+	// relate is call without the user in its result.
 	relate := func(call func(context.Context, account.Viewer, int64) (*entUser, error)) func(context.Context, account.Viewer, int64) error {
 		return func(ctx context.Context, v account.Viewer, id int64) error { _, err := call(ctx, v, id); return err }
 	}
@@ -206,7 +207,8 @@ func (r *run) social(s step, a, b, p int) error {
 	return nil
 }
 
-// onPost is what people do with posts: mostly with their own, as far as only
+// onPost does the steps of users on posts: mostly on their own, where only authors
+// may act.
 // authors may.
 func (r *run) onPost(s step, a, p int) error {
 	f, post := r.front(), r.posts[p]
@@ -223,14 +225,14 @@ func (r *run) onPost(s step, a, p int) error {
 			r.posts[p].visibility = vis
 		}
 		_, err := f.Feed.SetVisibility(r.ctx, v, post.id, vis)
-		return r.agree(err, want)
+		return r.checkRefusal(err, want)
 	case "delete":
 		r.say("%s deletes #%d", r.name(a), p)
 		want := r.change(a, p)
 		if want == "" {
 			r.remove(p)
 		}
-		return r.agree(f.Feed.DeletePost(r.ctx, v, post.id), want)
+		return r.checkRefusal(f.Feed.DeletePost(r.ctx, v, post.id), want)
 	case "like", "unlike":
 		r.say("%s %ss #%d", r.name(a), s.do, p)
 		want, call := "", f.Feed.LikePost
@@ -246,7 +248,7 @@ func (r *run) onPost(s step, a, p int) error {
 		if err == nil && got.LikeCount != r.likesOf(p) {
 			return fmt.Errorf("#%d has %d likes, not %d", p, got.LikeCount, r.likesOf(p))
 		}
-		return r.agree(err, want)
+		return r.checkRefusal(err, want)
 	}
 	return nil
 }
@@ -264,8 +266,8 @@ func (r *run) markRead(a, n int) error {
 	return err
 }
 
-// agree says whether a call ended as the model has it.
-func (r *run) agree(err error, want string) error {
+// checkRefusal compares the result of a call with the model's refusal.
+func (r *run) checkRefusal(err error, want string) error {
 	if got := string(refusal.CodeOf(err)); err != nil && got == "" {
 		return err
 	} else if got != want {
@@ -274,7 +276,8 @@ func (r *run) agree(err error, want string) error {
 	return nil
 }
 
-// shows notes that viewer did something that brings b's posts in: at once.
+// shows records that the viewer did something that adds b's posts to the timeline
+// at once.
 func (r *run) shows(viewer, b int) {
 	for _, p := range r.timeline(viewer) {
 		if r.posts[p].author == b {
@@ -283,7 +286,7 @@ func (r *run) shows(viewer, b int) {
 	}
 }
 
-// forget forgets what nobody may rely on any more, as it is hidden.
+// forget removes the hidden posts from those that a read must have.
 func (r *run) forget() {
 	for v := range r.users {
 		for p := range r.certain[v] {
@@ -297,7 +300,7 @@ func (r *run) forget() {
 	}
 }
 
-// mishap is what happens to the machinery.
+// mishap does a mishap.
 func (r *run) mishap(s step, a, p int) error {
 	switch s.do {
 	case "hold", "stall":
@@ -336,7 +339,7 @@ func (r *run) mishap(s step, a, p int) error {
 	case "wait":
 		r.jump([]time.Duration{3 * time.Second, 11 * time.Second, 40 * time.Second}[s.n%3])
 	case "away":
-		// A fence is kept for an hour: no worker may be at work that long.
+		// A fence lasts for an hour: no worker may be at work that long.
 		if err := r.settle(); err != nil {
 			return err
 		}
@@ -356,7 +359,7 @@ func (r *run) jump(d time.Duration) {
 	r.ahead.Add(int64(d))
 }
 
-// repeat enqueues a job that has been done before, or that nothing asks for.
+// repeat enqueues a job that was done before, or that no change asks for.
 func (r *run) repeat(s step, a, p int) error {
 	kind, payload := job.RelationChanged, any(job.Relation{Users: [2]int64{r.users[a].id, r.viewer(r.readers[s.b%len(r.readers)]).ID}})
 	switch {
@@ -399,7 +402,7 @@ func (r *run) worded(payload any) string {
 	return ""
 }
 
-// lose loses a key of Redis.
+// lose deletes a key of Redis.
 func (r *run) lose(n, a int) error {
 	inbox, outbox := timeline.Inbox(r.users[a].id), timeline.Outbox(r.users[a].id)
 	if n%7 >= 5 {

@@ -1,7 +1,8 @@
 package seed
 
-// cultures are the people of the demo network: many scripts, directions of
-// writing and lengths of names, because an app that shows them has to cope.
+// cultures are the homes of the people of the demo network: many scripts,
+// directions of writing and lengths of names, because an app that shows them must
+// handle all.
 var cultures = []culture{
 	{
 		first: names("Alice Ben Chloe Dylan Ella Finn Grace Harry Isla Jack Keira Liam Maya Noah Olivia Ruby"),

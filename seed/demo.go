@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// DemoHandle is the handle of the person of a demo network to log in as: one
-	// with a full timeline and with requests to answer. It marks the network, too.
+	// DemoHandle is the handle of the user of a demo network to log in as, who has
+	// a full timeline and requests to answer. It also marks the network.
 	DemoHandle = "demo"
-	// DemoPassword is the password of everybody in a demo network.
+	// DemoPassword is the password of every user of a demo network.
 	DemoPassword = "tideline-demo"
 )
 
@@ -37,7 +37,7 @@ func makeDemo(ctx context.Context, s *storage.Stores, o Options, now time.Time) 
 	if err != nil {
 		return nil, fmt.Errorf("store the demo network: %w", err)
 	}
-	defer func() { _ = tx.Rollback() }() // nothing, after Commit
+	defer func() { _ = tx.Rollback() }() // does nothing after Commit
 	if err := m.store(ctx, writer{dialect: s.Dialect, db: tx}, hash); err != nil {
 		return nil, fmt.Errorf("store the demo network: %w", err)
 	}
@@ -47,8 +47,8 @@ func makeDemo(ctx context.Context, s *storage.Stores, o Options, now time.Time) 
 	return &m.network, nil
 }
 
-// avoidTaken renames people whose handle somebody in the database has. It fails
-// when that is so of the demo's.
+// avoidTaken renames people whose handle a user of the database has. It fails when
+// the demo's handle is taken.
 func (m *maker) avoidTaken(ctx context.Context, s *storage.Stores) error {
 	ours := map[string]bool{}
 	for _, p := range m.people {
@@ -82,8 +82,8 @@ func (m *maker) avoidTaken(ctx context.Context, s *storage.Stores) error {
 	return nil
 }
 
-// store writes the network. Nobody else can see it, and so change it, before
-// the transaction ends: the counters are written once, as they will be.
+// store writes the network. Nobody else can see or change it before the transaction
+// ends, so each counter is written once, with its final value.
 func (m *maker) store(ctx context.Context, w writer, hash string) error {
 	written, newest := make([]map[schema.Visibility]int, len(m.people)), make([]int64, len(m.people))
 	for i := range written {

@@ -23,13 +23,13 @@ import (
 // badShown is how many bad lines are reported one by one.
 const badShown = 20
 
-// imported is what an import did.
+// imported counts the results of an import.
 type imported struct {
 	lines   int // read
-	users   int // that the file names
-	made    int // of them
+	users   int // in the file
+	made    int // accounts that were made for them
 	follows int // added
-	there   int // that a line named but that were there already
+	there   int // follows of the file that existed before
 	blocked int // not added because of a block
 	bad     int // lines
 	first   []badLine
@@ -37,10 +37,9 @@ type imported struct {
 
 // importer puts a follow file into the tables.
 //
-// Nothing remembers how far it is but the tables: each statement leaves out
-// what is there, so a second run passes quickly over what a first one did. It
-// needs memory for every name in the file, about 100 bytes each, and for one
-// chunk of lines.
+// The tables alone record the progress: each statement leaves out rows that exist,
+// so a second run passes quickly over the rows of a first one. It needs memory for
+// every name in the file, about 100 bytes each, and for one chunk of lines.
 type importer struct {
 	writer
 	sql  *sql.DB
@@ -48,12 +47,12 @@ type importer struct {
 	hash string // of the accounts it makes
 	now  func() time.Time
 
-	known map[string]int64 // handle to id, of accounts that surely exist
+	known map[string]int64 // handle to id, of accounts that certainly exist
 	done  imported
 }
 
 func runImport(ctx context.Context, s *storage.Stores, o Options, out, progress io.Writer) error {
-	hash := "" // no password fits this
+	hash := "" // no password matches this
 	if o.Password != "" {
 		var err error
 		if hash, err = account.HashPassword(o.Password); err != nil {
@@ -97,8 +96,8 @@ func newImporter(ctx context.Context, s *storage.Stores, hash string) (*importer
 	}, nil
 }
 
-// run imports r, of size bytes, 0 if that is not known. What could be read is
-// imported and counted also when r then fails.
+// run imports r, of size bytes, 0 if that is not known. It also imports and counts
+// the lines before a failure of r.
 func (im *importer) run(ctx context.Context, r io.Reader, size int64, progress io.Writer) error {
 	g, leased := errgroup.WithContext(ctx)
 	leased, release := context.WithCancel(leased)
@@ -119,7 +118,7 @@ func (im *importer) run(ctx context.Context, r io.Reader, size int64, progress i
 	return g.Wait()
 }
 
-// readAll adds what the file says. unread is why the file could not be read to
+// readAll adds the follows of the file. unread is why the file could not be read to
 // its end, err why a statement failed.
 func (im *importer) readAll(ctx context.Context, r io.Reader, step func()) (unread, err error) {
 	lines, err := newLineReader(r)
@@ -162,7 +161,7 @@ func (im *importer) refuse(bad *badLine) {
 	}
 }
 
-// add adds follows, and the accounts they need. It adds at most chunk.
+// add adds at most chunk follows, and the accounts they need.
 func (im *importer) add(ctx context.Context, pairs [][2]string) error {
 	if err := ctx.Err(); err != nil || len(pairs) == 0 {
 		return err
@@ -185,7 +184,8 @@ func (im *importer) add(ctx context.Context, pairs [][2]string) error {
 	return nil
 }
 
-// addUsers makes everybody in pairs known, and exist.
+// addUsers makes the missing accounts of all names in pairs, and adds them to
+// known.
 func (im *importer) addUsers(ctx context.Context, pairs [][2]string) error {
 	var unknown []string
 	for _, pair := range pairs {
@@ -195,7 +195,7 @@ func (im *importer) addUsers(ctx context.Context, pairs [][2]string) error {
 			}
 		}
 	}
-	// In order, so that two imports do not wait for each other in a circle.
+	// In order, so that two imports do not deadlock.
 	slices.Sort(unknown)
 	unknown = slices.Compact(unknown)
 	for len(unknown) > 0 {
@@ -214,8 +214,8 @@ func (im *importer) addUsers(ctx context.Context, pairs [][2]string) error {
 	return nil
 }
 
-// makeUsers makes accounts. It returns the handles to look up once more,
-// because somebody else took one of them meanwhile.
+// makeUsers makes accounts. It returns the handles that must be looked up again,
+// because another process took one of them meanwhile.
 func (im *importer) makeUsers(ctx context.Context, handles []string) ([]string, error) {
 	now := im.now().UTC().Truncate(time.Millisecond)
 	rows := make([][]any, len(handles))
@@ -241,9 +241,9 @@ func (im *importer) makeUsers(ctx context.Context, handles []string) ([]string, 
 	return nil, nil
 }
 
-// settle makes the rest of the tables agree with the follows: it takes out
-// those that a block forbids and the requests that have been granted, then
-// counts. It changes nothing when it has been done before.
+// settle makes the rest of the tables consistent with the follows: it deletes
+// follows that a block forbids and requests that have been granted, then counts. A
+// second call changes nothing.
 func (im *importer) settle(ctx context.Context, progress io.Writer) error {
 	result, err := im.sql.ExecContext(ctx, `DELETE FROM follows WHERE id IN (
 		SELECT f.id FROM blocks b JOIN follows f ON f.follower_id = b.blocker_id AND f.followee_id = b.blocked_id
@@ -265,7 +265,7 @@ func (im *importer) settle(ctx context.Context, progress io.Writer) error {
 	}
 
 	if im.dialect == dialect.Postgres {
-		// Until it gets round to it by itself, it would plan for empty tables.
+		// PostgreSQL plans for empty tables until it analyzes them by itself.
 		if _, err := im.sql.ExecContext(ctx, "ANALYZE users, follows"); err != nil {
 			return fmt.Errorf("analyze: %w", err)
 		}
@@ -293,15 +293,16 @@ func (im *importer) count(ctx context.Context, users []int64) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = tx.Rollback() }() // nothing, after Commit
+	defer func() { _ = tx.Rollback() }() // does nothing after Commit
 	these := entsql.In("id", values(users)...)
 	if im.dialect == dialect.Postgres {
 		// Compiling the statement takes longer than running it.
 		if _, err := tx.ExecContext(ctx, "SET LOCAL jit = off"); err != nil {
 			return err
 		}
-		// Whoever changes a counter holds this lock. It must be had before the
-		// statement that counts begins: that one sees what was committed by then.
+		// Every transaction that changes a counter takes this lock. It must be
+		// taken before the statement that counts begins, which then sees what was
+		// committed until that moment.
 		query, args := entsql.Dialect(im.dialect).Select("id").From(entsql.Table("users")).Where(these).
 			OrderBy("id").For(entsql.LockUpdate, entsql.WithLockClause("FOR NO KEY UPDATE")).Query()
 		if _, err := tx.ExecContext(ctx, query, args...); err != nil {
@@ -331,7 +332,7 @@ func (d imported) print(out io.Writer, file string) {
 		d.follows, d.there, d.blocked)
 }
 
-// countingReader knows how much has been read.
+// countingReader counts the bytes that have been read.
 type countingReader struct {
 	r io.Reader
 	n atomic.Int64

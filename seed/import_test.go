@@ -29,7 +29,7 @@ func write(t *testing.T, content string) string {
 	return path
 }
 
-// seedFile imports a file and returns what was printed.
+// seedFile imports a file and returns the output.
 func seedFile(t *testing.T, s *storage.Stores, path string) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -41,7 +41,8 @@ func options(follows string) Options {
 	return Options{Users: 200, Posts: 2000, Seed: 1, Follows: follows}
 }
 
-// graph is who follows whom, "a b", and the counters, "a followers following".
+// graph returns the follows, as "a b", and the counters, as "a followers
+// following".
 func graph(t *testing.T, db *ent.Client) (follows, counters []string) {
 	t.Helper()
 	users, err := db.User.Query().Order(user.ByHandle()).All(t.Context())
@@ -59,7 +60,7 @@ func graph(t *testing.T, db *ent.Client) (follows, counters []string) {
 	return follows, counters
 }
 
-// requireCounted recounts everything that a counter counts.
+// requireCounted compares all counters with a recount.
 func requireCounted(t *testing.T, s *storage.Stores) {
 	t.Helper()
 	postsOf := func(visibility string) string {
@@ -82,8 +83,8 @@ func requireCounted(t *testing.T, s *storage.Stores) {
 	}
 }
 
-// bigFile is a file of several chunks, with bad lines, comments and repetitions
-// in it, and the follows in the order of their first lines.
+// bigFile returns a file of several chunks, with bad lines, comments and
+// repetitions in it, and the follows in the order of their first lines.
 func bigFile() (content string, follows []string) {
 	r := rand.New(rand.NewPCG(7, 7))
 	var b strings.Builder
@@ -137,7 +138,7 @@ func TestImport(t *testing.T) {
 	})
 }
 
-// cancelAfter ends a context once it has read so many bytes.
+// cancelAfter ends a context once it has read a number of bytes.
 type cancelAfter struct {
 	r      io.Reader
 	left   int
@@ -170,8 +171,8 @@ func TestImportGoesOnAfterAnInterruption(t *testing.T) {
 			cancel()
 		}
 		require.Positive(t, stops)
-		// Between two statements of the last step, as kill -9 may: chunks of users
-		// are counted, others are not.
+		// Between two statements of the last step, as kill -9 may: some chunks of
+		// users are counted, others are not.
 		_, err := s.SQL.ExecContext(t.Context(), "UPDATE users SET follower_count = 77 WHERE id % 2 = 0")
 		require.NoError(t, err)
 

@@ -42,9 +42,9 @@ func newLineReader(r io.Reader) (*lineReader, error) {
 	return &lineReader{r: plain}, nil
 }
 
-// next returns the handles of the next line that is neither blank nor a
-// comment. Errors: *badLine, after which reading may go on; io.EOF at the end;
-// any other when the file cannot be read.
+// next returns the handles of the next line that is neither blank nor a comment.
+// Errors: *badLine, after which the caller may read on; io.EOF at the end; any
+// other when the file cannot be read.
 func (l *lineReader) next() (follower, followee string, err error) {
 	for {
 		line, err := l.r.ReadSlice('\n')
@@ -73,7 +73,7 @@ func (l *lineReader) next() (follower, followee string, err error) {
 	}
 }
 
-// skipRest reads to the end of a line that did not fit.
+// skipRest reads to the end of a line that is too long.
 func (l *lineReader) skipRest() error {
 	for {
 		_, err := l.r.ReadSlice('\n')
@@ -105,8 +105,8 @@ func (l *lineReader) parse(line string) (follower, followee string, err error) {
 	return handles[0], handles[1], nil
 }
 
-// handleOf is the handle of a name in a file: u and the number for a number,
-// since files of numbered nodes are the most common, else the name itself.
+// handleOf returns the handle of a name in a file: u and the number for a number,
+// since files of numbered nodes are the most common, otherwise the name itself.
 func handleOf(name string) (string, bool) {
 	if strings.Trim(name, "0123456789") == "" {
 		name = "u" + name
@@ -115,7 +115,7 @@ func handleOf(name string) (string, bool) {
 	return handle, err == nil
 }
 
-// shown is a piece of a file that is safe on a terminal, and short.
+// shown returns a short form of a piece of a file that is safe on a terminal.
 func shown(s string) string {
 	const most = 60
 	if len(s) > most {

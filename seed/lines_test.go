@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// readLines reads a whole follow file: the follows in it, its bad lines and the
-// error that ended it, nil for io.EOF.
+// readLines reads a whole follow file: its follows, its bad lines and the error
+// that ended it, nil for io.EOF.
 func readLines(t *testing.T, r io.Reader) (pairs [][2]string, bad []string, end error) {
 	t.Helper()
 	lines, err := newLineReader(r)
@@ -85,7 +85,7 @@ func TestLinesAreFollowsOrBad(t *testing.T) {
 	assert.Equal(t, pairs, again)
 	assert.Equal(t, bad, badAgain)
 
-	// Compressed in parts, as log rotation and concatenation leave it.
+	// Compressed in parts, as after log rotation or concatenation.
 	parts := append(zipped(t, "1 2\n"), zipped(t, "3 4\n")...)
 	pairs, bad, err = readLines(t, bytes.NewReader(parts))
 	require.NoError(t, err)

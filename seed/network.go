@@ -15,10 +15,10 @@ import (
 	"tideline/feed/ids"
 )
 
-// history is how far back the posts go; people joined before that.
+// history is the age of the oldest posts; people joined before that.
 const history = 28 * 24 * time.Hour
 
-// network is a made-up network. People are named by their index; the first is
+// network is a generated network. Its people are named by their index; the first is
 // DemoHandle's.
 type network struct {
 	people                           []person
@@ -30,11 +30,11 @@ type network struct {
 type person struct {
 	id                int64
 	handle, name, bio string
-	approves          bool // followers
+	approves          bool // its followers
 	visibility        schema.Visibility
 	joined            time.Time
 	home              *culture
-	fame, zeal        float64 // weights: of being followed, of posting
+	fame, zeal        float64 // weights: of getting followers, of posting
 }
 
 type edge struct {
@@ -52,16 +52,16 @@ type post struct {
 
 type like struct{ person, post int }
 
-// maker makes a network. The same random numbers make the same network, but
-// for its times, which end at now.
+// maker makes a network. The same random numbers make the same network, except for
+// its times, which end at now.
 type maker struct {
 	*rand.Rand
 	now time.Time
 	network
 	used      map[int64]bool  // ids
 	related   map[[2]int]bool // from and to of every follow and request, both ways of every block
-	following map[int][]int   // who each follows
-	followers map[int][]int   // and who follows each
+	following map[int][]int   // followees of each
+	followers map[int][]int   // followers of each
 }
 
 func newMaker(seed uint64, now time.Time) *maker {
@@ -82,7 +82,7 @@ func (m *maker) id(t time.Time) int64 {
 	}
 }
 
-// zipf gives n weights of which the k-th largest is 1/k^s, in random order.
+// zipf returns n weights of which the k-th largest is 1/k^s, in random order.
 func (m *maker) zipf(n int, s float64) []float64 {
 	weights := make([]float64, n)
 	for k, i := range m.Perm(n) {
@@ -91,7 +91,7 @@ func (m *maker) zipf(n int, s float64) []float64 {
 	return weights
 }
 
-// wheel draws indexes with probabilities as their weights.
+// wheel draws indexes with probabilities in proportion to their weights.
 type wheel []float64 // sums of the weights so far
 
 func newWheel(weights []float64) wheel {
@@ -132,7 +132,7 @@ func (m *maker) makePeople(n int) {
 	}
 }
 
-// free is the handle, or the handle with the lowest number that is not taken.
+// free returns the handle, or the handle with the lowest number that is not taken.
 func free(handle string, taken func(string) bool) string {
 	for n, h := 2, handle; ; n++ {
 		if !taken(h) {
@@ -143,7 +143,7 @@ func free(handle string, taken func(string) bool) string {
 	}
 }
 
-// makeRelations makes who follows, asks, blocks and mutes whom.
+// makeRelations makes the follows, requests, blocks and mutes.
 func (m *maker) makeRelations() {
 	n := len(m.people)
 	for len(m.blocks) < max(n/40, 1) {
@@ -155,7 +155,7 @@ func (m *maker) makeRelations() {
 	}
 	byFame := newWheel(fame)
 
-	// One friend of the demo's is sure, and so are a few who ask.
+	// One friend of the demo's user is certain, and so are a few follow requests.
 	m.follow(0, 1, false)
 	m.follow(1, 0, false)
 	for _, asker := range []int{2, 3, 4} {
@@ -163,7 +163,7 @@ func (m *maker) makeRelations() {
 	}
 	mean := min(float64(n)/8+3, 25)
 	for i := range n {
-		// Most follow few, some follow many.
+		// Most people follow few, some follow many.
 		wanted := min(int(mean*math.Exp(m.NormFloat64()*0.8-0.32))+1, n/2)
 		if i == 0 {
 			wanted = min(n/2, 40)
@@ -174,7 +174,7 @@ func (m *maker) makeRelations() {
 			}
 		}
 	}
-	// The less famous somebody is, the likelier they follow back.
+	// The less famous a person is, the likelier that person follows back.
 	for _, f := range slices.Clone(m.follows) {
 		if m.Float64() < 0.5/(1+float64(len(m.followers[f.to]))/mean) {
 			m.follow(f.to, f.from, false)
@@ -190,8 +190,8 @@ func (m *maker) makeRelations() {
 	}
 }
 
-// followee draws somebody for i to follow: mostly a famous one, at times
-// somebody a followee follows, at times anybody.
+// followee draws a person for i to follow: mostly a famous one, sometimes a
+// followee of a followee, sometimes anyone.
 func (m *maker) followee(i int, byFame wheel) int {
 	switch d := m.Float64(); {
 	case d < 0.7:
@@ -204,8 +204,8 @@ func (m *maker) followee(i int, byFame wheel) int {
 	return m.IntN(len(m.people))
 }
 
-// follow makes from follow to, or ask to follow, which is possible where to
-// approves followers. It reports whether anything came of it.
+// follow makes from follow to, or ask to follow, if to approves followers. It
+// reports whether it added either.
 func (m *maker) follow(from, to int, ask bool) bool {
 	if from == to || m.related[[2]int{from, to}] {
 		return false
@@ -226,8 +226,8 @@ func (m *maker) follow(from, to int, ask bool) bool {
 	return true
 }
 
-// block makes from block to, before any follow. The demo and the first few are
-// left out: they are what people look at.
+// block makes from block to, before any follow. It leaves out the demo's user and
+// the first few people, because visitors look at these.
 func (m *maker) block(from, to int) {
 	if from == to || min(from, to) < 5 || m.related[[2]int{from, to}] {
 		return
@@ -236,15 +236,15 @@ func (m *maker) block(from, to int) {
 	m.blocks = append(m.blocks, edge{from, to, m.after(m.now.Add(-history))})
 }
 
-// after is a time between t and now.
+// after returns a time between t and now.
 func (m *maker) after(t time.Time) time.Time {
 	return t.Add(time.Duration(m.Int64N(int64(m.now.Sub(t))))).Truncate(time.Millisecond)
 }
 
-// one draws one of the list.
+// one draws one element of the list.
 func one[T any](m *maker, list []T) T { return list[m.IntN(len(list))] }
 
-// makePosts makes n posts, more of them of late than long ago.
+// makePosts makes n posts, more of them recent than old.
 func (m *maker) makePosts(n int) {
 	zeal := make([]float64, len(m.people))
 	for i, p := range m.people {
@@ -256,7 +256,8 @@ func (m *maker) makePosts(n int) {
 		age := time.Minute + time.Duration(math.Pow(m.Float64(), 1.7)*float64(history-time.Hour))
 		p := post{id: m.id(m.now.Add(-age)), author: byZeal.draw(m.Rand)}
 		p.visibility = m.visibility(m.people[p.author].approves)
-		// Of every kind there is one by a friend of the demo's and one of its own.
+		// Of every kind there is one by a friend of the demo's user and one by that
+		// user.
 		if i < 2*len(all) {
 			p.author, p.visibility = 1-i/len(all), all[i%len(all)]
 		}
@@ -286,7 +287,7 @@ func (m *maker) visibility(shy bool) schema.Visibility {
 // mostLikes bounds the likes of one post.
 const mostLikes = 500
 
-// makeLikes has followers who may see a post like it: few posts get many likes.
+// makeLikes makes followers who may see a post like it: few posts get many likes.
 func (m *maker) makeLikes() {
 	follows := make(map[[2]int]bool, len(m.follows))
 	for _, f := range m.follows {
@@ -314,7 +315,7 @@ func (m *maker) makeLikes() {
 	}
 }
 
-// celebrities are the handles of the n most followed.
+// celebrities returns the handles of the n people with the most followers.
 func (n *network) celebrities(most int) []string {
 	followers := make([]int, len(n.people))
 	for _, f := range n.follows {
@@ -332,7 +333,7 @@ func (n *network) celebrities(most int) []string {
 	return handles
 }
 
-// mention is a handle for author's post to name: of somebody they follow.
+// mention returns the handle of a followee for author's post to name.
 func (m *maker) mention(author int) string {
 	if followed := m.following[author]; len(followed) > 0 {
 		return m.people[one(m, followed)].handle
@@ -340,7 +341,7 @@ func (m *maker) mention(author int) string {
 	return DemoHandle
 }
 
-// fill replaces every {slot} by a draw from the lists, until none is left.
+// fill replaces every {slot} by a random element of its list, until none is left.
 func (m *maker) fill(template string, lists map[string][]string) string {
 	var b strings.Builder
 	for {

@@ -10,7 +10,7 @@ import (
 )
 
 // chunk is how many rows or values one statement has: about the fastest on both
-// databases, and below the limits of both on parameters.
+// databases, and below their limits on parameters.
 const chunk = 1000
 
 // writer writes rows in bulk.
@@ -21,8 +21,8 @@ type writer struct {
 	}
 }
 
-// insert adds the rows in their order and returns how many it added. With
-// unless, the columns of a unique index, it leaves out those that are there.
+// insert adds the rows in their order and returns how many it added. With unless,
+// the columns of a unique index, it leaves out those that exist.
 func (w writer) insert(ctx context.Context, table string, columns []string, rows [][]any, unless ...string) (int, error) {
 	added := 0
 	for some := range slices.Chunk(rows, chunk) {
@@ -47,7 +47,7 @@ func (w writer) insert(ctx context.Context, table string, columns []string, rows
 	return added, nil
 }
 
-// values are a list for a condition of the query builder.
+// values returns a list for a condition of the query builder.
 func values[T any](list []T) []any {
 	all := make([]any, len(list))
 	for i, v := range list {
@@ -56,7 +56,7 @@ func values[T any](list []T) []any {
 	return all
 }
 
-// handlesIn looks up which of the handles are taken, and by whom.
+// handlesIn looks up which of the handles are taken, and the ids of their users.
 func handlesIn(ctx context.Context, db *sql.DB, dialect string, handles []string) (map[string]int64, error) {
 	found := make(map[string]int64, len(handles))
 	for some := range slices.Chunk(handles, chunk) {

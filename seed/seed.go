@@ -1,24 +1,23 @@
-// Package seed makes a network to try Tideline on: one that it makes up, or one
-// whose follows a file lists. It hides how rows get into the tables in bulk,
-// past the rules that package feed applies to one request at a time.
+// Package seed makes a network to try Tideline on: a generated one, or one whose
+// follows a file lists. It hides how rows get into the tables in bulk, past the
+// rules that package feed applies to one request at a time.
 //
-// What holds when Run returns nil:
+// When Run returns nil:
 //
 //   - Every counter of the users and posts it touched equals a recount.
-//   - The rows could have come from requests: nobody follows themselves or, with
-//     a block between the two, each other; a like's owner may see the post; a
-//     request to follow has no follow beside it.
+//   - Requests could have made the rows: nobody follows themselves or, with a block
+//     between the two, each other; the author of a like may see the post; a request
+//     to follow has no follow beside it.
 //   - Running it again makes nothing twice.
 //
-// The demo network is one transaction. An import is not: it commits as it goes,
-// so that it can be interrupted, even killed, at any point and run again; the
-// counters are set by its last step, which a second run takes too.
+// The demo network is one transaction. An import is not: it commits as it goes, so
+// that it can be interrupted, even killed, at any point and run again. Its last
+// step sets the counters, and so does that of a second run.
 //
-// It makes history, not news: no jobs, no live events. Feeds in Redis are built
-// from SQL when they are first read, so they show what was seeded before. The
-// one exception is an import that names accounts which are in use already: a
-// timeline that is kept ready for one of them gets the older posts of those it
-// now follows when it is next rebuilt.
+// It enqueues no jobs and publishes no live events. Feeds in Redis are built from
+// SQL when they are first read, so they show the seeded posts. The one exception is
+// an import that names accounts which are in use already: an inbox of one of them
+// gets the older posts of its new followees when it is next rebuilt.
 package seed
 
 import (
@@ -32,7 +31,7 @@ import (
 	"tideline/storage"
 )
 
-// Options is what to seed, as the command line has it.
+// Options says what to seed; the tags make flags of the command line.
 type Options struct {
 	Users int    `env:"-" default:"200" help:"Demo network: this many people, 10 to 10000."`
 	Posts int    `env:"-" default:"2000" help:"Demo network: this many posts, 0 to 100000."`
@@ -43,7 +42,7 @@ type Options struct {
 	Strict   bool   `env:"-" help:"Import: fail when there were bad lines. The good ones are imported all the same."`
 }
 
-// Validate says what is not allowed, and what is.
+// Validate names every option that is not allowed, with its bounds.
 func (o Options) Validate() error {
 	var errs []error
 	if o.Users < 10 || o.Users > 10_000 {
@@ -58,10 +57,10 @@ func (o Options) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Run seeds the migrated database of s, reports on out and shows on progress
-// how far it is: a bar if that is a terminal, else a line now and then. Errors:
-// options that are not allowed; a demo network that is there already; a file
-// that cannot be read to its end (what could be read is imported); with
+// Run seeds the migrated database of s. It reports on out, and shows its progress
+// on progress: as a bar on a terminal, otherwise as a line now and then. Errors:
+// options that are not allowed; a demo network that exists already; a file that
+// cannot be read to its end (the lines before that are imported); with
 // Options.Strict, bad lines; [Interrupted] when ctx ends.
 func Run(ctx context.Context, s *storage.Stores, o Options, out, progress io.Writer) error {
 	if err := o.Validate(); err != nil {
@@ -86,13 +85,13 @@ Everybody can know this password: do not do this to a server that strangers can 
 	return nil
 }
 
-// Interrupted is the error of a run that was told to stop before its end.
+// Interrupted is the error of a run whose context ended early.
 type Interrupted struct{ what string }
 
 func (i Interrupted) Error() string { return i.what }
 
-// Unwrap tells that the context was cancelled.
+// Unwrap returns context.Canceled.
 func (Interrupted) Unwrap() error { return context.Canceled }
 
-// ExitCode is what shells expect of a process that stopped for SIGINT.
+// ExitCode returns the code that shells expect of a process that SIGINT stopped.
 func (Interrupted) ExitCode() int { return 130 }

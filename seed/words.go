@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// culture is where a person is at home: how they are called and what they
-// write besides English.
+// culture is where a person is at home: the names there, and the language besides
+// English.
 type culture struct {
 	first, last []name
 	familyFirst bool // 李梅, not 梅李
@@ -14,7 +14,7 @@ type culture struct {
 	own         float64 // share of the texts in their own language
 }
 
-// name is a name as it is written and as a handle has it.
+// name is a name as it is written and as a handle spells it.
 type name struct{ written, handle string }
 
 // names parses "Zoë=zoe José=jose Anna": a name without = is its own handle, in
@@ -31,7 +31,7 @@ func names(list string) []name {
 	return all
 }
 
-// name makes the name and the handle of somebody. The handle need not be free.
+// name makes the name and the handle of a person. The handle may be taken.
 func (m *maker) name(home *culture) (written, handle string) {
 	first, last := one(m, home.first), one(m, home.last)
 	switch {
@@ -57,7 +57,7 @@ func (m *maker) name(home *culture) (written, handle string) {
 	}
 }
 
-// bio makes a line or two about somebody; some have none.
+// bio makes a line or two about a person; some have none.
 func (m *maker) bio(home *culture) string {
 	if m.Float64() < 0.2 {
 		return ""
@@ -69,7 +69,7 @@ func (m *maker) bio(home *culture) string {
 	return m.fill(one(m, bios), words)
 }
 
-// text makes a post: a remark, mostly; at times a few sentences or a long read.
+// text makes a post: mostly a remark, sometimes a few sentences or a long text.
 func (m *maker) text(author int) string {
 	home := m.people[author].home
 	if len(home.texts) > 0 && m.Float64() < home.own {
@@ -92,7 +92,7 @@ func (m *maker) text(author int) string {
 	return m.fill(one(m, titles), words) + "\n\n" + strings.Join(m.sentences(lengths...), "\n\n")
 }
 
-// sentences makes paragraphs of so many remarks each, none of them twice.
+// sentences makes paragraphs of that many remarks each, none of them twice.
 func (m *maker) sentences(lengths ...int) []string {
 	order := m.Perm(len(remarks))
 	paragraphs := make([]string, len(lengths))
