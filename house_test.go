@@ -18,19 +18,19 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// house is the table "The house" of the README: its rows, and what each may import
-// of ours, which are rows further down. A row stands for its folder and for all
-// folders in it; once one of those has a row, each needs its own. An import such as
-// feed/... is feed and all rows in it.
+// house is the table "The house" of the README: its rows, and the rows further down
+// that each may import. A row stands for its folder and for all folders in it; if
+// one of those has a row, each needs its own. An import such as feed/... is feed
+// and all rows in it.
 type house struct {
 	rows    []string
 	imports map[string][]string
 }
 
-// mainRow is the row of the repository's root, which has no folder to name it by.
+// mainRow is the row of the repository's root, whose folder has no name.
 const mainRow = "main.go"
 
-// below ends an import that takes the rows below along.
+// below ends an import that includes the rows below.
 const below = "/..."
 
 func readHouse(t *testing.T) house {
@@ -63,12 +63,12 @@ func readHouse(t *testing.T) house {
 	return h
 }
 
-// rowsBelow says whether folders below that of the row have rows of their own.
+// rowsBelow reports whether folders below that of the row have rows of their own.
 func (h house) rowsBelow(row string) bool {
 	return slices.ContainsFunc(h.rows, func(other string) bool { return strings.HasPrefix(other, row+"/") })
 }
 
-// rowOf is the row that stands for a folder, "" if there is none.
+// rowOf returns the row that stands for a folder, "" if there is none.
 func (h house) rowOf(folder string) string {
 	if folder == "." {
 		folder = mainRow
@@ -81,7 +81,8 @@ func (h house) rowOf(folder string) string {
 	return ""
 }
 
-// mayImport says whether the README lists other in the row, or a row above other.
+// mayImport reports whether the README lists other in the row, or a row above
+// other.
 func (h house) mayImport(row, other string) bool {
 	return row == other || slices.ContainsFunc(h.imports[row], func(imported string) bool {
 		top, all := strings.CutSuffix(imported, below)
@@ -97,7 +98,7 @@ type rule struct {
 	Deny  []struct{ Pkg, Desc string }
 }
 
-// ruleOf is the rule that a row asks for, as .golangci.yml has it.
+// ruleOf returns the rule of a row, as .golangci.yml must have it.
 func (h house) ruleOf(row string) string {
 	files, allow := row+"/**", []string{"tideline/" + row}
 	if h.rowsBelow(row) {
@@ -121,8 +122,9 @@ func (h house) ruleOf(row string) string {
 `, strings.TrimSuffix(row, ".go"), files, strings.Join(allow, ", "))
 }
 
-// importsOfOurs has for each folder with Go files the set of what they import of
-// ours. Tests are left out, and so are packages for tests, such as storagetest.
+// importsOfOurs returns, for each folder with Go files, the set of this module's
+// folders that they import. It leaves out tests and packages for tests, such as
+// storagetest.
 func importsOfOurs(t *testing.T) map[string]map[string]bool {
 	imports := map[string]map[string]bool{}
 	require.NoError(t, filepath.WalkDir(".", func(file string, entry fs.DirEntry, err error) error {

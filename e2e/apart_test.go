@@ -9,8 +9,8 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// house is two servers and a worker that share their databases, with a follower
-// who is connected to both servers, and whom they follow on the first.
+// house is two servers and a worker that share their databases. A follower is
+// connected to both servers, and the followee uses the first.
 type house struct {
 	stores   *storage.Stores
 	settings []string
@@ -20,7 +20,7 @@ type house struct {
 	clients  []*subscriber
 }
 
-// shared is the settings of processes that share the stores.
+// shared returns the settings of processes that share the stores.
 func shared(stores *storage.Stores) []string {
 	config := storagetest.Config(stores)
 	return []string{
@@ -62,15 +62,15 @@ func (h *house) stop(t *testing.T) {
 	}
 }
 
-// A worker is killed with a fan-out in hand. What it left undone is done by the
-// next one, and nobody hears of anything twice.
+// A worker is killed in the middle of a fan-out. The next worker does the rest, and
+// nobody gets a post twice.
 func TestWorkerKilled(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, storagetest.Real(t))
 	h.ann.post(t, h.a, "one")
 	h.received("one")
 
-	// The fan-out gets as far as the followers, whom it cannot read.
+	// The fan-out stops at the followers, whom it cannot read.
 	tx, err := h.stores.SQL.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
 	defer tx.Rollback()
@@ -106,8 +106,8 @@ func TestApartOnCluster(t *testing.T) {
 	}))
 }
 
-// A post created through one server reaches a user on both, once on each; a wiped
-// Redis is no loss to anybody.
+// A post that one server creates reaches a user on both servers, once on each;
+// after a wipe nobody has lost a post.
 func testApart(t *testing.T, stores *storage.Stores) {
 	h := newHouse(t, stores)
 	h.ann.post(t, h.a, "one")

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The load generator measures a real server, and finds nothing missing.
+// The load generator measures a real server, and no event is missing.
 func TestBench(t *testing.T) {
 	t.Parallel()
 	p := start(t, nil, "--data-dir="+t.TempDir(), "--addr=127.0.0.1:0")

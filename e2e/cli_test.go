@@ -9,13 +9,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// run runs a command to its end.
+// run runs a command until it ends.
 func run(t *testing.T, settings []string, args ...string) (code int, out string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience) // for one that serves when it should refuse
+	ctx, cancel := context.WithTimeout(t.Context(), patience) // it stops a command that serves when it should refuse
 	defer cancel()
 	cmd := command(ctx, settings, args...)
-	cmd.Dir = t.TempDir() // where a data directory would be made that nobody asked for
+	cmd.Dir = t.TempDir() // a wrong data directory is made there
 	raw, err := cmd.CombinedOutput()
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
 		return exit.ExitCode(), string(raw)
@@ -36,7 +36,7 @@ func TestHelpNamesEverySetting(t *testing.T) {
 	}
 }
 
-// What is not allowed refuses to start and says what is.
+// A process with a wrong argument or setting refuses to start and names it.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -73,7 +73,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// A misspelt setting does not keep a process from starting, but it is told of.
+// A misspelt setting does not keep a process from starting, but the log names it.
 func TestUnknownSettingIsNamed(t *testing.T) {
 	t.Parallel()
 	code, out := run(t, []string{"TIDELINE_DATA_DRI=x"}, "migrate")

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A post travels from a mutation to a live timeline, and everything is still
-// there when the process has been stopped and started again.
+// A post travels from a mutation to a live timeline, and all data are still there
+// after the process has been stopped and started again.
 func TestEmbedded(t *testing.T) {
 	t.Parallel()
 	needClients(t)
@@ -40,7 +40,7 @@ func TestEmbedded(t *testing.T) {
 	p = start(t, settings, "--addr="+strings.TrimPrefix(p.url, "http://"))
 	require.Equal(t, []string{"two", "one"}, ben.timeline(t, p))
 	require.Equal(t, []string{"two", "one"}, ann.timeline(t, p))
-	// The clients have come back by themselves.
+	// The clients have reconnected by themselves.
 	p.subscribed(2)
 	ann.post(t, p, "three")
 	for _, client := range clients {
@@ -50,7 +50,8 @@ func TestEmbedded(t *testing.T) {
 	require.Zero(t, p.stop())
 }
 
-// The first signal waits for a request in hand, the second does not.
+// After the first signal the process waits for a request under way, after the
+// second it does not.
 func TestSecondSignal(t *testing.T) {
 	t.Parallel()
 	p := start(t, nil, "--data-dir="+t.TempDir(), "--addr=127.0.0.1:0", "--shutdown-grace=10m")
@@ -66,7 +67,7 @@ func TestSecondSignal(t *testing.T) {
 	p.signal(syscall.SIGTERM)
 	p.await("it stops", func() bool { return strings.Contains(p.out.String(), "msg=stopping") })
 	require.Eventually(t, func() bool {
-		_ = p.cmd.Process.Signal(syscall.SIGTERM) // one that follows at once counts as an echo
+		_ = p.cmd.Process.Signal(syscall.SIGTERM) // a signal directly after another counts as an echo
 		select {
 		case <-p.done:
 			return true
@@ -78,7 +79,7 @@ func TestSecondSignal(t *testing.T) {
 	require.Contains(t, p.out.String(), "second signal")
 }
 
-// Two processes cannot share what is inside one.
+// Two processes cannot share one data directory.
 func TestDataDirectoryHasOneUser(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -13,7 +13,7 @@ import (
 	"tideline/timeline"
 )
 
-// The commands that look into timelines, beside a server and a worker.
+// The commands that examine timelines run beside a server and a worker.
 func TestFeeds(t *testing.T) {
 	t.Parallel()
 	stores := storagetest.Real(t)
@@ -54,7 +54,8 @@ func TestFeeds(t *testing.T) {
 	id := regexp.MustCompile(`@ben \((\d+)\)`).FindStringSubmatch(out)[1]
 	require.Equal(t, out, good("inspect", id), "by id as by handle")
 
-	// The worker's monitor would find, and take out, what is spoilt from here on.
+	// The worker's monitor finds, and repairs, the inboxes that the test spoils
+	// from here on.
 	require.Zero(t, worker.stop())
 	require.Equal(t, "1 timeline, 1 entry: 0 missing, 0 extra in 0 timelines\n", good("verify", "ben"))
 	spoil := func() {

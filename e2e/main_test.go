@@ -1,11 +1,11 @@
-// Package e2e drives the tideline binary as its users do: processes with flags
-// and environment variables, GraphQL over HTTP, and the npm clients over
-// WebSocket. It knows the command line and the API; of the product's packages it
-// imports only those that start real databases and open them for a look.
+// Package e2e drives the tideline binary as its users do: processes with flags or
+// environment variables, GraphQL over HTTP, the npm clients over WebSocket. It
+// knows the command line and the API. Of the product's packages it imports only
+// those that start real databases and open them for a check.
 //
-// The binary is built once, with the race detector, whose reports fail the test
-// whose process made them. Every process that a test starts ends with the test.
-// Nothing here asserts how long something took: what is waited for has a minute.
+// The binary is built once, with the race detector. A report of the detector fails
+// the test whose process made it. Every process that a test starts ends with the
+// test. No test here asserts how long something took: each wait has a minute.
 //
 // The npm clients are those of package-lock.json ("npm ci" in this directory).
 // Without them, or without node, their tests are skipped and say so; with
@@ -25,10 +25,11 @@ import (
 )
 
 const (
-	// patience is how long a test waits for something that must happen: longer
-	// than a dead worker's job waits to be taken over, on a busy machine.
+	// patience is how long a test waits for an event that must happen: longer than
+	// the time after which another worker takes over a dead worker's job, on a busy
+	// machine.
 	patience = 90 * time.Second
-	// poll is how often it looks.
+	// poll is the interval of the checks.
 	poll = 20 * time.Millisecond
 )
 
@@ -36,7 +37,7 @@ const (
 var binary string
 
 func TestMain(m *testing.M) {
-	// These tests wait more than they compute: more of them at once than there
+	// These tests wait more than they compute: more of them run at once than there
 	// are processors.
 	flag.Parse()
 	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
@@ -55,6 +56,6 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "build the binary:", err)
 		os.Exit(1)
 	}
-	// When a test fails the binary stays, for those who look into it.
+	// When a test fails the binary stays for the investigation.
 	storagetest.Main(m, func() error { return os.RemoveAll(dir) })
 }

@@ -28,7 +28,7 @@ type process struct {
 	done chan struct{} // closed when it has ended
 }
 
-// transcript collects what a process writes.
+// transcript collects the output of a process.
 type transcript struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -46,8 +46,8 @@ func (tr *transcript) String() string {
 	return tr.text.String()
 }
 
-// command is tideline with these arguments and settings (as NAME=value), and no
-// setting of the environment that the tests run in.
+// command returns tideline with these arguments and settings (as NAME=value),
+// without the settings of the tests' environment.
 func command(ctx context.Context, settings []string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, binary, args...)
 	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(entry string) bool {
@@ -64,7 +64,7 @@ func launch(t *testing.T, settings []string, args ...string) *process {
 	require.NoError(t, p.cmd.Start())
 	go func() {
 		defer close(p.done)
-		_ = p.cmd.Wait() // the exit code is what counts
+		_ = p.cmd.Wait() // the exit code tells how it ended
 	}()
 	t.Cleanup(func() {
 		p.kill()
@@ -143,7 +143,7 @@ func (p *process) stop() int {
 	return p.ended()
 }
 
-// ended waits for the end of the process and returns its exit code.
+// ended waits until the process has ended and returns its exit code.
 func (p *process) ended() int {
 	p.t.Helper()
 	require.Eventually(p.t, func() bool {

@@ -20,7 +20,8 @@ type follower struct {
 	conn *websocket.Conn
 }
 
-// told is what a follower is told of: a post, or that the timeline is to be read again.
+// told is an event of a follower: a post, a removal, or that the timeline is to be
+// read again.
 type told struct {
 	Typename string `json:"__typename"`
 	PostID   string
@@ -47,7 +48,7 @@ func (u user) watch(t *testing.T, p *process) *follower {
 		require.NoError(t, conn.WriteJSON(message))
 	}
 	f := &follower{t, conn}
-	for f.next().Typename != "TimelineHeartbeat" { // now it listens
+	for f.next().Typename != "TimelineHeartbeat" { // now the server has the subscription
 	}
 	return f
 }
@@ -71,8 +72,7 @@ func (f *follower) next() told {
 	}
 }
 
-// until is everything that is told up to the first that is wanted, heartbeats
-// left out.
+// until returns all events up to the first wanted one, without heartbeats.
 func (f *follower) until(wanted func(told) bool) (events []told) {
 	f.t.Helper()
 	for end := time.Now().Add(patience); ; {
@@ -92,7 +92,7 @@ func (f *follower) added(text string) (events []told) {
 	return f.until(func(ev told) bool { return ev.Typename == "TimelinePostAdded" && ev.Edge.Node.Text == text })
 }
 
-// removals are the ways in which a post leaves somebody's timeline.
+// removals are the ways in which a post leaves a timeline.
 var removals = []struct {
 	name, query string
 	byAuthor    bool
@@ -105,7 +105,8 @@ var removals = []struct {
 	{"block by the author", `mutation($user: ID!) { block(input: {userId: $user}) { user { id } } }`, true},
 }
 
-// However a post leaves a timeline, an open subscription hears of it.
+// For every way in which a post leaves a timeline, an open subscription gets an
+// event.
 func testRemovals(t *testing.T, p *process) {
 	for i, way := range removals {
 		t.Run(way.name, func(t *testing.T) {
@@ -149,8 +150,8 @@ func TestRemovals(t *testing.T) {
 	})
 }
 
-// After a block nothing of the other's is told, however late the worker comes to
-// what was posted before and after.
+// After a block the blocked user gets no event about the other's posts, however
+// late the worker handles the posts before and after the block.
 func TestNothingAfterABlock(t *testing.T) {
 	t.Parallel()
 	env := settings(storagetest.Config(storagetest.Real(t)))
@@ -168,10 +169,10 @@ func TestNothingAfterABlock(t *testing.T) {
 	ann.call(t, p, `mutation($user: ID!) { block(input: {userId: $user}) { user { id } } }`, map[string]any{"user": ben.id}, nil)
 	ann.post(t, p, "later")
 	require.Empty(t, ben.timeline(t, p))
-	time.Sleep(2 * time.Second) // whatever the server itself has on its way
+	time.Sleep(2 * time.Second) // for events that the server itself has on its way
 	worker.signal(syscall.SIGCONT)
 	carl.post(t, p, "over")
-	// It may be there already when the client is told to read again.
+	// The timeline may have it already when the client is told to read again.
 	events := f.until(func(ev told) bool {
 		return ev.Edge.Node.Text == "over" || ev.Typename == "TimelineInvalidated" && slices.Contains(ben.timeline(t, p), "over")
 	})
@@ -189,7 +190,7 @@ func TestNothingAfterABlock(t *testing.T) {
 	require.Equal(t, []string{"really over", "over"}, ben.timeline(t, p))
 }
 
-// settings are those of a process on these databases.
+// settings returns the settings of a process on these databases.
 func settings(c storage.Config) []string {
 	return []string{
 		"TIDELINE_DATABASE_URL=" + c.DatabaseURL, "TIDELINE_REDIS_URL=" + c.RedisURL, "TIDELINE_LOG_FORMAT=json", "TIDELINE_RATE_LIMIT=off",

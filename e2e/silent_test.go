@@ -68,8 +68,7 @@ func (p *proxy) serve(client net.Conn) {
 	p.links.Go(func() { k.pass(client, server) })
 }
 
-// pass copies until one of the two ends. What comes to a silent one is taken and
-// goes nowhere.
+// pass copies until one of the two ends. It takes and drops data for a silent one.
 func (k *link) pass(to, from net.Conn) {
 	defer to.Close()
 	defer from.Close()
@@ -91,8 +90,8 @@ func (k *link) pass(to, from net.Conn) {
 	}
 }
 
-// silence has the connections that there are, or those for pub/sub alone, say
-// nothing any more. They stay open, and new ones work.
+// silence stops all data of the present connections, or of those for pub/sub alone.
+// They stay open, and new ones work.
 func (p *proxy) silence(all bool) (silent int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -106,8 +105,8 @@ func (p *proxy) silence(all bool) (silent int) {
 }
 
 // The connection for pub/sub, or every connection to Redis, falls silent, as behind
-// a firewall that has forgotten them. The process notices by itself, and what was
-// told meanwhile is not lost.
+// a firewall that has forgotten them. The process notices by itself, and no event
+// of that time is lost.
 func TestSilentRedis(t *testing.T) {
 	t.Parallel()
 	for name, all := range map[string]bool{"pub/sub": false, "everything": true} {
@@ -122,7 +121,7 @@ func TestSilentRedis(t *testing.T) {
 			p := start(t, settings(config), "server", "--addr=127.0.0.1:0")
 			ann, ben := signUp(t, p, "ann"), signUp(t, p, "ben")
 			ben.follow(t, p, ann)
-			require.Eventually(t, func() bool { // or it may change what ben watches
+			require.Eventually(t, func() bool { // otherwise it may change the posts that ben watches
 				jobs, err := stores.DB.Job.Query().Count(t.Context())
 				return err == nil && jobs == 0
 			}, 30*time.Second, 10*time.Millisecond)

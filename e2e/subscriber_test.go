@@ -43,8 +43,8 @@ type event struct {
 	Error  string
 }
 
-// needClients skips the test, or fails it where that is demanded, when there is
-// no node or no npm package to run.
+// needClients skips the test, or fails it where the real clients are required, when
+// node or the npm packages are missing.
 func needClients(t *testing.T) {
 	t.Helper()
 	_, err := exec.LookPath("node")
@@ -65,7 +65,7 @@ func (u user) subscribe(t *testing.T, p *process, protocol string) *subscriber {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "node", "client.mjs",
 		"ws"+strings.TrimPrefix(p.url, "http")+"/graphql", u.token, protocol)
-	_, err := cmd.StdinPipe() // at whose end, with us at the latest, the client ends
+	_, err := cmd.StdinPipe() // the client ends when its standard input ends, at the latest with this process
 	require.NoError(t, err)
 	stdout, err := cmd.StdoutPipe()
 	require.NoError(t, err)
@@ -99,7 +99,7 @@ func (s *subscriber) seen() []event {
 	return slices.Clone(s.events)
 }
 
-// posts is the texts of the posts received so far, in the order of arrival.
+// posts returns the texts of the posts received so far, in the order of arrival.
 func (s *subscriber) posts() []string {
 	texts := []string{}
 	for _, e := range s.seen() {
@@ -110,8 +110,8 @@ func (s *subscriber) posts() []string {
 	return texts
 }
 
-// received waits until the client has got these posts, and nothing twice, since
-// it was started. Their order is not fixed: fan-outs overtake each other.
+// received waits until the client has got these posts, and none twice, since its
+// start. Their order is not fixed: fan-outs overtake each other.
 func (s *subscriber) received(texts ...string) {
 	s.t.Helper()
 	require.EventuallyWithT(s.t, func(c *assert.CollectT) {

@@ -10,10 +10,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// user is somebody signed in. Each call goes to the process that it names.
+// user is a signed-in user. The process of each call is an argument.
 type user struct{ id, handle, token string }
 
-// call runs an operation for the user, nobody when u is zero, and decodes its data.
+// call runs an operation for the user, anonymously when u is zero, and decodes its
+// data.
 func (u user) call(t *testing.T, p *process, query string, variables map[string]any, data any) {
 	t.Helper()
 	body, err := json.Marshal(map[string]any{"query": query, "variables": variables})
@@ -66,7 +67,8 @@ func (u user) post(t *testing.T, p *process, text string) {
 		map[string]any{"text": text}, nil)
 }
 
-// timeline is the texts of the user's timeline, newest first, read page by page.
+// timeline returns the texts of the user's timeline, newest first, read page by
+// page.
 func (u user) timeline(t *testing.T, p *process) []string {
 	t.Helper()
 	texts := []string{}
@@ -94,7 +96,7 @@ func (u user) timeline(t *testing.T, p *process) []string {
 	}
 }
 
-// arrived waits until the user's timeline is these texts, newest first.
+// arrived waits until the user's timeline has exactly these texts, newest first.
 func (u user) arrived(t *testing.T, p *process, texts ...string) {
 	t.Helper()
 	require.EventuallyWithT(t, func(c *assert.CollectT) {

@@ -24,12 +24,12 @@ import (
 	"strings"
 )
 
-// all: keeps files whose names begin with _ or a dot; which names the bundler chooses is not ours to say.
+// all: includes files whose names begin with _ or a dot; the bundler chooses the names.
 //
 //go:embed all:dist
 var dist embed.FS
 
-// A page states the whole of what it may do; what is not named is forbidden.
+// A page states everything that it may do; anything else is forbidden.
 const (
 	appPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -40,7 +40,7 @@ const (
 		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 
-// contentTypes has an entry for each kind of file in dist: the table of the operating system is not to be relied on.
+// contentTypes has an entry for each kind of file in dist: the table of the operating system is not reliable.
 var contentTypes = map[string]string{
 	".css":  "text/css; charset=utf-8",
 	".html": "text/html; charset=utf-8",
@@ -50,14 +50,14 @@ var contentTypes = map[string]string{
 	".ttf":  "font/ttf",
 }
 
-// Options says what is served.
+// Options says which pages to serve.
 type Options struct {
 	// GraphiQL serves the API's explorer at /graphiql; without it these addresses answer 404.
 	// Defaults to false.
 	GraphiQL bool
 }
 
-// Handler serves the app and, by choice, GraphiQL. Mount it at the root, beside /graphql.
+// Handler serves the app and, if Options says so, GraphiQL. Mount it at the root, beside /graphql.
 //
 // Assets may be cached for a year, pages are asked for anew each time. An address that names neither a page
 // nor a file is answered with 404, a method other than GET and HEAD with 405.
@@ -85,7 +85,7 @@ func Handler(o Options) http.Handler {
 	})
 }
 
-// locate returns the file behind an address, relative to dist; false when it cannot name one.
+// locate returns the file of an address, relative to dist; false when it cannot name one.
 func locate(address string) (file string, ok bool) {
 	switch {
 	case isPage(address):
@@ -105,8 +105,8 @@ var pages = regexp.MustCompile(`^/(people|settings|@[^/]+(/followers|/following)
 
 func isPage(address string) bool { return pages.MatchString(address) }
 
-// serve answers with a file of dist. There is no validator: assets never change and the pages are smaller than
-// the headers of a conditional request are worth.
+// serve answers with a file of dist. It sends no validator: assets never change, and a page is smaller than the
+// headers of a conditional request.
 func serve(w http.ResponseWriter, r *http.Request, file string) {
 	f, err := dist.Open("dist/" + file + ".gz")
 	if err != nil {
@@ -136,12 +136,12 @@ func serve(w http.ResponseWriter, r *http.Request, file string) {
 	if r.Method == http.MethodHead {
 		return
 	}
-	// A failure here is the client's leaving: there is nobody to tell.
+	// A failure here means that the client has left: nobody gets the error.
 	_, _ = io.Copy(w, body)
 }
 
 // acceptsGzip reads the Accept-Encoding fields of a request. A client that sends none gets the plain form,
-// for those that send none are those that do not decompress.
+// because such clients do not decompress.
 func acceptsGzip(fields []string) bool {
 	accepts := false
 	for coding := range strings.SplitSeq(strings.Join(fields, ","), ",") {

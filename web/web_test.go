@@ -181,7 +181,7 @@ func TestEveryBuiltFileIsCompressedAndOfAKnownType(t *testing.T) {
 	}))
 }
 
-// The app's script is what a first visit waits for.
+// The app's script delays a first visit.
 func TestTheAppStaysSmall(t *testing.T) {
 	scripts, err := fs.Glob(dist, "dist/app/assets/*.js.gz")
 	require.NoError(t, err)
@@ -195,7 +195,8 @@ func TestTheAppStaysSmall(t *testing.T) {
 	assert.LessOrEqual(t, size, int64(60<<10))
 }
 
-// The ready-made tabs are the first thing a developer runs: they must fit the schema as it is now.
+// A developer first runs the ready-made tabs: they must fit the schema as it is
+// now.
 func TestGraphiQLTabsFitTheSchema(t *testing.T) {
 	files, err := filepath.Glob("../graph/*.graphqls")
 	require.NoError(t, err)

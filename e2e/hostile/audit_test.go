@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every MUST, SHOULD and MAY of the audit is "ok".
+// The audit answers "ok" to every MUST, SHOULD and MAY.
 func TestGraphQLOverHTTPAudit(t *testing.T) {
 	_, err := exec.LookPath("node")
 	if err == nil {

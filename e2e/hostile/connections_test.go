@@ -18,8 +18,8 @@ type socket struct {
 	conn *websocket.Conn
 }
 
-// open opens a socket as the token's user, or as nobody; refused is the answer
-// to a handshake that was not accepted.
+// open opens a socket as the token's user, or as nobody; refused is the answer to a
+// handshake that the server did not accept.
 func (p *target) open(token string) (s *socket, refused answer) {
 	p.t.Helper()
 	dialer := websocket.Dialer{Subprotocols: []string{"graphql-transport-ws"}}
@@ -47,7 +47,7 @@ func (s *socket) send(message string) {
 	require.NoError(s.t, s.conn.WriteMessage(websocket.TextMessage, []byte(message)))
 }
 
-// receive is the next message that is no sign of life.
+// receive returns the next message that is not a ping.
 func (s *socket) receive() string {
 	s.t.Helper()
 	for {
@@ -60,7 +60,7 @@ func (s *socket) receive() string {
 	}
 }
 
-// ask is a query over the socket, and its first answer.
+// ask sends a query over the socket and returns its first answer.
 func (s *socket) ask(id, query string) string {
 	s.t.Helper()
 	require.NoError(s.t, s.conn.WriteJSON(map[string]any{"id": id, "type": "subscribe", "payload": map[string]any{"query": query}}))
@@ -126,7 +126,7 @@ func TestSubscriptions(t *testing.T) {
 				}
 			}
 			refused := s.receive()
-			for strings.Contains(refused, `"type":"next"`) { // a first sign of life of another
+			for strings.Contains(refused, `"type":"next"`) { // a first heartbeat of another subscription
 				refused = s.receive()
 			}
 			require.Contains(t, refused, `"id":"2"`)
@@ -136,7 +136,7 @@ func TestSubscriptions(t *testing.T) {
 			p.healthy()
 		})
 	}
-	// Streams of events are held to the same.
+	// Event streams over HTTP have the same limit.
 	p := start(t, "--max-sockets-per-user=1")
 	token := p.signUp("x")
 	stream := func() string {
@@ -150,7 +150,7 @@ func TestSubscriptions(t *testing.T) {
 		t.Cleanup(func() { response.Body.Close() })
 		require.Equal(t, http.StatusOK, response.StatusCode)
 		first := make([]byte, 1000)
-		n, _ := response.Body.Read(first) // a refusal may be all there is
+		n, _ := response.Body.Read(first) // a refusal may have nothing else
 		return string(first[:n])
 	}
 	require.True(t, strings.HasPrefix(stream(), ":"), "it has begun")
@@ -173,7 +173,7 @@ func TestMessages(t *testing.T) {
 	require.Equal(t, http.StatusRequestEntityTooLarge, p.send(`{"query":"{__typename}"`+strings.Repeat(" ", 100_001-24)+`}`).status)
 }
 
-// What is just within an argument's bounds works; what is not is a clear
+// An argument just within its bounds works; one just outside them gets a clear
 // BAD_USER_INPUT, and the process goes on.
 func TestArguments(t *testing.T) {
 	p := start(t)

@@ -12,11 +12,11 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// inTime is how long a request with a deadline of a second may take: SQLite
-// alone would wait ten for a lock, and a Redis that is frozen for ever.
+// inTime is how long a request with a deadline of a second may take. SQLite alone
+// waits ten seconds for a lock, and a frozen Redis never answers.
 const inTime = 8 * time.Second
 
-// The deadline of a request holds when SQL is locked and when Redis is frozen.
+// A request ends by its deadline when SQL is locked and when Redis is frozen.
 func TestDeadlines(t *testing.T) {
 	const write = `mutation { updateProfile(input: {bio: "x"}) { user { bio } } }`
 	const read = `{ timeline { nodes { id } } }`

@@ -17,16 +17,16 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// crowd is how many hostile connections there are at once.
+// crowd is the number of concurrent hostile connections.
 const crowd = 2000
 
-// slack is for what a process keeps that has been busy, such as connections to
-// its stores.
+// slack allows for the memory and files that a busy process has, such as
+// connections to its stores.
 const slack = crowd / 10
 
-// served is how long an ordinary client waits during a flood, at the median:
-// tests share their machine with others, and the client this one with the flood.
-// Every request is answered within its deadline, or it would have an error.
+// served is how long an ordinary client waits during a flood, at the median: tests
+// share their machine with others, and the client shares it with the flood. Every
+// request is answered within its deadline; otherwise it has an error.
 const served = time.Second
 
 func TestFloods(t *testing.T) {
@@ -89,8 +89,8 @@ func TestFloods(t *testing.T) {
 	}
 }
 
-// bystander asks again and again until stopped, which returns how long each
-// answer took. All of them must be what was asked for.
+// bystander repeats a request until the returned function is called, which returns
+// how long each answer took. Each answer must be correct.
 func (p *target) bystander(t *testing.T, token string) (stop func() []time.Duration) {
 	done := make(chan struct{})
 	var running sync.WaitGroup
@@ -119,7 +119,7 @@ func (p *target) bystander(t *testing.T, token string) (stop func() []time.Durat
 	return func() []time.Duration { close(done); running.Wait(); return waits }
 }
 
-// dial opens a socket; with a token it says so and subscribes.
+// dial opens a socket; with a token it authenticates and subscribes.
 func dial(p *target, token string) (io.Closer, error) {
 	dialer := websocket.Dialer{Subprotocols: []string{"graphql-transport-ws"}, ReadBufferSize: 512, WriteBufferSize: 512}
 	conn, response, err := dialer.Dial("ws"+strings.TrimPrefix(p.url, "http")+"/graphql", nil)

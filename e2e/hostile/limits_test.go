@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fieldsOfUser is so many fields, none of them more often than a document may.
+// fieldsOfUser returns that many fields, none of them more often than a document
+// may have it.
 func fieldsOfUser(n int) string {
 	names := strings.Fields("id handle name bio createdAt approvesFollowers followerCount followingCount postCount defaultVisibility __typename")
 	var out strings.Builder
@@ -35,7 +36,7 @@ func chain(n int, leaf string) string {
 	return `{ user(handle: "x") ` + strings.Repeat("{ followers(first: 1) { nodes ", n) + "{ " + leaf + " }" + strings.Repeat(" } }", n) + " }"
 }
 
-// nested has n levels of braces.
+// nested returns n levels of braces.
 func nested(n int) string {
 	return strings.Repeat("{... on Query", n-1) + "{__typename}" + strings.Repeat("}", n-1)
 }
@@ -45,7 +46,7 @@ func padded(n int) string {
 	return query + strings.Repeat(" ", n-len(query))
 }
 
-// bomb is a document of fragments that each spread the next one twice.
+// bomb returns a document of fragments that each spread the next one twice.
 func bomb(n int) string {
 	out := "{ ...f0 }"
 	for i := range n {
@@ -54,7 +55,7 @@ func bomb(n int) string {
 	return out + fmt.Sprintf(" fragment f%d on Query { __typename }", n)
 }
 
-// documents are just under and just over each limit of a document.
+// documents are just below and just above each limit of a document.
 var documents = []struct{ limit, under, over string }{
 	{"bytes", padded(32 << 10), padded(32<<10 + 1)},
 	{"tokens", `{user(handle:"x"){` + fieldsOfUser(1990) + `}}`, `{user(handle:"x"){` + fieldsOfUser(1991) + `}}`},
@@ -174,9 +175,9 @@ func TestRates(t *testing.T) {
 	}
 }
 
-// The largest text fits into a body of the default size though every character
-// of it is escaped, and the largest page is refused no sooner than its setting says,
-// but for what its fields cost.
+// The largest text fits into a body of the default size though every character of
+// it is escaped. The largest page is refused only above its setting, unless its
+// fields cost too much.
 func TestSizesAreSettings(t *testing.T) {
 	p := start(t, "--max-text=50000", "--max-page=1000")
 	token := p.signUp("x")

@@ -1,11 +1,11 @@
-// Package hostile attacks the tideline binary as strangers on the open internet
-// would: requests made to be expensive, floods of connections, and the audit of
-// GraphQL over HTTP by the npm package graphql-http ("npm ci" in this directory).
+// Package hostile attacks the tideline binary as strangers on the open internet do:
+// with requests made to be expensive, floods of connections, the audit of GraphQL
+// over HTTP by the npm package graphql-http ("npm ci" in this directory).
 //
-// Each limit is tried just under and just over; whatever is refused must be
-// refused within two seconds, and afterwards the process must be healthy and
-// its memory bounded. The binary is built without the race detector, which
-// would be what is measured. Floods and memory are looked at on Linux, in /proc.
+// Tests try each limit just below and just above; a refusal must come within two
+// seconds, and afterwards the process must be healthy and its memory bounded. The
+// binary is built without the race detector, which distorts the measurements.
+// Floods and memory are measured on Linux, in /proc.
 //
 // Without node or the npm package the audit is skipped and says so; with
 // TIDELINE_TEST_REQUIRE_REAL=1 it fails instead.
@@ -40,7 +40,7 @@ const (
 
 	// refusal is how long a refusal may take.
 	refusal = 2 * time.Second
-	// memory bounds what a process holds at any time, in MiB.
+	// memory bounds the resident memory of a process, in MiB.
 	memory = 600
 )
 
@@ -70,7 +70,7 @@ type target struct {
 	dir string
 }
 
-// transcript collects what a process writes.
+// transcript collects the output of a process.
 type transcript struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -123,7 +123,7 @@ func (p *target) ready() bool {
 	return response.StatusCode == http.StatusOK
 }
 
-// healthy is asserted after every attack.
+// healthy runs after every attack.
 func (p *target) healthy() {
 	p.t.Helper()
 	assert.True(p.t, p.ready(), "the process is ready")
@@ -132,7 +132,7 @@ func (p *target) healthy() {
 	}
 }
 
-// rss is the memory the process holds in MiB, 0 where that cannot be told.
+// rss returns the resident memory of the process in MiB, 0 where that is unknown.
 func (p *target) rss() int {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	if err != nil {
@@ -146,13 +146,13 @@ func (p *target) rss() int {
 	return n >> 10
 }
 
-// files is how many the process has open, 0 where that cannot be told.
+// files returns how many files the process has open, 0 where that is unknown.
 func (p *target) files() int {
 	entries, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", p.cmd.Process.Pid))
 	return len(entries)
 }
 
-// metric is the value of a gauge without labels.
+// metric returns the value of a gauge without labels.
 func (p *target) metric(name string) int {
 	response, err := http.Get(p.url + "/metrics")
 	if err != nil {
@@ -168,7 +168,7 @@ func (p *target) metric(name string) int {
 	return int(value)
 }
 
-// answer is what a request got.
+// answer is the response to a request.
 type answer struct {
 	status int
 	header http.Header
@@ -176,7 +176,7 @@ type answer struct {
 	took   time.Duration
 }
 
-// send posts a body, or gets when there is none.
+// send posts a body, or sends a GET without one.
 func (p *target) send(body string, change ...func(*http.Request)) answer {
 	p.t.Helper()
 	method, path := http.MethodPost, "/graphql"

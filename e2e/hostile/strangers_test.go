@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A log-in does not tell whether there is such a handle, and a sign-up that finds
-// it taken counts as much as one that does not.
+// A log-in does not disclose whether a handle exists, and a sign-up with a taken
+// handle counts as much as any other.
 func TestAccounts(t *testing.T) {
 	p := start(t, "--rate-accounts=3") // six at once
 	const logIn = `mutation($h: String!) { logIn(input: {handle: $h, password: "wrong horse"}) { token } }`
@@ -37,7 +37,7 @@ func TestAccounts(t *testing.T) {
 	require.Equal(t, http.StatusOK, p.ask("{__typename}", nil).status, "reading goes on")
 }
 
-// Pages of other sites get no permission, and no page can be made of an answer.
+// Pages of other sites get no permission, and a browser shows no answer as a page.
 func TestPagesOfOtherSites(t *testing.T) {
 	p := start(t, "--allowed-origins=https://friend.example")
 	for origin, allowed := range map[string]string{"https://friend.example": "https://friend.example", "https://evil.example": "", "null": ""} {
@@ -57,7 +57,7 @@ func TestPagesOfOtherSites(t *testing.T) {
 			}
 		}
 	}
-	// A form or a script without a preflight can send these only.
+	// A form or a script without a preflight can send only these.
 	for _, simple := range []string{"text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""} {
 		got := p.send(`{"query":"{__typename}"}`, func(r *http.Request) { r.Header.Set("Content-Type", simple) })
 		require.Equal(t, http.StatusUnsupportedMediaType, got.status, simple)

@@ -32,17 +32,17 @@ var (
 	benchEvents  = flag.Int("events", 5, "posts that BenchmarkLive sends them")
 )
 
-// followQuery is what a client of the benchmark subscribes to.
+// followQuery is the subscription of the benchmark's clients.
 const followQuery = `{"id":"1","type":"subscribe","payload":{"query":"subscription($after: Cursor) { timelineEvents(after: $after) { __typename ... on TimelinePostAdded { position edge { cursor node { id text createdAt author { handle name } } } } } }","variables":{"after":%s}}}`
 
-// BenchmarkLive measures one server process, built without the race detector,
-// with many live followers of one author: how fast they connect, what one costs
-// idle, how long a post takes to the first and the last, and how long a storm of
-// them that come back with their cursor takes, and how many transactions. Beside
-// it, in the same run, the floor: a prepared message broadcast to as many sockets
-// by gorilla alone.
+// BenchmarkLive measures one server process, built without the race detector, with
+// many live followers of one author: how fast they connect, what an idle one costs,
+// how long a post takes to the first and the last, and, when all reconnect with
+// their cursors at once, how long that takes and how many transactions. Beside it,
+// in the same run, it measures the floor: gorilla alone broadcasts a prepared
+// message to as many sockets.
 //
-// Needs as many open files as clients, twice.
+// It needs twice as many open files as clients.
 func BenchmarkLive(b *testing.B) {
 	ctx, n := b.Context(), *benchClients
 	fast := filepath.Join(b.TempDir(), "tideline")
@@ -59,7 +59,7 @@ func BenchmarkLive(b *testing.B) {
 		_, err := stores.SQL.ExecContext(ctx, statement, n)
 		require.NoError(b, err)
 	}
-	warm := dialAll(b, server.url, min(n, 200), nil) // so that what is pooled is there
+	warm := dialAll(b, server.url, min(n, 200), nil) // so that the pools are filled
 	server.holds(b, min(n, 200))
 	warm.close()
 	server.holds(b, 0)
@@ -122,7 +122,7 @@ func BenchmarkLive(b *testing.B) {
 
 func commits(b *testing.B, ctx context.Context, scan func(...any) error) (n int64) {
 	b.Helper()
-	time.Sleep(1100 * time.Millisecond) // the statistics are behind
+	time.Sleep(1100 * time.Millisecond) // the statistics lag behind
 	require.NoError(b, scan(&n))
 	return n
 }
@@ -161,7 +161,7 @@ func benchServer(b *testing.B, path string, env []string) benched {
 	}
 }
 
-// rss is the resident memory of the process in bytes.
+// rss returns the resident memory of the process in bytes.
 func (s benched) rss(b *testing.B) int64 {
 	b.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
@@ -186,7 +186,7 @@ func (s benched) holds(b *testing.B, n int) {
 	}, patience, 20*time.Millisecond)
 }
 
-// clients are sockets that note when something arrives.
+// clients are sockets that record when something arrives.
 type clients struct {
 	conns []*websocket.Conn
 	clock time.Time
@@ -276,7 +276,7 @@ func (c *clients) wait(b *testing.B) []time.Duration {
 	return c.arrivals
 }
 
-// sample is what one of them got last.
+// sample returns the last message of one of them.
 func (c *clients) sample() []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -295,8 +295,8 @@ func (c *clients) close() {
 	}
 }
 
-// floor is how long a prepared message, one that the server sent, takes to the last of n sockets when
-// nothing but gorilla is in the way.
+// floor measures how long a prepared message, a copy of one from the server, takes
+// to the last of n sockets through nothing but gorilla.
 func floor(b *testing.B, n int, sample []byte) (last []time.Duration) {
 	b.Helper()
 	accepted := make(chan *websocket.Conn, n)

@@ -1,6 +1,7 @@
-// Package resume shows that a live timeline never loses silently: clients that
-// break off and resume by their cursor, while servers and workers are killed and
-// Redis is restarted, wiped and cut off, end with exactly what the timeline says.
+// Package resume shows that a live timeline never loses a change silently: clients
+// disconnect and resume by their cursors, while servers and workers are killed and
+// Redis is restarted, wiped and cut off. In the end each client has exactly what
+// the timeline says.
 //
 // It drives the tideline binary, built with the race detector, and the npm package
 // graphql-ws ("npm ci" in the directory above), for a little over a minute.
@@ -72,7 +73,7 @@ func (p *process) Write(b []byte) (int, error) {
 	return p.out.Write(b)
 }
 
-// newProcess starts tideline; flag is what takes its address.
+// newProcess starts tideline; flag is the flag for its address.
 func newProcess(t *testing.T, settings []string, flag string, args ...string) *process {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -127,7 +128,8 @@ func (p *process) signal(sig syscall.Signal) { require.NoError(p.t, p.cmd.Proces
 
 var subscriptionsIn = regexp.MustCompile(`(?m)^tideline_live_subscriptions (\d+)$`)
 
-// subscriptions is how many the process serves; none when it does not answer.
+// subscriptions returns how many subscriptions the process serves, 0 when it does
+// not answer.
 func (p *process) subscriptions() int {
 	response, err := http.Get(p.url + "/metrics")
 	if err != nil {

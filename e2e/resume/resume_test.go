@@ -24,8 +24,8 @@ import (
 const (
 	followers = 50
 	authors   = 4
-	// traffic is how long authors post at least, and between the time from one
-	// fault to the next.
+	// traffic is how long authors post at least, between is the time from one fault
+	// to the next.
 	traffic = time.Minute
 	between = 4 * time.Second
 )
@@ -41,7 +41,7 @@ type list struct {
 	}
 }
 
-// timeline is the ids of the whole timeline.
+// timeline returns the ids of the whole timeline.
 func (u user) timeline(p *process) ([]string, error) {
 	return walk(func(after *string) (list, error) {
 		var data struct{ Timeline list }
@@ -52,7 +52,7 @@ func (u user) timeline(p *process) ([]string, error) {
 	})
 }
 
-// posts is the ids of the author's posts that the user may see.
+// posts returns the ids of the author's posts that the user may see.
 func (u user) posts(p *process, author user) ([]string, error) {
 	return walk(func(after *string) (list, error) {
 		var data struct{ User struct{ Posts list } }
@@ -79,7 +79,7 @@ func walk(page func(after *string) (list, error)) (ids []string, err error) {
 	}
 }
 
-// crowd is crowd.mjs at work.
+// crowd is a running crowd.mjs.
 type crowd struct {
 	t     *testing.T
 	in    io.Writer
@@ -136,7 +136,7 @@ func (c *crowd) report() []client {
 	return answer.Clients
 }
 
-// town is users who follow authors, and traffic.
+// town has users who follow authors, and makes traffic.
 type town struct {
 	t       *testing.T
 	servers []*process
@@ -144,8 +144,8 @@ type town struct {
 	readers []user
 }
 
-// newTown writes its users straight into the database, signed in: passwords take
-// long by design.
+// newTown writes its users straight into the database, with sessions: password
+// hashes are slow by design.
 func newTown(t *testing.T, s *storage.Stores) *town {
 	t.Helper()
 	w := &town{t: t}
@@ -172,9 +172,9 @@ func newTown(t *testing.T, s *storage.Stores) *town {
 	return w
 }
 
-// live has authors post, and now and then delete a post or hide it, until the
-// function returned is called. A call to a server that is down is made again
-// elsewhere, or not at all.
+// live makes authors post, and now and then delete a post or hide it, until the
+// returned function is called. It repeats a call to a dead server at another
+// server, or drops it.
 func (w *town) live() (stop func()) {
 	done := make(chan struct{})
 	var wg sync.WaitGroup
@@ -204,7 +204,7 @@ func (w *town) live() (stop func()) {
 					`mutation($p: ID!) { setPostVisibility(input: {postId: $p, visibility: PRIVATE}) { post { id } } }`,
 					`mutation($p: ID!) { setPostVisibility(input: {postId: $p, visibility: FOLLOWERS}) { post { id } } }`,
 				}[rand.IntN(3)]
-				_ = p.call(author.token, change, map[string]any{"p": id}, nil) // it may be gone
+				_ = p.call(author.token, change, map[string]any{"p": id}, nil) // the post may be gone
 			}
 		})
 	}
@@ -212,7 +212,7 @@ func (w *town) live() (stop func()) {
 }
 
 // converge waits until every timeline has all posts of the authors, and every
-// client holds what its timeline says, and nothing came twice.
+// client has what its timeline says, and no post came twice.
 func (w *town) converge(c *crowd) {
 	w.t.Helper()
 	c.say("calm")
@@ -244,7 +244,7 @@ func (w *town) converge(c *crowd) {
 		len(clients), len(want), resumed, invalidated)
 }
 
-// visible is the posts of all authors that their followers may see.
+// visible returns the posts of all authors that their followers may see.
 func (w *town) visible() (ids []string) {
 	w.t.Helper()
 	for _, author := range w.authors {
@@ -255,7 +255,7 @@ func (w *town) visible() (ids []string) {
 	return ids
 }
 
-// timelines is those of all readers.
+// timelines returns those of all readers.
 func (w *town) timelines() ([][]string, error) {
 	all := make([][]string, len(w.readers))
 	var g errgroup.Group
@@ -269,7 +269,8 @@ func (w *town) timelines() ([][]string, error) {
 	return all, g.Wait()
 }
 
-// difference says what somebody lacks of what is wanted, has beyond it, or twice.
+// difference describes which of the wanted posts a reader lacks, and which the
+// reader has in addition, or twice.
 func difference(who string, want, have []string) string {
 	count := map[string]int{}
 	for _, id := range want {
@@ -315,8 +316,8 @@ func settings(c storage.Config) []string {
 	}
 }
 
-// suffer has the faults happen one after the other, again and again, while there
-// is traffic.
+// suffer makes the faults happen one after the other, again and again, during the
+// traffic.
 func (w *town) suffer(faults ...fault) {
 	stop := w.live()
 	for began, n := time.Now(), 0; n < len(faults) || time.Since(began) < traffic-between; n++ {
@@ -330,8 +331,8 @@ func (w *town) suffer(faults ...fault) {
 	stop()
 }
 
-// comeBack waits, a while at most, until most clients are back: on a slow machine
-// there would be nothing but faults.
+// comeBack waits for a bounded time until most clients have reconnected: on a slow
+// machine there are otherwise only faults.
 func (w *town) comeBack() {
 	for until := time.Now().Add(patience / 2); time.Now().Before(until); time.Sleep(100 * time.Millisecond) {
 		open := 0
@@ -349,7 +350,7 @@ type fault struct {
 	happens func()
 }
 
-// Two servers, a worker, and everything that can happen to them.
+// Two servers, a worker, and all faults.
 func TestNothingIsLostSilently(t *testing.T) {
 	t.Parallel()
 	needNode(t)

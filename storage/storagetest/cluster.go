@@ -44,7 +44,7 @@ func ClusterURL(t testing.TB) string {
 // of its nodes.
 var cluster = sync.OnceValues(func() ([]string, error) {
 	var err error
-	for range 3 { // a port may be lost to somebody else
+	for range 3 { // another process may take a port
 		var addrs []string
 		if addrs, err = startCluster(); err == nil {
 			return addrs, nil
@@ -85,7 +85,7 @@ func startCluster() (addrs []string, err error) {
 		for _, command := range [][]any{
 			{"CLUSTER", "ADDSLOTSRANGE", first, last},
 			{"CLUSTER", "SET-CONFIG-EPOCH", i + 1},
-			// Everybody is introduced to the first, who introduces them to each other.
+			// Each node meets the first, which introduces it to the others.
 			{"CLUSTER", "MEET", "127.0.0.1", portOf(addrs[0]), buses[0]},
 		} {
 			if err := node.Do(ctx, command...).Err(); err != nil {

@@ -42,7 +42,7 @@ func newDatabase(t testing.TB, template string) string {
 	_, err = p.admin.ExecContext(t.Context(), fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s", name, template))
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		// The test's context is done by now.
+		// The test's context has ended by now.
 		_, err := p.admin.ExecContext(context.Background(), "DROP DATABASE "+name+" WITH (FORCE)")
 		require.NoError(t, err)
 	})
@@ -89,7 +89,7 @@ var postgres = sync.OnceValues(func() (*postgresServer, error) {
 		return nil, fmt.Errorf("initdb: %w\n%s", err, out)
 	}
 	var p *postgresServer
-	for range 3 { // the port may be lost to somebody else
+	for range 3 { // another process may take the port
 		if p, err = startPostgres(server, dir, data, attr); err == nil {
 			break
 		}
@@ -105,8 +105,8 @@ func startPostgres(server, dir, data string, attr *syscall.SysProcAttr) (*postgr
 	if err != nil {
 		return nil, err
 	}
-	// There is no socket file: its path might be too long. Commits are not durable:
-	// the databases end with the tests.
+	// There is no socket file, because its path may be too long. Commits are not
+	// durable: the databases end with the tests.
 	cmd := exec.Command(server, "-D", data, "-p", strconv.Itoa(port), "-h", "127.0.0.1",
 		"-c", "unix_socket_directories=", "-c", "fsync=off", "-c", "full_page_writes=off",
 		"-c", "synchronous_commit=off", "-c", "max_connections=300", "-c", "shared_buffers=32MB")
@@ -133,7 +133,7 @@ func startPostgres(server, dir, data string, attr *syscall.SysProcAttr) (*postgr
 }
 
 func (p *postgresServer) migrateTemplate() error {
-	ctx := context.Background() // all tests share the database: the context of none fits
+	ctx := context.Background() // all tests share the database, so no test's context fits
 	if _, err := p.admin.ExecContext(ctx, "CREATE DATABASE "+template); err != nil {
 		return err
 	}

@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// startTimeout bounds the start of a server; a busy machine takes a second.
+// startTimeout bounds the start of a server; a busy machine needs a second.
 const startTimeout = 30 * time.Second
 
-// farm is everything that this test binary has started.
+// farm has all servers and directories of this test binary.
 var farm struct {
 	mu        sync.Mutex
 	dir       string // parent of all directories
@@ -56,7 +56,7 @@ func start(cmd *exec.Cmd, stop syscall.Signal) (*process, error) {
 		farm.processes = map[*process]struct{}{}
 		farm.starts = make(chan func())
 		go func(starts <-chan func()) {
-			runtime.LockOSThread() // and never unlocked: the thread ends with the loop
+			runtime.LockOSThread() // it is never unlocked: the thread ends with the loop
 			for f := range starts {
 				f()
 			}
@@ -148,12 +148,12 @@ func stopAll() {
 		p.signal(p.stop)
 	}
 	if dir != "" {
-		_ = os.RemoveAll(dir) // what is left of it is the system's to clean
+		_ = os.RemoveAll(dir) // the system removes the rest
 	}
 }
 
-// freePort returns a port that nobody listens on. Another process may take it before
-// the server does: the caller tries again then.
+// freePort returns a port on which no process listens. Another process may take it
+// before the server does: then the caller tries again.
 func freePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -170,7 +170,7 @@ func find(name string, dirs ...string) (string, error) {
 		if dir == "" {
 			continue
 		}
-		found, _ := filepath.Glob(filepath.Join(dir, name)) // the patterns are ours, and well formed
+		found, _ := filepath.Glob(filepath.Join(dir, name)) // the patterns are constants, and well formed
 		if len(found) > 0 {
 			return found[len(found)-1], nil
 		}

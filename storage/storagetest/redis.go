@@ -54,8 +54,8 @@ func Redis(t testing.TB, s *storage.Stores) *RedisServer {
 	return r.(*RedisServer)
 }
 
-// URL is where storage and child processes reach the server. It stays the same when
-// the server is started again.
+// URL is the address of the server for storage and for child processes. It stays
+// the same when the server is started again.
 func (r *RedisServer) URL() string { return "unix://" + r.socket() }
 
 func (r *RedisServer) socket() string { return filepath.Join(r.dir, "s") }

@@ -8,8 +8,8 @@
 //   - Every test gets stores of its own, empty and migrated, so that tests may
 //     be parallel. (The cluster is the exception: one for the test binary, and
 //     one test at a time.)
-//   - Nothing outlives the test binary: [Main] stops what was started, and where
-//     the operating system can, a killed test binary takes its servers along.
+//   - Nothing outlives the test binary: [Main] stops the servers, and where the
+//     operating system can, a killed test binary takes its servers along.
 //
 // A test that needs a program which is not installed is skipped and says so;
 // with TIDELINE_TEST_REQUIRE_REAL=1 it fails instead. The package does not speed up
@@ -36,7 +36,7 @@ import (
 
 // Main runs the tests, stops the servers that they started, and exits. If the tests
 // passed, the checks run before it exits; an error of one fails the run. They are
-// meant for leak detectors, for which this package leaves nothing to find.
+// meant for leak detectors, which then find nothing of this package.
 //
 //	func TestMain(m *testing.M) { storagetest.Main(m, func() error { return goleak.Find() }) }
 func Main(m *testing.M, checks ...func() error) {
@@ -172,7 +172,7 @@ func flush(ctx context.Context, rdb redis.UniversalClient) error {
 	return rdb.FlushAll(ctx).Err()
 }
 
-// missing skips the test, or fails it where the real servers are demanded.
+// missing skips the test, or fails it where the real servers are required.
 func missing(t testing.TB, err error) {
 	t.Helper()
 	if os.Getenv("TIDELINE_TEST_REQUIRE_REAL") == "1" {

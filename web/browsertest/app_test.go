@@ -15,7 +15,7 @@ const (
 	texts = `[...document.querySelectorAll('.posts article:not(.pending) .text')].map((e) => e.textContent)`
 )
 
-// shows waits until the posts on the page are these, from the top.
+// shows waits until the page has exactly these posts, from the top.
 func (p *page) shows(want ...string) {
 	p.t.Helper()
 	p.see(fmt.Sprintf(`JSON.stringify(%s) === %s`, texts, js(js(append([]string{}, want...)))))
@@ -59,7 +59,7 @@ func TestTwoPeople(t *testing.T) {
 	bob.click("Post")
 	bob.shows("Low water")
 
-	// Ada's timeline is empty, so people are suggested to her.
+	// Ada's timeline is empty, so the page suggests users to her.
 	ada.sees("Still water")
 	ada.click("Follow @bob")
 	ada.shows("Low water")
@@ -71,7 +71,7 @@ func TestTwoPeople(t *testing.T) {
 	bob.see(pill + ` === undefined`)
 
 	ada.see(pill + ` === '1 new post'`)
-	ada.shows("Low water") // it waits to be asked for
+	ada.shows("Low water") // it waits until she asks for it
 	ada.see(`document.title === '(1) Home · Tideline'`)
 	ada.click("1 new post")
 	ada.shows("High water", "Low water")
@@ -81,7 +81,7 @@ func TestTwoPeople(t *testing.T) {
 	ada.pressIn("High water", "Like, 0 likes")
 	ada.see(`document.querySelector('.like').ariaPressed === 'true' && document.querySelector('.like').ariaLabel === 'Like, 1 like'`)
 
-	// Ranked, what is liked comes before what is a moment newer.
+	// In the ranked order a liked post comes before one that is a moment newer.
 	ada.pressIn("High water", "Like, 1 like")
 	ada.see(`document.querySelector('.like').ariaPressed === 'false'`)
 	ada.pressIn("Low water", "Like, 0 likes")
@@ -92,7 +92,7 @@ func TestTwoPeople(t *testing.T) {
 	ada.click("Latest")
 	ada.shows("High water", "Low water")
 
-	// The session survives a reload, and what was read is read.
+	// The session and the read marker survive a reload.
 	ada.reload()
 	ada.see(live)
 	ada.shows("High water", "Low water")
@@ -101,7 +101,7 @@ func TestTwoPeople(t *testing.T) {
 	assert.Equal(t, "Like, 2 likes", bob.value(`[...document.querySelectorAll('.like')][1].ariaLabel`))
 }
 
-// How long a text may be the server says; nothing of one that is longer is lost.
+// The server says how long a text may be; a text that is longer is not lost.
 func TestTextThatIsTooLong(t *testing.T) {
 	t.Parallel()
 	a := serve(t).signUp("ada").browse()
@@ -121,7 +121,7 @@ func TestUnreadLine(t *testing.T) {
 	a := ada.browse()
 	a.shows("one")
 	a.see(`document.querySelector('.unread')?.textContent === '1 new since you last read'`)
-	// It is read a second after it was seen.
+	// The app marks it as read a second after it was seen.
 	a.see(`fetch('/graphql', { method: 'POST', headers: { 'Content-Type': 'application/json',
 		Authorization: 'Bearer ' + JSON.parse(localStorage['tideline:session']).token },
 		body: '{"query":"{timeline{unreadCount}}"}' }).then((r) => r.json()).then((r) => r.data.timeline.unreadCount === 0)`)
@@ -156,7 +156,7 @@ func TestWhatMayNoLongerBeSeenGoesAtOnce(t *testing.T) {
 	b.sees("Seen by: Only me")
 	a.shows("stays")
 
-	// The open page of a profile as well.
+	// The open page of a profile changes as well.
 	profile := open(t, s.url)
 	profile.value(fmt.Sprintf(`localStorage['tideline:session'] = %s`, js(a.value(`localStorage['tideline:session']`))))
 	profile.visit(s.url + "/@bob")
@@ -256,7 +256,7 @@ func TestEndlessScroll(t *testing.T) {
 	s := serve(t)
 	ada, bob := s.signUp("ada"), s.signUp("bob")
 	ada.relate("follow", bob)
-	// Many in a request: the reading is the matter here, not the writing.
+	// Many in a request: the test is about reading, not about writing.
 	const batch = 10
 	for first := 0; first < posts; first += batch {
 		var mutation strings.Builder
@@ -269,7 +269,7 @@ func TestEndlessScroll(t *testing.T) {
 	a := ada.browse()
 	const drawn = `document.querySelectorAll('article').length`
 	for n := 0.0; n < posts; n = a.value(drawn).(float64) {
-		// As often as it takes, as people do when a page did not come.
+		// As often as needed, as users do when a page did not come.
 		a.see(fmt.Sprintf(`(scrollBy(0, -300), scrollTo(0, document.body.scrollHeight), `+drawn+`) > %v`, n))
 	}
 	a.sees("You have reached the beginning.")
@@ -277,10 +277,11 @@ func TestEndlessScroll(t *testing.T) {
 	assert.EqualValues(t, posts, a.value(`new Set([...document.querySelectorAll('article')].map((e) => e.id)).size`))
 	assert.EqualValues(t, posts, a.value(`new Set(`+texts+`).size`))
 
-	// Nothing moves when something comes while one reads, nor does going away and coming back.
+	// Nothing moves when a post arrives while the reader reads, or when the reader
+	// leaves and comes back.
 	const place = `(() => { const e = [...document.querySelectorAll('article')].find((e) => e.getBoundingClientRect().top >= 0)
 		return [e.id, e.getBoundingClientRect().top] })()`
-	// To the pixel, which the browser may round.
+	// To the pixel, because the browser may round.
 	still := func(before any) {
 		t.Helper()
 		was, is := before.([]any), a.value(place).([]any)

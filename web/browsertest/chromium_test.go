@@ -25,10 +25,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// patience is how long a page may take to show what it is expected to show.
+// patience is how long a page may take to show what a test expects.
 const patience = 30 * time.Second
 
-// findChromium is the path of the browser, "" when there is none.
+// findChromium returns the path of the browser, "" when there is none.
 func findChromium() string {
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable"} {
 		if path, err := exec.LookPath(name); err == nil {
@@ -38,7 +38,7 @@ func findChromium() string {
 	return ""
 }
 
-// chromium is the one browser of all tests, a window for each person in it.
+// chromium is the one browser of all tests, with a window for each user.
 var chromium = struct {
 	context.Context
 	stop   func()
@@ -53,7 +53,7 @@ func init() {
 			chromedp.DisableGPU,
 			chromedp.Flag("disable-component-update", true),
 			chromedp.Flag("lang", "en-US"),
-			// A busy machine takes its time.
+			// A busy machine needs more time.
 			chromedp.WSURLReadTimeout(2*patience),
 		)
 		allocator, free := chromedp.NewExecAllocator(context.Background(), options...)
@@ -64,8 +64,8 @@ func init() {
 	})
 }
 
-// browser skips the test when no Chromium is installed, unless everything real
-// is required.
+// browser skips the test when no Chromium is installed, unless the real programs
+// are required.
 func browser(t *testing.T) {
 	t.Helper()
 	if findChromium() == "" {
@@ -76,20 +76,20 @@ func browser(t *testing.T) {
 	require.NoError(t, chromium.launch())
 }
 
-// page is one person's browser: storage, cookies and network of its own.
+// page is one user's browser, with its own storage, cookies and network.
 type page struct {
 	t    *testing.T
 	ctx  context.Context
-	site string // the host that alone may be asked
+	site string // the only host that it may ask
 
 	mu         sync.Mutex
 	complaints []string // exceptions, errors and warnings of the console
-	failures   []string // requests that failed, as the console tells
+	failures   []string // failed requests, as the console reports them
 	strangers  []string // addresses on other hosts
 }
 
-// open opens a browser of somebody's own on the site. When the test ends, the
-// page must not have complained, nor asked another host for anything.
+// open opens a new browser on the site. When the test ends, the page must have no
+// complaint and must have asked no other host.
 func open(t *testing.T, site string, before ...chromedp.Action[chromedp.Void]) *page {
 	t.Helper()
 	browser(t)
@@ -106,7 +106,7 @@ func open(t *testing.T, site string, before ...chromedp.Action[chromedp.Void]) *
 		assert.Empty(t, p.strangers, "the page asks other hosts")
 	})
 	require.NoError(t, chromedp.Listen(ctx, p.hear))
-	// Every window is the one in front, as it is for the person before it.
+	// Every window is in front, as it is for its user.
 	p.call(emulation.SetFocusEmulationEnabled.Method, emulation.SetFocusEmulationEnabledParams{Enabled: true})
 	p.size(1280, 900, false)
 	p.do(before...)
@@ -146,8 +146,9 @@ func (p *page) ask(address string) {
 	}
 }
 
-// forgive forgets the requests that failed until now: the server was away. With it
-// goes Chromium's word on what a client sent just when its socket was closing.
+// forgive forgets the requests that failed until now because the server was away.
+// It also forgets Chromium's message about data that a client sent while its socket
+// was closing.
 func (p *page) forgive() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -162,7 +163,7 @@ func (p *page) do(steps ...chromedp.Action[chromedp.Void]) {
 	require.NoError(p.t, chromedp.Do(p.ctx, steps...))
 }
 
-// call runs a method of the protocol that answers nothing.
+// call runs a method of the protocol that has no result.
 func (p *page) call(method string, params any) {
 	p.t.Helper()
 	p.do(chromedp.Func(func(ctx context.Context, target *chromedp.Target) error { return target.Call(ctx, method, params, nil) }))
@@ -188,7 +189,7 @@ func (p *page) size(width, height int64, phone bool) {
 	p.do(chromedp.EmulateViewport(width, height, options...))
 }
 
-// speaks is the browser of somebody who reads this language.
+// speaks opens the browser of a user of this language.
 func speaks(language string) chromedp.Action[chromedp.Void] {
 	return chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
 		agent, err := chromedp.Evaluate[string](`navigator.userAgent`)(ctx, target)
@@ -206,7 +207,8 @@ func (p *page) offline(off bool) {
 		map[string]any{"offline": off, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1})
 }
 
-// value is the value of a JavaScript expression in the page; it may be a promise.
+// value returns the value of a JavaScript expression in the page; it may be a
+// promise.
 func (p *page) value(expression string) any {
 	p.t.Helper()
 	v, err := chromedp.Run(p.ctx, chromedp.Evaluate[any](expression, chromedp.EvalAwaitPromise))
@@ -214,8 +216,8 @@ func (p *page) value(expression string) any {
 	return v
 }
 
-// see waits until the expression is true. The page looks by itself, every few
-// milliseconds, so that waiting costs next to nothing.
+// see waits until the expression is true. The page checks it by itself every few
+// milliseconds, so a wait costs next to nothing.
 func (p *page) see(expression string) {
 	p.t.Helper()
 	look := fmt.Sprintf(`new Promise((tell) => {
@@ -230,7 +232,7 @@ func (p *page) see(expression string) {
 	})`, expression)
 	var last string
 	for start := time.Now(); time.Since(start) < patience; time.Sleep(10 * time.Millisecond) {
-		// While the page is being replaced there is nothing to evaluate in.
+		// While the page is being replaced there is no context for the expression.
 		ctx, cancel := context.WithTimeout(p.ctx, patience)
 		value, err := chromedp.Run(ctx, chromedp.Evaluate[string](look, chromedp.EvalAwaitPromise))
 		cancel()
@@ -250,7 +252,7 @@ func (p *page) see(expression string) {
 	require.FailNow(p.t, "never seen", "%s (is %v) on:\n%v", expression, last, text)
 }
 
-// js is a Go value as JavaScript writes it.
+// js returns a Go value as JavaScript.
 func js(v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -259,8 +261,8 @@ func js(v any) string {
 	return string(text)
 }
 
-// named is the expression for the visible control that a screen reader would
-// call by this name, or by one that begins so; in the dialog, if one is open.
+// named returns the expression for the visible control whose accessible name is
+// this, or begins with it; in the dialog, if one is open.
 func named(name string) string {
 	return fmt.Sprintf(`((name) => {
 		const within = document.querySelector('dialog[open]') ?? document
@@ -314,15 +316,15 @@ func (p *page) fillIn(expression, text string) {
 	p.write(text)
 }
 
-// write types into whatever has the focus.
+// write types into the element that has the focus.
 func (p *page) write(text string) {
 	p.t.Helper()
 	p.call(input.InsertText.Method, input.InsertTextParams{Text: text})
 }
 
-// key presses keys, by the names of package kb, one after the other. What a key
-// types comes with its going down, as it does from a keyboard: a page that makes
-// it a shortcut thereby keeps it from being typed.
+// key presses keys, by the names of package kb, one after the other. The text of a
+// key comes with its keydown event, as from a keyboard: a page that uses the key as
+// a shortcut prevents the text.
 func (p *page) key(keys string, modifiers ...chromedp.Modifier) {
 	p.t.Helper()
 	for _, key := range keys {

@@ -7,10 +7,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// answer is what GraphiQL shows as the answer, without the space it is laid out with.
+// answer returns the answer that GraphiQL shows, without white space.
 const answer = `(document.querySelector('.graphiql-response')?.innerText ?? '').replaceAll(/\s/g, '')`
 
-// editing is the text in GraphiQL's editor.
+// editing returns the text in GraphiQL's editor.
 const editing = `document.querySelector('.graphiql-query-editor')?.innerText.replaceAll(/\s/g, ' ')`
 
 // tab opens one of GraphiQL's tabs and sees its text in the editor.
@@ -23,7 +23,8 @@ func (p *page) tab(name, text string) {
 // run presses the run button, and chooses an operation where there are several.
 func (p *page) run(operation string) {
 	p.t.Helper()
-	// A moment after a change of tabs the button still is that of the tab before.
+	// For a moment after a change of tabs the button still belongs to the tab
+	// before.
 	p.see(fmt.Sprintf(`(document.querySelector('.graphiql-execute-button').ariaHasPopup === 'menu') === %t`, operation != ""))
 	p.clickOn(`document.querySelector('.graphiql-execute-button')`)
 	if operation != "" {
@@ -36,9 +37,9 @@ func (p *page) answers(text string) {
 	p.see(answer + `.includes(` + js(text) + `)`)
 }
 
-// TestGraphiQL goes through the ready-made tabs from left to right, as somebody
-// does who has just started Tideline. What the page asks of other hosts fails it,
-// as it does every test.
+// TestGraphiQL goes through the ready-made tabs from left to right, as a new user
+// of Tideline does. As in every test, a request of the page to another host fails
+// it.
 func TestGraphiQL(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -59,7 +60,7 @@ func TestGraphiQL(t *testing.T) {
 	p.answers(`"text":"Thetideiscomingin."`)
 	p.tab("Live", "subscription Live")
 	p.run("")
-	// Bob's token goes along in connection_init, so that what Ada posts comes.
+	// connection_init carries Bob's token, so that Ada's posts arrive.
 	p.see(`document.querySelector('.graphiql-execute-button').ariaLabel.startsWith('Stop')`)
 	ada := &person{s: s, token: p.value(`JSON.parse(localStorage['tideline:graphiql:sessions']).ada.token`).(string)}
 	p.see(`(await (await fetch('/metrics')).text()).match(/^tideline_live_\w*subscri\w+ 1$/m) !== null`)
@@ -68,7 +69,8 @@ func TestGraphiQL(t *testing.T) {
 	p.run("")
 	p.see(`document.querySelector('.graphiql-execute-button').ariaLabel.startsWith('Execute')`)
 
-	// The history holds what ran, the explorer what may be asked.
+	// The history has the operations that ran, the explorer the fields of the
+	// schema.
 	p.clickOn(`document.querySelector('button[aria-label="Show History"]')`)
 	p.see(`document.querySelectorAll('.graphiql-history-item').length >= 5`)
 	p.clickOn(`document.querySelector('button[aria-label="Show GraphiQL Explorer"]')`)
@@ -76,7 +78,7 @@ func TestGraphiQL(t *testing.T) {
 	p.clickOn(`document.querySelector('button[aria-label="Show Documentation Explorer"]')`)
 	p.see(`document.querySelector('.graphiql-plugin').innerText.includes('Subscription')`)
 
-	// Who comes back finds the tabs, the tokens and the history.
+	// A user who comes back finds the tabs, the tokens and the history.
 	p.reload()
 	p.see(editing + `?.includes('subscription Live')`)
 	p.tab("Timeline", "query Timeline")

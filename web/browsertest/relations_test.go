@@ -37,7 +37,7 @@ func TestRequestsAreDeclined(t *testing.T) {
 	a.see(named("Follow @bob") + ` != null`)
 	a.sees("No posts to show.")
 
-	// Asked again, and taken back by who asked.
+	// The user asks again, and withdraws the request.
 	a.click("Follow @bob")
 	a.click("Requested @bob")
 	a.see(named("Follow @bob") + ` != null`)
@@ -103,7 +103,7 @@ func TestSearch(t *testing.T) {
 		a.fill("Search", query)
 		a.see(fmt.Sprintf(`[...document.querySelectorAll('main > .people .who span')].map((e) => e.textContent).sort().join() === %s`, js(want)))
 	}
-	a.sees("People to follow") // before anything is asked for
+	a.sees("People to follow") // before any search
 	found("zed", "@zed")
 	a.value(`document.querySelector('#search').value = ''`)
 	found("Marina H", "@marina")
@@ -144,7 +144,7 @@ func TestDeliveryReceipt(t *testing.T) {
 	a.see(`document.querySelector('.delivery').title.startsWith('In 2 timelines within')`)
 	b.click("1 new post")
 	b.shows("Hello")
-	b.see(`document.querySelector('.delivery') === null`) // it is the author's to know
+	b.see(`document.querySelector('.delivery') === null`) // only the author sees it
 
 	// On her profile, in her other language.
 	a.visit(s.url + "/@ada")
@@ -172,7 +172,7 @@ func TestLikes(t *testing.T) {
 	a.click("Home")
 	a.see(`document.querySelector('.like')?.ariaPressed === 'false'`) // everywhere at once
 
-	// One that cannot be told is taken back, and says so.
+	// The app undoes a like that the server does not get, and says so.
 	a.offline(true)
 	a.pressIn("by bob", "Like, 0 likes")
 	a.sees("The server cannot be reached.")
@@ -189,7 +189,7 @@ func TestRefusedPostComesBack(t *testing.T) {
 	a.draft(" said ")
 	a.click("Post")
 	a.shows("said")
-	// What the server refuses goes back into its box, with its reason.
+	// A text that the server refuses goes back into its box, with the reason.
 	a.value(`{ const send = fetch; window.fetch = (address, init) => send(address, init?.body?.includes('CreatePost')
 		? { ...init, body: init.body.replace('"visibility":"PUBLIC"', '"visibility":"NOBODY"') } : init) }`)
 	a.draft("refused")
@@ -199,7 +199,7 @@ func TestRefusedPostComesBack(t *testing.T) {
 	a.shows("said")
 	assert.Equal(t, "refused", a.value(`document.querySelector('textarea').value`))
 	a.reload()
-	a.see(`document.querySelector('textarea')?.value === 'refused'`) // it is kept
+	a.see(`document.querySelector('textarea')?.value === 'refused'`) // the app saves it
 	a.click("Post")
 	a.shows("refused", "said")
 	a.seesNot("Not posted.")
@@ -227,7 +227,7 @@ func TestThemeAndDefaults(t *testing.T) {
 	a.click("Post")
 	a.see(`document.querySelector('article:not(.pending) select')?.value === 'MUTUALS'`)
 
-	// The browser says which language its owner reads.
+	// The browser tells the user's language.
 	c := open(t, s.url, speaks("zh-CN,zh"))
 	c.see(`document.documentElement.lang === 'zh'`)
 	c.sees("注册")

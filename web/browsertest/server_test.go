@@ -1,8 +1,7 @@
-// Package browsertest follows people through the app in a real browser: the
-// whole program, started as its users start it, and headless Chromium.
+// Package browsertest drives the app in headless Chromium, on the whole program.
 //
-// One Chromium serves all tests; each person in them has a window and a storage
-// of their own. Every page is watched: an error on the console or a request to
+// One Chromium serves all tests; each user in them has a window and a storage of
+// their own. The tests watch every page: an error on the console or a request to
 // another host fails the test.
 package browsertest
 
@@ -29,7 +28,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
-	// What is built below is tested again when it changes.
+	// The test cache depends on the sources of the program that is built below.
 	_ "tideline/server"
 )
 
@@ -89,14 +88,14 @@ func (s *site) start() {
 	s.log = &bytes.Buffer{}
 	s.cmd = exec.Command(program)
 	for _, entry := range os.Environ() {
-		// The settings of whoever runs the tests are not the test's.
+		// The tests do not use the settings of the user who runs them.
 		if !strings.HasPrefix(entry, "TIDELINE_") {
 			s.cmd.Env = append(s.cmd.Env, entry)
 		}
 	}
 	s.cmd.Env = append(s.cmd.Env, "TIDELINE_ADDR="+s.address, "TIDELINE_DATA_DIR="+s.data, "TIDELINE_RATE_LIMIT=off",
-		"TIDELINE_REQUEST_TIMEOUT=1m", // a busy machine takes its time
-		"TIDELINE_MAX_PAGE=20")        // the app does with the smallest
+		"TIDELINE_REQUEST_TIMEOUT=1m", // a busy machine needs more time
+		"TIDELINE_MAX_PAGE=20")        // the app works with the smallest
 	s.cmd.Stdout, s.cmd.Stderr = s.log, s.log
 	require.NoError(s.t, s.cmd.Start())
 	require.Eventually(s.t, func() bool {
@@ -120,11 +119,11 @@ func (s *site) stop() {
 	require.NoError(s.t, err, s.log.String())
 }
 
-// person is somebody whose browser nobody looks at: they use the API.
+// person is a user without a browser: they use the API.
 type person struct {
 	s         *site
 	token, id string
-	session   json.RawMessage // as the app keeps it
+	session   json.RawMessage // as the app stores it
 }
 
 const password = "correct horse"
@@ -206,8 +205,8 @@ func (p *person) ask(query string, input map[string]any, result any) error {
 	return json.Unmarshal(answer.Data, result)
 }
 
-// browse opens the person's browser, signed in: it finds the session there the
-// first time.
+// browse opens the person's browser with a session, which the browser finds there
+// the first time.
 func (p *person) browse(before ...chromedp.Action[chromedp.Void]) *page {
 	p.s.t.Helper()
 	keep := `if (location.origin === ` + js(p.s.url) + ` && !sessionStorage['kept']) {
@@ -222,5 +221,5 @@ func (p *person) browse(before ...chromedp.Action[chromedp.Void]) *page {
 	return b
 }
 
-// live is true on a page that hears of new posts at once, in whatever language.
+// live is true on a page with a live subscription, in every language.
 const live = `document.querySelector('.live')?.dataset.status === 'live'`

@@ -21,7 +21,7 @@ var screenshots = flag.String("screenshots", "", "write a picture of each view i
 // axe is the accessibility checker, as npm installs it.
 const axe = "../node_modules/axe-core/axe.min.js"
 
-// tongue is a language of the app, and what is said in it.
+// tongue is a language of the app, with texts in it.
 type tongue struct {
 	code string
 	name map[string]string
@@ -66,8 +66,7 @@ var tongues = []tongue{
 	},
 }
 
-// village is a site with people who have something to say to ada; it returns
-// her browser.
+// village is a site with users who write to ada; it returns her browser.
 func village(t *testing.T, in tongue) *page {
 	t.Helper()
 	s := serve(t)
@@ -84,7 +83,7 @@ func village(t *testing.T, in tongue) *page {
 	}
 	people["marina"].relate("follow", ada)
 	ada.relate("acceptFollower", people["marina"])
-	people["marina"].must(`{ timeline { unreadCount } }`, nil, nil) // somebody to whom ada's posts are delivered
+	people["marina"].must(`{ timeline { unreadCount } }`, nil, nil) // posts are delivered to an active user
 	people["olu"].relate("follow", ada)
 
 	people["tomas"].post(in.post["tomas"][0])
@@ -109,20 +108,20 @@ func village(t *testing.T, in tongue) *page {
 	return a
 }
 
-// view is one of the app's, and how to get there from the view before it.
+// view is one view of the app, and the way to it from the view before it.
 type view struct {
 	name string
 	to   func(p *page, in tongue)
 }
 
-// goTo opens an address; seen says when all of it is there.
+// goTo opens an address; seen is true when the page is complete.
 func goTo(address string, seen func(in tongue) string) func(p *page, in tongue) {
 	return func(p *page, in tongue) {
 		p.visit("http://" + p.site + address)
 		p.see(live)
 		p.see(`document.querySelector('[aria-busy=true]') === null`)
 		p.sees(seen(in))
-		// What comes late moves nothing, or next to it: 0.1 is what is called good.
+		// Late content moves nothing, or almost nothing: 0.1 is called good.
 		assert.Less(p.t, p.value(`new Promise((tell) => {
 			let moved = 0
 			const observer = new PerformanceObserver((list) => { for (const shift of list.getEntries()) moved += shift.value })
@@ -194,7 +193,7 @@ var views = []view{
 	}},
 }
 
-// looks are the widths and colours in which every view is looked at.
+// looks are the widths and colours in which every view is tested.
 var looks = []struct {
 	name          string
 	width, height int64
@@ -229,7 +228,7 @@ func TestViews(t *testing.T) {
 				}
 				p.size(1280, 900, false)
 			}
-			p.forgive() // those while the network was away, and 401 after the log-out
+			p.forgive() // requests while the network was away, and 401 after the log-out
 		})
 	}
 }
@@ -237,7 +236,7 @@ func TestViews(t *testing.T) {
 func (p *page) look(name string, width, height int64, scheme, language string) {
 	p.t.Helper()
 	if language != "en" {
-		// Words are what differs: where there is least room for them.
+		// Only the words differ: where there is least room for them.
 		if name += "-" + language; *screenshots == "" && (width > 500 || scheme == "dark") {
 			return
 		}
@@ -255,8 +254,8 @@ func (p *page) look(name string, width, height int64, scheme, language string) {
 	}
 }
 
-// violations are what axe finds wrong with the page as it is. In the dark only
-// colours differ from what it has seen by day.
+// violations returns what axe finds wrong with the present page. In the dark only
+// colours differ from the page that it has checked by day.
 func (p *page) violations(scheme string) string {
 	p.t.Helper()
 	only := ""
@@ -272,8 +271,8 @@ func (p *page) violations(scheme string) string {
 	return strings.Join(list, "\n")
 }
 
-// picture writes what is in view, wide views a little smaller: a page that shows
-// the picture has less room than they have.
+// picture writes a screenshot, wide views a little smaller: a page that shows the
+// picture has less room than they have.
 func (p *page) picture(file string, width, height int64) {
 	p.t.Helper()
 	shot, err := chromedp.Call(p.ctx, cdppage.CaptureScreenshot, cdppage.CaptureScreenshotParams{Clip: &cdppage.Viewport{
