@@ -29,7 +29,7 @@ import (
 	"tideline/timeline"
 )
 
-// Config is what a Home works with. Fields without a default are required.
+// Config configures a Home. Fields without a default are required.
 type Config struct {
 	DB         *ent.Client
 	Dialect    string // of DB: dialect.SQLite or dialect.Postgres

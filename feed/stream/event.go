@@ -50,7 +50,7 @@ type Invalidated struct {
 type Heartbeat struct{ Position string }
 
 // sharedEvent is an event that many streams of this process bring at the same time.
-// It has the verdict on the post, and what is found out for all viewers at once. It
+// It has the verdict on the post, and the facts that are read for all viewers at once. It
 // is nil for an event that only one stream brings.
 type sharedEvent struct {
 	verdict visibility.Verdict
