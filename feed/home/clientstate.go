@@ -86,8 +86,8 @@ func (c *ClientState) Retain(posts []*ent.Post) {
 	c.recent = slices.DeleteFunc(c.recent, func(id int64) bool { return id > c.low && !slices.Contains(keep, id) })
 }
 
-// Advance raises Low. It also forgets the lowest of the posts above Low when there
-// are more than maxRecent.
+// Advance raises Low. When the state names more than maxRecent posts, it forgets the
+// excess of those that are now at or below Low.
 func (c *ClientState) Advance(low int64) {
 	c.low = max(c.low, low)
 	if spare := len(c.recent) - maxRecent; spare > 0 {
@@ -205,7 +205,7 @@ func (h *Home) visitInbox(ctx context.Context, user int64, r timeline.Range) (ti
 }
 
 // visited returns the position from a visit to the inbox, or that of the build that
-// it begins. The caller has that build done.
+// it begins. The caller must pass that build to a builder.
 func (h *Home) visited(ctx context.Context, user int64, at timeline.Position, err error) (timeline.Position, *timeline.Build) {
 	if err == nil && at.Epoch == 0 {
 		var b timeline.Build
