@@ -1,6 +1,6 @@
-// Package graph is the public API: the schema, the thin resolvers behind it, and
-// how refusals become errors with an extensions.code. It hides GraphQL from
-// package feed, which holds the rules.
+// Package graph is the public API. It hides GraphQL from the rooms of feed, which
+// hold the rules: resolvers are thin, refusals become errors with an
+// extensions.code.
 //
 // gqlgen executes it: gqlgen writes graph/generated, graph/model binds the schema's
 // types to those of ent and feed, graph/exec admits operations. A field that

@@ -1,5 +1,5 @@
 // Package storage hides the drivers: which database answers SQL, which server
-// answers Redis, how each is opened, tuned, migrated and closed.
+// answers Redis, how each is opened, tuned, migrated, closed.
 //
 // Invariants:
 //

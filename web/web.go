@@ -1,4 +1,4 @@
-// Package web serves the pages that a browser opens: the single-page app at / and GraphiQL at /graphiql.
+// Package web serves the pages that a browser opens: the single-page app at /, GraphiQL at /graphiql.
 //
 // It hides how they are built, stored and protected. Their sources are the TypeScript in app and graphiql;
 // `npm ci && npm run build` turns them into dist, byte for byte the same on every run, which is committed and

@@ -1,5 +1,5 @@
-// Package home keeps and reads home timelines: a viewer's own posts and those of
-// the users the viewer follows.
+// Package home keeps home timelines ready to read. A home timeline has a viewer's
+// own posts, with those of the users whom the viewer follows.
 //
 // Its invariants:
 //

@@ -1,5 +1,5 @@
-// Package ids makes the ids of users and posts: 53 bits that ascend with time,
-// unique across all processes that share a database.
+// Package ids makes ids: 53 bits that ascend with time, unique across all processes
+// that share a database. LEASE.md has the protocol by which they share them.
 package ids
 
 import (

@@ -1,5 +1,5 @@
-// Package model binds the schema's types to Go: scalars and enums by their
-// encoding, connections to those of package feed. Payloads and inputs that exist
+// Package model binds the schema's types to Go: a scalar or an enum by its
+// encoding, a connection to that of package paging. Payloads and inputs that exist
 // only in the schema are generated.
 package model
 

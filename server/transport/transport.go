@@ -1,4 +1,4 @@
-// Package transport carries GraphQL between clients and the engine.
+// Package transport carries GraphQL from clients to the engine, the answers back.
 //
 // What holds:
 //

@@ -1,5 +1,5 @@
-// Package exectest makes executable schemas for tests of admission and of
-// transports, which need no types below the root.
+// Package exectest makes executable schemas for tests that need no types below the
+// root, such as those of admission or of transports.
 package exectest
 
 import (
