@@ -1,5 +1,5 @@
 // Package ids makes ids: 53 bits that ascend with time, unique across all processes
-// that share a database. LEASE.md has the protocol by which they share them.
+// that share a database. LEASE.md has the protocol by which processes keep apart.
 package ids
 
 import (
