@@ -151,21 +151,24 @@ func (w *World) WorkersConfig() workers.Config {
 	}
 }
 
-// Work starts workers whose follower pages have seven followers.
-func (w *World) Work() {
+// Work starts workers whose pages have seven followers. The function it returns stops
+// them, and waits for that.
+func (w *World) Work() (stop func()) {
 	cfg := w.WorkersConfig()
 	cfg.PageSize = 7
 	ws, err := workers.New(cfg)
 	require.NoError(w, err)
-	w.Run(ws.Run)
+	return w.Run(ws.Run)
 }
 
-// Run runs a loop until the test ends, and waits for it.
-func (w *World) Run(loop func(context.Context) error) {
-	ctx, stop := context.WithCancel(context.WithoutCancel(w.Ctx))
+// Run runs a loop until it is stopped or the test ends, and waits for it.
+func (w *World) Run(loop func(context.Context) error) (stop func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(w.Ctx))
 	done := make(chan struct{})
 	go func() { defer close(done); _ = loop(ctx) }()
-	w.Cleanup(func() { stop(); <-done })
+	stop = func() { cancel(); <-done }
+	w.Cleanup(stop)
+	return stop
 }
 
 // Drain waits until no job is outstanding. Some process must do the jobs.
@@ -304,17 +307,18 @@ func (w *World) Walk(v account.Viewer, size int, between func(page int)) []int64
 	}
 }
 
-// AwaitInbox waits until the viewer's inbox is built, so that reads come from Redis. It
-// reads until then: on a busy machine Redis may take longer than a read waits for it,
-// and the next read asks for the inbox again.
+// AwaitInbox waits until the viewer's inbox is built, so that reads come from Redis. On
+// a busy machine Redis may take longer than a read waits for it; the next read asks for
+// the inbox again. No read is made while the inbox is being built: it would ask for more.
 func (w *World) AwaitInbox(v account.Viewer) {
 	w.Helper()
-	one := 1
+	w.Timeline(v, 1)
 	require.Eventually(w, func() bool {
-		if _, err := w.Home.Timeline(w.Ctx, v, paging.Page{First: &one}, home.Latest); err != nil {
-			return false
-		}
 		_, covered, err := w.Timelines.Page(w.Ctx, timeline.Inbox(v.ID), timeline.Range{})
+		if err == nil && covered.State == timeline.Missing {
+			one := 1
+			_, _ = w.Home.Timeline(w.Ctx, v, paging.Page{First: &one}, home.Latest)
+		}
 		return err == nil && covered.State == timeline.Ready
 	}, time.Minute, 5*time.Millisecond)
 }

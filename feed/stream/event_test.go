@@ -21,7 +21,8 @@ func verdicts(since time.Time) int { return 1 + int(time.Since(since)/(100*time.
 // stream finds out alone.
 func TestManyAreToldTheirOwn(t *testing.T) {
 	t.Parallel()
-	each(t, func(w *world) {
+	eachIdle(t, func(w *world) {
+		stop := w.Work()
 		bob, eve, star := w.User("bob"), w.User("eve"), w.User("star")
 		// Readers merge the star's posts.
 		require.NoError(w, w.Stores.DB.User.UpdateOneID(star.ID).SetFanOutMode(user.FanOutModePULL).Exec(w.Ctx))
@@ -59,6 +60,7 @@ func TestManyAreToldTheirOwn(t *testing.T) {
 		}
 		w.Post(eve, schema.Mutuals)
 		w.Drain()
+		stop() // workers look for jobs, which is counted
 
 		var listeners []listener
 		for _, v := range readers {
@@ -92,7 +94,7 @@ func TestManyAreToldTheirOwn(t *testing.T) {
 			require.Equal(w, i == 7, liked)
 			unread = append(unread, n)
 		}
-		require.LessOrEqual(w, count(), most*9, "not one each")
+		require.LessOrEqual(w, count(), 9*most+18, "not one each")
 		for i, v := range readers {
 			n, err := w.Home.UnreadCount(w.Ctx, v)
 			require.NoError(w, err)
