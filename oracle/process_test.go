@@ -5,7 +5,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -27,15 +29,17 @@ type life struct {
 	ended   chan struct{}
 	stalled atomic.Bool // sends no beat and takes no job
 
-	mu    sync.Mutex
-	taken map[string]bool // entries of the job streams, until they are handed back
+	mu sync.Mutex
+	// taken has the job of each entry of the job streams that the process took, until
+	// it hands the entry back, or leaves the job to another process.
+	taken map[string]int64
 }
 
 func (l *life) take(stream string, entries []redis.XMessage) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, e := range entries {
-		l.taken[stream+e.ID] = true
+		l.taken[stream+e.ID], _ = strconv.ParseInt(fmt.Sprint(e.Values["id"]), 10, 64)
 	}
 }
 
@@ -45,6 +49,13 @@ func (l *life) giveBack(ack []any) {
 	for _, id := range ack[3:] { // after the command, the stream and the group
 		delete(l.taken, fmt.Sprint(ack[1], id))
 	}
+}
+
+// leave forgets the job of an attempt that has ended.
+func (l *life) leave(r queue.Result) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	maps.DeleteFunc(l.taken, func(_ string, job int64) bool { return job == r.Job })
 }
 
 func (l *life) busy() bool {
@@ -76,10 +87,12 @@ func alive(ctx context.Context) error {
 
 // start starts a worker process.
 func (e *engine) start() *life {
-	l := &life{dead: make(chan struct{}), ended: make(chan struct{}), taken: map[string]bool{}}
+	l := &life{dead: make(chan struct{}), ended: make(chan struct{}), taken: map[string]int64{}}
 	ctx, stop := context.WithCancel(context.WithValue(context.WithoutCancel(e.ctx), lifeKey{}, l))
 	l.stop = stop
-	q, err := queue.New(e.db, e.s.Redis, queueConfig)
+	cfg := queueConfig
+	cfg.Observe = l.leave
+	q, err := queue.New(e.db, e.s.Redis, cfg)
 	e.must(err)
 	w, err := workers.New(workers.Config{
 		DB: e.db, Visibility: e.back.Visibility, Home: e.back.Home, Sessions: e.back.Sessions, Timelines: e.tl, Queue: q, Publisher: e.back.Publisher,

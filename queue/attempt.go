@@ -40,7 +40,7 @@ func (w *worker) attempt(ctx context.Context, e entry) {
 	cancel()
 
 	begun := time.Now()
-	res := Result{Kind: j.Kind, Pool: w.pool, Attempt: j.Attempt, Wait: max(0, begun.Sub(j.CreatedAt))}
+	res := Result{Job: j.ID, Kind: j.Kind, Pool: w.pool, Attempt: j.Attempt, Wait: max(0, begun.Sub(j.CreatedAt))}
 	res.Err = w.call(ctx, j)
 	res.Duration = time.Since(begun)
 
@@ -62,7 +62,7 @@ func (w *worker) attempt(ctx context.Context, e entry) {
 	if err == nil && !end.due.IsZero() && !now().Before(end.due) {
 		w.requeue(storing, j.ID)
 	}
-	w.report(storing, j.ID, res)
+	w.report(storing, res)
 }
 
 // load returns the job to run, nil if there is none any more.
@@ -121,8 +121,8 @@ func (w *worker) take(ctx context.Context, id int64) (_ *Job, changed bool, _ er
 		return nil, true, nil
 	}
 	if lost != nil {
-		w.report(ctx, row.ID, Result{
-			Kind: row.Kind, Pool: w.pool, Attempt: row.Attempts,
+		w.report(ctx, Result{
+			Job: row.ID, Kind: row.Kind, Pool: w.pool, Attempt: row.Attempts,
 			Wait: max(0, time.Since(row.CreatedAt)), Outcome: Dead, Err: lost,
 		})
 		return nil, false, nil
@@ -236,8 +236,8 @@ func (w *worker) backoff(attempts int) time.Duration {
 	return d*3/4 + rand.N(d/2)
 }
 
-func (w *worker) report(ctx context.Context, id int64, res Result) {
-	args := []any{"job", id, "kind", res.Kind, "attempt", res.Attempt, "err", res.Err}
+func (w *worker) report(ctx context.Context, res Result) {
+	args := []any{"job", res.Job, "kind", res.Kind, "attempt", res.Attempt, "err", res.Err}
 	switch res.Outcome {
 	case Failed:
 		w.log.WarnContext(ctx, "job failed and will be tried again", args...)

@@ -153,6 +153,7 @@ const (
 
 // Result of one attempt, for metrics.
 type Result struct {
+	Job      int64 // its id
 	Kind     string
 	Pool     Pool
 	Attempt  int           // 1 is the first
