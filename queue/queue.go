@@ -228,7 +228,8 @@ type Queue struct {
 	running  atomic.Bool
 	priority priority
 
-	retryBase time.Duration // the first backoff
+	retryBase   time.Duration // the first backoff
+	pushTimeout time.Duration // of a commit
 }
 
 // New returns a queue on db and rdb. It fails when cfg is out of bounds. rdb should
@@ -243,7 +244,7 @@ func New(db *ent.Client, rdb redis.UniversalClient, cfg Config) (*Queue, error) 
 		db: db, rdb: rdb, cfg: cfg, log: cfg.Logger,
 		handlers:  map[string]Handler{},
 		consumer:  rand.Text(),
-		retryBase: time.Second,
+		retryBase: time.Second, pushTimeout: defaultPushTimeout,
 	}, nil
 }
 
