@@ -390,7 +390,7 @@ func TestLargeFanOutGetsDoneBesideSmallJobs(t *testing.T) {
 	select {
 	case f := <-a.fanouts:
 		require.Equal(t, 1000, f.Pushed)
-	case <-time.After(30 * time.Second):
+	case <-time.After(4 * time.Minute): // without others on the machine it takes 0.3 s
 		t.Fatal("the large one is not done")
 	}
 }
