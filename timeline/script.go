@@ -99,8 +99,14 @@ func onFeeds(script *redis.Script, feeds []Key, args ...any) []call {
 // that is new or was wiped does not know the scripts, and runs none. Then a second
 // pipeline executes these calls with the text of their script.
 func (s *Store) run(ctx context.Context, calls ...call) ([]*redis.Cmd, error) {
+	return s.runBehind(ctx, func(redis.Pipeliner) {}, calls...)
+}
+
+// runBehind is run, with other commands before the calls in the pipeline.
+func (s *Store) runBehind(ctx context.Context, others func(redis.Pipeliner), calls ...call) ([]*redis.Cmd, error) {
 	done := make([]*redis.Cmd, len(calls))
 	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		others(p)
 		for i, c := range calls {
 			done[i] = c.script.EvalSha(ctx, p, c.keys, c.args...)
 		}
