@@ -2,7 +2,6 @@ package timeline
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -22,17 +21,18 @@ import (
 // A writer only raises what is there. Where nothing is, it leaves an entry of the
 // second kind, so that a reader that has read SQL before the writer's commit cannot
 // store an older id as the latest. The field "e" is the epoch of the hash: what was
-// read from SQL in one epoch is not stored in another, which may lack a write. A
-// hash that nobody has asked for does not exist, and writers do not begin one.
+// read from SQL in one epoch is not stored in another, which may lack a write. An
+// epoch begins with the incarnation of Redis that it belongs to; in another one the
+// hash counts as lost. A hash that nobody has asked for does not exist, and writers do
+// not begin one.
 
 // latestLife is how long a hash is kept, in use or not, before its ids are read from
 // SQL anew.
 const latestLife = outboxLife
 
-const epochField = "e"
-
-// newEpoch returns a random text. It is so long that Redis keeps the hash as a table
-// from the beginning: in the compact encoding each look-up goes through all fields.
+// newEpoch returns a random text, the end of an epoch. It is so long that Redis keeps
+// the hash as a table from the beginning: in the compact encoding each look-up goes
+// through all fields.
 func newEpoch() string { return fmt.Sprintf("%080d", rand.Int64()) }
 
 // LatestPosts is what Redis knows about the latest posts of authors.
@@ -49,7 +49,7 @@ type LatestPosts struct {
 // StoreLatest.
 //
 // Cost: one round trip of at most 16 HMGET for each 1,000 authors of a shard,
-// O(authors); one more when a hash begins.
+// O(authors), and 16 scripts.
 func (s *Store) LatestPostIDs(ctx context.Context, authors []int64) (LatestPosts, error) {
 	n := LatestPosts{IDs: make([]int64, len(authors))}
 	var at [shards][]int // position in authors
@@ -58,68 +58,59 @@ func (s *Store) LatestPostIDs(ctx context.Context, authors []int64) (LatestPosts
 		at[shard] = append(at[shard], i)
 	}
 	type reply struct {
-		cmd *redis.SliceCmd
-		at  []int
+		shard int
+		cmd   *redis.SliceCmd
+		at    []int
 	}
 	var replies []reply
-	var epochs [shards]*redis.StringCmd
-	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+	var calls []call
+	for shard := range shards {
+		if len(at[shard]) > 0 {
+			calls = append(calls, call{latestScript, []string{latestKey(shard)}, []any{newEpoch(), latestLife.Milliseconds()}})
+		}
+	}
+	// The ids come with the epoch that they are of. Which one is good is asked after that:
+	// in the other order Redis might come back older in between, in the epoch that was
+	// good before.
+	done, err := s.runBehind(ctx, func(p redis.Pipeliner) {
 		for shard := range shards {
-			if len(at[shard]) == 0 {
-				continue
-			}
-			epochs[shard] = p.HGet(ctx, latestKey(shard), epochField)
 			for chunk := range slices.Chunk(at[shard], batch) {
-				fields := make([]string, len(chunk))
-				for i, j := range chunk {
-					fields[i] = formatID(authors[j])
+				fields := make([]string, 1, 1+len(chunk))
+				fields[0] = "e"
+				for _, i := range chunk {
+					fields = append(fields, formatID(authors[i]))
 				}
-				replies = append(replies, reply{p.HMGet(ctx, latestKey(shard), fields...), chunk})
+				replies = append(replies, reply{shard, p.HMGet(ctx, latestKey(shard), fields...), chunk})
 			}
 		}
-		return nil
-	})
-	if err != nil && !errors.Is(err, redis.Nil) {
+	}, calls...)
+	if err != nil {
 		return n, wrap(err, "latest posts of %d authors", len(authors))
 	}
-	for _, r := range replies {
-		values, err := r.cmd.Result()
-		if err != nil {
-			return n, wrap(err, "latest posts of %d authors", len(authors))
+	for shard := range shards {
+		if len(at[shard]) > 0 {
+			if n.epochs[shard], err = done[0].Text(); err != nil {
+				return n, wrap(err, "latest posts of %d authors", len(authors))
+			}
+			done = done[1:]
 		}
-		for i, v := range values {
-			id := int64(-1)
-			if text, ok := v.(string); ok && !strings.HasPrefix(text, "-") {
-				if id, err = parseID(text); err != nil {
+	}
+	for _, r := range replies {
+		values := r.cmd.Val()
+		good := len(values) > 0 && values[0] == n.epochs[r.shard]
+		for i, j := range r.at {
+			n.IDs[j] = -1
+			if !good {
+				continue
+			}
+			if text, ok := values[1+i].(string); ok && !strings.HasPrefix(text, "-") {
+				if n.IDs[j], err = parseID(text); err != nil {
 					return n, wrap(err, "latest posts of %d authors", len(authors))
 				}
 			}
-			n.IDs[r.at[i]] = id
 		}
 	}
-	return n, s.epochsOf(ctx, &n, epochs)
-}
-
-// epochsOf sets the epochs that were read, and begins the hashes that were missing.
-func (s *Store) epochsOf(ctx context.Context, n *LatestPosts, epochs [shards]*redis.StringCmd) error {
-	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for shard, cmd := range epochs {
-			if cmd == nil || cmd.Err() == nil {
-				continue
-			}
-			key := latestKey(shard)
-			p.HSetNX(ctx, key, epochField, newEpoch())
-			p.PExpire(ctx, key, latestLife)
-			epochs[shard] = p.HGet(ctx, key, epochField)
-		}
-		return nil
-	})
-	for shard, cmd := range epochs {
-		if cmd != nil {
-			n.epochs[shard] = cmd.Val()
-		}
-	}
-	return wrap(err, "begin latest posts of authors")
+	return n, nil
 }
 
 // StoreLatest stores the ids of latest posts that were not known, as SQL had them

@@ -99,7 +99,7 @@ func (c *crowd) fill(b *testing.B, followers int) {
 }
 
 // read makes some users active, one after the other over the last hours. It writes
-// what timeline.Store.Visit would.
+// what timeline.Store.Visit would, and the sets that a read begins.
 func (c *crowd) read(b *testing.B) {
 	for i := range c.active {
 		c.active[i] = int64(i + 2)
@@ -111,6 +111,9 @@ func (c *crowd) read(b *testing.B) {
 				left -= time.Hour / time.Duration(len(c.active))
 				p.ZAdd(b.Context(), fmt.Sprintf("tl:{a%d}", uint64(user)*0x9E3779B97F4A7C15>>60),
 					redis.Z{Score: float64(now.Add(left).UnixMilli()), Member: user})
+				set := timeline.Inbox(user).String() + ":z"
+				p.ZAdd(b.Context(), set, redis.Z{Member: 0}) // the end mark
+				p.Expire(b.Context(), set, 74*time.Hour)
 			}
 			return nil
 		})
