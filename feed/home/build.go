@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -24,6 +25,9 @@ const (
 	builders      = 4
 	waitingBuilds = 1024
 )
+
+// buildLimit is the longest that a build in the background may take.
+const buildLimit = time.Minute
 
 // builder fills feeds from SQL when they are requested in the background.
 type builder struct {
@@ -118,7 +122,10 @@ func (b *builder) run(ctx context.Context) error {
 				case <-ctx.Done():
 					return nil
 				case r := <-b.requests:
-					if err := b.build(ctx, r.feed, r.begun); err != nil && ctx.Err() == nil {
+					building, cancel := context.WithTimeout(ctx, buildLimit)
+					err := b.build(building, r.feed, r.begun)
+					cancel()
+					if err != nil && ctx.Err() == nil {
 						b.log.WarnContext(ctx, "feed not built; reads go on in SQL", "error", err)
 					}
 				}
