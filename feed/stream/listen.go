@@ -39,6 +39,7 @@ type Streams struct {
 	cfg   Config
 	home  *home.Home
 	posts *visibility.Reader
+	turns chan struct{}
 }
 
 // New returns Streams. It fails when a required field is missing.
@@ -52,7 +53,7 @@ func New(cfg Config) (*Streams, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &Streams{cfg: cfg, home: cfg.Home, posts: cfg.Visibility}, nil
+	return &Streams{cfg: cfg, home: cfg.Home, posts: cfg.Visibility, turns: make(chan struct{}, turns)}, nil
 }
 
 // Options say what a client asks of Listen.
@@ -96,13 +97,13 @@ func (s *Streams) Listen(ctx context.Context, v account.Viewer, o Options, wake 
 	}
 	at := s.home.Visit(ctx, v.ID) // from now on posts are pushed
 	if t.resuming == nil {
-		// The client reads the present timeline by itself. The stream reads the
-		// client state before it listens, so that it sends every later change.
+		// The client reads the present timeline by itself. The stream reads the client
+		// state before it listens, and then catches up: so it sends every later change.
 		var err error
 		if t.client, err = s.home.ClientStateOf(ctx, v, at, nil, true); err != nil {
 			return nil, err
 		}
-		t.newest = t.client.Newest()
+		t.newest, t.behind = t.client.Newest(), true
 	}
 	// Listening starts before the replay reads, so no change falls between the two.
 	if err := t.open(ctx); err != nil {

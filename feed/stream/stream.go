@@ -32,6 +32,15 @@ const stayActive = 5 * time.Minute
 // cannot while Redis is away.
 const startTimeout = 10 * time.Second
 
+const (
+	// turns is how many streams of a process catch up at the same time. When a process
+	// loses its connection to Redis, all its streams look again; this spreads them over
+	// time, so that pages find SQL and Redis free.
+	turns = 16
+	// turnTimeout bounds one turn. A stream that takes longer is interrupted.
+	turnTimeout = 30 * time.Second
+)
+
 // Stream is one subscription on its way to the client: what happens to the
 // viewer's timeline. It costs no goroutine: its reader is woken, and asks with
 // Next. Its methods are for one goroutine at a time.
@@ -47,8 +56,8 @@ type Stream struct {
 	heartbeat time.Duration
 	resuming  *paging.Cursor // to be resumed after, before anything else
 	ready     []Event        // to be handed out
+	behind    bool           // to catch up, before anything else
 	backlog   backlog        // to be sent then
-	drained   bool           // nothing waited when last looked
 	ended     bool
 	err       error
 
@@ -164,7 +173,11 @@ func (s *Stream) Next(ctx context.Context) (event Event, ok bool) {
 func (s *Stream) step(ctx context.Context) (more bool, err error) {
 	if after := s.resuming; after != nil {
 		s.resuming = nil
-		return true, s.resume(ctx, *after)
+		return true, s.inTurn(ctx, func(ctx context.Context) error { return s.resume(ctx, *after) })
+	}
+	if s.behind {
+		s.behind = false
+		return true, s.inTurn(ctx, s.catchUp)
 	}
 	if len(s.backlog.items) > 0 {
 		return true, s.sendNext(ctx)
@@ -172,14 +185,12 @@ func (s *Stream) step(ctx context.Context) (more bool, err error) {
 	if s.visitDue.Swap(false) {
 		at := s.streams.home.Visit(ctx, s.viewer.ID)
 		if at.Epoch != 0 && at.Epoch != s.client.Position.Epoch { // the inbox is another one
-			return true, s.catchUp(ctx)
+			return true, s.inTurn(ctx, s.catchUp)
 		}
 	}
-	// What arrived before a moment when nothing waited has been told.
-	if s.drained || s.sub.Waiting() == 0 {
-		s.client.Advance(s.streams.home.ArrivedID(ctx))
-		s.drained = false
-	}
+	// Nothing but this, and what the stream reads by itself, raises what the client is
+	// taken to have.
+	s.client.Advance(s.sub.Covered())
 	if s.beatDue.Swap(false) {
 		s.send(&Heartbeat{Position: s.position()})
 		return true, nil
@@ -195,7 +206,6 @@ func (s *Stream) step(ctx context.Context) (more bool, err error) {
 	case ended:
 		return true, s.resubscribe(ctx)
 	}
-	s.drained = true
 	return false, nil
 }
 
@@ -210,11 +220,30 @@ func (s *Stream) resubscribe(ctx context.Context) error {
 	if err := s.listen(starting); err != nil {
 		return err
 	}
-	// The end of the session may have been among what was missed.
+	return s.inTurn(ctx, s.resync)
+}
+
+// resync goes on after events may have been lost. The end of the session may have been
+// among them, and Redis may have forgotten that the user is active.
+func (s *Stream) resync(ctx context.Context) error {
 	if err := s.stillSignedIn(ctx); err != nil {
 		return err
 	}
+	s.streams.home.Visit(ctx, s.viewer.ID)
 	return s.catchUp(ctx)
+}
+
+// inTurn waits for one of the turns, and does something in it.
+func (s *Stream) inTurn(ctx context.Context, do func(context.Context) error) error {
+	select {
+	case s.streams.turns <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-s.streams.turns }()
+	ctx, cancel := context.WithTimeout(ctx, turnTimeout)
+	defer cancel()
+	return do(ctx)
 }
 
 func (s *Stream) handle(ctx context.Context, ev live.Event) error {
@@ -245,11 +274,7 @@ func (s *Stream) handle(ctx context.Context, ev live.Event) error {
 		// since, or has read its timeline since, and is not told once more.
 		return s.sendJournal(ctx, ev.Reason)
 	case live.Resync:
-		if err := s.stillSignedIn(ctx); err != nil {
-			return err
-		}
-		s.streams.home.Visit(ctx, s.viewer.ID) // Redis may have forgotten that the user is active
-		return s.catchUp(ctx)
+		return s.inTurn(ctx, s.resync)
 	case live.SessionEnded:
 		if ev.Session == s.viewer.Session {
 			return errStreamEnds
@@ -345,7 +370,7 @@ func (s *Stream) catchUp(ctx context.Context) error {
 	home := s.streams.home
 	changes, now, whole := home.Changes(ctx, s.viewer, s.client.Position)
 	if !whole { // Redis may have forgotten the user
-		s.client.Position = home.Visit(ctx, s.viewer.ID)
+		s.client.Position = home.Visit(ctx, s.viewer.ID).Position
 		now = s.client.Position
 	}
 	s.check()
