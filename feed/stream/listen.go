@@ -76,9 +76,9 @@ type Options struct {
 // that cannot be promised, the first event is Invalidated. Errors: Unauthenticated,
 // BadInput.
 //
-// Cost: one look-up and two round trips, and a query of the posts that are younger
-// than two minutes, if any; after a cursor, those of the first pages, which are
-// read as the client takes events, and one more each time that the client reads
+// Cost: one look-up and four round trips, and two queries of the posts that are
+// younger than two minutes, if any; after a cursor, those of the first pages, which
+// are read as the client takes events, and one more each time that the client reads
 // slowly.
 func (s *Streams) Listen(ctx context.Context, v account.Viewer, o Options, wake func()) (*Stream, error) {
 	if v.ID == 0 {
@@ -103,11 +103,17 @@ func (s *Streams) Listen(ctx context.Context, v account.Viewer, o Options, wake 
 		if t.client, err = s.home.ClientStateOf(ctx, v, at, nil, true); err != nil {
 			return nil, err
 		}
-		t.newest, t.behind = t.client.Newest(), true
+		t.newest = t.client.Newest()
 	}
 	// Listening starts before the replay reads, so no change falls between the two.
 	if err := t.open(ctx); err != nil {
 		return nil, err
+	}
+	if t.resuming == nil {
+		if err := t.inTurn(ctx, t.catchUp); err != nil {
+			t.close()
+			return nil, err
+		}
 	}
 	wake() // there may be something to replay
 	return t, nil

@@ -56,7 +56,6 @@ type Stream struct {
 	heartbeat time.Duration
 	resuming  *paging.Cursor // to be resumed after, before anything else
 	ready     []Event        // to be handed out
-	behind    bool           // to catch up, before anything else
 	backlog   backlog        // to be sent then
 	ended     bool
 	err       error
@@ -174,10 +173,6 @@ func (s *Stream) step(ctx context.Context) (more bool, err error) {
 	if after := s.resuming; after != nil {
 		s.resuming = nil
 		return true, s.inTurn(ctx, func(ctx context.Context) error { return s.resume(ctx, *after) })
-	}
-	if s.behind {
-		s.behind = false
-		return true, s.inTurn(ctx, s.catchUp)
 	}
 	if len(s.backlog.items) > 0 {
 		return true, s.sendNext(ctx)
