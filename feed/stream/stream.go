@@ -157,8 +157,7 @@ func (s *Stream) Next(ctx context.Context) (event Event, ok bool) {
 		case errors.Is(err, errStreamEnds) || ctx.Err() != nil:
 			s.ready, s.ended = nil, true
 		case err != nil:
-			s.streams.cfg.Logger.WarnContext(ctx, "subscription interrupted", "viewer", s.viewer.ID, "error", err)
-			s.err, s.ended = err, true
+			s.interrupt(ctx, err)
 		case !more && len(s.ready) == 0:
 			return nil, false
 		}
@@ -166,6 +165,13 @@ func (s *Stream) Next(ctx context.Context) (event Event, ok bool) {
 			s.close()
 		}
 	}
+}
+
+// interrupt ends a stream that cannot go on.
+func (s *Stream) interrupt(ctx context.Context, err error) {
+	s.streams.cfg.Logger.WarnContext(ctx, "subscription interrupted", "viewer", s.viewer.ID, "error", err)
+	s.err, s.ended = err, true
+	s.close()
 }
 
 // step does the next thing there is to do, if any.
@@ -293,43 +299,53 @@ const verdictLasts = 100 * time.Millisecond
 
 // arrived sends a post that was told of, if it may be shown.
 func (s *Stream) arrived(ctx context.Context, ev live.Event) error {
-	e, err := s.judge(ctx, ev)
-	if err == nil && e.verdict.Sees(s.viewer.ID) {
-		s.add(e.verdict.Post, e.shared())
+	post, e, err := s.judge(ctx, ev)
+	if err == nil && post != nil {
+		s.add(post, e)
 	}
 	return err
 }
 
 // removed sends that a post is gone, unless it may be shown still.
 func (s *Stream) removed(ctx context.Context, ev live.Event) error {
-	e, err := s.judge(ctx, ev)
-	if err == nil && !e.verdict.Sees(s.viewer.ID) {
-		s.remove(ev.Post, e.shared())
+	post, e, err := s.judge(ctx, ev)
+	if err == nil && post == nil {
+		s.remove(ev.Post, e)
 	}
 	return err
 }
 
-// judge is the verdict on the post of an event. It is read, for all whom the
-// message was for, once in the process, after the message arrived and after the
-// last change here that hid anything.
-func (s *Stream) judge(ctx context.Context, ev live.Event) (*sharedEvent, error) {
+// judge returns the post of an event, nil if the viewer may not be shown it. It is
+// read after the message arrived and after the last change here that hid anything.
+// If the message was for several users, it is read for all of them, once in the
+// process, and they share the event.
+func (s *Stream) judge(ctx context.Context, ev live.Event) (*ent.Post, *sharedEvent, error) {
+	if ev.Batch == nil || len(ev.Batch.Users) == 1 {
+		found, err := s.visible(ctx, []int64{ev.Post})
+		if err != nil {
+			return nil, nil, err
+		}
+		return found[0], nil, nil
+	}
 	posts := s.streams.posts
 	holds := func(e *sharedEvent) bool { return e.verdict.Version == posts.Version() }
-	return live.Share(ev.Batch, verdictLasts, holds, func(users []int64) (*sharedEvent, error) {
-		if users == nil {
-			users = []int64{s.viewer.ID}
-		}
+	e, err := live.Share(ev.Batch, verdictLasts, holds, func(users []int64) (*sharedEvent, error) {
 		v, err := posts.Judge(ctx, ev.Post, users)
 		return &sharedEvent{verdict: v, users: users}, err
 	})
+	if err != nil || !e.verdict.Sees(s.viewer.ID) {
+		return nil, e, err
+	}
+	return e.verdict.Post, e, nil
 }
 
 // add sends a post, which the event brings to several streams unless it is nil.
 func (s *Stream) add(p *ent.Post, e *sharedEvent) {
 	s.client.Take(p.ID)
 	s.gone = slices.DeleteFunc(s.gone, func(gone int64) bool { return gone == p.ID })
+	before := s.newest
 	s.newest = max(s.newest, p.ID)
-	s.send(&PostAdded{s.client.Entry(s.viewer, p), e})
+	s.send(&PostAdded{Edge: s.client.Entry(s.viewer, p), sharedEvent: e, before: before})
 }
 
 // remove sends that a post is gone, once.
