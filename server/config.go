@@ -64,7 +64,7 @@ type Config struct {
 
 	DataDir     string `group:"Storage" default:"tideline-data" help:"Directory of the SQLite file and whatever else must last, made when missing."`
 	DatabaseURL string `group:"Storage" name:"database-url" placeholder:"URL" help:"PostgreSQL, as postgres://user:password@host/name. Default: a SQLite file in the data directory."`
-	RedisURL    string `group:"Storage" name:"redis-url" placeholder:"URL" help:"Redis, as redis://host:6379; nodes of a Redis Cluster separated by commas. Default: one inside the process, which other processes cannot share."`
+	RedisURL    string `group:"Storage" name:"redis-url" placeholder:"URL" help:"Redis, as redis://host:6379; nodes of a Redis Cluster separated by commas; Sentinels of a master with ?master_name=NAME. Default: one inside the process, which other processes cannot share."`
 	Migrate     string `group:"Storage" enum:"on,off" default:"on" help:"Bring the database's schema up to date at start: on or off."`
 
 	InboxCap   int           `group:"Timelines" default:"${inbox_cap}" help:"Posts kept ready in each active user's timeline, ${least_inbox_cap} to ${most_inbox_cap}. Older ones are read from SQL."`

@@ -1,9 +1,11 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -24,6 +26,7 @@ import (
 	"tideline/live"
 	"tideline/queue"
 	"tideline/server/transport"
+	"tideline/storage"
 	"tideline/timeline"
 	"tideline/workers"
 )
@@ -216,8 +219,11 @@ func TestCheckEnv(t *testing.T) {
 }
 
 func TestReadiness(t *testing.T) {
+	t.Parallel()
 	failure := error(nil)
-	h := &health{log: slog.New(slog.DiscardHandler), checks: []check{
+	logged := &bytes.Buffer{}
+	m := newMetrics()
+	h := &health{log: slog.New(slog.NewTextHandler(logged, nil)), observe: m.checked, checks: []check{
 		{"sql", func(context.Context) error { return nil }},
 		{"redis", func(context.Context) error { return failure }},
 	}}
@@ -226,18 +232,42 @@ func TestReadiness(t *testing.T) {
 		h.ready(w, httptest.NewRequest(http.MethodGet, "/readyz", nil))
 		return w.Code, w.Body.String()
 	}
+	scraped := func() string {
+		w := httptest.NewRecorder()
+		m.handler(func(context.Context) (queue.Stats, error) { return queue.Stats{}, nil }, h.log).
+			ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		return w.Body.String()
+	}
 	status, body := ask()
 	require.Equal(t, http.StatusOK, status)
 	require.JSONEq(t, `{"ready":true,"checks":{"sql":"ok","redis":"ok"}}`, body)
-	failure = errors.New("secret")
+	require.Empty(t, logged.String())
+
+	failure = fmt.Errorf("%w: one of three", storage.ErrSomeAnswer)
 	status, body = ask()
-	require.Equal(t, http.StatusServiceUnavailable, status)
-	require.JSONEq(t, `{"ready":false,"checks":{"sql":"ok","redis":"failed"}}`, body)
+	require.Equal(t, http.StatusOK, status)
+	require.JSONEq(t, `{"ready":true,"checks":{"sql":"ok","redis":"degraded"}}`, body)
+	require.Contains(t, logged.String(), `msg=degraded check=redis err="some masters of the Redis Cluster do not answer: one of three"`)
+	require.Contains(t, scraped(), `tideline_check{check="redis",state="degraded"} 1`)
+
+	logged.Reset()
+	failure = errors.New("secret")
+	for range 2 {
+		status, body = ask()
+		require.Equal(t, http.StatusServiceUnavailable, status)
+		require.JSONEq(t, `{"ready":false,"checks":{"sql":"ok","redis":"failed"}}`, body)
+	}
+	require.Equal(t, 1, strings.Count(logged.String(), `msg="not ready" check=redis err=secret`), "%s", logged)
+	require.Contains(t, scraped(), `tideline_check{check="redis",state="failed"} 1`)
+	require.Contains(t, scraped(), `tideline_check{check="redis",state="degraded"} 0`)
+
 	failure = nil
 	h.stopping.Store(true)
 	status, body = ask()
 	require.Equal(t, http.StatusServiceUnavailable, status)
 	require.JSONEq(t, `{"ready":false,"checks":{"sql":"ok","redis":"ok","process":"stopping"}}`, body)
+	require.Contains(t, logged.String(), `msg="well again" check=redis was=failed for=`)
+	require.Contains(t, scraped(), `tideline_check{check="redis",state="ok"} 1`)
 }
 
 func TestMetrics(t *testing.T) {

@@ -3,54 +3,74 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"tideline/storage"
 )
 
-// health answers /livez and /readyz.
+// health answers /livez and /readyz. It also asks by itself, so that the log and the
+// metric tell what is degraded, and that it is over, when nobody else asks.
 type health struct {
 	checks   []check
 	log      *slog.Logger
+	observe  func(check string, s state)
 	stopping atomic.Bool // set when the process begins to stop
+
+	mu   sync.Mutex
+	last map[string]change // of each check that was asked
 }
 
-// check asks one part that the process cannot serve without.
+// check asks one part that the process cannot serve without. The part is degraded if
+// the error is storage.ErrSomeAnswer.
 type check struct {
 	name string
 	ask  func(context.Context) error
 }
 
-// checkTimeout bounds all checks of one /readyz together.
-const checkTimeout = 2 * time.Second
+// state is how a part is.
+type state string
+
+const (
+	stateOK       state = "ok"
+	stateDegraded state = "degraded" // some requests are slower, or fail
+	stateFailed   state = "failed"
+)
+
+var states = []state{stateOK, stateDegraded, stateFailed}
+
+// change is the state of a part, and since when.
+type change struct {
+	state state
+	since time.Time
+}
+
+const (
+	// checkTimeout bounds all checks of one /readyz together.
+	checkTimeout = 2 * time.Second
+	// checkEvery is how often the process asks its parts by itself.
+	checkEvery = 5 * time.Second
+)
 
 // live serves /livez: the process answers.
 func (h *health) live(w http.ResponseWriter, _ *http.Request) {
 	reply(w, http.StatusOK, map[string]any{"live": true})
 }
 
-// ready serves /readyz. It asks all parts at once and names those that fail; why
-// they do is in the log only.
+// ready serves /readyz. It asks all parts and names those that are degraded or
+// failed; why they are is in the log only. With a failed part the process is not
+// ready.
 func (h *health) ready(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), checkTimeout)
-	defer cancel()
-	errs := make([]error, len(h.checks))
-	var asked sync.WaitGroup
-	for i, c := range h.checks {
-		asked.Go(func() { errs[i] = c.ask(ctx) })
-	}
-	asked.Wait()
-
 	status := http.StatusOK
-	results := make(map[string]string, len(h.checks)+1)
-	for i, c := range h.checks {
-		results[c.name] = "ok"
-		if errs[i] != nil {
-			results[c.name] = "failed"
+	results := map[string]state{}
+	for i, s := range h.ask(r.Context()) {
+		results[h.checks[i].name] = s
+		if s == stateFailed {
 			status = http.StatusServiceUnavailable
-			h.log.WarnContext(ctx, "not ready", "check", c.name, "err", errs[i])
 		}
 	}
 	if h.stopping.Load() {
@@ -58,6 +78,69 @@ func (h *health) ready(w http.ResponseWriter, r *http.Request) {
 		status = http.StatusServiceUnavailable
 	}
 	reply(w, status, map[string]any{"ready": status == http.StatusOK, "checks": results})
+}
+
+// watch asks all parts now and then, until ctx ends.
+func (h *health) watch(ctx context.Context) error {
+	tick := time.NewTicker(checkEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			h.ask(ctx)
+		}
+	}
+}
+
+// ask asks all parts at once, and returns their states in the order of the checks.
+func (h *health) ask(ctx context.Context) []state {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	all := make([]state, len(h.checks))
+	var asked sync.WaitGroup
+	for i, c := range h.checks {
+		asked.Go(func() {
+			err := c.ask(ctx)
+			switch {
+			case err == nil:
+				all[i] = stateOK
+			case errors.Is(err, storage.ErrSomeAnswer):
+				all[i] = stateDegraded
+			default:
+				all[i] = stateFailed
+			}
+			if !errors.Is(ctx.Err(), context.Canceled) { // the client that asked has left
+				h.tell(c.name, all[i], err)
+			}
+		})
+	}
+	asked.Wait()
+	return all
+}
+
+// tell logs a state that is not the last one of the part, and observes it.
+func (h *health) tell(name string, s state, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	was, known := h.last[name]
+	if known && was.state == s {
+		return
+	}
+	if h.last == nil {
+		h.last = map[string]change{}
+	}
+	h.last[name] = change{s, time.Now()}
+	h.observe(name, s)
+	switch {
+	case s == stateDegraded:
+		h.log.Warn("degraded", "check", name, "err", err)
+	case s == stateFailed:
+		h.log.Warn("not ready", "check", name, "err", err)
+	case known:
+		h.log.Info("well again", "check", name, "was", was.state, "for", time.Since(was.since).Round(time.Millisecond).String())
+	}
 }
 
 func reply(w http.ResponseWriter, status int, body map[string]any) {

@@ -40,6 +40,7 @@ type metrics struct {
 	audited         *prometheus.CounterVec
 	lagging         prometheus.Gauge
 	canarySeconds   prometheus.Gauge
+	checks          *prometheus.GaugeVec
 }
 
 func newMetrics() *metrics {
@@ -100,6 +101,9 @@ func newMetrics() *metrics {
 		lagging: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "tideline_jobs_lagging", Help: "1 while a job of some pool has waited longer than 30 seconds.",
 		}),
+		checks: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "tideline_check", Help: "1 for the state that a part of /readyz is in, 0 for the others.",
+		}, []string{"check", "state"}),
 		canarySeconds: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "tideline_canary_seconds", Help: "Time that the last canary job took from just before it was enqueued to a worker, measured while the queue is idle.",
 		}),
@@ -109,7 +113,7 @@ func newMetrics() *metrics {
 		m.requests, m.requestSeconds, m.subscriptions, m.slowSockets, m.timelineReads,
 		m.jobs, m.jobSeconds, m.jobWaitSeconds, m.queueDepth, m.queueOldest, m.deadJobs,
 		m.fanOutFollowers, m.fanOutTook, m.fanOutSeconds, m.fanOutLag,
-		m.audited, m.lagging, m.canarySeconds,
+		m.audited, m.lagging, m.canarySeconds, m.checks,
 	)
 	return m
 }
@@ -123,6 +127,17 @@ func (m *metrics) health(h workers.Health) {
 
 // canary is workers.Config.ObserveCanary.
 func (m *metrics) canary(took time.Duration) { m.canarySeconds.Set(took.Seconds()) }
+
+// checked notes the state that a part of /readyz is in now.
+func (m *metrics) checked(check string, now state) {
+	for _, s := range states {
+		value := 0.0
+		if s == now {
+			value = 1
+		}
+		m.checks.WithLabelValues(check, string(s)).Set(value)
+	}
+}
 
 // countSockets adds the number of open sockets, which each scrape asks for.
 func (m *metrics) countSockets(count func() int) {

@@ -42,10 +42,11 @@ type process struct {
 
 func newProcess(ctx context.Context, c Config, role Role, stores *storage.Stores, log *slog.Logger) (*process, error) {
 	p := &process{config: c, role: role, stores: stores, log: log, metrics: newMetrics()}
-	p.health = &health{log: log, checks: []check{
+	p.health = &health{log: log, observe: p.metrics.checked, checks: []check{
 		{"sql", stores.SQL.PingContext},
-		{"redis", func(ctx context.Context) error { return stores.Redis.Ping(ctx).Err() }},
+		{"redis", stores.CheckRedis},
 	}}
+	p.base = append(p.base, p.health.watch)
 	var err error
 	if p.limits, err = limit.New(stores.Redis, c.limits(log)); err != nil {
 		return nil, err

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -25,6 +26,9 @@ type Config struct {
 	// RedisURL is redis://[USER:PASSWORD@]HOST:PORT[/DB], rediss://… for TLS, or
 	// unix:///PATH. Several nodes of a Redis Cluster are separated by commas or
 	// given as ?addr=HOST:PORT. One is enough: it says that it is in a cluster.
+	// With ?master_name=NAME the addresses are those of Redis Sentinels, which say
+	// where the master of that name is. Then USER and PASSWORD are for the
+	// Sentinels, and ?username= and ?password= for the Redis behind them.
 	// Defaults to a Redis inside the process.
 	RedisURL string
 }
@@ -40,6 +44,7 @@ const (
 	databaseName = "tideline.db"
 	lockName     = "tideline.lock"
 	defaultPort  = "6379" // of Redis
+	sentinelPort = "26379"
 )
 
 // target is a Config once it is parsed. Either postgres or sqlite is set; redis is
@@ -54,11 +59,12 @@ type target struct {
 type sqliteFile struct{ path, dsn string }
 
 // redisServers are the addresses of a Redis that may be a cluster or a single
-// server.
+// server, or of the Sentinels of one.
 type redisServers struct {
-	url   *url.URL // of the first address
-	addrs []string // all addresses, without passwords: for messages, too
-	first *redis.Options
+	url       *url.URL // of the first address
+	addrs     []string // all addresses, without passwords: for messages, too
+	first     *redis.Options
+	sentinels *redis.FailoverOptions // nil without Sentinels; otherwise first is nil
 }
 
 func (c Config) parse() (target, error) {
@@ -138,21 +144,57 @@ func (t *target) parseRedis(c Config) error {
 	hosts = append(hosts[1:], query["addr"]...)
 	query.Del("addr")
 	u.RawQuery = query.Encode()
-	first, err := redis.ParseURL(u.String())
+	t.redis = &redisServers{url: u}
+	if query.Has("master_name") {
+		err = t.redis.parseSentinels()
+	} else {
+		err = t.redis.parseFirst()
+	}
 	if err != nil {
 		return fmt.Errorf("Redis URL: %w", withoutURL(err))
 	}
-	t.redis = &redisServers{url: u, addrs: []string{first.Addr}, first: first}
 	for _, host := range hosts {
 		if host == "" {
 			return errors.New("Redis URL: an address in the list is empty")
 		}
 		if _, _, err := net.SplitHostPort(host); err != nil {
-			host = net.JoinHostPort(strings.Trim(host, "[]"), defaultPort)
+			host = net.JoinHostPort(strings.Trim(host, "[]"), t.redis.port())
 		}
 		t.redis.addrs = append(t.redis.addrs, host)
 	}
 	return nil
+}
+
+func (r *redisServers) parseFirst() (err error) {
+	if r.first, err = redis.ParseURL(r.url.String()); err == nil {
+		r.addrs = []string{r.first.Addr}
+	}
+	return err
+}
+
+func (r *redisServers) parseSentinels() (err error) {
+	if r.url.Query().Get("master_name") == "" {
+		return errors.New("master_name must name the master that the Sentinels watch")
+	}
+	if r.url.Scheme == "unix" {
+		return errors.New("a Redis Sentinel is reached by redis:// or rediss://, not by a socket file")
+	}
+	u := *r.url
+	if u.Port() == "" {
+		u.Host = net.JoinHostPort(u.Hostname(), sentinelPort)
+	}
+	if r.sentinels, err = redis.ParseFailoverURL(u.String()); err == nil {
+		r.addrs = slices.Clone(r.sentinels.SentinelAddrs)
+	}
+	return err
+}
+
+// port is the port of an address that names none.
+func (r *redisServers) port() string {
+	if r.sentinels != nil {
+		return sentinelPort
+	}
+	return defaultPort
 }
 
 // withoutURL is a parse error without the URL, which may have a password.

@@ -39,6 +39,11 @@ func TestValidate(t *testing.T) {
 		"redis, bad port":         {dir: "d", redis: "redis://u:s3cret@h:none", want: "Redis URL"},
 		"redis, bad database":     {dir: "d", redis: "redis://u:s3cret@h:1/x", want: "invalid database number"},
 		"redis, unknown option":   {dir: "d", redis: "redis://h:1?color=red", want: "unexpected option: color"},
+		"sentinels":               {dir: "d", redis: "redis://u:p@h1:1,h2,[::1]:3/2?master_name=m&username=u&password=p"},
+		"sentinels, one":          {dir: "d", redis: "rediss://h?master_name=m&addr=h2:2"},
+		"sentinels, no name":      {dir: "d", redis: "redis://h1:1?master_name=", want: "master_name must name"},
+		"sentinels, socket file":  {dir: "d", redis: "unix:///run/s?master_name=m", want: "not by a socket file"},
+		"sentinels, option":       {dir: "d", redis: "redis://u:s3cret@h?master_name=m&color=red", want: "unexpected option: color"},
 		"redis, other scheme":     {dir: "d", redis: "http://u:s3cret@h", want: "redis://, rediss:// or unix://"},
 		"redis, no scheme":        {dir: "d", redis: "localhost:6379", want: "redis://, rediss:// or unix://"},
 	} {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -18,8 +19,11 @@ import (
 const clusterReload = time.Second
 
 // dialRedis asks the first server that answers whether it is part of a Redis
-// Cluster and returns the client that fits.
+// Cluster and returns the client that fits. Sentinels watch single servers only.
 func dialRedis(ctx context.Context, servers *redisServers) (rdb redis.UniversalClient, sharded bool, err error) {
+	if servers.sentinels != nil {
+		return dialSentinels(ctx, servers)
+	}
 	var errs []error
 	for _, addr := range servers.addrs {
 		isCluster, err := askCluster(ctx, servers.first, addr)
@@ -62,6 +66,21 @@ func dialSingle(ctx context.Context, opts *redis.Options) (redis.UniversalClient
 	return client, false, nil
 }
 
+// dialSentinels returns a client of the master that the Sentinels name. It follows
+// the master to another server: the Sentinels say so, and a connection that breaks
+// asks them again.
+func dialSentinels(ctx context.Context, servers *redisServers) (redis.UniversalClient, bool, error) {
+	opts := servers.sentinels
+	opts.SentinelAddrs = servers.addrs
+	opts.ContextTimeoutEnabled = true
+	client := redis.NewFailoverClient(opts)
+	if err := client.Ping(ctx).Err(); err != nil {
+		return nil, false, errors.Join(fmt.Errorf("Redis master %s of the Sentinels at %s: %w",
+			opts.MasterName, strings.Join(servers.addrs, ", "), err), client.Close())
+	}
+	return client, false, nil
+}
+
 func dialCluster(ctx context.Context, servers *redisServers) (redis.UniversalClient, bool, error) {
 	if servers.first.DB != 0 {
 		return nil, false, fmt.Errorf("Redis URL: a Redis Cluster has no database %d, only 0", servers.first.DB)
@@ -90,6 +109,33 @@ func dialCluster(ctx context.Context, servers *redisServers) (redis.UniversalCli
 		return nil, false, errors.Join(fmt.Errorf("Redis Cluster: a master does not answer: %w", err), rdb.Close())
 	}
 	return rdb, true, nil
+}
+
+// ErrSomeAnswer is the error of CheckRedis when some masters of a Redis Cluster
+// answer and others do not.
+var ErrSomeAnswer = errors.New("some masters of the Redis Cluster do not answer")
+
+// CheckRedis asks every master whether it answers. It fails with ErrSomeAnswer when
+// some do: then the feeds of some users are read from SQL.
+//
+// Cost: one round trip, to all at once.
+func (s *Stores) CheckRedis(ctx context.Context) error {
+	cluster, ok := s.Redis.(*redis.ClusterClient)
+	if !ok {
+		return s.Redis.Ping(ctx).Err()
+	}
+	var answer atomic.Int32
+	err := cluster.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error {
+		if err := master.Ping(ctx).Err(); err != nil {
+			return fmt.Errorf("%s: %w", master.Options().Addr, err)
+		}
+		answer.Add(1)
+		return nil
+	})
+	if err != nil && answer.Load() > 0 {
+		return fmt.Errorf("%w: %w", ErrSomeAnswer, err)
+	}
+	return err
 }
 
 // noMaintNotifications keeps go-redis from sending on every new connection a
