@@ -47,7 +47,8 @@ func graceEnd(t time.Time) int64 { return max(ids.At(t.Add(-arrivalGrace)), 0) }
 func (a *arrivals) ArrivedID(ctx context.Context) int64 {
 	now := a.now()
 	looked := a.lookedForLate.Load()
-	if now.UnixMilli()-looked > lookForLate.Milliseconds() && a.lookedForLate.CompareAndSwap(looked, now.UnixMilli()) {
+	due := now.UnixMilli()-looked > lookForLate.Milliseconds() && a.lookedForLate.CompareAndSwap(looked, now.UnixMilli())
+	if due || a.arrived.Load() == 0 { // the first callers do not wait for each other
 		if arrived, err := a.oldestOnTheWay(ctx, now); err != nil {
 			a.log.WarnContext(ctx, "late fan-outs not looked for", "error", err)
 		} else {
