@@ -20,6 +20,9 @@ const (
 	// maxStoreWait is the longest pause between two tries to store it.
 	maxStoreWait = 5 * time.Second
 	maxLastError = 500 // characters
+	// spareAttempts is how many attempts a job that was Unavailable has left, whatever
+	// happens to it then.
+	spareAttempts = 3
 )
 
 // attempt makes one attempt at the job of the entry, and stores how it ended.
@@ -100,21 +103,23 @@ func (w *worker) take(ctx context.Context, id int64) (_ *Job, changed bool, _ er
 		Attempt: row.Attempts + 1, Again: true, CreatedAt: row.CreatedAt,
 		claim: newClaim(newName(), row.Attempts+1, w.pulse), db: w.db, priority: &w.priority,
 	}
-	up := w.db.Job.Update().Where(job.ID(id), job.Dead(false),
-		job.Claim(row.Claim), job.Attempts(row.Attempts), job.Restart(row.Restart)).SetClaim(j.claim.name)
+	take := func(jobs *ent.JobClient) *ent.JobUpdate {
+		return jobs.Update().Where(job.ID(id), job.Dead(false),
+			job.Claim(row.Claim), job.Attempts(row.Attempts), job.Restart(row.Restart)).SetClaim(j.claim.name)
+	}
+	var n int
 	var lost error
 	switch {
 	case row.Restart: // done once more, whatever the attempts
-		up.SetAttempts(j.Attempt).SetRestart(false).ClearState()
+		n, err = take(w.db.Job).SetAttempts(j.Attempt).SetRestart(false).ClearState().Save(ctx)
 		j.State = nil
 	case j.Attempt > w.cfg.MaxAttempts:
 		// Failures end before this: the last attempt's worker died.
 		lost = fmt.Errorf("attempt %d never ended (earlier: %q)", row.Attempts, row.LastError)
-		bury(up, row.Attempts, lost)
+		n, err = w.giveUp(ctx, j, row.Attempts, lost, take)
 	default:
-		up.SetAttempts(j.Attempt)
+		n, err = take(w.db.Job).SetAttempts(j.Attempt).Save(ctx)
 	}
-	n, err := up.Save(ctx)
 	if err != nil {
 		return nil, false, fmt.Errorf("claim job: %w", err)
 	}
@@ -198,23 +203,28 @@ func (w *worker) conclude(ctx context.Context, j *Job, err error, interrupted bo
 	if err == nil {
 		return w.finish(ctx, j)
 	}
-	up := w.db.Job.Update().Where(j.own())
+	own := func(jobs *ent.JobClient) *ent.JobUpdate { return jobs.Update().Where(j.own()) }
 	var drop *discarded
-	switch {
-	case errors.As(err, &drop):
+	var wait *unavailable
+	n := 0
+	switch cause := err; {
+	case errors.As(cause, &drop):
 		end.outcome = Dead
-		bury(up, j.Attempt, drop.err)
+		n, err = w.giveUp(ctx, j, j.Attempt, drop.err, own)
 	case interrupted:
 		end.outcome, end.due = Returned, now()
-		up.SetAttempts(j.Attempt - 1).SetDueAt(end.due)
-	case j.Attempt >= w.cfg.MaxAttempts:
+		n, err = own(w.db.Job).SetAttempts(j.Attempt - 1).SetDueAt(end.due).Save(ctx)
+	case j.Attempt >= w.cfg.MaxAttempts && !errors.As(cause, &wait):
 		end.outcome = Dead
-		bury(up, j.Attempt, err)
+		n, err = w.giveUp(ctx, j, j.Attempt, cause, own)
 	default:
 		end.outcome, end.due = Failed, now().Add(w.backoff(j.Attempt))
-		up.SetAttempts(j.Attempt).SetDueAt(end.due).SetLastError(storable(err))
+		attempts := j.Attempt
+		if errors.As(cause, &wait) {
+			attempts = min(attempts, max(0, w.cfg.MaxAttempts-spareAttempts))
+		}
+		n, err = own(w.db.Job).SetAttempts(attempts).SetDueAt(end.due).SetLastError(storable(cause)).Save(ctx)
 	}
-	n, err := up.Save(ctx)
 	if err != nil {
 		return end, fmt.Errorf("store the end of the attempt: %w", err)
 	}
@@ -241,9 +251,21 @@ func (w *worker) finish(ctx context.Context, j *Job) (ending, error) {
 	return ending{outcome: Done, inherited: left}, err
 }
 
-// bury makes the update give the job up.
-func bury(up *ent.JobUpdate, attempts int, cause error) {
-	up.SetAttempts(attempts).SetDead(true).SetLastError(storable(cause))
+// giveUp makes the row dead, if the update still finds it, and enqueues the job that
+// follows. It returns how many rows were updated.
+func (w *worker) giveUp(ctx context.Context, j *Job, attempts int, cause error, update func(*ent.JobClient) *ent.JobUpdate) (n int, err error) {
+	tx, err := w.db.Tx(ctx)
+	if err != nil {
+		return 0, err
+	}
+	n, err = update(tx.Job).SetAttempts(attempts).SetDead(true).SetLastError(storable(cause)).Save(ctx)
+	if then := w.givenUp[j.Kind]; err == nil && n > 0 && then != "" {
+		err = w.Enqueue(ctx, tx, w.pool, then, j.Payload)
+	}
+	if err != nil {
+		return 0, errors.Join(err, tx.Rollback())
+	}
+	return n, tx.Commit()
 }
 
 // backoff returns the wait after so many attempts. It doubles, ±25 % so that jobs

@@ -225,6 +225,16 @@ func (d *discarded) Unwrap() error { return d.err }
 // help. The row stays, dead, with err, which must not be nil.
 func Discard(err error) error { return &discarded{err} }
 
+type unavailable struct{ err error }
+
+func (u *unavailable) Error() string { return u.err.Error() }
+func (u *unavailable) Unwrap() error { return u.err }
+
+// Unavailable, returned by a handler, says that something outside cannot be reached.
+// The job is tried again, with the usual pauses, for as long as that lasts: it is not
+// given up for err, which must not be nil.
+func Unavailable(err error) error { return &unavailable{err} }
+
 // Queue enqueues jobs and, while Run runs, does them. Its methods are safe for
 // concurrent use.
 type Queue struct {
@@ -233,7 +243,8 @@ type Queue struct {
 	cfg      Config
 	log      *slog.Logger
 	handlers map[string]Handler
-	consumer string // names this process in the consumer groups
+	givenUp  map[string]string // the kinds of the jobs that follow dead ones, by their kinds
+	consumer string            // names this process in the consumer groups
 	running  atomic.Bool
 	priority priority
 
@@ -252,6 +263,7 @@ func New(db *ent.Client, rdb redis.UniversalClient, cfg Config) (*Queue, error) 
 	return &Queue{
 		db: db, rdb: rdb, cfg: cfg, log: cfg.Logger,
 		handlers:  map[string]Handler{},
+		givenUp:   map[string]string{},
 		consumer:  rand.Text(),
 		retryBase: time.Second, pushTimeout: defaultPushTimeout,
 	}, nil
@@ -268,6 +280,16 @@ func (q *Queue) Handle(kind string, h Handler) {
 		panic("queue: second handler for " + kind)
 	}
 	q.handlers[kind] = h
+}
+
+// WhenGivenUp has a job of the kind then follow each job of this kind that is given
+// up. It is enqueued in the transaction that gives the job up, and has its payload. As
+// Handle, it must be called before Run.
+func (q *Queue) WhenGivenUp(kind, then string) {
+	if q.running.Load() {
+		panic("queue: WhenGivenUp after Run")
+	}
+	q.givenUp[kind] = then
 }
 
 // Run does jobs until ctx ends, then returns nil. When ctx ends it starts nothing

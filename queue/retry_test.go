@@ -176,3 +176,59 @@ func TestBackoff(t *testing.T) {
 		}
 	}
 }
+
+// What cannot be reached is tried again without end, with a few attempts to spare for
+// other failures.
+func TestUnavailableIsNotGivenUp(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		cfg := brisk()
+		cfg.MaxAttempts = 4
+		q := newQueue(t, s, cfg)
+		var calls atomic.Int32
+		q.Handle("k", func(_ context.Context, j *Job) error {
+			if n := calls.Add(1); n < 8 {
+				return fmt.Errorf("wrapped: %w", Unavailable(errors.New("away")))
+			}
+			assert.Equal(t, 2, j.Attempt)
+			return nil
+		})
+		start(t, q)
+		enqueue(t, q, Small, "k", nil)
+		drain(t, q)
+		assert.EqualValues(t, 8, calls.Load())
+		assert.Zero(t, s.DB.Job.Query().CountX(t.Context()))
+	})
+}
+
+// A job that is given up, in whichever way, is followed by one of another kind.
+func TestWhenGivenUp(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		cfg := brisk()
+		cfg.MaxAttempts = 2
+		q := newQueue(t, s, cfg)
+		q.Handle("fails", func(context.Context, *Job) error { return errors.New("no luck") })
+		q.Handle("is discarded", func(context.Context, *Job) error { return Discard(errors.New("hopeless")) })
+		q.Handle("kills", func(context.Context, *Job) error { panic("not again") })
+		followed := make(chan string, 10)
+		for _, kind := range []string{"fails", "is discarded", "kills"} {
+			q.WhenGivenUp(kind, "follows")
+		}
+		q.Handle("follows", func(_ context.Context, j *Job) error { followed <- string(j.Payload); return nil })
+		enqueue(t, q, Small, "kills", "died of it")
+		s.DB.Job.Update().SetAttempts(2).SetClaim(7).ExecX(t.Context()) // its workers died
+		require.NoError(t, q.createGroup(t.Context(), Small))
+		_, err := newQueue(t, s, cfg).readNew(t.Context(), Small, 1)
+		require.NoError(t, err)
+		start(t, q)
+		enqueue(t, q, Large, "fails", "failed")
+		enqueue(t, q, Small, "is discarded", "discarded")
+		drain(t, q)
+		assert.ElementsMatch(t, []string{`"died of it"`, `"failed"`, `"discarded"`},
+			[]string{receive(t, followed), receive(t, followed), receive(t, followed)})
+		assert.Empty(t, followed)
+		assert.Equal(t, 3, s.DB.Job.Query().CountX(t.Context()), "the dead ones stay")
+		assert.Panics(t, func() { q.WhenGivenUp("late", "follows") })
+	})
+}
