@@ -230,7 +230,12 @@ func (h *Home) visited(ctx context.Context, user int64, at timeline.Position, er
 //
 // Cost: none for posts older than the arrival grace, else that of recentIDs.
 func (h *Home) ClientStateOf(ctx context.Context, v account.Viewer, at timeline.Position, posts []*ent.Post, more bool) (ClientState, error) {
-	c := ClientState{Position: at, low: h.ArrivedID(ctx)}
+	return h.clientStateOf(ctx, v, at, h.ArrivedID(ctx), posts, more)
+}
+
+// clientStateOf is ClientStateOf for posts that were read after arrived was.
+func (h *Home) clientStateOf(ctx context.Context, v account.Viewer, at timeline.Position, arrived int64, posts []*ent.Post, more bool) (ClientState, error) {
+	c := ClientState{Position: at, low: arrived}
 	below := int64(0)
 	for _, p := range posts {
 		if p.ID > c.low {
