@@ -37,7 +37,8 @@ const (
 // in the same round trip, and if there are more than Policy.MergeAll, their latest
 // post ids are read before it. Without an inbox: two queries, with a look-up for
 // each followee, and not of hidden posts; two more, of twice as many followees,
-// where so many have only hidden ones near the page. Where nobody is pushed to: a
+// where so many have only hidden ones near the page; and a round trip, to put posts
+// into the inbox that may not have arrived there. Where nobody is pushed to: a
 // query of the list of followees, their latest post ids, and the outboxes that
 // reach the page.
 // A ranked page costs as much as a page of all that an inbox holds, one after a
