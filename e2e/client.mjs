@@ -7,26 +7,28 @@
 //   {"event":"error","error":"…"}               the subscription could not be had
 //   {"event":"complete"}                        the server has ended it
 //
-// usage: node client.mjs URL TOKEN PROTOCOL
+// usage: node client.mjs URL TOKEN PROTOCOL [POSITION]
 //
 // PROTOCOL is graphql-transport-ws, which the npm package graphql-ws speaks, or
 // graphql-ws, which subscriptions-transport-ws does. Both reconnect by themselves
-// as far as the package thinks it right. The process ends when its standard input
-// does, so that it never outlives who started it.
+// as far as the package thinks it right. The subscription resumes after POSITION,
+// if any. The process ends when its standard input does, so that it never outlives
+// who started it.
 import { createClient } from 'graphql-ws';
 import { SubscriptionClient } from 'subscriptions-transport-ws';
 import WebSocket from 'ws';
 
-const [url, token, protocol] = process.argv.slice(2);
+const [url, token, protocol, after] = process.argv.slice(2);
 const request = {
-  query: `subscription {
-    timelineEvents {
+  query: `subscription ($after: Cursor) {
+    timelineEvents(after: $after) {
       __typename
       ... on TimelinePostAdded { unreadCount edge { cursor node { id text author { handle } } } }
       ... on TimelinePostRemoved { postId }
       ... on TimelineInvalidated { reason }
     }
   }`,
+  variables: { after },
 };
 const connectionParams = { Authorization: `Bearer ${token}` };
 const print = (event, fields) => console.log(JSON.stringify({ event, ...fields }));

@@ -50,6 +50,40 @@ func TestEmbedded(t *testing.T) {
 	require.Zero(t, p.stop())
 }
 
+// A client reads an empty timeline, posts come before it subscribes, and they are
+// delivered.
+func TestEmptyTimelineIsResumed(t *testing.T) {
+	t.Parallel()
+	needClients(t)
+	p := start(t, nil, "--data-dir="+t.TempDir(), "--addr=127.0.0.1:0")
+	ann, ben := signUp(t, p, "ann"), signUp(t, p, "ben")
+	ben.follow(t, p, ann)
+	var read struct {
+		Timeline struct {
+			Position string
+			PageInfo struct{ StartCursor *string }
+		}
+	}
+	ben.call(t, p, `{ timeline { position pageInfo { startCursor } } }`, nil, &read)
+	require.Nil(t, read.Timeline.PageInfo.StartCursor)
+	ann.post(t, p, "one")
+	ann.post(t, p, "two")
+	ben.arrived(t, p, "two", "one")
+
+	clients := []*subscriber{
+		ben.subscribe(t, p, modern, read.Timeline.Position), ben.subscribe(t, p, legacy, read.Timeline.Position),
+	}
+	p.subscribed(2)
+	ann.post(t, p, "three")
+	for _, client := range clients {
+		client.received("one", "two", "three")
+		for _, e := range client.seen() {
+			require.NotEqual(t, "TimelineInvalidated", e.Data.TimelineEvents.Typename)
+		}
+	}
+	require.Zero(t, p.stop())
+}
+
 // After the first signal the process waits for a request under way, after the
 // second it does not.
 func TestSecondSignal(t *testing.T) {

@@ -60,11 +60,12 @@ func needClients(t *testing.T) {
 	t.Skipf("SKIPPED, NOT TESTED WITH THE NPM CLIENTS (npm ci in e2e): %v", err)
 }
 
-// subscribe starts a client that ends with the test.
-func (u user) subscribe(t *testing.T, p *process, protocol string) *subscriber {
+// subscribe starts a client that ends with the test. It subscribes after the
+// position, if any.
+func (u user) subscribe(t *testing.T, p *process, protocol string, after ...string) *subscriber {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "node", "client.mjs",
-		"ws"+strings.TrimPrefix(p.url, "http")+"/graphql", u.token, protocol)
+	cmd := exec.CommandContext(t.Context(), "node",
+		append([]string{"client.mjs", "ws" + strings.TrimPrefix(p.url, "http") + "/graphql", u.token, protocol}, after...)...)
 	_, err := cmd.StdinPipe() // the client ends when its standard input ends, at the latest with this process
 	require.NoError(t, err)
 	stdout, err := cmd.StdoutPipe()

@@ -47,6 +47,7 @@ var pageFields = fields[*shownPage]{
 		c.unread = true
 		return func(w *bytes.Buffer, p *shownPage) { graphql.MarshalInt(p.unread).MarshalGQL(w) }
 	},
+	"position": leaf(func(p *shownPage) graphql.Marshaler { return graphql.MarshalString(p.Position) }),
 	"pageInfo": func(c *compiler, f graphql.CollectedField) writer[*shownPage] {
 		write := compile(c, f, pageInfoFields)
 		return func(w *bytes.Buffer, p *shownPage) { write(w, p.PageInfo()) }

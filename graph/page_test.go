@@ -80,13 +80,13 @@ func (c *client) data(v account.Viewer, query string) (data string, compiled boo
 	return cursors.ReplaceAllString(string(response.Data), `"$1":"$2"`), op.Compiled()
 }
 
-var cursors = regexp.MustCompile(`"(\w*[cC]ursor)":"\w{2}(\w{2})[^"]+"`)
+var cursors = regexp.MustCompile(`"(\w*[cC]ursor|\w*position)":"\w{2}(\w{2})[^"]+"`)
 
 // selection draws a selection set that can be compiled.
 func selection(t *rapid.T, kind string) string {
 	objects := map[string]string{"pageInfo": "PageInfo", "edges": "TimelineEdge", "nodes": "Post", "node": "Post", "author": "User"}
 	leaves := map[string][]string{
-		"TimelineConnection": {"unreadCount", "pageInfo", "edges", "nodes"},
+		"TimelineConnection": {"unreadCount", "position", "pageInfo", "edges", "nodes"},
 		"PageInfo":           {"hasNextPage", "hasPreviousPage", "startCursor", "endCursor"},
 		"TimelineEdge":       {"cursor", "score", "node"},
 		"Post":               {"id", "text", "visibility", "createdAt", "likeCount", "viewerHasLiked", "author"},

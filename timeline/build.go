@@ -94,5 +94,10 @@ func (s *Store) Overdue(b Build) bool {
 	return s.nowMillis()-b.heard >= staleAfter.Milliseconds()
 }
 
+// Coverage returns the coverage of the feed as it is when the build begins.
+func (b Build) Coverage() Coverage {
+	return Coverage{Epoch: b.epoch, State: Building, generation: b.generation}
+}
+
 // Position returns the end of the feed's journal as it is when the build begins.
 func (b Build) Position() Position { return Position{Epoch: b.epoch} }

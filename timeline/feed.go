@@ -40,6 +40,8 @@ type Coverage struct {
 	// to the beginning. Within an epoch it only rises.
 	Floor int64
 	State State
+
+	generation int64 // how often something was removed
 }
 
 // Range is a range of ids below Before and above After, read from one of its ends.
@@ -190,13 +192,13 @@ func part(cmd *redis.Cmd) (p Part, err error) {
 	return p, nil
 }
 
-// coverage decodes the first three parts of an answer of four, and returns the last.
+// coverage decodes the first four parts of an answer of five, and returns the last.
 func coverage(cmd *redis.Cmd) (cov Coverage, rest any, err error) {
 	reply, err := cmd.Slice()
 	if err != nil || len(reply) == 0 {
 		return Coverage{}, nil, err
 	}
-	if len(reply) != 4 {
+	if len(reply) != 5 {
 		return Coverage{}, nil, fmt.Errorf("redis answered %d parts", len(reply))
 	}
 	cov.State = Building
@@ -209,7 +211,10 @@ func coverage(cmd *redis.Cmd) (cov Coverage, rest any, err error) {
 	if cov.Floor, err = parseID(reply[2]); err != nil {
 		return Coverage{}, nil, err
 	}
-	return cov, reply[3], nil
+	if cov.generation, err = parseID(reply[3]); err != nil {
+		return Coverage{}, nil, err
+	}
+	return cov, reply[4], nil
 }
 
 // Add puts ids into a feed that is Ready or Building, and does nothing to one that is

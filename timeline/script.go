@@ -44,6 +44,8 @@ var (
 	storeLatestLua string
 	//go:embed lua/raise_latest.lua
 	raiseLatestLua string
+	//go:embed lua/show.lua
+	showLua string
 	//go:embed lua/mark.lua
 	markLua string
 	//go:embed lua/fenced.lua
@@ -65,6 +67,7 @@ var (
 	changesScript             = onFeed(changesLua)
 	replaceScript             = onFeed(replaceLua)
 	invalidatePositionsScript = onFeed(invalidatePositionsLua)
+	showScript                = onFeed(showLua)
 	dropScript                = onFeed(dropLua)
 	latestScript              = anywhere(latestLua)
 	storeLatestScript         = redis.NewScript(storeLatestLua)

@@ -20,7 +20,7 @@ import (
 )
 
 const timeline = `{
-	timeline(first: 20) { edges { cursor node { text author { handle } } } }
+	timeline(first: 20) { position edges { node { text author { handle } } } }
 }`
 
 const timelineEvents = `subscription ($after: Cursor) {
@@ -37,8 +37,7 @@ const timelineEvents = `subscription ($after: Cursor) {
 const silence = 40 * time.Second
 
 type edge struct {
-	Cursor string
-	Node   struct {
+	Node struct {
 		Text   string
 		Author struct{ Handle string }
 	}
@@ -52,7 +51,7 @@ type event struct {
 	Reason   string
 }
 
-// client knows where the subscription takes up: after the newest entry read, or
+// client knows where the subscription takes up: after the page read, or
 // the last event dealt with.
 type client struct {
 	url, token string
@@ -100,7 +99,12 @@ func (c *client) read(ctx context.Context) error {
 	}
 	defer response.Body.Close()
 	var answer struct {
-		Data   struct{ Timeline struct{ Edges []edge } }
+		Data struct {
+			Timeline struct {
+				Position string
+				Edges    []edge
+			}
+		}
 		Errors []struct{ Message string }
 	}
 	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
@@ -109,13 +113,10 @@ func (c *client) read(ctx context.Context) error {
 	if len(answer.Errors) > 0 {
 		return errors.New(answer.Errors[0].Message)
 	}
-	edges := answer.Data.Timeline.Edges
-	for _, e := range edges {
+	for _, e := range answer.Data.Timeline.Edges {
 		fmt.Printf("@%s: %s\n", e.Node.Author.Handle, e.Node.Text)
 	}
-	if len(edges) > 0 {
-		c.position = &edges[0].Cursor
-	}
+	c.position = &answer.Data.Timeline.Position
 	return nil
 }
 

@@ -40,6 +40,7 @@ const client = new ApolloClient({
 const Timeline = gql`
   query Timeline($after: Cursor) {
     timeline(first: 2, after: $after) {
+      position
       edges { cursor node { id text author { id handle } } }
       pageInfo { hasNextPage endCursor }
     }
@@ -59,7 +60,7 @@ const TimelineEvents = gql`
 
 type Author = { id: string; handle: string }
 type Edge = { cursor: string; node: { id: string; text: string; author: Author } }
-type Page = { timeline: { edges: Edge[]; pageInfo: { hasNextPage: boolean; endCursor: string | null } } }
+type Page = { timeline: { position: string; edges: Edge[]; pageInfo: { hasNextPage: boolean; endCursor: string | null } } }
 type Event =
   | { __typename: 'TimelinePostAdded'; position: string; edge: Edge }
   | { __typename: 'TimelinePostRemoved'; position: string; postId: string }
@@ -69,12 +70,15 @@ type Event =
 async function readTimeline() {
   const query = client.watchQuery<Page>({ query: Timeline, fetchPolicy: 'network-only' })
   const reading = query.subscribe({})
-  for (let page = (await query.refetch()).data?.timeline; page?.pageInfo.hasNextPage; ) {
+  let page = (await query.refetch()).data?.timeline
+  // Of the newest page: what comes while the others are read is told.
+  const read = page?.position ?? null
+  while (page?.pageInfo.hasNextPage) {
     const after = page.pageInfo.endCursor
     page = (await query.fetchMore({ variables: { after } })).data?.timeline
   }
   const { edges } = client.readQuery<Page>({ query: Timeline })!.timeline
-  position = edges[0]?.cursor ?? null
+  position = read
   for (const { node } of edges) console.log(`@${node.author.handle}: ${node.text}`)
   reading.unsubscribe()
 }

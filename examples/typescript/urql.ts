@@ -41,7 +41,8 @@ const client = new Client({
 const Timeline = gql`
   query Timeline($after: Cursor) {
     timeline(first: 2, after: $after) {
-      edges { cursor node { id text author { handle } } }
+      position
+      edges { node { id text author { handle } } }
       pageInfo { hasNextPage endCursor }
     }
   }
@@ -59,7 +60,7 @@ const TimelineEvents = gql`
 `
 
 type Post = { id: string; text: string; author: { handle: string } }
-type Page = { timeline: { edges: { cursor: string; node: Post }[]; pageInfo: { hasNextPage: boolean; endCursor: string | null } } }
+type Page = { timeline: { position: string; edges: { node: Post }[]; pageInfo: { hasNextPage: boolean; endCursor: string | null } } }
 type Event =
   | { __typename: 'TimelinePostAdded'; position: string; edge: { node: Post } }
   | { __typename: 'TimelinePostRemoved'; position: string; postId: string }
@@ -74,7 +75,7 @@ async function readPage(after: string | null): Promise<Page['timeline']> {
 /** Pages towards older posts, newest first, as Relay's connections do. */
 async function readTimeline() {
   let page = await readPage(null)
-  position = page.edges[0]?.cursor ?? null
+  position = page.position
   for (;;) {
     for (const { node } of page.edges) console.log(`@${node.author.handle}: ${node.text}`)
     if (!page.pageInfo.hasNextPage) break

@@ -129,9 +129,9 @@ func (a *Audit) Verify(ctx context.Context, userID int64, grace time.Duration) (
 	if err != nil {
 		return Difference{}, err
 	}
-	// The reads are those of a user, but they are not counted.
+	// The reads are those of a user, but they are not counted, and nobody sees them.
 	inbox := a.home.inbox(userID)
-	inbox.observe = func(bool) {}
+	inbox.unseen, inbox.observe = true, func(bool) {}
 	read, err := a.home.fill(ctx, userID, inbox, prefetch{}, reach)
 	if err != nil {
 		return Difference{}, err

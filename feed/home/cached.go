@@ -18,6 +18,7 @@ type cachedFeed struct {
 	user    int64              // this user may be shown on the surface
 	truth   visibility.Source
 	merges  bool // reads merge outboxes into it
+	unseen  bool // nobody is shown what is read
 	observe func(hit bool)
 }
 
@@ -65,12 +66,15 @@ func (h *Home) cached(feed cachedFeed, known prefetch) visibility.Source {
 			known.begun = nil // once
 		}
 		if errors.Is(err, errTooManyOutboxes) {
-			return feed.truth(ctx, viewer, r)
+			return h.fromSQL(feed, nil, nil)(ctx, viewer, r)
 		}
 		if err != nil {
 			h.log.WarnContext(ctx, "feed not read; going on in SQL", "error", err)
 			feed.observe(false)
 			return feed.truth(ctx, viewer, r)
+		}
+		if begun != nil && feeds[0].key == feed.key {
+			parts[0].Coverage = begun.Coverage() // it was missing a moment before
 		}
 		ready := true
 		for i, p := range parts {
@@ -83,11 +87,11 @@ func (h *Home) cached(feed cachedFeed, known prefetch) visibility.Source {
 		}
 		feed.observe(ready)
 		if !ready {
-			return feed.truth(ctx, viewer, r)
+			return h.fromSQL(feed, feeds, parts)(ctx, viewer, r)
 		}
 		ids, floor := merge(parts, r)
 		if r.Ascending && r.After < floor {
-			return feed.truth(ctx, viewer, r)
+			return h.fromSQL(feed, feeds, parts)(ctx, viewer, r)
 		}
 		var b visibility.Batch
 		if len(ids) > 0 {
@@ -100,7 +104,7 @@ func (h *Home) cached(feed cachedFeed, known prefetch) visibility.Source {
 			return b, nil
 		}
 		r.Before, r.Limit = min(r.Upper(), floor), r.Limit-len(ids)
-		below, err := feed.truth(ctx, viewer, r)
+		below, err := h.fromSQL(feed, feeds, parts)(ctx, viewer, r)
 		if err != nil {
 			return visibility.Batch{}, err
 		}

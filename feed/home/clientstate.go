@@ -232,8 +232,8 @@ func (h *Home) visited(ctx context.Context, user int64, at timeline.Position, er
 }
 
 // ClientStateOf is the state of a client that has the timeline from the highest of
-// the posts downwards; the posts are a part of it, and were read after the visit. Without posts the client has all
-// of it. More says whether the timeline may go on below the lowest of them.
+// the posts downwards; the posts are a part of it, and were read after the visit.
+// Without posts the client has all of it. More says whether the timeline may go on below the lowest of them.
 //
 // Cost: none for posts older than the arrival grace, else that of recentIDs.
 func (h *Home) ClientStateOf(ctx context.Context, v account.Viewer, at Visit, posts []*ent.Post, more bool) (ClientState, error) {

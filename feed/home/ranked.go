@@ -137,7 +137,12 @@ func (h *Home) ranked(ctx context.Context, v account.Viewer, p paging.Page) (*pa
 	if begins {
 		limit = h.tl.InboxCap()
 	}
+	at := h.Visit(ctx, v.ID)
 	posts, err := h.fill(ctx, v.ID, h.inbox(v.ID), prefetch{}, after.window.First(limit))
+	if err != nil {
+		return nil, err
+	}
+	state, err := h.ClientStateOf(ctx, v, at, posts, len(posts) == limit)
 	if err != nil {
 		return nil, err
 	}
@@ -181,7 +186,12 @@ func (h *Home) ranked(ctx context.Context, v account.Viewer, p paging.Page) (*pa
 	page := paging.Connect(w, entries, func(e *paging.Edge[ent.Post]) paging.Edge[paging.Edge[ent.Post]] {
 		return paging.Edge[paging.Edge[ent.Post]]{Node: e}
 	})
-	c := &paging.Connection[ent.Post]{HasNextPage: page.HasNextPage, HasPreviousPage: page.HasPreviousPage}
+	// A stream goes on from the posts that were ranked, not from those that are shown.
+	newest := max(after.window.Before-1, 0)
+	state = state.upTo(newest)
+	c := &paging.Connection[ent.Post]{
+		HasNextPage: page.HasNextPage, HasPreviousPage: page.HasPreviousPage, Position: state.Cursor(v, newest),
+	}
 	for _, e := range page.Nodes() {
 		c.Edges = append(c.Edges, *e)
 	}

@@ -37,7 +37,8 @@ const (
 // in the same round trip, and if there are more than Policy.MergeAll, their latest
 // post ids are read before it. Without an inbox: two queries, with a look-up for
 // each followee, and not of hidden posts; two more, of twice as many followees,
-// where so many have only hidden ones near the page. Where nobody is pushed to: a
+// where so many have only hidden ones near the page; and a round trip, to put posts
+// into the inbox that may not have arrived there. Where nobody is pushed to: a
 // query of the list of followees, their latest post ids, and the outboxes that
 // reach the page.
 // A ranked page costs as much as a page of all that an inbox holds, one after a
@@ -47,7 +48,6 @@ func (h *Home) Timeline(ctx context.Context, v account.Viewer, p paging.Page, or
 		return nil, refusal.ErrSignIn
 	}
 	if order == Ranked {
-		h.Visit(ctx, v.ID)
 		return h.ranked(ctx, v, p)
 	}
 	w, err := paging.Open(p, paging.Latest, v.ID, h.cfg.MaxPage)
@@ -64,10 +64,36 @@ func (h *Home) Timeline(ctx context.Context, v account.Viewer, p paging.Page, or
 	if err != nil {
 		return nil, err
 	}
-	return paging.Connect(w, posts, func(p *ent.Post) paging.Edge[ent.Post] {
+	c := paging.Connect(w, posts, func(p *ent.Post) paging.Edge[ent.Post] {
 		upTo := state.upTo(p.ID)
 		return upTo.Entry(v, p)
-	}), nil
+	})
+	c.Position = state.positionOf(v, w, c)
+	return c, nil
+}
+
+// positionOf is the cursor of a client that holds the page. The client reads what
+// lies below the page later, so the state, of when the page was read, says what it
+// has then. What lies below a page before a cursor, the client has read earlier: it
+// has that as of the cursor's state. An empty page adds nothing to what its cursor
+// says. Without a cursor, an empty page is an empty timeline.
+func (c *ClientState) positionOf(v account.Viewer, w paging.Window, page *paging.Connection[ent.Post]) string {
+	newest, from := int64(0), w.Before
+	if len(page.Edges) > 0 {
+		newest = page.Edges[0].Node.ID
+	} else if from == nil {
+		from = w.After
+	}
+	state := c.upTo(newest)
+	if from != nil {
+		if state, _ = clientStateIn(from.Tail); state.Position.Epoch != 0 {
+			for _, p := range page.Nodes() {
+				state.Take(p.ID)
+			}
+		}
+		newest = max(newest, from.ID)
+	}
+	return state.Cursor(v, newest)
 }
 
 // UnreadCount counts the entries of the viewer's timeline, among the newest up to

@@ -85,6 +85,9 @@ func (w Window) Range() timeline.Range {
 type Connection[T any] struct {
 	Edges                        []Edge[T]
 	HasNextPage, HasPreviousPage bool
+	// Position is, of a page of a home timeline, the cursor after which a client that
+	// holds the page subscribes. Other lists have none.
+	Position string
 }
 
 // Edge is one entry of a page.

@@ -58,8 +58,8 @@ func New(cfg Config) (*Streams, error) {
 
 // Options say what a client asks of Listen.
 type Options struct {
-	// After is the cursor of the newest entry the client has, or the position of
-	// the last event it got. If it is nil, the client gets what happens from now
+	// After is the position of the page the client read, or of the last event it
+	// got, or the cursor of the newest entry it has. If it is nil, the client gets what happens from now
 	// on.
 	After *string
 	// Heartbeat is the time between heartbeats, 1 s to an hour. One also comes

@@ -3,6 +3,7 @@ package visibility
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"entgo.io/ent/dialect/sql"
@@ -46,6 +47,13 @@ type Batch struct {
 func (b Batch) Then(next Batch) Batch {
 	next.posts = append(b.posts[:len(b.posts):len(b.posts)], next.posts...)
 	return next
+}
+
+// Visible returns those posts of the batch above an id that the viewer may be shown on
+// the surface.
+func (b Batch) Visible(on Surface, viewer, above int64) ([]*ent.Post, error) {
+	newer := slices.DeleteFunc(slices.Clone(b.posts), func(p *ent.Post) bool { return p.ID <= above })
+	return shown(on, viewer, newer)
 }
 
 // Source reads, for the viewer, up to the limit of the range from its near end. It

@@ -350,6 +350,8 @@ type TimelineConnection {
   pageInfo: PageInfo!
   "Entries newer than the viewer's read marker, own posts not counted, up to the cap of the timeline."
   unreadCount: Int!
+  "Pass it as ` + "`" + `after` + "`" + ` of timelineEvents: the stream then first brings what came since this page was read, above it or late, and nothing that the page has. An empty page has a position, too. Of several pages, take that of the newest."
+  position: Cursor!
 }
 
 type Query {
@@ -436,7 +438,7 @@ type TimelineHeartbeat {
 union TimelineEvent = TimelinePostAdded | TimelinePostRemoved | TimelineInvalidated | TimelineHeartbeat
 
 type Subscription {
-  "Events of the viewer's timeline as they happen. With ` + "`" + `after` + "`" + ` (the cursor of the newest entry the client holds, or the position of the last event it got) the stream first brings what the client missed, then goes on live, with no gap and no entry twice; where that cannot be promised the first event is TimelineInvalidated. With ` + "`" + `heartbeat` + "`" + ` (seconds, 1 to 3600) come TimelineHeartbeats: a client that misses two is no longer connected."
+  "Events of the viewer's timeline as they happen. With ` + "`" + `after` + "`" + ` (the position of the page the client read or of the last event it got, or the cursor of the newest entry it holds) the stream first brings what the client missed, then goes on live, with no gap and no entry twice; where that cannot be promised the first event is TimelineInvalidated. With ` + "`" + `heartbeat` + "`" + ` (seconds, 1 to 3600) come TimelineHeartbeats: a client that misses two is no longer connected."
   timelineEvents(after: Cursor, heartbeat: Int): TimelineEvent!
 }
 `, BuiltIn: false},
@@ -617,6 +619,8 @@ func (ec *executionContext) childFields_TimelineConnection(ctx context.Context, 
 		return ec.fieldContext_TimelineConnection_pageInfo(ctx, field)
 	case "unreadCount":
 		return ec.fieldContext_TimelineConnection_unreadCount(ctx, field)
+	case "position":
+		return ec.fieldContext_TimelineConnection_position(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type TimelineConnection", field.Name)
 }
@@ -3733,6 +3737,29 @@ func (ec *executionContext) _TimelineConnection_unreadCount(ctx context.Context,
 }
 func (ec *executionContext) fieldContext_TimelineConnection_unreadCount(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("TimelineConnection", field, true, true, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _TimelineConnection_position(ctx context.Context, field graphql.CollectedField, obj *paging.Connection[ent.Post]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_TimelineConnection_position(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Position, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNCursor2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_TimelineConnection_position(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("TimelineConnection", field, false, false, errors.New("field of type Cursor does not have child fields"))
 }
 
 func (ec *executionContext) _TimelineEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *paging.Edge[ent.Post]) (ret graphql.Marshaler) {
@@ -7399,6 +7426,11 @@ func (ec *executionContext) _TimelineConnection(ctx context.Context, sel ast.Sel
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "position":
+			out.Values[i] = ec._TimelineConnection_position(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}

@@ -3,15 +3,16 @@
 -- ARGV:    1 id, 2 '1': push it, '0': readers find it elsewhere, 3 '1': add it to the
 --          journal even if the feed has it already, as an earlier attempt may not
 --          have told of it, 4 cap of the journal
--- Returns: 1 added to the journal; 0 the feed is missing, or the post had arrived, or
---          the journal says that it arrived and was not removed since
+-- Returns: 1 added to the journal; 0 the feed is missing, or the post had arrived
+--          otherwise than by a reader that put it there early, or the journal says that it arrived and was not removed since
 -- Cost:    O(log size + cap)
 
 if not changeable() then
   return 0
 end
 local id, cap = ARGV[1], tonumber(ARGV[4])
-local new = ARGV[2] ~= '1' or redis.call('ZADD', set, '-' .. id, id) == 1
+local new = ARGV[2] ~= '1' or redis.call('ZADD', set, '-' .. id, id) == 1 or
+  (redis.call('HGET', meta, 'early') or ''):find(' ' .. id .. ' ', 1, true) ~= nil
 if not (new or ARGV[3] == '1') then
   return 0
 end

@@ -14,6 +14,8 @@
 --            name: a process of another version may count removals during a build
 --   pos      the end of the journal: how many entries there ever were
 --   kept     entries up to this position are forgotten
+--   early    ids that a reader put there before their fan-out came, with spaces
+--            around
 --   j<n>     the entry whose position is n, modulo the cap of the journal
 --
 -- The set always holds the end mark, member 0 with score 0, which sorts last

@@ -172,6 +172,7 @@ export const Timeline = graphql(
     query Timeline($first: Int!, $after: Cursor, $order: TimelineOrder!) {
       timeline(first: $first, after: $after, order: $order) {
         unreadCount
+        position
         edges {
           ...Entry
         }

@@ -68,7 +68,7 @@ export class Timeline {
 
   #client: Client | undefined
   #disposed = false
-  // Where a subscription takes up again: after the newest entry that was read, or the last event.
+  // Where a subscription takes up again: after the page that was read, or the last event.
   #resume: string | undefined
   // Counts reloads: an answer that was overtaken by a reload is dropped.
   #generation = 0
@@ -207,7 +207,7 @@ export class Timeline {
       const page = await this.#page(first, after)
       if (mine !== this.#generation) return
       const { order, entries, read } = this.#state
-      if (!after && order === 'LATEST') this.#takeUp(page)
+      if (!after && order === 'LATEST') this.#resume = page.position
       const known = new Set(entries.map(({ node }) => node.id))
       const all = after ? [...entries, ...page.edges.filter(({ node }) => !known.has(node.id))] : this.#withOwn(before, page.edges)
       this.store.patch({
@@ -224,11 +224,6 @@ export class Timeline {
       this.store.patch({ busy: false })
       this.#settle()
     }
-  }
-
-  #takeUp(page: Page) {
-    // The newest of another's: an own one may have overtaken others. Those that come twice for it are known.
-    this.#resume = (page.edges.find(this.#foreign) ?? page.edges.at(-1))?.cursor
   }
 
   /** The score down to which entries have been read, when the newest unread ones of others have not. */
@@ -286,7 +281,7 @@ export class Timeline {
     do {
       const page: Page = await this.#page(fresh.length ? mostAtOnce : Math.min(enough, mostAtOnce), next)
       if (mine !== this.#generation) return
-      if (!fresh.length && order === 'LATEST') this.#takeUp(page)
+      if (!fresh.length && order === 'LATEST') this.#resume = page.position
       fresh.push(...page.edges)
       next = nextOf(page)
     } while (next && (order === 'LATEST' ? fresh.at(-1)!.score > oldest : fresh.length < enough))

@@ -1,0 +1,210 @@
+package stream_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"tideline/ent"
+	"tideline/ent/post"
+	"tideline/ent/schema"
+	"tideline/feed/account"
+	"tideline/feed/feedtest"
+	"tideline/feed/home"
+	"tideline/feed/paging"
+	"tideline/feed/stream"
+	"tideline/storage"
+	"tideline/storage/storagetest"
+	"tideline/timeline"
+)
+
+// outage is a hook that makes Redis unreachable for a marked context.
+type outage struct{}
+
+func (outage) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (outage) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if ctx.Value(outage{}) == nil {
+			return next(ctx, cmd)
+		}
+		cmd.SetErr(errors.New("redis is away"))
+		return cmd.Err()
+	}
+}
+
+func (outage) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if ctx.Value(outage{}) == nil {
+			return next(ctx, cmds)
+		}
+		for _, cmd := range cmds {
+			cmd.SetErr(errors.New("redis is away"))
+		}
+		return cmds[0].Err()
+	}
+}
+
+func (w *world) page(ctx context.Context, v account.Viewer, p paging.Page, order home.Order) *paging.Connection[ent.Post] {
+	w.Helper()
+	c, err := w.Home.Timeline(ctx, v, p, order)
+	require.NoError(w, err)
+	require.NotEmpty(w, c.Position)
+	return c
+}
+
+// A client reads an empty timeline and subscribes after its position: it gets what was
+// posted in between, once.
+func TestResumeAfterEmptyPage(t *testing.T) {
+	t.Parallel()
+	for name, policy := range map[string]home.Policy{"pushed": {}, "pulled": {PullAbove: home.AlwaysPull}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+				now := time.Now() // no builder is taken for dead
+				s.Redis.AddHook(outage{})
+				w := &world{feedtest.Idle(t, s, feedtest.Options{
+					Policy: policy, Timelines: timeline.Config{Now: func() time.Time { return now }},
+				})}
+				w.Work()
+				bob := w.User("bob")
+				for inbox, test := range map[string]struct {
+					prepare func(account.Viewer)
+					ctx     context.Context
+					order   home.Order
+					told    bool // the client is told to read again
+				}{
+					"ready":  {prepare: w.AwaitInbox},
+					"ranked": {prepare: w.AwaitInbox, order: home.Ranked},
+					"building": {prepare: func(v account.Viewer) {
+						_, err := w.Timelines.Visit(w.Ctx, v.ID)
+						require.NoError(w, err)
+						_, begun, err := w.Timelines.Begin(w.Ctx, timeline.Inbox(v.ID))
+						require.True(w, err == nil && begun)
+					}},
+					"missing": {},
+					"away":    {ctx: context.WithValue(w.Ctx, outage{}, true), told: true},
+				} {
+					t.Logf("inbox: %s", inbox)
+					ann := w.User(inbox)
+					w.Follow(ann, bob)
+					w.Drain()
+					hidden := w.History(bob, 1)
+					_, err := w.Stores.DB.Post.UpdateOneID(hidden[0]).SetVisibility(schema.Private).Save(w.Ctx)
+					require.NoError(w, err)
+					require.NoError(w, w.Timelines.Drop(w.Ctx, timeline.Outbox(bob.ID)))
+					if test.prepare != nil {
+						test.prepare(ann)
+					}
+					if test.ctx == nil {
+						test.ctx = w.Ctx
+					}
+					order := home.Latest
+					if test.order != "" {
+						order = test.order
+					}
+					var before []int64
+					page := w.page(test.ctx, ann, paging.Page{}, order)
+					require.Empty(w, page.Edges)
+					require.Nil(w, page.PageInfo().StartCursor)
+					for range 3 {
+						before = append(before, w.Post(bob, schema.Public))
+					}
+					w.Drain()
+					l := w.listen(ann, &page.Position)
+					if test.told {
+						require.IsType(w, &stream.Invalidated{}, l.next())
+					}
+					for _, id := range before {
+						require.Equal(w, id, l.added())
+					}
+					l.expectNothingBefore(bob)
+					l.close()
+					_, err = w.Stores.DB.Post.Update().SetVisibility(schema.Private).Save(w.Ctx)
+					require.NoError(w, err)
+				}
+			})
+		})
+	}
+}
+
+// After the position of a page, a stream tells what is above the page and what came
+// since, and nothing of the page.
+func TestResumeAfterPositionOfAPage(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		ann, bob := w.pair()
+		var posts []int64
+		for range 6 {
+			posts = append(posts, w.Post(bob, schema.Public))
+		}
+		w.Drain()
+		two := 2
+		resumes := func(c *paging.Connection[ent.Post], told ...int64) {
+			w.Helper()
+			l := w.listen(ann, &c.Position)
+			for _, id := range told {
+				require.Equal(w, id, l.added())
+			}
+			l.expectQuiet("the client has the rest")
+			l.close()
+			_, err := w.Stores.DB.Post.Delete().Where(post.AuthorID(ann.ID)).Exec(w.Ctx)
+			require.NoError(w, err)
+		}
+		top := w.page(w.Ctx, ann, paging.Page{First: &two}, home.Latest)
+		require.Equal(w, top.Edges[0].Cursor, top.Position)
+		resumes(top)
+		resumes(w.page(w.Ctx, ann, paging.Page{First: &two}, home.Ranked))
+		second := w.page(w.Ctx, ann, paging.Page{First: &two, After: &top.Edges[1].Cursor}, home.Latest)
+		resumes(second, posts[4:]...)
+		ranked := w.page(w.Ctx, ann, paging.Page{First: &two}, home.Ranked)
+
+		// A post comes below what the client has read, while it pages upwards.
+		overtaken := w.PostAged(bob, 30*time.Second)
+		_, err := w.Timelines.Deliver(w.Ctx, overtaken, []int64{ann.ID})
+		require.NoError(w, err)
+		above := w.page(w.Ctx, ann, paging.Page{Last: &two, Before: &second.Edges[1].Cursor}, home.Latest)
+		require.Equal(w, []int64{posts[4], posts[3]}, feedtest.PostIDs(above))
+		resumes(above, overtaken, posts[5])
+		resumes(ranked, overtaken)
+		next := w.page(w.Ctx, ann, paging.Page{First: &two, After: &ranked.Edges[1].Cursor}, home.Ranked)
+		resumes(next, overtaken)
+
+		// An empty page adds nothing to what its cursor says.
+		none := w.page(w.Ctx, ann, paging.Page{Last: &two, Before: &top.Edges[0].Cursor}, home.Latest)
+		require.Empty(w, none.Edges)
+		resumes(none, overtaken)
+		end := w.page(w.Ctx, ann, paging.Page{Last: &two}, home.Latest)
+		none = w.page(w.Ctx, ann, paging.Page{First: &two, After: &end.Edges[1].Cursor}, home.Latest)
+		require.Empty(w, none.Edges)
+		resumes(none, posts...)
+	})
+}
+
+// The process stops while it reads a page: a post that arrives meanwhile, below the
+// newest of the page, is told after the position.
+func TestPageOfAStoppedProcess(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		var ahead, stops atomic.Int64
+		w := newWorld(t, s, feedtest.Options{
+			Now:     func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) },
+			Observe: func(bool) { ahead.Add(stops.Swap(0)) },
+		})
+		ann, bob := w.followed()
+		overtaken, top := w.PostAged(bob, 30*time.Second), w.History(bob, 1)[0]
+		w.AwaitInbox(ann)
+		require.NoError(w, w.Timelines.Erase(w.Ctx, []int64{overtaken}, []int64{ann.ID}))
+		stops.Store(int64(3 * time.Minute))
+		page := w.page(w.Ctx, ann, paging.Page{}, home.Latest)
+		require.Equal(w, []int64{top}, feedtest.PostIDs(page))
+		require.Zero(w, stops.Load(), "the process was stopped while it read")
+		_, err := w.Timelines.Deliver(w.Ctx, overtaken, []int64{ann.ID})
+		require.NoError(w, err)
+		require.Equal(w, overtaken, w.listen(ann, &page.Position).added())
+	})
+}
