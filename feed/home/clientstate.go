@@ -2,170 +2,22 @@ package home
 
 import (
 	"context"
-	"encoding/binary"
-	"slices"
 
 	"tideline/ent"
 	"tideline/feed/account"
+	"tideline/feed/clientstate"
 	"tideline/feed/internal/rows"
 	"tideline/feed/paging"
 	"tideline/feed/visibility"
 	"tideline/timeline"
 )
 
-// A client has missed the posts that its timeline has now and that the client did
-// not have when it was given its cursor. A cursor therefore carries the client
-// state. It stays small because posts fall into two kinds:
-//
-//   - A post in time reaches the timeline or its stream at most LateAfter after it
-//     was made. Its id gives the time, so only posts that were made within the
-//     arrival grace of the cursor can still be on their way. Of these the cursor
-//     names the ones that its client has; any other that appears was missed. The
-//     client has all older ones.
-//   - A late post has a journal entry in the inbox, as has every post that is
-//     removed. The cursor carries the position up to which the client knows the
-//     journal.
-//
-// A client may have read a post in SQL before its fan-out came. While a fan-out is
-// later than the arrival grace, the cursor also names the posts since then, because
-// otherwise the client gets them again when they arrive.
-//
-// So nothing depends on the order in which posts arrive, and the server stores
-// nothing for a client but the journal. This is true while the clocks of processes
-// differ by less than the margin between LateAfter and the arrival grace. That
-// margin includes the time that it takes to notice a silent connection to Redis.
-
-// maxRecent is how many posts within the arrival grace a cursor can name. When a
-// timeline gets more in that time, a client that resumes has to read it again.
-const maxRecent = 512
-
-// ClientState has the posts that a client is known to have of its timeline.
-type ClientState struct {
-	// Position is the client's position in the journal of the inbox: the client
-	// knows the changes up to there.
-	Position timeline.Position
-	low      int64   // the client has the posts at or below it, unless they came late
-	recent   []int64 // posts above low that the client has, ascending
-}
-
-// Has reports whether the post is one of those above Low that the client has.
-func (c *ClientState) Has(post int64) bool {
-	_, found := slices.BinarySearch(c.recent, post)
-	return found
-}
-
-// Low is the id at or below which the client has all posts, unless they came late.
-func (c *ClientState) Low() int64 { return c.low }
-
-// Newest is the newest of the posts above Low that the client has, 0 when it has
-// none.
-func (c *ClientState) Newest() int64 {
-	if len(c.recent) == 0 {
-		return 0
-	}
-	return c.recent[len(c.recent)-1]
-}
-
-// Take records that the client gets the post.
-func (c *ClientState) Take(post int64) {
-	if at, found := slices.BinarySearch(c.recent, post); !found {
-		c.recent = slices.Insert(c.recent, at, post)
-	}
-}
-
-// Drop records that the client loses the post.
-func (c *ClientState) Drop(post int64) {
-	if at, found := slices.BinarySearch(c.recent, post); found {
-		c.recent = slices.Delete(c.recent, at, at+1)
-	}
-}
-
-// Retain records that of the posts above Low the client has only these.
-func (c *ClientState) Retain(posts []*ent.Post) {
-	keep := rows.PostIDs(posts)
-	c.recent = slices.DeleteFunc(c.recent, func(id int64) bool { return id > c.low && !slices.Contains(keep, id) })
-}
-
-// Advance raises Low. When the state names more than maxRecent posts, it forgets the
-// excess of those that are now at or below Low.
-func (c *ClientState) Advance(low int64) {
-	c.low = max(c.low, low)
-	if spare := len(c.recent) - maxRecent; spare > 0 {
-		below, _ := slices.BinarySearch(c.recent, c.low+1)
-		c.recent = slices.Delete(c.recent, 0, min(spare, below))
-	}
-}
-
-// upTo returns the state of a client that has nothing newer than the post.
-func (c *ClientState) upTo(id int64) ClientState {
-	end, _ := slices.BinarySearch(c.recent, id+1)
-	return ClientState{c.Position, min(c.low, id), c.recent[:end]}
-}
-
-// tail encodes the state as part of a cursor. It is empty when the state does not
-// fit: the client cannot resume without reading again.
-//
-//	epoch, offset, low  uvarints
-//	recent              uvarint distances, each from the post before, the first from low
-func (c *ClientState) tail() string {
-	first, _ := slices.BinarySearch(c.recent, c.low+1)
-	recent := c.recent[first:]
-	if len(recent) > maxRecent || c.Position.Epoch == 0 {
-		return ""
-	}
-	b := make([]byte, 0, 128) // most fit, on the stack
-	b = binary.AppendUvarint(b, uint64(c.Position.Epoch))
-	b = binary.AppendUvarint(b, uint64(c.Position.Offset))
-	b = binary.AppendUvarint(b, uint64(c.low))
-	last := c.low
-	for _, id := range recent {
-		b = binary.AppendUvarint(b, uint64(id-last))
-		last = id
-	}
-	return string(b)
-}
-
-// clientStateIn decodes the state in the tail of a cursor; ok is false when the
-// tail has none.
-func clientStateIn(tail string) (c ClientState, ok bool) {
-	b := []byte(tail)
-	next := func() (v int64) {
-		u, n := binary.Uvarint(b)
-		if n <= 0 || u > 1<<62 {
-			b, ok = nil, false
-			return 0
-		}
-		b = b[n:]
-		return int64(u)
-	}
-	ok = true
-	c.Position = timeline.Position{Epoch: next(), Offset: next()}
-	c.low = next()
-	for last := c.low; ok && len(b) > 0; {
-		last += next()
-		c.recent = append(c.recent, last)
-	}
-	return c, ok
-}
-
-// Cursor is the cursor of an entry in the viewer's timeline, for a client in this
-// state.
-func (c *ClientState) Cursor(v account.Viewer, id int64) string {
-	return paging.Cursor{Score: float64(id), ID: id, Tail: c.tail()}.Encode(paging.Latest, v.ID)
-}
-
-// Entry is the post as an entry of the viewer's timeline in the order Latest, for a
-// client in this state.
-func (c *ClientState) Entry(v account.Viewer, p *ent.Post) paging.Edge[ent.Post] {
-	return paging.Edge[ent.Post]{Cursor: c.Cursor(v, p.ID), Score: float64(p.ID), Node: p}
-}
-
 // Entry is the post as an entry of the viewer's timeline in the order Latest,
 // for a client that has the timeline from there downwards.
 func (h *Home) Entry(ctx context.Context, v account.Viewer, p *ent.Post) (paging.Edge[ent.Post], error) {
 	at := h.Visit(ctx, v.ID)
 	state, err := h.ClientStateOf(ctx, v, at, []*ent.Post{p}, true)
-	state = state.upTo(p.ID)
+	state = state.UpTo(p.ID)
 	return state.Entry(v, p), err
 }
 
@@ -236,21 +88,21 @@ func (h *Home) visited(ctx context.Context, user int64, at timeline.Position, er
 // Without posts the client has all of it. More says whether the timeline may go on below the lowest of them.
 //
 // Cost: none for posts older than the arrival grace, else that of recentIDs.
-func (h *Home) ClientStateOf(ctx context.Context, v account.Viewer, at Visit, posts []*ent.Post, more bool) (ClientState, error) {
-	c := ClientState{Position: at.Position, low: at.arrived}
+func (h *Home) ClientStateOf(ctx context.Context, v account.Viewer, at Visit, posts []*ent.Post, more bool) (clientstate.State, error) {
+	c := clientstate.New(at.Position, at.arrived)
 	below := int64(0)
 	for _, p := range posts {
-		if p.ID > c.low {
+		if p.ID > c.Low() {
 			c.Take(p.ID)
 		}
 		if below == 0 || p.ID < below {
 			below = p.ID
 		}
 	}
-	if !more || at.Epoch == 0 || below != 0 && below <= c.low+1 {
+	if !more || at.Epoch == 0 || below != 0 && below <= c.Low()+1 {
 		return c, nil
 	}
-	list, told, err := h.recentIDs(ctx, v.ID, timeline.Range{After: c.low, Before: below}, below == 0)
+	list, told, err := h.recentIDs(ctx, v.ID, timeline.Range{After: c.Low(), Before: below}, below == 0)
 	if !told {
 		c.Position = timeline.Position{}
 	}
@@ -264,15 +116,15 @@ func (h *Home) ClientStateOf(ctx context.Context, v account.Viewer, at Visit, po
 // when too much was posted since for a client state.
 //
 // Cost: none for a cursor that carries the state, else that of recentIDs.
-func (h *Home) ClientStateAt(ctx context.Context, v account.Viewer, after paging.Cursor) (c ClientState, ok bool, err error) {
-	if c, ok = clientStateIn(after.Tail); ok {
+func (h *Home) ClientStateAt(ctx context.Context, v account.Viewer, after paging.Cursor) (c clientstate.State, ok bool, err error) {
+	if c, ok = clientstate.Decode(after.Tail); ok {
 		return c, true, nil
 	}
 	// The cursor names only an entry: the client has missed what lies above it. The
 	// client reads again what lies below, some of which may still be on its way.
-	c = ClientState{low: min(after.ID, h.ArrivedID(ctx))}
-	list, _, err := h.recentIDs(ctx, v.ID, timeline.Range{After: c.low, Before: after.ID + 1}, true)
-	if err != nil || len(list) > maxRecent {
+	c = clientstate.New(timeline.Position{}, min(after.ID, h.ArrivedID(ctx)))
+	list, _, err := h.recentIDs(ctx, v.ID, timeline.Range{After: c.Low(), Before: after.ID + 1}, true)
+	if err != nil || len(list) > clientstate.MaxRecent {
 		return c, false, err
 	}
 	for _, id := range list {
@@ -295,7 +147,7 @@ func (h *Home) recentIDs(ctx context.Context, user int64, r timeline.Range, must
 	if err != nil {
 		return nil, false, err
 	}
-	r.Limit = maxRecent + 1
+	r.Limit = clientstate.MaxRecent + 1
 	found, covered, err := h.tl.Page(ctx, timeline.Inbox(user), r)
 	if err == nil {
 		if covered.State != timeline.Ready && !must {

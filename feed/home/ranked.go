@@ -188,7 +188,7 @@ func (h *Home) ranked(ctx context.Context, v account.Viewer, p paging.Page) (*pa
 	})
 	// A stream goes on from the posts that were ranked, not from those that are shown.
 	newest := max(after.window.Before-1, 0)
-	state = state.upTo(newest)
+	state = state.UpTo(newest)
 	c := &paging.Connection[ent.Post]{
 		HasNextPage: page.HasNextPage, HasPreviousPage: page.HasPreviousPage, Position: state.Cursor(v, newest),
 	}

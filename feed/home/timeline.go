@@ -65,35 +65,11 @@ func (h *Home) Timeline(ctx context.Context, v account.Viewer, p paging.Page, or
 		return nil, err
 	}
 	c := paging.Connect(w, posts, func(p *ent.Post) paging.Edge[ent.Post] {
-		upTo := state.upTo(p.ID)
+		upTo := state.UpTo(p.ID)
 		return upTo.Entry(v, p)
 	})
-	c.Position = state.positionOf(v, w, c)
+	c.Position = state.Holding(v, w, c)
 	return c, nil
-}
-
-// positionOf is the cursor of a client that holds the page. The client reads what
-// lies below the page later, so the state, of when the page was read, says what it
-// has then. What lies below a page before a cursor, the client has read earlier: it
-// has that as of the cursor's state. An empty page adds nothing to what its cursor
-// says. Without a cursor, an empty page is an empty timeline.
-func (c *ClientState) positionOf(v account.Viewer, w paging.Window, page *paging.Connection[ent.Post]) string {
-	newest, from := int64(0), w.Before
-	if len(page.Edges) > 0 {
-		newest = page.Edges[0].Node.ID
-	} else if from == nil {
-		from = w.After
-	}
-	state := c.upTo(newest)
-	if from != nil {
-		if state, _ = clientStateIn(from.Tail); state.Position.Epoch != 0 {
-			for _, p := range page.Nodes() {
-				state.Take(p.ID)
-			}
-		}
-		newest = max(newest, from.ID)
-	}
-	return state.Cursor(v, newest)
 }
 
 // UnreadCount counts the entries of the viewer's timeline, among the newest up to

@@ -12,7 +12,7 @@ import (
 
 	"tideline/ent"
 	"tideline/feed/account"
-	"tideline/feed/home"
+	"tideline/feed/clientstate"
 	"tideline/feed/paging"
 	"tideline/live"
 )
@@ -49,7 +49,7 @@ type Stream struct {
 	viewer  account.Viewer
 	wake    func()
 	// client is the state of the client when it has got all that was sent.
-	client home.ClientState
+	client clientstate.State
 	newest int64   // newest post sent or known to the client
 	gone   []int64 // the last ones sent as removed
 

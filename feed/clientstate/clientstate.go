@@ -1,0 +1,188 @@
+// Package clientstate knows what a client has of its home timeline, as its cursor says.
+//
+// A client has missed the posts that its timeline has now and that the client did
+// not have when it was given its cursor. A cursor therefore carries the client
+// state. It stays small because posts fall into two kinds:
+//
+//   - A post in time reaches the timeline or its stream at most LateAfter after it
+//     was made. Its id gives the time, so only posts that were made within the
+//     arrival grace of the cursor can still be on their way. Of these the cursor
+//     names the ones that its client has; any other that appears was missed. The
+//     client has all older ones.
+//   - A late post has a journal entry in the inbox, as has every post that is
+//     removed. The cursor carries the position up to which the client knows the
+//     journal.
+//
+// A client may have read a post in SQL before its fan-out came. While a fan-out is
+// later than the arrival grace, the cursor also names the posts since then, because
+// otherwise the client gets them again when they arrive.
+//
+// So nothing depends on the order in which posts arrive, and the server stores
+// nothing for a client but the journal. This is true while the clocks of processes
+// differ by less than the margin between LateAfter and the arrival grace. That
+// margin includes the time that it takes to notice a silent connection to Redis.
+package clientstate
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"tideline/ent"
+	"tideline/feed/account"
+	"tideline/feed/internal/rows"
+	"tideline/feed/paging"
+	"tideline/timeline"
+)
+
+// MaxRecent is how many posts within the arrival grace a cursor can name. When a
+// timeline gets more in that time, a client that resumes has to read it again.
+const MaxRecent = 512
+
+// State has the posts that a client is known to have of its timeline.
+type State struct {
+	// Position is the client's position in the journal of the inbox: the client
+	// knows the changes up to there.
+	Position timeline.Position
+	low      int64   // the client has the posts at or below it, unless they came late
+	recent   []int64 // posts above low that the client has, ascending
+}
+
+// New returns the state of a client that has all posts at or below low, unless they
+// came late, and knows the journal up to the position.
+func New(at timeline.Position, low int64) State { return State{Position: at, low: low} }
+
+// Has reports whether the post is one of those above Low that the client has.
+func (c *State) Has(post int64) bool {
+	_, found := slices.BinarySearch(c.recent, post)
+	return found
+}
+
+// Low is the id at or below which the client has all posts, unless they came late.
+func (c *State) Low() int64 { return c.low }
+
+// Newest is the newest of the posts above Low that the client has, 0 when it has
+// none.
+func (c *State) Newest() int64 {
+	if len(c.recent) == 0 {
+		return 0
+	}
+	return c.recent[len(c.recent)-1]
+}
+
+// Take records that the client gets the post.
+func (c *State) Take(post int64) {
+	if at, found := slices.BinarySearch(c.recent, post); !found {
+		c.recent = slices.Insert(c.recent, at, post)
+	}
+}
+
+// Drop records that the client loses the post.
+func (c *State) Drop(post int64) {
+	if at, found := slices.BinarySearch(c.recent, post); found {
+		c.recent = slices.Delete(c.recent, at, at+1)
+	}
+}
+
+// Retain records that of the posts above Low the client has only these.
+func (c *State) Retain(posts []*ent.Post) {
+	keep := rows.PostIDs(posts)
+	c.recent = slices.DeleteFunc(c.recent, func(id int64) bool { return id > c.low && !slices.Contains(keep, id) })
+}
+
+// Advance raises Low. When the state names more than MaxRecent posts, it forgets the
+// excess of those that are now at or below Low.
+func (c *State) Advance(low int64) {
+	c.low = max(c.low, low)
+	if spare := len(c.recent) - MaxRecent; spare > 0 {
+		below, _ := slices.BinarySearch(c.recent, c.low+1)
+		c.recent = slices.Delete(c.recent, 0, min(spare, below))
+	}
+}
+
+// UpTo returns the state of a client that has nothing newer than the post.
+func (c *State) UpTo(id int64) State {
+	end, _ := slices.BinarySearch(c.recent, id+1)
+	return State{c.Position, min(c.low, id), c.recent[:end]}
+}
+
+// tail encodes the state as part of a cursor. It is empty when the state does not
+// fit: the client cannot resume without reading again.
+//
+//	epoch, offset, low  uvarints
+//	recent              uvarint distances, each from the post before, the first from low
+func (c *State) tail() string {
+	first, _ := slices.BinarySearch(c.recent, c.low+1)
+	recent := c.recent[first:]
+	if len(recent) > MaxRecent || c.Position.Epoch == 0 {
+		return ""
+	}
+	b := make([]byte, 0, 128) // most fit, on the stack
+	b = binary.AppendUvarint(b, uint64(c.Position.Epoch))
+	b = binary.AppendUvarint(b, uint64(c.Position.Offset))
+	b = binary.AppendUvarint(b, uint64(c.low))
+	last := c.low
+	for _, id := range recent {
+		b = binary.AppendUvarint(b, uint64(id-last))
+		last = id
+	}
+	return string(b)
+}
+
+// Decode decodes the state in the tail of a cursor; ok is false when the
+// tail has none.
+func Decode(tail string) (c State, ok bool) {
+	b := []byte(tail)
+	next := func() (v int64) {
+		u, n := binary.Uvarint(b)
+		if n <= 0 || u > 1<<62 {
+			b, ok = nil, false
+			return 0
+		}
+		b = b[n:]
+		return int64(u)
+	}
+	ok = true
+	c.Position = timeline.Position{Epoch: next(), Offset: next()}
+	c.low = next()
+	for last := c.low; ok && len(b) > 0; {
+		last += next()
+		c.recent = append(c.recent, last)
+	}
+	return c, ok
+}
+
+// Cursor is the cursor of an entry in the viewer's timeline, for a client in this
+// state.
+func (c *State) Cursor(v account.Viewer, id int64) string {
+	return paging.Cursor{Score: float64(id), ID: id, Tail: c.tail()}.Encode(paging.Latest, v.ID)
+}
+
+// Entry is the post as an entry of the viewer's timeline in the order Latest, for a
+// client in this state.
+func (c *State) Entry(v account.Viewer, p *ent.Post) paging.Edge[ent.Post] {
+	return paging.Edge[ent.Post]{Cursor: c.Cursor(v, p.ID), Score: float64(p.ID), Node: p}
+}
+
+// Holding is the cursor of a client that holds the page. The client reads what
+// lies below the page later, so the state, of when the page was read, says what it
+// has then. What lies below a page before a cursor, the client has read earlier: it
+// has that as of the cursor's state. An empty page adds nothing to what its cursor
+// says. Without a cursor, an empty page is an empty timeline.
+func (c *State) Holding(v account.Viewer, w paging.Window, page *paging.Connection[ent.Post]) string {
+	newest, from := int64(0), w.Before
+	if len(page.Edges) > 0 {
+		newest = page.Edges[0].Node.ID
+	} else if from == nil {
+		from = w.After
+	}
+	state := c.UpTo(newest)
+	if from != nil {
+		if state, _ = Decode(from.Tail); state.Position.Epoch != 0 {
+			for _, p := range page.Nodes() {
+				state.Take(p.ID)
+			}
+		}
+		newest = max(newest, from.ID)
+	}
+	return state.Cursor(v, newest)
+}

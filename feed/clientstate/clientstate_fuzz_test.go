@@ -1,0 +1,24 @@
+package clientstate
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tideline/timeline"
+)
+
+// A timeline accepts any tail of a cursor without harm, and a state that it finds
+// there has one encoding.
+func FuzzTail(f *testing.F) {
+	state := State{Position: timeline.Position{Epoch: 5, Offset: 2}, low: 3, recent: []int64{7, 9}}
+	f.Add(state.tail())
+	f.Add("")
+	f.Fuzz(func(t *testing.T, tail string) {
+		if c, ok := Decode(tail); ok && c.tail() != "" {
+			again, ok := Decode(c.tail())
+			require.True(t, ok)
+			require.Equal(t, c.tail(), again.tail())
+		}
+	})
+}
