@@ -19,8 +19,8 @@
 //
 // So nothing depends on the order in which posts arrive, and the server stores
 // nothing for a client but the journal. This is true while the clocks of processes
-// differ by less than the margin between LateAfter and the arrival grace. That
-// margin includes the time that it takes to notice a silent connection to Redis.
+// differ by less than the margin between LateAfter and the arrival grace. It is true
+// as of a moment: of a read, or of a mark that a live stream knows to be covered.
 package clientstate
 
 import (

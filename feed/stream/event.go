@@ -49,7 +49,8 @@ type Invalidated struct {
 	Position string
 }
 
-// Heartbeat says that nothing was missed up to here.
+// Heartbeat has the cursor to resume after. While the process is cut off, or cannot
+// tell, that vouches for no more than it did before.
 type Heartbeat struct{ Position string }
 
 // sharedEvent is an event that many streams of this process bring at the same time.
