@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -14,10 +17,11 @@ import (
 const chunkSize = 3000
 
 // Publisher sends events to users wherever they are connected. It holds no
-// state, needs no hub, and is safe for concurrent use.
+// state but when a look-up failed, needs no hub, and is safe for concurrent use.
 type Publisher struct {
 	rdb     redis.UniversalClient
 	sharded bool
+	failed  atomic.Int64 // Unix, in nanoseconds
 }
 
 // NewPublisher returns a publisher. With sharded, messages go by the sharded
@@ -51,7 +55,9 @@ func (p *Publisher) Publish(ctx context.Context, ev Event, users []int64) (reach
 	if users[0] <= 0 {
 		return 0, fmt.Errorf("live: publish: %d is not a user id", users[0])
 	}
-	procs, err := p.rdb.ZRange(ctx, procsKey, 0, -1).Result()
+	listing, cancel := context.WithTimeout(ctx, answerLimit)
+	procs, err := p.rdb.ZRange(listing, procsKey, 0, -1).Result()
+	cancel()
 	if err != nil {
 		return 0, fmt.Errorf("live: publish: list processes: %w", err)
 	}
@@ -78,14 +84,9 @@ func (p *Publisher) publishChunk(ctx context.Context, procs []string, ev Event, 
 	for i, user := range users {
 		members[i] = user
 	}
-	pipe := p.rdb.Pipeline()
-	lookups := make([]*redis.BoolSliceCmd, len(procs))
-	for i, proc := range procs {
-		lookups[i] = pipe.SMIsMember(ctx, usersKey(proc), members...)
-	}
-	_, _ = pipe.Exec(ctx) // each command has its own error
+	lookups := p.lookUp(ctx, procs, members)
 
-	pipe = p.rdb.Pipeline()
+	pipe := p.rdb.Pipeline()
 	var sizes []int
 	var sent []*redis.IntCmd
 	recipients := make([]int64, 0, len(users))
@@ -124,4 +125,47 @@ func (p *Publisher) publishChunk(ctx context.Context, procs []string, ev Event, 
 		reached += sizes[i]
 	}
 	return reached, err
+}
+
+const (
+	// answerLimit is the longest that a look-up waits for Redis.
+	answerLimit = 2 * time.Second
+	// apartFor is how long each process is looked up on its own after a look-up failed.
+	apartFor = 30 * time.Second
+)
+
+// lookUp asks which of the users have connections in each of the processes. Where a
+// master of a cluster does not answer, those of the others are looked up all the same:
+// an error in one pipeline would be that of all.
+func (p *Publisher) lookUp(ctx context.Context, procs []string, users []any) []*redis.BoolSliceCmd {
+	lookups := make([]*redis.BoolSliceCmd, len(procs))
+	_, cluster := p.rdb.(*redis.ClusterClient)
+	if !cluster || time.Since(time.Unix(0, p.failed.Load())) > apartFor {
+		limited, cancel := ctx, context.CancelFunc(func() {})
+		if cluster {
+			limited, cancel = context.WithTimeout(ctx, answerLimit)
+		}
+		pipe := p.rdb.Pipeline()
+		for i, proc := range procs {
+			lookups[i] = pipe.SMIsMember(limited, usersKey(proc), users...)
+		}
+		_, err := pipe.Exec(limited)
+		cancel()
+		if err == nil || !cluster || ctx.Err() != nil {
+			return lookups // each command has its own error
+		}
+		p.failed.Store(time.Now().UnixNano())
+	}
+	var asking sync.WaitGroup
+	for i, proc := range procs {
+		asking.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, answerLimit)
+			defer cancel()
+			if lookups[i] = p.rdb.SMIsMember(ctx, usersKey(proc), users...); lookups[i].Err() != nil {
+				p.failed.Store(time.Now().UnixNano())
+			}
+		})
+	}
+	asking.Wait()
+	return lookups
 }

@@ -160,38 +160,74 @@ func (s *Store) Active(ctx context.Context, users []int64) ([]bool, error) {
 	return active, nil
 }
 
-// deadlines returns until when each user is active, 0 for one who is not.
+// deadlines returns until when each user is active, 0 for one who is not. With an
+// Unreached it returns those of the others, and 0 for its users.
 func (s *Store) deadlines(ctx context.Context, users []int64) ([]int64, error) {
+	var left unreached
 	until := make([]int64, 0, len(users))
 	for chunk := range slices.Chunk(users, batch) {
-		var members [shards][]string
-		for _, user := range chunk {
-			n := shardOf(user)
-			members[n] = append(members[n], formatID(user))
-		}
-		now := float64(s.nowMillis())
-		var found [shards]*redis.FloatSliceCmd
-		_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-			for n := range shards {
-				if len(members[n]) > 0 {
-					found[n] = p.ZMScore(ctx, activeKey(n), members[n]...)
-				}
+		var merging sync.Mutex
+		var found []int64
+		err := left.add(s.reach(ctx, chunk, activeShard, func(ctx context.Context, part []int64) error {
+			of, err := s.deadlinesOf(ctx, part)
+			if err != nil {
+				return err
+			}
+			merging.Lock()
+			defer merging.Unlock()
+			if len(part) == len(chunk) {
+				found = of
+				return nil
+			}
+			if found == nil {
+				found = make([]int64, len(chunk))
+			}
+			for i, user := range part {
+				found[slices.Index(chunk, user)] = of[i]
 			}
 			return nil
-		})
+		}))
 		if err != nil {
 			return nil, wrap(err, "look up %d users", len(users))
 		}
-		var next [shards]int
-		for _, user := range chunk {
-			n := shardOf(user)
-			deadline := found[n].Val()[next[n]]
-			next[n]++
-			if deadline <= now {
-				deadline = 0
-			}
-			until = append(until, int64(deadline))
+		if found == nil {
+			found = make([]int64, len(chunk))
 		}
+		until = append(until, found...)
+	}
+	return until, left.all()
+}
+
+func activeShard(user int64) string { return activeKey(shardOf(user)) }
+
+// deadlinesOf is deadlines in one pipeline.
+func (s *Store) deadlinesOf(ctx context.Context, users []int64) ([]int64, error) {
+	var members [shards][]string
+	for _, user := range users {
+		n := shardOf(user)
+		members[n] = append(members[n], formatID(user))
+	}
+	now := float64(s.nowMillis())
+	var found [shards]*redis.FloatSliceCmd
+	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for n := range shards {
+			if len(members[n]) > 0 {
+				found[n] = p.ZMScore(ctx, activeKey(n), members[n]...)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	var next [shards]int
+	until := make([]int64, len(users))
+	for i, user := range users {
+		n := shardOf(user)
+		if deadline := found[n].Val()[next[n]]; deadline > now {
+			until[i] = int64(deadline)
+		}
+		next[n]++
 	}
 	return until, nil
 }
@@ -224,11 +260,13 @@ func byRecency(a, b Activity) int {
 }
 
 // ActiveOf returns those of the users who are active, the most recently active first.
+// On a cluster, users of whom it cannot be known are left out, and the error is an
+// Unreached with these.
 //
 // Cost: as Active.
 func (s *Store) ActiveOf(ctx context.Context, users []int64) ([]int64, error) {
 	until, err := s.deadlines(ctx, users)
-	if err != nil {
+	if until == nil {
 		return nil, err
 	}
 	var active []Activity
@@ -242,7 +280,7 @@ func (s *Store) ActiveOf(ctx context.Context, users []int64) ([]int64, error) {
 	for i, a := range active {
 		of[i] = a.User
 	}
-	return of, nil
+	return of, err
 }
 
 // RecentlyActive returns about n of the users who were active most recently, the

@@ -12,7 +12,8 @@ import (
 
 // Deliver pushes one post into the inboxes of those users who are active, and
 // returns these, the most recently active first. After an error some inboxes may
-// have the post; it is harmless to deliver again.
+// have the post; it is harmless to deliver again. On a cluster, users whose masters
+// cannot be reached are left out, and the error is an Unreached with these.
 //
 // Each post has every 16th inbox that it reaches trimmed, if that is past cap and
 // slack; another post has another 16th. Until its turn, or Sweep, an inbox grows. Where
@@ -25,16 +26,21 @@ func (s *Store) Deliver(ctx context.Context, post int64, users []int64) (pushed 
 	if err := checkIDs(post); err != nil {
 		return nil, fmt.Errorf("deliver: %w", err)
 	}
+	var left unreached
 	targets, err := s.ActiveOf(ctx, users)
-	if err != nil {
+	if err := left.add(err); err != nil {
 		return nil, fmt.Errorf("deliver post %d: %w", post, err)
 	}
-	return targets, s.Push(ctx, post, targets, func() {})
+	if err := left.add(s.Push(ctx, post, targets, func() {})); err != nil {
+		return targets, err
+	}
+	return targets, left.all()
 }
 
 // Push is Deliver to users who are known to be active: by a look-up after the post
 // was committed, such as ActiveByRecency. The inbox of a user who is active no more
-// gets an entry that no read finds. Pace is called before each pipeline.
+// gets an entry that no read finds. Pace is called before each pipeline. Its errors are
+// those of Deliver.
 //
 // Cost: a round trip per 250 users: a plain ZADD each, O(log size).
 func (s *Store) Push(ctx context.Context, post int64, targets []int64, pace func()) error {
@@ -47,46 +53,57 @@ func (s *Store) Push(ctx context.Context, post int64, targets []int64, pace func
 	// the next and reads the one before.
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(pipelines)
+	var left unreached
 	for chunk := range slices.Chunk(targets, pushes) {
 		pace()
 		g.Go(func() error {
-			sizes := map[int64]*redis.IntCmd{}
-			var lives []*redis.DurationCmd
-			_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-				for i, user := range chunk {
-					if err := p.Process(ctx, redis.NewIntCmd(ctx, "zadd", Inbox(user).set(), score, member)); err != nil {
-						return err
-					}
-					if sixteenth(user) == sixteenth(post) {
-						sizes[user] = p.ZCard(ctx, Inbox(user).set())
-					}
-					if sizes[user] != nil || i == len(chunk)-1 {
-						lives = append(lives, p.PTTL(ctx, Inbox(user).set()))
-					}
-				}
-				return nil
-			})
-			if err != nil {
-				return err
-			}
-			// Redis has lost inboxes since the users were looked up. These pushes have made
-			// sets without an end, which nobody else may ever look at.
-			if slices.ContainsFunc(lives, func(life *redis.DurationCmd) bool { return life.Val() < 0 }) {
-				_, err = s.trim(ctx, chunk)
-				return err
-			}
-			maps.DeleteFunc(sizes, func(_ int64, size *redis.IntCmd) bool {
-				return size.Val()-1 <= int64(s.cfg.InboxCap+slack(s.cfg.InboxCap)) // but for the end mark
-			})
-			_, err = s.trim(ctx, slices.Collect(maps.Keys(sizes)))
-			return err
+			return left.add(s.reach(ctx, chunk, inboxSet, func(ctx context.Context, chunk []int64) error {
+				return s.pushTo(ctx, chunk, post, score, member)
+			}))
 		})
 	}
 	if err := g.Wait(); err != nil {
 		return fmt.Errorf("deliver post %d: %w", post, err)
 	}
-	return nil
+	return left.all()
 }
+
+// pushTo is Push in one pipeline.
+func (s *Store) pushTo(ctx context.Context, users []int64, post int64, score, member any) error {
+	sizes := map[int64]*redis.IntCmd{}
+	var lives []*redis.DurationCmd
+	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, user := range users {
+			if err := p.Process(ctx, redis.NewIntCmd(ctx, "zadd", Inbox(user).set(), score, member)); err != nil {
+				return err
+			}
+			if sixteenth(user) == sixteenth(post) {
+				sizes[user] = p.ZCard(ctx, Inbox(user).set())
+			}
+			if sizes[user] != nil || i == len(users)-1 {
+				lives = append(lives, p.PTTL(ctx, Inbox(user).set()))
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	// Redis has lost inboxes since the users were looked up. These pushes have made
+	// sets without an end, which nobody else may ever look at.
+	if slices.ContainsFunc(lives, func(life *redis.DurationCmd) bool { return life.Val() < 0 }) {
+		_, err = s.trim(ctx, users)
+		return err
+	}
+	maps.DeleteFunc(sizes, func(_ int64, size *redis.IntCmd) bool {
+		return size.Val()-1 <= int64(s.cfg.InboxCap+slack(s.cfg.InboxCap)) // but for the end mark
+	})
+	_, err = s.trim(ctx, slices.Collect(maps.Keys(sizes)))
+	return err
+}
+
+// inboxSet is the key of the user's inbox.
+func inboxSet(user int64) string { return Inbox(user).set() }
 
 // Withdraw takes posts out of the inboxes of those users who are active. As Remove
 // does, it makes builders at work read SQL again. Inboxes of users who are not
@@ -119,17 +136,54 @@ func (s *Store) withdraw(ctx context.Context, journal int, posts []int64, users 
 	if err := checkIDs(posts...); err != nil {
 		return fmt.Errorf("withdraw: %w", err)
 	}
+	var left unreached
 	targets, err := s.ActiveOf(ctx, users)
-	if err != nil {
+	if err := left.add(err); err != nil {
 		return fmt.Errorf("withdraw %d posts: %w", len(posts), err)
 	}
-	args := appendIDs([]any{journal}, posts)
-	for chunk := range slices.Chunk(targets, batch) {
-		if _, err := s.run(ctx, onFeeds(removeScript, inboxes(chunk), args...)...); err != nil {
-			return fmt.Errorf("withdraw %d posts: %w", len(posts), err)
+	if err := left.add(s.onInboxes(ctx, targets, removeScript, appendIDs([]any{journal}, posts)...)); err != nil {
+		return fmt.Errorf("withdraw %d posts: %w", len(posts), err)
+	}
+	return left.all()
+}
+
+// onInboxes runs a script on the inbox of each of the users. Its errors are as those
+// of Deliver.
+func (s *Store) onInboxes(ctx context.Context, users []int64, script *redis.Script, args ...any) error {
+	var left unreached
+	for chunk := range slices.Chunk(users, batch) {
+		err := left.add(s.reach(ctx, chunk, inboxSet, func(ctx context.Context, chunk []int64) error {
+			_, err := s.run(ctx, onFeeds(script, inboxes(chunk), args...)...)
+			return err
+		}))
+		if err != nil {
+			return err
 		}
 	}
-	return nil
+	return left.all()
+}
+
+// Forget makes the inboxes of the users Missing, as Drop does. Its errors are as those
+// of Deliver.
+//
+// Cost: one round trip per 1,000 users, O(size) each.
+func (s *Store) Forget(ctx context.Context, users []int64) error {
+	var left unreached
+	for chunk := range slices.Chunk(users, batch) {
+		err := left.add(s.reach(ctx, chunk, inboxSet, func(ctx context.Context, chunk []int64) error {
+			_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+				for _, user := range chunk {
+					p.Del(ctx, Inbox(user).keys()...)
+				}
+				return nil
+			})
+			return err
+		}))
+		if err != nil {
+			return wrap(err, "forget %d inboxes", len(users))
+		}
+	}
+	return left.all()
 }
 
 // trimmed counts what a trim of several inboxes did.

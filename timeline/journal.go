@@ -51,20 +51,15 @@ type Arrival struct {
 
 // DeliverLate pushes a late post into those inboxes of the users that have coverage,
 // and adds it to their journals, unless it has arrived before. Call Deliver or Push
-// as well, afterwards.
+// as well, afterwards. Its errors are as those of Deliver.
 //
 // Cost: one round trip per 1,000 users: a script each, O(log size).
 func (s *Store) DeliverLate(ctx context.Context, a Arrival, users []int64) error {
 	if err := checkIDs(a.Post); err != nil {
 		return fmt.Errorf("deliver late: %w", err)
 	}
-	for chunk := range slices.Chunk(users, batch) {
-		calls := onFeeds(deliverLateScript, inboxes(chunk), formatID(a.Post), flag(!a.Pulled), flag(a.Again), journalCap)
-		if _, err := s.run(ctx, calls...); err != nil {
-			return fmt.Errorf("late arrival of post %d: %w", a.Post, err)
-		}
-	}
-	return nil
+	err := s.onInboxes(ctx, users, deliverLateScript, formatID(a.Post), flag(!a.Pulled), flag(a.Again), journalCap)
+	return wrap(err, "late arrival of post %d", a.Post)
 }
 
 // flag encodes a bool for the scripts.

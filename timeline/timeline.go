@@ -160,13 +160,14 @@ func (c Config) Validate() error {
 }
 
 // Store reads and writes feeds. It is safe for concurrent use, also by many
-// processes. Its only state of its own is how far Sweep has come, and in which
-// incarnation it met Redis.
+// processes. Its only state of its own is how far Sweep has come, in which incarnation
+// it met Redis, and which masters of a cluster could not be reached lately.
 type Store struct {
-	rdb   redis.UniversalClient
-	cfg   Config
-	sweep sweeper
-	met   met
+	rdb     redis.UniversalClient
+	cfg     Config
+	sweep   sweeper
+	met     met
+	masters masters
 }
 
 // New returns a Store on rdb, which the caller closes. It fails only when cfg is out

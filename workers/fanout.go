@@ -60,6 +60,9 @@ type fanOut struct {
 	storedAt time.Time      // when the progress was stored, or the round began
 	telling  errgroup.Group // one page is told while the next is pushed
 	told     atomic.Int64   // connections told that the progress does not count yet
+
+	missing   sync.Mutex // guards what the progress has as left or untold
+	unreached error      // why there is something left, if this attempt knows
 }
 
 // progress is the state of the job: what a later attempt goes on from. The names
@@ -70,6 +73,9 @@ type progress struct {
 	Of schema.Visibility `json:"Of"`
 	rosterPosition
 	FanOutReport // as far as it has come
+	outstanding
+	// Unwatched says that the author's fences were not watched all the time.
+	Unwatched bool `json:"Unwatched,omitempty"`
 }
 
 // postCreated pushes a new post to those who may see it.
@@ -129,6 +135,9 @@ func (f *fanOut) run(ctx context.Context) error {
 			return err
 		}
 		if visibilityOf(post) == f.progress.Of {
+			if f.progress.Left != nil {
+				return f.comeBack(ctx)
+			}
 			return f.finish(ctx, post)
 		}
 	}
@@ -199,11 +208,19 @@ func (f *fanOut) toAuthor(ctx context.Context) error {
 		put, kind = f.w.Timelines.Remove, live.Removed
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	if f.progress.rosterPosition == (rosterPosition{}) {
-		g.Go(func() error { return f.w.Timelines.Watch(ctx, f.args.Author, f.job.ID) })
+	if f.progress.rosterPosition == (rosterPosition{}) && f.progress.Only == nil {
+		g.Go(func() error {
+			err := f.w.Timelines.Try(ctx, func(ctx context.Context) error { return f.w.Timelines.Watch(ctx, f.args.Author, f.job.ID) })
+			if err != nil {
+				f.progress.Unwatched = true
+			}
+			return f.reached(err)
+		})
 	}
 	for _, k := range []timeline.Key{timeline.Inbox(f.args.Author), timeline.Outbox(f.args.Author)} {
-		g.Go(func() error { return put(ctx, k, f.args.Post) })
+		g.Go(func() error {
+			return f.reached(f.w.Timelines.Try(ctx, func(ctx context.Context) error { return put(ctx, k, f.args.Post) }))
+		})
 	}
 	g.Go(func() error {
 		_, err := f.tell(ctx, kind, []int64{f.args.Author})
@@ -219,6 +236,9 @@ func (f *fanOut) toAuthor(ctx context.Context) error {
 // page is read while one is pushed.
 func (f *fanOut) toFollowers(ctx context.Context) error {
 	p := &f.progress
+	if p.Only != nil && *p.Only == (slots{}) && !p.TellAll {
+		return nil // only the author was not reached
+	}
 	// An earlier attempt pushed to these first and counted them. This one comes by
 	// them again in their turn.
 	if f.pushes {
@@ -270,6 +290,12 @@ func (f *fanOut) nextPage(ctx context.Context, page page) error {
 	if err := f.job.Confirm(ctx); err != nil { // the page may have been read long ago
 		return err
 	}
+	if err := f.reached(page.left); err != nil {
+		return err
+	}
+	told := [3][]int64{gain, lose, neverSaw}
+	only := f.progress.Only
+	gain, lose, neverSaw = only.of(gain), only.of(lose), only.of(neverSaw)
 	reached, err := f.deliverPage(ctx, gain, page.allActive)
 	if err != nil {
 		return err
@@ -277,7 +303,10 @@ func (f *fanOut) nextPage(ctx context.Context, page page) error {
 	if err := f.withdrawPage(ctx, lose, neverSaw); err != nil {
 		return err
 	}
-	f.tellPage(ctx, reached, lose, neverSaw)
+	if !f.progress.TellAll {
+		told = [3][]int64{reached, lose, neverSaw}
+	}
+	f.tellPage(ctx, told[0], told[1], told[2])
 	f.progress.lag(time.Since(f.since()), page.half)
 	if !page.end && time.Since(f.storedAt) < f.w.KeepEvery {
 		f.progress.rosterPosition = page.after
@@ -300,13 +329,13 @@ func (f *fanOut) nextPage(ctx context.Context, page page) error {
 func (f *fanOut) deliverPage(ctx context.Context, gain []int64, allActive bool) (reached []int64, err error) {
 	post, p := f.args.Post, &f.progress
 	if f.hiddenThenShown() { // the journals say that it is gone before it is there again
-		if err := f.w.Timelines.Withdraw(ctx, []int64{post}, gain); err != nil {
+		if err := f.reached(f.w.Timelines.Withdraw(ctx, []int64{post}, gain)); err != nil {
 			return nil, fmt.Errorf("withdraw post %d: %w", post, err)
 		}
 	}
 	if time.Since(ids.TimeOf(post)) > home.LateAfter {
 		late := timeline.Arrival{Post: post, Pulled: !f.pushes, Again: f.job.Again && f.args.Widens()}
-		if err := f.w.Timelines.DeliverLate(ctx, late, gain); err != nil {
+		if err := f.reached(f.w.Timelines.DeliverLate(ctx, late, gain)); err != nil {
 			return nil, err
 		}
 	}
@@ -324,7 +353,7 @@ func (f *fanOut) deliverPage(ctx context.Context, gain []int64, allActive bool) 
 		reached, err = f.w.Timelines.Deliver(ctx, post, gain)
 		p.Pushed += len(reached)
 	}
-	if err != nil {
+	if err := f.reached(err); err != nil {
 		return nil, fmt.Errorf("deliver post %d: %w", post, err)
 	}
 	return reached, nil
@@ -333,10 +362,10 @@ func (f *fanOut) deliverPage(ctx context.Context, gain []int64, allActive bool) 
 // withdrawPage takes the post out of the inboxes of followers who may not see it.
 func (f *fanOut) withdrawPage(ctx context.Context, lose, neverSaw []int64) error {
 	post := []int64{f.args.Post}
-	if err := f.w.Timelines.Withdraw(ctx, post, lose); err != nil {
+	if err := f.reached(f.w.Timelines.Withdraw(ctx, post, lose)); err != nil {
 		return fmt.Errorf("withdraw post %d: %w", f.args.Post, err)
 	}
-	if err := f.w.Timelines.RemoveUnjournaled(ctx, post, neverSaw); err != nil {
+	if err := f.reached(f.w.Timelines.RemoveUnjournaled(ctx, post, neverSaw)); err != nil {
 		return fmt.Errorf("remove post %d: %w", f.args.Post, err)
 	}
 	return nil
@@ -370,11 +399,20 @@ func (f *fanOut) tellPage(ctx context.Context, reached, lose, neverSaw []int64) 
 func (f *fanOut) hiddenThenShown() bool { return f.args.HiddenThenShown(f.change.Current) }
 
 // tell publishes an event of the post to the users, and returns how many
-// connections there were.
+// connections there were. Those that could not be told are told by the next attempt.
 func (f *fanOut) tell(ctx context.Context, kind live.Kind, users []int64) (int, error) {
+	if err := f.job.Confirm(ctx); err != nil {
+		return 0, err
+	}
 	n, err := f.w.Publisher.Publish(ctx, live.Event{Kind: kind, Post: f.args.Post, Author: f.args.Author}, users)
-	if err != nil {
+	tolerated := f.w.Timelines.Tolerate(ctx, err)
+	if tolerated = f.reached(tolerated); tolerated != nil {
 		return n, fmt.Errorf("publish post %d: %w", f.args.Post, err)
+	}
+	if err != nil {
+		f.missing.Lock()
+		f.progress.Untold = true
+		f.missing.Unlock()
 	}
 	return n, nil
 }

@@ -14,16 +14,21 @@ import (
 // taken it, by what the relation was before.
 func (f *fanOut) recheckFenced(ctx context.Context) error {
 	author := f.args.Author
-	// No attempt began before the job did.
-	fenced, whole, err := f.w.Timelines.Fenced(ctx, author, f.job.ID, f.job.CreatedAt.Add(-maxClockSkew))
-	if err != nil {
+	var fenced []int64
+	var whole bool
+	err := f.w.Timelines.Try(ctx, func(ctx context.Context) (err error) {
+		// No attempt began before the job did.
+		fenced, whole, err = f.w.Timelines.Fenced(ctx, author, f.job.ID, f.job.CreatedAt.Add(-maxClockSkew))
 		return err
+	})
+	if err != nil {
+		return f.reached(err) // the next attempt asks
 	}
-	if !whole {
+	if !whole || f.progress.Unwatched {
 		// Redis was wiped meanwhile. It may be anybody who has an inbox by now.
 		active, err := f.w.Timelines.ActiveUsers(ctx)
 		if err != nil {
-			return err
+			return f.reached(f.w.Timelines.Tolerate(ctx, err))
 		}
 		delete(active, author) // nobody takes authors their own posts
 		fenced = slices.Collect(maps.Keys(active))
@@ -67,20 +72,20 @@ func (f *fanOut) recheck(ctx context.Context, users []int64) error {
 		})
 		// Reads hide the post already. The users who lose it by the change of the post
 		// were told so, page by page; a fan-out that is behind may have put it back since.
-		if err := f.w.Timelines.Erase(ctx, []int64{post}, saw); err != nil {
+		if err := f.reached(f.w.Timelines.Erase(ctx, []int64{post}, saw)); err != nil {
 			return fmt.Errorf("erase post %d: %w", post, err)
 		}
 		// The others lose it by a change of the relation. A client that was shown it before
 		// reads its timeline again: the reconciler of that change may find the inbox done,
 		// and tell nobody.
-		if err := f.w.Timelines.RemoveUnjournaled(ctx, []int64{post}, lose); err != nil {
+		if err := f.reached(f.w.Timelines.RemoveUnjournaled(ctx, []int64{post}, lose)); err != nil {
 			return fmt.Errorf("remove post %d: %w", post, err)
 		}
 		if _, err := f.tell(ctx, live.JournalChanged, lose); err != nil {
 			return err
 		}
 		if f.pushes {
-			if _, err := f.w.Timelines.Deliver(ctx, post, gain); err != nil {
+			if _, err := f.w.Timelines.Deliver(ctx, post, gain); f.reached(err) != nil {
 				return fmt.Errorf("deliver post %d: %w", post, err)
 			}
 		}

@@ -3,6 +3,7 @@ package workers
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"tideline/feed/job"
@@ -20,10 +21,19 @@ func (w *Workers) relationChanged(ctx context.Context, j *queue.Job) error {
 		return queue.Discard(fmt.Errorf("read payload: %w", err))
 	}
 	a, b := args.Users[0], args.Users[1]
-	if err := w.Home.SyncInboxAndNotify(ctx, a, b, args.Change, j.Again); err != nil || args.First {
-		return err
+	err := w.Home.SyncInboxAndNotify(ctx, a, b, args.Change, j.Again)
+	if !args.First { // whether the first can be reached or not
+		err = errors.Join(err, w.Home.SyncInboxAndNotify(ctx, b, a, args.Change, j.Again))
 	}
-	return w.Home.SyncInboxAndNotify(ctx, b, a, args.Change, j.Again)
+	return w.patient(ctx, err)
+}
+
+// patient returns err, which is Unavailable if a part of a cluster cannot be reached.
+func (w *Workers) patient(ctx context.Context, err error) error {
+	if err = w.Timelines.Tolerate(ctx, err); unreached(err) {
+		return queue.Unavailable(err)
+	}
+	return err
 }
 
 // returnProgress is the state of the job: what a later attempt goes on from. Its
@@ -68,7 +78,7 @@ func (w *Workers) authorReturns(ctx context.Context, j *queue.Job) error {
 				return err
 			}
 			if _, err := w.Home.SyncInbox(ctx, user, args.Author); err != nil {
-				return err
+				return w.patient(ctx, err)
 			}
 		}
 		if p.Before = next; next == 0 {

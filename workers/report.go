@@ -56,7 +56,9 @@ func (f *fanOut) receipt(ctx context.Context, r FanOutReport, done bool) error {
 // finish ends a fan-out that is done. It tells the author by the receipt, which
 // goes with the post if that is gone, and operators by log and metrics.
 func (f *fanOut) finish(ctx context.Context, post *ent.Post) error {
-	if err := f.w.Timelines.Unwatch(ctx, f.args.Author, f.job.ID); err != nil {
+	// A watch that stays ends by itself.
+	err := f.w.Timelines.Try(ctx, func(ctx context.Context) error { return f.w.Timelines.Unwatch(ctx, f.args.Author, f.job.ID) })
+	if err := f.reached(err); err != nil {
 		return err
 	}
 	r := f.progress.FanOutReport

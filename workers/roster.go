@@ -2,6 +2,7 @@ package workers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -80,6 +81,7 @@ type rosterPosition struct {
 type page struct {
 	followers []visibility.Follower // with the verdict on the post
 	allActive bool                  // all of them are known to be active
+	left      error                 // says of whom it is not known whether they are active
 	half      bool                  // with this page half of the roster is done
 	end       bool                  // this page is the last
 	after     rosterPosition        // where the roster goes on after this page
@@ -92,9 +94,13 @@ func (w *Workers) roster(ctx context.Context, j *queue.Job, author *ent.User, at
 	if r.large = author.FollowerCount > w.PageSize; !r.large {
 		return r, nil
 	}
-	count, err := w.Timelines.ActiveCount(ctx)
+	var count int
+	err := w.Timelines.Try(ctx, func(ctx context.Context) (err error) {
+		count, err = w.Timelines.ActiveCount(ctx)
+		return err
+	})
 	if err != nil {
-		return nil, err
+		return r.withoutActivity(err)
 	}
 	begun := at != rosterPosition{}
 	r.position.ByActivity = at.ByActivity || !begun && count < author.FollowerCount/readsPerLookUp
@@ -105,7 +111,7 @@ func (w *Workers) roster(ctx context.Context, j *queue.Job, author *ent.User, at
 	// The post is committed: users who become active later read it from SQL.
 	active, err := w.Timelines.ActiveByRecency(ctx)
 	if err != nil {
-		return nil, err
+		return r.withoutActivity(w.Timelines.Tolerate(ctx, err))
 	}
 	if begun {
 		// The earlier attempt has done the users between the two deadlines. The
@@ -119,6 +125,26 @@ func (w *Workers) roster(ctx context.Context, j *queue.Job, author *ent.User, at
 	}
 	r.active, r.total = active, at.Seen+len(active)
 	return r, nil
+}
+
+// withoutActivity returns the roster that goes through all followers, because a list of
+// the active users cannot be had. It fails if that is for another reason than a part of
+// a cluster that cannot be reached.
+func (r *roster) withoutActivity(err error) (*roster, error) {
+	if !unreached(err) {
+		return nil, err
+	}
+	if r.position.ByActivity {
+		r.position = rosterPosition{}
+	}
+	r.active, r.inMemory, r.total = nil, false, r.author.FollowerCount
+	return r, nil
+}
+
+// unreached reports whether err says that some users were not reached.
+func unreached(err error) bool {
+	var some *timeline.Unreached
+	return errors.As(err, &some)
 }
 
 // read sends the pages until the last, or the first that fails. It reads the next
@@ -185,7 +211,9 @@ func (r *roster) recentFollowers(ctx context.Context, c visibility.PostChange) (
 	p.allActive, r.position.RecentDone = true, true
 	chunk, err := r.w.Timelines.RecentlyActive(ctx, r.w.PageSize)
 	if err != nil {
-		p.err = err
+		if p.err = r.w.Timelines.Tolerate(ctx, err); unreached(p.err) {
+			p.err = nil // they come in their turn
+		}
 		return p
 	}
 	r.recentSet = make(map[int64]struct{}, len(chunk))
@@ -229,7 +257,10 @@ func (r *roster) nextFollowers(ctx context.Context, c visibility.PostChange) (p 
 		}
 	}
 	if p.err = r.loaded(); p.err != nil {
-		return p
+		if _, p.err = r.withoutActivity(r.w.Timelines.Tolerate(ctx, p.err)); p.err != nil {
+			return p
+		}
+		r.loaded = func() error { return nil }
 	}
 	if r.large && !r.inMemory {
 		limit *= sortedPages
@@ -251,7 +282,9 @@ func (r *roster) nextFollowers(ctx context.Context, c visibility.PostChange) (p 
 		})
 		return p
 	}
-	p.followers, p.err = r.activeOf(ctx, p.followers)
+	if p.followers, p.err = r.activeOf(ctx, p.followers); unreached(p.err) {
+		p.left, p.err = p.err, nil
+	}
 	return p
 }
 

@@ -1,7 +1,9 @@
 package workers
 
 import (
+	"encoding/base64"
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,6 +26,16 @@ func TestStoredStatesKeepTheirNames(t *testing.T) {
 	requireStored(t, p, `{"Of":"PUBLIC","Before":1,"Latest":true,"Ahead":5,"Seen":6,"ByActivity":true,"From":2,"Until":3,
 		"Kind":"post.created","Post":7,"Followers":8,"Pushed":4,"Pulled":9,"Live":10,
 		"Duration":11,"FirstLag":1000000000,"MedianLag":12,"LastLag":13}`)
+	left := outstanding{Only: new(slots).with([]int64{1}), TellAll: true, Left: new(slots), Untold: true}
+	left.Left[0] = 1
+	raw, err := json.Marshal(left)
+	require.NoError(t, err)
+	set := func(s *slots) string { return base64.StdEncoding.EncodeToString(s[:]) }
+	require.JSONEq(t, `{"Only":"`+set(left.Only)+`","TellAll":true,"Left":"`+set(left.Left)+`","Untold":true}`, string(raw))
+	requireStored(t, progress{outstanding: left, Unwatched: true}, strings.Replace(string(raw), "{", `{"Of":"","Before":0,"Latest":false,"Ahead":0,
+		"Seen":0,"ByActivity":false,"From":0,"Until":0,"Kind":"","Post":0,"Followers":0,"Pushed":0,"Pulled":0,"Live":0,
+		"Duration":0,"FirstLag":0,"MedianLag":0,"LastLag":0,"Unwatched":true,`, 1))
+	requireStored(t, forgotten{Before: 15, outstanding: left}, strings.Replace(string(raw), "{", `{"Before":15,`, 1))
 	requireStored(t, returnProgress{Before: 14}, `{"Before":14}`)
 }
 

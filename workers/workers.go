@@ -4,7 +4,9 @@
 //
 //   - The distributor fans posts out to followers (fanout.go, roster.go, fence.go,
 //     report.go).
-//   - The reconciler makes inboxes agree with changed relations.
+//   - The reconciler makes inboxes agree with changed relations (reconciler.go).
+//     When a job of either is given up, what it may not have reached is forgotten,
+//     and read from SQL (givenup.go).
 //
 // Beside them, three loops run in every process with workers:
 //
@@ -140,6 +142,11 @@ func New(cfg Config) (*Workers, error) {
 	cfg.Queue.Handle(job.PostChanged, w.postChanged)
 	cfg.Queue.Handle(job.RelationChanged, w.relationChanged)
 	cfg.Queue.Handle(job.AuthorReturns, w.authorReturns)
+	cfg.Queue.Handle(job.PostGivenUp, w.postGivenUp)
+	cfg.Queue.Handle(job.RelationGivenUp, w.relationGivenUp)
+	cfg.Queue.WhenGivenUp(job.PostCreated, job.PostGivenUp)
+	cfg.Queue.WhenGivenUp(job.PostChanged, job.PostGivenUp)
+	cfg.Queue.WhenGivenUp(job.RelationChanged, job.RelationGivenUp)
 	cfg.Queue.Handle(canary, w.canaryArrived)
 	return w, nil
 }

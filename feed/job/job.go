@@ -23,6 +23,11 @@ const (
 	// AuthorReturns: an author's posts are pushed again; inboxes are to get the
 	// posts that were not pushed.
 	AuthorReturns = "author.returns"
+	// PostGivenUp follows a dead PostCreated or PostChanged, RelationGivenUp a dead
+	// RelationChanged: what the dead job may not have reached is to be read from SQL.
+	// Their payloads are those of the dead job.
+	PostGivenUp     = "post.given_up"
+	RelationGivenUp = "relation.given_up"
 )
 
 // Post is the payload of PostCreated and PostChanged. The author is named because

@@ -1,0 +1,120 @@
+package workers
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"tideline/feed/job"
+	"tideline/feed/visibility"
+	"tideline/live"
+	"tideline/queue"
+	"tideline/timeline"
+)
+
+// forgotten is the state of a PostGivenUp. Its names in JSON must not change.
+type forgotten struct {
+	Before int64 `json:"Before"` // the follow that the next page starts before; 0 at the beginning
+	outstanding
+}
+
+// postGivenUp handles a post whose fan-out, or whose change, was given up. Nobody knows
+// whom it reached. All inboxes that it was for become missing, and so do the author's
+// own feeds: their next reads have SQL's answer. Whoever is connected is told to read
+// again. It is never given up because something cannot be reached.
+func (w *Workers) postGivenUp(ctx context.Context, j *queue.Job) error {
+	var args job.Post
+	if err := json.Unmarshal(j.Payload, &args); err != nil {
+		return queue.Discard(fmt.Errorf("read payload: %w", err))
+	}
+	var p forgotten
+	if j.State != nil {
+		if err := json.Unmarshal(j.State, &p); err != nil {
+			return queue.Discard(fmt.Errorf("read state: %w", err))
+		}
+	}
+	f := &forgetting{w: w, forgotten: p}
+	// The author's own feeds come in each attempt.
+	err := f.later(ctx, w.Timelines.Drop(ctx, timeline.Outbox(args.Author)))
+	if err == nil {
+		err = f.forget(ctx, args.Author, []int64{args.Author})
+	}
+	for err == nil {
+		if err := j.Confirm(ctx); err != nil {
+			return err
+		}
+		var page []visibility.Follower
+		if page, f.Before, err = w.Visibility.Audience(ctx, args.Author, visibility.PostChange{}, map[int64]bool{}, f.Before, w.PageSize); err != nil {
+			break
+		}
+		users := make([]int64, len(page))
+		for i, follower := range page {
+			users[i] = follower.ID
+		}
+		if err = f.forget(ctx, args.Author, users); err != nil {
+			break
+		}
+		if f.Before == 0 {
+			if f.Left == nil {
+				return nil
+			}
+			err, f.outstanding = cmp.Or(f.reason, errNotAll), f.next()
+		}
+		if err := j.Checkpoint(ctx, f.forgotten); err != nil {
+			return err
+		}
+	}
+	return queue.Unavailable(fmt.Errorf("forget inboxes: %w", err))
+}
+
+// forgetting is one attempt to make inboxes missing.
+type forgetting struct {
+	w *Workers
+	forgotten
+	reason error // why there is something left for the next attempt
+}
+
+// forget makes the inboxes of the users missing, and tells the users to read again.
+func (f *forgetting) forget(ctx context.Context, author int64, users []int64) error {
+	inboxes := f.Only.of(users)
+	if err := f.later(ctx, f.w.Timelines.Forget(ctx, inboxes)); err != nil {
+		return err
+	}
+	if !f.TellAll {
+		users = inboxes
+	}
+	_, err := f.w.Publisher.Publish(ctx, live.Event{Kind: live.Invalidated, Author: author, Reason: "the timeline is read anew"}, users)
+	f.Untold = f.Untold || err != nil
+	return f.later(ctx, err)
+}
+
+// later returns nil if err is nil, or says that a part of a cluster cannot be reached:
+// that part is left to the next attempt.
+func (f *forgetting) later(ctx context.Context, err error) error {
+	var some *timeline.Unreached
+	if err = f.w.Timelines.Tolerate(ctx, err); !errors.As(err, &some) {
+		return err
+	}
+	f.Left, f.reason = f.Left.with(some.Users), err
+	return nil
+}
+
+// relationGivenUp handles a changed relation whose job was given up: the inboxes that
+// depend on it become missing.
+func (w *Workers) relationGivenUp(ctx context.Context, j *queue.Job) error {
+	var args job.Relation
+	if err := json.Unmarshal(j.Payload, &args); err != nil {
+		return queue.Discard(fmt.Errorf("read payload: %w", err))
+	}
+	f := &forgetting{w: w}
+	err := f.forget(ctx, args.Users[1], args.Users[:1])
+	if !args.First {
+		err = errors.Join(err, f.forget(ctx, args.Users[0], args.Users[1:]))
+	}
+	if err = errors.Join(err, f.reason); err != nil {
+		return queue.Unavailable(fmt.Errorf("forget inboxes: %w", err))
+	}
+	return nil
+}

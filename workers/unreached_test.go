@@ -1,0 +1,208 @@
+package workers_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"tideline/ent/job"
+	"tideline/ent/schema"
+	"tideline/feed"
+	"tideline/feed/account"
+	"tideline/feed/feedtest"
+	"tideline/queue"
+	"tideline/storage"
+	"tideline/storage/storagetest"
+	"tideline/timeline"
+)
+
+// silence stops the master of a cluster that has none of the keys, and returns its
+// address. The others serve their slots meanwhile.
+func silence(t *testing.T, rdb *redis.ClusterClient, but ...string) (addr string, goOn func()) {
+	t.Helper()
+	coverage := func(needed string) {
+		require.NoError(t, rdb.ForEachMaster(context.WithoutCancel(t.Context()), func(ctx context.Context, c *redis.Client) error {
+			return c.ConfigSet(ctx, "cluster-require-full-coverage", needed).Err()
+		}))
+	}
+	coverage("no")
+	pid := 0
+	for i := 0; pid == 0; i++ {
+		master, err := rdb.MasterForKey(t.Context(), strconv.Itoa(i))
+		require.NoError(t, err)
+		addr = master.Options().Addr
+		if slices.ContainsFunc(but, func(key string) bool { return masterOf(t, rdb, key) == addr }) {
+			continue
+		}
+		info, err := master.Info(t.Context(), "server").Result()
+		require.NoError(t, err)
+		_, after, _ := strings.Cut(info, "process_id:")
+		pid, err = strconv.Atoi(strings.TrimSpace(strings.SplitN(after, "\n", 2)[0]))
+		require.NoError(t, err)
+	}
+	require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
+	stopped := true
+	goOn = func() {
+		if stopped {
+			stopped = false
+			require.NoError(t, syscall.Kill(pid, syscall.SIGCONT))
+			require.Eventually(t, func() bool { // the others ask it again
+				return rdb.ForEachMaster(context.WithoutCancel(t.Context()), func(ctx context.Context, c *redis.Client) error {
+					info, err := c.ClusterInfo(ctx).Result()
+					if err == nil && !strings.Contains(info, "cluster_state:ok") {
+						err = errors.New("not ok")
+					}
+					return err
+				}) == nil
+			}, time.Minute, 50*time.Millisecond)
+			coverage("yes")
+		}
+	}
+	t.Cleanup(goOn)
+	return addr, goOn
+}
+
+func masterOf(t *testing.T, rdb *redis.ClusterClient, key string) string {
+	t.Helper()
+	master, err := rdb.MasterForKey(t.Context(), key)
+	require.NoError(t, err)
+	return master.Options().Addr
+}
+
+// One master of a cluster is silent. The followers on the others get the post, and lose
+// it; those on the silent one do when it answers again. The job is not done before.
+func TestSilentMasterHoldsUpItsOwnFollowersOnly(t *testing.T) {
+	t.Parallel()
+	for _, followers := range []int{18, 42} {
+		for _, silentAuthor := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%d followers, author on the silent one %v", followers, silentAuthor), func(t *testing.T) {
+				s := storagetest.Open(t, storage.Config{DataDir: t.TempDir(), RedisURL: storagetest.ClusterURL(t)})
+				require.NoError(t, s.Migrate(t.Context()))
+				rdb := s.Redis.(*redis.ClusterClient)
+				a := newIdleAudience(t, s, followers, followers)
+				outbox := timeline.Outbox(a.author.ID).String()
+				but := []string{"q:{small}:s", "q:{large}:s"}
+				if !silentAuthor {
+					but = append(but, outbox)
+				}
+				silent, goOn := silence(t, rdb, but...)
+				a.work(t, s.Redis)
+
+				public := schema.Public
+				p, err := a.Feed.CreatePost(a.Ctx, a.author, feed.Draft{Text: "hello", Visibility: &public})
+				require.NoError(t, err)
+				healthy := 0
+				for _, user := range a.active {
+					if masterOf(t, rdb, timeline.Inbox(user).String()) == silent || masterOf(t, rdb, fmt.Sprintf("tl:{a%d}", uint64(user)*0x9E3779B97F4A7C15>>60)) == silent {
+						continue
+					}
+					healthy++
+					require.Eventually(t, func() bool {
+						ids, covered, err := a.Timelines.Page(a.Ctx, timeline.Inbox(user), timeline.Range{Limit: 10})
+						return err == nil && covered.State == timeline.Ready && slices.Contains(ids, p.ID)
+					}, time.Minute, 20*time.Millisecond)
+				}
+				t.Logf("%d of %d followers are healthy", healthy, followers)
+				require.Positive(t, a.Stores.DB.Job.Query().Where(job.Dead(false)).CountX(a.Ctx))
+				goOn()
+				a.Drain()
+				a.requireReached(t, p.ID)
+				require.Zero(t, s.DB.Job.Query().CountX(a.Ctx))
+				require.True(t, s.DB.Delivery.GetX(a.Ctx, p.ID).Done)
+			})
+		}
+	}
+}
+
+// failing is a hook on writes to inboxes, which fail while it is on.
+type failing struct {
+	on    atomic.Bool
+	spare atomic.Int64 // so many pass before
+	here  func(cmds []redis.Cmder) bool
+}
+
+func (f *failing) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (f *failing) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (f *failing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if f.on.Load() && f.here(cmds) && f.spare.Add(-1) < 0 {
+			return errors.New("it fails here")
+		}
+		return next(ctx, cmds)
+	}
+}
+
+// A fan-out is given up in the middle. Nobody's timeline lacks the post: all inboxes
+// that it was for are read from SQL.
+func TestGivenUpFanOutLeavesNoHole(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		a := newIdleAudience(t, s, 42, 42)
+		f := &failing{here: intoInboxes("zadd")}
+		f.spare.Store(3)
+		f.on.Store(true)
+		s.Redis.AddHook(f)
+		process(t, s, queue.Config{MaxAttempts: 2})
+		public := schema.Public
+		p, err := a.Feed.CreatePost(a.Ctx, a.author, feed.Draft{Text: "hello", Visibility: &public})
+		require.NoError(t, err)
+		require.Eventually(t, func() bool { return s.DB.Job.Query().Where(job.Dead(true)).CountX(a.Ctx) == 1 }, time.Minute, 5*time.Millisecond)
+		a.Drain()
+		for _, user := range append(a.active, a.author.ID) {
+			_, covered, err := a.Timelines.Page(a.Ctx, timeline.Inbox(user), timeline.Range{Limit: 10})
+			require.NoError(t, err)
+			require.Equal(t, timeline.Missing, covered.State)
+			_, err = a.Timelines.Visit(a.Ctx, user)
+			require.NoError(t, err)
+			require.NoError(t, a.Home.BuildInbox(a.Ctx, user))
+		}
+		_, covered, err := a.Timelines.Page(a.Ctx, timeline.Outbox(a.author.ID), timeline.Range{Limit: 10})
+		require.NoError(t, err)
+		require.Equal(t, timeline.Missing, covered.State)
+		a.requireReached(t, p.ID)
+	})
+}
+
+// A changed relation is given up. The inbox that it is about is read from SQL.
+func TestGivenUpRelationLeavesNoHole(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		w := feedtest.New(t, s, feedtest.Options{})
+		author, follower := w.User("author"), w.User("follower")
+		stop := w.Work()
+		w.Befriend(author, follower)
+		for _, v := range []account.Viewer{author, follower} {
+			_, err := w.Timelines.Visit(w.Ctx, v.ID)
+			require.NoError(t, err)
+			require.NoError(t, w.Home.BuildInbox(w.Ctx, v.ID))
+		}
+		w.Post(author, schema.Mutuals)
+		w.Drain()
+		stop()
+		inbox := timeline.Inbox(follower.ID).String() + ":z"
+		f := &failing{here: func(cmds []redis.Cmder) bool {
+			return slices.ContainsFunc(cmds, func(c redis.Cmder) bool { return c.Name() == "evalsha" && slices.Contains(c.Args(), any(inbox)) })
+		}}
+		f.on.Store(true)
+		s.Redis.AddHook(f)
+		process(t, s, queue.Config{MaxAttempts: 2})
+		_, err := w.Feed.Unfollow(w.Ctx, author, follower.ID)
+		require.NoError(t, err)
+		require.Eventually(t, func() bool { return s.DB.Job.Query().Where(job.Dead(true)).CountX(w.Ctx) == 1 }, time.Minute, 5*time.Millisecond)
+		w.Drain()
+		f.on.Store(false)
+		_, covered, err := w.Timelines.Page(w.Ctx, timeline.Inbox(follower.ID), timeline.Range{Limit: 10})
+		require.NoError(t, err)
+		require.Equal(t, timeline.Missing, covered.State)
+	})
+}
