@@ -1,0 +1,190 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"text/tabwriter"
+	"time"
+)
+
+// happening is a fault that happened.
+type happening struct {
+	kind, detail string
+	from, to     time.Time
+	healed       time.Time // zero if it was not until the next fault, or for a minute
+	err          error
+}
+
+// diary has the faults that happened, in the order of their beginnings.
+type diary struct {
+	mu   sync.Mutex
+	list []*happening
+}
+
+func (d *diary) begin(kind string) *happening {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	h := &happening{kind: kind, from: time.Now()}
+	d.list = append(d.list, h)
+	return h
+}
+
+// end is called by the one who began it.
+func (d *diary) end(h *happening, detail string, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	h.detail, h.err, h.to = detail, err, time.Now()
+}
+
+func (d *diary) all() []happening {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	list := make([]happening, len(d.list))
+	for i, h := range d.list {
+		list[i] = *h
+	}
+	return list
+}
+
+// around describes the faults within some seconds of a time.
+func (d *diary) around(at time.Time) string {
+	const near = 5 * time.Second
+	var names []string
+	for _, h := range d.all() {
+		if to := h.to; at.After(h.from.Add(-near)) && (to.IsZero() || at.Before(to.Add(near))) {
+			names = append(names, fmt.Sprintf("%s (%s, %s to %s)", h.kind, h.detail, h.from.Format(clock), to.Format(clock)))
+		}
+	}
+	if names == nil {
+		return "no fault"
+	}
+	return strings.Join(names, ", ")
+}
+
+// pace says how fast faults follow each other, and how long they last.
+type pace struct {
+	least, most time.Duration // from the end of a fault to the next one
+	short, long time.Duration // about how long a fault lasts
+}
+
+// suffer makes faults of the kinds happen one after the other until the end. Every
+// kind has happened once before one happens again.
+func (w *world) suffer(ctx context.Context, kinds []kind, end time.Time, p pace, rng *rand.Rand) {
+	next := make(chan struct{}) // closed when the next fault begins
+	var measured sync.WaitGroup
+	defer func() {
+		last := time.AfterFunc(time.Minute, func() { close(next) })
+		measured.Wait()
+		last.Stop()
+	}()
+	for n := 0; len(kinds) > 0; n++ {
+		if n%len(kinds) == 0 {
+			rng.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
+		}
+		k := kinds[n%len(kinds)]
+		// What is drawn does not depend on what happened before.
+		of := rand.New(rand.NewPCG(rng.Uint64(), rng.Uint64()))
+		length := between(of, p.short*3/4, p.short*5/4)
+		time.Sleep(between(of, p.least, p.most))
+		rest := time.Until(end)
+		if k.long {
+			length = max(length, min(p.long, rest-p.short))
+		}
+		if rest < length+p.short/2 || ctx.Err() != nil {
+			return
+		}
+		close(next)
+		measured.Wait()
+		next = make(chan struct{})
+		h := w.faults.begin(k.name)
+		w.t.Logf("+%3.0fs %s", h.from.Sub(w.began).Seconds(), k.name)
+		detail, err := k.happen(w, ctx, of, length)
+		w.faults.end(h, detail, err)
+		if err != nil {
+			w.t.Errorf("%s (%s) could not be done: %v", k.name, detail, err)
+		}
+		measured.Go(func() { w.measureHealing(ctx, h, next) })
+	}
+}
+
+// measureHealing notes when, after a fault, all processes but the one that another
+// fault is about are ready and answer, and no job waits.
+func (w *world) measureHealing(ctx context.Context, h *happening, next <-chan struct{}) {
+	for {
+		if w.well(ctx, h.to) == nil {
+			w.faults.mu.Lock()
+			h.healed = time.Now()
+			w.faults.mu.Unlock()
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-next:
+			return
+		case <-time.After(250 * time.Millisecond):
+		}
+	}
+}
+
+// well says what is not well yet after the time.
+func (w *world) well(ctx context.Context, since time.Time) error {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	afflicted := w.afflicted.Load()
+	for _, m := range w.members() {
+		if m != afflicted {
+			if err := m.Ready(ctx); err != nil {
+				return fmt.Errorf("%s: %w", m.name, err)
+			}
+		}
+	}
+	for i, p := range w.probers {
+		if w.servers[i] != afflicted && !p.answersSince(since) {
+			return fmt.Errorf("%s refuses", w.servers[i].name)
+		}
+	}
+	waiting, err := w.count(ctx, `SELECT count(*) FROM jobs WHERE NOT dead AND created_at < now() - interval '2 seconds'`)
+	if err == nil && waiting > 0 {
+		err = fmt.Errorf("%d jobs wait", waiting)
+	}
+	return err
+}
+
+// table is what happened: how long writes and reads were refused, and how long it
+// took until all was well again. The columns of refusals have a time for each server.
+func (w *world) table() string {
+	var b strings.Builder
+	out := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(out, "fault\tat\tlasted\twrites refused\treads refused\thealed after\twhat")
+	list := w.faults.all()
+	for _, h := range list {
+		until := h.healed
+		healed := "not until the next"
+		if until.IsZero() {
+			until = h.to
+		} else {
+			healed = seconds(until.Sub(h.to))
+		}
+		var writes, reads []string
+		for _, p := range w.probers {
+			// Refusals begin after the fault and may be noticed when they end.
+			write, read := p.refusedIn(h.from, until.Add(probeTimeout))
+			writes, reads = append(writes, seconds(write)), append(reads, seconds(read))
+		}
+		fmt.Fprintf(out, "%s\t+%.0f s\t%s\t%s\t%s\t%s\t%s\n", h.kind, h.from.Sub(w.began).Seconds(), seconds(h.to.Sub(h.from)),
+			strings.Join(writes, " / "), strings.Join(reads, " / "), healed, h.detail)
+	}
+	_ = out.Flush()
+	for i, p := range w.probers {
+		p.mu.Lock()
+		fmt.Fprintf(&b, "%s: %d probes wrote, %d read; refusals by reason: %v\n", w.servers[i].name, len(p.writes), len(p.reads), p.refusals)
+		p.mu.Unlock()
+	}
+	return b.String()
+}
+
+func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
