@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,8 +22,9 @@ import (
 
 // Crowd is a running crowd.mjs: clients that follow timelines.
 type Crowd struct {
-	in    io.Writer
+	in    io.WriteCloser
 	lines *bufio.Scanner
+	ended func() error
 }
 
 // Client is what a client of a crowd holds, and what it went through.
@@ -60,10 +62,8 @@ func NewCrowd(t *testing.T, users []User, steady int, servers ...*Process) *Crow
 	require.NoError(t, err)
 	cmd.Stderr = t.Output()
 	require.NoError(t, cmd.Start())
-	t.Cleanup(func() {
-		_ = in.Close()
-		_ = cmd.Wait()
-	})
+	c := &Crowd{in: in, lines: bufio.NewScanner(out), ended: sync.OnceValue(cmd.Wait)}
+	t.Cleanup(func() { _ = c.Close() }) // the context has killed it already
 	var urls, tokens []string
 	for _, s := range servers {
 		urls = append(urls, s.URL+"/graphql")
@@ -71,7 +71,6 @@ func NewCrowd(t *testing.T, users []User, steady int, servers ...*Process) *Crow
 	for _, u := range users {
 		tokens = append(tokens, u.Token)
 	}
-	c := &Crowd{in: in, lines: bufio.NewScanner(out)}
 	c.lines.Buffer(nil, 64<<20)
 	setup, err := json.Marshal(map[string]any{"urls": urls, "tokens": tokens, "steady": steady})
 	require.NoError(t, err)
@@ -79,6 +78,12 @@ func NewCrowd(t *testing.T, users []User, steady int, servers ...*Process) *Crow
 	require.NoError(t, c.ask(string(setup), &answer))
 	require.True(t, answer.Ready)
 	return c
+}
+
+// Close ends the clients. A crowd may be closed again.
+func (c *Crowd) Close() error {
+	_ = c.in.Close()
+	return c.ended()
 }
 
 // ask says a line and reads one.
