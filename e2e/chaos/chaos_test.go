@@ -135,6 +135,9 @@ func (w *world) wrong(ctx context.Context, settled error) (all []string) {
 			all = append(all, "OWN POST: "+line)
 		}
 	}
+	if len(found) > 0 {
+		w.t.Log("findings by fault:\n" + w.summary(found))
+	}
 	return append(all, w.report(found)...)
 }
 

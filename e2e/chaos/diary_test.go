@@ -49,19 +49,20 @@ func (d *diary) all() []happening {
 	return list
 }
 
-// around describes the faults within some seconds of a time.
+// around names the faults within some seconds of a time, by their numbers in the
+// table.
 func (d *diary) around(at time.Time) string {
 	const near = 5 * time.Second
 	var names []string
-	for _, h := range d.all() {
-		if to := h.to; at.After(h.from.Add(-near)) && (to.IsZero() || at.Before(to.Add(near))) {
-			names = append(names, fmt.Sprintf("%s (%s, %s to %s)", h.kind, h.detail, h.from.Format(clock), to.Format(clock)))
+	for i, h := range d.all() {
+		if at.After(h.from.Add(-near)) && (h.to.IsZero() || at.Before(h.to.Add(near))) {
+			names = append(names, fmt.Sprintf("#%d %s", i+1, h.kind))
 		}
 	}
 	if names == nil {
 		return "no fault"
 	}
-	return strings.Join(names, ", ")
+	return strings.Join(names, " and ")
 }
 
 // pace says how fast faults follow each other, and how long they last.
@@ -159,9 +160,8 @@ func (w *world) well(ctx context.Context, since time.Time) error {
 func (w *world) table() string {
 	var b strings.Builder
 	out := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(out, "fault\tat\tlasted\twrites refused\treads refused\thealed after\twhat")
-	list := w.faults.all()
-	for _, h := range list {
+	fmt.Fprintln(out, "\tfault\tat\tlasted\twrites refused\treads refused\thealed after\twhat")
+	for i, h := range w.faults.all() {
 		until := h.healed
 		healed := "not until the next"
 		if until.IsZero() {
@@ -175,7 +175,7 @@ func (w *world) table() string {
 			write, read := p.refusedIn(h.from, until.Add(probeTimeout))
 			writes, reads = append(writes, seconds(write)), append(reads, seconds(read))
 		}
-		fmt.Fprintf(out, "%s\t+%.0f s\t%s\t%s\t%s\t%s\t%s\n", h.kind, h.from.Sub(w.began).Seconds(), seconds(h.to.Sub(h.from)),
+		fmt.Fprintf(out, "#%d\t%s\t+%.0f s\t%s\t%s\t%s\t%s\t%s\n", i+1, h.kind, h.from.Sub(w.began).Seconds(), seconds(h.to.Sub(h.from)),
 			strings.Join(writes, " / "), strings.Join(reads, " / "), healed, h.detail)
 	}
 	_ = out.Flush()

@@ -80,12 +80,20 @@ func between(rng *rand.Rand, least, most time.Duration) time.Duration {
 }
 
 // stop stops a process in its tracks. What it sends afterwards it may have decided
-// before.
-func stop(w *world, _ context.Context, _ *rand.Rand, m *member, length time.Duration) (string, error) {
+// before. Redis may have closed its connections meanwhile, as it does when it cannot
+// get rid of what it sends.
+func stop(w *world, _ context.Context, rng *rand.Rand, m *member, length time.Duration) (detail string, err error) {
+	hungUp := rng.IntN(2) == 0
 	m.Freeze()
 	time.Sleep(length)
+	if hungUp {
+		detail = ", redis hung up"
+		for _, n := range w.cluster.nodes {
+			n.proxy.drop(m.name)
+		}
+	}
 	m.Thaw()
-	return "", nil
+	return detail, nil
 }
 
 // cutFromRedis cuts a process off from all nodes of the cluster.

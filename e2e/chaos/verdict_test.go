@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
-	"sort"
 	"strings"
 	"time"
 
@@ -109,33 +109,35 @@ func (tr truth) list(belongs func(row) bool) (ids []int64) {
 	return ids
 }
 
-// finding is something wrong about a post.
+// finding is something wrong about a post in one list.
 type finding struct {
-	post int64 // 0 when it is about none
-	what string
+	post  int64  // 0 when it is about none
+	what  string // such as "missing from"
+	kind  string // of list: timeline, profile, client
+	whose string
 }
 
 // differences compares a list with what it should be.
-func differences(where string, want, have []int64) (found []finding) {
+func differences(kind, whose string, want, have []int64) (found []finding) {
 	count := map[int64]int{}
 	for _, id := range have {
 		count[id]++
 	}
 	for _, id := range want {
 		if count[id] == 0 {
-			found = append(found, finding{id, "missing from " + where})
+			found = append(found, finding{id, "missing from", kind, whose})
 		}
 		count[id]--
 	}
 	for id, n := range count {
 		if n > 0 && slices.Contains(want, id) {
-			found = append(found, finding{id, "more than once in " + where})
+			found = append(found, finding{id, "more than once in", kind, whose})
 		} else if n > 0 {
-			found = append(found, finding{id, "should not be in " + where})
+			found = append(found, finding{id, "should not be in", kind, whose})
 		}
 	}
 	if len(found) == 0 && !slices.Equal(want, have) {
-		found = append(found, finding{0, "in another order: " + where})
+		found = append(found, finding{0, "another order in", kind, whose})
 	}
 	return found
 }
@@ -192,13 +194,13 @@ func (w *world) compare(ctx context.Context) ([]finding, error) {
 			if err != nil {
 				return fmt.Errorf("timeline of %s: %w", viewer.Handle, err)
 			}
-			found[i] = differences(fmt.Sprintf("the timeline of %s", viewer.Handle), tr.timeline(viewer.ID), postIDs(have))
+			found[i] = differences("timeline", "of "+viewer.Handle, tr.timeline(viewer.ID), postIDs(have))
 			for _, author := range of {
 				have, err := viewer.Posts(ctx, server.Process, author)
 				if err != nil {
 					return fmt.Errorf("profile of %s: %w", author.Handle, err)
 				}
-				found[i] = append(found[i], differences(fmt.Sprintf("the profile of %s as %s sees it", author.Handle, viewer.Handle),
+				found[i] = append(found[i], differences("profile", fmt.Sprintf("of %s for %s", author.Handle, viewer.Handle),
 					tr.profile(viewer.ID, author.ID), postIDs(have))...)
 			}
 			return nil
@@ -215,17 +217,16 @@ func (w *world) compare(ctx context.Context) ([]finding, error) {
 		u := w.users[i%len(w.users)]
 		want, have := tr.timeline(u.ID), postIDs(c.Held)
 		slices.SortFunc(have, func(a, b int64) int { return int(b - a) })
-		found[len(viewers)] = append(found[len(viewers)], differences(w.clientName(i), want, have)...)
+		found[len(viewers)] = append(found[len(viewers)], differences("client", w.clientName(i), want, have)...)
 	}
 	return slices.Concat(found...), nil
 }
 
 func (w *world) clientName(i int) string {
-	kind := "a steady"
-	if i >= w.steady {
-		kind = "a restless"
+	if i < w.steady {
+		return "of " + w.users[i].Handle
 	}
-	return fmt.Sprintf("%s client of %s", kind, w.users[i%len(w.users)].Handle)
+	return fmt.Sprintf("of %s, restless", w.users[i%len(w.users)].Handle)
 }
 
 func postIDs(ids []string) []int64 {
@@ -238,26 +239,69 @@ func postIDs(ids []string) []int64 {
 
 // report describes the findings, a line for each post: when it was accepted, beside
 // which faults, and all that is wrong about it.
-func (w *world) report(found []finding) []string {
-	byPost := map[int64][]string{}
-	var lines []string
+func (w *world) report(found []finding) (lines []string) {
+	type list struct{ what, kind string }
+	byPost := map[int64]map[list][]string{}
 	for _, f := range found {
-		if f.post == 0 {
-			lines = append(lines, f.what)
-		} else {
-			byPost[f.post] = append(byPost[f.post], f.what)
+		if byPost[f.post] == nil {
+			byPost[f.post] = map[list][]string{}
 		}
+		of := list{f.what, f.kind}
+		byPost[f.post][of] = append(byPost[f.post][of], f.whose)
 	}
-	posts := make([]int64, 0, len(byPost))
-	for id := range byPost {
-		posts = append(posts, id)
-	}
-	slices.Sort(posts)
-	for _, id := range posts {
-		sort.Strings(byPost[id])
-		lines = append(lines, fmt.Sprintf("post %d %s: %s", id, w.describe(id), strings.Join(byPost[id], "; ")))
+	for _, id := range slices.Sorted(maps.Keys(byPost)) {
+		var wrong []string
+		for of, whose := range byPost[id] {
+			slices.Sort(whose)
+			wrong = append(wrong, fmt.Sprintf("%s %d %ss: %s", of.what, len(whose), of.kind, strings.Join(whose, "; ")))
+		}
+		slices.Sort(wrong)
+		line := strings.Join(wrong, ". ")
+		if id != 0 {
+			line = fmt.Sprintf("post %d %s %s", id, w.describe(id), line)
+		}
+		lines = append(lines, line)
 	}
 	return lines
+}
+
+// summary counts the findings by the faults beside which their posts were accepted.
+func (w *world) summary(found []finding) string {
+	type cause struct{ faults, what, kind string }
+	posts, lists := map[cause]map[int64]bool{}, map[cause]int{}
+	for _, f := range found {
+		c := cause{w.faults.around(w.acceptedAt(f.post)), f.what, f.kind}
+		if posts[c] == nil {
+			posts[c] = map[int64]bool{}
+		}
+		posts[c][f.post] = true
+		lists[c]++
+	}
+	var all []string
+	for c, n := range lists {
+		all = append(all, fmt.Sprintf("beside %s: %d posts %s %ss, %d times in all", c.faults, len(posts[c]), c.what, c.kind, n))
+	}
+	slices.Sort(all)
+	return strings.Join(all, "\n")
+}
+
+// acceptedAt is when the API acknowledged a post, zero if it did not.
+func (w *world) acceptedAt(id int64) time.Time {
+	w.load.mu.Lock()
+	p := w.load.accepted[id]
+	w.load.mu.Unlock()
+	if p != nil {
+		return p.at
+	}
+	for _, p := range w.probers {
+		p.mu.Lock()
+		at := p.posts[id].at
+		p.mu.Unlock()
+		if !at.IsZero() {
+			return at
+		}
+	}
+	return time.Time{}
 }
 
 // describe tells the story of a post.
