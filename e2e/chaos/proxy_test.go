@@ -19,8 +19,8 @@ import (
 // when a cable is pulled.
 type proxy struct {
 	listener net.Listener
-	target   func() string                // the address of the server
-	owner    func(client net.Addr) string // the name of the process that connects
+	target   func() string         // the address of the server
+	owner    func(net.Conn) string // the name of the process that connects
 
 	mu    sync.Mutex
 	moved *sync.Cond // cuts or links changed
@@ -35,7 +35,7 @@ type link struct {
 	dropped        bool
 }
 
-func newProxy(t *testing.T, target func() string, owner func(net.Addr) string) *proxy {
+func newProxy(t *testing.T, target func() string, owner func(net.Conn) string) *proxy {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -61,7 +61,7 @@ func (p *proxy) addr() string { return p.listener.Addr().String() }
 func (p *proxy) port() int    { return p.listener.Addr().(*net.TCPAddr).Port }
 
 func (p *proxy) serve(client net.Conn) {
-	l := &link{owner: p.owner(client.RemoteAddr()), client: client}
+	l := &link{owner: p.owner(client), client: client}
 	p.mu.Lock()
 	p.links[l] = struct{}{}
 	p.mu.Unlock()
@@ -161,7 +161,7 @@ func (p *proxy) drop(owner string) {
 }
 
 // byName is the owner function of a proxy that one process has for itself.
-func byName(name string) func(net.Addr) string { return func(net.Addr) string { return name } }
+func byName(name string) func(net.Conn) string { return func(net.Conn) string { return name } }
 
 // processes knows processes by their ids, to tell which one a connection is of: the
 // nodes of a Redis Cluster have one address for all of them.
@@ -179,10 +179,10 @@ func (p *processes) add(name string, pid func() int) {
 	p.names[name] = pid
 }
 
-// owner returns the name of the process whose end of a connection this is, "" when
-// it is none of them.
-func (p *processes) owner(client net.Addr) string {
-	socket := socketOf(client.(*net.TCPAddr).Port)
+// owner returns the name of the process at the other end of a connection, "" when it
+// is none of them.
+func (p *processes) owner(conn net.Conn) string {
+	socket := socketOf(conn.RemoteAddr().(*net.TCPAddr).Port, conn.LocalAddr().(*net.TCPAddr).Port)
 	if socket == "" {
 		return ""
 	}
@@ -202,20 +202,20 @@ func (p *processes) owner(client net.Addr) string {
 	return ""
 }
 
-// socketOf returns the socket that is bound to a port of 127.0.0.1, as /proc calls
-// it, "" when it is closed.
-func socketOf(port int) string {
+// socketOf returns the socket that connects two ports of 127.0.0.1, as /proc calls
+// it, "" when it is closed. Connections to several ports may have one local port.
+func socketOf(local, remote int) string {
 	table, err := os.Open("/proc/net/tcp")
 	if err != nil {
 		return ""
 	}
 	defer table.Close()
-	local := fmt.Sprintf("0100007F:%04X", port)
+	addr := func(port int) string { return fmt.Sprintf("0100007F:%04X", port) }
 	for lines := bufio.NewReader(table); ; {
 		line, err := lines.ReadString('\n')
 		// sl local_address rem_address st tx:rx tr:when retrnsmt uid timeout inode
-		if fields := strings.Fields(line); len(fields) > 9 && fields[1] == local {
-			return "socket:[" + fields[9] + "]"
+		if f := strings.Fields(line); len(f) > 9 && f[1] == addr(local) && f[2] == addr(remote) && f[9] != "0" {
+			return "socket:[" + f[9] + "]"
 		}
 		if err != nil {
 			return ""
