@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -39,7 +40,7 @@ var storeFaults = []kind{
 // processFaults happen to Tideline's processes, one at a time.
 var processFaults = []kind{
 	{"server stopped", true, toServer(stop)},
-	{"worker stopped", true, toWorker(stop)},
+	{"worker stopped", true, toWorker(stopAtWork)},
 	{"server cut off from redis", true, toServer(cutFromRedis)},
 	{"worker killed", false, toWorker(killAtWork)},
 	{"server killed", false, toServer(kill)},
@@ -94,6 +95,37 @@ func stop(w *world, _ context.Context, rng *rand.Rand, m *member, length time.Du
 	}
 	m.Thaw()
 	return detail, nil
+}
+
+// stopAtWork stops a worker between what it reads and what it writes: its writes are
+// on their way to Redis, and arrive when it goes on. Meanwhile posts that it takes
+// from timelines are shown again.
+func stopAtWork(w *world, ctx context.Context, rng *rand.Rand, m *member, length time.Duration) (string, error) {
+	posts := w.load.takeNewest(8)
+	change := func(to values) {
+		var all sync.WaitGroup
+		for _, p := range posts {
+			author := w.load.by(p, rand.New(rand.NewPCG(rng.Uint64(), 0)))
+			all.Go(func() { author.change(ctx, p, to) })
+		}
+		all.Wait()
+	}
+	for _, n := range w.cluster.nodes {
+		n.proxy.cut(m.name)
+	}
+	change(private)
+	time.Sleep(300 * time.Millisecond)
+	m.Freeze()
+	change(followers)
+	for _, p := range posts {
+		w.load.release(p)
+	}
+	time.Sleep(length)
+	for _, n := range w.cluster.nodes {
+		n.proxy.heal(m.name)
+	}
+	m.Thaw()
+	return fmt.Sprintf(", %d posts shown again", len(posts)), nil
 }
 
 // cutFromRedis cuts a process off from all nodes of the cluster.

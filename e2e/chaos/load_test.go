@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -43,6 +44,7 @@ type accepted struct {
 	text       string
 	at         time.Time
 	deleted    bool // or about to be
+	taken      bool // somebody changes it
 }
 
 // page is what a user read.
@@ -165,24 +167,68 @@ func (a *actor) post(ctx context.Context) {
 	a.accepted[p.id] = p
 }
 
-// changePost hides, shows or deletes one of the last posts.
+// changePost hides, shows or deletes one of the last posts, unless somebody changes it
+// now.
 func (a *actor) changePost(ctx context.Context, change string) {
 	if len(a.mine) == 0 {
 		return
 	}
 	i := max(0, len(a.mine)-1-a.rng.IntN(10))
-	p := a.mine[i]
-	to, variables := gone, map[string]any{"p": worldtest.GlobalID("Post", p.id)}
-	query := `mutation($p: ID!) { deletePost(input: {postId: $p}) { deletedPostId } }`
-	if change == "deletePost" {
-		a.mine = slices.Delete(a.mine, i, i+1)
-		a.mu.Lock()
-		p.deleted = true
-		a.mu.Unlock()
-	} else {
+	p, to := a.mine[i], gone
+	if change != "deletePost" {
 		to = a.visibility()
-		variables["v"] = visibilities[to]
-		query = `mutation($p: ID!, $v: Visibility!) { setPostVisibility(input: {postId: $p, visibility: $v}) { post { id } } }`
+	}
+	if !a.take(p, to == gone) {
+		return
+	}
+	defer a.release(p)
+	if to == gone {
+		a.mine = slices.Delete(a.mine, i, i+1)
+	}
+	a.change(ctx, p, to)
+}
+
+// take makes sure that nobody else changes the post until release.
+func (l *load) take(p *accepted, forGood bool) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if p.taken || p.deleted {
+		return false
+	}
+	p.taken, p.deleted = true, forGood
+	return true
+}
+
+func (l *load) release(p *accepted) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p.taken = false
+}
+
+// takeNewest takes some of the last posts.
+func (l *load) takeNewest(n int) (taken []*accepted) {
+	l.mu.Lock()
+	ids := slices.Sorted(maps.Keys(l.accepted))
+	all := make([]*accepted, len(ids))
+	for i, id := range ids {
+		all[i] = l.accepted[id]
+	}
+	l.mu.Unlock()
+	for _, p := range slices.Backward(all) {
+		if len(taken) < n && l.take(p, false) {
+			taken = append(taken, p)
+		}
+	}
+	return taken
+}
+
+// change changes the visibility of a post of the user, which is taken.
+func (a *actor) change(ctx context.Context, p *accepted, to values) {
+	query := `mutation($p: ID!, $v: Visibility!) { setPostVisibility(input: {postId: $p, visibility: $v}) { post { id } } }`
+	variables := map[string]any{"p": worldtest.GlobalID("Post", p.id), "v": visibilities[to]}
+	if to == gone {
+		query = `mutation($p: ID!) { deletePost(input: {postId: $p}) { deletedPostId } }`
+		delete(variables, "v")
 	}
 	attempted := a.ledger.begin(to, fact{"post", p.id, 0})
 	tried := false
@@ -237,6 +283,11 @@ func (a *actor) relate(ctx context.Context, other worldtest.User, verb string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.busy, pair)
+}
+
+// by returns the author of the post, to change it.
+func (l *load) by(p *accepted, rng *rand.Rand) *actor {
+	return &actor{load: l, user: l.users[p.author-1], rng: rng}
 }
 
 // read reads the first page of the own timeline or of a profile, once.

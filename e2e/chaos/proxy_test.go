@@ -65,7 +65,8 @@ func (p *proxy) serve(client net.Conn) {
 	p.mu.Lock()
 	p.links[l] = struct{}{}
 	p.mu.Unlock()
-	if !p.open(l) {
+	// A connection that is nobody's could not be cut; whoever it was connects again.
+	if l.owner == "" || !p.open(l) {
 		p.end(l)
 		return
 	}

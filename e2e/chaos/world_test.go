@@ -59,6 +59,7 @@ type options struct {
 func newWorld(t *testing.T, o options, rng *rand.Rand) *world {
 	t.Helper()
 	var known processes
+	known.add("checks", os.Getpid)
 	w := &world{t: t, pg: newPostgres(t)}
 	w.cluster = newCluster(t, &known, rng.IntN(2) == 0)
 	checks := newProxy(t, w.pg.addr, byName("checks"))
