@@ -75,13 +75,14 @@ func (w *town) live(t *testing.T, length time.Duration) error {
 	}
 	crowd := worldtest.NewCrowd(t, all, len(all)/3, w.server)
 	var acting sync.WaitGroup
-	errs := make([]error, len(w.users)+1)
+	errs := make([]error, len(w.users)+2)
 	for i := range w.users {
 		acting.Go(func() { errs[i] = w.act(ctx, i, end) })
 	}
 	acting.Go(func() { errs[len(w.users)] = w.visit(ctx, end) })
 	acting.Wait()
-	return errors.Join(append(errs, crowd.Close())...)
+	errs[len(w.users)+1] = crowd.Close()
+	return errors.Join(errs...)
 }
 
 func (w *town) act(ctx context.Context, i int, end time.Time) error {
