@@ -97,10 +97,21 @@ func stop(w *world, _ context.Context, rng *rand.Rand, m *member, length time.Du
 	return detail, nil
 }
 
-// stopAtWork stops a worker between what it reads and what it writes: its writes are
-// on their way to Redis, and arrive when it goes on. Meanwhile posts that it takes
-// from timelines are shown again.
+// stopAtWork stops a worker between what it reads and what it writes. It is cut off
+// from all masters but that of the job stream: it takes jobs that hide posts, reads
+// SQL, and its writes are on their way when it is stopped. They arrive when it goes
+// on. Meanwhile the posts are shown again.
 func stopAtWork(w *world, ctx context.Context, rng *rand.Rand, m *member, length time.Duration) (string, error) {
+	all, err := w.cluster.shards(ctx)
+	if err != nil {
+		return "", err
+	}
+	var cut []*node
+	for _, s := range all {
+		if s.master.client.Exists(ctx, "q:{small}:s").Err() != nil { // it is in another one
+			cut = append(cut, s.master)
+		}
+	}
 	posts := w.load.takeNewest(8)
 	change := func(to values) {
 		var all sync.WaitGroup
@@ -110,18 +121,18 @@ func stopAtWork(w *world, ctx context.Context, rng *rand.Rand, m *member, length
 		}
 		all.Wait()
 	}
-	for _, n := range w.cluster.nodes {
+	for _, n := range cut {
 		n.proxy.cut(m.name)
 	}
 	change(private)
-	time.Sleep(300 * time.Millisecond)
+	time.Sleep(200 * time.Millisecond)
 	m.Freeze()
 	change(followers)
 	for _, p := range posts {
 		w.load.release(p)
 	}
 	time.Sleep(length)
-	for _, n := range w.cluster.nodes {
+	for _, n := range cut {
 		n.proxy.heal(m.name)
 	}
 	m.Thaw()

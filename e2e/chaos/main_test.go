@@ -26,8 +26,8 @@ import (
 )
 
 var (
-	length = flag.Duration("for", 45*time.Second, "how long faults happen; with 3m or more some last for 150 s")
-	seed   = flag.Uint64("seed", 1, "what the faults are drawn from; 0: another one each time")
+	length = flag.Duration("for", 50*time.Second, "how long faults happen; with 3m or more some last for 150 s")
+	seed   = flag.Uint64("seed", 2031, "what the faults are drawn from; 0: another one each time")
 	only   = flag.String("only", "", "kinds of faults, separated by commas, by a part of their names; default: all")
 	people = flag.Int("people", 12, "users, with two clients each")
 	plain  = flag.Bool("plain", false, "build the binary without the race detector")
