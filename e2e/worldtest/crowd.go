@@ -49,8 +49,8 @@ type Told struct {
 func (e Told) Time() time.Time { return time.UnixMilli(e.At) }
 
 // NewCrowd starts a client for each of the users at the servers. The first ones, as
-// many as steady says, keep their connection as long as it lasts; the others break
-// theirs now and then. It returns when all are connected. The crowd ends with the
+// many as steady says, keep their connection as long as it lasts, and return to the
+// same server; the others break theirs now and then, and go to any server. It returns when all are connected. The crowd ends with the
 // test, which is skipped when [NeedNode] finds no Node.
 func NewCrowd(t *testing.T, users []User, steady int, servers ...*Process) *Crowd {
 	t.Helper()

@@ -7,7 +7,7 @@
 //   {"urls":["http://…/graphql"],"tokens":["…"],"steady":0}
 //
 // The clients of the first tokens, as many as "steady" says, keep each connection
-// as long as it lasts. Prints {"ready":true} when all are connected. At the line
+// as long as it lasts, and return to the same server. Prints {"ready":true} when all are connected. At the line
 // "calm" the others stop breaking theirs, at the line "report" it prints what each
 // client holds, at the line "told" which events each got, heartbeats left out:
 //
@@ -75,7 +75,7 @@ class Follower {
     this.started = new Promise((resolve) => (this.begun = resolve));
     const follower = this;
     this.client = createClient({
-      url: () => urls[turn++ % urls.length].replace('http', 'ws'),
+      url: () => urls[(steady ? turn : turn++) % urls.length].replace('http', 'ws'),
       connectionParams: { Authorization: `Bearer ${token}` },
       webSocketImpl: Socket,
       retryAttempts: Infinity,
