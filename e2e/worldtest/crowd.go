@@ -89,18 +89,20 @@ func (c *Crowd) Close() error {
 // ask says a line and reads one.
 func (c *Crowd) ask(line string, answer any) error {
 	if _, err := fmt.Fprintln(c.in, line); err != nil {
-		return err
+		return errors.Join(err, c.Close())
 	}
 	if !c.lines.Scan() {
-		return errors.Join(errors.New("the crowd has ended"), c.lines.Err())
+		return errors.Join(errors.New("the crowd has ended"), c.lines.Err(), c.Close())
 	}
 	return json.Unmarshal(c.lines.Bytes(), answer)
 }
 
 // Calm makes the clients keep their connections from now on.
 func (c *Crowd) Calm() error {
-	_, err := fmt.Fprintln(c.in, "calm")
-	return err
+	if _, err := fmt.Fprintln(c.in, "calm"); err != nil {
+		return errors.Join(err, c.Close())
+	}
+	return nil
 }
 
 // Report returns the clients, in the order of the users. It waits for those that

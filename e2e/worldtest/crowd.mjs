@@ -7,9 +7,10 @@
 //   {"urls":["http://…/graphql"],"tokens":["…"],"steady":0}
 //
 // The clients of the first tokens, as many as "steady" says, keep each connection
-// as long as it lasts, and return to the same server. Prints {"ready":true} when all are connected. At the line
-// "calm" the others stop breaking theirs, at the line "report" it prints what each
-// client holds, at the line "told" which events each got, heartbeats left out:
+// as long as it lasts, and return to the same server. Prints {"ready":true} when all
+// are connected. At the line "calm" the others stop breaking theirs, at the line
+// "report" it prints what each client holds, at the line "told" which events each
+// got, heartbeats left out:
 //
 //   {"clients":[{"held":["id"],"twice":["id"],"resumed":3,"invalidated":1,"failed":[]}]}
 //   {"told":[[{"at":1700000000000,"kind":"added","post":"id"}]]}
