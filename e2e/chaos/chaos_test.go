@@ -37,7 +37,7 @@ func TestChaos(t *testing.T) {
 	t.Logf("seed %d, for %v", *seed, *length)
 	stores, processes := chosen(storeFaults), chosen(processFaults)
 	require.NotEmpty(t, append(stores, processes...), "no fault has a name with -only=%s", *only)
-	w := newWorld(t, options{binary: binary, people: *people, servers: 2, workers: 2}, rand.New(rand.NewPCG(*seed, 0)))
+	w := newWorld(t, options{binary: *binary, people: *people, servers: 2, workers: 2}, rand.New(rand.NewPCG(*seed, 0)))
 	ctx := t.Context()
 
 	var acting, probing sync.WaitGroup

@@ -31,15 +31,14 @@ var (
 	only   = flag.String("only", "", "kinds of faults, separated by commas, by a part of their names; default: all")
 	people = flag.Int("people", 12, "users, with two clients each")
 	plain  = flag.Bool("plain", false, "build the binary without the race detector")
+	binary = flag.String("binary", "", "a tideline to take in place of one that is built here, such as an older one")
 )
-
-var binary string
 
 func TestMain(m *testing.M) {
 	flag.Parse()
 	dir, err := os.MkdirTemp("", "tideline-chaos")
-	if err == nil {
-		binary, err = worldtest.Build(dir, !*plain)
+	if err == nil && *binary == "" {
+		*binary, err = worldtest.Build(dir, !*plain)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
