@@ -135,6 +135,7 @@ func (w *world) wrong(ctx context.Context, settled error) (all []string) {
 			all = append(all, "OWN POST: "+line)
 		}
 	}
+	all = append(all, w.faults.lacking...)
 	if len(found) > 0 {
 		w.t.Log("findings by fault:\n" + w.summary(found))
 	}

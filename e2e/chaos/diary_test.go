@@ -3,7 +3,9 @@ package chaos
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"text/tabwriter"
@@ -22,6 +24,8 @@ type happening struct {
 type diary struct {
 	mu   sync.Mutex
 	list []*happening
+	// lacking are posts that clients were not told of some time after a fault.
+	lacking []string
 }
 
 func (d *diary) begin(kind string) *happening {
@@ -119,6 +123,7 @@ func (w *world) measureHealing(ctx context.Context, h *happening, next <-chan st
 			w.faults.mu.Lock()
 			h.healed = time.Now()
 			w.faults.mu.Unlock()
+			w.checkClients(ctx, h, next)
 			return
 		}
 		select {
@@ -129,6 +134,66 @@ func (w *world) measureHealing(ctx context.Context, h *happening, next <-chan st
 		case <-time.After(250 * time.Millisecond):
 		}
 	}
+}
+
+// catchingUp is how long a client may take to learn what it missed, once all is
+// well.
+const catchingUp = 10 * time.Second
+
+// checkClients looks, some time after a fault, for posts that a steady client was not
+// told of, while it is told that it missed nothing. Later it may be told to read
+// again for another reason, and nobody would know.
+func (w *world) checkClients(ctx context.Context, h *happening, next <-chan struct{}) {
+	var lacking []string
+	for deadline := time.Now().Add(catchingUp); ; {
+		var err error
+		if lacking, err = w.lacking(); err != nil || len(lacking) == 0 {
+			return // whatever is wrong with the crowd is found in the end
+		}
+		if time.Now().After(deadline) && w.well(ctx, h.to) == nil {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-next:
+			return
+		case <-time.After(time.Second):
+		}
+	}
+	w.faults.mu.Lock()
+	defer w.faults.mu.Unlock()
+	for _, line := range lacking {
+		w.faults.lacking = append(w.faults.lacking, fmt.Sprintf("%s, %v after %s", line, catchingUp, h.kind))
+	}
+}
+
+// lacking returns the posts that steady clients lack although they belong to their
+// timelines since they were accepted, some time ago.
+func (w *world) lacking() (lines []string, err error) {
+	clients, err := w.crowd.Report()
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	w.load.mu.Lock()
+	posts := slices.Collect(maps.Values(w.load.accepted))
+	w.load.mu.Unlock()
+	for i, c := range clients[:w.steady] {
+		if now.Sub(time.UnixMilli(c.Beat)) > 3*time.Second {
+			continue // it knows that it is not connected
+		}
+		held := map[int64]bool{}
+		for _, id := range postIDs(c.Held) {
+			held[id] = true
+		}
+		for _, p := range posts {
+			if now.Sub(p.at) > catchingUp && !held[p.id] && w.load.ledger.surelySaw(w.users[i].ID, p.id, p.at.Add(-catchingUp), now) {
+				lines = append(lines, fmt.Sprintf("SILENT: the client %s was not told of post %d %s", w.clientName(i), p.id, w.describe(p.id)))
+			}
+		}
+	}
+	return lines, nil
 }
 
 // well says what is not well yet after the time.

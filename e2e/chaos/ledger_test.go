@@ -155,6 +155,26 @@ func (l *ledger) mightSee(viewer, post int64, home bool, from, to time.Time) boo
 	return visible(public) || follows && (visible(followers) || might("follow", author, viewer, yes) && visible(mutuals))
 }
 
+// surelySaw reports whether the viewer's home timeline had the post all the time,
+// whatever was under way, and nothing changed that might have told of it again.
+func (l *ledger) surelySaw(viewer, post int64, from, to time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	author, known := l.author[post]
+	always := func(kind string, a, b int64, v values) bool { return l.possible(fact{kind, a, b}, from, to) == v }
+	v := l.possible(fact{"post", post, 0}, from, to)
+	switch {
+	case !known:
+		return false
+	case viewer == author:
+		return v == public || v == followers || v == mutuals || v == private
+	case !always("follow", viewer, author, yes), !always("mute", viewer, author, no),
+		!always("block", viewer, author, no), !always("block", author, viewer, no):
+		return false
+	}
+	return v == public || v == followers || v == mutuals && always("follow", author, viewer, yes)
+}
+
 // story is the visibility of a post, and what it was changed to and when, counted
 // from a time.
 func (l *ledger) story(post int64, from time.Time) string {
@@ -189,6 +209,11 @@ func TestLedgerKnowsWhatMightBeSeen(t *testing.T) {
 	}
 	require.True(t, might(1, 0, 99))
 	require.False(t, might(3, 0, 99))
+	surely := func(viewer int64, from, to int) bool { return l.surelySaw(viewer, 7, at(from), at(to)) }
+	require.True(t, surely(1, 0, 99))
+	require.True(t, surely(2, 13, 19))
+	require.False(t, surely(2, 11, 19))
+	require.False(t, surely(2, 13, 20))
 	l.facts[fact{"block", 1, 2}] = &history{first: no, changes: []change{{to: yes, began: at(14), ended: at(15)}}}
 	require.True(t, might(2, 13, 18))
 	require.False(t, might(2, 16, 18))

@@ -20,8 +20,10 @@ import (
 	"tideline/storage"
 )
 
-// Crowd is a running crowd.mjs: clients that follow timelines.
+// Crowd is a running crowd.mjs: clients that follow timelines. Its methods may be
+// called concurrently.
 type Crowd struct {
+	turn  sync.Mutex // of those who ask
 	in    io.WriteCloser
 	lines *bufio.Scanner
 	ended func() error
@@ -35,6 +37,8 @@ type Client struct {
 	// Failed are the errors that ended its subscription.
 	Failed               []any
 	Resumed, Invalidated int
+	// Beat is when it was told something, a heartbeat at least: Unix milliseconds.
+	Beat int64
 }
 
 // Told is an event that a client got: a post was added or removed, or the timeline
@@ -88,6 +92,8 @@ func (c *Crowd) Close() error {
 
 // ask says a line and reads one.
 func (c *Crowd) ask(line string, answer any) error {
+	c.turn.Lock()
+	defer c.turn.Unlock()
 	if _, err := fmt.Fprintln(c.in, line); err != nil {
 		return errors.Join(err, c.Close())
 	}
@@ -99,6 +105,8 @@ func (c *Crowd) ask(line string, answer any) error {
 
 // Calm makes the clients keep their connections from now on.
 func (c *Crowd) Calm() error {
+	c.turn.Lock()
+	defer c.turn.Unlock()
 	if _, err := fmt.Fprintln(c.in, "calm"); err != nil {
 		return errors.Join(err, c.Close())
 	}

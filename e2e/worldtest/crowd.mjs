@@ -12,7 +12,7 @@
 // "report" it prints what each client holds, at the line "told" which events each
 // got, heartbeats left out:
 //
-//   {"clients":[{"held":["id"],"twice":["id"],"resumed":3,"invalidated":1,"failed":[]}]}
+//   {"clients":[{"held":["id"],"twice":["id"],"resumed":3,"invalidated":1,"failed":[],"beat":1700000000000}]}
 //   {"told":[[{"at":1700000000000,"kind":"added","post":"id"}]]}
 //
 // It ends when its standard input does.
@@ -66,6 +66,7 @@ class Follower {
   resumed = 0;
   invalidated = 0;
   position = null;
+  beat = 0; // when it was told something, a heartbeat at least
   log = [];
   work = Promise.resolve();
 
@@ -123,6 +124,7 @@ class Follower {
         this.reread();
     }
     this.position = event.position;
+    this.beat = Date.now();
     this.begun();
   }
 
@@ -175,7 +177,7 @@ for await (const line of lines) {
   if (line === 'told') console.log(JSON.stringify({ told: crowd.map(({ log }) => log) }));
   if (line === 'report') {
     await Promise.all(crowd.map((follower) => follower.work));
-    console.log(JSON.stringify({ clients: crowd.map(({ held, twice, failed, resumed, invalidated }) => ({ held: [...held], twice, failed, resumed, invalidated })) }));
+    console.log(JSON.stringify({ clients: crowd.map(({ held, twice, failed, resumed, invalidated, beat }) => ({ held: [...held], twice, failed, resumed, invalidated, beat })) }));
   }
 }
 process.exit();
