@@ -59,6 +59,19 @@ flakes: COUNT = 20
 flakes: deps ## Run tests COUNT=20 times beside busy processors, say which failed how often; PKGS="./live ./queue"
 	@bash .ci/flakes $(COUNT) $(PKGS)
 
+# The limits of time are the tests' own.
+MINUTES = $(GO) test -v -count=1 -timeout=0
+chaos soak: export TIDELINE_TEST_REQUIRE_REAL = 1
+chaos soak: FOR = 10m
+
+.PHONY: chaos
+chaos: deps ## Break machines under load for FOR=10m and look for what is lost: SEED=1 for the same faults, ONLY=snapshot,killed
+	@$(MINUTES) -run '^TestChaos$$' ./e2e/chaos -args -for='$(FOR)' -seed='$(or $(SEED),0)' -only='$(ONLY)' -plain
+
+.PHONY: soak
+soak: deps ## Load one server and one worker for FOR=10m and see whether memory, files, keys and rows come back
+	@$(MINUTES) -run '^TestSoak$$' ./e2e/soak -args -for='$(FOR)' -plain
+
 .PHONY: deps
 deps:
 	@bash .ci/deps

@@ -1,22 +1,16 @@
 package resume
 
 import (
-	"bufio"
-	"crypto/sha256"
-	"encoding/json"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"os"
-	"os/exec"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"tideline/e2e/worldtest"
 	"tideline/storage"
 	"tideline/storage/storagetest"
 )
@@ -30,143 +24,28 @@ const (
 	between = 4 * time.Second
 )
 
-type user struct{ handle, token string }
-
-// list is a page of posts.
-type list struct {
-	Nodes    []struct{ ID string }
-	PageInfo struct {
-		HasNextPage bool
-		EndCursor   *string
-	}
-}
-
-// timeline returns the ids of the whole timeline.
-func (u user) timeline(p *process) ([]string, error) {
-	return walk(func(after *string) (list, error) {
-		var data struct{ Timeline list }
-		err := p.call(u.token, `query($after: Cursor) {
-			timeline(first: 100, after: $after) { nodes { id } pageInfo { hasNextPage endCursor } }
-		}`, map[string]any{"after": after}, &data)
-		return data.Timeline, err
-	})
-}
-
-// posts returns the ids of the author's posts that the user may see.
-func (u user) posts(p *process, author user) ([]string, error) {
-	return walk(func(after *string) (list, error) {
-		var data struct{ User struct{ Posts list } }
-		err := p.call(u.token, `query($handle: String!, $after: Cursor) {
-			user(handle: $handle) { posts(first: 100, after: $after) { nodes { id } pageInfo { hasNextPage endCursor } } }
-		}`, map[string]any{"handle": author.handle, "after": after}, &data)
-		return data.User.Posts, err
-	})
-}
-
-// walk reads a list to its end.
-func walk(page func(after *string) (list, error)) (ids []string, err error) {
-	for after := (*string)(nil); ; {
-		l, err := page(after)
-		if err != nil {
-			return nil, err
-		}
-		for _, n := range l.Nodes {
-			ids = append(ids, n.ID)
-		}
-		if after = l.PageInfo.EndCursor; !l.PageInfo.HasNextPage {
-			return ids, nil
-		}
-	}
-}
-
-// crowd is a running crowd.mjs.
-type crowd struct {
-	t     *testing.T
-	in    io.Writer
-	lines *bufio.Scanner
-}
-
-type client struct {
-	Held, Twice          []string
-	Failed               []any
-	Resumed, Invalidated int
-}
-
-func newCrowd(t *testing.T, users []user, servers ...*process) *crowd {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "node", "crowd.mjs")
-	in, err := cmd.StdinPipe()
-	require.NoError(t, err)
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
-	cmd.Stderr = t.Output()
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() {
-		_ = in.Close()
-		_ = cmd.Wait()
-	})
-	var urls, tokens []string
-	for _, s := range servers {
-		urls = append(urls, s.url+"/graphql")
-	}
-	for _, u := range users {
-		tokens = append(tokens, u.token)
-	}
-	c := &crowd{t: t, in: in, lines: bufio.NewScanner(out)}
-	c.lines.Buffer(nil, 16<<20)
-	setup, err := json.Marshal(map[string]any{"urls": urls, "tokens": tokens, "restless": true})
-	require.NoError(t, err)
-	c.say(string(setup))
-	require.True(t, c.lines.Scan(), "the crowd has ended")
-	require.JSONEq(t, `{"ready":true}`, c.lines.Text())
-	return c
-}
-
-func (c *crowd) say(line string) {
-	_, err := fmt.Fprintln(c.in, line)
-	require.NoError(c.t, err)
-}
-
-func (c *crowd) report() []client {
-	c.t.Helper()
-	c.say("report")
-	require.True(c.t, c.lines.Scan(), "the crowd has ended")
-	var answer struct{ Clients []client }
-	require.NoError(c.t, json.Unmarshal(c.lines.Bytes(), &answer))
-	return answer.Clients
-}
-
 // town has users who follow authors, and makes traffic.
 type town struct {
 	t       *testing.T
-	servers []*process
-	authors []user
-	readers []user
+	servers []*worldtest.Process
+	authors []worldtest.User
+	readers []worldtest.User
 }
 
-// newTown writes its users straight into the database, with sessions: password
-// hashes are slow by design.
+// newTown writes its users straight into the database.
 func newTown(t *testing.T, s *storage.Stores) *town {
 	t.Helper()
 	w := &town{t: t}
 	for i := range authors + followers {
-		u := user{fmt.Sprint("user", i), fmt.Sprint("token", i)}
-		made := s.DB.User.Create().SetID(int64(i + 1)).SetHandle(u.handle).SetPasswordHash("-")
+		u, err := worldtest.NewUser(t.Context(), s, int64(i+1), fmt.Sprint("user", i))
+		require.NoError(t, err)
 		if i < authors {
 			w.authors = append(w.authors, u)
-			made.SetFollowerCount(followers)
-		} else {
-			w.readers = append(w.readers, u)
-			made.SetFollowingCount(authors)
+			continue
 		}
-		require.NoError(t, made.Exec(t.Context()))
-		hash := sha256.Sum256([]byte(u.token))
-		require.NoError(t, s.DB.Session.Create().SetUserID(int64(i+1)).SetTokenHash(hash[:]).
-			SetExpiresAt(time.Now().UTC().Add(time.Hour)).Exec(t.Context()))
-	}
-	for reader := range followers {
-		for author := range authors {
-			require.NoError(t, s.DB.Follow.Create().SetFollowerID(int64(authors+reader+1)).SetFolloweeID(int64(author+1)).Exec(t.Context()))
+		w.readers = append(w.readers, u)
+		for _, author := range w.authors {
+			require.NoError(t, worldtest.Follow(t.Context(), s, u, author))
 		}
 	}
 	return w
@@ -191,7 +70,7 @@ func (w *town) live() (stop func()) {
 				var data struct {
 					CreatePost struct{ Post struct{ ID string } }
 				}
-				if p.call(author.token, `mutation($t: String!) { createPost(input: {text: $t}) { post { id } } }`,
+				if p.Call(w.t.Context(), author.Token, `mutation($t: String!) { createPost(input: {text: $t}) { post { id } } }`,
 					map[string]any{"t": fmt.Sprint("post ", n)}, &data) == nil {
 					mine = append(mine, data.CreatePost.Post.ID)
 				}
@@ -204,7 +83,7 @@ func (w *town) live() (stop func()) {
 					`mutation($p: ID!) { setPostVisibility(input: {postId: $p, visibility: PRIVATE}) { post { id } } }`,
 					`mutation($p: ID!) { setPostVisibility(input: {postId: $p, visibility: FOLLOWERS}) { post { id } } }`,
 				}[rand.IntN(3)]
-				_ = p.call(author.token, change, map[string]any{"p": id}, nil) // the post may be gone
+				_ = p.Call(w.t.Context(), author.Token, change, map[string]any{"p": id}, nil) // the post may be gone
 			}
 		})
 	}
@@ -213,20 +92,22 @@ func (w *town) live() (stop func()) {
 
 // converge waits until every timeline has all posts of the authors, and every
 // client has what its timeline says, and no post came twice.
-func (w *town) converge(c *crowd) {
+func (w *town) converge(c *worldtest.Crowd) {
 	w.t.Helper()
-	c.say("calm")
+	require.NoError(w.t, c.Calm())
 	want := w.visible()
-	var clients []client
+	var clients []worldtest.Client
 	for deadline := time.Now().Add(2 * patience); ; time.Sleep(500 * time.Millisecond) {
-		clients = c.report()
+		var err error
+		clients, err = c.Report()
+		require.NoError(w.t, err)
 		timelines, err := w.timelines()
 		behind := ""
 		if err != nil {
 			behind = err.Error()
 		}
 		for i, ids := range timelines {
-			behind += difference(fmt.Sprint("timeline ", i), want, ids) + difference(fmt.Sprint("client ", i), want, clients[i].Held)
+			behind += worldtest.Difference(fmt.Sprint("timeline ", i), want, ids) + worldtest.Difference(fmt.Sprint("client ", i), want, clients[i].Held)
 		}
 		if behind == "" {
 			break
@@ -248,7 +129,7 @@ func (w *town) converge(c *crowd) {
 func (w *town) visible() (ids []string) {
 	w.t.Helper()
 	for _, author := range w.authors {
-		found, err := w.readers[0].posts(w.servers[0], author)
+		found, err := w.readers[0].Posts(w.t.Context(), w.servers[0], author)
 		require.NoError(w.t, err)
 		ids = append(ids, found...)
 	}
@@ -262,51 +143,11 @@ func (w *town) timelines() ([][]string, error) {
 	g.SetLimit(4)
 	for i, reader := range w.readers {
 		g.Go(func() (err error) {
-			all[i], err = reader.timeline(w.servers[0])
+			all[i], err = reader.Timeline(w.t.Context(), w.servers[0])
 			return err
 		})
 	}
 	return all, g.Wait()
-}
-
-// difference describes which of the wanted posts a reader lacks, and which the
-// reader has in addition, or twice.
-func difference(who string, want, have []string) string {
-	count := map[string]int{}
-	for _, id := range want {
-		count[id]--
-	}
-	for _, id := range have {
-		count[id]++
-	}
-	var missing, extra []string
-	for id, n := range count {
-		switch {
-		case n < 0:
-			missing = append(missing, id)
-		case n > 0:
-			extra = append(extra, id)
-		}
-	}
-	if len(missing)+len(extra) == 0 {
-		return ""
-	}
-	return fmt.Sprintf("%s: missing %v, extra %v\n", who, missing, extra)
-}
-
-func needNode(t *testing.T) {
-	t.Helper()
-	_, err := exec.LookPath("node")
-	if err == nil {
-		_, err = os.Stat("../node_modules/graphql-ws")
-	}
-	if err == nil {
-		return
-	}
-	if os.Getenv("TIDELINE_TEST_REQUIRE_REAL") == "1" {
-		t.Fatalf("the npm clients are required here (npm ci in e2e): %v", err)
-	}
-	t.Skipf("SKIPPED, RESUMING NOT TESTED WITH THE NPM CLIENT (npm ci in e2e): %v", err)
 }
 
 func settings(c storage.Config) []string {
@@ -337,7 +178,7 @@ func (w *town) comeBack() {
 	for until := time.Now().Add(patience / 2); time.Now().Before(until); time.Sleep(100 * time.Millisecond) {
 		open := 0
 		for _, p := range w.servers {
-			open += p.subscriptions()
+			open += p.Subscriptions(w.t.Context())
 		}
 		if open >= followers*3/4 {
 			return
@@ -353,23 +194,23 @@ type fault struct {
 // Two servers, a worker, and all faults.
 func TestNothingIsLostSilently(t *testing.T) {
 	t.Parallel()
-	needNode(t)
+	worldtest.NeedNode(t)
 	stores := storagetest.Real(t)
 	redis, env := storagetest.Redis(t, stores), settings(storagetest.Config(stores))
 	w := newTown(t, stores)
-	a := newProcess(t, env, "--addr", "server")
-	b := newProcess(t, env, "--addr", "server")
-	worker := newProcess(t, env, "--worker-addr", "worker")
-	w.servers = []*process{a, b}
-	c := newCrowd(t, w.readers, a, b)
+	a := worldtest.NewProcess(t, binary, env, "--addr", "server")
+	b := worldtest.NewProcess(t, binary, env, "--addr", "server")
+	worker := worldtest.NewProcess(t, binary, env, "--worker-addr", "worker")
+	w.servers = []*worldtest.Process{a, b}
+	c := worldtest.NewCrowd(t, w.readers, 0, a, b)
 	w.suffer(
 		fault{"fan-outs are delayed", func() {
-			worker.signal(syscall.SIGSTOP)
+			worker.Freeze()
 			time.Sleep(time.Duration(1+rand.IntN(3)) * time.Second)
-			worker.signal(syscall.SIGCONT)
+			worker.Thaw()
 		}},
-		fault{"a worker is killed", func() { worker.kill(); worker.start() }},
-		fault{"a server is killed", func() { b.kill(); b.start() }},
+		fault{"a worker is killed", func() { worker.Kill(); require.NoError(t, worker.Start()) }},
+		fault{"a server is killed", func() { b.Kill(); require.NoError(t, b.Start()) }},
 		fault{"pub/sub is cut", func() {
 			require.NoError(t, stores.Redis.Do(t.Context(), "CLIENT", "KILL", "TYPE", "pubsub").Err())
 		}},
@@ -382,16 +223,16 @@ func TestNothingIsLostSilently(t *testing.T) {
 // The embedded default: the process restarts, and its Redis with it.
 func TestNothingIsLostSilentlyEmbedded(t *testing.T) {
 	t.Parallel()
-	needNode(t)
+	worldtest.NeedNode(t)
 	dir := t.TempDir()
 	stores := storagetest.Open(t, storage.Config{DataDir: dir})
 	require.NoError(t, stores.Migrate(t.Context()))
 	w := newTown(t, stores)
 	require.NoError(t, stores.Close())
-	p := newProcess(t, []string{"TIDELINE_DATA_DIR=" + dir, "TIDELINE_LOG_FORMAT=json", "TIDELINE_RATE_LIMIT=off", "TIDELINE_REQUEST_TIMEOUT=30s"},
+	p := worldtest.NewProcess(t, binary, []string{"TIDELINE_DATA_DIR=" + dir, "TIDELINE_LOG_FORMAT=json", "TIDELINE_RATE_LIMIT=off", "TIDELINE_REQUEST_TIMEOUT=30s"},
 		"--addr", "serve")
-	w.servers = []*process{p}
-	c := newCrowd(t, w.readers, p)
-	w.suffer(fault{"the process is killed", func() { p.kill(); p.start() }})
+	w.servers = []*worldtest.Process{p}
+	c := worldtest.NewCrowd(t, w.readers, 0, p)
+	w.suffer(fault{"the process is killed", func() { p.Kill(); require.NoError(t, p.Start()) }})
 	w.converge(c)
 }

@@ -63,8 +63,7 @@ func (p *postgresServer) url(database string) string {
 }
 
 var postgres = sync.OnceValues(func() (*postgresServer, error) {
-	bin := []string{os.Getenv("PGBIN"), "/usr/lib/postgresql/*/bin", "/opt/homebrew/opt/postgresql*/bin",
-		"/usr/local/opt/postgresql*/bin", "/home/linuxbrew/.linuxbrew/opt/postgresql*/bin"}
+	bin := postgresDirs()
 	initdb, err := find("initdb", bin...)
 	if err != nil {
 		return nil, err
@@ -99,6 +98,12 @@ var postgres = sync.OnceValues(func() (*postgresServer, error) {
 	}
 	return p, p.migrateTemplate()
 })
+
+// postgresDirs are the places where PostgreSQL's programs are looked for.
+func postgresDirs() []string {
+	return []string{os.Getenv("PGBIN"), "/usr/lib/postgresql/*/bin", "/opt/homebrew/opt/postgresql*/bin",
+		"/usr/local/opt/postgresql*/bin", "/home/linuxbrew/.linuxbrew/opt/postgresql*/bin"}
+}
 
 func startPostgres(server, dir, data string, attr *syscall.SysProcAttr) (*postgresServer, error) {
 	port, err := freePort()

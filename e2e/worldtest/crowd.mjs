@@ -4,12 +4,16 @@
 //
 // usage: node crowd.mjs, with a line of JSON on standard input:
 //
-//   {"urls":["http://…/graphql"],"tokens":["…"],"restless":true}
+//   {"urls":["http://…/graphql"],"tokens":["…"],"steady":0}
 //
-// Prints {"ready":true} when all are connected. At the line "calm" it stops
-// breaking connections, at the line "report" it prints what each client holds:
+// The clients of the first tokens, as many as "steady" says, keep each connection
+// as long as it lasts, and return to the same server. Prints {"ready":true} when all
+// are connected. At the line "calm" the others stop breaking theirs, at the line
+// "report" it prints what each client holds, at the line "told" which events each
+// got, heartbeats left out:
 //
-//   {"clients":[{"held":["id"],"twice":["id"],"resumed":3,"invalidated":1,"failed":[]}]}
+//   {"clients":[{"held":["id"],"twice":["id"],"resumed":3,"invalidated":1,"failed":[],"beat":1700000000000}]}
+//   {"told":[[{"at":1700000000000,"kind":"added","post":"id"}]]}
 //
 // It ends when its standard input does.
 import { createInterface } from 'node:readline';
@@ -29,7 +33,7 @@ const page = `query($after: Cursor) {
   timeline(first: 100, after: $after) { nodes { id } pageInfo { hasNextPage endCursor } }
 }`;
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
-let restless = false;
+let restless = false; // whether clients break their connections
 
 class Socket extends WebSocket {
   constructor(...args) {
@@ -62,16 +66,18 @@ class Follower {
   resumed = 0;
   invalidated = 0;
   position = null;
+  beat = 0; // when it was told something, a heartbeat at least
+  log = [];
   work = Promise.resolve();
 
-  constructor(urls, token) {
+  constructor(urls, token, steady) {
     this.urls = urls;
     this.token = token;
     let turn = Math.floor(Math.random() * urls.length);
     this.started = new Promise((resolve) => (this.begun = resolve));
     const follower = this;
     this.client = createClient({
-      url: () => urls[turn++ % urls.length].replace('http', 'ws'),
+      url: () => urls[(steady ? turn : turn++) % urls.length].replace('http', 'ws'),
       connectionParams: { Authorization: `Bearer ${token}` },
       webSocketImpl: Socket,
       retryAttempts: Infinity,
@@ -87,13 +93,18 @@ class Follower {
         complete: () => this.failed.push('completed'),
       },
     );
-    this.fidget();
+    if (!steady) this.fidget();
+  }
+
+  note(kind, post = '') {
+    this.log.push({ at: Date.now(), kind, post });
   }
 
   told(event) {
     switch (event.__typename) {
       case 'TimelinePostAdded': {
         const id = event.edge.node.id;
+        this.note('added', id);
         if (this.held.has(id) && !this.read.delete(id)) this.twice.push(id);
         this.held.add(id);
         this.since.add(id);
@@ -101,16 +112,19 @@ class Follower {
         break;
       }
       case 'TimelinePostRemoved':
+        this.note('removed', event.postId);
         this.held.delete(event.postId);
         this.gone.add(event.postId);
         break;
       case 'TimelineInvalidated':
+        this.note('invalidated');
         this.invalidated++;
         this.read = new Set(this.held);
         this.since.clear();
         this.reread();
     }
     this.position = event.position;
+    this.beat = Date.now();
     this.begun();
   }
 
@@ -126,6 +140,7 @@ class Follower {
             method: 'POST',
             headers: { 'Content-Type': 'application/json', Authorization: `Bearer ${this.token}` },
             body: JSON.stringify({ query: page, variables: { after } }),
+            signal: AbortSignal.timeout(10000),
           });
           const { nodes, pageInfo } = (await response.json()).data.timeline;
           nodes.forEach(({ id }) => found.add(id));
@@ -152,16 +167,17 @@ class Follower {
 }
 
 const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
-const { urls, tokens, ...rest } = JSON.parse((await lines.next()).value);
-const crowd = tokens.map((token) => new Follower(urls, token));
+const { urls, tokens, steady } = JSON.parse((await lines.next()).value);
+const crowd = tokens.map((token, i) => new Follower(urls, token, i < steady));
 await Promise.all(crowd.map((follower) => follower.started));
 console.log('{"ready":true}');
-restless = rest.restless;
+restless = true;
 for await (const line of lines) {
   if (line === 'calm') restless = false;
+  if (line === 'told') console.log(JSON.stringify({ told: crowd.map(({ log }) => log) }));
   if (line === 'report') {
     await Promise.all(crowd.map((follower) => follower.work));
-    console.log(JSON.stringify({ clients: crowd.map(({ held, twice, failed, resumed, invalidated }) => ({ held: [...held], twice, failed, resumed, invalidated })) }));
+    console.log(JSON.stringify({ clients: crowd.map(({ held, twice, failed, resumed, invalidated, beat }) => ({ held: [...held], twice, failed, resumed, invalidated, beat })) }));
   }
 }
 process.exit();

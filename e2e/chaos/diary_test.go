@@ -1,0 +1,255 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"text/tabwriter"
+	"time"
+)
+
+// happening is a fault that happened.
+type happening struct {
+	kind, detail string
+	from, to     time.Time
+	healed       time.Time // zero if it was not until the next fault, or for a minute
+	err          error
+}
+
+// diary has the faults that happened, in the order of their beginnings.
+type diary struct {
+	mu   sync.Mutex
+	list []*happening
+	// lacking are posts that clients were not told of some time after a fault.
+	lacking []string
+}
+
+func (d *diary) begin(kind string) *happening {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	h := &happening{kind: kind, from: time.Now()}
+	d.list = append(d.list, h)
+	return h
+}
+
+// end is called by the one who began it.
+func (d *diary) end(h *happening, detail string, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	h.detail, h.err, h.to = detail, err, time.Now()
+}
+
+func (d *diary) all() []happening {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	list := make([]happening, len(d.list))
+	for i, h := range d.list {
+		list[i] = *h
+	}
+	return list
+}
+
+// around names the faults within some seconds of a time, by their numbers in the
+// table.
+func (d *diary) around(at time.Time) string {
+	const near = 5 * time.Second
+	var names []string
+	for i, h := range d.all() {
+		if at.After(h.from.Add(-near)) && (h.to.IsZero() || at.Before(h.to.Add(near))) {
+			names = append(names, fmt.Sprintf("#%d %s", i+1, h.kind))
+		}
+	}
+	if names == nil {
+		return "no fault"
+	}
+	return strings.Join(names, " and ")
+}
+
+// pace says how fast faults follow each other, and how long they last.
+type pace struct {
+	least, most time.Duration // from the end of a fault to the next one
+	short, long time.Duration // about how long a fault lasts
+}
+
+// suffer makes faults of the kinds happen one after the other until the end. Every
+// kind has happened once before one happens again.
+func (w *world) suffer(ctx context.Context, kinds []kind, end time.Time, p pace, rng *rand.Rand) {
+	next := make(chan struct{}) // closed when the next fault begins
+	var measured sync.WaitGroup
+	defer func() {
+		last := time.AfterFunc(time.Minute, func() { close(next) })
+		measured.Wait()
+		last.Stop()
+	}()
+	for n := 0; len(kinds) > 0; n++ {
+		if n%len(kinds) == 0 {
+			rng.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
+		}
+		k := kinds[n%len(kinds)]
+		// What is drawn does not depend on what happened before.
+		of := rand.New(rand.NewPCG(rng.Uint64(), rng.Uint64()))
+		length := between(of, p.short*3/4, p.short*5/4)
+		time.Sleep(between(of, p.least, p.most))
+		rest := time.Until(end)
+		if k.long {
+			length = max(length, min(p.long, rest-p.short))
+		}
+		if rest < length+p.short/2 || ctx.Err() != nil {
+			return
+		}
+		close(next)
+		measured.Wait()
+		next = make(chan struct{})
+		h := w.faults.begin(k.name)
+		w.t.Logf("+%3.0fs %s", h.from.Sub(w.began).Seconds(), k.name)
+		detail, err := k.happen(w, ctx, of, length)
+		w.faults.end(h, detail, err)
+		if err != nil {
+			w.t.Errorf("%s (%s) could not be done: %v", k.name, detail, err)
+		}
+		measured.Go(func() { w.measureHealing(ctx, h, next) })
+	}
+}
+
+// measureHealing notes when, after a fault, all processes but the one that another
+// fault is about are ready and answer, and no job waits.
+func (w *world) measureHealing(ctx context.Context, h *happening, next <-chan struct{}) {
+	for {
+		if w.well(ctx, h.to) == nil {
+			w.faults.mu.Lock()
+			h.healed = time.Now()
+			w.faults.mu.Unlock()
+			w.checkClients(ctx, h, next)
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-next:
+			return
+		case <-time.After(250 * time.Millisecond):
+		}
+	}
+}
+
+// catchingUp is how long a client may take to learn what it missed, once all is
+// well.
+const catchingUp = 10 * time.Second
+
+// checkClients looks, some time after a fault, for posts that a steady client was not
+// told of, while it is told that it missed nothing. Later it may be told to read
+// again for another reason, and nobody would know.
+func (w *world) checkClients(ctx context.Context, h *happening, next <-chan struct{}) {
+	var lacking []string
+	for deadline := time.Now().Add(catchingUp); ; {
+		var err error
+		if lacking, err = w.lacking(); err != nil || len(lacking) == 0 {
+			return // whatever is wrong with the crowd is found in the end
+		}
+		if time.Now().After(deadline) && w.well(ctx, h.to) == nil {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-next:
+			return
+		case <-time.After(time.Second):
+		}
+	}
+	w.faults.mu.Lock()
+	defer w.faults.mu.Unlock()
+	for _, line := range lacking {
+		w.faults.lacking = append(w.faults.lacking, fmt.Sprintf("%s, %v after %s", line, catchingUp, h.kind))
+	}
+}
+
+// lacking returns the posts that steady clients lack although they belong to their
+// timelines since they were accepted, some time ago.
+func (w *world) lacking() (lines []string, err error) {
+	clients, err := w.crowd.Report()
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	w.load.mu.Lock()
+	posts := slices.Collect(maps.Values(w.load.accepted))
+	w.load.mu.Unlock()
+	for i, c := range clients[:w.steady] {
+		if now.Sub(time.UnixMilli(c.Beat)) > 3*time.Second {
+			continue // it knows that it is not connected
+		}
+		held := map[int64]bool{}
+		for _, id := range postIDs(c.Held) {
+			held[id] = true
+		}
+		for _, p := range posts {
+			if now.Sub(p.at) > catchingUp && !held[p.id] && w.load.ledger.surelySaw(w.users[i].ID, p.id, p.at.Add(-catchingUp), now) {
+				lines = append(lines, fmt.Sprintf("SILENT: the client %s was not told of post %d %s", w.clientName(i), p.id, w.describe(p.id)))
+			}
+		}
+	}
+	return lines, nil
+}
+
+// well says what is not well yet after the time.
+func (w *world) well(ctx context.Context, since time.Time) error {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	afflicted := w.afflicted.Load()
+	for _, m := range w.members() {
+		if m != afflicted {
+			if err := m.Ready(ctx); err != nil {
+				return fmt.Errorf("%s: %w", m.name, err)
+			}
+		}
+	}
+	for i, p := range w.probers {
+		if w.servers[i] != afflicted && !p.answersSince(since) {
+			return fmt.Errorf("%s refuses", w.servers[i].name)
+		}
+	}
+	waiting, err := w.count(ctx, `SELECT count(*) FROM jobs WHERE NOT dead AND created_at < now() - interval '2 seconds'`)
+	if err == nil && waiting > 0 {
+		err = fmt.Errorf("%d jobs wait", waiting)
+	}
+	return err
+}
+
+// table is what happened: how long writes and reads were refused, and how long it
+// took until all was well again. The columns of refusals have a time for each server.
+func (w *world) table() string {
+	var b strings.Builder
+	out := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(out, "\tfault\tat\tlasted\twrites refused\treads refused\thealed after\twhat")
+	for i, h := range w.faults.all() {
+		until := h.healed
+		healed := "not until the next"
+		if until.IsZero() {
+			until = h.to
+		} else {
+			healed = seconds(until.Sub(h.to))
+		}
+		var writes, reads []string
+		for _, p := range w.probers {
+			// Refusals begin after the fault and may be noticed when they end.
+			write, read := p.refusedIn(h.from, until.Add(probeTimeout))
+			writes, reads = append(writes, seconds(write)), append(reads, seconds(read))
+		}
+		fmt.Fprintf(out, "#%d\t%s\t+%.0f s\t%s\t%s\t%s\t%s\t%s\n", i+1, h.kind, h.from.Sub(w.began).Seconds(), seconds(h.to.Sub(h.from)),
+			strings.Join(writes, " / "), strings.Join(reads, " / "), healed, h.detail)
+	}
+	_ = out.Flush()
+	for i, p := range w.probers {
+		p.mu.Lock()
+		fmt.Fprintf(&b, "%s: %d probes wrote, %d read; refusals by reason: %v\n", w.servers[i].name, len(p.writes), len(p.reads), p.refusals)
+		p.mu.Unlock()
+	}
+	return b.String()
+}
+
+func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }

@@ -1,0 +1,142 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"tideline/e2e/worldtest"
+)
+
+// onTheWay is how long an event may take from the verdict to a client on a machine
+// with much to do. It is counted from the beginning of a stop of a server that came
+// in between.
+const onTheWay = 10 * time.Second
+
+// leaks returns the pages and events that showed what their viewers could not see
+// then, whatever was under way.
+func (w *world) leaks() (lines []string, err error) {
+	w.load.mu.Lock()
+	seen := w.load.seen
+	w.load.mu.Unlock()
+	for _, p := range seen {
+		for _, id := range p.posts {
+			if !w.load.ledger.mightSee(p.viewer, id, p.home, p.began, p.ended) {
+				lines = append(lines, fmt.Sprintf("LEAK: a page that user%d read at %s showed post %d %s", p.viewer-1, p.began.Format(clock), id, w.describe(id)))
+			}
+		}
+	}
+	told, err := w.crowd.Told()
+	if err != nil {
+		return nil, err
+	}
+	stops := w.stops()
+	for i, events := range told {
+		u := w.users[i%len(w.users)]
+		for _, e := range events {
+			id := worldtest.PostID(e.Post)
+			if e.Kind == "added" && !w.load.ledger.mightSee(u.ID, id, true, decided(e.Time(), stops), e.Time()) {
+				lines = append(lines, fmt.Sprintf("LEAK: the client %s was told of post %d at %s, +%.1f s %s", w.clientName(i), id,
+					e.Time().Format(clock), e.Time().Sub(w.began).Seconds(), w.describe(id)))
+			}
+		}
+	}
+	return lines, nil
+}
+
+// decided is the earliest time at which what arrived then may have been decided.
+func decided(arrived time.Time, stops []happening) time.Time {
+	from := arrived.Add(-onTheWay)
+	for _, h := range stops {
+		if h.from.Before(arrived) && h.to.After(from) {
+			from = h.from.Add(-onTheWay)
+		}
+	}
+	return from
+}
+
+// stops are the times when a server was stopped.
+func (w *world) stops() (list []happening) {
+	for _, h := range w.faults.all() {
+		if h.kind == "server stopped" {
+			list = append(list, h)
+		}
+	}
+	return list
+}
+
+// inSQL compares what was accepted with what is stored.
+func (w *world) inSQL(ctx context.Context) (lines []string, err error) {
+	tr, err := w.truth(ctx)
+	if err != nil {
+		return nil, err
+	}
+	texts := map[string][]int64{}
+	for id, r := range tr.posts {
+		if r.author <= int64(len(w.users)) { // probes may be repeated
+			texts[r.text] = append(texts[r.text], id)
+		}
+	}
+	for text, ids := range texts {
+		if len(ids) > 1 {
+			lines = append(lines, fmt.Sprintf("DOUBLED: %q was posted once and is the posts %v", text, ids))
+		}
+	}
+	w.load.mu.Lock()
+	for id, p := range w.load.accepted {
+		if _, stored := tr.posts[id]; !stored && !p.deleted {
+			lines = append(lines, fmt.Sprintf("LOST IN SQL: post %d, accepted at %s", id, w.beside(p.at)))
+		}
+	}
+	w.load.mu.Unlock()
+	for _, p := range w.probers {
+		p.mu.Lock()
+		for id, probe := range p.posts {
+			if _, stored := tr.posts[id]; !stored {
+				lines = append(lines, fmt.Sprintf("LOST IN SQL: post %d of %s, accepted at %s", id, probe.by.Handle, w.beside(probe.at)))
+			}
+		}
+		p.mu.Unlock()
+	}
+	return lines, nil
+}
+
+// jobs describes those that were given up.
+func (w *world) deadJobs(ctx context.Context) (lines []string, err error) {
+	rows, err := w.db.SQL.QueryContext(ctx, `SELECT id, kind, payload, attempts, last_error FROM jobs WHERE dead`)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id, attempts int64
+		var kind, payload, last string
+		if err := rows.Scan(&id, &kind, &payload, &attempts, &last); err != nil {
+			return nil, err
+		}
+		lines = append(lines, fmt.Sprintf("DEAD JOB: %d %s %s after %d attempts: %s", id, kind, payload, attempts, last))
+	}
+	return lines, rows.Err()
+}
+
+// clientFaults describes clients that were told something twice, or that were left
+// without a subscription.
+func (w *world) clientFaults() (lines []string, err error) {
+	clients, err := w.crowd.Report()
+	if err != nil {
+		return nil, err
+	}
+	resumed, invalidated := 0, 0
+	for i, c := range clients {
+		for _, id := range c.Twice {
+			lines = append(lines, fmt.Sprintf("TWICE: the client %s was told again of post %s, which it held %s",
+				w.clientName(i), id, w.describe(worldtest.PostID(id))))
+		}
+		if len(c.Failed) > 0 {
+			lines = append(lines, fmt.Sprintf("ENDED: the subscription of the client %s: %v", w.clientName(i), c.Failed))
+		}
+		resumed, invalidated = resumed+c.Resumed, invalidated+c.Invalidated
+	}
+	w.t.Logf("%d clients resumed %d times and were told to read again %d times", len(clients), resumed, invalidated)
+	return lines, nil
+}

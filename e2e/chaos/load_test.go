@@ -1,0 +1,317 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"tideline/e2e/worldtest"
+)
+
+const (
+	// think is how long a user waits from one action to the next, on average.
+	think = 1500 * time.Millisecond
+	// impatience is how long a user waits for an answer: longer than a server takes
+	// to refuse.
+	impatience = 8 * time.Second
+	// giveUp bounds how long an action is tried again, at this server and that.
+	giveUp = 4 * time.Minute
+)
+
+// load is what users do while the faults happen, and what they saw.
+type load struct {
+	servers []*worldtest.Process
+	users   []worldtest.User
+	ledger  *ledger
+
+	mu       sync.Mutex
+	busy     map[[2]int64]bool // pairs whose relation is about to change
+	accepted map[int64]*accepted
+	seen     []page
+	actions  int
+	failed   []string // actions that were given up
+}
+
+// accepted is a post that the API acknowledged.
+type accepted struct {
+	id, author int64
+	text       string
+	at         time.Time
+	deleted    bool // or about to be
+	taken      bool // somebody changes it
+}
+
+// page is what a user read.
+type page struct {
+	viewer       int64
+	home         bool // else a profile
+	posts        []int64
+	began, ended time.Time
+}
+
+func newLoad(servers []*worldtest.Process, users []worldtest.User) *load {
+	return &load{servers: servers, users: users, ledger: newLedger(),
+		busy: map[[2]int64]bool{}, accepted: map[int64]*accepted{}}
+}
+
+// live makes the users act until acting ends. It returns when the last action is
+// done or given up.
+func (l *load) live(ctx context.Context, acting <-chan struct{}, seed uint64) {
+	var all sync.WaitGroup
+	for i, u := range l.users {
+		a := &actor{load: l, user: u, rng: rand.New(rand.NewPCG(seed, uint64(i)))}
+		all.Go(func() {
+			for {
+				select {
+				case <-acting:
+					return
+				case <-time.After(time.Duration((0.5 + a.rng.Float64()) * float64(think))):
+				}
+				a.act(ctx)
+				l.mu.Lock()
+				l.actions++
+				l.mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+}
+
+// actor is one user.
+type actor struct {
+	*load
+	user  worldtest.User
+	rng   *rand.Rand
+	mine  []*accepted
+	wrote int
+}
+
+var visibilities = map[values]string{gone: "deleted", public: "PUBLIC", followers: "FOLLOWERS", mutuals: "MUTUALS", private: "PRIVATE"}
+
+func (a *actor) visibility() values {
+	return []values{public, public, followers, followers, followers, mutuals, mutuals, private}[a.rng.IntN(8)]
+}
+
+func (a *actor) act(ctx context.Context) {
+	other := a.users[a.rng.IntN(len(a.users))]
+	switch n := a.rng.IntN(100); {
+	case n < 45:
+		a.post(ctx)
+	case n < 65:
+		a.read(ctx, other)
+	case n < 75:
+		a.changePost(ctx, "setPostVisibility")
+	case n < 79:
+		a.changePost(ctx, "deletePost")
+	case n < 87:
+		a.relate(ctx, other, "follow")
+	case n < 90:
+		a.relate(ctx, other, "unfollow")
+	case n < 91:
+		a.relate(ctx, other, "block")
+	case n < 94:
+		a.relate(ctx, other, "unblock")
+	case n < 96:
+		a.relate(ctx, other, "mute")
+	default:
+		a.relate(ctx, other, "unmute")
+	}
+}
+
+// call tries until attempted, which is told of each attempt, says that it is done, or
+// a server refuses it for good.
+func (a *actor) call(ctx context.Context, query string, variables map[string]any, data any, attempted func(error) (done bool)) bool {
+	for deadline := time.Now().Add(giveUp); ; time.Sleep(200 * time.Millisecond) {
+		attempt, cancel := context.WithTimeout(ctx, impatience)
+		err := a.servers[a.rng.IntN(len(a.servers))].Call(attempt, a.user.Token, query, variables, data)
+		cancel()
+		if attempted(err) {
+			return true
+		}
+		if forGood := answered(err) && !strings.Contains(err.Error(), `"INTERNAL"`) && !strings.Contains(err.Error(), `"TIMEOUT"`); forGood ||
+			time.Now().After(deadline) || ctx.Err() != nil {
+			a.mu.Lock()
+			a.failed = append(a.failed, fmt.Sprintf("%s: %s %v: %v", a.user.Handle, query, variables, err))
+			a.mu.Unlock()
+			return false
+		}
+	}
+}
+
+// answered reports whether a server that has ended a call so does not work at it any
+// more.
+func answered(err error) bool { return err == nil || errors.Is(err, worldtest.ErrRefused) }
+
+func (a *actor) post(ctx context.Context) {
+	a.wrote++
+	v, text := a.visibility(), fmt.Sprintf("%s writes for the %d. time", a.user.Handle, a.wrote)
+	var data struct {
+		CreatePost struct{ Post struct{ ID string } }
+	}
+	done := a.call(ctx, `mutation($t: String!, $v: Visibility!) { createPost(input: {text: $t, visibility: $v, idempotencyKey: $t}) { post { id } } }`,
+		map[string]any{"t": text, "v": visibilities[v]}, &data, func(err error) bool { return err == nil })
+	if !done {
+		return
+	}
+	p := &accepted{id: worldtest.PostID(data.CreatePost.Post.ID), author: a.user.ID, text: text, at: time.Now()}
+	a.mine = append(a.mine, p)
+	a.ledger.posted(p.id, p.author, v)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.accepted[p.id] = p
+}
+
+// changePost hides, shows or deletes one of the last posts, unless somebody changes it
+// now.
+func (a *actor) changePost(ctx context.Context, change string) {
+	if len(a.mine) == 0 {
+		return
+	}
+	i := max(0, len(a.mine)-1-a.rng.IntN(10))
+	p, to := a.mine[i], gone
+	if change != "deletePost" {
+		to = a.visibility()
+	}
+	if !a.take(p, to == gone) {
+		return
+	}
+	defer a.release(p)
+	if to == gone {
+		a.mine = slices.Delete(a.mine, i, i+1)
+	}
+	a.change(ctx, p, to)
+}
+
+// take makes sure that nobody else changes the post until release.
+func (l *load) take(p *accepted, forGood bool) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if p.taken || p.deleted {
+		return false
+	}
+	p.taken, p.deleted = true, forGood
+	return true
+}
+
+func (l *load) release(p *accepted) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p.taken = false
+}
+
+// takeNewest takes some of the last posts.
+func (l *load) takeNewest(n int) (taken []*accepted) {
+	l.mu.Lock()
+	ids := slices.Sorted(maps.Keys(l.accepted))
+	all := make([]*accepted, len(ids))
+	for i, id := range ids {
+		all[i] = l.accepted[id]
+	}
+	l.mu.Unlock()
+	for _, p := range slices.Backward(all) {
+		if len(taken) < n && l.take(p, false) {
+			taken = append(taken, p)
+		}
+	}
+	return taken
+}
+
+// change changes the visibility of a post of the user, which is taken.
+func (a *actor) change(ctx context.Context, p *accepted, to values) {
+	query := `mutation($p: ID!, $v: Visibility!) { setPostVisibility(input: {postId: $p, visibility: $v}) { post { id } } }`
+	variables := map[string]any{"p": worldtest.GlobalID("Post", p.id), "v": visibilities[to]}
+	if to == gone {
+		query = `mutation($p: ID!) { deletePost(input: {postId: $p}) { deletedPostId } }`
+		delete(variables, "v")
+	}
+	attempted := a.ledger.begin(to, fact{"post", p.id, 0})
+	tried := false
+	a.call(ctx, query, variables, nil, func(err error) bool {
+		// A second attempt at deleting a post may find that the first one did it.
+		done := err == nil || tried && answered(err) && to == gone && a.isGone(ctx, p.id)
+		attempted(done, answered(err))
+		tried = true
+		return done
+	})
+}
+
+// isGone asks whether the user's own post is no more.
+func (a *actor) isGone(ctx context.Context, post int64) bool {
+	ctx, cancel := context.WithTimeout(ctx, impatience)
+	defer cancel()
+	var data struct{ Post *struct{ ID string } }
+	err := a.servers[a.rng.IntN(len(a.servers))].Call(ctx, a.user.Token, `query($p: ID!) { post(id: $p) { id } }`,
+		map[string]any{"p": worldtest.GlobalID("Post", post)}, &data)
+	return err == nil && data.Post == nil
+}
+
+// relate changes how the user and another one stand to each other, unless a change
+// of that is under way.
+func (a *actor) relate(ctx context.Context, other worldtest.User, verb string) {
+	pair := [2]int64{min(a.user.ID, other.ID), max(a.user.ID, other.ID)}
+	a.mu.Lock()
+	blocked := a.ledger.now(fact{"block", a.user.ID, other.ID})|a.ledger.now(fact{"block", other.ID, a.user.ID}) != no
+	taken := a.busy[pair] || other.ID == a.user.ID || verb == "follow" && blocked
+	if !taken {
+		a.busy[pair] = true
+	}
+	a.mu.Unlock()
+	if taken {
+		return
+	}
+	to, kind := yes, verb
+	if len(verb) > 2 && verb[:2] == "un" {
+		to, kind = no, verb[2:]
+	}
+	attempts := []func(bool, bool){a.ledger.begin(to, fact{kind, a.user.ID, other.ID})}
+	if verb == "block" {
+		attempts = append(attempts, a.ledger.begin(no, fact{"follow", a.user.ID, other.ID}, fact{"follow", other.ID, a.user.ID}))
+	}
+	a.call(ctx, fmt.Sprintf(`mutation($u: ID!) { %s(input: {userId: $u}) { relationship { following } } }`, verb),
+		map[string]any{"u": worldtest.GlobalID("User", other.ID)}, nil, func(err error) bool {
+			for _, attempted := range attempts {
+				attempted(err == nil, answered(err))
+			}
+			return err == nil
+		})
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.busy, pair)
+}
+
+// by returns the author of the post, to change it.
+func (l *load) by(p *accepted, rng *rand.Rand) *actor {
+	return &actor{load: l, user: l.users[p.author-1], rng: rng}
+}
+
+// read reads the first page of the own timeline or of a profile, once.
+func (a *actor) read(ctx context.Context, other worldtest.User) {
+	ctx, cancel := context.WithTimeout(ctx, impatience)
+	defer cancel()
+	p := page{viewer: a.user.ID, home: a.rng.IntN(2) == 0, began: time.Now()}
+	var data struct {
+		Timeline worldtest.List
+		User     struct{ Posts worldtest.List }
+	}
+	query, variables := `{ timeline(first: 50) { nodes { id } } }`, map[string]any(nil)
+	if !p.home {
+		query = `query($h: String!) { user(handle: $h) { posts(first: 50) { nodes { id } } } }`
+		variables = map[string]any{"h": other.Handle}
+	}
+	if a.servers[a.rng.IntN(len(a.servers))].Call(ctx, a.user.Token, query, variables, &data) != nil {
+		return // the prober counts refusals
+	}
+	p.ended = time.Now()
+	for _, n := range append(data.Timeline.Nodes, data.User.Posts.Nodes...) {
+		p.posts = append(p.posts, worldtest.PostID(n.ID))
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.seen = append(a.seen, p)
+}

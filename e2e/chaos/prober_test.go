@@ -1,0 +1,184 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"tideline/e2e/worldtest"
+)
+
+const (
+	// probing is the time from one probe to the next.
+	probing = 200 * time.Millisecond
+	// probeTimeout is after which a probe counts as refused.
+	probeTimeout = 3 * time.Second
+	// probers are the accounts that probe a server in turn, so that the posts of
+	// none leave the outbox.
+	probers = 8
+)
+
+// prober posts and reads through one server, and notes when that was refused.
+type prober struct {
+	server   *worldtest.Process
+	accounts []worldtest.User
+
+	mu       sync.Mutex
+	posts    map[int64]probed // those that were accepted
+	newest   probed
+	writes   []probe
+	reads    []probe
+	unread   []string // own posts that a read lacked
+	refusals map[string]int
+}
+
+// probed is the accepted post that was written last.
+type probed struct {
+	id string
+	by worldtest.User
+	at time.Time
+}
+
+// probe is one attempt.
+type probe struct {
+	began, ended time.Time
+	err          error
+}
+
+// run probes until probing ends.
+func (p *prober) run(ctx context.Context) {
+	var both sync.WaitGroup
+	both.Go(func() { p.repeat(ctx, &p.writes, p.write) })
+	both.Go(func() { p.repeat(ctx, &p.reads, p.read) })
+	both.Wait()
+}
+
+func (p *prober) repeat(ctx context.Context, list *[]probe, once func(context.Context, int) error) {
+	tick := time.NewTicker(probing)
+	defer tick.Stop()
+	for n := 0; ; n++ {
+		attempt, cancel := context.WithTimeout(ctx, probeTimeout)
+		done := probe{began: time.Now()}
+		done.err = once(attempt, n)
+		done.ended = time.Now()
+		cancel()
+		if ctx.Err() != nil {
+			return
+		}
+		p.mu.Lock()
+		*list = append(*list, done)
+		if done.err != nil {
+			p.refusals[reason(done.err)]++
+		}
+		p.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// reason is what is the same in errors of one kind.
+func reason(err error) string {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return "no answer"
+	}
+	text := err.Error()
+	if _, code, found := strings.Cut(text, `"code":"`); found {
+		code, _, _ = strings.Cut(code, `"`)
+		return code
+	}
+	return text[max(0, len(text)-40):]
+}
+
+func (p *prober) write(ctx context.Context, n int) error {
+	by := p.accounts[n%len(p.accounts)]
+	var data struct {
+		CreatePost struct{ Post struct{ ID string } }
+	}
+	err := p.server.Call(ctx, by.Token, `mutation($t: String!) { createPost(input: {text: $t, visibility: PUBLIC}) { post { id } } }`,
+		map[string]any{"t": fmt.Sprint("probe ", n)}, &data)
+	if err != nil {
+		return err
+	}
+	id := data.CreatePost.Post.ID
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.newest = probed{id, by, time.Now()}
+	p.posts[worldtest.PostID(id)] = p.newest
+	return nil
+}
+
+// read reads the timeline of the account that posted last, which must have that
+// post.
+func (p *prober) read(ctx context.Context, _ int) error {
+	p.mu.Lock()
+	want := p.newest
+	p.mu.Unlock()
+	if want.id == "" {
+		return nil
+	}
+	began := time.Now()
+	var data struct{ Timeline worldtest.List }
+	if err := p.server.Call(ctx, want.by.Token, `{ timeline(first: 20) { nodes { id } } }`, nil, &data); err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(data.Timeline.Nodes, func(n struct{ ID string }) bool { return n.ID == want.id }) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.unread = append(p.unread, fmt.Sprintf("post %d of %s, accepted at %s, was not in its author's timeline at %s, read through the same server",
+			worldtest.PostID(want.id), want.by.Handle, want.at.Format(clock), began.Format(clock)))
+	}
+	return nil
+}
+
+// refused returns for how long the probes failed in the time: from the beginning of
+// the first that did to that of the next that did not.
+func refused(list []probe, from, to time.Time) (total time.Duration) {
+	var since time.Time
+	end := func(at time.Time) {
+		if since.Before(from) {
+			since = from
+		}
+		if at.After(to) {
+			at = to
+		}
+		total += max(0, at.Sub(since))
+		since = time.Time{}
+	}
+	for _, p := range list {
+		switch {
+		case p.err != nil && since.IsZero():
+			since = p.began
+		case p.err == nil && !since.IsZero():
+			end(p.began)
+		}
+	}
+	if !since.IsZero() {
+		end(to)
+	}
+	return total
+}
+
+// refusedIn returns for how long writes and reads were refused in the time.
+func (p *prober) refusedIn(from, to time.Time) (writes, reads time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return refused(p.writes, from, to), refused(p.reads, from, to)
+}
+
+// answersSince reports whether the last probes that began after the time succeeded.
+func (p *prober) answersSince(at time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	good := func(list []probe) bool {
+		last := len(list) - 1
+		return last >= 0 && list[last].began.After(at) && list[last].err == nil
+	}
+	return good(p.writes) && good(p.reads)
+}

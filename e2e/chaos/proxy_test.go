@@ -1,0 +1,272 @@
+package chaos
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// proxy passes connections on to a server. It can cut off one of the processes that
+// connect: nothing is passed on to it or from it any more, and nobody is told, as
+// when a cable is pulled.
+type proxy struct {
+	listener net.Listener
+	target   func() string         // the address of the server
+	owner    func(net.Conn) string // the name of the process that connects
+
+	mu    sync.Mutex
+	moved *sync.Cond // cuts or links changed
+	cuts  map[string]bool
+	links map[*link]struct{}
+}
+
+// link is one connection through a proxy. The server is nil until it is dialled.
+type link struct {
+	owner          string
+	client, server net.Conn
+	dropped        bool
+}
+
+func newProxy(t *testing.T, target func() string, owner func(net.Conn) string) *proxy {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	p := &proxy{listener: listener, target: target, owner: owner, cuts: map[string]bool{}, links: map[*link]struct{}{}}
+	p.moved = sync.NewCond(&p.mu)
+	go func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go p.serve(client)
+		}
+	}()
+	t.Cleanup(func() {
+		_ = listener.Close()
+		p.drop("")
+	})
+	return p
+}
+
+func (p *proxy) addr() string { return p.listener.Addr().String() }
+func (p *proxy) port() int    { return p.listener.Addr().(*net.TCPAddr).Port }
+
+func (p *proxy) serve(client net.Conn) {
+	l := &link{owner: p.owner(client), client: client}
+	p.mu.Lock()
+	p.links[l] = struct{}{}
+	p.mu.Unlock()
+	// A connection that is nobody's could not be cut; whoever it was connects again.
+	if l.owner == "" || !p.open(l) {
+		p.end(l)
+		return
+	}
+	server, err := net.Dial("tcp", p.target())
+	if err != nil {
+		p.end(l)
+		return
+	}
+	p.mu.Lock()
+	l.server = server
+	if l.dropped {
+		_ = server.Close()
+	}
+	p.mu.Unlock()
+	var done sync.WaitGroup
+	done.Go(func() { p.pass(l, client, server) })
+	done.Go(func() { p.pass(l, server, client) })
+	done.Wait()
+}
+
+// pass copies one direction until an end closes, and then closes both.
+func (p *proxy) pass(l *link, from, to net.Conn) {
+	buffer := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buffer)
+		if !p.open(l) {
+			break
+		}
+		if n > 0 {
+			if _, err := to.Write(buffer[:n]); err != nil {
+				break
+			}
+		}
+		if err != nil {
+			break
+		}
+	}
+	p.end(l)
+}
+
+// open waits while the owner of the link is cut off. It is false when the link is
+// dropped.
+func (p *proxy) open(l *link) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for p.cuts[l.owner] && !l.dropped {
+		p.moved.Wait()
+	}
+	return !l.dropped
+}
+
+func (p *proxy) end(l *link) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.endLocked(l)
+}
+
+func (p *proxy) endLocked(l *link) {
+	l.dropped = true
+	_ = l.client.Close()
+	if l.server != nil {
+		_ = l.server.Close()
+	}
+	delete(p.links, l)
+	p.moved.Broadcast()
+}
+
+// cut cuts the process off, until heal.
+func (p *proxy) cut(owner string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cuts[owner] = true
+}
+
+// heal passes on what was held up.
+func (p *proxy) heal(owner string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.cuts, owner)
+	p.moved.Broadcast()
+}
+
+// drop closes the connections of the process, of every process if it is "". What was
+// held up is lost.
+func (p *proxy) drop(owner string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for l := range p.links {
+		if owner == "" || l.owner == owner {
+			p.endLocked(l)
+		}
+	}
+}
+
+// byName is the owner function of a proxy that one process has for itself.
+func byName(name string) func(net.Conn) string { return func(net.Conn) string { return name } }
+
+// processes knows processes by their ids, to tell which one a connection is of: the
+// nodes of a Redis Cluster have one address for all of them.
+type processes struct {
+	mu    sync.Mutex
+	names map[string]func() int
+}
+
+func (p *processes) add(name string, pid func() int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.names == nil {
+		p.names = map[string]func() int{}
+	}
+	p.names[name] = pid
+}
+
+// owner returns the name of the process at the other end of a connection, "" when it
+// is none of them.
+func (p *processes) owner(conn net.Conn) string {
+	socket := socketOf(conn.RemoteAddr().(*net.TCPAddr).Port, conn.LocalAddr().(*net.TCPAddr).Port)
+	if socket == "" {
+		return ""
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for name, pid := range p.names {
+		files, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid()))
+		if err != nil {
+			continue
+		}
+		for _, file := range files {
+			if link, err := os.Readlink(file); err == nil && link == socket {
+				return name
+			}
+		}
+	}
+	return ""
+}
+
+// socketOf returns the socket that connects two ports of 127.0.0.1, as /proc calls
+// it, "" when it is closed. Connections to several ports may have one local port.
+func socketOf(local, remote int) string {
+	table, err := os.Open("/proc/net/tcp")
+	if err != nil {
+		return ""
+	}
+	defer table.Close()
+	addr := func(port int) string { return fmt.Sprintf("0100007F:%04X", port) }
+	for lines := bufio.NewReader(table); ; {
+		line, err := lines.ReadString('\n')
+		// sl local_address rem_address st tx:rx tr:when retrnsmt uid timeout inode
+		if f := strings.Fields(line); len(f) > 9 && f[1] == addr(local) && f[2] == addr(remote) && f[9] != "0" {
+			return "socket:[" + f[9] + "]"
+		}
+		if err != nil {
+			return ""
+		}
+	}
+}
+
+// TestProxyCutsOff guards the tool itself.
+func TestProxyCutsOff(t *testing.T) {
+	t.Parallel()
+	echo, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer echo.Close()
+	go func() {
+		for {
+			c, err := echo.Accept()
+			if err != nil {
+				return
+			}
+			go func() { _, _ = io.Copy(c, c) }()
+		}
+	}()
+	var known processes
+	known.add("this", os.Getpid)
+	p := newProxy(t, echo.Addr().String, known.owner)
+	c, err := net.Dial("tcp", p.addr())
+	require.NoError(t, err)
+	defer c.Close()
+	answers := make(chan string, 1)
+	go func() {
+		for lines := bufio.NewReader(c); ; {
+			line, err := lines.ReadString('\n')
+			answers <- line
+			if err != nil {
+				return
+			}
+		}
+	}()
+	say := func(line string) { _, err := io.WriteString(c, line); require.NoError(t, err) }
+	say("a\n")
+	require.Equal(t, "a\n", <-answers)
+	p.cut("this")
+	say("b\n")
+	p.cut("another")
+	p.heal("another")
+	require.Empty(t, answers)
+	p.heal("this")
+	require.Equal(t, "b\n", <-answers)
+	p.cut("this")
+	say("c\n")
+	p.drop("this")
+	require.Empty(t, <-answers)
+}

@@ -1,0 +1,328 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"tideline/e2e/worldtest"
+)
+
+// truth is what SQL says.
+type truth struct {
+	posts                map[int64]row
+	follow, block, mutes map[[2]int64]bool
+}
+
+type row struct {
+	author           int64
+	text, visibility string
+}
+
+func (w *world) truth(ctx context.Context) (truth, error) {
+	tr := truth{posts: map[int64]row{}}
+	posts, err := w.db.SQL.QueryContext(ctx, `SELECT id, author_id, text, visibility FROM posts`)
+	if err != nil {
+		return tr, err
+	}
+	defer posts.Close()
+	for posts.Next() {
+		var id int64
+		var r row
+		if err := posts.Scan(&id, &r.author, &r.text, &r.visibility); err != nil {
+			return tr, err
+		}
+		tr.posts[id] = r
+	}
+	if err := posts.Err(); err != nil {
+		return tr, err
+	}
+	if tr.follow, err = w.pairs(ctx, `SELECT follower_id, followee_id FROM follows`); err != nil {
+		return tr, err
+	}
+	if tr.block, err = w.pairs(ctx, `SELECT blocker_id, blocked_id FROM blocks`); err != nil {
+		return tr, err
+	}
+	tr.mutes, err = w.pairs(ctx, `SELECT muter_id, muted_id FROM mutes`)
+	return tr, err
+}
+
+// pairs returns the rows of a query for two ids.
+func (w *world) pairs(ctx context.Context, query string) (map[[2]int64]bool, error) {
+	rows, err := w.db.SQL.QueryContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	all := map[[2]int64]bool{}
+	for rows.Next() {
+		var pair [2]int64
+		if err := rows.Scan(&pair[0], &pair[1]); err != nil {
+			return nil, err
+		}
+		all[pair] = true
+	}
+	return all, rows.Err()
+}
+
+// sees is the rule of the README's API, written a second time.
+func (tr truth) sees(viewer int64, r row, home bool) bool {
+	to, from := [2]int64{viewer, r.author}, [2]int64{r.author, viewer}
+	switch {
+	case viewer == r.author:
+		return true
+	case tr.block[to], tr.block[from], home && (!tr.follow[to] || tr.mutes[to]):
+		return false
+	case r.visibility == "PUBLIC":
+		return true
+	case r.visibility == "FOLLOWERS":
+		return tr.follow[to]
+	case r.visibility == "MUTUALS":
+		return tr.follow[to] && tr.follow[from]
+	}
+	return false
+}
+
+// timeline returns what belongs to the viewer's home timeline, newest first.
+func (tr truth) timeline(viewer int64) []int64 {
+	return tr.list(func(r row) bool { return tr.sees(viewer, r, true) })
+}
+
+// profile returns what the viewer may see of the author's posts, newest first.
+func (tr truth) profile(viewer, author int64) []int64 {
+	return tr.list(func(r row) bool { return r.author == author && tr.sees(viewer, r, false) })
+}
+
+func (tr truth) list(belongs func(row) bool) (ids []int64) {
+	for id, r := range tr.posts {
+		if belongs(r) {
+			ids = append(ids, id)
+		}
+	}
+	slices.SortFunc(ids, func(a, b int64) int { return int(b - a) })
+	return ids
+}
+
+// finding is something wrong about a post in one list.
+type finding struct {
+	post  int64  // 0 when it is about none
+	what  string // such as "missing from"
+	kind  string // of list: timeline, profile, client
+	whose string
+}
+
+// differences compares a list with what it should be.
+func differences(kind, whose string, want, have []int64) (found []finding) {
+	count := map[int64]int{}
+	for _, id := range have {
+		count[id]++
+	}
+	for _, id := range want {
+		if count[id] == 0 {
+			found = append(found, finding{id, "missing from", kind, whose})
+		}
+		count[id]--
+	}
+	for id, n := range count {
+		if n > 0 && slices.Contains(want, id) {
+			found = append(found, finding{id, "more than once in", kind, whose})
+		} else if n > 0 {
+			found = append(found, finding{id, "should not be in", kind, whose})
+		}
+	}
+	if len(found) == 0 && !slices.Equal(want, have) {
+		found = append(found, finding{0, "another order in", kind, whose})
+	}
+	return found
+}
+
+// settle waits until all processes are ready and answer.
+func (w *world) settle(ctx context.Context, bound time.Duration) error {
+	now := time.Now()
+	return eventually(ctx, bound, func() error { return w.well(ctx, now) })
+}
+
+// settleQueue waits until the queue has been empty for two seconds.
+func (w *world) settleQueue(ctx context.Context, bound time.Duration) error {
+	var empty time.Time
+	return eventually(ctx, bound, func() error {
+		left, err := w.count(ctx, `SELECT count(*) FROM jobs WHERE NOT dead AND kind <> 'canary'`)
+		switch {
+		case err == nil && left > 0:
+			err = fmt.Errorf("%d jobs are left", left)
+			fallthrough
+		case err != nil:
+			empty = time.Time{}
+		case empty.IsZero():
+			empty = time.Now()
+			fallthrough
+		case time.Since(empty) < 2*time.Second:
+			err = errors.New("the queue is empty just now")
+		}
+		return err
+	})
+}
+
+// compare reads all timelines and profiles as their users do, and compares them, and
+// what the clients hold, with SQL.
+func (w *world) compare(ctx context.Context) ([]finding, error) {
+	tr, err := w.truth(ctx)
+	if err != nil {
+		return nil, err
+	}
+	viewers, authors := w.users, w.users
+	for _, p := range w.probers {
+		viewers = append(viewers[:len(viewers):len(viewers)], p.accounts...)
+	}
+	found := make([][]finding, len(viewers)+1)
+	var g errgroup.Group
+	g.SetLimit(4)
+	for i, viewer := range viewers {
+		server := w.servers[i%len(w.servers)]
+		of := authors
+		if i >= len(w.users) {
+			of = []worldtest.User{viewer}
+		}
+		g.Go(func() error {
+			have, err := viewer.Timeline(ctx, server.Process)
+			if err != nil {
+				return fmt.Errorf("timeline of %s: %w", viewer.Handle, err)
+			}
+			found[i] = differences("timeline", "of "+viewer.Handle, tr.timeline(viewer.ID), postIDs(have))
+			for _, author := range of {
+				have, err := viewer.Posts(ctx, server.Process, author)
+				if err != nil {
+					return fmt.Errorf("profile of %s: %w", author.Handle, err)
+				}
+				found[i] = append(found[i], differences("profile", fmt.Sprintf("of %s for %s", author.Handle, viewer.Handle),
+					tr.profile(viewer.ID, author.ID), postIDs(have))...)
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	clients, err := w.crowd.Report()
+	if err != nil {
+		return nil, err
+	}
+	for i, c := range clients {
+		u := w.users[i%len(w.users)]
+		want, have := tr.timeline(u.ID), postIDs(c.Held)
+		slices.SortFunc(have, func(a, b int64) int { return int(b - a) })
+		found[len(viewers)] = append(found[len(viewers)], differences("client", w.clientName(i), want, have)...)
+	}
+	return slices.Concat(found...), nil
+}
+
+func (w *world) clientName(i int) string {
+	if i < w.steady {
+		return "of " + w.users[i].Handle
+	}
+	return fmt.Sprintf("of %s, restless", w.users[i%len(w.users)].Handle)
+}
+
+func postIDs(ids []string) []int64 {
+	list := make([]int64, len(ids))
+	for i, id := range ids {
+		list[i] = worldtest.PostID(id)
+	}
+	return list
+}
+
+// report describes the findings, a line for each post: when it was accepted, beside
+// which faults, and all that is wrong about it.
+func (w *world) report(found []finding) (lines []string) {
+	type list struct{ what, kind string }
+	byPost := map[int64]map[list][]string{}
+	for _, f := range found {
+		if byPost[f.post] == nil {
+			byPost[f.post] = map[list][]string{}
+		}
+		of := list{f.what, f.kind}
+		byPost[f.post][of] = append(byPost[f.post][of], f.whose)
+	}
+	for _, id := range slices.Sorted(maps.Keys(byPost)) {
+		var wrong []string
+		for of, whose := range byPost[id] {
+			slices.Sort(whose)
+			wrong = append(wrong, fmt.Sprintf("%s %d %ss: %s", of.what, len(whose), of.kind, strings.Join(whose, "; ")))
+		}
+		slices.Sort(wrong)
+		line := strings.Join(wrong, ". ")
+		if id != 0 {
+			line = fmt.Sprintf("post %d %s %s", id, w.describe(id), line)
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// summary counts the findings by the faults beside which their posts were accepted.
+func (w *world) summary(found []finding) string {
+	type cause struct{ faults, what, kind string }
+	posts, lists := map[cause]map[int64]bool{}, map[cause]int{}
+	for _, f := range found {
+		c := cause{w.faults.around(w.acceptedAt(f.post)), f.what, f.kind}
+		if posts[c] == nil {
+			posts[c] = map[int64]bool{}
+		}
+		posts[c][f.post] = true
+		lists[c]++
+	}
+	var all []string
+	for c, n := range lists {
+		all = append(all, fmt.Sprintf("beside %s: %d posts %s %ss, %d times in all", c.faults, len(posts[c]), c.what, c.kind, n))
+	}
+	slices.Sort(all)
+	return strings.Join(all, "\n")
+}
+
+// acceptedAt is when the API acknowledged a post, zero if it did not.
+func (w *world) acceptedAt(id int64) time.Time {
+	w.load.mu.Lock()
+	p := w.load.accepted[id]
+	w.load.mu.Unlock()
+	if p != nil {
+		return p.at
+	}
+	for _, p := range w.probers {
+		p.mu.Lock()
+		at := p.posts[id].at
+		p.mu.Unlock()
+		if !at.IsZero() {
+			return at
+		}
+	}
+	return time.Time{}
+}
+
+// describe tells the story of a post.
+func (w *world) describe(id int64) string {
+	w.load.mu.Lock()
+	p := w.load.accepted[id]
+	w.load.mu.Unlock()
+	if p != nil {
+		return fmt.Sprintf("(user%d, %s; accepted at %s", p.author-1, w.load.ledger.story(id, w.began), w.beside(p.at))
+	}
+	for _, p := range w.probers {
+		p.mu.Lock()
+		probe, found := p.posts[id]
+		p.mu.Unlock()
+		if found {
+			return fmt.Sprintf("(%s, PUBLIC; accepted at %s", probe.by.Handle, w.beside(probe.at))
+		}
+	}
+	return "(nobody was told that it was accepted)"
+}
+
+func (w *world) beside(at time.Time) string {
+	return fmt.Sprintf("%s, +%.1f s, beside %s)", at.Format(clock), at.Sub(w.began).Seconds(), w.faults.around(at))
+}

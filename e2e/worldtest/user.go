@@ -1,0 +1,108 @@
+package worldtest
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// User is a user with a session.
+type User struct {
+	ID     int64 // in the database
+	Handle string
+	Token  string
+}
+
+// List is a page of posts.
+type List struct {
+	Nodes    []struct{ ID string }
+	PageInfo struct {
+		HasNextPage bool
+		EndCursor   *string
+	}
+}
+
+// Timeline returns the ids of the whole timeline, in its order.
+func (u User) Timeline(ctx context.Context, p *Process) ([]string, error) {
+	return walk(func(after *string) (List, error) {
+		var data struct{ Timeline List }
+		err := p.Call(ctx, u.Token, `query($after: Cursor) {
+			timeline(first: 100, after: $after) { nodes { id } pageInfo { hasNextPage endCursor } }
+		}`, map[string]any{"after": after}, &data)
+		return data.Timeline, err
+	})
+}
+
+// Posts returns the ids of the author's posts that the user may see, in the order of
+// the profile.
+func (u User) Posts(ctx context.Context, p *Process, author User) ([]string, error) {
+	return walk(func(after *string) (List, error) {
+		var data struct{ User struct{ Posts List } }
+		err := p.Call(ctx, u.Token, `query($handle: String!, $after: Cursor) {
+			user(handle: $handle) { posts(first: 100, after: $after) { nodes { id } pageInfo { hasNextPage endCursor } } }
+		}`, map[string]any{"handle": author.Handle, "after": after}, &data)
+		return data.User.Posts, err
+	})
+}
+
+// walk reads a list to its end.
+func walk(page func(after *string) (List, error)) (ids []string, err error) {
+	for after := (*string)(nil); ; {
+		l, err := page(after)
+		if err != nil {
+			return nil, err
+		}
+		for _, n := range l.Nodes {
+			ids = append(ids, n.ID)
+		}
+		if after = l.PageInfo.EndCursor; !l.PageInfo.HasNextPage {
+			return ids, nil
+		}
+	}
+}
+
+// Difference describes which of the wanted posts a reader lacks, and which the
+// reader has in addition, or twice. It is empty when there are none.
+func Difference(who string, want, have []string) string {
+	count := map[string]int{}
+	for _, id := range want {
+		count[id]--
+	}
+	for _, id := range have {
+		count[id]++
+	}
+	var missing, extra []string
+	for id, n := range count {
+		switch {
+		case n < 0:
+			missing = append(missing, id)
+		case n > 0:
+			extra = append(extra, id)
+		}
+	}
+	if len(missing)+len(extra) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s: missing %v, extra %v\n", who, missing, extra)
+}
+
+// PostID returns the id in the database of a post that the API calls so, 0 if that
+// is no id of a post.
+func PostID(id string) int64 {
+	text, err := base64.RawURLEncoding.DecodeString(id)
+	if err != nil {
+		return 0
+	}
+	n, err := strconv.ParseInt(strings.TrimPrefix(string(text), "Post:"), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// GlobalID returns the API's id of an object, such as of the "User" 5.
+func GlobalID(kind string, id int64) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(kind + ":" + strconv.FormatInt(id, 10)))
+}
