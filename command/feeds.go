@@ -23,7 +23,7 @@ import (
 type Feeds struct {
 	Inspect feedsInspect `cmd:"" help:"Show what is known of a user's timeline."`
 	Explain feedsExplain `cmd:"" help:"Say in one sentence why a post is or is not in a viewer's timeline."`
-	Verify  feedsVerify  `cmd:"" help:"Compare timelines in Redis with SQL; report, and repair if asked to, what is missing or extra."`
+	Verify  feedsVerify  `cmd:"" help:"Compare timelines and outboxes in Redis with SQL; report, and repair if asked to, what is missing or extra."`
 	Rebuild feedsRebuild `cmd:"" help:"Make timelines in Redis anew from SQL."`
 }
 
@@ -228,18 +228,31 @@ func count(n int, one, many string) string {
 
 type feedsVerify struct {
 	selection
-	Repair bool          `env:"-" help:"Rebuild the timelines that differ."`
+	Repair bool          `env:"-" help:"Rebuild the timelines and outboxes that differ."`
 	Grace  time.Duration `env:"-" default:"30s" help:"Posts younger than this may still be on their way."`
 }
 
-// Run fails when timelines differ and were not repaired.
+// Run fails when timelines or outboxes differ and were not repaired.
 func (v feedsVerify) Run(ctx context.Context, c server.Config, console server.Console) error {
 	if err := v.check(); err != nil {
 		return err
 	}
 	return withAudit(ctx, c, console, func(audit *home.Audit, people *account.Directory) error {
-		var users, differing, checked, missing, extra int
+		var users, differing, checked, missing, extra, outboxes int
 		err := v.each(ctx, people, console, func(name string, user int64, p *progress) error {
+			posts, err := audit.VerifyOutbox(ctx, user, v.Grace)
+			if err != nil {
+				return err
+			}
+			if len(posts.Missing)+len(posts.Extra) > 0 {
+				outboxes++
+				p.say("outbox of %s: missing %v, extra %v", name, posts.Missing, posts.Extra)
+				if v.Repair {
+					if err := audit.RebuildOutbox(ctx, user); err != nil {
+						return err
+					}
+				}
+			}
 			d, err := audit.Verify(ctx, user, v.Grace)
 			if err != nil {
 				return err
@@ -258,9 +271,12 @@ func (v feedsVerify) Run(ctx context.Context, c server.Config, console server.Co
 		if err == nil || users > 0 || ctx.Err() != nil {
 			fmt.Fprintf(console.Out, "%s, %s: %d missing, %d extra in %s\n", count(users, "timeline", "timelines"),
 				count(checked, "entry", "entries"), missing, extra, count(differing, "timeline", "timelines"))
+			if outboxes > 0 {
+				fmt.Fprintf(console.Out, "%s from what was posted\n", count(outboxes, "outbox differs", "outboxes differ"))
+			}
 		}
-		if err == nil && differing > 0 && !v.Repair {
-			return errors.New("timelines differ from SQL; --repair rebuilds them")
+		if err == nil && differing+outboxes > 0 && !v.Repair {
+			return errors.New("timelines or outboxes differ from SQL; --repair rebuilds them")
 		}
 		return err
 	})

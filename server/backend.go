@@ -30,7 +30,11 @@ type backend struct {
 
 func (c Config) backend(stores *storage.Stores, log *slog.Logger, m *metrics) (b backend, err error) {
 	b.stores = stores
-	if b.timelines, err = timeline.New(stores.Redis, c.timelines()); err != nil {
+	feeds := c.timelines()
+	feeds.Reborn = func() {
+		log.Warn("Redis was started again, or a replica took over: feeds are built again as they are read")
+	}
+	if b.timelines, err = timeline.New(stores.Redis, feeds); err != nil {
 		return b, err
 	}
 	b.jobs, err = queue.New(stores.DB, stores.Redis, queue.Config{

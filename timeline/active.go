@@ -3,6 +3,7 @@ package timeline
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"sync"
@@ -15,7 +16,8 @@ import (
 // the zero Position when the inbox is Missing. For at least ActiveFor from now,
 // Deliver pushes to the inbox, and the inbox is kept. If the user was not active,
 // posts may have been skipped: then Visit drops the inbox. So call it before the
-// inbox is read.
+// inbox is read. What Redis knows of activity is trusted within one incarnation of it:
+// where that is another one than the inbox was begun in, Visit drops the inbox, too.
 //
 // Cost: one round trip of two scripts, O(log active users / 16); two more for
 // a user who was not active.
@@ -39,11 +41,17 @@ func (s *Store) VisitPage(ctx context.Context, user int64, r Range) (at Position
 	if err == nil && at != (Position{}) {
 		p, err = part(page)
 	}
-	return at, p, wrap(err, "page of %s", Inbox(user))
+	// Only the page has looked whether the inbox is intact. An inbox of another epoch is
+	// another one than that which was found to be pushed to.
+	if err != nil || p.Epoch != at.Epoch {
+		return Position{}, Part{}, wrap(err, "page of %s", Inbox(user))
+	}
+	return at, p, nil
 }
 
 // visit is Visit. It also returns the answer of one more script, which runs after the
-// end of the journal was read.
+// end of the journal was read, and which finds out in place of Visit whether the inbox
+// is intact.
 func (s *Store) visit(ctx context.Context, user int64, more ...call) (at Position, answer *redis.Cmd, err error) {
 	k, shard, member := Inbox(user), activeKey(shardOf(user)), formatID(user)
 	now := s.nowMillis()
@@ -51,18 +59,21 @@ func (s *Store) visit(ctx context.Context, user int64, more ...call) (at Positio
 	// In this order: a reader that finds the inbox which another has begun also finds
 	// the user active.
 	done, err := s.run(ctx, append([]call{
-		{extendScript, k.keys(), []any{s.life(k), s.setLife(k)}},
+		{extendScript, k.keys(), []any{s.life(k), s.setLife(k), flag(len(more) == 0)}},
 		{activateScript, []string{shard}, []any{member, now, deadline}},
 	}, more...)...)
 	if err != nil {
 		return at, nil, wrap(err, "visit of user %d", user)
 	}
-	wasActive, err := done[1].Bool()
+	wasActive, incarnation, err := s.activity(user, done[1])
 	if err != nil {
 		return at, nil, wrap(err, "visit of user %d", user)
 	}
-	at, _, err = position(done[0], 2)
-	if wasActive || err != nil {
+	at, rest, err := position(done[0], 3)
+	// The inbox was pushed to all the time if the user was active all the time. That is
+	// known within one incarnation of the shard only: before the present one the user may
+	// have been forgotten for a while.
+	if err != nil || wasActive && (at.Epoch == 0 || rest[0] == incarnation) {
 		return at, done[len(done)-1], wrap(err, "visit of user %d", user)
 	}
 	// Not in one pipeline: if the user were active before the inbox is gone, an inbox
@@ -75,6 +86,62 @@ func (s *Store) visit(ctx context.Context, user int64, more ...call) (at Positio
 	}
 	err = s.rdb.ZAdd(ctx, shard, redis.Z{Score: float64(deadline), Member: member}).Err()
 	return Position{}, nil, wrap(err, "visit of user %d", user)
+}
+
+// activity decodes the answer of the activate script, and remembers the incarnation.
+func (s *Store) activity(user int64, cmd *redis.Cmd) (active bool, incarnation string, err error) {
+	reply, err := cmd.Slice()
+	if err != nil {
+		return false, "", err
+	}
+	if len(reply) != 2 {
+		return false, "", fmt.Errorf("redis answered %d parts", len(reply))
+	}
+	incarnation, _ = reply[1].(string)
+	s.met.note(shardOf(user), incarnation, s.cfg.Reborn)
+	return reply[0] == int64(1), incarnation, nil
+}
+
+// incarnation returns the incarnation of the user's shard of active users, as this
+// process met it last. If that is over, a Visit drops what was begun in it.
+//
+// Cost: none, and one round trip the first time.
+func (s *Store) incarnation(ctx context.Context, user int64) (string, error) {
+	shard := shardOf(user)
+	if known := s.met.last(shard); known != "" {
+		return known, nil
+	}
+	now := s.nowMillis()
+	done, err := s.run(ctx, call{activateScript, []string{activeKey(shard)}, []any{formatID(user), now, now}})
+	if err != nil {
+		return "", err
+	}
+	_, incarnation, err := s.activity(user, done[0])
+	return incarnation, err
+}
+
+// met remembers in which incarnation this process met each shard of active users last.
+type met struct {
+	mu sync.Mutex
+	in [shards]string
+}
+
+func (m *met) last(shard int) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.in[shard]
+}
+
+// note remembers the incarnation. It calls reborn when the shard was met in another one
+// before, and no other shard in this one.
+func (m *met) note(shard int, incarnation string, reborn func()) {
+	m.mu.Lock()
+	before, known := m.in[shard], slices.Contains(m.in[:], incarnation)
+	m.in[shard] = incarnation
+	m.mu.Unlock()
+	if before != "" && !known {
+		reborn()
+	}
 }
 
 // Active returns for each user whether Deliver would push to them.

@@ -16,6 +16,7 @@ var ErrBuildLost = errors.New("build lost")
 type Build struct {
 	key               Key
 	epoch, generation int64
+	heard             int64 // when Redis last heard of the builder, in Unix milliseconds
 }
 
 // Begin opens a build. It returns started=false when there is nothing to do: the
@@ -31,9 +32,15 @@ type Build struct {
 // Cost: one round trip.
 func (s *Store) Begin(ctx context.Context, k Key) (b Build, started bool, err error) {
 	now := s.nowMillis()
-	b = Build{key: k, epoch: 1 + rand.Int64N(idMax)}
+	b = Build{key: k, epoch: 1 + rand.Int64N(idMax), heard: now}
+	activity := ""
+	if k.kind == inbox {
+		if activity, err = s.incarnation(ctx, k.id); err != nil {
+			return Build{}, false, fmt.Errorf("begin build of %s: %w", k, err)
+		}
+	}
 	cmd, err := s.runOne(ctx, beginScript, k,
-		formatID(b.epoch), now, now-staleAfter.Milliseconds(), s.life(k), s.setLife(k))
+		formatID(b.epoch), now, now-staleAfter.Milliseconds(), s.life(k), s.setLife(k), activity)
 	if err != nil {
 		return Build{}, false, fmt.Errorf("begin build of %s: %w", k, err)
 	}
@@ -59,8 +66,9 @@ func (s *Store) Finish(ctx context.Context, b *Build, ids []int64, floor int64) 
 	}
 	limit := s.cap(b.key)
 	ids, floor = keepNewest(ids, limit, floor)
+	now := s.nowMillis()
 	args := []any{formatID(b.epoch), formatID(b.generation), formatID(floor), limit,
-		s.life(b.key), s.setLife(b.key), s.nowMillis()}
+		s.life(b.key), s.setLife(b.key), now}
 	done, err := s.run(ctx, withLatestRaised(b.key, ids, call{finishScript, b.key.keys(), appendIDs(args, ids)})...)
 	if err != nil {
 		return false, fmt.Errorf("finish build of %s: %w", b.key, err)
@@ -72,11 +80,18 @@ func (s *Store) Finish(ctx context.Context, b *Build, ids []int64, floor int64) 
 	case reply[0] == "done":
 		return true, nil
 	case reply[0] == "removed":
+		b.heard = now
 		b.generation, err = parseID(reply[1])
 		return false, wrap(err, "finish build of %s", b.key)
 	default:
 		return false, fmt.Errorf("finish build of %s: %w", b.key, ErrBuildLost)
 	}
+}
+
+// Overdue reports whether the builder has been silent for so long that another one may
+// have replaced it.
+func (s *Store) Overdue(b Build) bool {
+	return s.nowMillis()-b.heard >= staleAfter.Milliseconds()
 }
 
 // Position returns the end of the feed's journal as it is when the build begins.

@@ -15,7 +15,9 @@ import (
 // have the post; it is harmless to deliver again.
 //
 // Each post has every 16th inbox that it reaches trimmed, if that is past cap and
-// slack; another post has another 16th. Until its turn, or Sweep, an inbox grows.
+// slack; another post has another 16th. Until its turn, or Sweep, an inbox grows. Where
+// one of these turns out to be lost, all that were reached with it are looked at, so
+// that what the pushes left there comes to an end.
 //
 // Cost: that of Active, then a round trip per 250 active users: a plain ZADD
 // each, O(log size), without Lua, as an inbox without coverage is not read.
@@ -49,18 +51,28 @@ func (s *Store) Push(ctx context.Context, post int64, targets []int64, pace func
 		pace()
 		g.Go(func() error {
 			sizes := map[int64]*redis.IntCmd{}
+			var lives []*redis.DurationCmd
 			_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-				for _, user := range chunk {
+				for i, user := range chunk {
 					if err := p.Process(ctx, redis.NewIntCmd(ctx, "zadd", Inbox(user).set(), score, member)); err != nil {
 						return err
 					}
 					if sixteenth(user) == sixteenth(post) {
 						sizes[user] = p.ZCard(ctx, Inbox(user).set())
 					}
+					if sizes[user] != nil || i == len(chunk)-1 {
+						lives = append(lives, p.PTTL(ctx, Inbox(user).set()))
+					}
 				}
 				return nil
 			})
 			if err != nil {
+				return err
+			}
+			// Redis has lost inboxes since the users were looked up. These pushes have made
+			// sets without an end, which nobody else may ever look at.
+			if slices.ContainsFunc(lives, func(life *redis.DurationCmd) bool { return life.Val() < 0 }) {
+				_, err = s.trim(ctx, chunk)
 				return err
 			}
 			maps.DeleteFunc(sizes, func(_ int64, size *redis.IntCmd) bool {
@@ -123,11 +135,11 @@ func (s *Store) withdraw(ctx context.Context, journal int, posts []int64, users 
 // trimmed counts what a trim of several inboxes did.
 type trimmed struct{ feeds, ids, lost int }
 
-// trim trims the inboxes that are past cap and slack, and deletes sets without
-// coverage. One round trip.
+// trim trims the inboxes that are past cap and slack, and gives sets without coverage an
+// end. One round trip.
 func (s *Store) trim(ctx context.Context, users []int64) (t trimmed, err error) {
 	limit := s.cfg.InboxCap
-	done, err := s.run(ctx, onFeeds(trimScript, inboxes(users), limit, slack(limit))...)
+	done, err := s.run(ctx, onFeeds(trimScript, inboxes(users), limit, slack(limit), remainsLife.Milliseconds())...)
 	if err != nil {
 		return t, fmt.Errorf("trim: %w", err)
 	}

@@ -1,12 +1,12 @@
 package timeline
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // Fence remembers for one hour that the relation between the viewer and the author
@@ -16,38 +16,36 @@ import (
 //
 // Cost: one round trip, O(log fences).
 func (s *Store) Fence(ctx context.Context, author, viewer int64) error {
-	return wrap(s.mark(ctx, author, formatID(viewer)), "fence viewer %d and author %d", viewer, author)
+	return wrap(s.mark(ctx, author, formatID(viewer), false), "fence viewer %d and author %d", viewer, author)
 }
 
 // mark adds a member to the author's fences, and removes those that are over.
-func (s *Store) mark(ctx context.Context, author int64, member string) error {
-	key, now := Outbox(author).fences(), s.cfg.Now().Unix()
-	_, err := s.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
-		p.ZAdd(ctx, key, redis.Z{Score: float64(now), Member: member})
-		p.ZRemRangeByScore(ctx, key, "-inf", fencesBefore(now))
-		p.Expire(ctx, key, fenceLife+clockMargin)
-		return nil
-	})
+func (s *Store) mark(ctx context.Context, author int64, member string, watch bool) error {
+	now := s.cfg.Now().Unix()
+	_, err := s.run(ctx, call{markScript, []string{Outbox(author).fences()},
+		[]any{member, now, fencesBefore(now), int64((fenceLife + clockMargin).Seconds()), flag(watch)}})
 	return err
 }
 
 // Watch begins to watch the author's fences for the fan-out of a job: if fences are
-// lost from now on, Fenced says so.
+// lost from now on, also by a Redis that comes back older, Fenced says so.
 //
 // Cost: one round trip, O(log fences).
 func (s *Store) Watch(ctx context.Context, author, job int64) error {
-	return wrap(s.mark(ctx, author, watch(job)), "watch the fences of author %d", author)
+	return wrap(s.mark(ctx, author, watch(job), true), "watch the fences of author %d", author)
 }
 
 // Unwatch ends what Watch began.
 //
 // Cost: as Watch.
 func (s *Store) Unwatch(ctx context.Context, author, job int64) error {
-	return wrap(s.rdb.ZRem(ctx, Outbox(author).fences(), watch(job)).Err(), "watch the fences of author %d no more", author)
+	_, err := s.run(ctx, call{unwatchScript, []string{Outbox(author).fences()}, []any{watch(job)}})
+	return wrap(err, "watch the fences of author %d no more", author)
 }
 
-// watch is the member that stands for the watch of a job.
-func watch(job int64) string { return "w" + formatID(job) }
+// watch is the member that stands for the watch of a job. The scripts append the
+// incarnation.
+func watch(job int64) string { return "w" + formatID(job) + ":" }
 
 // Fenced returns the viewers that were fenced since then, to the second and within
 // the last hour. If whole is false there may be others: Redis has lost fences since
@@ -56,15 +54,17 @@ func watch(job int64) string { return "w" + formatID(job) }
 // Cost: one round trip, O(fences returned).
 func (s *Store) Fenced(ctx context.Context, author, job int64, since time.Time) (viewers []int64, whole bool, err error) {
 	first := max(since.Unix(), s.cfg.Now().Add(-fenceLife).Unix())
-	members, err := s.rdb.ZRangeByScore(ctx, Outbox(author).fences(), &redis.ZRangeBy{
-		Min: strconv.FormatInt(first, 10), Max: "+inf",
-	}).Result()
+	done, err := s.run(ctx, call{fencedScript, []string{Outbox(author).fences()}, []any{first, watch(job)}})
 	if err != nil {
 		return nil, false, wrap(err, "fences of author %d", author)
 	}
+	reply, err := done[0].Slice()
+	if err != nil || len(reply) != 2 {
+		return nil, false, wrap(cmp.Or(err, errors.New("redis answered something else")), "fences of author %d", author)
+	}
+	members, _ := reply[1].([]any)
 	for _, m := range members {
-		if strings.HasPrefix(m, "w") {
-			whole = whole || m == watch(job)
+		if text, _ := m.(string); strings.HasPrefix(text, "w") {
 			continue
 		}
 		viewer, err := parseID(m)
@@ -73,7 +73,7 @@ func (s *Store) Fenced(ctx context.Context, author, job int64, since time.Time) 
 		}
 		viewers = append(viewers, viewer)
 	}
-	return viewers, whole, nil
+	return viewers, reply[0] == int64(1), nil
 }
 
 // fencesBefore is the score below which fences are over.

@@ -2,7 +2,6 @@ package timeline
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -22,17 +21,18 @@ import (
 // A writer only raises what is there. Where nothing is, it leaves an entry of the
 // second kind, so that a reader that has read SQL before the writer's commit cannot
 // store an older id as the latest. The field "e" is the epoch of the hash: what was
-// read from SQL in one epoch is not stored in another, which may lack a write. A
-// hash that nobody has asked for does not exist, and writers do not begin one.
+// read from SQL in one epoch is not stored in another, which may lack a write. An
+// epoch begins with the incarnation of Redis that it belongs to; in another one the
+// hash counts as lost. A hash that nobody has asked for does not exist, and writers do
+// not begin one.
 
 // latestLife is how long a hash is kept, in use or not, before its ids are read from
 // SQL anew.
 const latestLife = outboxLife
 
-const epochField = "e"
-
-// newEpoch returns a random text. It is so long that Redis keeps the hash as a table
-// from the beginning: in the compact encoding each look-up goes through all fields.
+// newEpoch returns a random text, the end of an epoch. It is so long that Redis keeps
+// the hash as a table from the beginning: in the compact encoding each look-up goes
+// through all fields.
 func newEpoch() string { return fmt.Sprintf("%080d", rand.Int64()) }
 
 // LatestPosts is what Redis knows about the latest posts of authors.
@@ -48,8 +48,8 @@ type LatestPosts struct {
 // caller reads what is not known from SQL, after this call, and passes it to
 // StoreLatest.
 //
-// Cost: one round trip of at most 16 HMGET for each 1,000 authors of a shard,
-// O(authors); one more when a hash begins.
+// Cost: one round trip of at most 16 scripts for each 1,000 authors of a shard,
+// O(authors).
 func (s *Store) LatestPostIDs(ctx context.Context, authors []int64) (LatestPosts, error) {
 	n := LatestPosts{IDs: make([]int64, len(authors))}
 	var at [shards][]int // position in authors
@@ -57,69 +57,59 @@ func (s *Store) LatestPostIDs(ctx context.Context, authors []int64) (LatestPosts
 		shard := shardOf(author)
 		at[shard] = append(at[shard], i)
 	}
-	type reply struct {
-		cmd *redis.SliceCmd
-		at  []int
-	}
-	var replies []reply
-	var epochs [shards]*redis.StringCmd
-	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for shard := range shards {
-			if len(at[shard]) == 0 {
-				continue
+	var calls []call
+	var chunks [][]int // one for each call
+	for shard := range shards {
+		for chunk := range slices.Chunk(at[shard], batch) {
+			args := []any{newEpoch(), latestLife.Milliseconds()}
+			for _, i := range chunk {
+				args = append(args, formatID(authors[i]))
 			}
-			epochs[shard] = p.HGet(ctx, latestKey(shard), epochField)
-			for chunk := range slices.Chunk(at[shard], batch) {
-				fields := make([]string, len(chunk))
-				for i, j := range chunk {
-					fields[i] = formatID(authors[j])
-				}
-				replies = append(replies, reply{p.HMGet(ctx, latestKey(shard), fields...), chunk})
-			}
+			calls = append(calls, call{latestScript, []string{latestKey(shard)}, args})
+			chunks = append(chunks, chunk)
 		}
-		return nil
-	})
-	if err != nil && !errors.Is(err, redis.Nil) {
+	}
+	if len(calls) == 0 {
+		return n, nil
+	}
+	done, err := s.run(ctx, calls...)
+	if err != nil {
 		return n, wrap(err, "latest posts of %d authors", len(authors))
 	}
-	for _, r := range replies {
-		values, err := r.cmd.Result()
-		if err != nil {
+	for i, cmd := range done {
+		// Where two chunks of a shard met two epochs, what is stored in the later one is
+		// read from SQL after both.
+		if n.epochs[shardOf(authors[chunks[i][0]])], err = n.decode(cmd, chunks[i]); err != nil {
 			return n, wrap(err, "latest posts of %d authors", len(authors))
 		}
-		for i, v := range values {
-			id := int64(-1)
-			if text, ok := v.(string); ok && !strings.HasPrefix(text, "-") {
-				if id, err = parseID(text); err != nil {
-					return n, wrap(err, "latest posts of %d authors", len(authors))
-				}
-			}
-			n.IDs[r.at[i]] = id
-		}
 	}
-	return n, s.epochsOf(ctx, &n, epochs)
+	return n, nil
 }
 
-// epochsOf sets the epochs that were read, and begins the hashes that were missing.
-func (s *Store) epochsOf(ctx context.Context, n *LatestPosts, epochs [shards]*redis.StringCmd) error {
-	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for shard, cmd := range epochs {
-			if cmd == nil || cmd.Err() == nil {
-				continue
-			}
-			key := latestKey(shard)
-			p.HSetNX(ctx, key, epochField, newEpoch())
-			p.PExpire(ctx, key, latestLife)
-			epochs[shard] = p.HGet(ctx, key, epochField)
-		}
-		return nil
-	})
-	for shard, cmd := range epochs {
-		if cmd != nil {
-			n.epochs[shard] = cmd.Val()
-		}
+// decode sets the ids of the authors at the given positions, and returns the epoch.
+func (n *LatestPosts) decode(cmd *redis.Cmd, at []int) (epoch string, err error) {
+	reply, err := cmd.Slice()
+	if err != nil {
+		return "", err
 	}
-	return wrap(err, "begin latest posts of authors")
+	if len(reply) != 2 {
+		return "", fmt.Errorf("redis answered %d parts", len(reply))
+	}
+	ids, _ := reply[1].([]any)
+	if len(ids) != len(at) {
+		return "", fmt.Errorf("redis answered %d ids of %d", len(ids), len(at))
+	}
+	for i, v := range ids {
+		id := int64(-1)
+		if text, ok := v.(string); ok && !strings.HasPrefix(text, "-") {
+			if id, err = parseID(text); err != nil {
+				return "", err
+			}
+		}
+		n.IDs[at[i]] = id
+	}
+	epoch, _ = reply[0].(string)
+	return epoch, nil
 }
 
 // StoreLatest stores the ids of latest posts that were not known, as SQL had them

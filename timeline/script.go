@@ -8,6 +8,8 @@ import (
 )
 
 var (
+	//go:embed lua/incarnation.lua
+	incarnationLua string
 	//go:embed lua/feed.lua
 	feedLua string
 	//go:embed lua/page.lua
@@ -36,29 +38,46 @@ var (
 	invalidatePositionsLua string
 	//go:embed lua/drop.lua
 	dropLua string
+	//go:embed lua/latest.lua
+	latestLua string
 	//go:embed lua/store_latest.lua
 	storeLatestLua string
 	//go:embed lua/raise_latest.lua
 	raiseLatestLua string
+	//go:embed lua/mark.lua
+	markLua string
+	//go:embed lua/fenced.lua
+	fencedLua string
+	//go:embed lua/unwatch.lua
+	unwatchLua string
 )
 
 var (
-	pageScript                = redis.NewScript(feedLua + pageLua)
-	beginScript               = redis.NewScript(feedLua + beginLua)
-	finishScript              = redis.NewScript(feedLua + finishLua)
-	addScript                 = redis.NewScript(feedLua + addLua)
-	removeScript              = redis.NewScript(feedLua + removeLua)
-	trimScript                = redis.NewScript(feedLua + trimLua)
-	extendScript              = redis.NewScript(feedLua + extendLua)
-	activateScript            = redis.NewScript(activateLua)
-	deliverLateScript         = redis.NewScript(feedLua + deliverLateLua)
-	changesScript             = redis.NewScript(feedLua + changesLua)
-	replaceScript             = redis.NewScript(feedLua + replaceLua)
-	invalidatePositionsScript = redis.NewScript(feedLua + invalidatePositionsLua)
-	dropScript                = redis.NewScript(feedLua + dropLua)
+	pageScript                = onFeed(pageLua)
+	beginScript               = onFeed(beginLua)
+	finishScript              = onFeed(finishLua)
+	addScript                 = onFeed(addLua)
+	removeScript              = onFeed(removeLua)
+	trimScript                = onFeed(trimLua)
+	extendScript              = onFeed(extendLua)
+	activateScript            = anywhere(activateLua)
+	deliverLateScript         = onFeed(deliverLateLua)
+	changesScript             = onFeed(changesLua)
+	replaceScript             = onFeed(replaceLua)
+	invalidatePositionsScript = onFeed(invalidatePositionsLua)
+	dropScript                = onFeed(dropLua)
+	latestScript              = anywhere(latestLua)
 	storeLatestScript         = redis.NewScript(storeLatestLua)
-	raiseLatestScript         = redis.NewScript(raiseLatestLua)
+	raiseLatestScript         = anywhere(raiseLatestLua)
+	markScript                = anywhere(markLua)
+	fencedScript              = anywhere(fencedLua)
+	unwatchScript             = anywhere(unwatchLua)
 )
+
+// anywhere is a script that knows in which incarnation of Redis it runs. onFeed is one
+// on a feed.
+func anywhere(lua string) *redis.Script { return redis.NewScript(incarnationLua + lua) }
+func onFeed(lua string) *redis.Script   { return anywhere(feedLua + lua) }
 
 // call is one execution of a script.
 type call struct {

@@ -19,8 +19,8 @@ type SweepResult struct {
 	Trimmed int
 	// Cut is how many ids were cut off.
 	Cut int
-	// Lost is how many inboxes had lost their coverage or their ids. What was left
-	// of them was deleted.
+	// Lost is how many inboxes had lost their coverage or their ids, and had not been
+	// found before. What is left of them comes to an end within the hour.
 	Lost int
 	// Complete says that a round through all active users has ended.
 	Complete bool
@@ -47,14 +47,14 @@ type sweepPosition struct {
 // missed. Of more than 1,000 users with a deadline in the same millisecond some
 // wait for a later round. Several processes may sweep, each its own round.
 //
-// Cost: at most 18 round trips, O(log active users + expired), a script per
-// inbox visited, O(1) where there is nothing to trim. Never KEYS or SCAN.
+// Cost: at most 18 round trips, and two for each shard where users are forgotten,
+// O(log active users + expired), a script per inbox visited or forgotten, O(1) where there is nothing to trim. Never KEYS or SCAN.
 func (s *Store) Sweep(ctx context.Context) (SweepResult, error) {
 	s.sweep.mu.Lock()
 	defer s.sweep.mu.Unlock()
 	var result SweepResult
 	var err error
-	if result.Expired, err = s.expire(ctx); err != nil {
+	if err = s.expire(ctx, &result); err != nil {
 		return result, fmt.Errorf("sweep: expire users: %w", err)
 	}
 	users, next, err := s.nextActive(ctx, s.sweep.at)
@@ -66,29 +66,54 @@ func (s *Store) Sweep(ctx context.Context) (SweepResult, error) {
 		if err != nil {
 			return result, fmt.Errorf("sweep: %w", err)
 		}
-		result.Visited, result.Trimmed, result.Cut, result.Lost = len(users), t.feeds, t.ids, t.lost
+		result.Visited, result.Trimmed, result.Cut = len(users), t.feeds, t.ids
+		result.Lost += t.lost
 	}
 	s.sweep.at = next
 	result.Complete = next == sweepPosition{}
 	return result, nil
 }
 
-// expire forgets the users whose deadline has passed, and returns how many these
-// are. Their inboxes expire, or have expired, by themselves.
-func (s *Store) expire(ctx context.Context) (int, error) {
+// expire forgets users whose deadline has passed, at most 1,000 of a shard. Their
+// inboxes expire by themselves. Nobody comes by them any more, so it looks at them
+// once more, for sets that do not.
+func (s *Store) expire(ctx context.Context, result *SweepResult) error {
 	now := strconv.FormatInt(s.nowMillis(), 10)
-	var removed [shards]*redis.IntCmd
+	var found [shards]*redis.ZSliceCmd
 	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for n := range shards {
-			removed[n] = p.ZRemRangeByScore(ctx, activeKey(n), "-inf", now)
+			found[n] = p.ZRangeByScoreWithScores(ctx, activeKey(n), &redis.ZRangeBy{Min: "-inf", Max: now, Count: batch})
 		}
 		return nil
 	})
-	total := 0
-	for _, cmd := range removed {
-		total += int(cmd.Val())
+	if err != nil {
+		return err
 	}
-	return total, err
+	for n, cmd := range found {
+		over, err := appendActivity(nil, cmd.Val())
+		if err != nil {
+			return err
+		}
+		if len(over) == 0 {
+			continue
+		}
+		users := make([]int64, len(over))
+		for i, a := range over {
+			users[i] = a.User
+		}
+		t, err := s.trim(ctx, users)
+		if err != nil {
+			return err
+		}
+		// By deadline: a user who reads again meanwhile has a later one.
+		last := strconv.FormatInt(over[len(over)-1].Until, 10)
+		removed, err := s.rdb.ZRemRangeByScore(ctx, activeKey(n), "-inf", last).Result()
+		if err != nil {
+			return err
+		}
+		result.Expired, result.Lost = result.Expired+int(removed), result.Lost+t.lost
+	}
+	return nil
 }
 
 // nextActive returns the next users of the round and the position after them, which

@@ -12,8 +12,11 @@
 //   - SQL is the truth. Redis may be wiped, in part or whole, between any two
 //     calls: then the feeds concerned are Missing, and are built again. A feed is
 //     two keys. If either is lost the feed is Missing, so that eviction cannot
-//     open a hole. A failover that forgets inserts which Redis had acknowledged
-//     does open one: compare with SQL now and then.
+//     open a hole.
+//   - What Redis keeps is trusted in one incarnation of it, the one in which it was
+//     begun. A Redis that starts again, also from a snapshot, a replica that takes
+//     over, and a master that gets a slot are other incarnations. Every script looks,
+//     so no moment is left between a failover and its discovery.
 //   - An id that is removed while a feed is being built cannot come back with what
 //     the builder read from SQL before: Finish refuses it.
 //   - Every write may be repeated.
@@ -36,8 +39,13 @@
 // of an inbox is: Visit, Page, and if the inbox is not Ready: Begin, read SQL,
 // Finish.
 //
+// On a cluster, the activity and the inbox of a user lie on different masters, and one
+// of them may be rolled back alone. So an inbox also says in which incarnation of the
+// activity it was begun, and a Visit in another one drops it.
+//
 // A push between a wipe and the next Begin leaves a set without coverage. That is
-// harmless: reads call the inbox Missing, Begin deletes the set, and so does Sweep.
+// harmless: reads call the inbox Missing, and Begin deletes the set. Sweep gives it an
+// end, and so does a push that comes by.
 //
 // # Many outboxes
 //
@@ -91,6 +99,10 @@ type Config struct {
 	// Now tells the time. Defaults to time.Now. The life of keys follows the clock
 	// of Redis; all other times follow Now.
 	Now func() time.Time
+	// Reborn is called when a Redis that this process has met turns out to be another
+	// incarnation: it was started again, or a replica has taken over. It must return at
+	// once. Optional.
+	Reborn func()
 }
 
 const (
@@ -103,6 +115,8 @@ const (
 	staleAfter = 10 * time.Second
 	// fenceLife is how long a fence is remembered.
 	fenceLife = time.Hour
+	// remainsLife is how long a set is kept that has no coverage and no end.
+	remainsLife = clockMargin
 	// toldLife is how long Redis remembers which changes a user was told of.
 	toldLife = time.Hour
 	// batch is how many commands go into one pipeline: enough to hide the round
@@ -124,6 +138,9 @@ func (c Config) withDefaults() Config {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
+	if c.Reborn == nil {
+		c.Reborn = func() {}
+	}
 	return c
 }
 
@@ -143,11 +160,13 @@ func (c Config) Validate() error {
 }
 
 // Store reads and writes feeds. It is safe for concurrent use, also by many
-// processes. Its only state of its own is how far Sweep has come.
+// processes. Its only state of its own is how far Sweep has come, and in which
+// incarnation it met Redis.
 type Store struct {
 	rdb   redis.UniversalClient
 	cfg   Config
 	sweep sweeper
+	met   met
 }
 
 // New returns a Store on rdb, which the caller closes. It fails only when cfg is out

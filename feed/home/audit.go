@@ -81,11 +81,34 @@ func (a *Audit) Rebuild(ctx context.Context, userID int64) (built bool, err erro
 	return true, a.home.BuildInbox(ctx, userID)
 }
 
-// Difference lists where a user's timeline in Redis differs from SQL.
+// RebuildOutbox builds the user's outbox, and what is known of the latest post, again
+// from SQL.
+//
+// Cost: a query of as many posts as an outbox has, two at most, and four round trips.
+func (a *Audit) RebuildOutbox(ctx context.Context, userID int64) error {
+	feed := a.home.outbox(userID)
+	if err := a.home.tl.Drop(ctx, feed.key); err != nil {
+		return err
+	}
+	if err := a.home.builder.build(ctx, feed, nil); err != nil {
+		return err
+	}
+	known, err := a.home.tl.LatestPostIDs(ctx, []int64{userID})
+	if err != nil {
+		return err
+	}
+	newest, err := visibility.Fill(ctx, feed.surface, userID, timeline.Range{Limit: 1}, feed.truth)
+	if err != nil || len(newest) == 0 {
+		return err
+	}
+	return a.home.tl.StoreLatest(ctx, known, map[int64]int64{userID: newest[0].ID})
+}
+
+// Difference lists where a feed in Redis differs from SQL.
 type Difference struct {
-	Checked int     // entries of the inbox's range in SQL, as far as they were compared
+	Checked int     // entries of the feed's range in SQL, as far as they were compared
 	Missing []int64 // posts that a read would not show
-	Extra   []int64 // ids in the inbox that no read shows
+	Extra   []int64 // ids in the feed that no read shows
 }
 
 // Verify compares a user's timeline in Redis with SQL, down to the inbox's floor.
@@ -124,14 +147,56 @@ func (a *Audit) Verify(ctx context.Context, userID int64, grace time.Duration) (
 			d.Missing = append(d.Missing, id)
 		}
 	}
-	d.Extra, err = a.unshowable(ctx, userID, rows.Without(held, rows.PostIDs(truth)))
+	d.Extra, err = a.unshowable(ctx, visibility.Home, userID, rows.Without(held, rows.PostIDs(truth)))
 	return d, err
 }
 
-// unshowable returns those of the ids whose post the user may not be shown in the
-// timeline; nil when there are none.
-func (a *Audit) unshowable(ctx context.Context, userID int64, posts []int64) (hidden []int64, err error) {
-	visible, err := a.home.posts.Posts(ctx, visibility.Home, userID, posts)
+// VerifyOutbox compares the user's outbox in Redis with SQL, down to its floor, and the
+// latest post id: a post above that is missing from pages that ask for it first. Posts
+// that are younger than grace do not count. What Redis does not know comes from SQL, and
+// is no difference.
+//
+// Cost: the outbox, two round trips, and a query of as many posts as it has; when it has
+// an extra id, a query of that by key.
+func (a *Audit) VerifyOutbox(ctx context.Context, userID int64, grace time.Duration) (d Difference, err error) {
+	feed := a.home.outbox(userID)
+	reach := timeline.Range{Limit: 2 * a.home.tl.OutboxCap()}
+	held, covered, err := a.home.tl.Page(ctx, feed.key, reach)
+	if err != nil {
+		return d, err
+	}
+	known, err := a.home.tl.LatestPostIDs(ctx, []int64{userID})
+	if err != nil {
+		return d, err
+	}
+	latest := known.IDs[0]
+	reach.After = max(covered.Floor-1, 0)
+	if covered.State != timeline.Ready {
+		if latest < 0 {
+			return d, nil
+		}
+		reach.Limit = 1
+	}
+	posts, err := visibility.Fill(ctx, feed.surface, userID, reach, feed.truth)
+	if err != nil {
+		return d, err
+	}
+	truth, arrived := rows.PostIDs(posts), ids.At(a.home.now().Add(-grace))
+	d.Checked = len(truth)
+	for _, id := range truth {
+		lost := covered.State == timeline.Ready && !slices.Contains(held, id)
+		if id < arrived && (lost || latest >= 0 && id > latest) {
+			d.Missing = append(d.Missing, id)
+		}
+	}
+	d.Extra, err = a.unshowable(ctx, feed.surface, userID, rows.Without(held, truth))
+	return d, err
+}
+
+// unshowable returns those of the ids whose post the user may not be shown on the
+// surface; nil when there are none.
+func (a *Audit) unshowable(ctx context.Context, on visibility.Surface, userID int64, posts []int64) (hidden []int64, err error) {
+	visible, err := a.home.posts.Posts(ctx, on, userID, posts)
 	for i, p := range visible {
 		if p == nil {
 			hidden = append(hidden, posts[i])

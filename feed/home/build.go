@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 
@@ -17,9 +18,11 @@ import (
 // meanwhile.
 const buildAttempts = 5
 
-// A process builds so many inboxes at a time, and so many more may wait. A build
-// that finds no room is requested again by the user's next read, which is complete
-// without it.
+// A process builds so many feeds at a time, and so many more may wait, each of them
+// once. After a wipe or a failover every reader asks for a build: then SQL answers the
+// reads, and four connections of each process build. A build that finds no room, or
+// that waits for so long that another builder may have replaced it, is requested again
+// by the user's next read, which is complete without it.
 const (
 	builders      = 4
 	waitingBuilds = 1024
@@ -30,6 +33,7 @@ type builder struct {
 	tl       *timeline.Store
 	log      *slog.Logger
 	requests chan buildRequest
+	waiting  sync.Map // timeline.Key of the feeds that wait and are not begun
 }
 
 // buildRequest asks for a feed to be built. begun is its build, if the requester
@@ -41,9 +45,15 @@ type buildRequest struct {
 
 // soon requests a feed in the background.
 func (b *builder) soon(feed cachedFeed, begun *timeline.Build) {
+	if begun == nil {
+		if _, waits := b.waiting.LoadOrStore(feed.key, nil); waits {
+			return
+		}
+	}
 	select {
 	case b.requests <- buildRequest{feed, begun}:
 	default: // the next read asks again
+		b.waiting.Delete(feed.key)
 	}
 }
 
@@ -118,6 +128,10 @@ func (b *builder) run(ctx context.Context) error {
 				case <-ctx.Done():
 					return nil
 				case r := <-b.requests:
+					b.waiting.Delete(r.feed.key)
+					if r.begun != nil && b.tl.Overdue(*r.begun) {
+						continue
+					}
 					if err := b.build(ctx, r.feed, r.begun); err != nil && ctx.Err() == nil {
 						b.log.WarnContext(ctx, "feed not built; reads go on in SQL", "error", err)
 					}

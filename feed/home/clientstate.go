@@ -302,13 +302,14 @@ func (h *Home) recentIDs(ctx context.Context, user int64, r timeline.Range, must
 
 // Since reads the posts of the viewer's timeline above the id, at most as many as
 // the inbox cap. It reads from the newest end or, ascending, from the id on. Whole
-// is false when there may be more.
+// is false when there may be more. It visits the inbox.
 //
 // Cost: as a page of so many posts.
 func (h *Home) Since(ctx context.Context, v account.Viewer, id int64, ascending bool) (posts []*ent.Post, whole bool, err error) {
-	limit := h.tl.InboxCap()
-	posts, err = h.fill(ctx, v.ID, h.inbox(v.ID), prefetch{}, timeline.Range{After: id, Limit: limit, Ascending: ascending})
-	return posts, len(posts) < limit, err
+	r := timeline.Range{After: id, Limit: h.tl.InboxCap(), Ascending: ascending}
+	_, from := h.visitInbox(ctx, v.ID, r)
+	posts, err = visibility.Fill(ctx, visibility.Home, v.ID, r, from)
+	return posts, len(posts) < r.Limit, err
 }
 
 // Changes returns the changes in the journal of the viewer's inbox since the

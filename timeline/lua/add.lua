@@ -4,7 +4,7 @@
 -- Returns: 1 added, 0 the feed is missing
 -- Cost:    O(n log size)
 
-if not intact() then
+if not changeable() then
   return 0
 end
 put(6)

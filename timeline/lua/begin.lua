@@ -1,6 +1,8 @@
 -- Purpose: opens a build, unless the feed is ready or another builder is at work.
 -- ARGV:    1 epoch of this build, 2 now, 3 a builder last heard of at or before this
---          is stale (both Unix ms), 4 life of coverage, 5 life of set (ms)
+--          is stale (both Unix ms), 4 life of coverage, 5 life of set (ms),
+--          6 the incarnation of the shard where the user was active a moment ago;
+--          '' of an outbox
 -- Returns: 1 begun (also when this very build was begun before), 0 not
 -- Cost:    O(size) of what is deleted
 
@@ -15,7 +17,7 @@ if intact() then
 end
 redis.call('DEL', meta, set)
 redis.call('HSET', meta, 'epoch', ARGV[1], 'state', 'building', 'floor', '0',
-  'gen', '0', 'started', ARGV[2])
+  'gen', '0', 'started', ARGV[2], 'redis', incarnation(), 'activity', ARGV[6])
 redis.call('ZADD', set, '0', '0')
 expire(ARGV[4], ARGV[5])
 return 1

@@ -5,8 +5,8 @@
 --          ids that were removed with a minus sign; otherwise it is 0
 -- Cost:    O(entries returned)
 
-local have = redis.call('HMGET', meta, 'epoch', 'pos', 'kept')
-if not have[1] then
+local have = redis.call('HMGET', meta, 'epoch', 'pos', 'kept', 'redis')
+if not have[1] or have[4] ~= incarnation() then
   return {}
 end
 local pos, kept = tonumber(have[2] or '0'), tonumber(have[3] or '0')

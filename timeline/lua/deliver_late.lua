@@ -7,7 +7,7 @@
 --          the journal says that it arrived and was not removed since
 -- Cost:    O(log size + cap)
 
-if not intact() then
+if not changeable() then
   return 0
 end
 local id, cap = ARGV[1], tonumber(ARGV[4])

@@ -1,8 +1,13 @@
 -- Purpose: prolongs the life of a feed, both keys or neither.
--- ARGV:    1 life of coverage, 2 life of set (ms)
--- Returns: {} when the feed is missing; else {epoch, end of the journal}
+-- ARGV:    1 life of coverage, 2 life of set (ms), 3 '1': look whether the feed is
+--          intact; '0': the page script behind this one does
+-- Returns: {} when the feed is missing; else {epoch, end of the journal, incarnation
+--          of the activity that the feed was begun in}
 -- Cost:    O(1)
 
+if ARGV[3] == '1' and not changeable() then
+  return {}
+end
 expire(ARGV[1], ARGV[2])
-local have = redis.call('HMGET', meta, 'epoch', 'pos')
-return have[1] and { have[1], tonumber(have[2] or '0') } or {}
+local have = redis.call('HMGET', meta, 'epoch', 'pos', 'activity')
+return have[1] and { have[1], tonumber(have[2] or '0'), have[3] or '' } or {}

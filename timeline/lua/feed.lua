@@ -1,8 +1,12 @@
--- Purpose: the first part of every script on a feed.
+-- Purpose: the first part of every script on a feed, behind incarnation.lua.
 -- KEYS:    1 the feed's coverage (hash), 2 its ids (sorted set)
 --
 -- Fields of the hash:
 --   epoch    differs from one build of the feed to the next
+--   redis    the incarnation in which the feed was begun. In another one the feed is
+--            missing
+--   activity of an inbox: the incarnation of the shard of active users in which the
+--            user was active when it was begun; see begin.lua
 --   state    'building' or 'ready'
 --   started  when the builder was last heard of (Unix ms)
 --   floor    the id down to which the feed is complete ('0': to the beginning)
@@ -17,10 +21,22 @@
 
 local meta, set = KEYS[1], KEYS[2]
 
--- intact tells whether neither key of the feed has been lost. O(1).
+-- intact tells whether neither key of the feed has been lost, nor come back older than
+-- it was. O(1).
 local function intact()
-  local last = redis.call('ZRANGE', set, -1, -1)
-  return last[1] == '0' and redis.call('EXISTS', meta) == 1
+  local begun = redis.call('HGET', meta, 'redis')
+  return begun and redis.call('ZRANGE', set, -1, -1)[1] == '0' and begun == incarnation()
+end
+
+-- changeable is intact for a script that changes the feed. What is not intact loses its
+-- coverage, for good: this change is not in it. The set stays, so that pushes
+-- find one that expires. O(1).
+local function changeable()
+  if intact() then
+    return true
+  end
+  redis.call('DEL', meta)
+  return false
 end
 
 -- put adds the ids ARGV[first] and following, and returns how many are new.

@@ -3,7 +3,7 @@
 -- Returns: 1
 -- Cost:    O(1)
 
-if redis.call('EXISTS', meta) == 1 then
+if changeable() then
   invalidate_positions()
 end
 return 1

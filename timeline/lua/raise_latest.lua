@@ -1,11 +1,13 @@
 -- Purpose: raises the latest id of an author to a post that is being added, if the
---          hash exists and has none as new.
+--          hash exists and has none as new. It deletes a hash of another incarnation.
 -- KEYS:    1 latest ids of a shard of authors (hash)
 -- ARGV:    1 author, 2 id
 -- Returns: 1 raised, 0 not
 -- Cost:    O(1)
 
-if redis.call('EXISTS', KEYS[1]) == 0 then
+local epoch, here = redis.call('HGET', KEYS[1], 'e'), incarnation()
+if not epoch or string.sub(epoch, 1, #here) ~= here then
+  redis.call('DEL', KEYS[1])
   return 0
 end
 local have = redis.call('HGET', KEYS[1], ARGV[1])

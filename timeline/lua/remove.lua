@@ -6,7 +6,7 @@
 -- Returns: 1 done, 0 the feed is missing
 -- Cost:    O(n log size)
 
-if redis.call('EXISTS', meta) == 0 then
+if not changeable() then
   return 0
 end
 local removed = 0

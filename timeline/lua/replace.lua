@@ -6,7 +6,7 @@
 -- Returns: 1 done, 0 the feed is missing
 -- Cost:    O(n log size)
 
-if not intact() then
+if not changeable() then
   return 0
 end
 local last, changed = 6 + tonumber(ARGV[6]), 0

@@ -1,0 +1,12 @@
+-- Purpose: adds a fence, or a watch, to the fences of an author, and removes those that
+--          are over. A watch is good in the incarnation where it began.
+-- KEYS:    1 the author's fences (sorted set)
+-- ARGV:    1 member, 2 now (Unix s), 3 score up to which fences are over, 4 life of the
+--          set (s), 5 '1': the member is a watch
+-- Returns: 1
+-- Cost:    O(log fences)
+
+local member = ARGV[5] == '1' and ARGV[1] .. incarnation() or ARGV[1]
+redis.call('ZADD', KEYS[1], ARGV[2], member)
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', ARGV[3])
+return redis.call('EXPIRE', KEYS[1], ARGV[4])
