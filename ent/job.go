@@ -30,6 +30,10 @@ type Job struct {
 	Attempts int `json:"attempts,omitempty"`
 	// LastError holds the value of the "last_error" field.
 	LastError string `json:"last_error,omitempty"`
+	// names the attempt that may store how the job goes on; 0: the plain first
+	Claim int64 `json:"claim,omitempty"`
+	// the next attempt begins anew: one that had lost its claim wrote until just now
+	Restart bool `json:"restart,omitempty"`
 	// given up; waits for an operator
 	Dead bool `json:"dead,omitempty"`
 	// when the sweeper hands it out again if nobody has finished it
@@ -46,9 +50,9 @@ func (*Job) scanValues(columns []string) ([]any, error) {
 		switch columns[i] {
 		case job.FieldPayload, job.FieldState:
 			values[i] = new([]byte)
-		case job.FieldDead:
+		case job.FieldRestart, job.FieldDead:
 			values[i] = new(sql.NullBool)
-		case job.FieldID, job.FieldAttempts:
+		case job.FieldID, job.FieldAttempts, job.FieldClaim:
 			values[i] = new(sql.NullInt64)
 		case job.FieldKind, job.FieldPool, job.FieldLastError:
 			values[i] = new(sql.NullString)
@@ -114,6 +118,18 @@ func (_m *Job) assignValues(columns []string, values []any) error {
 				return fmt.Errorf("unexpected type %T for field last_error", values[i])
 			} else if value.Valid {
 				_m.LastError = value.String
+			}
+		case job.FieldClaim:
+			if value, ok := values[i].(*sql.NullInt64); !ok {
+				return fmt.Errorf("unexpected type %T for field claim", values[i])
+			} else if value.Valid {
+				_m.Claim = value.Int64
+			}
+		case job.FieldRestart:
+			if value, ok := values[i].(*sql.NullBool); !ok {
+				return fmt.Errorf("unexpected type %T for field restart", values[i])
+			} else if value.Valid {
+				_m.Restart = value.Bool
 			}
 		case job.FieldDead:
 			if value, ok := values[i].(*sql.NullBool); !ok {
@@ -186,6 +202,12 @@ func (_m *Job) String() string {
 	builder.WriteString(", ")
 	builder.WriteString("last_error=")
 	builder.WriteString(_m.LastError)
+	builder.WriteString(", ")
+	builder.WriteString("claim=")
+	builder.WriteString(fmt.Sprintf("%v", _m.Claim))
+	builder.WriteString(", ")
+	builder.WriteString("restart=")
+	builder.WriteString(fmt.Sprintf("%v", _m.Restart))
 	builder.WriteString(", ")
 	builder.WriteString("dead=")
 	builder.WriteString(fmt.Sprintf("%v", _m.Dead))

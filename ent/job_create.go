@@ -75,6 +75,34 @@ func (_c *JobCreate) SetNillableLastError(v *string) *JobCreate {
 	return _c
 }
 
+// SetClaim sets the "claim" field.
+func (_c *JobCreate) SetClaim(v int64) *JobCreate {
+	_c.mutation.SetClaim(v)
+	return _c
+}
+
+// SetNillableClaim sets the "claim" field if the given value is not nil.
+func (_c *JobCreate) SetNillableClaim(v *int64) *JobCreate {
+	if v != nil {
+		_c.SetClaim(*v)
+	}
+	return _c
+}
+
+// SetRestart sets the "restart" field.
+func (_c *JobCreate) SetRestart(v bool) *JobCreate {
+	_c.mutation.SetRestart(v)
+	return _c
+}
+
+// SetNillableRestart sets the "restart" field if the given value is not nil.
+func (_c *JobCreate) SetNillableRestart(v *bool) *JobCreate {
+	if v != nil {
+		_c.SetRestart(*v)
+	}
+	return _c
+}
+
 // SetDead sets the "dead" field.
 func (_c *JobCreate) SetDead(v bool) *JobCreate {
 	_c.mutation.SetDead(v)
@@ -158,6 +186,14 @@ func (_c *JobCreate) defaults() {
 		v := job.DefaultLastError
 		_c.mutation.SetLastError(v)
 	}
+	if _, ok := _c.mutation.Claim(); !ok {
+		v := job.DefaultClaim
+		_c.mutation.SetClaim(v)
+	}
+	if _, ok := _c.mutation.Restart(); !ok {
+		v := job.DefaultRestart
+		_c.mutation.SetRestart(v)
+	}
 	if _, ok := _c.mutation.Dead(); !ok {
 		v := job.DefaultDead
 		_c.mutation.SetDead(v)
@@ -184,6 +220,12 @@ func (_c *JobCreate) check() error {
 	}
 	if _, ok := _c.mutation.LastError(); !ok {
 		return &ValidationError{Name: "last_error", err: errors.New(`ent: missing required field "Job.last_error"`)}
+	}
+	if _, ok := _c.mutation.Claim(); !ok {
+		return &ValidationError{Name: "claim", err: errors.New(`ent: missing required field "Job.claim"`)}
+	}
+	if _, ok := _c.mutation.Restart(); !ok {
+		return &ValidationError{Name: "restart", err: errors.New(`ent: missing required field "Job.restart"`)}
 	}
 	if _, ok := _c.mutation.Dead(); !ok {
 		return &ValidationError{Name: "dead", err: errors.New(`ent: missing required field "Job.dead"`)}
@@ -250,6 +292,14 @@ func (_c *JobCreate) createSpec() (*Job, *sqlgraph.CreateSpec) {
 	if value, ok := _c.mutation.LastError(); ok {
 		_spec.SetField(job.FieldLastError, field.TypeString, value)
 		_node.LastError = value
+	}
+	if value, ok := _c.mutation.Claim(); ok {
+		_spec.SetField(job.FieldClaim, field.TypeInt64, value)
+		_node.Claim = value
+	}
+	if value, ok := _c.mutation.Restart(); ok {
+		_spec.SetField(job.FieldRestart, field.TypeBool, value)
+		_node.Restart = value
 	}
 	if value, ok := _c.mutation.Dead(); ok {
 		_spec.SetField(job.FieldDead, field.TypeBool, value)
@@ -360,6 +410,36 @@ func (u *JobUpsert) SetLastError(v string) *JobUpsert {
 // UpdateLastError sets the "last_error" field to the value that was provided on create.
 func (u *JobUpsert) UpdateLastError() *JobUpsert {
 	u.SetExcluded(job.FieldLastError)
+	return u
+}
+
+// SetClaim sets the "claim" field.
+func (u *JobUpsert) SetClaim(v int64) *JobUpsert {
+	u.Set(job.FieldClaim, v)
+	return u
+}
+
+// UpdateClaim sets the "claim" field to the value that was provided on create.
+func (u *JobUpsert) UpdateClaim() *JobUpsert {
+	u.SetExcluded(job.FieldClaim)
+	return u
+}
+
+// AddClaim adds v to the "claim" field.
+func (u *JobUpsert) AddClaim(v int64) *JobUpsert {
+	u.Add(job.FieldClaim, v)
+	return u
+}
+
+// SetRestart sets the "restart" field.
+func (u *JobUpsert) SetRestart(v bool) *JobUpsert {
+	u.Set(job.FieldRestart, v)
+	return u
+}
+
+// UpdateRestart sets the "restart" field to the value that was provided on create.
+func (u *JobUpsert) UpdateRestart() *JobUpsert {
+	u.SetExcluded(job.FieldRestart)
 	return u
 }
 
@@ -500,6 +580,41 @@ func (u *JobUpsertOne) SetLastError(v string) *JobUpsertOne {
 func (u *JobUpsertOne) UpdateLastError() *JobUpsertOne {
 	return u.Update(func(s *JobUpsert) {
 		s.UpdateLastError()
+	})
+}
+
+// SetClaim sets the "claim" field.
+func (u *JobUpsertOne) SetClaim(v int64) *JobUpsertOne {
+	return u.Update(func(s *JobUpsert) {
+		s.SetClaim(v)
+	})
+}
+
+// AddClaim adds v to the "claim" field.
+func (u *JobUpsertOne) AddClaim(v int64) *JobUpsertOne {
+	return u.Update(func(s *JobUpsert) {
+		s.AddClaim(v)
+	})
+}
+
+// UpdateClaim sets the "claim" field to the value that was provided on create.
+func (u *JobUpsertOne) UpdateClaim() *JobUpsertOne {
+	return u.Update(func(s *JobUpsert) {
+		s.UpdateClaim()
+	})
+}
+
+// SetRestart sets the "restart" field.
+func (u *JobUpsertOne) SetRestart(v bool) *JobUpsertOne {
+	return u.Update(func(s *JobUpsert) {
+		s.SetRestart(v)
+	})
+}
+
+// UpdateRestart sets the "restart" field to the value that was provided on create.
+func (u *JobUpsertOne) UpdateRestart() *JobUpsertOne {
+	return u.Update(func(s *JobUpsert) {
+		s.UpdateRestart()
 	})
 }
 
@@ -810,6 +925,41 @@ func (u *JobUpsertBulk) SetLastError(v string) *JobUpsertBulk {
 func (u *JobUpsertBulk) UpdateLastError() *JobUpsertBulk {
 	return u.Update(func(s *JobUpsert) {
 		s.UpdateLastError()
+	})
+}
+
+// SetClaim sets the "claim" field.
+func (u *JobUpsertBulk) SetClaim(v int64) *JobUpsertBulk {
+	return u.Update(func(s *JobUpsert) {
+		s.SetClaim(v)
+	})
+}
+
+// AddClaim adds v to the "claim" field.
+func (u *JobUpsertBulk) AddClaim(v int64) *JobUpsertBulk {
+	return u.Update(func(s *JobUpsert) {
+		s.AddClaim(v)
+	})
+}
+
+// UpdateClaim sets the "claim" field to the value that was provided on create.
+func (u *JobUpsertBulk) UpdateClaim() *JobUpsertBulk {
+	return u.Update(func(s *JobUpsert) {
+		s.UpdateClaim()
+	})
+}
+
+// SetRestart sets the "restart" field.
+func (u *JobUpsertBulk) SetRestart(v bool) *JobUpsertBulk {
+	return u.Update(func(s *JobUpsert) {
+		s.SetRestart(v)
+	})
+}
+
+// UpdateRestart sets the "restart" field to the value that was provided on create.
+func (u *JobUpsertBulk) UpdateRestart() *JobUpsertBulk {
+	return u.Update(func(s *JobUpsert) {
+		s.UpdateRestart()
 	})
 }
 

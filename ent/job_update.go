@@ -84,6 +84,41 @@ func (_u *JobUpdate) SetNillableLastError(v *string) *JobUpdate {
 	return _u
 }
 
+// SetClaim sets the "claim" field.
+func (_u *JobUpdate) SetClaim(v int64) *JobUpdate {
+	_u.mutation.ResetClaim()
+	_u.mutation.SetClaim(v)
+	return _u
+}
+
+// SetNillableClaim sets the "claim" field if the given value is not nil.
+func (_u *JobUpdate) SetNillableClaim(v *int64) *JobUpdate {
+	if v != nil {
+		_u.SetClaim(*v)
+	}
+	return _u
+}
+
+// AddClaim adds value to the "claim" field.
+func (_u *JobUpdate) AddClaim(v int64) *JobUpdate {
+	_u.mutation.AddClaim(v)
+	return _u
+}
+
+// SetRestart sets the "restart" field.
+func (_u *JobUpdate) SetRestart(v bool) *JobUpdate {
+	_u.mutation.SetRestart(v)
+	return _u
+}
+
+// SetNillableRestart sets the "restart" field if the given value is not nil.
+func (_u *JobUpdate) SetNillableRestart(v *bool) *JobUpdate {
+	if v != nil {
+		_u.SetRestart(*v)
+	}
+	return _u
+}
+
 // SetDead sets the "dead" field.
 func (_u *JobUpdate) SetDead(v bool) *JobUpdate {
 	_u.mutation.SetDead(v)
@@ -179,6 +214,15 @@ func (_u *JobUpdate) sqlSave(ctx context.Context) (_node int, err error) {
 	if value, ok := _u.mutation.LastError(); ok {
 		_spec.SetField(job.FieldLastError, field.TypeString, value)
 	}
+	if value, ok := _u.mutation.Claim(); ok {
+		_spec.SetField(job.FieldClaim, field.TypeInt64, value)
+	}
+	if value, ok := _u.mutation.AddedClaim(); ok {
+		_spec.AddField(job.FieldClaim, field.TypeInt64, value)
+	}
+	if value, ok := _u.mutation.Restart(); ok {
+		_spec.SetField(job.FieldRestart, field.TypeBool, value)
+	}
 	if value, ok := _u.mutation.Dead(); ok {
 		_spec.SetField(job.FieldDead, field.TypeBool, value)
 	}
@@ -256,6 +300,41 @@ func (_u *JobUpdateOne) SetLastError(v string) *JobUpdateOne {
 func (_u *JobUpdateOne) SetNillableLastError(v *string) *JobUpdateOne {
 	if v != nil {
 		_u.SetLastError(*v)
+	}
+	return _u
+}
+
+// SetClaim sets the "claim" field.
+func (_u *JobUpdateOne) SetClaim(v int64) *JobUpdateOne {
+	_u.mutation.ResetClaim()
+	_u.mutation.SetClaim(v)
+	return _u
+}
+
+// SetNillableClaim sets the "claim" field if the given value is not nil.
+func (_u *JobUpdateOne) SetNillableClaim(v *int64) *JobUpdateOne {
+	if v != nil {
+		_u.SetClaim(*v)
+	}
+	return _u
+}
+
+// AddClaim adds value to the "claim" field.
+func (_u *JobUpdateOne) AddClaim(v int64) *JobUpdateOne {
+	_u.mutation.AddClaim(v)
+	return _u
+}
+
+// SetRestart sets the "restart" field.
+func (_u *JobUpdateOne) SetRestart(v bool) *JobUpdateOne {
+	_u.mutation.SetRestart(v)
+	return _u
+}
+
+// SetNillableRestart sets the "restart" field if the given value is not nil.
+func (_u *JobUpdateOne) SetNillableRestart(v *bool) *JobUpdateOne {
+	if v != nil {
+		_u.SetRestart(*v)
 	}
 	return _u
 }
@@ -384,6 +463,15 @@ func (_u *JobUpdateOne) sqlSave(ctx context.Context) (_node *Job, err error) {
 	}
 	if value, ok := _u.mutation.LastError(); ok {
 		_spec.SetField(job.FieldLastError, field.TypeString, value)
+	}
+	if value, ok := _u.mutation.Claim(); ok {
+		_spec.SetField(job.FieldClaim, field.TypeInt64, value)
+	}
+	if value, ok := _u.mutation.AddedClaim(); ok {
+		_spec.AddField(job.FieldClaim, field.TypeInt64, value)
+	}
+	if value, ok := _u.mutation.Restart(); ok {
+		_spec.SetField(job.FieldRestart, field.TypeBool, value)
 	}
 	if value, ok := _u.mutation.Dead(); ok {
 		_spec.SetField(job.FieldDead, field.TypeBool, value)

@@ -3117,6 +3117,9 @@ type JobMutation struct {
 	attempts      *int
 	addattempts   *int
 	last_error    *string
+	claim         *int64
+	addclaim      *int64
+	restart       *bool
 	dead          *bool
 	due_at        *time.Time
 	created_at    *time.Time
@@ -3510,6 +3513,98 @@ func (m *JobMutation) ResetLastError() {
 	m.last_error = nil
 }
 
+// SetClaim sets the "claim" field.
+func (m *JobMutation) SetClaim(i int64) {
+	m.claim = &i
+	m.addclaim = nil
+}
+
+// Claim returns the value of the "claim" field in the mutation.
+func (m *JobMutation) Claim() (r int64, exists bool) {
+	v := m.claim
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldClaim returns the old "claim" field's value of the Job entity.
+// If the Job object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *JobMutation) OldClaim(ctx context.Context) (v int64, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldClaim is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldClaim requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldClaim: %w", err)
+	}
+	return oldValue.Claim, nil
+}
+
+// AddClaim adds i to the "claim" field.
+func (m *JobMutation) AddClaim(i int64) {
+	if m.addclaim != nil {
+		*m.addclaim += i
+	} else {
+		m.addclaim = &i
+	}
+}
+
+// AddedClaim returns the value that was added to the "claim" field in this mutation.
+func (m *JobMutation) AddedClaim() (r int64, exists bool) {
+	v := m.addclaim
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ResetClaim resets all changes to the "claim" field.
+func (m *JobMutation) ResetClaim() {
+	m.claim = nil
+	m.addclaim = nil
+}
+
+// SetRestart sets the "restart" field.
+func (m *JobMutation) SetRestart(b bool) {
+	m.restart = &b
+}
+
+// Restart returns the value of the "restart" field in the mutation.
+func (m *JobMutation) Restart() (r bool, exists bool) {
+	v := m.restart
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldRestart returns the old "restart" field's value of the Job entity.
+// If the Job object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *JobMutation) OldRestart(ctx context.Context) (v bool, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldRestart is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldRestart requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldRestart: %w", err)
+	}
+	return oldValue.Restart, nil
+}
+
+// ResetRestart resets all changes to the "restart" field.
+func (m *JobMutation) ResetRestart() {
+	m.restart = nil
+}
+
 // SetDead sets the "dead" field.
 func (m *JobMutation) SetDead(b bool) {
 	m.dead = &b
@@ -3652,7 +3747,7 @@ func (m *JobMutation) Type() string {
 // order to get all numeric fields that were incremented/decremented, call
 // AddedFields().
 func (m *JobMutation) Fields() []string {
-	fields := make([]string, 0, 9)
+	fields := make([]string, 0, 11)
 	if m.kind != nil {
 		fields = append(fields, job.FieldKind)
 	}
@@ -3670,6 +3765,12 @@ func (m *JobMutation) Fields() []string {
 	}
 	if m.last_error != nil {
 		fields = append(fields, job.FieldLastError)
+	}
+	if m.claim != nil {
+		fields = append(fields, job.FieldClaim)
+	}
+	if m.restart != nil {
+		fields = append(fields, job.FieldRestart)
 	}
 	if m.dead != nil {
 		fields = append(fields, job.FieldDead)
@@ -3700,6 +3801,10 @@ func (m *JobMutation) Field(name string) (ent.Value, bool) {
 		return m.Attempts()
 	case job.FieldLastError:
 		return m.LastError()
+	case job.FieldClaim:
+		return m.Claim()
+	case job.FieldRestart:
+		return m.Restart()
 	case job.FieldDead:
 		return m.Dead()
 	case job.FieldDueAt:
@@ -3727,6 +3832,10 @@ func (m *JobMutation) OldField(ctx context.Context, name string) (ent.Value, err
 		return m.OldAttempts(ctx)
 	case job.FieldLastError:
 		return m.OldLastError(ctx)
+	case job.FieldClaim:
+		return m.OldClaim(ctx)
+	case job.FieldRestart:
+		return m.OldRestart(ctx)
 	case job.FieldDead:
 		return m.OldDead(ctx)
 	case job.FieldDueAt:
@@ -3784,6 +3893,20 @@ func (m *JobMutation) SetField(name string, value ent.Value) error {
 		}
 		m.SetLastError(v)
 		return nil
+	case job.FieldClaim:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetClaim(v)
+		return nil
+	case job.FieldRestart:
+		v, ok := value.(bool)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetRestart(v)
+		return nil
 	case job.FieldDead:
 		v, ok := value.(bool)
 		if !ok {
@@ -3816,6 +3939,9 @@ func (m *JobMutation) AddedFields() []string {
 	if m.addattempts != nil {
 		fields = append(fields, job.FieldAttempts)
 	}
+	if m.addclaim != nil {
+		fields = append(fields, job.FieldClaim)
+	}
 	return fields
 }
 
@@ -3826,6 +3952,8 @@ func (m *JobMutation) AddedField(name string) (ent.Value, bool) {
 	switch name {
 	case job.FieldAttempts:
 		return m.AddedAttempts()
+	case job.FieldClaim:
+		return m.AddedClaim()
 	}
 	return nil, false
 }
@@ -3841,6 +3969,13 @@ func (m *JobMutation) AddField(name string, value ent.Value) error {
 			return fmt.Errorf("unexpected type %T for field %s", value, name)
 		}
 		m.AddAttempts(v)
+		return nil
+	case job.FieldClaim:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddClaim(v)
 		return nil
 	}
 	return fmt.Errorf("unknown Job numeric field %s", name)
@@ -3895,6 +4030,12 @@ func (m *JobMutation) ResetField(name string) error {
 		return nil
 	case job.FieldLastError:
 		m.ResetLastError()
+		return nil
+	case job.FieldClaim:
+		m.ResetClaim()
+		return nil
+	case job.FieldRestart:
+		m.ResetRestart()
 		return nil
 	case job.FieldDead:
 		m.ResetDead()

@@ -91,12 +91,20 @@ func init() {
 	jobDescLastError := jobFields[6].Descriptor()
 	// job.DefaultLastError holds the default value on creation for the last_error field.
 	job.DefaultLastError = jobDescLastError.Default.(string)
+	// jobDescClaim is the schema descriptor for claim field.
+	jobDescClaim := jobFields[7].Descriptor()
+	// job.DefaultClaim holds the default value on creation for the claim field.
+	job.DefaultClaim = jobDescClaim.Default.(int64)
+	// jobDescRestart is the schema descriptor for restart field.
+	jobDescRestart := jobFields[8].Descriptor()
+	// job.DefaultRestart holds the default value on creation for the restart field.
+	job.DefaultRestart = jobDescRestart.Default.(bool)
 	// jobDescDead is the schema descriptor for dead field.
-	jobDescDead := jobFields[7].Descriptor()
+	jobDescDead := jobFields[9].Descriptor()
 	// job.DefaultDead holds the default value on creation for the dead field.
 	job.DefaultDead = jobDescDead.Default.(bool)
 	// jobDescCreatedAt is the schema descriptor for created_at field.
-	jobDescCreatedAt := jobFields[9].Descriptor()
+	jobDescCreatedAt := jobFields[11].Descriptor()
 	// job.DefaultCreatedAt holds the default value on creation for the created_at field.
 	job.DefaultCreatedAt = jobDescCreatedAt.Default.(func() time.Time)
 	muteFields := schema.Mute{}.Fields()

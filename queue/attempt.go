@@ -17,6 +17,8 @@ const (
 	maxBackoff = 5 * time.Minute
 	// storeTimeout bounds how long it takes to store how an attempt ended.
 	storeTimeout = 10 * time.Second
+	// maxStoreWait is the longest pause between two tries to store it.
+	maxStoreWait = 5 * time.Second
 	maxLastError = 500 // characters
 )
 
@@ -42,18 +44,22 @@ func (w *worker) attempt(ctx context.Context, e entry) {
 	res.Err = w.call(ctx, j)
 	res.Duration = time.Since(begun)
 
-	storing, cancel = context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
-	defer cancel()
-	var due time.Time
-	res.Outcome, due, err = w.conclude(storing, j, res.Err, ctx.Err() != nil)
+	end, err := w.settle(ctx, j, res.Err)
+	res.Outcome = end.outcome
 	if err != nil {
 		w.log.ErrorContext(ctx, "the end of an attempt is not stored; it will be repeated",
 			"job", j.ID, "kind", j.Kind, "outcome", res.Outcome, "err", err)
 	}
-	w.free(storing, j.ID)
+	storing, cancel = context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	defer cancel()
+	if end.inherited {
+		w.leave(j.ID)
+	} else {
+		w.free(storing, j.ID)
+	}
 	// A sweeper that found the row due a moment ago found the job still in the
 	// stream, and would not add it again soon.
-	if err == nil && !due.IsZero() && !now().Before(due) {
+	if err == nil && !end.due.IsZero() && !now().Before(end.due) {
 		w.requeue(storing, j.ID)
 	}
 	w.report(storing, j.ID, res)
@@ -62,42 +68,66 @@ func (w *worker) attempt(ctx context.Context, e entry) {
 // load returns the job to run, nil if there is none any more.
 func (w *worker) load(ctx context.Context, e entry) (*Job, error) {
 	if e.kind != "" {
-		return &Job{ID: e.job, Kind: e.kind, Pool: w.pool, Payload: e.payload, Attempt: 1, CreatedAt: time.UnixMicro(e.at), db: w.db, priority: &w.priority}, nil
+		return &Job{
+			ID: e.job, Kind: e.kind, Pool: w.pool, Payload: e.payload, Attempt: 1, CreatedAt: time.UnixMicro(e.at),
+			claim: newClaim(0, 0, w.pulse), db: w.db, priority: &w.priority,
+		}, nil
 	}
-	row, err := w.db.Job.Get(ctx, e.job)
+	for {
+		j, changed, err := w.take(ctx, e.job)
+		if !changed {
+			return j, err
+		}
+	}
+}
+
+// take takes the job over from whoever has the claim to it. It returns nil if there is
+// nothing to do any more, and changed if the row changed between the look and the write.
+func (w *worker) take(ctx context.Context, id int64) (_ *Job, changed bool, _ error) {
+	row, err := w.db.Job.Get(ctx, id)
 	if ent.IsNotFound(err) {
-		return nil, nil
+		return nil, false, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("load job: %w", err)
+		return nil, false, fmt.Errorf("load job: %w", err)
 	}
 	if row.Dead {
-		return nil, nil
+		return nil, false, nil
 	}
 	j := &Job{
 		ID: row.ID, Kind: row.Kind, Pool: w.pool, Payload: row.Payload, State: row.State,
-		Attempt: row.Attempts + 1, Again: true, CreatedAt: row.CreatedAt, db: w.db, priority: &w.priority,
+		Attempt: row.Attempts + 1, Again: true, CreatedAt: row.CreatedAt,
+		claim: newClaim(newName(), row.Attempts+1, w.pulse), db: w.db, priority: &w.priority,
 	}
-	if j.Attempt > w.cfg.MaxAttempts {
+	up := w.db.Job.Update().Where(job.ID(id), job.Dead(false),
+		job.Claim(row.Claim), job.Attempts(row.Attempts), job.Restart(row.Restart)).SetClaim(j.claim.name)
+	var lost error
+	switch {
+	case row.Restart: // done once more, whatever the attempts
+		up.SetAttempts(j.Attempt).SetRestart(false).ClearState()
+		j.State = nil
+	case j.Attempt > w.cfg.MaxAttempts:
 		// Failures end before this: the last attempt's worker died.
-		lost := fmt.Errorf("attempt %d never ended (earlier: %q)", row.Attempts, row.LastError)
-		if err := w.bury(ctx, row.ID, row.Attempts, lost); err != nil {
-			return nil, err
-		}
+		lost = fmt.Errorf("attempt %d never ended (earlier: %q)", row.Attempts, row.LastError)
+		bury(up, row.Attempts, lost)
+	default:
+		up.SetAttempts(j.Attempt)
+	}
+	n, err := up.Save(ctx)
+	if err != nil {
+		return nil, false, fmt.Errorf("claim job: %w", err)
+	}
+	if n == 0 {
+		return nil, true, nil
+	}
+	if lost != nil {
 		w.report(ctx, row.ID, Result{
 			Kind: row.Kind, Pool: w.pool, Attempt: row.Attempts,
 			Wait: max(0, time.Since(row.CreatedAt)), Outcome: Dead, Err: lost,
 		})
-		return nil, nil
+		return nil, false, nil
 	}
-	n, err := w.db.Job.Update().Where(job.ID(row.ID), job.Dead(false)).SetAttempts(j.Attempt).Save(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("count attempt: %w", err)
-	}
-	if n == 0 {
-		return nil, nil
-	}
-	return j, nil
+	return j, false, nil
 }
 
 // call runs the handler and turns a panic into an error. Large jobs give way while a
@@ -121,48 +151,82 @@ func (w *worker) call(ctx context.Context, j *Job) (err error) {
 	return h(ctx, j)
 }
 
-// conclude stores how the attempt ended. It returns what that means for the job, and
-// when the job is due again, if it is. Another attempt may have concluded the job:
-// then the row is gone, and nothing is stored.
-func (w *worker) conclude(ctx context.Context, j *Job, err error, interrupted bool) (Outcome, time.Time, error) {
+// ending is what the end of an attempt means for its job.
+type ending struct {
+	outcome   Outcome
+	due       time.Time // when the job is due again, if it is
+	inherited bool      // the entries in the stream are another attempt's by now
+}
+
+// settle stores how the attempt ended, as soon as SQL can: an attempt that has lost its
+// claim leaves something to do that nobody else knows of. Until then the attempt keeps
+// its slot. It gives up only when ctx has ended.
+func (w *worker) settle(ctx context.Context, j *Job, cause error) (ending, error) {
+	interrupted := ctx.Err() != nil
+	for wait := troubleWait; ; wait = min(2*wait, maxStoreWait) {
+		last := ctx.Err() != nil
+		storing, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+		end, err := w.conclude(storing, j, cause, interrupted)
+		cancel()
+		if err == nil || last {
+			return end, err
+		}
+		w.log.WarnContext(ctx, "the end of an attempt is not stored yet", "job", j.ID, "kind", j.Kind, "err", err)
+		pause(ctx, wait)
+	}
+}
+
+// conclude stores how the attempt ended, if it still has the claim to the job.
+func (w *worker) conclude(ctx context.Context, j *Job, err error, interrupted bool) (end ending, _ error) {
+	if err == nil {
+		return w.finish(ctx, j)
+	}
+	up := w.db.Job.Update().Where(j.own())
 	var drop *discarded
 	switch {
-	case err == nil:
-		_, err := w.db.Job.Delete().Where(job.ID(j.ID)).Exec(ctx)
-		return Done, time.Time{}, err
 	case errors.As(err, &drop):
-		return Dead, time.Time{}, w.bury(ctx, j.ID, j.Attempt, drop.err)
+		end.outcome = Dead
+		bury(up, j.Attempt, drop.err)
 	case interrupted:
-		due := now()
-		return Returned, due, w.postpone(ctx, j.ID, j.Attempt-1, due, nil)
+		end.outcome, end.due = Returned, now()
+		up.SetAttempts(j.Attempt - 1).SetDueAt(end.due)
 	case j.Attempt >= w.cfg.MaxAttempts:
-		return Dead, time.Time{}, w.bury(ctx, j.ID, j.Attempt, err)
+		end.outcome = Dead
+		bury(up, j.Attempt, err)
 	default:
-		due := now().Add(w.backoff(j.Attempt))
-		return Failed, due, w.postpone(ctx, j.ID, j.Attempt, due, err)
+		end.outcome, end.due = Failed, now().Add(w.backoff(j.Attempt))
+		up.SetAttempts(j.Attempt).SetDueAt(end.due).SetLastError(storable(err))
 	}
-}
-
-// postpone stores when the job is due again. With a nil cause the last error stays.
-func (w *worker) postpone(ctx context.Context, id int64, attempts int, due time.Time, cause error) error {
-	up := w.db.Job.Update().Where(job.ID(id)).SetAttempts(attempts).SetDueAt(due)
-	if cause != nil {
-		up.SetLastError(storable(cause))
-	}
-	if err := up.Exec(ctx); err != nil {
-		return fmt.Errorf("postpone job: %w", err)
-	}
-	return nil
-}
-
-// bury gives the job up.
-func (w *worker) bury(ctx context.Context, id int64, attempts int, cause error) error {
-	err := w.db.Job.Update().Where(job.ID(id)).
-		SetAttempts(attempts).SetDead(true).SetLastError(storable(cause)).Exec(ctx)
+	n, err := up.Save(ctx)
 	if err != nil {
-		return fmt.Errorf("give job up: %w", err)
+		return end, fmt.Errorf("store the end of the attempt: %w", err)
 	}
-	return nil
+	if n == 0 {
+		return w.again(ctx, j)
+	}
+	return end, nil
+}
+
+// finish ends a job that is done. The row of an attempt that has lost its claim is
+// left to its heir. The attempt itself owes nothing: it has looked at the truth after
+// the last thing that it wrote.
+func (w *worker) finish(ctx context.Context, j *Job) (ending, error) {
+	n, err := w.db.Job.Delete().Where(j.own(), job.Restart(false)).Exec(ctx)
+	if err != nil || n > 0 {
+		return ending{outcome: Done}, err
+	}
+	due := now()
+	n, err = w.db.Job.Update().Where(j.own()).SetDueAt(due).Save(ctx)
+	if err != nil || n > 0 { // it is to be done once more
+		return ending{outcome: Done, due: due}, err
+	}
+	left, err := w.db.Job.Query().Where(job.ID(j.ID)).Exist(ctx)
+	return ending{outcome: Done, inherited: left}, err
+}
+
+// bury makes the update give the job up.
+func bury(up *ent.JobUpdate, attempts int, cause error) {
+	up.SetAttempts(attempts).SetDead(true).SetLastError(storable(cause))
 }
 
 // backoff returns the wait after so many attempts. It doubles, ±25 % so that jobs
@@ -179,6 +243,8 @@ func (w *worker) report(ctx context.Context, id int64, res Result) {
 		w.log.WarnContext(ctx, "job failed and will be tried again", args...)
 	case Dead:
 		w.log.ErrorContext(ctx, "job is given up", args...)
+	case Lost:
+		w.log.WarnContext(ctx, "job is done once more: an attempt lost its claim and went on", args...)
 	case Returned:
 		w.log.DebugContext(ctx, "job "+string(res.Outcome), args...)
 	}

@@ -40,7 +40,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"tideline/ent"
-	"tideline/ent/job"
 )
 
 // Pool is a share of the workers that is reserved for jobs of about one size, so
@@ -145,10 +144,11 @@ type Outcome string
 
 // The outcomes.
 const (
-	Done     Outcome = "done"     // finished; the row is deleted
+	Done     Outcome = "done"     // finished; the row is deleted, unless the job was taken over
 	Failed   Outcome = "failed"   // to be tried again after a backoff
 	Dead     Outcome = "dead"     // given up: by Discard or after the last attempt
 	Returned Outcome = "returned" // interrupted by the stop of this process; the attempt does not count
+	Lost     Outcome = "lost"     // ended with an error after another took the job over: it is done once more, from the beginning
 )
 
 // Result of one attempt, for metrics.
@@ -172,13 +172,14 @@ type Job struct {
 	Again          bool            // an attempt may have begun before; if it was the first and was killed, it is not counted
 	CreatedAt      time.Time
 
+	claim    *claim
 	db       *ent.Client
 	priority *priority
 }
 
 // Checkpoint stores state, encoded as JSON, with the job: a later attempt finds it
 // in State and can go on from there. It is durable when Checkpoint returns nil. It
-// fails when another attempt has finished the job or given it up: the handler
+// fails with ErrClaimLost when another attempt has taken the job over: the handler
 // should return that error.
 //
 // Cost: one update by primary key.
@@ -187,12 +188,12 @@ func (j *Job) Checkpoint(ctx context.Context, state any) error {
 	if err != nil {
 		return fmt.Errorf("checkpoint job %d: %w", j.ID, err)
 	}
-	n, err := j.db.Job.Update().Where(job.ID(j.ID), job.Dead(false)).SetState(raw).Save(ctx)
+	n, err := j.db.Job.Update().Where(j.own()).SetState(raw).Save(ctx)
 	if err != nil {
 		return fmt.Errorf("checkpoint job %d: %w", j.ID, err)
 	}
 	if n == 0 {
-		return fmt.Errorf("checkpoint job %d: it is finished or given up", j.ID)
+		return fmt.Errorf("checkpoint job %d: %w", j.ID, ErrClaimLost)
 	}
 	j.State = raw
 	return nil

@@ -159,7 +159,7 @@ func TestCheckpointOfAJobThatIsGone(t *testing.T) {
 		})
 		start(t, q)
 		enqueue(t, q, Small, "k", nil)
-		require.ErrorContains(t, receive(t, errs), "finished or given up")
+		require.ErrorIs(t, receive(t, errs), ErrClaimLost)
 		requireStreamsEmpty(t, q)
 	})
 }

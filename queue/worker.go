@@ -26,6 +26,7 @@ type worker struct {
 	pool    Pool
 	slots   *semaphore.Weighted // one slot for each attempt that runs, or may begin with the read under way
 	claimAt time.Time           // when to look for jobs of dead workers again; only the reader uses it
+	pulse   *pulse
 
 	attempts sync.WaitGroup
 	mu       sync.Mutex
@@ -33,7 +34,9 @@ type worker struct {
 }
 
 func newWorker(q *Queue, p Pool, n int) *worker {
-	return &worker{Queue: q, pool: p, slots: semaphore.NewWeighted(int64(n)), entries: map[int64][]string{}}
+	return &worker{
+		Queue: q, pool: p, slots: semaphore.NewWeighted(int64(n)), pulse: newPulse(q.cfg.ClaimIdle), entries: map[int64][]string{},
+	}
 }
 
 // run does jobs until ctx ends and the attempts are over, or out of time.
@@ -177,6 +180,14 @@ func (w *worker) free(ctx context.Context, job int64) {
 	}
 }
 
+// leave forgets the entries of a job that another attempt has taken over. They are
+// that attempt's, or become idle and bring the row once more.
+func (w *worker) leave(job int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.entries, job)
+}
+
 // requeue adds a job that was freed to the stream again, for any process.
 func (w *worker) requeue(ctx context.Context, job int64) {
 	if _, err := w.push(ctx, w.pool, entry{job: job}); err != nil {
@@ -202,6 +213,7 @@ func (w *worker) abandon(ctx context.Context) {
 // heartbeat keeps other processes from claiming the running jobs.
 func (w *worker) heartbeat(ctx context.Context) {
 	for pause(ctx, w.cfg.ClaimIdle/3) {
+		at := time.Now()
 		w.mu.Lock()
 		var ids []string
 		for _, of := range w.entries {
@@ -209,9 +221,13 @@ func (w *worker) heartbeat(ctx context.Context) {
 		}
 		w.mu.Unlock()
 		if len(ids) == 0 {
+			w.pulse.beat(at)
 			continue
 		}
-		if err := w.beat(ctx, w.pool, ids); err != nil && !noGroup(err) {
+		err := w.beat(ctx, w.pool, ids)
+		if err == nil {
+			w.pulse.beat(at)
+		} else if !noGroup(err) {
 			w.log.WarnContext(ctx, "running jobs may be claimed by others", "pool", w.pool, "err", err)
 		}
 	}

@@ -3,6 +3,7 @@ package workers
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -115,10 +116,12 @@ func (f *fanOut) run(ctx context.Context) error {
 			return err
 		}
 		if f.change.Current != nil || f.withdraw {
-			for _, step := range []func(context.Context) error{f.toAuthor, f.toFollowers, f.recheckFenced} {
-				if err := step(ctx); err != nil {
-					return err
-				}
+			err := f.round(ctx)
+			if errors.Is(err, errPostChanged) {
+				continue
+			}
+			if err != nil {
+				return err
 			}
 		}
 		post, err := f.w.Visibility.Stored(ctx, f.args.Post)
@@ -129,6 +132,23 @@ func (f *fanOut) run(ctx context.Context) error {
 			return f.finish(ctx, post)
 		}
 	}
+}
+
+// errPostChanged ends a round: the post is not as the round has it.
+var errPostChanged = errors.New("the post has changed")
+
+// round does the steps of a round between its two looks at the post.
+func (f *fanOut) round(ctx context.Context) error {
+	for _, step := range []func(context.Context) error{f.toAuthor, f.toFollowers, f.recheckFenced} {
+		// A worker that was stopped may have read long ago what it goes by.
+		if err := f.job.Confirm(ctx); err != nil {
+			return err
+		}
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // begin reads what the round goes by. If pages were done by another visibility,
@@ -246,6 +266,9 @@ func (f *fanOut) nextPage(ctx context.Context, page page) error {
 		case f.withdraw:
 			neverSaw = append(neverSaw, follower.ID)
 		}
+	}
+	if err := f.job.Confirm(ctx); err != nil { // the page may have been read long ago
+		return err
 	}
 	reached, err := f.deliverPage(ctx, gain, page.allActive)
 	if err != nil {

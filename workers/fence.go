@@ -28,7 +28,21 @@ func (f *fanOut) recheckFenced(ctx context.Context) error {
 		delete(active, author) // nobody takes authors their own posts
 		fenced = slices.Collect(maps.Keys(active))
 	}
+	if len(fenced) == 0 {
+		return nil
+	}
+	// What the round goes by was read before all its pages.
+	post, err := f.w.Visibility.Stored(ctx, f.args.Post)
+	if err != nil {
+		return err
+	}
+	if visibilityOf(post) != f.progress.Of {
+		return errPostChanged
+	}
 	for users := range slices.Chunk(fenced, f.w.PageSize) {
+		if err := f.job.Confirm(ctx); err != nil {
+			return err
+		}
 		if err := f.recheck(ctx, users); err != nil {
 			return err
 		}

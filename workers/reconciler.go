@@ -20,10 +20,10 @@ func (w *Workers) relationChanged(ctx context.Context, j *queue.Job) error {
 		return queue.Discard(fmt.Errorf("read payload: %w", err))
 	}
 	a, b := args.Users[0], args.Users[1]
-	if err := w.Home.SyncInboxAndNotify(ctx, a, b, args.Change); err != nil || args.First {
+	if err := w.Home.SyncInboxAndNotify(ctx, a, b, args.Change, j.Again); err != nil || args.First {
 		return err
 	}
-	return w.Home.SyncInboxAndNotify(ctx, b, a, args.Change)
+	return w.Home.SyncInboxAndNotify(ctx, b, a, args.Change, j.Again)
 }
 
 // returnProgress is the state of the job: what a later attempt goes on from. Its

@@ -25,6 +25,10 @@ const (
 	FieldAttempts = "attempts"
 	// FieldLastError holds the string denoting the last_error field in the database.
 	FieldLastError = "last_error"
+	// FieldClaim holds the string denoting the claim field in the database.
+	FieldClaim = "claim"
+	// FieldRestart holds the string denoting the restart field in the database.
+	FieldRestart = "restart"
 	// FieldDead holds the string denoting the dead field in the database.
 	FieldDead = "dead"
 	// FieldDueAt holds the string denoting the due_at field in the database.
@@ -44,6 +48,8 @@ var Columns = []string{
 	FieldState,
 	FieldAttempts,
 	FieldLastError,
+	FieldClaim,
+	FieldRestart,
 	FieldDead,
 	FieldDueAt,
 	FieldCreatedAt,
@@ -64,6 +70,10 @@ var (
 	DefaultAttempts int
 	// DefaultLastError holds the default value on creation for the "last_error" field.
 	DefaultLastError string
+	// DefaultClaim holds the default value on creation for the "claim" field.
+	DefaultClaim int64
+	// DefaultRestart holds the default value on creation for the "restart" field.
+	DefaultRestart bool
 	// DefaultDead holds the default value on creation for the "dead" field.
 	DefaultDead bool
 	// DefaultCreatedAt holds the default value on creation for the "created_at" field.
@@ -96,6 +106,16 @@ func ByAttempts(opts ...sql.OrderTermOption) OrderOption {
 // ByLastError orders the results by the last_error field.
 func ByLastError(opts ...sql.OrderTermOption) OrderOption {
 	return sql.OrderByField(FieldLastError, opts...).ToFunc()
+}
+
+// ByClaim orders the results by the claim field.
+func ByClaim(opts ...sql.OrderTermOption) OrderOption {
+	return sql.OrderByField(FieldClaim, opts...).ToFunc()
+}
+
+// ByRestart orders the results by the restart field.
+func ByRestart(opts ...sql.OrderTermOption) OrderOption {
+	return sql.OrderByField(FieldRestart, opts...).ToFunc()
 }
 
 // ByDead orders the results by the dead field.

@@ -74,6 +74,16 @@ func LastError(v string) predicate.Job {
 	return predicate.Job(sql.FieldEQ(FieldLastError, v))
 }
 
+// Claim applies equality check predicate on the "claim" field. It's identical to ClaimEQ.
+func Claim(v int64) predicate.Job {
+	return predicate.Job(sql.FieldEQ(FieldClaim, v))
+}
+
+// Restart applies equality check predicate on the "restart" field. It's identical to RestartEQ.
+func Restart(v bool) predicate.Job {
+	return predicate.Job(sql.FieldEQ(FieldRestart, v))
+}
+
 // Dead applies equality check predicate on the "dead" field. It's identical to DeadEQ.
 func Dead(v bool) predicate.Job {
 	return predicate.Job(sql.FieldEQ(FieldDead, v))
@@ -332,6 +342,56 @@ func LastErrorEqualFold(v string) predicate.Job {
 // LastErrorContainsFold applies the ContainsFold predicate on the "last_error" field.
 func LastErrorContainsFold(v string) predicate.Job {
 	return predicate.Job(sql.FieldContainsFold(FieldLastError, v))
+}
+
+// ClaimEQ applies the EQ predicate on the "claim" field.
+func ClaimEQ(v int64) predicate.Job {
+	return predicate.Job(sql.FieldEQ(FieldClaim, v))
+}
+
+// ClaimNEQ applies the NEQ predicate on the "claim" field.
+func ClaimNEQ(v int64) predicate.Job {
+	return predicate.Job(sql.FieldNEQ(FieldClaim, v))
+}
+
+// ClaimIn applies the In predicate on the "claim" field.
+func ClaimIn(vs ...int64) predicate.Job {
+	return predicate.Job(sql.FieldIn(FieldClaim, vs...))
+}
+
+// ClaimNotIn applies the NotIn predicate on the "claim" field.
+func ClaimNotIn(vs ...int64) predicate.Job {
+	return predicate.Job(sql.FieldNotIn(FieldClaim, vs...))
+}
+
+// ClaimGT applies the GT predicate on the "claim" field.
+func ClaimGT(v int64) predicate.Job {
+	return predicate.Job(sql.FieldGT(FieldClaim, v))
+}
+
+// ClaimGTE applies the GTE predicate on the "claim" field.
+func ClaimGTE(v int64) predicate.Job {
+	return predicate.Job(sql.FieldGTE(FieldClaim, v))
+}
+
+// ClaimLT applies the LT predicate on the "claim" field.
+func ClaimLT(v int64) predicate.Job {
+	return predicate.Job(sql.FieldLT(FieldClaim, v))
+}
+
+// ClaimLTE applies the LTE predicate on the "claim" field.
+func ClaimLTE(v int64) predicate.Job {
+	return predicate.Job(sql.FieldLTE(FieldClaim, v))
+}
+
+// RestartEQ applies the EQ predicate on the "restart" field.
+func RestartEQ(v bool) predicate.Job {
+	return predicate.Job(sql.FieldEQ(FieldRestart, v))
+}
+
+// RestartNEQ applies the NEQ predicate on the "restart" field.
+func RestartNEQ(v bool) predicate.Job {
+	return predicate.Job(sql.FieldNEQ(FieldRestart, v))
 }
 
 // DeadEQ applies the EQ predicate on the "dead" field.

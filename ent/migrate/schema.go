@@ -192,6 +192,8 @@ var (
 		{Name: "state", Type: field.TypeJSON, Nullable: true},
 		{Name: "attempts", Type: field.TypeInt, Default: 0},
 		{Name: "last_error", Type: field.TypeString, Default: ""},
+		{Name: "claim", Type: field.TypeInt64, Default: 0},
+		{Name: "restart", Type: field.TypeBool, Default: false},
 		{Name: "dead", Type: field.TypeBool, Default: false},
 		{Name: "due_at", Type: field.TypeTime},
 		{Name: "created_at", Type: field.TypeTime},
@@ -205,12 +207,12 @@ var (
 			{
 				Name:    "job_dead_due_at",
 				Unique:  false,
-				Columns: []*schema.Column{JobsColumns[7], JobsColumns[8]},
+				Columns: []*schema.Column{JobsColumns[9], JobsColumns[10]},
 			},
 			{
 				Name:    "job_dead_pool_created_at",
 				Unique:  false,
-				Columns: []*schema.Column{JobsColumns[7], JobsColumns[2], JobsColumns[9]},
+				Columns: []*schema.Column{JobsColumns[9], JobsColumns[2], JobsColumns[11]},
 			},
 		},
 	}

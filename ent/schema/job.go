@@ -22,6 +22,8 @@ func (Job) Fields() []ent.Field {
 		field.JSON("state", json.RawMessage{}).Optional().Comment("where an interrupted attempt goes on"),
 		field.Int("attempts").Default(0).Comment("attempts that failed or whose worker died"),
 		field.String("last_error").Default(""),
+		field.Int64("claim").Default(0).Comment("names the attempt that may store how the job goes on; 0: the plain first"),
+		field.Bool("restart").Default(false).Comment("the next attempt begins anew: one that had lost its claim wrote until just now"),
 		field.Bool("dead").Default(false).Comment("given up; waits for an operator"),
 		field.Time("due_at").Comment("when the sweeper hands it out again if nobody has finished it"),
 		field.Time("created_at").Immutable().Default(now),

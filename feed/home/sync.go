@@ -21,11 +21,12 @@ import (
 // the change, or by the job where the caller did not come to the end. Done again, it
 // would tell clients to read again that began to read after the change: an inbox that
 // is being built does not say what they have read. A later change has a number of its
-// own.
+// own. Again says that an earlier attempt of the job may have begun: it may have
+// written after it was told that all was done, so the inbox is looked at all the same.
 //
 // Cost: that of SyncInbox, and six round trips at most.
-func (h *Home) SyncInboxAndNotify(ctx context.Context, viewer, author, change int64) error {
-	if change != 0 { // else an older version made it
+func (h *Home) SyncInboxAndNotify(ctx context.Context, viewer, author, change int64, again bool) error {
+	if change != 0 && !again { // 0: an older version made it
 		if told, err := h.tl.Told(ctx, viewer, change); told || err != nil {
 			return err
 		}
@@ -148,7 +149,7 @@ func (h *Home) syncOnce(ctx context.Context, viewer, author int64, invalidate bo
 // SyncOwnInbox brings the caller's own inbox up to date before a change of a
 // relation returns. The job does it if that fails, so a failure costs freshness only.
 func (h *Home) SyncOwnInbox(ctx context.Context, viewer, other, change int64) {
-	if err := h.SyncInboxAndNotify(ctx, viewer, other, change); err != nil {
+	if err := h.SyncInboxAndNotify(ctx, viewer, other, change, false); err != nil {
 		h.log.WarnContext(ctx, "own inbox not updated; the job will", "error", err)
 	}
 }

@@ -36,7 +36,7 @@ func TestChangedInboxIsToldAtLast(t *testing.T) {
 		changed, err := w.Home.SyncInbox(w.Ctx, ann.ID, bob.ID)
 		require.NoError(w, err)
 		require.True(w, changed)
-		require.NoError(w, w.Home.SyncInboxAndNotify(w.Ctx, ann.ID, bob.ID, 0))
+		require.NoError(w, w.Home.SyncInboxAndNotify(w.Ctx, ann.ID, bob.ID, 0, false))
 		require.Equal(w, id, l.removed())
 	})
 }
@@ -59,7 +59,7 @@ func TestReadAgainIsToldOnce(t *testing.T) {
 		publish(live.Event{Kind: live.JournalChanged}) // of a fan-out; the stream comes to it later
 		_, err = w.Stores.DB.Follow.Delete().Exec(w.Ctx)
 		require.NoError(w, err)
-		require.NoError(w, w.Home.SyncInboxAndNotify(w.Ctx, ann.ID, bob.ID, 0))
+		require.NoError(w, w.Home.SyncInboxAndNotify(w.Ctx, ann.ID, bob.ID, 0, false))
 		require.IsType(w, &stream.Invalidated{}, l.next())
 		l.expectQuiet("the client has been told")
 
@@ -123,9 +123,9 @@ func TestChangeWhoseAttemptDiesIsTold(t *testing.T) {
 			}
 			require.NoError(w, err)
 			hook.dead.Store(false)
-			require.Error(w, w.Home.SyncInboxAndNotify(context.WithValue(w.Ctx, dying{}, true), ann.ID, bob.ID, 0))
+			require.Error(w, w.Home.SyncInboxAndNotify(context.WithValue(w.Ctx, dying{}, true), ann.ID, bob.ID, 0, false))
 			require.True(w, hook.dead.Load())
-			require.NoError(w, w.Home.SyncInboxAndNotify(w.Ctx, ann.ID, bob.ID, 0))
+			require.NoError(w, w.Home.SyncInboxAndNotify(w.Ctx, ann.ID, bob.ID, 0, false))
 			own := w.History(ann, 1)[0]
 			w.tell(ann, own)
 			require.IsType(w, &stream.Invalidated{}, l.next(), "follows: %v", follows)
@@ -198,7 +198,7 @@ func TestClientThatReadWithoutAnInboxIsTold(t *testing.T) {
 				if lost {
 					require.NoError(w, w.Timelines.Drop(w.Ctx, timeline.Inbox(ann.ID)))
 				}
-				require.NoError(w, w.Home.SyncInboxAndNotify(w.Ctx, ann.ID, bob.ID, 0))
+				require.NoError(w, w.Home.SyncInboxAndNotify(w.Ctx, ann.ID, bob.ID, 0, false))
 				require.IsType(w, &stream.Invalidated{}, l.next())
 				require.IsType(w, &stream.Invalidated{}, w.listen(ann, after).next(), "and who comes back")
 			})

@@ -1,0 +1,120 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"tideline/ent"
+	"tideline/ent/job"
+	"tideline/ent/predicate"
+)
+
+// ErrClaimLost says that another attempt has taken the job over, as happens to a
+// process that gives no sign of life for Config.ClaimIdle. What the caller has read
+// may be old: it should write nothing more, and return the error.
+var ErrClaimLost = errors.New("the claim is lost")
+
+// claim is the right of one attempt to store how its job goes on.
+type claim struct {
+	name    int64 // in the row; 0: the plain first attempt, which the row does not know
+	counted int   // attempts that the row counts meanwhile
+	pulse   *pulse
+	gaps    atomic.Int64 // of the pulse, as of the last look at the row
+}
+
+func newClaim(name int64, counted int, p *pulse) *claim {
+	c := &claim{name: name, counted: counted, pulse: p}
+	c.gaps.Store(p.gaps.Load())
+	return c
+}
+
+// newName names an attempt. It is random, so that an attempt that has lost its claim
+// never comes by the name of a later one, not even when the row was deleted and made
+// again.
+func newName() int64 { return 1 + rand.Int64N(1<<62) }
+
+// own matches the row while the attempt has the claim to it. An older version of this
+// program counts its attempts, and does not name them.
+func (j *Job) own() predicate.Job {
+	return job.And(job.ID(j.ID), job.Claim(j.claim.name), job.Attempts(j.claim.counted), job.Dead(false))
+}
+
+// Confirm returns nil while the attempt has the claim to its job, and ErrClaimLost
+// when another has taken it over. Call it between reading and writing: after a pause
+// of the process, what was read may be old. A claim may still be lost between Confirm
+// and the write; the job is then done once more.
+//
+// Cost: none while the process gives its signs of life; otherwise one look-up by
+// primary key.
+func (j *Job) Confirm(ctx context.Context) error {
+	gaps := j.claim.pulse.gaps.Load()
+	if gaps == j.claim.gaps.Load() && j.claim.pulse.age() < j.claim.pulse.life {
+		return nil
+	}
+	own, err := j.db.Job.Query().Where(j.own()).Exist(ctx)
+	if err != nil {
+		return fmt.Errorf("confirm job %d: %w", j.ID, err)
+	}
+	if !own {
+		return fmt.Errorf("confirm job %d: %w", j.ID, ErrClaimLost)
+	}
+	j.claim.gaps.Store(gaps)
+	return nil
+}
+
+// pulse knows when this process last gave a sign of life for the jobs of a pool.
+type pulse struct {
+	life time.Duration // of a claim without a sign of life
+	last atomic.Pointer[time.Time]
+	gaps atomic.Int64 // how often a sign of life came too late
+}
+
+func newPulse(life time.Duration) *pulse {
+	p := &pulse{life: life}
+	now := time.Now()
+	p.last.Store(&now)
+	return p
+}
+
+// beat stores that a sign of life was given at this time or later.
+func (p *pulse) beat(at time.Time) {
+	if p.age() >= p.life {
+		p.gaps.Add(1)
+	}
+	p.last.Store(&at)
+}
+
+// age returns how long ago the last sign of life was. One of the two clocks stands
+// still while a machine sleeps, and the other may be set: the larger gap counts.
+func (p *pulse) age() time.Duration {
+	last, now := *p.last.Load(), time.Now()
+	return max(now.Sub(last), now.Round(0).Sub(last.Round(0)))
+}
+
+// again has the job done from its beginning after an attempt that had lost its claim
+// ended with an error. That attempt may have written what it had read before, when its
+// heir had looked for the last time. The heir is not disturbed: its success leaves the
+// row.
+func (w *worker) again(ctx context.Context, j *Job) (ending, error) {
+	due := now()
+	n, err := w.db.Job.Update().Where(job.ID(j.ID)).SetRestart(true).ClearState().SetDead(false).SetDueAt(due).Save(ctx)
+	if err != nil {
+		return ending{}, fmt.Errorf("restart job: %w", err)
+	}
+	if n > 0 {
+		return ending{outcome: Lost, inherited: true}, nil
+	}
+	err = w.db.Job.Create().SetID(j.ID).SetKind(j.Kind).SetPool(string(j.Pool)).SetPayload(j.Payload).
+		SetCreatedAt(j.CreatedAt.UTC()).SetDueAt(due).SetClaim(newName()).SetRestart(true).
+		OnConflictColumns(job.FieldID).Update(func(u *ent.JobUpsert) {
+		u.SetRestart(true).SetDead(false).SetDueAt(due) // another attempt that lost its claim was faster
+	}).Exec(ctx)
+	if err != nil {
+		return ending{}, fmt.Errorf("insert job again: %w", err)
+	}
+	return ending{outcome: Lost, due: due}, nil
+}

@@ -1,0 +1,239 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"tideline/ent"
+	"tideline/storage"
+	"tideline/storage/storagetest"
+)
+
+// stalled is an attempt that is stopped in its handler, and the process that takes its
+// job over.
+type stalled struct {
+	*Queue
+	job     *Job       // in the hands of the first attempt
+	end     chan error // what it returns
+	results chan Result
+	later   chan *Job // the attempts that follow
+	heir    *worker
+}
+
+func stall(t *testing.T, s *storage.Stores) *stalled {
+	st := &stalled{end: make(chan error, 1), results: make(chan Result, 10), later: make(chan *Job, 10)}
+	cfg := brisk()
+	cfg.ClaimIdle = soon // the test says when the claim is lost
+	cfg.Observe = func(r Result) { st.results <- r }
+	st.Queue = newQueue(t, s, cfg)
+	var calls atomic.Int32
+	began := make(chan *Job, 1)
+	st.Handle("k", func(_ context.Context, j *Job) error {
+		if calls.Add(1) > 1 {
+			st.later <- j
+			return nil
+		}
+		began <- j
+		return <-st.end
+	})
+	start(t, st.Queue)
+	enqueue(t, st.Queue, Small, "k", "p")
+	st.job = receive(t, began)
+	st.heir = newWorker(newQueue(t, s, cfg), Small, 1)
+	return st
+}
+
+// takeOver gives the claim to the heir, which reads the row.
+func (st *stalled) takeOver(t *testing.T) *Job {
+	t.Helper()
+	j, err := st.heir.load(t.Context(), entry{job: st.job.ID})
+	require.NoError(t, err)
+	require.True(t, j.Again)
+	return j
+}
+
+// finish lets the heir end its attempt.
+func (st *stalled) finish(t *testing.T, j *Job, cause error) ending {
+	t.Helper()
+	end, err := st.heir.settle(t.Context(), j, cause)
+	require.NoError(t, err)
+	st.heir.entries[j.ID] = st.entriesOf(t)
+	st.heir.free(t.Context(), j.ID)
+	return end
+}
+
+// goOn lets the first attempt end, and returns its outcome. The next attempt may be
+// observed before.
+func (st *stalled) goOn(t *testing.T, err error) Outcome {
+	t.Helper()
+	st.end <- err
+	return st.outcome(t, err)
+}
+
+func (st *stalled) outcome(t *testing.T, of error) Outcome {
+	t.Helper()
+	for {
+		if r := receive(t, st.results); errors.Is(r.Err, of) {
+			return r.Outcome
+		}
+	}
+}
+
+// requireOnceMore requires that the job is done once more, from its beginning.
+func (st *stalled) requireOnceMore(t *testing.T) {
+	t.Helper()
+	j := receive(t, st.later)
+	assert.Equal(t, st.job.ID, j.ID)
+	assert.Equal(t, `"p"`, string(j.Payload))
+	assert.Empty(t, j.State)
+	assert.True(t, j.Again)
+	assert.WithinDuration(t, st.job.CreatedAt, j.CreatedAt, time.Millisecond)
+	drain(t, st.Queue)
+	requireStreamsEmpty(t, st.Queue)
+	assert.Empty(t, st.later)
+}
+
+func TestLostClaim(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]func(t *testing.T, st *stalled){
+		"its failure after the heir is done brings the job back": func(t *testing.T, st *stalled) {
+			assert.Equal(t, Done, st.finish(t, st.takeOver(t), nil).outcome)
+			assert.Equal(t, Lost, st.goOn(t, errors.New("too late")))
+			st.requireOnceMore(t)
+		},
+		"its failure beside the heir lets the heir go on, and the job is done once more": func(t *testing.T, st *stalled) {
+			heir := st.takeOver(t)
+			require.NoError(t, heir.Checkpoint(t.Context(), 1))
+			assert.Equal(t, Lost, st.goOn(t, errors.New("too late")))
+			require.NoError(t, heir.Checkpoint(t.Context(), 2))
+			assert.Empty(t, st.later, "not beside the heir")
+			end := st.finish(t, heir, nil)
+			assert.Equal(t, Done, end.outcome)
+			assert.False(t, end.due.IsZero())
+			st.requireOnceMore(t)
+		},
+		"its failure when the heir has failed forgets the heir's state": func(t *testing.T, st *stalled) {
+			heir := st.takeOver(t)
+			require.NoError(t, heir.Checkpoint(t.Context(), 1))
+			assert.Equal(t, Failed, st.finish(t, heir, errors.New("no luck")).outcome)
+			assert.Equal(t, Lost, st.goOn(t, errors.New("too late")))
+			st.requireOnceMore(t)
+		},
+		"its failure when the heir has given up brings the job back": func(t *testing.T, st *stalled) {
+			heir := st.takeOver(t)
+			assert.Equal(t, Dead, st.finish(t, heir, Discard(errors.New("hopeless"))).outcome)
+			assert.Equal(t, Lost, st.goOn(t, errors.New("too late")))
+			st.requireOnceMore(t)
+		},
+		"its success leaves the job to the heir": func(t *testing.T, st *stalled) {
+			heir := st.takeOver(t)
+			assert.Equal(t, Done, st.goOn(t, nil))
+			require.NoError(t, heir.Checkpoint(t.Context(), 1))
+			assert.Len(t, st.entriesOf(t), 1, "the heir's entry stays")
+			assert.Equal(t, ending{outcome: Done}, st.finish(t, heir, nil))
+			assert.Zero(t, st.db.Job.Query().CountX(t.Context()))
+		},
+		"its checkpoint does not replace the heir's": func(t *testing.T, st *stalled) {
+			heir := st.takeOver(t)
+			require.NoError(t, heir.Checkpoint(t.Context(), "heir"))
+			require.ErrorIs(t, st.job.Checkpoint(t.Context(), "lost"), ErrClaimLost)
+			assert.JSONEq(t, `"heir"`, string(onlyJob(t, st.Queue).State))
+			assert.Equal(t, Done, st.finish(t, heir, nil).outcome)
+			assert.Equal(t, Done, st.goOn(t, nil))
+		},
+		"it is the heir of an older version": func(t *testing.T, st *stalled) {
+			st.db.Job.UpdateOneID(st.job.ID).SetAttempts(1).ExecX(t.Context()) // as that version begins
+			require.ErrorIs(t, st.job.Checkpoint(t.Context(), 1), ErrClaimLost)
+			st.db.Job.DeleteOneID(st.job.ID).ExecX(t.Context()) // and ends
+			assert.Equal(t, Lost, st.goOn(t, errors.New("too late")))
+			st.requireOnceMore(t)
+		},
+		"it is retried by an operator meanwhile": func(t *testing.T, st *stalled) {
+			n, err := st.Retry(t.Context(), st.job.ID)
+			require.NoError(t, err)
+			assert.Equal(t, 1, n)
+			assert.Equal(t, Done, st.goOn(t, nil))
+			drain(t, st.Queue)
+		},
+		"two of its attempts are lost": func(t *testing.T, st *stalled) {
+			second := st.takeOver(t)
+			third := st.takeOver(t)
+			assert.Equal(t, Done, st.finish(t, third, nil).outcome)
+			assert.Equal(t, Lost, st.finish(t, second, errors.New("late")).outcome)
+			assert.Equal(t, Lost, st.goOn(t, errors.New("too late")))
+			receive(t, st.later)
+			drain(t, st.Queue)
+		},
+		"nobody knows while SQL is down": func(t *testing.T, st *stalled) {
+			assert.Equal(t, Done, st.finish(t, st.takeOver(t), nil).outcome)
+			refused, up := make(chan struct{}, 100), make(chan struct{})
+			st.db.Job.Use(func(next ent.Mutator) ent.Mutator {
+				return ent.MutateFunc(func(ctx context.Context, m ent.Mutation) (ent.Value, error) {
+					select {
+					case <-up:
+						return next.Mutate(ctx, m)
+					default:
+						refused <- struct{}{}
+						return nil, errors.New("down")
+					}
+				})
+			})
+			late := errors.New("too late")
+			st.end <- late
+			receive(t, refused)
+			receive(t, refused)
+			close(up)
+			assert.Equal(t, Lost, st.outcome(t, late))
+			st.requireOnceMore(t)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			storagetest.Each(t, func(t *testing.T, s *storage.Stores) { test(t, stall(t, s)) })
+		})
+	}
+}
+
+// entriesOf returns the ids of the entries in the stream.
+func (st *stalled) entriesOf(t *testing.T) (ids []string) {
+	t.Helper()
+	entries, err := st.rdb.XRange(t.Context(), Small.stream(), "-", "+").Result()
+	require.NoError(t, err)
+	for _, e := range entries {
+		ids = append(ids, e.ID)
+	}
+	return ids
+}
+
+// A process that was stopped for longer than its claim looks at the row before it
+// goes on, also when its heart beats again before it does.
+func TestConfirm(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		st := stall(t, s)
+		away := func() {
+			long := time.Now().Add(-2 * soon)
+			st.job.claim.pulse.last.Store(&long)
+		}
+		require.NoError(t, st.job.Confirm(t.Context()))
+		away()
+		require.NoError(t, st.job.Confirm(t.Context()), "nobody has taken the job over")
+		st.job.claim.pulse.beat(time.Now())
+		require.NoError(t, st.job.Confirm(t.Context()))
+
+		heir := st.takeOver(t)
+		require.NoError(t, st.job.Confirm(t.Context()), "it does not look while the heart beats")
+		away()
+		require.ErrorIs(t, st.job.Confirm(t.Context()), ErrClaimLost)
+		st.job.claim.pulse.beat(time.Now())
+		require.ErrorIs(t, st.job.Confirm(t.Context()), ErrClaimLost)
+		require.NoError(t, heir.Confirm(t.Context()))
+		assert.Equal(t, Done, st.goOn(t, nil))
+	})
+}
