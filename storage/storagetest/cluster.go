@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,7 +24,7 @@ const (
 	clusterSlots   = 16384
 )
 
-// clusterTurn is locked by the test that uses the cluster.
+// clusterTurn is locked by the test that uses the shared cluster.
 var clusterTurn sync.Mutex
 
 // ClusterURL returns the URL of an empty Redis Cluster of three masters. Tests
@@ -32,109 +36,239 @@ func ClusterURL(t testing.TB) string {
 	}
 	clusterTurn.Lock()
 	t.Cleanup(clusterTurn.Unlock)
-	nodes, err := cluster()
+	c, err := sharedCluster()
 	require.NoError(t, err)
-	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: nodes})
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.addrs()})
 	defer rdb.Close()
 	require.NoError(t, flush(t.Context(), rdb))
-	return "redis://" + strings.Join(nodes, ",")
+	return c.URL()
 }
 
-// cluster starts the one cluster of the test binary and returns the addresses
-// of its nodes.
-var cluster = sync.OnceValues(func() ([]string, error) {
+// sharedCluster starts the cluster that the tests of a binary take turns with.
+var sharedCluster = sync.OnceValues(startCluster)
+
+// Cluster is a Redis Cluster of one test. Its masters persist nothing by themselves.
+type Cluster struct {
+	nodes []*node
+}
+
+// StartCluster starts a Redis Cluster of three masters that ends with the test. It
+// skips the test when no redis-server is installed.
+func StartCluster(t testing.TB) *Cluster {
+	t.Helper()
+	if _, err := find("redis-server"); err != nil {
+		missing(t, err)
+	}
+	c, err := startCluster()
+	require.NoError(t, err)
+	t.Cleanup(c.kill)
+	return c
+}
+
+// URL names all masters.
+func (c *Cluster) URL() string { return "redis://" + strings.Join(c.addrs(), ",") }
+
+func (c *Cluster) addrs() (addrs []string) {
+	for _, n := range c.nodes {
+		addrs = append(addrs, n.addr())
+	}
+	return addrs
+}
+
+// Restart kills the master at the address and starts it again: from its last SAVE, or
+// empty. It waits until the cluster has it back, which takes two seconds.
+func (c *Cluster) Restart(t testing.TB, addr string, fromSave bool) {
+	t.Helper()
+	for _, n := range c.nodes {
+		if n.addr() == addr {
+			n.run.signal(syscall.SIGKILL)
+			require.NoError(t, n.start(fromSave))
+		}
+	}
+	require.NoError(t, c.await())
+}
+
+// Grow adds a master without slots, and returns its address. It takes two seconds.
+func (c *Cluster) Grow(t testing.TB) string {
+	t.Helper()
+	n, err := newNode()
+	require.NoError(t, err)
+	c.nodes = append(c.nodes, n)
+	require.NoError(t, n.start(false))
+	require.NoError(t, n.meet(c.nodes[0]))
+	require.NoError(t, c.await())
+	return n.addr()
+}
+
+// Move moves the slot of a key to the master at the address, key by key, as a cluster
+// does that grows.
+func (c *Cluster) Move(t testing.TB, key, addr string) {
+	t.Helper()
+	ctx := t.Context()
+	clients, ids := map[string]*redis.Client{}, map[string]string{}
+	for _, n := range c.nodes {
+		client := redis.NewClient(&redis.Options{Addr: n.addr()})
+		defer client.Close()
+		id, err := client.Do(ctx, "CLUSTER", "MYID").Text()
+		require.NoError(t, err)
+		clients[n.addr()], ids[n.addr()] = client, id
+	}
+	to := clients[addr]
+	slot, err := to.ClusterKeySlot(ctx, key).Result()
+	require.NoError(t, err)
+	ranges, err := to.ClusterSlots(ctx).Result()
+	require.NoError(t, err)
+	owner := ""
+	for _, r := range ranges {
+		if r.Start <= int(slot) && int(slot) <= r.End {
+			owner = r.Nodes[0].Addr
+		}
+	}
+	if owner == addr {
+		return
+	}
+	from := clients[owner]
+	require.NoError(t, to.Do(ctx, "CLUSTER", "SETSLOT", slot, "IMPORTING", ids[owner]).Err())
+	require.NoError(t, from.Do(ctx, "CLUSTER", "SETSLOT", slot, "MIGRATING", ids[addr]).Err())
+	for {
+		keys, err := from.ClusterGetKeysInSlot(ctx, int(slot), 1).Result()
+		require.NoError(t, err)
+		if len(keys) == 0 {
+			break
+		}
+		err = from.Do(ctx, "MIGRATE", "127.0.0.1", portOf(addr), keys[0], 0, 5000, "REPLACE").Err()
+		require.NoError(t, err)
+	}
+	for _, client := range append([]*redis.Client{to, from}, slices.Collect(maps.Values(clients))...) {
+		require.NoError(t, client.Do(ctx, "CLUSTER", "SETSLOT", slot, "NODE", ids[addr]).Err())
+	}
+}
+
+func (c *Cluster) kill() {
+	for _, n := range c.nodes {
+		if n.run != nil {
+			n.run.signal(syscall.SIGKILL)
+		}
+	}
+}
+
+// startCluster starts the masters of a cluster and waits until each knows the others.
+func startCluster() (*Cluster, error) {
 	var err error
 	for range 3 { // another process may take a port
-		var addrs []string
-		if addrs, err = startCluster(); err == nil {
-			return addrs, nil
+		c := &Cluster{}
+		if err = c.start(); err == nil {
+			return c, nil
 		}
+		c.kill()
 	}
 	return nil, fmt.Errorf("start a Redis Cluster: %w", err)
-})
+}
 
-func startCluster() (addrs []string, err error) {
-	var started []*process
-	defer func() {
+func (c *Cluster) start() error {
+	for i := range clusterMasters {
+		n, err := newNode()
 		if err != nil {
-			for _, p := range started {
-				p.signal(syscall.SIGKILL)
-			}
+			return err
 		}
-	}()
-	var nodes []*redis.Client
-	var buses []int
-	for range clusterMasters {
-		port, bus, p, err := startNode()
-		if err != nil {
-			return nil, err
+		c.nodes = append(c.nodes, n)
+		if err := n.start(false); err != nil {
+			return err
 		}
-		started, buses = append(started, p), append(buses, bus)
-		addr := "127.0.0.1:" + strconv.Itoa(port)
-		if err := p.until(func(ctx context.Context) error { return probe(ctx, "tcp", addr) }); err != nil {
-			return nil, err
-		}
-		node := redis.NewClient(&redis.Options{Addr: addr})
-		defer node.Close()
-		nodes, addrs = append(nodes, node), append(addrs, addr)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
-	defer cancel()
-	for i, node := range nodes {
 		first, last := i*clusterSlots/clusterMasters, (i+1)*clusterSlots/clusterMasters-1
 		for _, command := range [][]any{
 			{"CLUSTER", "ADDSLOTSRANGE", first, last},
 			{"CLUSTER", "SET-CONFIG-EPOCH", i + 1},
-			// Each node meets the first, which introduces it to the others.
-			{"CLUSTER", "MEET", "127.0.0.1", portOf(addrs[0]), buses[0]},
 		} {
-			if err := node.Do(ctx, command...).Err(); err != nil {
-				return nil, fmt.Errorf("%v: %w", command, err)
+			if err := n.do(command...); err != nil {
+				return err
 			}
 		}
-	}
-	for i, node := range nodes {
-		if err := started[i].until(func(ctx context.Context) error { return joined(ctx, node) }); err != nil {
-			return nil, err
+		// Each node meets the first, which introduces it to the others.
+		if err := n.meet(c.nodes[0]); err != nil {
+			return err
 		}
 	}
-	return addrs, nil
+	return c.await()
 }
 
-func startNode() (port, bus int, p *process, err error) {
-	path, err := find("redis-server")
-	if err != nil {
-		return 0, 0, nil, err
-	}
-	dir, err := newDir("c")
-	if err != nil {
-		return 0, 0, nil, err
-	}
-	if port, err = freePort(); err != nil {
-		return 0, 0, nil, err
-	}
-	if bus, err = freePort(); err != nil {
-		return 0, 0, nil, err
-	}
-	cmd := exec.Command(path, "--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--cluster-enabled", "yes",
-		"--cluster-port", strconv.Itoa(bus), "--cluster-node-timeout", "2000", "--save", "", "--appendonly", "no")
-	cmd.Dir = dir
-	p, err = start(cmd, syscall.SIGKILL)
-	return port, bus, p, err
-}
-
-// joined reports whether the node knows all others and the owners of all slots.
-func joined(ctx context.Context, node *redis.Client) error {
-	info, err := node.ClusterInfo(ctx).Result()
-	if err != nil {
-		return err
-	}
-	for _, want := range []string{"cluster_state:ok", fmt.Sprintf("cluster_size:%d", clusterMasters)} {
-		if !strings.Contains(info, want) {
-			return errors.New("no " + want)
+// await waits until each node knows all others and the owners of all slots.
+func (c *Cluster) await() error {
+	for _, n := range c.nodes {
+		if err := n.run.until(func(ctx context.Context) error {
+			return n.says(ctx, "cluster_state:ok", fmt.Sprintf("cluster_known_nodes:%d", len(c.nodes)))
+		}); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// node is a redis-server of a cluster.
+type node struct {
+	dir       string
+	port, bus int
+	run       *process
+}
+
+func newNode() (n *node, err error) {
+	n = &node{}
+	if n.dir, err = newDir("c"); err != nil {
+		return nil, err
+	}
+	if n.port, err = freePort(); err != nil {
+		return nil, err
+	}
+	n.bus, err = freePort()
+	return n, err
+}
+
+func (n *node) addr() string { return "127.0.0.1:" + strconv.Itoa(n.port) }
+
+// start starts the node, from its last SAVE or empty, and waits until it answers.
+func (n *node) start(fromSave bool) (err error) {
+	path, err := find("redis-server")
+	if err != nil {
+		return err
+	}
+	if saved := filepath.Join(n.dir, "dump.rdb"); !fromSave && os.Rename(saved, saved+".aside") == nil {
+		defer func() { err = errors.Join(err, os.Rename(saved+".aside", saved)) }() // for the next start
+	}
+	cmd := exec.Command(path, "--bind", "127.0.0.1", "--port", strconv.Itoa(n.port), "--cluster-enabled", "yes",
+		"--cluster-port", strconv.Itoa(n.bus), "--cluster-node-timeout", "2000", "--save", "", "--appendonly", "no")
+	cmd.Dir = n.dir
+	if n.run, err = start(cmd, syscall.SIGKILL); err != nil {
+		return err
+	}
+	return n.run.until(func(ctx context.Context) error { return probe(ctx, "tcp", n.addr()) })
+}
+
+func (n *node) meet(other *node) error {
+	return n.do("CLUSTER", "MEET", "127.0.0.1", other.port, other.bus)
+}
+
+func (n *node) do(command ...any) error {
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	c := redis.NewClient(&redis.Options{Addr: n.addr()})
+	defer c.Close()
+	if err := c.Do(ctx, command...).Err(); err != nil {
+		return fmt.Errorf("%v: %w", command, err)
+	}
+	return nil
+}
+
+// says returns an error unless all of this is in the node's CLUSTER INFO.
+func (n *node) says(ctx context.Context, all ...string) error {
+	c := redis.NewClient(&redis.Options{Addr: n.addr()})
+	defer c.Close()
+	info, err := c.ClusterInfo(ctx).Result()
+	for _, want := range all {
+		if err == nil && !strings.Contains(info, want) {
+			err = errors.New("no " + want)
+		}
+	}
+	return err
 }
 
 func portOf(addr string) string { return addr[strings.LastIndex(addr, ":")+1:] }

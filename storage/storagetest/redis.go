@@ -2,11 +2,14 @@ package storagetest
 
 import (
 	"context"
+	"errors"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -14,8 +17,8 @@ import (
 	"tideline/storage"
 )
 
-// RedisServer is a redis-server of one test. It persists nothing: after Kill and
-// Start it is empty.
+// RedisServer is a redis-server of one test. It persists nothing by itself: after Kill
+// and Start it is empty, or as it was at the last Snapshot.
 type RedisServer struct {
 	dir string
 	run *process
@@ -71,7 +74,60 @@ func (r *RedisServer) Freeze() { _ = r.run.cmd.Process.Signal(freeze) }
 // Thaw ends Freeze.
 func (r *RedisServer) Thaw() { _ = r.run.cmd.Process.Signal(thaw) }
 
-// Start starts the server again after Kill, empty, and waits until it answers.
+// Snapshot writes the file from which Start begins.
+func (r *RedisServer) Snapshot(t testing.TB) {
+	t.Helper()
+	require.NoError(t, r.do(t, "SAVE"))
+}
+
+// Follow makes the server a replica of another one, and waits until it has the same.
+func (r *RedisServer) Follow(t testing.TB, master *RedisServer) {
+	t.Helper()
+	port, err := freePort() // replicas do not connect to sockets
+	require.NoError(t, err)
+	require.NoError(t, master.do(t, "CONFIG", "SET", "port", port))
+	require.NoError(t, r.do(t, "REPLICAOF", "127.0.0.1", port))
+	require.NoError(t, master.run.until(func(ctx context.Context) error {
+		c := master.client()
+		defer c.Close()
+		// The link may be broken off and come back at the beginning: the replica must have
+		// answered for a write.
+		if err := c.Set(ctx, "followed", 1, 0).Err(); err != nil {
+			return err
+		}
+		n, err := c.Wait(ctx, 1, 100*time.Millisecond).Result()
+		if err == nil && n == 0 {
+			err = errors.New("the replica does not follow yet")
+		}
+		return err
+	}))
+}
+
+// Promote makes a replica a master. It gets nothing more from the server that it followed.
+func (r *RedisServer) Promote(t testing.TB) {
+	t.Helper()
+	require.NoError(t, r.do(t, "REPLICAOF", "NO", "ONE"))
+}
+
+// TakeOver kills another server and takes its address: its clients connect to this
+// one.
+func (r *RedisServer) TakeOver(t testing.TB, other *RedisServer) {
+	t.Helper()
+	other.Kill()
+	require.NoError(t, os.Rename(r.socket(), other.socket()))
+}
+
+func (r *RedisServer) do(t testing.TB, command ...any) error {
+	c := r.client()
+	defer c.Close()
+	return c.Do(t.Context(), command...).Err()
+}
+
+func (r *RedisServer) client() *redis.Client {
+	return redis.NewClient(&redis.Options{Network: "unix", Addr: r.socket()})
+}
+
+// Start starts the server again after Kill, and waits until it answers.
 func (r *RedisServer) Start(t testing.TB) {
 	t.Helper()
 	path, err := find("redis-server")

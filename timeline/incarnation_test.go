@@ -1,0 +1,354 @@
+package timeline_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"tideline/storage"
+	"tideline/storage/storagetest"
+	"tideline/timeline"
+)
+
+// eachRollback runs fn with each way in which a Redis comes back older. What is written
+// between remember and rollBack is lost.
+func eachRollback(t *testing.T, fn func(t *testing.T, rdb redis.UniversalClient, remember, rollBack func())) {
+	open := func(t *testing.T, r *storagetest.RedisServer) redis.UniversalClient {
+		return storagetest.Open(t, storage.Config{DataDir: t.TempDir(), RedisURL: r.URL()}).Redis
+	}
+	t.Run("restarted from a snapshot", func(t *testing.T) {
+		r := storagetest.StartRedis(t)
+		fn(t, open(t, r), func() { r.Snapshot(t) }, func() { r.Restart(t) })
+	})
+	t.Run("a replica without the tail takes over", func(t *testing.T) {
+		r, replica := storagetest.StartRedis(t), storagetest.StartRedis(t)
+		replica.Follow(t, r) // which gives a master that had no replica another id
+		fn(t, open(t, r), func() { replica.Follow(t, r); replica.Promote(t) }, func() { replica.TakeOver(t, r) })
+	})
+}
+
+// Whatever was begun before Redis came back older is missing, and heals as after a wipe.
+func TestRolledBackFeedsAreMissing(t *testing.T) {
+	t.Parallel()
+	eachRollback(t, func(t *testing.T, rdb redis.UniversalClient, remember, rollBack func()) {
+		var reborn atomic.Int64
+		c := newClock()
+		s, err := timeline.New(rdb, timeline.Config{InboxCap: inboxCap, OutboxCap: outboxCap, Now: c.Now,
+			Reborn: func() { reborn.Add(1) }})
+		require.NoError(t, err)
+		ctx := t.Context()
+		feeds := []timeline.Key{timeline.Inbox(1), timeline.Outbox(1)}
+		require.NoError(t, s.Touch(ctx, 1))
+		for _, k := range feeds {
+			build(t, s, k, down(5, 1), 0)
+		}
+		known, err := s.LatestPostIDs(ctx, []int64{1})
+		require.NoError(t, err)
+		require.NoError(t, s.StoreLatest(ctx, known, map[int64]int64{1: 5}))
+		require.NoError(t, s.Watch(ctx, 1, 7))
+		before, err := s.Visit(ctx, 1)
+		require.NoError(t, err)
+		remember()
+
+		// Of all that, Redis will know nothing.
+		pushed, err := s.Deliver(ctx, 6, []int64{1})
+		require.NoError(t, err)
+		require.Equal(t, []int64{1}, pushed)
+		require.NoError(t, s.Add(ctx, timeline.Outbox(1), 6))
+		require.NoError(t, s.Remove(ctx, timeline.Inbox(1), 2))
+		require.NoError(t, s.Fence(ctx, 1, 9))
+		rollBack()
+
+		for _, k := range feeds {
+			require.Equal(t, timeline.Missing, coverage(t, s, k).State, k)
+		}
+		_, _, whole, err := s.Changes(ctx, 1, before)
+		require.NoError(t, err)
+		require.False(t, whole, "the removal is not in the journal")
+		known, err = s.LatestPostIDs(ctx, []int64{1})
+		require.NoError(t, err)
+		require.Equal(t, []int64{-1}, known.IDs)
+		_, whole, err = s.Fenced(ctx, 1, 7, c.Now())
+		require.NoError(t, err)
+		require.False(t, whole, "a fence is lost")
+
+		// Bare pushes into what is left make it no better.
+		require.NoError(t, s.Push(ctx, 7, []int64{1}, func() {}))
+		at, part, err := s.VisitPage(ctx, 1, timeline.Range{Limit: 9})
+		require.NoError(t, err)
+		require.Zero(t, at)
+		require.Equal(t, timeline.Missing, part.State)
+		require.EqualValues(t, 1, reborn.Load())
+
+		for _, k := range feeds {
+			b, started, err := s.Begin(ctx, k)
+			require.NoError(t, err)
+			require.True(t, started)
+			require.NoError(t, s.Push(ctx, 8, []int64{1}, func() {}))
+			require.NoError(t, s.Add(ctx, timeline.Outbox(1), 8))
+			ok, err := s.Finish(ctx, &b, []int64{7, 6, 5, 4, 3, 1}, 0)
+			require.NoError(t, err)
+			require.True(t, ok)
+			require.Equal(t, []int64{8, 7, 6, 5, 4, 3, 1}, page(t, s, k, timeline.Range{Limit: 9}))
+		}
+		at, err = s.Visit(ctx, 1)
+		require.NoError(t, err)
+		require.NotZero(t, at, "the new inbox is kept")
+		require.NoError(t, s.StoreLatest(ctx, known, map[int64]int64{1: 7}))
+		require.NoError(t, s.Add(ctx, timeline.Outbox(1), 9))
+		known, err = s.LatestPostIDs(ctx, []int64{1})
+		require.NoError(t, err)
+		require.Equal(t, []int64{9}, known.IDs)
+	})
+}
+
+// A script that cannot change what is left of a feed deletes its coverage: if the slot
+// came back to where the feed was begun, the feed would look whole without the change.
+func TestChangeOfARolledBackFeedEndsIt(t *testing.T) {
+	t.Parallel()
+	changes := map[string]func(s *timeline.Store, ctx context.Context, k timeline.Key) error{
+		"add":    func(s *timeline.Store, ctx context.Context, k timeline.Key) error { return s.Add(ctx, k, 9) },
+		"remove": func(s *timeline.Store, ctx context.Context, k timeline.Key) error { return s.Remove(ctx, k, 3) },
+		"replace": func(s *timeline.Store, ctx context.Context, _ timeline.Key) error {
+			return s.Replace(ctx, 1, []int64{3}, nil, 0, true)
+		},
+		"invalidate": func(s *timeline.Store, ctx context.Context, _ timeline.Key) error {
+			return s.InvalidatePositions(ctx, 1)
+		},
+		"arrive late": func(s *timeline.Store, ctx context.Context, _ timeline.Key) error {
+			return s.DeliverLate(ctx, timeline.Arrival{Post: 9}, []int64{1})
+		},
+		"visit": func(s *timeline.Store, ctx context.Context, _ timeline.Key) error { return s.Touch(ctx, 1) },
+	}
+	s0 := storagetest.StartRedis(t)
+	rdb := storagetest.Open(t, storage.Config{DataDir: t.TempDir(), RedisURL: s0.URL()}).Redis
+	s, _ := newStore(t, rdb)
+	ctx := t.Context()
+	for name, change := range changes {
+		require.NoError(t, rdb.FlushAll(ctx).Err())
+		require.NoError(t, s.Touch(ctx, 1))
+		build(t, s, timeline.Inbox(1), down(5, 1), 0)
+		begun, err := rdb.HGet(ctx, inboxMeta(1), "redis").Result()
+		require.NoError(t, err)
+		require.NoError(t, rdb.HSet(ctx, inboxMeta(1), "redis", "elsewhere").Err())
+		require.NoError(t, change(s, ctx, timeline.Inbox(1)), name)
+		n, err := rdb.Exists(ctx, inboxMeta(1)).Result()
+		require.NoError(t, err)
+		if n > 0 { // coverage that came into being here would do
+			require.NoError(t, rdb.HSet(ctx, inboxMeta(1), "redis", begun).Err())
+		}
+		require.Equal(t, timeline.Missing, coverage(t, s, timeline.Inbox(1)).State, name)
+		life, err := rdb.PTTL(ctx, inboxSet(1)).Result()
+		require.NoError(t, err)
+		require.Positive(t, life, "pushes find a set that expires: %s", name)
+	}
+}
+
+// apart returns a user whose inbox and activity lie on different masters, and their
+// addresses.
+func apart(t *testing.T, rdb redis.UniversalClient) (user int64, inbox, activity string) {
+	t.Helper()
+	cluster := rdb.(*redis.ClusterClient)
+	for user = 1; ; user++ {
+		a, err := cluster.MasterForKey(t.Context(), inboxSet(user))
+		require.NoError(t, err)
+		b, err := cluster.MasterForKey(t.Context(), activeKey(user))
+		require.NoError(t, err)
+		if inbox, activity = a.Options().Addr, b.Options().Addr; inbox != activity {
+			return user, inbox, activity
+		}
+	}
+}
+
+// save makes the master at the address write what it has.
+func save(t *testing.T, addr string) {
+	t.Helper()
+	c := redis.NewClient(&redis.Options{Addr: addr})
+	defer c.Close()
+	require.NoError(t, c.Save(t.Context()).Err())
+}
+
+// One master of a cluster comes back older, and the other does not.
+func TestOneMasterIsRolledBack(t *testing.T) {
+	t.Parallel()
+	c := storagetest.StartCluster(t)
+	rdb := storagetest.Open(t, storage.Config{DataDir: t.TempDir(), RedisURL: c.URL()}).Redis
+	s, _ := newStore(t, rdb)
+	ctx := t.Context()
+	user, inboxAt, activityAt := apart(t, rdb)
+	deliver := func(post int64) (reached bool) {
+		t.Helper()
+		pushed, err := s.Deliver(ctx, post, []int64{user})
+		require.NoError(t, err)
+		return len(pushed) > 0
+	}
+	missing := func(why string) {
+		t.Helper()
+		at, part, err := s.VisitPage(ctx, user, timeline.Range{Limit: 9})
+		require.NoError(t, err)
+		require.Zero(t, at, why)
+		require.Equal(t, timeline.Missing, part.State, why)
+		require.Equal(t, timeline.Missing, coverage(t, s, timeline.Inbox(user)).State, why)
+	}
+	require.NoError(t, s.Touch(ctx, user))
+	build(t, s, timeline.Inbox(user), []int64{1}, 0)
+	save(t, activityAt)
+	save(t, inboxAt)
+
+	require.True(t, deliver(2))
+	c.Restart(t, inboxAt, true)
+	missing("the inbox alone is rolled back")
+	build(t, s, timeline.Inbox(user), []int64{2, 1}, 0)
+	require.Equal(t, []int64{2, 1}, page(t, s, timeline.Inbox(user), timeline.Range{Limit: 9}))
+
+	// Redis forgets the user for a while and knows about it no more: the inbox lacks post
+	// 3, and its own master has been up all the time.
+	c.Restart(t, activityAt, false)
+	require.False(t, deliver(3))
+	c.Restart(t, activityAt, true)
+	require.True(t, deliver(4))
+	require.Equal(t, []int64{4, 2, 1}, page(t, s, timeline.Inbox(user), timeline.Range{Limit: 9}))
+	missing("the activity alone is rolled back")
+	build(t, s, timeline.Inbox(user), []int64{4, 3, 2, 1}, 0)
+	at, part, err := s.VisitPage(ctx, user, timeline.Range{Limit: 9})
+	require.NoError(t, err)
+	require.NotZero(t, at)
+	require.Equal(t, []int64{4, 3, 2, 1}, part.IDs)
+}
+
+// While slots move to a new master, a reader finds in a Ready inbox all that was
+// delivered before.
+func TestGrowingClusterOmitsNothing(t *testing.T) {
+	t.Parallel()
+	c := storagetest.StartCluster(t)
+	rdb := storagetest.Open(t, storage.Config{DataDir: t.TempDir(), RedisURL: c.URL()}).Redis
+	s, _ := newStore(t, rdb)
+	ctx := t.Context()
+	var users []int64
+	for user := int64(1); user <= 12; user++ {
+		users = append(users, user)
+	}
+	// The truth is all ids up to committed. All up to delivered have been delivered.
+	var committed, delivered atomic.Int64
+	read := func(user int64) (ready bool) {
+		t.Helper()
+		due := delivered.Load()
+		at, part, err := s.VisitPage(ctx, user, timeline.Range{Limit: inboxCap})
+		require.NoError(t, err)
+		if part.State == timeline.Ready {
+			for _, id := range down(due, max(part.Floor, 1)) {
+				require.Contains(t, part.IDs, id, "inbox of %d", user)
+			}
+			return true
+		}
+		if at.Epoch != 0 {
+			return false
+		}
+		b, started, err := s.Begin(ctx, timeline.Inbox(user))
+		require.NoError(t, err)
+		if started {
+			ids, floor := down(committed.Load(), max(1, committed.Load()-inboxCap+1)), int64(0)
+			if len(ids) == inboxCap {
+				floor = ids[inboxCap-1]
+			}
+			if _, err = s.Finish(ctx, &b, ids, floor); err != nil {
+				require.ErrorIs(t, err, timeline.ErrBuildLost)
+			}
+		}
+		return false
+	}
+	for _, user := range users {
+		read(user)
+	}
+	epochs := map[int64]int64{}
+	for _, user := range users {
+		epochs[user] = coverage(t, s, timeline.Inbox(user)).Epoch
+		require.NotZero(t, epochs[user])
+	}
+
+	stop := make(chan struct{})
+	var load sync.WaitGroup
+	load.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			id := committed.Add(1)
+			if _, err := s.Deliver(ctx, id, users); err != nil {
+				t.Errorf("deliver: %v", err)
+				return
+			}
+			delivered.Store(id)
+			read(users[int(id)%len(users)])
+		}
+	})
+	addr := c.Grow(t)
+	for _, user := range users {
+		if user%2 == 0 {
+			c.Move(t, inboxSet(user), addr)
+		}
+		if user%3 == 0 {
+			c.Move(t, activeKey(user), addr)
+		}
+	}
+	close(stop)
+	load.Wait()
+	for _, user := range users {
+		for !read(user) {
+			continue
+		}
+		if user%6 == 0 {
+			require.NotEqual(t, epochs[user], coverage(t, s, timeline.Inbox(user)).Epoch, "an inbox that moved is built anew")
+		}
+	}
+	require.Greater(t, delivered.Load(), int64(0))
+}
+
+// Pushes that are under way when Redis is wiped leave nothing behind that never ends.
+func TestPushesAfterAWipeComeToAnEnd(t *testing.T) {
+	t.Parallel()
+	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, _ bool) {
+		s, c := newStore(t, rdb)
+		ctx := t.Context()
+		var users []int64
+		for user := int64(1); user <= 300; user++ {
+			users = append(users, user)
+		}
+		ends := func(users []int64) {
+			t.Helper()
+			for _, user := range users {
+				life, err := rdb.PTTL(ctx, inboxSet(user)).Result()
+				require.NoError(t, err)
+				require.NotEqual(t, time.Duration(-1), life, "the set of %d", user)
+			}
+		}
+		wipe(t, rdb)
+		require.NoError(t, s.Push(ctx, 1, users, func() {}))
+		ends(users)
+		require.NoError(t, s.Push(ctx, 2, users[:1], func() {}))
+		ends(users)
+
+		// Of users who are active Redis may lose the inbox alone. Sweep comes by them, and
+		// once more when their activity is over.
+		require.NoError(t, s.Touch(ctx, 1))
+		orphan := redis.Z{Score: -1, Member: 1}
+		require.NoError(t, rdb.ZAdd(ctx, "tl:{i1}:z", orphan).Err())
+		require.NoError(t, rdb.Persist(ctx, inboxSet(1)).Err())
+		_, err := s.Sweep(ctx)
+		require.NoError(t, err)
+		ends(users[:1])
+		require.NoError(t, rdb.Persist(ctx, inboxSet(1)).Err())
+		c.advance(timeline.DefaultActiveFor + 2*time.Hour)
+		swept, err := s.Sweep(ctx)
+		require.NoError(t, err)
+		require.Equal(t, timeline.SweepResult{Expired: 1, Lost: 1, Complete: true}, swept)
+		ends(users[:1])
+	})
+}
