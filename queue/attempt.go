@@ -40,7 +40,7 @@ func (w *worker) attempt(ctx context.Context, e entry) {
 	cancel()
 
 	begun := time.Now()
-	res := Result{Kind: j.Kind, Pool: w.pool, Attempt: j.Attempt, Wait: max(0, begun.Sub(j.CreatedAt))}
+	res := Result{Job: j.ID, Kind: j.Kind, Pool: w.pool, Attempt: j.Attempt, Wait: max(0, begun.Sub(j.CreatedAt))}
 	res.Err = w.call(ctx, j)
 	res.Duration = time.Since(begun)
 
@@ -59,7 +59,7 @@ func (w *worker) attempt(ctx context.Context, e entry) {
 	}
 	// A sweeper that found the row due a moment ago found the job still in the
 	// stream, and would not add it again soon.
-	if err == nil && !end.due.IsZero() && !now().Before(end.due) {
+	if err == nil && !end.due.IsZero() && !w.now().Before(end.due) {
 		w.requeue(storing, j.ID)
 	}
 	w.report(storing, j.ID, res)
@@ -122,8 +122,8 @@ func (w *worker) take(ctx context.Context, id int64) (_ *Job, changed bool, _ er
 	}
 	if lost != nil {
 		w.report(ctx, row.ID, Result{
-			Kind: row.Kind, Pool: w.pool, Attempt: row.Attempts,
-			Wait: max(0, time.Since(row.CreatedAt)), Outcome: Dead, Err: lost,
+			Job: row.ID, Kind: row.Kind, Pool: w.pool, Attempt: row.Attempts,
+			Wait: max(0, w.now().Sub(row.CreatedAt)), Outcome: Dead, Err: lost,
 		})
 		return nil, false, nil
 	}
@@ -188,13 +188,13 @@ func (w *worker) conclude(ctx context.Context, j *Job, err error, interrupted bo
 		end.outcome = Dead
 		bury(up, j.Attempt, drop.err)
 	case interrupted:
-		end.outcome, end.due = Returned, now()
+		end.outcome, end.due = Returned, w.now()
 		up.SetAttempts(j.Attempt - 1).SetDueAt(end.due)
 	case j.Attempt >= w.cfg.MaxAttempts:
 		end.outcome = Dead
 		bury(up, j.Attempt, err)
 	default:
-		end.outcome, end.due = Failed, now().Add(w.backoff(j.Attempt))
+		end.outcome, end.due = Failed, w.now().Add(w.backoff(j.Attempt))
 		up.SetAttempts(j.Attempt).SetDueAt(end.due).SetLastError(storable(err))
 	}
 	n, err := up.Save(ctx)
@@ -215,7 +215,7 @@ func (w *worker) finish(ctx context.Context, j *Job) (ending, error) {
 	if err != nil || n > 0 {
 		return ending{outcome: Done}, err
 	}
-	due := now()
+	due := w.now()
 	n, err = w.db.Job.Update().Where(j.own()).SetDueAt(due).Save(ctx)
 	if err != nil || n > 0 { // it is to be done once more
 		return ending{outcome: Done, due: due}, err

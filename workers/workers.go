@@ -76,6 +76,8 @@ type Config struct {
 	ObserveCanary func(time.Duration)
 	// Logger defaults to discarding.
 	Logger *slog.Logger
+	// Now is the clock by which posts are late and fences are set. Defaults to time.Now.
+	Now func() time.Time
 }
 
 // Workers are the handlers of jobs and the loops beside them.
@@ -102,6 +104,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Now == nil {
+		c.Now = time.Now
 	}
 	return c
 }

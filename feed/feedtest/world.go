@@ -40,6 +40,7 @@ type Options struct {
 	DB            *ent.Client
 	Timelines     timeline.Config
 	Queue         queue.Config
+	Hub           live.HubConfig
 	Policy        home.Policy
 	Observe       func(hit bool)
 	LargeAudience int
@@ -53,6 +54,7 @@ type World struct {
 	testing.TB
 	Ctx    context.Context
 	Stores *storage.Stores
+	now    func() time.Time
 
 	IDs        *ids.Generator
 	Timelines  *timeline.Store
@@ -72,23 +74,28 @@ type World struct {
 // New builds a world in which nothing runs yet.
 func New(t testing.TB, s *storage.Stores, o Options) *World {
 	t.Helper()
-	w := &World{TB: t, Ctx: t.Context(), Stores: s}
 	db := o.DB
 	if db == nil {
 		db = s.DB
 	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
 	if o.Timelines.Now == nil {
 		o.Timelines.Now = o.Now
 	}
+	o.Queue.Now = o.Now
+	w := &World{TB: t, Ctx: t.Context(), Stores: s, now: o.Now}
 	var err error
-	w.IDs, err = ids.Open(w.Ctx, s.DB)
+	w.IDs, err = ids.OpenAt(w.Ctx, s.DB, o.Now)
 	require.NoError(t, err)
 	w.Timelines, err = timeline.New(s.Redis, o.Timelines)
 	require.NoError(t, err)
 	w.Queue, err = queue.New(db, s.Redis, o.Queue)
 	require.NoError(t, err)
 	w.Publisher = live.NewPublisher(s.Redis, s.Sharded)
-	w.Hub = live.NewHub(s.Redis, live.HubConfig{Sharded: s.Sharded})
+	o.Hub.Sharded = s.Sharded
+	w.Hub = live.NewHub(s.Redis, o.Hub)
 	w.Visibility = visibility.New(db, s.Dialect)
 	w.Home, err = home.New(home.Config{
 		DB: db, Dialect: s.Dialect, Visibility: w.Visibility, Timelines: w.Timelines, Queue: w.Queue, Publisher: w.Publisher,
@@ -147,7 +154,7 @@ func Idle(t testing.TB, s *storage.Stores, o Options) *World {
 func (w *World) WorkersConfig() workers.Config {
 	return workers.Config{
 		DB: w.Stores.DB, Visibility: w.Visibility, Home: w.Home, Sessions: w.Sessions,
-		Timelines: w.Timelines, Queue: w.Queue, Publisher: w.Publisher,
+		Timelines: w.Timelines, Queue: w.Queue, Publisher: w.Publisher, Now: w.now,
 	}
 }
 
