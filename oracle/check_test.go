@@ -269,7 +269,9 @@ func (r *run) settle() error {
 	if err := r.drain(); err != nil {
 		return err
 	}
-	r.ahead.Add(int64(11 * time.Second)) // a dead builder loses its build
+	if err := r.advance(11 * time.Second); err != nil { // a dead builder loses its build
+		return err
+	}
 	for _, v := range r.readers {
 		if err := r.exact(v); err != nil {
 			return fmt.Errorf("when all work is done: %w", err)

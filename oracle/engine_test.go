@@ -62,10 +62,9 @@ func newEngine(t *testing.T, s *storage.Stores) *engine {
 	e := &engine{t: t, ctx: t.Context(), s: s, gate: &gate{}}
 	s.Redis.AddHook(e.gate)
 	e.db = ent.NewClient(ent.Driver(mortalSQL{s.Driver}))
-	now := func() time.Time { return time.Now().Add(time.Duration(e.ahead.Load())) }
 	o := feedtest.Options{
 		DB: e.db, Timelines: timeline.Config{InboxCap: feedtest.InboxCap, OutboxCap: feedtest.OutboxCap}, Queue: queueConfig,
-		LargeAudience: 20, Now: now,
+		LargeAudience: 20, Now: e.now,
 		Policy: home.Policy{MergeAll: 1}, // two merged authors are already more than that
 	}
 	for i := range e.fronts {
@@ -81,7 +80,7 @@ func newEngine(t *testing.T, s *storage.Stores) *engine {
 		policy.PullAbove = above
 		h, err := home.New(home.Config{
 			DB: e.db, Dialect: s.Dialect, Visibility: e.back.Visibility, Timelines: e.tl, Queue: e.queue, Publisher: e.back.Publisher,
-			Policy: policy, Now: now,
+			Policy: policy, Now: e.now,
 		})
 		e.must(err)
 		e.balance = append(e.balance, h)
@@ -95,10 +94,25 @@ func newEngine(t *testing.T, s *storage.Stores) *engine {
 			l.stop()
 		}
 		for _, l := range e.lives {
-			<-l.ended
+			<-l.gone
 		}
 	})
 	return e
+}
+
+// now is the time of all processes, by which ids are made, too.
+func (e *engine) now() time.Time { return time.Now().Add(time.Duration(e.ahead.Load())) }
+
+// advance lets time pass. The processes that serve renew their leases on ids, as they
+// do four times a minute.
+func (e *engine) advance(d time.Duration) error {
+	e.ahead.Add(int64(d))
+	for _, w := range slices.Concat(e.fronts[:], e.pulls[:]) {
+		if err := w.IDs.Renew(e.ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // open opens a process that serves the API.
@@ -150,6 +164,7 @@ type run struct {
 	numbers map[int64]int  // posts by id
 	certain []map[int]bool // by viewer: posts that every read must have
 	walks   map[int]*walk
+	saved   bool     // there is a snapshot of Redis
 	told    []string // the steps so far, as sentences
 	turn    int
 }
@@ -212,7 +227,7 @@ func (r *run) found() {
 	r.must(err)
 	var rows []*ent.UserCreate
 	for i := range r.people + r.crowd {
-		id := ids.At(time.Now().Add(-time.Hour)) + int64(i)
+		id := ids.At(r.now().Add(-time.Hour)) + int64(i)
 		r.join(id)
 		if i < r.people {
 			r.readers = append(r.readers, i)
@@ -241,7 +256,7 @@ func (r *run) found() {
 	}
 	var posts []*ent.PostCreate
 	for i := range r.history {
-		id := ids.At(time.Now().Add(-time.Hour)) + int64(i+1)<<12
+		id := ids.At(r.now().Add(-time.Hour)) + int64(i+1)<<12
 		r.record(note{id: id, visibility: schema.Public})
 		posts = append(posts, tx.Post.Create().SetID(id).SetAuthorID(r.users[0].id).SetText("then").SetVisibility(schema.Public))
 	}

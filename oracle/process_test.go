@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -24,18 +25,18 @@ import (
 type life struct {
 	dead    chan struct{}
 	stop    context.CancelFunc
-	ended   chan struct{}
+	gone    chan struct{}
 	stalled atomic.Bool // sends no beat and takes no job
 
 	mu    sync.Mutex
-	taken map[string]bool // entries of the job streams, until they are handed back
+	taken map[string]string // entries of the job streams and their jobs, until these are done
 }
 
 func (l *life) take(stream string, entries []redis.XMessage) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, e := range entries {
-		l.taken[stream+e.ID] = true
+		l.taken[stream+e.ID] = fmt.Sprint(e.Values["id"])
 	}
 }
 
@@ -45,6 +46,14 @@ func (l *life) giveBack(ack []any) {
 	for _, id := range ack[3:] { // after the command, the stream and the group
 		delete(l.taken, fmt.Sprint(ack[1], id))
 	}
+}
+
+// ended is told of every attempt that has ended: one that lost its claim leaves its
+// entries to others.
+func (l *life) ended(r queue.Result) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	maps.DeleteFunc(l.taken, func(_, job string) bool { return job == fmt.Sprint(r.Job) })
 }
 
 func (l *life) busy() bool {
@@ -76,18 +85,20 @@ func alive(ctx context.Context) error {
 
 // start starts a worker process.
 func (e *engine) start() *life {
-	l := &life{dead: make(chan struct{}), ended: make(chan struct{}), taken: map[string]bool{}}
+	l := &life{dead: make(chan struct{}), gone: make(chan struct{}), taken: map[string]string{}}
 	ctx, stop := context.WithCancel(context.WithValue(context.WithoutCancel(e.ctx), lifeKey{}, l))
 	l.stop = stop
-	q, err := queue.New(e.db, e.s.Redis, queueConfig)
+	cfg := queueConfig
+	cfg.Now, cfg.Observe = e.now, l.ended
+	q, err := queue.New(e.db, e.s.Redis, cfg)
 	e.must(err)
 	w, err := workers.New(workers.Config{
 		DB: e.db, Visibility: e.back.Visibility, Home: e.back.Home, Sessions: e.back.Sessions, Timelines: e.tl, Queue: q, Publisher: e.back.Publisher,
 		// Many follower pages, with a checkpoint after each.
-		PageSize: 3, KeepEvery: time.Nanosecond, TrimEvery: 300 * time.Millisecond, WatchEvery: time.Hour,
+		PageSize: 3, KeepEvery: time.Nanosecond, TrimEvery: 300 * time.Millisecond, WatchEvery: time.Hour, Now: e.now,
 	})
 	e.must(err)
-	go func() { defer close(l.ended); _ = w.Run(ctx) }()
+	go func() { defer close(l.gone); _ = w.Run(ctx) }()
 	return l
 }
 
@@ -184,12 +195,12 @@ func (g *gate) release() {
 	g.holds = nil
 }
 
-// caught returns how many jobs are stopped.
-func (g *gate) caught() (n int) {
+// caught returns how many jobs are stopped, with their processes stalled or not.
+func (g *gate) caught(stalled bool) (n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, h := range g.holds {
-		if h.caught {
+		if h.caught && h.stalls == stalled {
 			n++
 		}
 	}
@@ -299,9 +310,12 @@ func (e *engine) idle() (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("count jobs: %w", err)
 	}
-	held := e.gate.caught()
-	if held > 0 || rows > 0 {
+	// The job of a stalled worker is not excused: another worker takes it over.
+	if held := e.gate.caught(false); held > 0 || rows > 0 {
 		return rows <= held, nil
+	}
+	if e.gate.caught(true) > 0 {
+		return true, nil
 	}
 	for _, l := range e.lives {
 		if l.busy() {

@@ -39,7 +39,7 @@ var kinds = []struct {
 	{"block", 3}, {"unblock", 3}, {"mute", 5}, {"unmute", 5}, {"mark read", 3}, {"sign up", 1},
 
 	{"hold", 8}, {"stall", 2}, {"release", 4}, {"kill", 4}, {"pause", 2}, {"repeat", 5},
-	{"wipe", 2}, {"lose", 4}, {"dead builder", 2}, {"balance", 7}, {"wait", 3}, {"away", 1},
+	{"wipe", 2}, {"snapshot", 3}, {"roll back", 3}, {"lose", 4}, {"dead builder", 2}, {"balance", 7}, {"wait", 3}, {"away", 1},
 	{"walk", 6}, {"settle", 3},
 }
 
@@ -75,7 +75,7 @@ func scene(people int) *rapid.Generator[[]step] {
 			x, y = a, b
 		}
 		list := []step{
-			{do: "hold", n: rapid.SampledFrom([]int{1, 1, 0, 2, 3, 4}).Draw(t, "after")},
+			{do: rapid.SampledFrom([]string{"hold", "hold", "stall"}).Draw(t, "how"), n: rapid.SampledFrom([]int{1, 1, 0, 2, 3, 4}).Draw(t, "after")},
 			by("cause", slices.Concat([]string{"post", "post", "post", "post", "narrow or widen", "narrow or widen", "narrow or widen"}, follow, end[:2]), a, b),
 			by("meanwhile", all, x, y),
 		}
@@ -85,6 +85,13 @@ func scene(people int) *rapid.Generator[[]step] {
 		return append(list, step{do: "release", quiet: true})
 	})
 }
+
+// decline is a series of steps between a snapshot of Redis and its return.
+var decline = rapid.Custom(func(t *rapid.T) []step {
+	between := rapid.SliceOfN(steps, 1, 6).Draw(t, "between")
+	back := step{do: "roll back", n: rapid.IntRange(0, 100).Draw(t, "n"), quiet: rapid.Bool().Draw(t, "quiet")}
+	return slices.Concat([]step{{do: "snapshot"}}, between, []step{back})
+})
 
 var plans = rapid.Custom(func(t *rapid.T) plan {
 	p := plan{
@@ -97,7 +104,7 @@ var plans = rapid.Custom(func(t *rapid.T) plan {
 		pulling: rapid.SampledFrom([]bool{false, false, true}).Draw(t, "pulling"),
 	}
 	// Slices of slices, because one slice is mostly short.
-	part := rapid.OneOf(scene(p.people), scene(p.people), rapid.SliceOfN(steps, 1, 10))
+	part := rapid.OneOf(scene(p.people), scene(p.people), decline, rapid.SliceOfN(steps, 1, 10), rapid.SliceOfN(steps, 1, 10))
 	p.steps = slices.Concat(rapid.SliceOfN(part, 1, max(mostSteps/10, 1)).Draw(t, "steps")...)
 	return p
 })
@@ -323,6 +330,10 @@ func (r *run) mishap(s step, a, p int) error {
 	case "wipe":
 		r.say("Redis is wiped")
 		return wipe(r.ctx, r.s.Redis)
+	case "snapshot":
+		return r.snapshot()
+	case "roll back":
+		return r.rollBack(s.n)
 	case "lose":
 		return r.lose(s.n, a)
 	case "dead builder":
@@ -333,17 +344,19 @@ func (r *run) mishap(s step, a, p int) error {
 		i := s.n % len(thresholds)
 		r.say("authors are balanced, push up to %d", thresholds[i])
 		if s.b%3 > 0 {
-			r.jump(31 * time.Second)
+			if err := r.jump(31 * time.Second); err != nil {
+				return err
+			}
 		}
 		return r.balance[i].Rebalance(r.ctx)
 	case "wait":
-		r.jump([]time.Duration{3 * time.Second, 11 * time.Second, 40 * time.Second}[s.n%3])
+		return r.jump([]time.Duration{3 * time.Second, 11 * time.Second, 40 * time.Second}[s.n%3])
 	case "away":
 		// A fence lasts for an hour: no worker may be at work that long.
 		if err := r.settle(); err != nil {
 			return err
 		}
-		r.jump(80 * time.Hour)
+		return r.jump(80 * time.Hour)
 	case "settle":
 		r.say("all work is done")
 		return r.settle()
@@ -354,9 +367,9 @@ func (r *run) mishap(s step, a, p int) error {
 }
 
 // jump lets time pass.
-func (r *run) jump(d time.Duration) {
+func (r *run) jump(d time.Duration) error {
 	r.say("%s pass", d)
-	r.ahead.Add(int64(d))
+	return r.advance(d)
 }
 
 // repeat enqueues a job that was done before, or that no change asks for.
