@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"regexp"
+	"strconv"
 	"syscall"
 	"testing"
 
@@ -76,6 +77,12 @@ func TestFeeds(t *testing.T) {
 	spoil()
 	require.Contains(t, good("verify", "--repair", id), "1 extra in 1 timeline\n", "what verify --all names is what it takes")
 	require.Contains(t, good("verify", "--all"), " 0 extra in 0 timelines\n")
+	emptyOutbox(t, stores, regexp.MustCompile(`@ann \((\d+)\)`).FindStringSubmatch(good("inspect", "ann"))[1])
+	code, out = tell("verify", "--grace=-1s", "ann")
+	require.NotZero(t, code)
+	require.Regexp(t, `outbox of ann: missing \[\d+\], extra \[\]\n`, out)
+	require.Contains(t, good("verify", "--repair", "--grace=-1s", "ann"), "1 outbox differs from what was posted\n")
+	require.NotContains(t, good("verify", "--grace=-1s", "ann"), "outbox")
 	require.Equal(t, "1 timeline rebuilt\n", good("rebuild", "ben"))
 	require.Equal(t, "1 timeline rebuilt; 1 user is away: a timeline is built on return\n", good("rebuild", id, "away"))
 	require.Contains(t, good("rebuild", "--all", "--limit=1"), "1 ")
@@ -102,6 +109,23 @@ func TestFeeds(t *testing.T) {
 	}
 	interruptFeeds(t, stores, settings)
 	require.Zero(t, server.stop())
+}
+
+// emptyOutbox makes an outbox of which Redis says that its author posted nothing.
+func emptyOutbox(t *testing.T, stores *storage.Stores, id string) {
+	t.Helper()
+	tl, err := timeline.New(stores.Redis, timeline.Config{})
+	require.NoError(t, err)
+	author, err := strconv.ParseInt(id, 10, 64)
+	require.NoError(t, err)
+	outbox := timeline.Outbox(author)
+	require.NoError(t, tl.Drop(t.Context(), outbox))
+	build, started, err := tl.Begin(t.Context(), outbox)
+	require.NoError(t, err)
+	require.True(t, started)
+	done, err := tl.Finish(t.Context(), &build, nil, 0)
+	require.NoError(t, err)
+	require.True(t, done)
 }
 
 // interruptFeeds interrupts a command while it waits for posts that it cannot read.

@@ -8,13 +8,14 @@ import (
 // All keys, and the encoding of ids, are in this file.
 //
 //	tl:{i<user>}:z    inbox: sorted set, member = post id, score = -post id
-//	tl:{i<user>}:m    its coverage: hash of epoch, state, floor, gen, started; and
-//	                  its journal: pos, kept, j<n>; see lua/feed.lua
+//	tl:{i<user>}:m    its coverage: hash of epoch, state, floor, gen, started, redis,
+//	                  activity; and its journal: pos, kept, j<n>; see lua/feed.lua
 //	tl:{i<user>}:t<n> exists while Redis remembers that the user was told of change n
 //	tl:{o<author>}:z  outbox, as above, without a journal
 //	tl:{o<author>}:m
 //	tl:{o<author>}:f  fences: sorted set, member = viewer, or "w" and the job of
-//	                  the fan-out that watches them, score = Unix seconds
+//	                  the fan-out that watches them, ":" and the incarnation,
+//	                  score = Unix seconds
 //	tl:{a<shard>}     active users: sorted set, member = user id,
 //	                  score = deadline in Unix milliseconds
 //	tl:{n<shard>}     latest posts: hash, field = author, see latest.go

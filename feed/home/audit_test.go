@@ -51,6 +51,35 @@ func TestVerifyFindsAndRebuildMends(t *testing.T) {
 	})
 }
 
+func TestVerifyOutboxFindsAndRebuildMends(t *testing.T) {
+	t.Parallel()
+	eachIdle(t, func(w *world) {
+		bob := w.User("bob")
+		posts := w.History(bob, 3)
+		verify := func() home.Difference {
+			w.Helper()
+			d, err := w.Audit.VerifyOutbox(w.Ctx, bob.ID, -time.Second)
+			require.NoError(w, err)
+			return d
+		}
+		require.Zero(w, verify(), "SQL has what Redis does not know")
+		known, err := w.Timelines.LatestPostIDs(w.Ctx, []int64{bob.ID})
+		require.NoError(w, err)
+		require.NoError(w, w.Timelines.StoreLatest(w.Ctx, known, map[int64]int64{bob.ID: posts[1]}))
+		require.Equal(w, home.Difference{Checked: 1, Missing: posts[2:]}, verify(), "nobody asks the outbox for the latest post")
+		require.NoError(w, w.Audit.RebuildOutbox(w.Ctx, bob.ID))
+		require.Equal(w, home.Difference{Checked: 3}, verify())
+		known, err = w.Timelines.LatestPostIDs(w.Ctx, []int64{bob.ID})
+		require.NoError(w, err)
+		require.Equal(w, posts[2:], known.IDs)
+		require.NoError(w, w.Timelines.Remove(w.Ctx, timeline.Outbox(bob.ID), posts[1]))
+		require.NoError(w, w.Timelines.Add(w.Ctx, timeline.Outbox(bob.ID), 77))
+		require.Equal(w, home.Difference{Checked: 3, Missing: posts[1:2], Extra: []int64{77}}, verify())
+		require.NoError(w, w.Audit.RebuildOutbox(w.Ctx, bob.ID))
+		require.Equal(w, home.Difference{Checked: 3}, verify())
+	})
+}
+
 // Where the newest posts of merged authors fill the compared part, the older
 // entries of the inbox are not extra, unless nobody may be shown them.
 func TestVerifyBesideManyMergedPosts(t *testing.T) {
