@@ -94,7 +94,7 @@ func newEngine(t *testing.T, s *storage.Stores) *engine {
 			l.stop()
 		}
 		for _, l := range e.lives {
-			<-l.gone
+			<-l.ended
 		}
 	})
 	return e

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -25,18 +26,20 @@ import (
 type life struct {
 	dead    chan struct{}
 	stop    context.CancelFunc
-	gone    chan struct{}
+	ended   chan struct{}
 	stalled atomic.Bool // sends no beat and takes no job
 
-	mu    sync.Mutex
-	taken map[string]string // entries of the job streams and their jobs, until these are done
+	mu sync.Mutex
+	// taken has the job of each entry of the job streams that the process took, until
+	// it hands the entry back, or leaves the job to another process.
+	taken map[string]int64
 }
 
 func (l *life) take(stream string, entries []redis.XMessage) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, e := range entries {
-		l.taken[stream+e.ID] = fmt.Sprint(e.Values["id"])
+		l.taken[stream+e.ID], _ = strconv.ParseInt(fmt.Sprint(e.Values["id"]), 10, 64)
 	}
 }
 
@@ -48,12 +51,11 @@ func (l *life) giveBack(ack []any) {
 	}
 }
 
-// ended is told of every attempt that has ended: one that lost its claim leaves its
-// entries to others.
-func (l *life) ended(r queue.Result) {
+// leave forgets the job of an attempt that has ended.
+func (l *life) leave(r queue.Result) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	maps.DeleteFunc(l.taken, func(_, job string) bool { return job == fmt.Sprint(r.Job) })
+	maps.DeleteFunc(l.taken, func(_ string, job int64) bool { return job == r.Job })
 }
 
 func (l *life) busy() bool {
@@ -85,11 +87,11 @@ func alive(ctx context.Context) error {
 
 // start starts a worker process.
 func (e *engine) start() *life {
-	l := &life{dead: make(chan struct{}), gone: make(chan struct{}), taken: map[string]string{}}
+	l := &life{dead: make(chan struct{}), ended: make(chan struct{}), taken: map[string]int64{}}
 	ctx, stop := context.WithCancel(context.WithValue(context.WithoutCancel(e.ctx), lifeKey{}, l))
 	l.stop = stop
 	cfg := queueConfig
-	cfg.Now, cfg.Observe = e.now, l.ended
+	cfg.Now, cfg.Observe = e.now, l.leave
 	q, err := queue.New(e.db, e.s.Redis, cfg)
 	e.must(err)
 	w, err := workers.New(workers.Config{
@@ -98,7 +100,7 @@ func (e *engine) start() *life {
 		PageSize: 3, KeepEvery: time.Nanosecond, TrimEvery: 300 * time.Millisecond, WatchEvery: time.Hour, Now: e.now,
 	})
 	e.must(err)
-	go func() { defer close(l.gone); _ = w.Run(ctx) }()
+	go func() { defer close(l.ended); _ = w.Run(ctx) }()
 	return l
 }
 

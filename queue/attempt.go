@@ -26,14 +26,14 @@ const (
 //
 // The row counts attempts from the first failure on, and then each before it
 // begins, so that a job that takes its process down runs out of attempts too.
-func (w *worker) attempt(ctx context.Context, e entry) {
+func (w *worker) attempt(ctx context.Context, e entry, r *running) {
 	storing, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	j, err := w.load(storing, e)
 	if err != nil {
 		w.log.WarnContext(ctx, "job cannot be started; the sweeper brings it again", "job", e.job, "err", err)
 	}
 	if j == nil {
-		w.free(storing, e.job)
+		w.free(storing, r)
 		cancel()
 		return
 	}
@@ -41,7 +41,8 @@ func (w *worker) attempt(ctx context.Context, e entry) {
 
 	begun := time.Now()
 	res := Result{Job: j.ID, Kind: j.Kind, Pool: w.pool, Attempt: j.Attempt, Wait: max(0, begun.Sub(j.CreatedAt))}
-	res.Err = w.call(ctx, j)
+	j.steps = &r.steps
+	res.Err = w.call(ctx, j, r)
 	res.Duration = time.Since(begun)
 
 	end, err := w.settle(ctx, j, res.Err)
@@ -53,16 +54,16 @@ func (w *worker) attempt(ctx context.Context, e entry) {
 	storing, cancel = context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
 	if end.inherited {
-		w.leave(j.ID)
+		w.leave(r)
 	} else {
-		w.free(storing, j.ID)
+		w.free(storing, r)
 	}
 	// A sweeper that found the row due a moment ago found the job still in the
 	// stream, and would not add it again soon.
 	if err == nil && !end.due.IsZero() && !w.now().Before(end.due) {
 		w.requeue(storing, j.ID)
 	}
-	w.report(storing, j.ID, res)
+	w.report(storing, res)
 }
 
 // load returns the job to run, nil if there is none any more.
@@ -121,7 +122,7 @@ func (w *worker) take(ctx context.Context, id int64) (_ *Job, changed bool, _ er
 		return nil, true, nil
 	}
 	if lost != nil {
-		w.report(ctx, row.ID, Result{
+		w.report(ctx, Result{
 			Job: row.ID, Kind: row.Kind, Pool: w.pool, Attempt: row.Attempts,
 			Wait: max(0, w.now().Sub(row.CreatedAt)), Outcome: Dead, Err: lost,
 		})
@@ -132,7 +133,7 @@ func (w *worker) take(ctx context.Context, id int64) (_ *Job, changed bool, _ er
 
 // call runs the handler and turns a panic into an error. Large jobs give way while a
 // small one runs.
-func (w *worker) call(ctx context.Context, j *Job) (err error) {
+func (w *worker) call(ctx context.Context, j *Job, r *running) (err error) {
 	h, ok := w.handlers[j.Kind]
 	if !ok {
 		return fmt.Errorf("no handler for jobs of kind %q", j.Kind)
@@ -148,7 +149,23 @@ func (w *worker) call(ctx context.Context, j *Job) (err error) {
 				"panic", r, "stack", string(debug.Stack()))
 		}
 	}()
-	return h(ctx, j)
+	ctx, stop := context.WithCancelCause(ctx)
+	w.handle(r, stop)
+	defer w.handle(r, nil)
+	defer stop(nil)
+	err = h(ctx, j)
+	if err != nil && errors.Is(context.Cause(ctx), errStepLimit) {
+		return fmt.Errorf("%w: %w", errStepLimit, err)
+	}
+	return err
+}
+
+// handle says how the handler of the attempt is stopped, nil when it has returned.
+func (w *worker) handle(r *running, stop context.CancelCauseFunc) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r.stop = stop
+	r.steps.done()
 }
 
 // ending is what the end of an attempt means for its job.
@@ -236,8 +253,8 @@ func (w *worker) backoff(attempts int) time.Duration {
 	return d*3/4 + rand.N(d/2)
 }
 
-func (w *worker) report(ctx context.Context, id int64, res Result) {
-	args := []any{"job", id, "kind", res.Kind, "attempt", res.Attempt, "err", res.Err}
+func (w *worker) report(ctx context.Context, res Result) {
+	args := []any{"job", res.Job, "kind", res.Kind, "attempt", res.Attempt, "err", res.Err}
 	switch res.Outcome {
 	case Failed:
 		w.log.WarnContext(ctx, "job failed and will be tried again", args...)

@@ -46,11 +46,13 @@ func (j *Job) own() predicate.Job {
 // Confirm returns nil while the attempt has the claim to its job, and ErrClaimLost
 // when another has taken it over. Call it between reading and writing: after a pause
 // of the process, what was read may be old. A claim may still be lost between Confirm
-// and the write; the job is then done once more.
+// and the write; the job is then done once more. Confirm ends a step, see
+// Config.StepLimit.
 //
 // Cost: none while the process gives its signs of life; otherwise one look-up by
 // primary key.
 func (j *Job) Confirm(ctx context.Context) error {
+	j.steps.done()
 	gaps := j.claim.pulse.gaps.Load()
 	if gaps == j.claim.gaps.Load() && j.claim.pulse.age() < j.claim.pulse.life {
 		return nil

@@ -55,6 +55,7 @@ func (st *stalled) takeOver(t *testing.T) *Job {
 	j, err := st.heir.load(t.Context(), entry{job: st.job.ID})
 	require.NoError(t, err)
 	require.True(t, j.Again)
+	j.steps = new(steps)
 	return j
 }
 
@@ -63,8 +64,7 @@ func (st *stalled) finish(t *testing.T, j *Job, cause error) ending {
 	t.Helper()
 	end, err := st.heir.settle(t.Context(), j, cause)
 	require.NoError(t, err)
-	st.heir.entries[j.ID] = st.entriesOf(t)
-	st.heir.free(t.Context(), j.ID)
+	st.heir.free(t.Context(), &running{job: j.ID, entries: st.entriesOf(t)})
 	return end
 }
 

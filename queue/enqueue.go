@@ -11,9 +11,9 @@ import (
 	"tideline/ent"
 )
 
-// pushTimeout bounds how long a commit waits for Redis. The sweeper finds a job that
-// is not pushed by then.
-const pushTimeout = 250 * time.Millisecond
+// defaultPushTimeout bounds how long a commit waits for Redis. The sweeper finds a job
+// that is not pushed by then.
+const defaultPushTimeout = 250 * time.Millisecond
 
 // Enqueue adds a job to tx: it exists when tx commits, and not otherwise. The
 // commit pushes it to the workers before it returns, at best effort: Redis may be
@@ -47,7 +47,7 @@ func (q *Queue) Enqueue(ctx context.Context, tx *ent.Tx, pool Pool, kind string,
 				return err
 			}
 			// The job exists now, even if the caller has given up.
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pushTimeout)
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), q.pushTimeout)
 			defer cancel()
 			_, err := q.push(ctx, pool, entry{job: row.ID, kind: kind, payload: raw, at: at.UnixMicro()})
 			if err != nil {

@@ -50,11 +50,12 @@ func (p *priority) announce() {
 //
 // The first step begins with GiveWay. After a wait for something else, call GiveWay
 // again: that wait would count as a step. A job of the pool Small counts as running
-// when it calls the function itself.
+// when it calls the function itself. Each call ends a step, see Config.StepLimit.
 func (j *Job) GiveWay(ctx context.Context) func() {
 	since := time.Now()
 	return func() {
-		defer func() { since = time.Now() }()
+		j.steps.done()
+		defer func() { since = time.Now(); j.steps.done() }()
 		j.priority.mu.Lock()
 		small, idle := j.priority.small, j.priority.idle
 		j.priority.mu.Unlock()

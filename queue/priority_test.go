@@ -16,7 +16,7 @@ func TestLargeJobsGiveWay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var p priority
-		large := &Job{Pool: Large, priority: &p}
+		large := &Job{Pool: Large, priority: &p, steps: new(steps)}
 		pace := large.GiveWay(t.Context())
 		waits := func() time.Duration {
 			time.Sleep(2 * time.Millisecond) // the step

@@ -80,6 +80,11 @@ type Config struct {
 	// ClaimIdle is the time without a heartbeat after which another process takes a
 	// running job over. Heartbeats come three times as often. Defaults to 30 s.
 	ClaimIdle time.Duration
+	// StepLimit is how long a handler may take for one step, which ends when it calls
+	// Confirm, Checkpoint or the function of GiveWay. After that, or up to a heartbeat
+	// later, its context ends. If it ignores that, other processes take the job over.
+	// Defaults to 1 minute.
+	StepLimit time.Duration
 	// StopGrace is how long running handlers may go on after Run's context has
 	// ended. Defaults to 10 s.
 	StopGrace time.Duration
@@ -108,6 +113,7 @@ func (c Config) withDefaults() Config {
 	c.SweepEvery = cmp.Or(c.SweepEvery, time.Second)
 	c.Resweep = cmp.Or(c.Resweep, 30*time.Second)
 	c.ClaimIdle = cmp.Or(c.ClaimIdle, 30*time.Second)
+	c.StepLimit = cmp.Or(c.StepLimit, time.Minute)
 	c.StopGrace = cmp.Or(c.StopGrace, 10*time.Second)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -136,7 +142,8 @@ func (c Config) validate() error {
 		name  string
 		value time.Duration
 	}{
-		{"Lease", c.Lease}, {"SweepEvery", c.SweepEvery}, {"Resweep", c.Resweep}, {"ClaimIdle", c.ClaimIdle}, {"StopGrace", c.StopGrace},
+		{"Lease", c.Lease}, {"SweepEvery", c.SweepEvery}, {"Resweep", c.Resweep}, {"ClaimIdle", c.ClaimIdle},
+		{"StepLimit", c.StepLimit}, {"StopGrace", c.StopGrace},
 	} {
 		if d.value < minPeriod {
 			errs = append(errs, fmt.Errorf("queue: %s is %v: it must be at least %v", d.name, d.value, minPeriod))
@@ -159,7 +166,7 @@ const (
 
 // Result of one attempt, for metrics.
 type Result struct {
-	Job      int64
+	Job      int64 // its id
 	Kind     string
 	Pool     Pool
 	Attempt  int           // 1 is the first
@@ -180,6 +187,7 @@ type Job struct {
 	CreatedAt      time.Time
 
 	claim    *claim
+	steps    *steps
 	db       *ent.Client
 	priority *priority
 }
@@ -187,10 +195,11 @@ type Job struct {
 // Checkpoint stores state, encoded as JSON, with the job: a later attempt finds it
 // in State and can go on from there. It is durable when Checkpoint returns nil. It
 // fails with ErrClaimLost when another attempt has taken the job over: the handler
-// should return that error.
+// should return that error. Checkpoint ends a step, see Config.StepLimit.
 //
 // Cost: one update by primary key.
 func (j *Job) Checkpoint(ctx context.Context, state any) error {
+	defer j.steps.done()
 	raw, err := json.Marshal(state)
 	if err != nil {
 		return fmt.Errorf("checkpoint job %d: %w", j.ID, err)
@@ -208,9 +217,9 @@ func (j *Job) Checkpoint(ctx context.Context, state any) error {
 
 // Handler does a job. Nil finishes the job. After an error it is tried again, after
 // 1 s, 2 s, 4 s and so on up to 5 min (±25 %), unless Discard made the error. A
-// panic counts as an error. The context ends when the process stops, after the
-// grace period: a handler that then returns an error is not charged for the
-// attempt.
+// panic counts as an error. The context ends when a step takes too long, see
+// Config.StepLimit, and when the process stops, after the grace period: a handler that
+// returns an error because of a stop is not charged for the attempt.
 type Handler func(ctx context.Context, j *Job) error
 
 type discarded struct{ err error }
@@ -234,7 +243,8 @@ type Queue struct {
 	running  atomic.Bool
 	priority priority
 
-	retryBase time.Duration // the first backoff
+	retryBase   time.Duration // the first backoff
+	pushTimeout time.Duration // of a commit
 }
 
 // New returns a queue on db and rdb. It fails when cfg is out of bounds. rdb should
@@ -249,7 +259,7 @@ func New(db *ent.Client, rdb redis.UniversalClient, cfg Config) (*Queue, error) 
 		db: db, rdb: rdb, cfg: cfg, log: cfg.Logger,
 		handlers:  map[string]Handler{},
 		consumer:  rand.Text(),
-		retryBase: time.Second,
+		retryBase: time.Second, pushTimeout: defaultPushTimeout,
 	}, nil
 }
 

@@ -201,6 +201,7 @@ func TestConsumersOfDeadProcessesAreForgotten(t *testing.T) {
 		enqueue(t, q, Small, "k", nil)
 		entries, err := q.readNew(t.Context(), Small, 1)
 		require.NoError(t, err)
+		require.Len(t, entries, 1)
 		consumers := func() int { return len(s.Redis.XInfoConsumers(t.Context(), Small.stream(), group).Val()) }
 
 		require.NoError(t, q.forget(t.Context(), Small, -time.Hour))

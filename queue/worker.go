@@ -2,8 +2,11 @@ package queue
 
 import (
 	"context"
+	"errors"
+	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -30,12 +33,33 @@ type worker struct {
 
 	attempts sync.WaitGroup
 	mu       sync.Mutex
-	entries  map[int64][]string // of each running job, by id: its entries in the stream
+	running  map[int64]*running // by the ids of the jobs
+}
+
+// running is an attempt that this process makes. The worker's mutex guards it.
+type running struct {
+	job     int64
+	entries []string // in the stream: the claims that are given signs of life
+	steps   steps
+	stop    context.CancelCauseFunc // ends the context of the handler; nil without one
+	stopped bool                    // stop was called
+}
+
+// errStepLimit ends the context of a handler that does not come to the end of a step.
+var errStepLimit = errors.New("a step takes too long")
+
+// steps knows when the handler of an attempt last came to the end of a step.
+type steps struct{ last atomic.Pointer[time.Time] }
+
+// done ends a step, and begins the next.
+func (s *steps) done() {
+	now := time.Now()
+	s.last.Store(&now)
 }
 
 func newWorker(q *Queue, p Pool, n int) *worker {
 	return &worker{
-		Queue: q, pool: p, slots: semaphore.NewWeighted(int64(n)), pulse: newPulse(q.cfg.ClaimIdle), entries: map[int64][]string{},
+		Queue: q, pool: p, slots: semaphore.NewWeighted(int64(n)), pulse: newPulse(q.cfg.ClaimIdle), running: map[int64]*running{},
 	}
 }
 
@@ -93,16 +117,17 @@ func (w *worker) read(ctx, attempts context.Context) {
 			setUp, err = false, nil
 		}
 		for _, e := range entries {
+			r := w.adopt(e)
 			switch {
-			case w.adopt(e): // it is running here already
+			case r == nil: // it is running here already
 			case ctx.Err() != nil:
-				w.free(storing, e.job)
+				w.free(storing, r)
 				w.requeue(storing, e.job)
 			default:
 				n--
 				w.attempts.Go(func() {
 					defer w.slots.Release(1)
-					w.attempt(attempts, e)
+					w.attempt(attempts, e, r)
 				})
 			}
 		}
@@ -153,39 +178,49 @@ func (w *worker) next(ctx context.Context, n int) ([]entry, error) {
 	return w.readNew(ctx, w.pool, n)
 }
 
-// adopt adds e to the entries of its job, and reports whether the job runs here
-// already, as after a wipe of Redis. Then the end of that attempt frees e as well.
-func (w *worker) adopt(e entry) bool {
+// adopt begins an attempt with e, or returns nil if the job runs here already, as
+// after a wipe of Redis. Then the end of that attempt frees e as well.
+func (w *worker) adopt(e entry) *running {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	ids, running := w.entries[e.job]
-	if !slices.Contains(ids, e.id) {
-		w.entries[e.job] = append(ids, e.id)
+	r, found := w.running[e.job]
+	if !found {
+		r = &running{job: e.job}
+		r.steps.done()
+		w.running[e.job] = r
 	}
-	return running
+	if !slices.Contains(r.entries, e.id) {
+		r.entries = append(r.entries, e.id)
+	}
+	if found {
+		return nil
+	}
+	return r
 }
 
-// free takes the job out of the stream. A failure is only logged: another process
-// claims the entries after ClaimIdle.
-func (w *worker) free(ctx context.Context, job int64) {
-	w.mu.Lock()
-	ids := w.entries[job]
-	delete(w.entries, job)
-	w.mu.Unlock()
-	if len(ids) == 0 {
-		return // abandoned before
-	}
-	if err := w.release(ctx, w.pool, job, ids); err != nil {
-		w.log.WarnContext(ctx, "job stays in the stream", "job", job, "err", err)
-	}
-}
-
-// leave forgets the entries of a job that another attempt has taken over. They are
-// that attempt's, or become idle and bring the row once more.
-func (w *worker) leave(job int64) {
+// leave gives no more signs of life for the attempt, and returns its entries. Another
+// attempt may have these by now; otherwise they become idle, and bring the row.
+func (w *worker) leave(r *running) []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.entries, job)
+	if w.running[r.job] == r {
+		delete(w.running, r.job)
+	}
+	entries := r.entries
+	r.entries = nil
+	return entries
+}
+
+// free takes the job of the attempt out of the stream. A failure is only logged:
+// another process claims the entries after ClaimIdle.
+func (w *worker) free(ctx context.Context, r *running) {
+	entries := w.leave(r)
+	if len(entries) == 0 {
+		return // left before
+	}
+	if err := w.release(ctx, w.pool, r.job, entries); err != nil {
+		w.log.WarnContext(ctx, "job stays in the stream", "job", r.job, "err", err)
+	}
 }
 
 // requeue adds a job that was freed to the stream again, for any process.
@@ -198,28 +233,20 @@ func (w *worker) requeue(ctx context.Context, job int64) {
 // abandon hands back the jobs whose handlers do not stop.
 func (w *worker) abandon(ctx context.Context) {
 	w.mu.Lock()
-	jobs := make([]int64, 0, len(w.entries))
-	for id := range w.entries {
-		jobs = append(jobs, id)
-	}
+	left := slices.Collect(maps.Values(w.running))
 	w.mu.Unlock()
-	for _, id := range jobs {
-		w.log.ErrorContext(ctx, "handler ignores the stop and is left behind", "pool", w.pool, "job", id)
-		w.free(ctx, id)
-		w.requeue(ctx, id)
+	for _, r := range left {
+		w.log.ErrorContext(ctx, "handler ignores the stop and is left behind", "pool", w.pool, "job", r.job)
+		w.free(ctx, r)
+		w.requeue(ctx, r.job)
 	}
 }
 
-// heartbeat keeps other processes from claiming the running jobs.
+// heartbeat keeps other processes from claiming the running jobs, while these come on.
 func (w *worker) heartbeat(ctx context.Context) {
 	for pause(ctx, w.cfg.ClaimIdle/3) {
 		at := time.Now()
-		w.mu.Lock()
-		var ids []string
-		for _, of := range w.entries {
-			ids = append(ids, of...)
-		}
-		w.mu.Unlock()
+		ids := w.alive(ctx, at)
 		if len(ids) == 0 {
 			w.pulse.beat(at)
 			continue
@@ -231,4 +258,30 @@ func (w *worker) heartbeat(ctx context.Context) {
 			w.log.WarnContext(ctx, "running jobs may be claimed by others", "pool", w.pool, "err", err)
 		}
 	}
+}
+
+// alive returns the entries of the attempts whose step does not take too long. It ends
+// the contexts of the others, and leaves those that have not ended by the next call to
+// whoever claims them.
+func (w *worker) alive(ctx context.Context, at time.Time) (entries []string) {
+	w.mu.Lock()
+	var hung []*running
+	for _, r := range w.running {
+		switch {
+		case at.Sub(*r.steps.last.Load()) < w.cfg.StepLimit || r.stop == nil: // without a handler, there is a limit of another kind
+			entries = append(entries, r.entries...)
+		case r.stopped:
+			hung = append(hung, r)
+		default:
+			r.stop(errStepLimit)
+			r.stopped = true
+			entries = append(entries, r.entries...)
+		}
+	}
+	w.mu.Unlock()
+	for _, r := range hung {
+		w.log.ErrorContext(ctx, "handler ignores the end of its context and is left behind", "pool", w.pool, "job", r.job)
+		w.leave(r)
+	}
+	return entries
 }

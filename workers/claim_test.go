@@ -72,16 +72,14 @@ func newStopped(t *testing.T, w *feedtest.World, fails bool, here func(cmds []re
 	rdb.AddHook(s)
 	stores := *w.Stores
 	stores.Redis = rdb
-	process(t, &stores, func(r queue.Result) { s.results <- r })
+	process(t, &stores, queue.Config{Observe: func(r queue.Result) { s.results <- r }})
 	return s
 }
 
 // process starts the workers of a process, whose pages have five followers.
-func process(t *testing.T, s *storage.Stores, observe func(queue.Result)) {
-	w := feedtest.New(t, s, feedtest.Options{
-		LargeAudience: 20,
-		Queue:         queue.Config{SweepEvery: 50 * time.Millisecond, ClaimIdle: 2 * time.Second, Observe: observe},
-	})
+func process(t *testing.T, s *storage.Stores, q queue.Config) {
+	q.SweepEvery, q.ClaimIdle = 50*time.Millisecond, 2*time.Second
+	w := feedtest.New(t, s, feedtest.Options{LargeAudience: 20, Queue: q})
 	cfg := w.WorkersConfig()
 	cfg.PageSize, cfg.TrimEvery, cfg.WatchEvery = 5, time.Hour, time.Hour
 	ws, err := workers.New(cfg)
@@ -203,7 +201,7 @@ func TestLostClaimLeavesInboxesRight(t *testing.T) {
 func loseClaim(a *audience, stopped *stoppedProcess, id int64, undo func(a *audience, id int64)) {
 	t := a.TB.(*testing.T)
 	stopped.wait(t)
-	process(t, a.Stores, nil)
+	process(t, a.Stores, queue.Config{})
 	a.Drain()
 	undo(a, id)
 	a.Drain()
@@ -248,7 +246,7 @@ func TestLostClaimLeavesRelationsRight(t *testing.T) {
 		_, err := w.Feed.Unfollow(w.Ctx, author, follower.ID)
 		require.NoError(t, err)
 		stopped.wait(t)
-		process(t, s, nil)
+		process(t, s, queue.Config{})
 		w.Drain()
 		requireInbox()
 		w.Follow(author, follower)
@@ -257,5 +255,37 @@ func TestLostClaimLeavesRelationsRight(t *testing.T) {
 		stopped.resume(t)
 		w.Drain()
 		requireInbox(post)
+	})
+}
+
+// hung is a hook on a connection that once gives no answer to a write to inboxes.
+type hung struct{ once atomic.Bool }
+
+func (h *hung) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (h *hung) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (h *hung) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if intoInboxes("zadd")(cmds) && h.once.CompareAndSwap(false, true) {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		return next(ctx, cmds)
+	}
+}
+
+// A page waits for an answer that never comes. The process itself is well, and the
+// fan-out is done in a later attempt.
+func TestHungPageIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		a := newIdleAudience(t, s, 42, 42)
+		h := &hung{}
+		s.Redis.AddHook(h)
+		process(t, s, queue.Config{StepLimit: 500 * time.Millisecond})
+		p, err := a.Feed.CreatePost(a.Ctx, a.author, feed.Draft{Text: "hello"})
+		require.NoError(t, err)
+		a.Drain()
+		require.True(t, h.once.Load())
+		a.requireReached(t, p.ID)
 	})
 }

@@ -64,6 +64,9 @@ func (w *Workers) authorReturns(ctx context.Context, j *queue.Job) error {
 			if !active[i] {
 				continue
 			}
+			if err := j.Confirm(ctx); err != nil {
+				return err
+			}
 			if _, err := w.Home.SyncInbox(ctx, user, args.Author); err != nil {
 				return err
 			}

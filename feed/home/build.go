@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -27,6 +28,9 @@ const (
 	builders      = 4
 	waitingBuilds = 1024
 )
+
+// buildLimit is the longest that a build in the background may take.
+const buildLimit = time.Minute
 
 // builder fills feeds from SQL when they are requested in the background.
 type builder struct {
@@ -132,7 +136,10 @@ func (b *builder) run(ctx context.Context) error {
 					if r.begun != nil && b.tl.Overdue(*r.begun) {
 						continue
 					}
-					if err := b.build(ctx, r.feed, r.begun); err != nil && ctx.Err() == nil {
+					building, cancel := context.WithTimeout(ctx, buildLimit)
+					err := b.build(building, r.feed, r.begun)
+					cancel()
+					if err != nil && ctx.Err() == nil {
 						b.log.WarnContext(ctx, "feed not built; reads go on in SQL", "error", err)
 					}
 				}

@@ -4,10 +4,14 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
+	"tideline/ent"
 	"tideline/feed/internal/rows"
+	"tideline/feed/job"
 	"tideline/feed/visibility"
 	"tideline/live"
+	"tideline/queue"
 	"tideline/timeline"
 )
 
@@ -146,11 +150,26 @@ func (h *Home) syncOnce(ctx context.Context, viewer, author int64, invalidate bo
 	return len(gone)+len(missing) > 0, true, nil
 }
 
+// ownSyncLimit bounds SyncOwnInbox: what it reads is not written later than that.
+const ownSyncLimit = 10 * time.Second
+
 // SyncOwnInbox brings the caller's own inbox up to date before a change of a
-// relation returns. The job does it if that fails, so a failure costs freshness only.
+// relation returns. If that fails, the change's own job may have been done already,
+// before this wrote what it had read: one more job does it. So a failure costs
+// freshness only.
 func (h *Home) SyncOwnInbox(ctx context.Context, viewer, other, change int64) {
-	if err := h.SyncInboxAndNotify(ctx, viewer, other, change, false); err != nil {
-		h.log.WarnContext(ctx, "own inbox not updated; the job will", "error", err)
+	ctx, cancel := context.WithTimeout(ctx, ownSyncLimit)
+	defer cancel()
+	err := h.SyncInboxAndNotify(ctx, viewer, other, change, false)
+	if err == nil {
+		return
+	}
+	h.log.WarnContext(ctx, "own inbox not updated; a job will", "error", err)
+	err = rows.InTx(context.WithoutCancel(ctx), h.db, func(tx *ent.Tx) error {
+		return h.cfg.Queue.Enqueue(ctx, tx, queue.Small, job.RelationChanged, job.Relation{Users: [2]int64{viewer, other}, First: true})
+	})
+	if err != nil {
+		h.log.ErrorContext(ctx, "own inbox not updated, and no job will", "error", err)
 	}
 }
 
