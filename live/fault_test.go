@@ -44,7 +44,7 @@ func recovers(t *testing.T, h *live.Hub, p *live.Publisher, breakIt func()) {
 
 func TestBrokenConnection(t *testing.T) {
 	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
-		mine, net := through(t, rdb)
+		mine, net := storagetest.Through(t, rdb)
 		h, _ := run(t, mine, live.HubConfig{Sharded: sharded})
 		recovers(t, h, live.NewPublisher(rdb, sharded), net.Cut)
 		assert.EqualValues(t, 2, h.Stats().Connects)
@@ -72,7 +72,7 @@ func TestKilledByRedis(t *testing.T) {
 
 func TestSilentConnection(t *testing.T) {
 	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
-		mine, net := through(t, rdb)
+		mine, net := storagetest.Through(t, rdb)
 		h, _ := run(t, mine, live.HubConfig{Sharded: sharded, Silence: 600 * time.Millisecond})
 		p := live.NewPublisher(rdb, sharded)
 		recovers(t, h, p, func() {
@@ -86,7 +86,7 @@ func TestSilentConnection(t *testing.T) {
 func TestIdleConnectionStays(t *testing.T) {
 	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
 		probed, seen := make(chan struct{}, 100), 0
-		mine, _ := through(t, rdb)
+		mine, _ := storagetest.Through(t, rdb)
 		mine.AddHook(onCommand(map[string]func(){
 			"publish":  func() { probed <- struct{}{} },
 			"spublish": func() { probed <- struct{}{} },
@@ -131,20 +131,31 @@ func TestWipedRedisThenSubscribe(t *testing.T) {
 	})
 }
 
+// toHub returns a function that sends a message to the only hub.
+func toHub(t *testing.T, rdb redis.UniversalClient, sharded bool) func(msg string) {
+	t.Helper()
+	procs, err := rdb.ZRange(t.Context(), "live:procs", 0, -1).Result()
+	require.NoError(t, err)
+	require.Len(t, procs, 1)
+	channel := "live:{p" + procs[0] + "}"
+	return func(msg string) {
+		t.Helper()
+		if sharded {
+			err = rdb.SPublish(t.Context(), channel, msg).Err()
+		} else {
+			err = rdb.Publish(t.Context(), channel, msg).Err()
+		}
+		require.NoError(t, err)
+	}
+}
+
+// unreadable is a message of another version.
+const unreadable = "\x02from tomorrow"
+
 func TestUnreadableMessage(t *testing.T) {
 	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
 		h, _ := run(t, rdb, quick(sharded))
-		recovers(t, h, live.NewPublisher(rdb, sharded), func() {
-			procs, err := rdb.ZRange(t.Context(), "live:procs", 0, -1).Result()
-			require.NoError(t, err)
-			require.Len(t, procs, 1)
-			if channel := "live:{p" + procs[0] + "}"; sharded {
-				err = rdb.SPublish(t.Context(), channel, "\x02from tomorrow").Err()
-			} else {
-				err = rdb.Publish(t.Context(), channel, "\x02from tomorrow").Err()
-			}
-			require.NoError(t, err)
-		})
+		recovers(t, h, live.NewPublisher(rdb, sharded), func() { toHub(t, rdb, sharded)(unreadable) })
 		assert.EqualValues(t, 1, h.Stats().Malformed)
 	})
 }
@@ -153,7 +164,7 @@ func TestUnreadableMessage(t *testing.T) {
 // nothing behind.
 func TestDeadProcess(t *testing.T) {
 	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
-		mine, _ := through(t, rdb)
+		mine, _ := storagetest.Through(t, rdb)
 		dead, stop := run(t, mine, quick(sharded))
 		subscribe(t, dead, 1)
 		p := live.NewPublisher(rdb, sharded)
@@ -169,7 +180,7 @@ func TestDeadProcess(t *testing.T) {
 // next connection, and Subscribe waits for it.
 func TestPresenceWriteFails(t *testing.T) {
 	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
-		mine, net := through(t, rdb)
+		mine, net := storagetest.Through(t, rdb)
 		var failing failures
 		mine.AddHook(&failing)
 		h, _ := run(t, mine, quick(sharded))

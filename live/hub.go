@@ -45,6 +45,9 @@ type HubConfig struct {
 	// Defaults to 6 s. If commands on other connections hang as well, the silence is
 	// noticed within 10 s.
 	Silence time.Duration
+	// Mark returns a number that never falls, such as a moment. The hub takes a mark
+	// every Heartbeat, and [Subscription.Covered] returns one of them. Optional.
+	Mark func(ctx context.Context) int64
 }
 
 // Hub holds the subscriptions of one process. It is safe for concurrent use.
@@ -59,6 +62,8 @@ type Hub struct {
 	online  atomic.Bool  // connected, and presence is written
 	heard   atomic.Int64 // when the channel last said anything, since born
 	gap     atomic.Bool  // a message was lost: Resync at the next heartbeat
+	marked  atomic.Int64 // the highest mark taken
+	covered atomic.Int64 // see Subscription.Covered
 	wake    chan struct{}
 
 	received, delivered, strays, lagged, malformed, resyncs, connects atomic.Uint64
@@ -72,6 +77,7 @@ type Hub struct {
 	// Owned by the goroutine that writes presence.
 	held  map[int64]struct{} // users that Redis knows we hold
 	dirty bool               // a write failed: Redis may know otherwise
+	whole int64              // mark taken before the last heartbeat that found or made presence whole
 }
 
 // NewHub returns a hub with a random name of its own. It does nothing until Run.
@@ -107,6 +113,11 @@ func (h *Hub) Run(ctx context.Context) error {
 		return errors.New("live: hub has been run before")
 	}
 	defer h.stop(ctx)
+	if h.cfg.Mark != nil {
+		var marking sync.WaitGroup
+		marking.Go(func() { h.takeMarks(ctx) })
+		defer marking.Wait()
+	}
 	retry := minRetry
 	for {
 		before := h.connects.Load()
@@ -162,12 +173,13 @@ func (h *Hub) session(ctx context.Context) error {
 	if err := h.confirm(ctx, sub); err != nil {
 		return err
 	}
+	after := h.marked.Load() // what was lost before is covered by none of these
 	registrar := make(chan error, 1)
 	go func() {
 		registrar <- h.keepPresence(ctx)
 		cancel()
 	}()
-	received := h.receive(ctx, sub)
+	received := h.receive(ctx, sub, after)
 	cancel()
 	if err := <-registrar; err != nil {
 		return err // the cause; what receive says is only the closing
@@ -206,7 +218,13 @@ func (h *Hub) confirm(ctx context.Context, sub *redis.PubSub) error {
 
 // receive drains the connection, whatever becomes of the subscribers: nothing
 // here waits. It returns when nothing came in for as long as Silence.
-func (h *Hub) receive(ctx context.Context, sub *redis.PubSub) error {
+//
+// A probe comes back behind every message that was published before it. It carries a
+// mark that was taken before presence was last found whole. So every event that was
+// published before the mark was taken has been offered by then. Marks up to after do
+// not count: they were taken before the last loss, so a probe may carry them that
+// was sent before the Resync.
+func (h *Hub) receive(ctx context.Context, sub *redis.PubSub, after int64) error {
 	var users []int64 // reused
 	for {
 		msg, err := sub.ReceiveTimeout(ctx, h.cfg.Silence)
@@ -216,13 +234,20 @@ func (h *Hub) receive(ctx context.Context, sub *redis.PubSub) error {
 		h.hear()
 		switch msg := msg.(type) {
 		case *redis.Message:
+			if mark, ok := decodeProbe(msg.Payload); ok {
+				if mark > after {
+					h.covered.Store(max(mark, h.covered.Load()))
+				}
+				continue
+			}
 			var ev Event
 			ev, users, err = decode(msg.Payload, users[:0])
 			switch {
 			case err != nil:
 				h.malformed.Add(1)
 				h.gap.Store(true)
-			case len(users) > 0:
+				after = h.marked.Load()
+			default:
 				h.received.Add(1)
 				h.deliver(ev, users)
 			}

@@ -37,6 +37,8 @@
 //     one ever waits for it.
 //   - The hub stopped: closed with [ErrClosed].
 //
+// A subscriber can also ask up to when nothing was lost: [Subscription.Covered].
+//
 // Events to one user from one publisher, published one after the other, arrive
 // in that order. An event may arrive twice (a publisher that tries again), and
 // after a Resync that covers it.

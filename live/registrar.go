@@ -79,7 +79,11 @@ func bounded(ctx context.Context, step func(context.Context) error) error {
 // be. A gap ends in a Resync: a new connection (fresh), lost presence, or a lost
 // message. The Resync comes after the presence is back, so that nothing is lost
 // between the two.
+//
+// A mark that was taken before a beat, and before a gap that the beat found, is
+// carried by probes only after the Resync.
 func (h *Hub) beat(ctx context.Context, fresh bool) error {
+	mark := h.marked.Load()
 	intact, err := h.presence.refresh(ctx, len(h.held))
 	if err != nil {
 		return err
@@ -101,8 +105,23 @@ func (h *Hub) beat(ctx context.Context, fresh bool) error {
 	if h.gap.Swap(false) || fresh || !intact {
 		h.resync()
 	}
+	h.whole = mark
 	h.release(waiting)
 	return nil
+}
+
+// takeMarks takes a mark every Heartbeat until ctx is done. A source of marks that
+// hangs holds up nothing else.
+func (h *Hub) takeMarks(ctx context.Context) {
+	every := time.NewTicker(h.cfg.Heartbeat)
+	defer every.Stop()
+	for ctx.Err() == nil {
+		h.marked.Store(max(h.cfg.Mark(ctx), h.marked.Load()))
+		select {
+		case <-ctx.Done():
+		case <-every.C:
+		}
+	}
 }
 
 // change writes the presence of the touched users.
@@ -128,10 +147,10 @@ func (h *Hub) change(ctx context.Context) error {
 
 func (h *Hub) probe(ctx context.Context) error {
 	var err error
-	if name := channel(h.presence.proc); h.cfg.Sharded {
-		err = h.rdb.SPublish(ctx, name, probe).Err()
+	if name, msg := channel(h.presence.proc), encodeProbe(h.whole); h.cfg.Sharded {
+		err = h.rdb.SPublish(ctx, name, msg).Err()
 	} else {
-		err = h.rdb.Publish(ctx, name, probe).Err()
+		err = h.rdb.Publish(ctx, name, msg).Err()
 	}
 	if err != nil {
 		return fmt.Errorf("probe own channel: %w", err)

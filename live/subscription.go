@@ -85,6 +85,26 @@ func (s *Subscription) Waiting() int {
 	return len(s.queue)
 }
 
+// Covered returns a mark, as [HubConfig.Mark] has it: the reader has taken every
+// event that was published to the user before the mark was taken, and after
+// Subscribe returned, or the [Resync] that followed its loss. It returns 0 when it
+// knows of none: an event waits, or the subscription has ended.
+//
+// The mark is one of some moments ago, and it stays while the hub cannot tell:
+// while the connection is broken or silent, or presence is not known to be whole.
+// So it says nothing of a time in which the process was stopped.
+//
+// Cost: none.
+func (s *Subscription) Covered() int64 {
+	mark := s.hub.covered.Load() // before the look: what came before the mark is in the queue by now
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.queue) > 0 || s.ended {
+		return 0
+	}
+	return mark
+}
+
 // Ended reports whether no event will ever come any more; those that wait can
 // still be taken.
 func (s *Subscription) Ended() bool {

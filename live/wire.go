@@ -10,7 +10,7 @@ import (
 // The wire format, version 1. A message is
 //
 //	version     1 byte, 1
-//	kind        1 byte; 0 is a probe, and the message ends here
+//	kind        1 byte; 0 is a probe: a mark follows as a uvarint, and nothing else
 //	post        uvarint
 //	author      uvarint
 //	session     uvarint
@@ -22,9 +22,6 @@ import (
 // is the shortest of its value: one message has one encoding, and everything
 // else is refused.
 const wireVersion = 1
-
-// probe is what a hub sends itself to see that its channel is alive.
-const probe = "\x01\x00"
 
 var errMalformed = errors.New("live: malformed message")
 
@@ -46,13 +43,25 @@ func encode(ev Event, users []int64) []byte {
 	return b
 }
 
-// decode reads a message, and appends its recipients to users. A probe is an
-// event of kind 0 to nobody. Any input is safe; memory used is bounded by its
-// length.
-func decode(msg string, users []int64) (Event, []int64, error) {
-	if msg == probe {
-		return Event{}, users, nil
+// encodeProbe is the message that a hub sends itself to see that its channel is
+// alive. The mark is not negative.
+func encodeProbe(mark int64) []byte {
+	return binary.AppendUvarint([]byte{wireVersion, 0}, uint64(mark))
+}
+
+// decodeProbe returns the mark of a probe; ok is false for any other message.
+func decodeProbe(msg string) (mark int64, ok bool) {
+	if len(msg) < 2 || msg[0] != wireVersion || msg[1] != 0 {
+		return 0, false
 	}
+	r := reader{rest: msg[2:]}
+	mark = r.id()
+	return mark, !r.bad && r.rest == ""
+}
+
+// decode reads a message that is no probe, and appends its recipients to users. Any
+// input is safe; memory used is bounded by its length.
+func decode(msg string, users []int64) (Event, []int64, error) {
 	if len(msg) < 2 || msg[0] != wireVersion {
 		return Event{}, users, errMalformed
 	}

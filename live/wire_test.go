@@ -16,10 +16,10 @@ func TestWireBytes(t *testing.T) {
 	msg := encode(Event{Kind: Removed, Post: 300, Author: 7, Reason: "gone"}, []int64{5, 6, 300})
 	assert.Equal(t, "\x01\x02\xac\x02\x07\x00\x04gone\x03\x05\x01\xa6\x02", string(msg))
 
-	ev, users, err := decode(probe, nil)
-	require.NoError(t, err)
-	assert.Zero(t, ev)
-	assert.Empty(t, users)
+	assert.Equal(t, "\x01\x00\xac\x02", string(encodeProbe(300)))
+	mark, ok := decodeProbe("\x01\x00\xac\x02")
+	assert.True(t, ok)
+	assert.EqualValues(t, 300, mark)
 }
 
 func TestWireRefuses(t *testing.T) {
@@ -28,7 +28,8 @@ func TestWireRefuses(t *testing.T) {
 		"empty":                   "",
 		"version alone":           "\x01",
 		"other version":           "\x02\x01\x00\x00\x00\x00\x01\x05",
-		"probe with more":         "\x01\x00\x00",
+		"probe without a mark":    "\x01\x00",
+		"probe with more":         "\x01\x00\x00\x00",
 		"unknown kind":            "\x01\x07\x00\x00\x00\x00\x01\x05",
 		"resync":                  "\x01\xff\x00\x00\x00\x00\x01\x05",
 		"cut in an id":            "\x01\x01\x80",
@@ -48,6 +49,8 @@ func TestWireRefuses(t *testing.T) {
 	} {
 		_, _, err := decode(msg, nil)
 		assert.ErrorIs(t, err, errMalformed, name)
+		_, probe := decodeProbe(msg)
+		assert.False(t, probe, name)
 	}
 }
 
@@ -71,13 +74,17 @@ func TestWireRoundTrip(t *testing.T) {
 }
 
 func FuzzDecode(f *testing.F) {
-	f.Add(probe)
+	f.Add(string(encodeProbe(1 << 52)))
 	f.Add(string(encode(Event{Kind: Added, Post: 1 << 52, Author: 3}, []int64{1, 2, 1 << 40})))
 	f.Add(string(encode(Event{Kind: Invalidated, Reason: "follow"}, []int64{math.MaxInt64})))
 	f.Add("\x01\x01\x00\x00\x00\x00\xff\xff\xff\xff\x0f\x05")
 	f.Fuzz(func(t *testing.T, msg string) {
+		if mark, ok := decodeProbe(msg); ok {
+			require.Equal(t, msg, string(encodeProbe(mark)))
+			return
+		}
 		ev, users, err := decode(msg, nil)
-		if err != nil || msg == probe {
+		if err != nil {
 			return
 		}
 		require.NoError(t, ev.validate())

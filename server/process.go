@@ -46,13 +46,6 @@ func newProcess(ctx context.Context, c Config, role Role, stores *storage.Stores
 		{"sql", stores.SQL.PingContext},
 		{"redis", func(ctx context.Context) error { return stores.Redis.Ping(ctx).Err() }},
 	}}
-	var hub *live.Hub
-	if role.server {
-		hub = live.NewHub(stores.Redis, live.HubConfig{Sharded: stores.Sharded, Logger: log})
-		p.health.checks = append(p.health.checks, check{"live", hub.Ready})
-		p.base = append(p.base, hub.Run)
-		p.metrics.countHub(hub.Stats)
-	}
 	var err error
 	if p.limits, err = limit.New(stores.Redis, c.limits(log)); err != nil {
 		return nil, err
@@ -62,6 +55,13 @@ func newProcess(ctx context.Context, c Config, role Role, stores *storage.Stores
 		return nil, err
 	}
 	p.base = append(p.base, b.home.Run)
+	var hub *live.Hub
+	if role.server {
+		hub = live.NewHub(stores.Redis, live.HubConfig{Sharded: stores.Sharded, Logger: log, Mark: b.home.ArrivedID})
+		p.health.checks = append(p.health.checks, check{"live", hub.Ready})
+		p.base = append(p.base, hub.Run)
+		p.metrics.countHub(hub.Stats)
+	}
 	if role.worker {
 		w, err := workers.New(workers.Config{
 			DB: stores.DB, Visibility: b.visibility, Home: b.home, Sessions: b.sessions, Timelines: b.timelines, Queue: b.jobs, Publisher: b.publisher,

@@ -40,7 +40,6 @@ type Options struct {
 	DB            *ent.Client
 	Timelines     timeline.Config
 	Queue         queue.Config
-	Hub           live.HubConfig
 	Policy        home.Policy
 	Observe       func(hit bool)
 	LargeAudience int
@@ -94,14 +93,13 @@ func New(t testing.TB, s *storage.Stores, o Options) *World {
 	w.Queue, err = queue.New(db, s.Redis, o.Queue)
 	require.NoError(t, err)
 	w.Publisher = live.NewPublisher(s.Redis, s.Sharded)
-	o.Hub.Sharded = s.Sharded
-	w.Hub = live.NewHub(s.Redis, o.Hub)
 	w.Visibility = visibility.New(db, s.Dialect)
 	w.Home, err = home.New(home.Config{
 		DB: db, Dialect: s.Dialect, Visibility: w.Visibility, Timelines: w.Timelines, Queue: w.Queue, Publisher: w.Publisher,
 		Policy: o.Policy, Observe: o.Observe, Now: o.Now,
 	})
 	require.NoError(t, err)
+	w.Hub = live.NewHub(s.Redis, live.HubConfig{Sharded: s.Sharded, Mark: w.Home.ArrivedID})
 	w.Audit = home.NewAudit(w.Home)
 	w.Directory = account.NewDirectory(db, o.Policy.MaxPage)
 	w.Sessions, err = account.NewSessions(account.SessionsConfig{DB: db, Publisher: w.Publisher, Now: o.Now})

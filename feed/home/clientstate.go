@@ -169,25 +169,32 @@ func (h *Home) Entry(ctx context.Context, v account.Viewer, p *ent.Post) (paging
 	return state.Entry(v, p), err
 }
 
-// Visit makes the user active and returns the position of the inbox's journal. It
-// begins a missing inbox, so that every change is journaled from before the read
-// that follows. When Redis does not answer, the read goes on in SQL, and the
-// position is zero.
+// Visit is the moment at which a user began to read. The client state that follows
+// from the read is that of this moment, however long the read takes.
+type Visit struct {
+	timeline.Position       // the end of the inbox's journal
+	arrived           int64 // ArrivedID
+}
+
+// Visit makes the user active. It begins a missing inbox, so that every change is
+// journaled from before the read that follows. When Redis does not answer, the read
+// goes on in SQL, and the position is zero.
 //
 // Cost: one round trip; another one where the inbox is missing.
-func (h *Home) Visit(ctx context.Context, user int64) timeline.Position {
+func (h *Home) Visit(ctx context.Context, user int64) Visit {
+	arrived := h.ArrivedID(ctx)
 	at, err := h.tl.Visit(ctx, user)
 	at, begun := h.visited(ctx, user, at, err)
 	if begun != nil {
 		h.builder.soon(h.inbox(user), begun)
 	}
-	return at
+	return Visit{at, arrived}
 }
 
 // visitInbox is Visit. It also returns the source of the timeline for a page that
 // begins with the range.
-func (h *Home) visitInbox(ctx context.Context, user int64, r timeline.Range) (timeline.Position, visibility.Source) {
-	feed := h.inbox(user)
+func (h *Home) visitInbox(ctx context.Context, user int64, r timeline.Range) (Visit, visibility.Source) {
+	feed, arrived := h.inbox(user), h.ArrivedID(ctx)
 	list, unlisted := h.merged.list(ctx)
 	patient, cancel := patiently(ctx)
 	defer cancel()
@@ -195,13 +202,13 @@ func (h *Home) visitInbox(ctx context.Context, user int64, r timeline.Range) (ti
 	at, begun := h.visited(patient, user, at, err)
 	if err != nil {
 		feed.observe(false)
-		return at, feed.truth
+		return Visit{at, arrived}, feed.truth
 	}
 	known := prefetch{begun: begun}
 	if unlisted == nil {
 		known.asked, known.part, known.merged = r, part, &list
 	}
-	return at, h.cached(feed, known)
+	return Visit{at, arrived}, h.cached(feed, known)
 }
 
 // visited returns the position from a visit to the inbox, or that of the build that
@@ -225,12 +232,12 @@ func (h *Home) visited(ctx context.Context, user int64, at timeline.Position, er
 }
 
 // ClientStateOf is the state of a client that has the timeline from the highest of
-// the posts downwards; the posts are a part of it. Without posts the client has all
+// the posts downwards; the posts are a part of it, and were read after the visit. Without posts the client has all
 // of it. More says whether the timeline may go on below the lowest of them.
 //
 // Cost: none for posts older than the arrival grace, else that of recentIDs.
-func (h *Home) ClientStateOf(ctx context.Context, v account.Viewer, at timeline.Position, posts []*ent.Post, more bool) (ClientState, error) {
-	c := ClientState{Position: at, low: h.ArrivedID(ctx)}
+func (h *Home) ClientStateOf(ctx context.Context, v account.Viewer, at Visit, posts []*ent.Post, more bool) (ClientState, error) {
+	c := ClientState{Position: at.Position, low: at.arrived}
 	below := int64(0)
 	for _, p := range posts {
 		if p.ID > c.low {

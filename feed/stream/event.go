@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"tideline/ent"
 	"tideline/ent/like"
@@ -27,6 +28,8 @@ func (*Heartbeat) event()   {}
 type PostAdded struct {
 	Edge paging.Edge[ent.Post]
 	*sharedEvent
+	before int64 // the stream's newest post before it
+	alone  bool  // something was read for this viewer alone, after the verdict
 }
 
 // Position is the cursor to resume after.
@@ -54,18 +57,11 @@ type Heartbeat struct{ Position string }
 // is nil for an event that only one stream brings.
 type sharedEvent struct {
 	verdict visibility.Verdict
-	users   []int64 // ascending
+	users   []int64      // ascending
+	facts   atomic.Int64 // how many have been read since the verdict
 
 	mu    sync.Mutex
 	found map[any]func() any
-}
-
-// shared returns the event, nil when only one stream brings it.
-func (e *sharedEvent) shared() *sharedEvent {
-	if len(e.users) == 1 {
-		return nil
-	}
-	return e
 }
 
 // Once returns the result of made for the key. It calls made once for all viewers
@@ -118,11 +114,13 @@ func (s *Streams) Liked(ctx context.Context, v account.Viewer, e *PostAdded) (bo
 	}
 	post := e.Edge.Node.ID
 	found, _ := e.Once(key{}, func() any {
+		defer e.facts.Add(1)
 		users, err := s.cfg.DB.Like.Query().Where(like.PostID(post), rows.Among(like.FieldUserID, e.users)).
 			Select(like.FieldUserID).Ints(context.WithoutCancel(ctx))
 		return answer{users, err}
 	}).(answer)
 	if e.sharedEvent == nil || found.err != nil {
+		e.alone = true
 		liked, err := s.cfg.DB.Like.Query().Where(like.PostID(post), like.UserID(v.ID)).Exist(ctx)
 		return liked, rows.Wrap("read likes", err)
 	}
@@ -136,6 +134,7 @@ func (s *Streams) Liked(ctx context.Context, v account.Viewer, e *PostAdded) (bo
 func (s *Streams) UnreadCount(ctx context.Context, v account.Viewer, e *PostAdded) (int, error) {
 	type key struct{}
 	found, _ := e.Once(key{}, func() any {
+		defer e.facts.Add(1)
 		counts, err := s.home.UnreadCounts(context.WithoutCancel(ctx), e.users)
 		if err != nil {
 			s.cfg.Logger.WarnContext(ctx, "unread posts not counted for many", "error", err)
@@ -145,5 +144,61 @@ func (s *Streams) UnreadCount(ctx context.Context, v account.Viewer, e *PostAdde
 	if count, ok := found[v.ID]; ok {
 		return count, nil
 	}
+	e.alone = true
 	return s.home.UnreadCount(ctx, v)
+}
+
+// Confirm reports whether the viewer may still be shown the post of an event for
+// which more was read since Next returned it: the verdict is as new as the newest of
+// that. Otherwise the client has not got the post. Alone says that the event was
+// executed for this viewer alone, which may have read anything. Other events are
+// always confirmed.
+//
+// Cost: none when nothing was read; else a verdict, for all viewers who get the
+// event at the same time; alone, one query by primary key.
+func (s *Stream) Confirm(ctx context.Context, ev Event, alone bool) bool {
+	e, ok := ev.(*PostAdded)
+	if !ok {
+		return true
+	}
+	id := e.Edge.Node.ID
+	var sees, known bool
+	if !alone && !e.alone {
+		sees, known = s.streams.confirm(ctx, s.viewer, e)
+	}
+	if !known {
+		posts, err := s.visible(ctx, []int64{id})
+		if err != nil {
+			s.interrupt(ctx, err)
+		}
+		sees = err == nil && posts[0] != nil
+	}
+	if !sees {
+		s.client.Drop(id)
+		s.newest = e.before
+	}
+	return sees
+}
+
+
+// confirm gives the verdict on a shared event again, once for all facts that have
+// been read for it. If known is false, it could not be read.
+func (s *Streams) confirm(ctx context.Context, v account.Viewer, e *PostAdded) (sees, known bool) {
+	type key struct{ facts, version int64 }
+	k := key{e.facts.Load(), s.posts.Version()}
+	if k.facts == 0 {
+		return true, true
+	}
+	verdict, _ := e.Once(k, func() any {
+		verdict, err := s.posts.Judge(context.WithoutCancel(ctx), e.Edge.Node.ID, e.users)
+		if err != nil {
+			s.cfg.Logger.WarnContext(ctx, "event not confirmed for many", "post", e.Edge.Node.ID, "error", err)
+			return nil
+		}
+		return &verdict
+	}).(*visibility.Verdict)
+	if verdict == nil {
+		return false, false
+	}
+	return verdict.Sees(v.ID), true
 }

@@ -39,6 +39,7 @@ type Streams struct {
 	cfg   Config
 	home  *home.Home
 	posts *visibility.Reader
+	turns chan struct{}
 }
 
 // New returns Streams. It fails when a required field is missing.
@@ -52,7 +53,7 @@ func New(cfg Config) (*Streams, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &Streams{cfg: cfg, home: cfg.Home, posts: cfg.Visibility}, nil
+	return &Streams{cfg: cfg, home: cfg.Home, posts: cfg.Visibility, turns: make(chan struct{}, turns)}, nil
 }
 
 // Options say what a client asks of Listen.
@@ -75,9 +76,9 @@ type Options struct {
 // that cannot be promised, the first event is Invalidated. Errors: Unauthenticated,
 // BadInput.
 //
-// Cost: one look-up and two round trips, and a query of the posts that are younger
-// than two minutes, if any; after a cursor, those of the first pages, which are
-// read as the client takes events, and one more each time that the client reads
+// Cost: one look-up and four round trips, and two queries of the posts that are
+// younger than two minutes, if any; after a cursor, those of the first pages, which
+// are read as the client takes events, and one more each time that the client reads
 // slowly.
 func (s *Streams) Listen(ctx context.Context, v account.Viewer, o Options, wake func()) (*Stream, error) {
 	if v.ID == 0 {
@@ -96,8 +97,8 @@ func (s *Streams) Listen(ctx context.Context, v account.Viewer, o Options, wake 
 	}
 	at := s.home.Visit(ctx, v.ID) // from now on posts are pushed
 	if t.resuming == nil {
-		// The client reads the present timeline by itself. The stream reads the
-		// client state before it listens, so that it sends every later change.
+		// The client reads the present timeline by itself. The stream reads the client
+		// state before it listens, and then catches up: so it sends every later change.
 		var err error
 		if t.client, err = s.home.ClientStateOf(ctx, v, at, nil, true); err != nil {
 			return nil, err
@@ -107,6 +108,12 @@ func (s *Streams) Listen(ctx context.Context, v account.Viewer, o Options, wake 
 	// Listening starts before the replay reads, so no change falls between the two.
 	if err := t.open(ctx); err != nil {
 		return nil, err
+	}
+	if t.resuming == nil {
+		if err := t.inTurn(ctx, t.catchUp); err != nil {
+			t.close()
+			return nil, err
+		}
 	}
 	wake() // there may be something to replay
 	return t, nil

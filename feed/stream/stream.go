@@ -32,6 +32,15 @@ const stayActive = 5 * time.Minute
 // cannot while Redis is away.
 const startTimeout = 10 * time.Second
 
+const (
+	// turns is how many streams of a process catch up at the same time. When a process
+	// loses its connection to Redis, all its streams look again; this spreads them over
+	// time, so that pages find SQL and Redis free.
+	turns = 16
+	// turnTimeout bounds one turn. A stream that takes longer is interrupted.
+	turnTimeout = 30 * time.Second
+)
+
 // Stream is one subscription on its way to the client: what happens to the
 // viewer's timeline. It costs no goroutine: its reader is woken, and asks with
 // Next. Its methods are for one goroutine at a time.
@@ -48,7 +57,6 @@ type Stream struct {
 	resuming  *paging.Cursor // to be resumed after, before anything else
 	ready     []Event        // to be handed out
 	backlog   backlog        // to be sent then
-	drained   bool           // nothing waited when last looked
 	ended     bool
 	err       error
 
@@ -149,8 +157,7 @@ func (s *Stream) Next(ctx context.Context) (event Event, ok bool) {
 		case errors.Is(err, errStreamEnds) || ctx.Err() != nil:
 			s.ready, s.ended = nil, true
 		case err != nil:
-			s.streams.cfg.Logger.WarnContext(ctx, "subscription interrupted", "viewer", s.viewer.ID, "error", err)
-			s.err, s.ended = err, true
+			s.interrupt(ctx, err)
 		case !more && len(s.ready) == 0:
 			return nil, false
 		}
@@ -160,11 +167,18 @@ func (s *Stream) Next(ctx context.Context) (event Event, ok bool) {
 	}
 }
 
+// interrupt ends a stream that cannot go on.
+func (s *Stream) interrupt(ctx context.Context, err error) {
+	s.streams.cfg.Logger.WarnContext(ctx, "subscription interrupted", "viewer", s.viewer.ID, "error", err)
+	s.err, s.ended = err, true
+	s.close()
+}
+
 // step does the next thing there is to do, if any.
 func (s *Stream) step(ctx context.Context) (more bool, err error) {
 	if after := s.resuming; after != nil {
 		s.resuming = nil
-		return true, s.resume(ctx, *after)
+		return true, s.inTurn(ctx, func(ctx context.Context) error { return s.resume(ctx, *after) })
 	}
 	if len(s.backlog.items) > 0 {
 		return true, s.sendNext(ctx)
@@ -172,14 +186,12 @@ func (s *Stream) step(ctx context.Context) (more bool, err error) {
 	if s.visitDue.Swap(false) {
 		at := s.streams.home.Visit(ctx, s.viewer.ID)
 		if at.Epoch != 0 && at.Epoch != s.client.Position.Epoch { // the inbox is another one
-			return true, s.catchUp(ctx)
+			return true, s.inTurn(ctx, s.catchUp)
 		}
 	}
-	// What arrived before a moment when nothing waited has been told.
-	if s.drained || s.sub.Waiting() == 0 {
-		s.client.Advance(s.streams.home.ArrivedID(ctx))
-		s.drained = false
-	}
+	// Nothing but this, and what the stream reads by itself, raises what the client is
+	// taken to have.
+	s.client.Advance(s.sub.Covered())
 	if s.beatDue.Swap(false) {
 		s.send(&Heartbeat{Position: s.position()})
 		return true, nil
@@ -195,7 +207,6 @@ func (s *Stream) step(ctx context.Context) (more bool, err error) {
 	case ended:
 		return true, s.resubscribe(ctx)
 	}
-	s.drained = true
 	return false, nil
 }
 
@@ -210,11 +221,30 @@ func (s *Stream) resubscribe(ctx context.Context) error {
 	if err := s.listen(starting); err != nil {
 		return err
 	}
-	// The end of the session may have been among what was missed.
+	return s.inTurn(ctx, s.resync)
+}
+
+// resync goes on after events may have been lost. The end of the session may have been
+// among them, and Redis may have forgotten that the user is active.
+func (s *Stream) resync(ctx context.Context) error {
 	if err := s.stillSignedIn(ctx); err != nil {
 		return err
 	}
+	s.streams.home.Visit(ctx, s.viewer.ID)
 	return s.catchUp(ctx)
+}
+
+// inTurn waits for one of the turns, and does something in it.
+func (s *Stream) inTurn(ctx context.Context, do func(context.Context) error) error {
+	select {
+	case s.streams.turns <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-s.streams.turns }()
+	ctx, cancel := context.WithTimeout(ctx, turnTimeout)
+	defer cancel()
+	return do(ctx)
 }
 
 func (s *Stream) handle(ctx context.Context, ev live.Event) error {
@@ -245,11 +275,7 @@ func (s *Stream) handle(ctx context.Context, ev live.Event) error {
 		// since, or has read its timeline since, and is not told once more.
 		return s.sendJournal(ctx, ev.Reason)
 	case live.Resync:
-		if err := s.stillSignedIn(ctx); err != nil {
-			return err
-		}
-		s.streams.home.Visit(ctx, s.viewer.ID) // Redis may have forgotten that the user is active
-		return s.catchUp(ctx)
+		return s.inTurn(ctx, s.resync)
 	case live.SessionEnded:
 		if ev.Session == s.viewer.Session {
 			return errStreamEnds
@@ -273,43 +299,53 @@ const verdictLasts = 100 * time.Millisecond
 
 // arrived sends a post that was told of, if it may be shown.
 func (s *Stream) arrived(ctx context.Context, ev live.Event) error {
-	e, err := s.judge(ctx, ev)
-	if err == nil && e.verdict.Sees(s.viewer.ID) {
-		s.add(e.verdict.Post, e.shared())
+	post, e, err := s.judge(ctx, ev)
+	if err == nil && post != nil {
+		s.add(post, e)
 	}
 	return err
 }
 
 // removed sends that a post is gone, unless it may be shown still.
 func (s *Stream) removed(ctx context.Context, ev live.Event) error {
-	e, err := s.judge(ctx, ev)
-	if err == nil && !e.verdict.Sees(s.viewer.ID) {
-		s.remove(ev.Post, e.shared())
+	post, e, err := s.judge(ctx, ev)
+	if err == nil && post == nil {
+		s.remove(ev.Post, e)
 	}
 	return err
 }
 
-// judge is the verdict on the post of an event. It is read, for all whom the
-// message was for, once in the process, after the message arrived and after the
-// last change here that hid anything.
-func (s *Stream) judge(ctx context.Context, ev live.Event) (*sharedEvent, error) {
+// judge returns the post of an event, nil if the viewer may not be shown it. It is
+// read after the message arrived and after the last change here that hid anything.
+// If the message was for several users, it is read for all of them, once in the
+// process, and they share the event.
+func (s *Stream) judge(ctx context.Context, ev live.Event) (*ent.Post, *sharedEvent, error) {
+	if ev.Batch == nil || len(ev.Batch.Users) == 1 {
+		found, err := s.visible(ctx, []int64{ev.Post})
+		if err != nil {
+			return nil, nil, err
+		}
+		return found[0], nil, nil
+	}
 	posts := s.streams.posts
 	holds := func(e *sharedEvent) bool { return e.verdict.Version == posts.Version() }
-	return live.Share(ev.Batch, verdictLasts, holds, func(users []int64) (*sharedEvent, error) {
-		if users == nil {
-			users = []int64{s.viewer.ID}
-		}
+	e, err := live.Share(ev.Batch, verdictLasts, holds, func(users []int64) (*sharedEvent, error) {
 		v, err := posts.Judge(ctx, ev.Post, users)
 		return &sharedEvent{verdict: v, users: users}, err
 	})
+	if err != nil || !e.verdict.Sees(s.viewer.ID) {
+		return nil, e, err
+	}
+	return e.verdict.Post, e, nil
 }
 
 // add sends a post, which the event brings to several streams unless it is nil.
 func (s *Stream) add(p *ent.Post, e *sharedEvent) {
 	s.client.Take(p.ID)
 	s.gone = slices.DeleteFunc(s.gone, func(gone int64) bool { return gone == p.ID })
+	before := s.newest
 	s.newest = max(s.newest, p.ID)
-	s.send(&PostAdded{s.client.Entry(s.viewer, p), e})
+	s.send(&PostAdded{Edge: s.client.Entry(s.viewer, p), sharedEvent: e, before: before})
 }
 
 // remove sends that a post is gone, once.
@@ -345,7 +381,7 @@ func (s *Stream) catchUp(ctx context.Context) error {
 	home := s.streams.home
 	changes, now, whole := home.Changes(ctx, s.viewer, s.client.Position)
 	if !whole { // Redis may have forgotten the user
-		s.client.Position = home.Visit(ctx, s.viewer.ID)
+		s.client.Position = home.Visit(ctx, s.viewer.ID).Position
 		now = s.client.Position
 	}
 	s.check()

@@ -15,6 +15,9 @@ type Source[T any] interface {
 	// Next returns the next event. When there is none now, ok is false, and the source calls wake when there is
 	// one. Next may read from stores, but must not wait for an event.
 	Next(ctx context.Context) (event T, ok bool)
+	// Confirm reports whether the response to the last event of Next, which is made by now, may still be sent. Alone
+	// says that the response was made for this subscription alone, and not for all that get the event.
+	Confirm(ctx context.Context, event T, alone bool) bool
 	// Ended reports whether the source has no more events.
 	Ended() bool
 	// Err is not nil when the source has ended too early: another subscription may bring the rest.
@@ -61,13 +64,22 @@ func (e *Engine) Subscribe(ctx context.Context, o *Operation, wake func()) (*Sub
 
 // Next returns the next response; ok is false when there is none now. The context is the subscription's.
 func (s *Subscription) Next(ctx context.Context) (response Response, ok bool) {
-	event, ok := s.source.Next(ctx)
-	if !ok || ctx.Err() != nil {
-		return response, false
+	for {
+		event, ok := s.source.Next(ctx)
+		if !ok || ctx.Err() != nil {
+			return response, false
+		}
+		response, alone := s.respond(ctx, event)
+		if s.source.Confirm(ctx, event, alone) {
+			return response, true
+		}
 	}
+}
+
+func (s *Subscription) respond(ctx context.Context, event any) (response Response, alone bool) {
 	if common, shared := event.(Common); shared {
 		if data := s.fromTemplate(ctx, common); data != nil {
-			return Response{Data: data}, true
+			return Response{Data: data}, false
 		}
 	}
 	return s.execute(ctx, event), true
@@ -115,3 +127,7 @@ func Open[T any](ctx context.Context, open func(ctx context.Context, wake func()
 type untyped[T any] struct{ Source[T] }
 
 func (u untyped[T]) Next(ctx context.Context) (any, bool) { return u.Source.Next(ctx) }
+
+func (u untyped[T]) Confirm(ctx context.Context, event any, alone bool) bool {
+	return u.Source.Confirm(ctx, event.(T), alone)
+}

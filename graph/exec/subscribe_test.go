@@ -66,7 +66,7 @@ func (b begun) rest(t *testing.T, ctx context.Context) (got []string) {
 }
 
 func TestSubscription(t *testing.T) {
-	e := newEngine(t, map[string]exectest.Resolver{"Subscription.numbers": numbers(1, errors.New("lost"), 2)})
+	e := newEngine(t, map[string]exectest.Resolver{"Subscription.numbers": numbers(1, errors.New("lost"), exectest.Withdrawn{}, 2)})
 	s := begin(t, t.Context(), e, `subscription { n: numbers }`)
 	require.Equal(t, []string{
 		`{"data":{"n":1}}`,

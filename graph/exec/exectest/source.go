@@ -59,6 +59,15 @@ func (s *Source) Next(context.Context) (event any, ok bool) {
 	return event, true
 }
 
+// Withdrawn is an event that Confirm finds to be no longer true.
+type Withdrawn struct{}
+
+// Confirm implements exec.Source.
+func (s *Source) Confirm(_ context.Context, event any, _ bool) bool {
+	_, withdrawn := event.(Withdrawn)
+	return !withdrawn
+}
+
 // Ended implements exec.Source.
 func (s *Source) Ended() bool {
 	s.mu.Lock()

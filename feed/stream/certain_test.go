@@ -1,0 +1,246 @@
+package stream_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"tideline/ent/schema"
+	"tideline/feed/account"
+	"tideline/feed/feedtest"
+	"tideline/feed/stream"
+	"tideline/live"
+	"tideline/storage"
+	"tideline/storage/storagetest"
+)
+
+// clocked is a world with a clock that can jump.
+type clocked struct {
+	*world
+	ahead *atomic.Int64
+}
+
+// eachClocked is eachIdle with a clock that can jump.
+func eachClocked(t *testing.T, test func(w clocked)) {
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		var ahead atomic.Int64
+		test(clocked{newWorld(t, s, feedtest.Options{
+			Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) },
+		}), &ahead})
+	})
+}
+
+// away is how long a process is cut off or stopped: longer than the arrival grace.
+const away = 150 * time.Second
+
+// arrives writes a post that is made a little after the time of the test, and
+// delivers it in time.
+func (w clocked) arrives(author, reader account.Viewer) int64 {
+	w.Helper()
+	id := w.PostAged(author, -10*time.Second)
+	_, err := w.Timelines.Deliver(w.Ctx, id, []int64{reader.ID})
+	require.NoError(w, err)
+	w.tell(reader, id)
+	return id
+}
+
+// The process is cut off from Redis for longer than the arrival grace, while posts
+// arrive. Its heartbeats do not vouch for that time, and it brings the posts when
+// it is connected again.
+func TestNothingIsLostWhileCutOff(t *testing.T) {
+	t.Parallel()
+	eachClocked(t, func(w clocked) {
+		mine, net := storagetest.Through(w, w.Stores.Redis)
+		hub := live.NewHub(mine, live.HubConfig{
+			Sharded: w.Stores.Sharded, Mark: w.Home.ArrivedID, Heartbeat: 200 * time.Millisecond, Silence: time.Second,
+		})
+		w.Run(hub.Run)
+		there := w.Streams
+		cut, err := stream.New(stream.Config{
+			DB: w.Stores.DB, Visibility: w.Visibility, Home: w.Home, Sessions: w.Sessions, Hub: hub,
+			Now: func() time.Time { return time.Now().Add(time.Duration(w.ahead.Load())) },
+		})
+		require.NoError(w, err)
+		ann, bob := w.pair()
+		w.Streams = cut
+		l := w.listenFor(ann, stream.Options{Heartbeat: time.Second})
+		require.IsType(w, &stream.Heartbeat{}, l.next())
+
+		net.Leave()
+		require.Eventually(w, func() bool { return hub.Ready(w.Ctx) != nil }, 30*time.Second, time.Millisecond)
+		var missed []int64
+		for range 3 {
+			missed = append(missed, w.arrives(bob, ann))
+		}
+		w.ahead.Store(int64(away))
+		var vouched *string
+		for range 2 {
+			ev := l.next()
+			require.IsType(w, &stream.Heartbeat{}, ev)
+			vouched = &ev.(*stream.Heartbeat).Position
+		}
+		w.Streams = there
+		elsewhere := w.listen(ann, vouched)
+		for _, id := range missed {
+			require.Equal(w, id, elsewhere.added(), "the client resumes elsewhere")
+		}
+		net.Return()
+		for _, id := range missed {
+			ev := l.next()
+			for _, beat := ev.(*stream.Heartbeat); beat; _, beat = ev.(*stream.Heartbeat) {
+				ev = l.next()
+			}
+			require.Equal(w, id, ev.(*stream.PostAdded).Edge.Node.ID, "the stream goes on")
+		}
+	})
+}
+
+// The process is stopped for longer than the arrival grace, while a post is on its
+// way to a stream that has sent everything.
+func TestNothingIsLostWhileStopped(t *testing.T) {
+	t.Parallel()
+	eachClocked(t, func(w clocked) {
+		ann, bob := w.pair()
+		l := w.listen(ann, nil)
+		w.tell(ann, w.History(bob, 1)[0])
+		l.added()
+		_, more := l.stream.Next(w.Ctx)
+		require.False(w, more)
+		id := w.arrives(bob, ann)
+		require.Eventually(w, func() bool { return w.Hub.Stats().Delivered >= 2 }, 30*time.Second, time.Millisecond)
+		w.ahead.Store(int64(away))
+		require.Equal(w, id, l.added())
+	})
+}
+
+// The client does not read for longer than the arrival grace, and the stream lags
+// behind.
+func TestNothingIsLostWhileLagging(t *testing.T) {
+	t.Parallel()
+	eachClocked(t, func(w clocked) {
+		ann, bob := w.pair()
+		l := w.listen(ann, nil)
+		w.tell(ann, w.History(bob, 1)[0])
+		l.added()
+		_, more := l.stream.Next(w.Ctx)
+		require.False(w, more)
+		var posts, got []int64
+		for range 40 { // more than the hub buffers for one subscription
+			posts = append(posts, w.arrives(bob, ann))
+		}
+		require.Eventually(w, func() bool { return w.Hub.Stats().Lagged > 0 }, 30*time.Second, time.Millisecond)
+		w.ahead.Store(int64(away))
+		for range posts {
+			got = append(got, l.added())
+		}
+		require.ElementsMatch(w, posts, got)
+	})
+}
+
+// stops is a hook that does something once, behind a pipeline of scripts.
+type stops struct{ then atomic.Pointer[func()] }
+
+func (*stops) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (*stops) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (h *stops) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		if then := h.then.Swap(nil); then != nil {
+			(*then)()
+		}
+		return err
+	}
+}
+
+// The process is stopped between the read of a page and the cursors of its entries.
+func TestPageOfAStoppedProcessVouchesForItsRead(t *testing.T) {
+	t.Parallel()
+	eachClocked(t, func(w clocked) {
+		ann, bob := w.followed()
+		w.PostAged(bob, -20*time.Second) // the page has it, and the post below it comes later
+		w.AwaitInbox(ann)
+		hook := &stops{}
+		w.Stores.Redis.AddHook(hook)
+		var id int64
+		stop := func() {
+			id = w.arrives(bob, ann)
+			w.ahead.Store(int64(away))
+		}
+		hook.then.Store(&stop)
+		page := w.Top(ann)
+		require.NotZero(w, id)
+		require.Equal(w, id, w.listen(ann, page).added())
+	})
+}
+
+// A post is shown to more when it is almost late. The fan-out of that stops before
+// it pushes, and goes on when the post is older than the arrival grace.
+func TestLateWideningIsNotTakenForKnown(t *testing.T) {
+	t.Parallel()
+	eachClocked(t, func(w clocked) {
+		ann, bob := w.followed()
+		w.History(bob, 1)
+		id := w.PostAged(bob, 80*time.Second)
+		require.NoError(w, w.Stores.DB.Post.UpdateOneID(id).SetVisibility(schema.Private).Exec(w.Ctx))
+		w.AwaitInbox(ann)
+		_, err := w.Feed.SetVisibility(w.Ctx, bob, id, schema.Public) // no worker does its job
+		require.NoError(w, err)
+		w.ahead.Store(int64(time.Minute))
+		page := w.Top(ann)
+		_, err = w.Timelines.Deliver(w.Ctx, id, []int64{ann.ID})
+		require.NoError(w, err)
+		require.Equal(w, id, w.listen(ann, page).added())
+	})
+}
+
+// arrivesBeforePresence is a hook that does something once, before the presence of a
+// user is written.
+type arrivesBeforePresence struct {
+	user int64
+	do   atomic.Pointer[func()]
+}
+
+func (*arrivesBeforePresence) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (*arrivesBeforePresence) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (h *arrivesBeforePresence) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		for _, cmd := range cmds {
+			for _, arg := range cmd.Args() {
+				if cmd.Name() == "sadd" && fmt.Sprint(arg) == fmt.Sprint(h.user) {
+					if do := h.do.Swap(nil); do != nil {
+						(*do)()
+					}
+				}
+			}
+		}
+		return next(ctx, cmds)
+	}
+}
+
+// A post comes while a subscription without a cursor begins: after the stream has
+// read what the timeline has, and before the hub listens.
+func TestWhatComesWhileAStreamBeginsIsTold(t *testing.T) {
+	t.Parallel()
+	eachIdle(t, func(w *world) {
+		ann, bob := w.pair()
+		var id int64
+		arrive := func() {
+			id = w.History(bob, 1)[0]
+			_, err := w.Timelines.Deliver(w.Ctx, id, []int64{ann.ID})
+			require.NoError(w, err)
+			w.tell(ann, id)
+		}
+		hook := &arrivesBeforePresence{user: ann.ID}
+		hook.do.Store(&arrive)
+		w.Stores.Redis.AddHook(hook)
+		l := w.listen(ann, nil)
+		require.NotZero(w, id)
+		require.Equal(w, id, l.added())
+		l.expectQuiet("told once")
+	})
+}
