@@ -15,7 +15,10 @@ import (
 	"tideline/timeline"
 )
 
-type entUser = ent.User
+type (
+	entUser = ent.User
+	entPost = ent.Post
+)
 
 // look reads what the readers may see and compares it with the model.
 func (r *run) look(s step) error {
@@ -276,6 +279,9 @@ func (r *run) settle() error {
 		if err := r.exact(v); err != nil {
 			return fmt.Errorf("when all work is done: %w", err)
 		}
+	}
+	if err := r.caughtUp(); err != nil {
+		return fmt.Errorf("when all work is done: %w", err)
 	}
 	return nil
 }

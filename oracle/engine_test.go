@@ -2,6 +2,7 @@ package oracle
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -53,13 +54,16 @@ type engine struct {
 	// balance has home timelines for every threshold between push and pull.
 	balance []*home.Home
 	lives   [2]*life
+	// entrances are where clients connect to the processes that serve.
+	entrances map[*feedtest.World]*entrance
+	seen      struct{ events, resumed, invalidated int } // by clients
 }
 
 // thresholds push always, pull always, or lie where the society crosses them.
 var thresholds = []int{home.NeverPull, home.AlwaysPull, 1, 2, 3, 20}
 
 func newEngine(t *testing.T, s *storage.Stores) *engine {
-	e := &engine{t: t, ctx: t.Context(), s: s, gate: &gate{}}
+	e := &engine{t: t, ctx: t.Context(), s: s, gate: &gate{}, entrances: map[*feedtest.World]*entrance{}}
 	s.Redis.AddHook(e.gate)
 	e.db = ent.NewClient(ent.Driver(mortalSQL{s.Driver}))
 	o := feedtest.Options{
@@ -120,6 +124,7 @@ func (e *engine) open(o feedtest.Options) *feedtest.World {
 	w := feedtest.New(e.t, e.s, o)
 	w.Run(w.IDs.Run)
 	w.Run(w.Home.Run)
+	e.enter(w)
 	return w
 }
 
@@ -134,10 +139,7 @@ func (e *engine) reset() {
 	// The deletion of users deletes their rows.
 	_, err := e.s.SQL.ExecContext(e.ctx, "DELETE FROM jobs; DELETE FROM users; DELETE FROM deliveries; DELETE FROM read_markers")
 	e.must(err)
-	require.Eventually(e.t, func() bool {
-		idle, err := e.idle()
-		return err == nil && idle
-	}, patience, time.Millisecond)
+	e.must(e.rest())
 	_, err = e.s.SQL.ExecContext(e.ctx, "DELETE FROM jobs")
 	e.must(err)
 	e.must(wipe(e.ctx, e.s.Redis))
@@ -164,8 +166,10 @@ type run struct {
 	numbers map[int64]int  // posts by id
 	certain []map[int]bool // by viewer: posts that every read must have
 	walks   map[int]*walk
-	saved   bool     // there is a snapshot of Redis
-	told    []string // the steps so far, as sentences
+	clients map[int]*client // by viewer
+	acted   time.Time       // when somebody last did something
+	saved   bool            // there is a snapshot of Redis
+	told    []string        // the steps so far, as sentences
 	turn    int
 }
 
@@ -202,7 +206,13 @@ func (r *run) say(format string, args ...any) { r.told = append(r.told, fmt.Spri
 // difference between the feeds and the rules.
 func (e *engine) play(p plan, over func() bool) (told []string, err error) {
 	e.reset()
-	r := &run{engine: e, plan: p, model: newModel(), numbers: map[int64]int{}, walks: map[int]*walk{}}
+	r := &run{engine: e, plan: p, model: newModel(), numbers: map[int64]int{}, walks: map[int]*walk{}, clients: map[int]*client{}}
+	defer func() {
+		for _, c := range r.clients {
+			c.cut()
+		}
+		r.comeBack()
+	}()
 	r.found()
 	for _, s := range p.steps {
 		if over() {
@@ -212,7 +222,7 @@ func (e *engine) play(p plan, over func() bool) (told []string, err error) {
 		if err := r.do(s); err != nil {
 			return r.told, err
 		}
-		if err := r.look(s); err != nil {
+		if err := errors.Join(r.look(s), r.listen()); err != nil {
 			return r.told, fmt.Errorf("after this: %w", err)
 		}
 	}

@@ -58,6 +58,12 @@ func (l *life) leave(r queue.Result) {
 	maps.DeleteFunc(l.taken, func(_ string, job int64) bool { return job == r.Job })
 }
 
+func (l *life) has() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return fmt.Sprint(l.taken)
+}
+
 func (l *life) busy() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -339,7 +345,11 @@ func (e *engine) rest() error {
 		}
 		if time.Since(begun) > patience {
 			jobs, _ := e.queue.List(e.ctx, queue.ListOptions{})
-			return fmt.Errorf("work does not come to an end: %v", jobs)
+			var taken []string
+			for _, l := range e.lives {
+				taken = append(taken, l.has())
+			}
+			return fmt.Errorf("work does not come to an end: jobs %v, entries %v", jobs, taken)
 		}
 	}
 }

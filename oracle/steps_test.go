@@ -2,6 +2,7 @@ package oracle
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -41,6 +42,8 @@ var kinds = []struct {
 	{"hold", 8}, {"stall", 2}, {"release", 4}, {"kill", 4}, {"pause", 2}, {"repeat", 5},
 	{"wipe", 2}, {"snapshot", 3}, {"roll back", 3}, {"lose", 4}, {"dead builder", 2}, {"balance", 7}, {"wait", 3}, {"away", 1},
 	{"walk", 6}, {"settle", 3},
+
+	{"subscribe", 8}, {"events", 4}, {"cut", 4}, {"cut off", 2}, {"back", 2}, {"pass", 2},
 }
 
 var steps = rapid.Custom(func(t *rapid.T) step {
@@ -86,6 +89,22 @@ func scene(people int) *rapid.Generator[[]step] {
 	})
 }
 
+// absence is a series of steps in which a process is cut off from Redis while its
+// clients are connected, something happens, and time passes.
+func absence(people int) *rapid.Generator[[]step] {
+	return rapid.Custom(func(t *rapid.T) []step {
+		a, n := rapid.IntRange(0, people-1).Draw(t, "a"), rapid.IntRange(0, 100)
+		list := []step{{do: "subscribe", a: a}, {do: "cut off"}}
+		list = append(list, rapid.SliceOfN(steps, 1, 4).Draw(t, "meanwhile")...)
+		list = append(list, step{do: "post", a: n.Draw(t, "by"), n: n.Draw(t, "for"), quiet: rapid.Bool().Draw(t, "quiet")},
+			step{do: "pass", n: n.Draw(t, "long")}, step{do: "events", a: a})
+		if rapid.Bool().Draw(t, "moves") {
+			list = append(list, step{do: "cut", a: a}, step{do: "subscribe", a: a})
+		}
+		return append(list, step{do: "back"})
+	})
+}
+
 // decline is a series of steps between a snapshot of Redis and its return.
 var decline = rapid.Custom(func(t *rapid.T) []step {
 	between := rapid.SliceOfN(steps, 1, 6).Draw(t, "between")
@@ -104,7 +123,7 @@ var plans = rapid.Custom(func(t *rapid.T) plan {
 		pulling: rapid.SampledFrom([]bool{false, false, true}).Draw(t, "pulling"),
 	}
 	// Slices of slices, because one slice is mostly short.
-	part := rapid.OneOf(scene(p.people), scene(p.people), decline, rapid.SliceOfN(steps, 1, 10), rapid.SliceOfN(steps, 1, 10))
+	part := rapid.OneOf(scene(p.people), scene(p.people), decline, absence(p.people), rapid.SliceOfN(steps, 1, 10), rapid.SliceOfN(steps, 1, 10))
 	p.steps = slices.Concat(rapid.SliceOfN(part, 1, max(mostSteps/10, 1)).Draw(t, "steps")...)
 	return p
 })
@@ -123,6 +142,7 @@ func (r *run) do(s step) error {
 	if err := r.social(s, a, b, p); err != nil {
 		return err
 	}
+	r.acted = time.Now()
 	if err := r.mishap(s, a, p); err != nil {
 		return err
 	}
@@ -356,14 +376,69 @@ func (r *run) mishap(s step, a, p int) error {
 		if err := r.settle(); err != nil {
 			return err
 		}
+		for _, c := range r.clients {
+			c.cut()
+		}
 		return r.jump(80 * time.Hour)
 	case "settle":
 		r.say("all work is done")
 		return r.settle()
 	case "walk":
 		return r.stroll(a, s.n)
+	default:
+		return r.onClient(s, a)
 	}
 	return nil
+}
+
+// onClient does the steps of clients, and of the processes that they are connected to.
+func (r *run) onClient(s step, a int) error {
+	switch s.do {
+	case "subscribe":
+		return r.subscribe(a)
+	case "events", "cut":
+		c := r.clients[a]
+		if c == nil || c.at == nil {
+			return nil
+		}
+		if s.do == "events" {
+			return r.take(c, 1000)
+		}
+		most := s.n % 3
+		r.say("%s takes up to %d events, and the connection breaks", r.name(a), most)
+		err := r.take(c, most)
+		c.cut()
+		return err
+	case "cut off":
+		r.leave()
+	case "back":
+		if r.comeBack() {
+			r.say("all processes hear from Redis")
+		}
+	case "pass":
+		return r.pass([]time.Duration{100 * time.Second, 150 * time.Second, 5 * time.Minute, 15 * time.Minute, 3 * time.Hour}[s.n%5])
+	}
+	return nil
+}
+
+// pass lets more time pass than a step of a job may take: no attempt is in the middle
+// of one, unless its process has stalled.
+func (r *run) pass(d time.Duration) error {
+	if r.gate.caught(false) > 0 {
+		r.say("workers go on")
+		r.gate.release()
+	}
+	for begun := time.Now(); r.gate.paused.Load() && slices.ContainsFunc(r.lives[:], (*life).busy); time.Sleep(time.Millisecond) {
+		if time.Since(begun) > patience {
+			return errors.New("what was begun does not come to an end")
+		}
+	}
+	if !r.gate.paused.Load() {
+		if err := r.rest(); err != nil {
+			return err
+		}
+	}
+	return r.jump(d)
 }
 
 // jump lets time pass.
@@ -421,6 +496,7 @@ func (r *run) lose(n, a int) error {
 	if n%7 >= 5 {
 		what := map[int]string{5: "who is active", 6: "whose posts are the newest"}[n%7]
 		r.say("Redis forgets %s", what)
+		r.deafen()
 		for shard := range 16 {
 			if err := r.s.Redis.Del(r.ctx, fmt.Sprintf("tl:{%s%d}", map[int]string{5: "a", 6: "n"}[n%7], shard)).Err(); err != nil {
 				return err

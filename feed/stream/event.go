@@ -180,7 +180,6 @@ func (s *Stream) Confirm(ctx context.Context, ev Event, alone bool) bool {
 	return sees
 }
 
-
 // confirm gives the verdict on a shared event again, once for all facts that have
 // been read for it. If known is false, it could not be read.
 func (s *Streams) confirm(ctx context.Context, v account.Viewer, e *PostAdded) (sees, known bool) {
