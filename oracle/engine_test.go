@@ -153,6 +153,7 @@ type plan struct {
 	history int  // old posts of the first user
 	shy     int  // a bit for every user who reads only in that user's own steps or after settle
 	page    int
+	online  bool // the clients of all users are connected to begin with
 	pulling bool // timelines are merged from outboxes, not read from inboxes
 	steps   []step
 }
@@ -214,6 +215,14 @@ func (e *engine) play(p plan, over func() bool) (told []string, err error) {
 		r.comeBack()
 	}()
 	r.found()
+	for _, v := range r.readers {
+		if !p.online {
+			break
+		}
+		if err := r.subscribe(v); err != nil {
+			return r.told, err
+		}
+	}
 	for _, s := range p.steps {
 		if over() {
 			break

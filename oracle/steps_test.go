@@ -105,6 +105,18 @@ func absence(people int) *rapid.Generator[[]step] {
 	})
 }
 
+// journey is a series of steps in which a client loses its connection and resumes.
+func journey(people int) *rapid.Generator[[]step] {
+	return rapid.Custom(func(t *rapid.T) []step {
+		a, n := rapid.IntRange(0, people-1).Draw(t, "a"), rapid.IntRange(0, 100)
+		return slices.Concat(
+			[]step{{do: "subscribe", a: a}}, rapid.SliceOfN(steps, 1, 3).Draw(t, "before"),
+			[]step{{do: "cut", a: a, n: n.Draw(t, "events")}}, rapid.SliceOfN(steps, 1, 6).Draw(t, "away"),
+			[]step{{do: "subscribe", a: a}},
+		)
+	})
+}
+
 // decline is a series of steps between a snapshot of Redis and its return.
 var decline = rapid.Custom(func(t *rapid.T) []step {
 	between := rapid.SliceOfN(steps, 1, 6).Draw(t, "between")
@@ -120,10 +132,11 @@ var plans = rapid.Custom(func(t *rapid.T) plan {
 		history: rapid.SampledFrom([]int{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 130, 130, 320}).Draw(t, "history"),
 		shy:     rapid.IntRange(0, 31).Draw(t, "shy"),
 		page:    rapid.SampledFrom([]int{100, 20, 7, 3, 2, 1}).Draw(t, "page"),
+		online:  rapid.Bool().Draw(t, "online"),
 		pulling: rapid.SampledFrom([]bool{false, false, true}).Draw(t, "pulling"),
 	}
 	// Slices of slices, because one slice is mostly short.
-	part := rapid.OneOf(scene(p.people), scene(p.people), decline, absence(p.people), rapid.SliceOfN(steps, 1, 10), rapid.SliceOfN(steps, 1, 10))
+	part := rapid.OneOf(scene(p.people), scene(p.people), decline, absence(p.people), journey(p.people), rapid.SliceOfN(steps, 1, 10), rapid.SliceOfN(steps, 1, 10))
 	p.steps = slices.Concat(rapid.SliceOfN(part, 1, max(mostSteps/10, 1)).Draw(t, "steps")...)
 	return p
 })
