@@ -15,7 +15,10 @@ import (
 	"tideline/timeline"
 )
 
-type entUser = ent.User
+type (
+	entUser = ent.User
+	entPost = ent.Post
+)
 
 // look reads what the readers may see and compares it with the model.
 func (r *run) look(s step) error {
@@ -269,11 +272,16 @@ func (r *run) settle() error {
 	if err := r.drain(); err != nil {
 		return err
 	}
-	r.ahead.Add(int64(11 * time.Second)) // a dead builder loses its build
+	if err := r.advance(11 * time.Second); err != nil { // a dead builder loses its build
+		return err
+	}
 	for _, v := range r.readers {
 		if err := r.exact(v); err != nil {
 			return fmt.Errorf("when all work is done: %w", err)
 		}
+	}
+	if err := r.caughtUp(); err != nil {
+		return fmt.Errorf("when all work is done: %w", err)
 	}
 	return nil
 }

@@ -9,6 +9,11 @@
 // processes. The model is a few sets and the rules in their shortest form; it
 // shares no code with package feed.
 //
+// Clients follow timelines live: they lose their connection, resume at another
+// process, and take their events late. Processes are cut off from Redis while minutes
+// or hours of the virtual time pass, by which ids are made, too. Where Redis is a
+// process, it goes back to a snapshot: all of it, or one master of a cluster.
+//
 // After every step, timelines, profiles, posts, likes and lists are read page by
 // page. At any moment:
 //
@@ -16,12 +21,13 @@
 //   - a viewer sees the effects of the viewer's own mutations;
 //   - a post that has arrived stays, also across a rebuild and in the middle of a
 //     walk;
-//   - posts, profiles, relations and counts, which are read from SQL, are exact.
+//   - posts, profiles, relations and counts, which are read from SQL, are exact;
+//   - no event shows what is hidden, and none tells a client what it has.
 //
 // When no job is outstanding, every timeline is exactly the model's, from SQL and
 // from the inbox, downwards and upwards, latest and ranked; unread counts are
-// right, no inbox has an extra id, not even one that no read shows, and the audit
-// finds no difference.
+// right, each client has exactly its timeline, no inbox has an extra id, not even
+// one that no read shows, and the audit finds no difference.
 //
 // A run that fails is made smaller and its steps are printed as sentences.
 //

@@ -2,6 +2,7 @@ package oracle
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -53,19 +54,21 @@ type engine struct {
 	// balance has home timelines for every threshold between push and pull.
 	balance []*home.Home
 	lives   [2]*life
+	// entrances are where clients connect to the processes that serve.
+	entrances map[*feedtest.World]*entrance
+	seen      struct{ events, resumed, invalidated int } // by clients
 }
 
 // thresholds push always, pull always, or lie where the society crosses them.
 var thresholds = []int{home.NeverPull, home.AlwaysPull, 1, 2, 3, 20}
 
 func newEngine(t *testing.T, s *storage.Stores) *engine {
-	e := &engine{t: t, ctx: t.Context(), s: s, gate: &gate{}}
+	e := &engine{t: t, ctx: t.Context(), s: s, gate: &gate{}, entrances: map[*feedtest.World]*entrance{}}
 	s.Redis.AddHook(e.gate)
 	e.db = ent.NewClient(ent.Driver(mortalSQL{s.Driver}))
-	now := func() time.Time { return time.Now().Add(time.Duration(e.ahead.Load())) }
 	o := feedtest.Options{
 		DB: e.db, Timelines: timeline.Config{InboxCap: feedtest.InboxCap, OutboxCap: feedtest.OutboxCap}, Queue: queueConfig,
-		LargeAudience: 20, Now: now,
+		LargeAudience: 20, Now: e.now,
 		Policy: home.Policy{MergeAll: 1}, // two merged authors are already more than that
 	}
 	for i := range e.fronts {
@@ -81,7 +84,7 @@ func newEngine(t *testing.T, s *storage.Stores) *engine {
 		policy.PullAbove = above
 		h, err := home.New(home.Config{
 			DB: e.db, Dialect: s.Dialect, Visibility: e.back.Visibility, Timelines: e.tl, Queue: e.queue, Publisher: e.back.Publisher,
-			Policy: policy, Now: now,
+			Policy: policy, Now: e.now,
 		})
 		e.must(err)
 		e.balance = append(e.balance, h)
@@ -101,11 +104,27 @@ func newEngine(t *testing.T, s *storage.Stores) *engine {
 	return e
 }
 
+// now is the time of all processes, by which ids are made, too.
+func (e *engine) now() time.Time { return time.Now().Add(time.Duration(e.ahead.Load())) }
+
+// advance lets time pass. The processes that serve renew their leases on ids, as they
+// do four times a minute.
+func (e *engine) advance(d time.Duration) error {
+	e.ahead.Add(int64(d))
+	for _, w := range slices.Concat(e.fronts[:], e.pulls[:]) {
+		if err := w.IDs.Renew(e.ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // open opens a process that serves the API.
 func (e *engine) open(o feedtest.Options) *feedtest.World {
 	w := feedtest.New(e.t, e.s, o)
 	w.Run(w.IDs.Run)
 	w.Run(w.Home.Run)
+	e.enter(w)
 	return w
 }
 
@@ -120,10 +139,7 @@ func (e *engine) reset() {
 	// The deletion of users deletes their rows.
 	_, err := e.s.SQL.ExecContext(e.ctx, "DELETE FROM jobs; DELETE FROM users; DELETE FROM deliveries; DELETE FROM read_markers")
 	e.must(err)
-	require.Eventually(e.t, func() bool {
-		idle, err := e.idle()
-		return err == nil && idle
-	}, patience, time.Millisecond)
+	e.must(e.rest())
 	_, err = e.s.SQL.ExecContext(e.ctx, "DELETE FROM jobs")
 	e.must(err)
 	e.must(wipe(e.ctx, e.s.Redis))
@@ -137,6 +153,7 @@ type plan struct {
 	history int  // old posts of the first user
 	shy     int  // a bit for every user who reads only in that user's own steps or after settle
 	page    int
+	online  bool // the clients of all users are connected to begin with
 	pulling bool // timelines are merged from outboxes, not read from inboxes
 	steps   []step
 }
@@ -150,7 +167,10 @@ type run struct {
 	numbers map[int64]int  // posts by id
 	certain []map[int]bool // by viewer: posts that every read must have
 	walks   map[int]*walk
-	told    []string // the steps so far, as sentences
+	clients map[int]*client // by viewer
+	acted   time.Time       // when somebody last did something
+	saved   bool            // there is a snapshot of Redis
+	told    []string        // the steps so far, as sentences
 	turn    int
 }
 
@@ -187,8 +207,22 @@ func (r *run) say(format string, args ...any) { r.told = append(r.told, fmt.Spri
 // difference between the feeds and the rules.
 func (e *engine) play(p plan, over func() bool) (told []string, err error) {
 	e.reset()
-	r := &run{engine: e, plan: p, model: newModel(), numbers: map[int64]int{}, walks: map[int]*walk{}}
+	r := &run{engine: e, plan: p, model: newModel(), numbers: map[int64]int{}, walks: map[int]*walk{}, clients: map[int]*client{}}
+	defer func() {
+		for _, c := range r.clients {
+			c.cut()
+		}
+		r.comeBack()
+	}()
 	r.found()
+	for _, v := range r.readers {
+		if !p.online {
+			break
+		}
+		if err := r.subscribe(v); err != nil {
+			return r.told, err
+		}
+	}
 	for _, s := range p.steps {
 		if over() {
 			break
@@ -197,7 +231,7 @@ func (e *engine) play(p plan, over func() bool) (told []string, err error) {
 		if err := r.do(s); err != nil {
 			return r.told, err
 		}
-		if err := r.look(s); err != nil {
+		if err := errors.Join(r.look(s), r.listen()); err != nil {
 			return r.told, fmt.Errorf("after this: %w", err)
 		}
 	}
@@ -212,7 +246,7 @@ func (r *run) found() {
 	r.must(err)
 	var rows []*ent.UserCreate
 	for i := range r.people + r.crowd {
-		id := ids.At(time.Now().Add(-time.Hour)) + int64(i)
+		id := ids.At(r.now().Add(-time.Hour)) + int64(i)
 		r.join(id)
 		if i < r.people {
 			r.readers = append(r.readers, i)
@@ -241,7 +275,7 @@ func (r *run) found() {
 	}
 	var posts []*ent.PostCreate
 	for i := range r.history {
-		id := ids.At(time.Now().Add(-time.Hour)) + int64(i+1)<<12
+		id := ids.At(r.now().Add(-time.Hour)) + int64(i+1)<<12
 		r.record(note{id: id, visibility: schema.Public})
 		posts = append(posts, tx.Post.Create().SetID(id).SetAuthorID(r.users[0].id).SetText("then").SetVisibility(schema.Public))
 	}

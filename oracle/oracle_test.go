@@ -105,7 +105,8 @@ func (o *oracle) fails(p plan) bool {
 }
 
 func (o *oracle) tell(t *testing.T) {
-	t.Logf("%d runs, %d steps", o.runs, o.steps)
+	t.Logf("%d histories, %d steps; clients got %d events, resumed %d times and were told %d times to read again",
+		o.runs, o.steps, o.seen.events, o.seen.resumed, o.seen.invalidated)
 	if o.shortest != nil {
 		t.Errorf("the shortest history that fails:\n  %s", strings.Join(o.shortest, "\n  "))
 	}

@@ -58,6 +58,12 @@ func (l *life) leave(r queue.Result) {
 	maps.DeleteFunc(l.taken, func(_ string, job int64) bool { return job == r.Job })
 }
 
+func (l *life) has() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return fmt.Sprint(l.taken)
+}
+
 func (l *life) busy() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -91,13 +97,13 @@ func (e *engine) start() *life {
 	ctx, stop := context.WithCancel(context.WithValue(context.WithoutCancel(e.ctx), lifeKey{}, l))
 	l.stop = stop
 	cfg := queueConfig
-	cfg.Observe = l.leave
+	cfg.Now, cfg.Observe = e.now, l.leave
 	q, err := queue.New(e.db, e.s.Redis, cfg)
 	e.must(err)
 	w, err := workers.New(workers.Config{
 		DB: e.db, Visibility: e.back.Visibility, Home: e.back.Home, Sessions: e.back.Sessions, Timelines: e.tl, Queue: q, Publisher: e.back.Publisher,
 		// Many follower pages, with a checkpoint after each.
-		PageSize: 3, KeepEvery: time.Nanosecond, TrimEvery: 300 * time.Millisecond, WatchEvery: time.Hour,
+		PageSize: 3, KeepEvery: time.Nanosecond, TrimEvery: 300 * time.Millisecond, WatchEvery: time.Hour, Now: e.now,
 	})
 	e.must(err)
 	go func() { defer close(l.ended); _ = w.Run(ctx) }()
@@ -197,12 +203,12 @@ func (g *gate) release() {
 	g.holds = nil
 }
 
-// caught returns how many jobs are stopped.
-func (g *gate) caught() (n int) {
+// caught returns how many jobs are stopped, with their processes stalled or not.
+func (g *gate) caught(stalled bool) (n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, h := range g.holds {
-		if h.caught {
+		if h.caught && h.stalls == stalled {
 			n++
 		}
 	}
@@ -312,9 +318,12 @@ func (e *engine) idle() (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("count jobs: %w", err)
 	}
-	held := e.gate.caught()
-	if held > 0 || rows > 0 {
+	// The job of a stalled worker is not excused: another worker takes it over.
+	if held := e.gate.caught(false); held > 0 || rows > 0 {
 		return rows <= held, nil
+	}
+	if e.gate.caught(true) > 0 {
+		return true, nil
 	}
 	for _, l := range e.lives {
 		if l.busy() {
@@ -336,7 +345,11 @@ func (e *engine) rest() error {
 		}
 		if time.Since(begun) > patience {
 			jobs, _ := e.queue.List(e.ctx, queue.ListOptions{})
-			return fmt.Errorf("work does not come to an end: %v", jobs)
+			var taken []string
+			for _, l := range e.lives {
+				taken = append(taken, l.has())
+			}
+			return fmt.Errorf("work does not come to an end: jobs %v, entries %v", jobs, taken)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package oracle
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -39,8 +40,10 @@ var kinds = []struct {
 	{"block", 3}, {"unblock", 3}, {"mute", 5}, {"unmute", 5}, {"mark read", 3}, {"sign up", 1},
 
 	{"hold", 8}, {"stall", 2}, {"release", 4}, {"kill", 4}, {"pause", 2}, {"repeat", 5},
-	{"wipe", 2}, {"lose", 4}, {"dead builder", 2}, {"balance", 7}, {"wait", 3}, {"away", 1},
+	{"wipe", 2}, {"snapshot", 3}, {"roll back", 3}, {"lose", 4}, {"dead builder", 2}, {"balance", 7}, {"wait", 3}, {"away", 1},
 	{"walk", 6}, {"settle", 3},
+
+	{"subscribe", 8}, {"events", 4}, {"cut", 4}, {"cut off", 2}, {"back", 2}, {"pass", 2},
 }
 
 var steps = rapid.Custom(func(t *rapid.T) step {
@@ -75,7 +78,7 @@ func scene(people int) *rapid.Generator[[]step] {
 			x, y = a, b
 		}
 		list := []step{
-			{do: "hold", n: rapid.SampledFrom([]int{1, 1, 0, 2, 3, 4}).Draw(t, "after")},
+			{do: rapid.SampledFrom([]string{"hold", "hold", "stall"}).Draw(t, "how"), n: rapid.SampledFrom([]int{1, 1, 0, 2, 3, 4}).Draw(t, "after")},
 			by("cause", slices.Concat([]string{"post", "post", "post", "post", "narrow or widen", "narrow or widen", "narrow or widen"}, follow, end[:2]), a, b),
 			by("meanwhile", all, x, y),
 		}
@@ -86,6 +89,41 @@ func scene(people int) *rapid.Generator[[]step] {
 	})
 }
 
+// absence is a series of steps in which a process is cut off from Redis while its
+// clients are connected, something happens, and time passes.
+func absence(people int) *rapid.Generator[[]step] {
+	return rapid.Custom(func(t *rapid.T) []step {
+		a, n := rapid.IntRange(0, people-1).Draw(t, "a"), rapid.IntRange(0, 100)
+		list := []step{{do: "subscribe", a: a}, {do: "cut off"}}
+		list = append(list, rapid.SliceOfN(steps, 1, 4).Draw(t, "meanwhile")...)
+		list = append(list, step{do: "post", a: n.Draw(t, "by"), n: n.Draw(t, "for"), quiet: rapid.Bool().Draw(t, "quiet")},
+			step{do: "pass", n: n.Draw(t, "long")}, step{do: "events", a: a})
+		if rapid.Bool().Draw(t, "moves") {
+			list = append(list, step{do: "cut", a: a}, step{do: "subscribe", a: a})
+		}
+		return append(list, step{do: "back"})
+	})
+}
+
+// journey is a series of steps in which a client loses its connection and resumes.
+func journey(people int) *rapid.Generator[[]step] {
+	return rapid.Custom(func(t *rapid.T) []step {
+		a, n := rapid.IntRange(0, people-1).Draw(t, "a"), rapid.IntRange(0, 100)
+		return slices.Concat(
+			[]step{{do: "subscribe", a: a}}, rapid.SliceOfN(steps, 1, 3).Draw(t, "before"),
+			[]step{{do: "cut", a: a, n: n.Draw(t, "events")}}, rapid.SliceOfN(steps, 1, 6).Draw(t, "away"),
+			[]step{{do: "subscribe", a: a}},
+		)
+	})
+}
+
+// decline is a series of steps between a snapshot of Redis and its return.
+var decline = rapid.Custom(func(t *rapid.T) []step {
+	between := rapid.SliceOfN(steps, 1, 6).Draw(t, "between")
+	back := step{do: "roll back", n: rapid.IntRange(0, 100).Draw(t, "n"), quiet: rapid.Bool().Draw(t, "quiet")}
+	return slices.Concat([]step{{do: "snapshot"}}, between, []step{back})
+})
+
 var plans = rapid.Custom(func(t *rapid.T) plan {
 	p := plan{
 		people:  rapid.IntRange(2, 5).Draw(t, "people"),
@@ -94,10 +132,11 @@ var plans = rapid.Custom(func(t *rapid.T) plan {
 		history: rapid.SampledFrom([]int{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 130, 130, 320}).Draw(t, "history"),
 		shy:     rapid.IntRange(0, 31).Draw(t, "shy"),
 		page:    rapid.SampledFrom([]int{100, 20, 7, 3, 2, 1}).Draw(t, "page"),
+		online:  rapid.Bool().Draw(t, "online"),
 		pulling: rapid.SampledFrom([]bool{false, false, true}).Draw(t, "pulling"),
 	}
 	// Slices of slices, because one slice is mostly short.
-	part := rapid.OneOf(scene(p.people), scene(p.people), rapid.SliceOfN(steps, 1, 10))
+	part := rapid.OneOf(scene(p.people), scene(p.people), decline, absence(p.people), journey(p.people), rapid.SliceOfN(steps, 1, 10), rapid.SliceOfN(steps, 1, 10))
 	p.steps = slices.Concat(rapid.SliceOfN(part, 1, max(mostSteps/10, 1)).Draw(t, "steps")...)
 	return p
 })
@@ -116,6 +155,7 @@ func (r *run) do(s step) error {
 	if err := r.social(s, a, b, p); err != nil {
 		return err
 	}
+	r.acted = time.Now()
 	if err := r.mishap(s, a, p); err != nil {
 		return err
 	}
@@ -323,6 +363,10 @@ func (r *run) mishap(s step, a, p int) error {
 	case "wipe":
 		r.say("Redis is wiped")
 		return wipe(r.ctx, r.s.Redis)
+	case "snapshot":
+		return r.snapshot()
+	case "roll back":
+		return r.rollBack(s.n)
 	case "lose":
 		return r.lose(s.n, a)
 	case "dead builder":
@@ -333,30 +377,87 @@ func (r *run) mishap(s step, a, p int) error {
 		i := s.n % len(thresholds)
 		r.say("authors are balanced, push up to %d", thresholds[i])
 		if s.b%3 > 0 {
-			r.jump(31 * time.Second)
+			if err := r.jump(31 * time.Second); err != nil {
+				return err
+			}
 		}
 		return r.balance[i].Rebalance(r.ctx)
 	case "wait":
-		r.jump([]time.Duration{3 * time.Second, 11 * time.Second, 40 * time.Second}[s.n%3])
+		return r.jump([]time.Duration{3 * time.Second, 11 * time.Second, 40 * time.Second}[s.n%3])
 	case "away":
 		// A fence lasts for an hour: no worker may be at work that long.
 		if err := r.settle(); err != nil {
 			return err
 		}
-		r.jump(80 * time.Hour)
+		for _, c := range r.clients {
+			c.cut()
+		}
+		return r.jump(80 * time.Hour)
 	case "settle":
 		r.say("all work is done")
 		return r.settle()
 	case "walk":
 		return r.stroll(a, s.n)
+	default:
+		return r.onClient(s, a)
 	}
 	return nil
 }
 
+// onClient does the steps of clients, and of the processes that they are connected to.
+func (r *run) onClient(s step, a int) error {
+	switch s.do {
+	case "subscribe":
+		return r.subscribe(a)
+	case "events", "cut":
+		c := r.clients[a]
+		if c == nil || c.at == nil {
+			return nil
+		}
+		if s.do == "events" {
+			return r.take(c, 1000)
+		}
+		most := s.n % 3
+		r.say("%s takes up to %d events, and the connection breaks", r.name(a), most)
+		err := r.take(c, most)
+		c.cut()
+		return err
+	case "cut off":
+		r.leave()
+	case "back":
+		if r.comeBack() {
+			r.say("all processes hear from Redis")
+		}
+	case "pass":
+		return r.pass([]time.Duration{100 * time.Second, 150 * time.Second, 5 * time.Minute, 15 * time.Minute, 3 * time.Hour}[s.n%5])
+	}
+	return nil
+}
+
+// pass lets more time pass than a step of a job may take: no attempt is in the middle
+// of one, unless its process has stalled.
+func (r *run) pass(d time.Duration) error {
+	if r.gate.caught(false) > 0 {
+		r.say("workers go on")
+		r.gate.release()
+	}
+	for begun := time.Now(); r.gate.paused.Load() && slices.ContainsFunc(r.lives[:], (*life).busy); time.Sleep(time.Millisecond) {
+		if time.Since(begun) > patience {
+			return errors.New("what was begun does not come to an end")
+		}
+	}
+	if !r.gate.paused.Load() {
+		if err := r.rest(); err != nil {
+			return err
+		}
+	}
+	return r.jump(d)
+}
+
 // jump lets time pass.
-func (r *run) jump(d time.Duration) {
+func (r *run) jump(d time.Duration) error {
 	r.say("%s pass", d)
-	r.ahead.Add(int64(d))
+	return r.advance(d)
 }
 
 // repeat enqueues a job that was done before, or that no change asks for.
@@ -408,6 +509,7 @@ func (r *run) lose(n, a int) error {
 	if n%7 >= 5 {
 		what := map[int]string{5: "who is active", 6: "whose posts are the newest"}[n%7]
 		r.say("Redis forgets %s", what)
+		r.deafen()
 		for shard := range 16 {
 			if err := r.s.Redis.Del(r.ctx, fmt.Sprintf("tl:{%s%d}", map[int]string{5: "a", 6: "n"}[n%7], shard)).Err(); err != nil {
 				return err

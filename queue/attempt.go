@@ -63,7 +63,7 @@ func (w *worker) attempt(ctx context.Context, e entry, r *running) {
 	}
 	// A sweeper that found the row due a moment ago found the job still in the
 	// stream, and would not add it again soon.
-	if err == nil && !end.due.IsZero() && !now().Before(end.due) {
+	if err == nil && !end.due.IsZero() && !w.now().Before(end.due) {
 		w.requeue(storing, j.ID)
 	}
 	w.report(storing, res)
@@ -129,7 +129,7 @@ func (w *worker) take(ctx context.Context, id int64) (_ *Job, changed bool, _ er
 	if lost != nil {
 		w.report(ctx, Result{
 			Job: row.ID, Kind: row.Kind, Pool: w.pool, Attempt: row.Attempts,
-			Wait: max(0, time.Since(row.CreatedAt)), Outcome: Dead, Err: lost,
+			Wait: max(0, w.now().Sub(row.CreatedAt)), Outcome: Dead, Err: lost,
 		})
 		return nil, false, nil
 	}
@@ -212,13 +212,13 @@ func (w *worker) conclude(ctx context.Context, j *Job, err error, interrupted bo
 		end.outcome = Dead
 		n, err = w.giveUp(ctx, j, j.Attempt, drop.err, own)
 	case interrupted:
-		end.outcome, end.due = Returned, now()
+		end.outcome, end.due = Returned, w.now()
 		n, err = own(w.db.Job).SetAttempts(j.Attempt - 1).SetDueAt(end.due).Save(ctx)
 	case j.Attempt >= w.cfg.MaxAttempts && !errors.As(cause, &wait):
 		end.outcome = Dead
 		n, err = w.giveUp(ctx, j, j.Attempt, cause, own)
 	default:
-		end.outcome, end.due = Failed, now().Add(w.backoff(j.Attempt))
+		end.outcome, end.due = Failed, w.now().Add(w.backoff(j.Attempt))
 		attempts := j.Attempt
 		if errors.As(cause, &wait) {
 			attempts = min(attempts, max(0, w.cfg.MaxAttempts-spareAttempts))
@@ -242,7 +242,7 @@ func (w *worker) finish(ctx context.Context, j *Job) (ending, error) {
 	if err != nil || n > 0 {
 		return ending{outcome: Done}, err
 	}
-	due := now()
+	due := w.now()
 	n, err = w.db.Job.Update().Where(j.own()).SetDueAt(due).Save(ctx)
 	if err != nil || n > 0 { // it is to be done once more
 		return ending{outcome: Done, due: due}, err

@@ -102,7 +102,7 @@ func (p *pulse) age() time.Duration {
 // heir had looked for the last time. The heir is not disturbed: its success leaves the
 // row.
 func (w *worker) again(ctx context.Context, j *Job) (ending, error) {
-	due := now()
+	due := w.now()
 	n, err := w.db.Job.Update().Where(job.ID(j.ID)).SetRestart(true).ClearState().SetDead(false).SetDueAt(due).Save(ctx)
 	if err != nil {
 		return ending{}, fmt.Errorf("restart job: %w", err)

@@ -35,7 +35,7 @@ func (q *Queue) Enqueue(ctx context.Context, tx *ent.Tx, pool Pool, kind string,
 	if pool == Small {
 		q.priority.announce()
 	}
-	at := now()
+	at := q.now()
 	row, err := tx.Job.Create().SetPool(string(pool)).SetKind(kind).SetPayload(raw).
 		SetCreatedAt(at).SetDueAt(at.Add(q.cfg.Lease)).Save(ctx)
 	if err != nil {

@@ -36,7 +36,7 @@ func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 		ps := PoolStats{Depth: depth}
 		oldest, err := of.Order(job.ByCreatedAt()).Select(job.FieldCreatedAt).First(ctx)
 		if err == nil {
-			ps.Oldest = max(0, time.Since(oldest.CreatedAt))
+			ps.Oldest = max(0, q.now().Sub(oldest.CreatedAt))
 		} else if !ent.IsNotFound(err) {
 			return Stats{}, fmt.Errorf("find oldest job of pool %s: %w", p, err)
 		}
@@ -110,7 +110,7 @@ func (q *Queue) Retry(ctx context.Context, ids ...int64) (int, error) {
 	total := 0
 	for part := range slices.Chunk(ids, sweepBatch) {
 		n, err := q.db.Job.Update().Where(job.IDIn(part...)).
-			SetDead(false).SetAttempts(0).SetDueAt(now()).Save(ctx)
+			SetDead(false).SetAttempts(0).SetDueAt(q.now()).Save(ctx)
 		if err != nil {
 			return total, fmt.Errorf("retry jobs: %w", err)
 		}

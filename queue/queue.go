@@ -94,6 +94,9 @@ type Config struct {
 	Observe func(Result)
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
+	// Now tells when jobs are made and due. Defaults to time.Now. The life of claims
+	// follows the clock of Redis.
+	Now func() time.Time
 }
 
 // minPeriod is the shortest that a duration may be: Redis counts in milliseconds,
@@ -114,6 +117,9 @@ func (c Config) withDefaults() Config {
 	c.StopGrace = cmp.Or(c.StopGrace, 10*time.Second)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Now == nil {
+		c.Now = time.Now
 	}
 	return c
 }
@@ -330,4 +336,4 @@ func pause(ctx context.Context, d time.Duration) bool {
 }
 
 // now is in UTC because SQLite compares times as texts.
-func now() time.Time { return time.Now().UTC() }
+func (q *Queue) now() time.Time { return q.cfg.Now().UTC() }

@@ -314,7 +314,7 @@ func TestOnRedisCluster(t *testing.T) {
 		receive(t, began)
 	}
 	storagetest.Wipe(t, s)
-	require.NoError(t, s.DB.Job.Update().SetDueAt(now()).Exec(t.Context()))
+	require.NoError(t, s.DB.Job.Update().SetDueAt(time.Now().UTC()).Exec(t.Context()))
 	close(let)
 	drain(t, q)
 	requireStreamsEmpty(t, q)

@@ -48,7 +48,7 @@ func (q *Queue) sweepOnce(ctx context.Context) error {
 // sweepDue sweeps the rows that have been due the longest. Afterwards they are due
 // later, so that the next batch has other rows.
 func (q *Queue) sweepDue(ctx context.Context) (found, added int, err error) {
-	cut := now()
+	cut := q.now()
 	rows, err := q.db.Job.Query().Where(job.Dead(false), job.DueAtLTE(cut)).
 		Order(job.ByDueAt()).Limit(sweepBatch).Select(job.FieldID, job.FieldPool).All(ctx)
 	if err != nil || len(rows) == 0 {
@@ -64,7 +64,7 @@ func (q *Queue) sweepDue(ctx context.Context) (found, added int, err error) {
 	}
 	// Only rows that are still due: a job that failed meanwhile has a time of its own.
 	err = q.db.Job.Update().Where(job.IDIn(ids...), job.DueAtLTE(cut)).
-		SetDueAt(now().Add(q.cfg.Resweep)).Exec(ctx)
+		SetDueAt(q.now().Add(q.cfg.Resweep)).Exec(ctx)
 	return len(rows), added, err
 }
 

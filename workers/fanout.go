@@ -92,7 +92,7 @@ func (w *Workers) postChanged(ctx context.Context, j *queue.Job) error {
 // distribute makes one attempt to fan a post out. With withdraw, followers who
 // may not see the post lose it.
 func (w *Workers) distribute(ctx context.Context, j *queue.Job, withdraw bool) error {
-	f := &fanOut{w: w, job: j, started: time.Now()}
+	f := &fanOut{w: w, job: j, started: w.Now()}
 	if err := json.Unmarshal(j.Payload, &f.args); err != nil {
 		return queue.Discard(fmt.Errorf("read payload: %w", err))
 	}
@@ -307,7 +307,7 @@ func (f *fanOut) nextPage(ctx context.Context, page page) error {
 		told = [3][]int64{reached, lose, neverSaw}
 	}
 	f.tellPage(ctx, told[0], told[1], told[2])
-	f.progress.lag(time.Since(f.since()), page.half)
+	f.progress.lag(f.w.Now().Sub(f.since()), page.half)
 	if !page.end && time.Since(f.storedAt) < f.w.KeepEvery {
 		f.progress.rosterPosition = page.after
 		return nil
@@ -333,7 +333,7 @@ func (f *fanOut) deliverPage(ctx context.Context, gain []int64, allActive bool) 
 			return nil, fmt.Errorf("withdraw post %d: %w", post, err)
 		}
 	}
-	if time.Since(ids.TimeOf(post)) > home.LateAfter {
+	if f.w.Now().Sub(ids.TimeOf(post)) > home.LateAfter {
 		late := timeline.Arrival{Post: post, Pulled: !f.pushes, Again: f.job.Again && f.args.Widens()}
 		if err := f.reached(f.w.Timelines.DeliverLate(ctx, late, gain)); err != nil {
 			return nil, err

@@ -3,7 +3,6 @@ package workers
 import (
 	"context"
 	"errors"
-	"time"
 
 	"tideline/feed"
 )
@@ -19,7 +18,7 @@ func (w *Workers) trim(ctx context.Context) {
 		w.Logger.InfoContext(ctx, "feeds swept", "users_gone", swept.Expired, "entries_cut", swept.Cut)
 	}
 	sessions, err := w.Sessions.Purge(ctx)
-	keys, keysErr := feed.PurgeIdempotencyKeys(ctx, w.DB, time.Now().UTC())
+	keys, keysErr := feed.PurgeIdempotencyKeys(ctx, w.DB, w.Now().UTC())
 	purged := sessions + keys
 	if err := errors.Join(err, keysErr); err != nil {
 		w.Logger.WarnContext(ctx, "expired rows not purged", "error", err)

@@ -78,6 +78,8 @@ type Config struct {
 	ObserveCanary func(time.Duration)
 	// Logger defaults to discarding.
 	Logger *slog.Logger
+	// Now is the clock by which posts are late and fences are set. Defaults to time.Now.
+	Now func() time.Time
 }
 
 // Workers are the handlers of jobs and the loops beside them.
@@ -104,6 +106,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Now == nil {
+		c.Now = time.Now
 	}
 	return c
 }

@@ -53,6 +53,7 @@ type World struct {
 	testing.TB
 	Ctx    context.Context
 	Stores *storage.Stores
+	now    func() time.Time
 
 	IDs        *ids.Generator
 	Timelines  *timeline.Store
@@ -72,16 +73,20 @@ type World struct {
 // New builds a world in which nothing runs yet.
 func New(t testing.TB, s *storage.Stores, o Options) *World {
 	t.Helper()
-	w := &World{TB: t, Ctx: t.Context(), Stores: s}
 	db := o.DB
 	if db == nil {
 		db = s.DB
 	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
 	if o.Timelines.Now == nil {
 		o.Timelines.Now = o.Now
 	}
+	o.Queue.Now = o.Now
+	w := &World{TB: t, Ctx: t.Context(), Stores: s, now: o.Now}
 	var err error
-	w.IDs, err = ids.Open(w.Ctx, s.DB)
+	w.IDs, err = ids.OpenAt(w.Ctx, s.DB, o.Now)
 	require.NoError(t, err)
 	w.Timelines, err = timeline.New(s.Redis, o.Timelines)
 	require.NoError(t, err)
@@ -147,7 +152,7 @@ func Idle(t testing.TB, s *storage.Stores, o Options) *World {
 func (w *World) WorkersConfig() workers.Config {
 	return workers.Config{
 		DB: w.Stores.DB, Visibility: w.Visibility, Home: w.Home, Sessions: w.Sessions,
-		Timelines: w.Timelines, Queue: w.Queue, Publisher: w.Publisher,
+		Timelines: w.Timelines, Queue: w.Queue, Publisher: w.Publisher, Now: w.now,
 	}
 }
 

@@ -66,8 +66,11 @@ type Generator struct {
 // to killed processes, one is free within a minute.
 //
 // Cost: two statements for each number that is taken, by primary key.
-func Open(ctx context.Context, db *ent.Client) (*Generator, error) {
-	g := &Generator{db: db, now: time.Now, holder: rand.Text()}
+func Open(ctx context.Context, db *ent.Client) (*Generator, error) { return OpenAt(ctx, db, time.Now) }
+
+// OpenAt is Open with another clock.
+func OpenAt(ctx context.Context, db *ent.Client, now func() time.Time) (*Generator, error) {
+	g := &Generator{db: db, now: now, holder: rand.Text()}
 	first := mathrand.Int64N(writers)
 	for i := range int64(writers) {
 		g.writer = (first + i) % writers
@@ -115,12 +118,16 @@ func (g *Generator) Run(ctx context.Context) error {
 			return g.release(context.WithoutCancel(ctx))
 		case <-tick.C:
 			// A failure to renew appears in Next once the lease has run out.
-			_ = g.renew(ctx)
+			_ = g.Renew(ctx)
 		}
 	}
 }
 
-func (g *Generator) renew(ctx context.Context) error {
+// Renew makes the lease last for a minute from now. It fails with ErrNoLease when
+// another process has taken the number.
+//
+// Cost: one update by primary key.
+func (g *Generator) Renew(ctx context.Context) error {
 	g.mu.Lock()
 	until := max(millis(g.now())+leaseFor.Milliseconds(), g.until)
 	g.mu.Unlock()

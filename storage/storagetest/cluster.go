@@ -235,7 +235,8 @@ func (n *node) start(fromSave bool) (err error) {
 		defer func() { err = errors.Join(err, os.Rename(saved+".aside", saved)) }() // for the next start
 	}
 	cmd := exec.Command(path, "--bind", "127.0.0.1", "--port", strconv.Itoa(n.port), "--cluster-enabled", "yes",
-		"--cluster-port", strconv.Itoa(n.bus), "--cluster-node-timeout", "2000", "--save", "", "--appendonly", "no")
+		"--cluster-port", strconv.Itoa(n.bus), "--cluster-node-timeout", "2000", "--save", "", "--appendonly", "no",
+		"--enable-debug-command", "yes")
 	cmd.Dir = n.dir
 	if n.run, err = start(cmd, syscall.SIGKILL); err != nil {
 		return err

@@ -132,13 +132,28 @@ func (r *RedisServer) Start(t testing.TB) {
 	t.Helper()
 	path, err := find("redis-server")
 	require.NoError(t, err)
-	cmd := exec.Command(path, "--port", "0", "--unixsocket", r.socket(), "--save", "", "--appendonly", "no")
+	cmd := exec.Command(path, "--port", "0", "--unixsocket", r.socket(), "--save", "", "--appendonly", "no",
+		"--enable-debug-command", "yes")
 	cmd.Dir = r.dir
 	r.run, err = start(cmd, syscall.SIGKILL)
 	require.NoError(t, err)
 	require.NoError(t, r.run.until(func(ctx context.Context) error {
 		return probe(ctx, "unix", r.socket())
 	}))
+}
+
+// RollBack takes a redis-server back to its last SAVE, in place, and closes all other
+// connections: what a crash and a start from the file do, but at one moment and within
+// milliseconds. The server is another incarnation afterwards.
+func RollBack(ctx context.Context, server *redis.Client) error {
+	_, err := server.TxPipelined(ctx, func(p redis.Pipeliner) error {
+		p.Do(ctx, "DEBUG", "RELOAD", "NOSAVE")
+		p.Do(ctx, "DEBUG", "CHANGE-REPL-ID")
+		p.ClientKillByFilter(ctx, "TYPE", "pubsub")
+		p.ClientKillByFilter(ctx, "TYPE", "normal", "SKIPME", "yes")
+		return nil
+	})
+	return err
 }
 
 // Restart is Kill and Start.

@@ -1,0 +1,91 @@
+package oracle
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+
+	"tideline/storage/storagetest"
+)
+
+// masters returns the servers that Redis consists of, always in the same order.
+func (e *engine) masters() (list []*redis.Client, err error) {
+	cluster, ok := e.s.Redis.(*redis.ClusterClient)
+	if !ok {
+		return []*redis.Client{e.s.Redis.(*redis.Client)}, nil
+	}
+	var mu sync.Mutex
+	err = cluster.ForEachMaster(e.ctx, func(_ context.Context, c *redis.Client) error {
+		mu.Lock()
+		defer mu.Unlock()
+		list = append(list, c)
+		return nil
+	})
+	slices.SortFunc(list, func(a, b *redis.Client) int { return strings.Compare(a.Options().Addr, b.Options().Addr) })
+	return list, err
+}
+
+// real reports whether Redis is a process of its own, which can come back older.
+func (e *engine) real() bool { return storagetest.Config(e.s).RedisURL != "" }
+
+// deafen records that Redis may have forgotten who is active, and nothing else: open
+// streams notice that within minutes, or when their clients come back.
+func (r *run) deafen() {
+	for _, c := range r.clients {
+		c.deaf = c.at != nil
+	}
+}
+
+// snapshot saves what Redis has.
+func (r *run) snapshot() error {
+	if !r.real() {
+		return nil
+	}
+	r.say("Redis takes a snapshot")
+	r.saved = true
+	masters, err := r.masters()
+	if err != nil {
+		return err
+	}
+	for _, m := range masters {
+		if err := m.Save(r.ctx).Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rollBack brings back what Redis had at the snapshot: in one master of a cluster, or
+// in all of them. A single server sometimes crashes and starts again.
+func (r *run) rollBack(n int) error {
+	if !r.saved {
+		return nil
+	}
+	masters, err := r.masters()
+	if err != nil {
+		return err
+	}
+	switch one := n % (len(masters) + 1); {
+	case len(masters) == 1 && n%3 == 0:
+		r.say("Redis is killed, and starts from the snapshot")
+		server := storagetest.Redis(r.t, r.s)
+		server.Kill()
+		server.Start(r.t)
+		return nil
+	case len(masters) > 1 && one < len(masters):
+		r.say("master %d of Redis goes back to the snapshot", one)
+		masters = masters[one : one+1]
+		r.deafen()
+	default:
+		r.say("Redis goes back to the snapshot")
+	}
+	for _, m := range masters {
+		if err := storagetest.RollBack(r.ctx, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
