@@ -10,6 +10,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
+
+	"tideline/timeline/reach"
 )
 
 // Visit says that the user is reading, and returns the end of the inbox's journal,
@@ -163,12 +165,12 @@ func (s *Store) Active(ctx context.Context, users []int64) ([]bool, error) {
 // deadlines returns until when each user is active, 0 for one who is not. With an
 // Unreached it returns those of the others, and 0 for its users.
 func (s *Store) deadlines(ctx context.Context, users []int64) ([]int64, error) {
-	var left unreached
+	var left reach.Left
 	until := make([]int64, 0, len(users))
 	for chunk := range slices.Chunk(users, batch) {
 		var merging sync.Mutex
 		var found []int64
-		err := left.add(s.reach(ctx, chunk, activeShard, func(ctx context.Context, part []int64) error {
+		err := left.Add(s.masters.Users(ctx, chunk, activeShard, func(ctx context.Context, part []int64) error {
 			of, err := s.deadlinesOf(ctx, part)
 			if err != nil {
 				return err
@@ -195,7 +197,7 @@ func (s *Store) deadlines(ctx context.Context, users []int64) ([]int64, error) {
 		}
 		until = append(until, found...)
 	}
-	return until, left.all()
+	return until, left.All()
 }
 
 func activeShard(user int64) string { return activeKey(shardOf(user)) }

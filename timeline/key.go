@@ -110,3 +110,23 @@ func parseID(v any) (int64, error) {
 	}
 	return strconv.ParseInt(text, 10, 64)
 }
+
+// Slots is how many slots a cluster has.
+const Slots = 1 << 14
+
+// InboxSlot returns the slot of a cluster that the user's inbox is in.
+func InboxSlot(user int64) int {
+	tag := string(inbox) + formatID(user)
+	crc := uint16(0) // CRC-16/XMODEM, as the specification of Redis Cluster has it
+	for i := range len(tag) {
+		crc ^= uint16(tag[i]) << 8
+		for range 8 {
+			if carry := crc & 0x8000; carry != 0 {
+				crc = crc<<1 ^ 0x1021
+			} else {
+				crc <<= 1
+			}
+		}
+	}
+	return int(crc) % Slots
+}

@@ -2,85 +2,54 @@ package timeline
 
 import (
 	"context"
-	_ "embed"
+	"embed"
 
 	"github.com/redis/go-redis/v9"
 )
 
-var (
-	//go:embed lua/incarnation.lua
-	incarnationLua string
-	//go:embed lua/feed.lua
-	feedLua string
-	//go:embed lua/page.lua
-	pageLua string
-	//go:embed lua/begin.lua
-	beginLua string
-	//go:embed lua/finish.lua
-	finishLua string
-	//go:embed lua/add.lua
-	addLua string
-	//go:embed lua/remove.lua
-	removeLua string
-	//go:embed lua/trim.lua
-	trimLua string
-	//go:embed lua/extend.lua
-	extendLua string
-	//go:embed lua/activate.lua
-	activateLua string
-	//go:embed lua/deliver_late.lua
-	deliverLateLua string
-	//go:embed lua/changes.lua
-	changesLua string
-	//go:embed lua/replace.lua
-	replaceLua string
-	//go:embed lua/invalidate_positions.lua
-	invalidatePositionsLua string
-	//go:embed lua/drop.lua
-	dropLua string
-	//go:embed lua/latest.lua
-	latestLua string
-	//go:embed lua/store_latest.lua
-	storeLatestLua string
-	//go:embed lua/raise_latest.lua
-	raiseLatestLua string
-	//go:embed lua/show.lua
-	showLua string
-	//go:embed lua/mark.lua
-	markLua string
-	//go:embed lua/fenced.lua
-	fencedLua string
-	//go:embed lua/unwatch.lua
-	unwatchLua string
-)
+//go:embed lua
+var lua embed.FS
 
 var (
-	pageScript                = onFeed(pageLua)
-	beginScript               = onFeed(beginLua)
-	finishScript              = onFeed(finishLua)
-	addScript                 = onFeed(addLua)
-	removeScript              = onFeed(removeLua)
-	trimScript                = onFeed(trimLua)
-	extendScript              = onFeed(extendLua)
-	activateScript            = anywhere(activateLua)
-	deliverLateScript         = onFeed(deliverLateLua)
-	changesScript             = onFeed(changesLua)
-	replaceScript             = onFeed(replaceLua)
-	invalidatePositionsScript = onFeed(invalidatePositionsLua)
-	showScript                = onFeed(showLua)
-	dropScript                = onFeed(dropLua)
-	latestScript              = anywhere(latestLua)
-	storeLatestScript         = redis.NewScript(storeLatestLua)
-	raiseLatestScript         = anywhere(raiseLatestLua)
-	markScript                = anywhere(markLua)
-	fencedScript              = anywhere(fencedLua)
-	unwatchScript             = anywhere(unwatchLua)
+	pageScript                = onFeed("page")
+	beginScript               = onFeed("begin")
+	finishScript              = onFeed("finish")
+	addScript                 = onFeed("add")
+	removeScript              = onFeed("remove")
+	trimScript                = onFeed("trim")
+	extendScript              = onFeed("extend")
+	activateScript            = anywhere("activate")
+	deliverLateScript         = onFeed("deliver_late")
+	changesScript             = onFeed("changes")
+	replaceScript             = onFeed("replace")
+	invalidatePositionsScript = onFeed("invalidate_positions")
+	showScript                = onFeed("show")
+	dropScript                = onFeed("drop")
+	latestScript              = anywhere("latest")
+	storeLatestScript         = script("store_latest")
+	raiseLatestScript         = anywhere("raise_latest")
+	markScript                = anywhere("mark")
+	fencedScript              = anywhere("fenced")
+	unwatchScript             = anywhere("unwatch")
 )
 
 // anywhere is a script that knows in which incarnation of Redis it runs. onFeed is one
 // on a feed.
-func anywhere(lua string) *redis.Script { return redis.NewScript(incarnationLua + lua) }
-func onFeed(lua string) *redis.Script   { return anywhere(feedLua + lua) }
+func anywhere(name string) *redis.Script { return script("incarnation", name) }
+func onFeed(name string) *redis.Script   { return script("incarnation", "feed", name) }
+
+// script is made of these files, one after the other.
+func script(names ...string) *redis.Script {
+	text := ""
+	for _, name := range names {
+		part, err := lua.ReadFile("lua/" + name + ".lua")
+		if err != nil {
+			panic(err) // the names are constants
+		}
+		text += string(part)
+	}
+	return redis.NewScript(text)
+}
 
 // call is one execution of a script.
 type call struct {

@@ -68,6 +68,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"tideline/timeline/reach"
 )
 
 // The bounds of Config, and its defaults.
@@ -167,7 +169,7 @@ type Store struct {
 	cfg     Config
 	sweep   sweeper
 	met     met
-	masters masters
+	masters *reach.Masters
 }
 
 // New returns a Store on rdb, which the caller closes. It fails only when cfg is out
@@ -177,8 +179,15 @@ func New(rdb redis.UniversalClient, cfg Config) (*Store, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	return &Store{rdb: rdb, cfg: cfg}, nil
+	return &Store{rdb: rdb, cfg: cfg, masters: reach.New(rdb)}, nil
 }
+
+// Unreached is the error of a call that was done for some users only: the masters that
+// have the keys of the others cannot be reached.
+type Unreached = reach.Unreached
+
+// Masters says which masters of a cluster are reached, and bounds what waits for them.
+func (s *Store) Masters() *reach.Masters { return s.masters }
 
 // InboxCap is how many ids an inbox keeps.
 func (s *Store) InboxCap() int { return s.cfg.InboxCap }

@@ -210,7 +210,7 @@ func (f *fanOut) toAuthor(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	if f.progress.rosterPosition == (rosterPosition{}) && f.progress.Only == nil {
 		g.Go(func() error {
-			err := f.w.Timelines.Try(ctx, func(ctx context.Context) error { return f.w.Timelines.Watch(ctx, f.args.Author, f.job.ID) })
+			err := f.w.Timelines.Masters().Try(ctx, func(ctx context.Context) error { return f.w.Timelines.Watch(ctx, f.args.Author, f.job.ID) })
 			if err != nil {
 				f.progress.Unwatched = true
 			}
@@ -219,7 +219,7 @@ func (f *fanOut) toAuthor(ctx context.Context) error {
 	}
 	for _, k := range []timeline.Key{timeline.Inbox(f.args.Author), timeline.Outbox(f.args.Author)} {
 		g.Go(func() error {
-			return f.reached(f.w.Timelines.Try(ctx, func(ctx context.Context) error { return put(ctx, k, f.args.Post) }))
+			return f.reached(f.w.Timelines.Masters().Try(ctx, func(ctx context.Context) error { return put(ctx, k, f.args.Post) }))
 		})
 	}
 	g.Go(func() error {
@@ -405,7 +405,7 @@ func (f *fanOut) tell(ctx context.Context, kind live.Kind, users []int64) (int, 
 		return 0, err
 	}
 	n, err := f.w.Publisher.Publish(ctx, live.Event{Kind: kind, Post: f.args.Post, Author: f.args.Author}, users)
-	tolerated := f.w.Timelines.Tolerate(ctx, err)
+	tolerated := f.w.Timelines.Masters().Tolerate(ctx, err)
 	if tolerated = f.reached(tolerated); tolerated != nil {
 		return n, fmt.Errorf("publish post %d: %w", f.args.Post, err)
 	}

@@ -94,7 +94,7 @@ func (f *forgetting) forget(ctx context.Context, author int64, users []int64) er
 // that part is left to the next attempt.
 func (f *forgetting) later(ctx context.Context, err error) error {
 	var some *timeline.Unreached
-	if err = f.w.Timelines.Tolerate(ctx, err); !errors.As(err, &some) {
+	if err = f.w.Timelines.Masters().Tolerate(ctx, err); !errors.As(err, &some) {
 		return err
 	}
 	f.Left, f.reason = f.Left.with(some.Users), err

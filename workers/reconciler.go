@@ -30,7 +30,7 @@ func (w *Workers) relationChanged(ctx context.Context, j *queue.Job) error {
 
 // patient returns err, which is Unavailable if a part of a cluster cannot be reached.
 func (w *Workers) patient(ctx context.Context, err error) error {
-	if err = w.Timelines.Tolerate(ctx, err); unreached(err) {
+	if err = w.Timelines.Masters().Tolerate(ctx, err); unreached(err) {
 		return queue.Unavailable(err)
 	}
 	return err

@@ -57,7 +57,7 @@ func (f *fanOut) receipt(ctx context.Context, r FanOutReport, done bool) error {
 // goes with the post if that is gone, and operators by log and metrics.
 func (f *fanOut) finish(ctx context.Context, post *ent.Post) error {
 	// A watch that stays ends by itself.
-	err := f.w.Timelines.Try(ctx, func(ctx context.Context) error { return f.w.Timelines.Unwatch(ctx, f.args.Author, f.job.ID) })
+	err := f.w.Timelines.Masters().Try(ctx, func(ctx context.Context) error { return f.w.Timelines.Unwatch(ctx, f.args.Author, f.job.ID) })
 	if err := f.reached(err); err != nil {
 		return err
 	}

@@ -95,7 +95,7 @@ func (w *Workers) roster(ctx context.Context, j *queue.Job, author *ent.User, at
 		return r, nil
 	}
 	var count int
-	err := w.Timelines.Try(ctx, func(ctx context.Context) (err error) {
+	err := w.Timelines.Masters().Try(ctx, func(ctx context.Context) (err error) {
 		count, err = w.Timelines.ActiveCount(ctx)
 		return err
 	})
@@ -111,7 +111,7 @@ func (w *Workers) roster(ctx context.Context, j *queue.Job, author *ent.User, at
 	// The post is committed: users who become active later read it from SQL.
 	active, err := w.Timelines.ActiveByRecency(ctx)
 	if err != nil {
-		return r.withoutActivity(w.Timelines.Tolerate(ctx, err))
+		return r.withoutActivity(w.Timelines.Masters().Tolerate(ctx, err))
 	}
 	if begun {
 		// The earlier attempt has done the users between the two deadlines. The
@@ -211,7 +211,7 @@ func (r *roster) recentFollowers(ctx context.Context, c visibility.PostChange) (
 	p.allActive, r.position.RecentDone = true, true
 	chunk, err := r.w.Timelines.RecentlyActive(ctx, r.w.PageSize)
 	if err != nil {
-		if p.err = r.w.Timelines.Tolerate(ctx, err); unreached(p.err) {
+		if p.err = r.w.Timelines.Masters().Tolerate(ctx, err); unreached(p.err) {
 			p.err = nil // they come in their turn
 		}
 		return p
@@ -257,7 +257,7 @@ func (r *roster) nextFollowers(ctx context.Context, c visibility.PostChange) (p 
 		}
 	}
 	if p.err = r.loaded(); p.err != nil {
-		if _, p.err = r.withoutActivity(r.w.Timelines.Tolerate(ctx, p.err)); p.err != nil {
+		if _, p.err = r.withoutActivity(r.w.Timelines.Masters().Tolerate(ctx, p.err)); p.err != nil {
 			return p
 		}
 		r.loaded = func() error { return nil }

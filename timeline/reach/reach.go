@@ -1,4 +1,6 @@
-package timeline
+// Package reach gets work done on those masters of a Redis Cluster that answer, within
+// limits of time, and names the users for whom it was not done.
+package reach
 
 import (
 	"context"
@@ -37,16 +39,16 @@ func (u *Unreached) Error() string {
 }
 func (u *Unreached) Unwrap() error { return u.Err }
 
-// unreached collects the users of several calls that were not reached. It is safe for
-// concurrent use.
-type unreached struct {
+// Left collects the users of several calls that were not reached. It is safe for
+// concurrent use. The zero Left is empty.
+type Left struct {
 	mu    sync.Mutex
 	users []int64
 	err   error
 }
 
-// add returns err, or nil if err is an Unreached, which it keeps.
-func (u *unreached) add(err error) error {
+// Add returns err, or nil if err is an Unreached, which it keeps.
+func (u *Left) Add(err error) error {
 	var some *Unreached
 	if !errors.As(err, &some) {
 		return err
@@ -57,37 +59,37 @@ func (u *unreached) add(err error) error {
 	return nil
 }
 
-// all returns what was added as one error, nil if that was nothing.
-func (u *unreached) all() error {
+// All returns what was added as one error, nil if that was nothing.
+func (u *Left) All() error {
 	if u.err == nil {
 		return nil
 	}
 	return &Unreached{u.users, u.err}
 }
 
-// reach calls do for the users whose keys these are. If a master of a cluster cannot
+// Users calls do for the users whose keys these are. If a master of a cluster cannot
 // be reached, it calls do once more for the users of each master. The error is then an
 // Unreached with the users of those that fail. A part may be done twice.
 //
 // Cost: none while all masters answer. Otherwise the waits above, and a master that
 // was found not to answer is asked once in 5 s.
-func (s *Store) reach(ctx context.Context, users []int64, key func(user int64) string, do func(ctx context.Context, users []int64) error) error {
-	cluster, sharded := s.rdb.(*redis.ClusterClient)
+func (m *Masters) Users(ctx context.Context, users []int64, key func(user int64) string, do func(ctx context.Context, users []int64) error) error {
+	cluster, sharded := m.rdb.(*redis.ClusterClient)
 	if !sharded {
 		return do(ctx, users)
 	}
-	if s.masters.fine() {
+	if m.fine() {
 		err := within(ctx, pipelineLimit, func(ctx context.Context) error { return do(ctx, users) })
-		if !s.unavailable(ctx, err) {
+		if !unavailable(ctx, err) {
 			return err
 		}
 	}
-	var left unreached
+	var left Left
 	parts := map[string][]int64{}
 	for _, user := range users {
 		master, err := cluster.MasterForKey(ctx, key(user))
 		if err != nil {
-			_ = left.add(&Unreached{[]int64{user}, err})
+			_ = left.Add(&Unreached{[]int64{user}, err})
 			continue
 		}
 		parts[master.Options().Addr] = append(parts[master.Options().Addr], user)
@@ -95,16 +97,16 @@ func (s *Store) reach(ctx context.Context, users []int64, key func(user int64) s
 	var g errgroup.Group
 	for addr, part := range parts {
 		g.Go(func() error {
-			if err := s.masters.avoid(addr); err != nil {
-				return left.add(&Unreached{part, err})
+			if err := m.avoid(addr); err != nil {
+				return left.Add(&Unreached{part, err})
 			}
 			err := within(ctx, masterLimit, func(ctx context.Context) error { return do(ctx, part) })
-			if s.unavailable(ctx, err) {
-				s.masters.fails(addr, err)
-				return left.add(&Unreached{part, err})
+			if unavailable(ctx, err) {
+				m.fails(addr, err)
+				return left.Add(&Unreached{part, err})
 			}
 			if err == nil {
-				s.masters.answers(addr)
+				m.answers(addr)
 			}
 			return err
 		})
@@ -112,22 +114,22 @@ func (s *Store) reach(ctx context.Context, users []int64, key func(user int64) s
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	return left.all()
+	return left.All()
 }
 
 // Try calls do, which touches a few keys, within a limit of time. The error is an
 // Unreached without users if a part of a cluster cannot be reached.
-func (s *Store) Try(ctx context.Context, do func(ctx context.Context) error) error {
-	if _, sharded := s.rdb.(*redis.ClusterClient); !sharded {
+func (m *Masters) Try(ctx context.Context, do func(ctx context.Context) error) error {
+	if _, sharded := m.rdb.(*redis.ClusterClient); !sharded {
 		return do(ctx)
 	}
-	return s.Tolerate(ctx, within(ctx, pipelineLimit, do))
+	return m.Tolerate(ctx, within(ctx, pipelineLimit, do))
 }
 
 // Tolerate returns err, as an Unreached without users if it is that of a part of a
 // cluster that cannot be reached.
-func (s *Store) Tolerate(ctx context.Context, err error) error {
-	if _, sharded := s.rdb.(*redis.ClusterClient); sharded && s.unavailable(ctx, err) {
+func (m *Masters) Tolerate(ctx context.Context, err error) error {
+	if _, sharded := m.rdb.(*redis.ClusterClient); sharded && unavailable(ctx, err) {
 		return &Unreached{nil, err}
 	}
 	return err
@@ -141,7 +143,7 @@ func within(ctx context.Context, limit time.Duration, do func(ctx context.Contex
 
 // unavailable reports whether err is that of a server that does not answer, or cannot
 // serve now, and not of the caller or of what was asked.
-func (s *Store) unavailable(ctx context.Context, err error) bool {
+func unavailable(ctx context.Context, err error) bool {
 	if err == nil || ctx.Err() != nil {
 		return false
 	}
@@ -158,11 +160,16 @@ func (s *Store) unavailable(ctx context.Context, err error) bool {
 	return false
 }
 
-// masters knows the masters of a cluster that could not be reached lately.
-type masters struct {
+// Masters knows which masters of a cluster could not be reached lately. It is safe for
+// concurrent use. Anything but a cluster has one master, and limits of its own.
+type Masters struct {
+	rdb    redis.UniversalClient
 	mu     sync.Mutex
 	failed map[string]failure // by address
 }
+
+// New returns the masters of rdb, all of which are taken to answer.
+func New(rdb redis.UniversalClient) *Masters { return &Masters{rdb: rdb} }
 
 type failure struct {
 	asked time.Time
@@ -170,7 +177,7 @@ type failure struct {
 }
 
 // fine reports whether all masters answer, as far as is known.
-func (m *masters) fine() bool {
+func (m *Masters) fine() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for addr, f := range m.failed {
@@ -183,7 +190,7 @@ func (m *masters) fine() bool {
 
 // avoid returns why the master should not be asked now. It returns nil to one caller
 // when it is time to ask again.
-func (m *masters) avoid(addr string) error {
+func (m *Masters) avoid(addr string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	f, failed := m.failed[addr]
@@ -197,7 +204,7 @@ func (m *masters) avoid(addr string) error {
 	return nil
 }
 
-func (m *masters) fails(addr string, err error) {
+func (m *Masters) fails(addr string, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.failed == nil {
@@ -206,28 +213,8 @@ func (m *masters) fails(addr string, err error) {
 	m.failed[addr] = failure{time.Now(), err}
 }
 
-func (m *masters) answers(addr string) {
+func (m *Masters) answers(addr string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.failed, addr)
-}
-
-// Slots is how many slots a cluster has.
-const Slots = 1 << 14
-
-// InboxSlot returns the slot of a cluster that the user's inbox is in.
-func InboxSlot(user int64) int {
-	tag := string(inbox) + formatID(user)
-	crc := uint16(0) // CRC-16/XMODEM, as the specification of Redis Cluster has it
-	for i := range len(tag) {
-		crc ^= uint16(tag[i]) << 8
-		for range 8 {
-			if carry := crc & 0x8000; carry != 0 {
-				crc = crc<<1 ^ 0x1021
-			} else {
-				crc <<= 1
-			}
-		}
-	}
-	return int(crc) % Slots
 }
