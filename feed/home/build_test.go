@@ -1,0 +1,46 @@
+package home_test
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tideline/feed/account"
+	"tideline/feed/feedtest"
+	"tideline/storage"
+	"tideline/storage/storagetest"
+	"tideline/timeline"
+)
+
+// After a failover everybody asks for feeds at once. A feed waits for a builder once,
+// however many ask for it, and nothing is built for somebody who may have asked again.
+func TestWaveOfBuilds(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		var later atomic.Int64
+		w := &world{feedtest.New(t, s, feedtest.Options{
+			Now: func() time.Time { return time.Now().Add(time.Duration(later.Load())) },
+		})}
+		ann, bob, star := w.User("ann"), w.User("bob"), w.User("star")
+		w.History(star, 3)
+		state := func(v account.Viewer) timeline.State {
+			_, covered, err := w.Timelines.Page(w.Ctx, timeline.Inbox(v.ID), timeline.Range{})
+			require.NoError(t, err)
+			return covered.State
+		}
+		w.Timeline(ann, 1)
+		later.Store(int64(time.Minute))
+		for range 1100 { // more than may wait
+			_, err := w.Home.PostsBy(w.Ctx, ann.ID, star.ID, timeline.Range{Limit: 1})
+			require.NoError(t, err)
+		}
+		w.Timeline(bob, 1)
+		w.Run(w.Home.Run)
+		require.Eventually(t, func() bool { return state(bob) == timeline.Ready }, time.Minute, time.Millisecond,
+			"there was room for one more")
+		require.Equal(t, timeline.Building, state(ann), "she waited for a minute")
+		w.AwaitInbox(ann)
+	})
+}
