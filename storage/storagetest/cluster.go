@@ -116,12 +116,14 @@ func (c *Cluster) Move(t testing.TB, key, addr string) {
 	to := clients[addr]
 	slot, err := to.ClusterKeySlot(ctx, key).Result()
 	require.NoError(t, err)
-	ranges, err := to.ClusterSlots(ctx).Result()
+	shards, err := to.ClusterShards(ctx).Result()
 	require.NoError(t, err)
 	owner := ""
-	for _, r := range ranges {
-		if r.Start <= int(slot) && int(slot) <= r.End {
-			owner = r.Nodes[0].Addr
+	for _, shard := range shards {
+		for _, r := range shard.Slots {
+			if r.Start <= slot && slot <= r.End {
+				owner = "127.0.0.1:" + strconv.FormatInt(shard.Nodes[0].Port, 10)
+			}
 		}
 	}
 	if owner == addr {
