@@ -265,6 +265,30 @@ func (w *world) report(found []finding) (lines []string) {
 	return lines
 }
 
+// histories says what the clients that lack a post, or have one too many, were told
+// of it, and when they were told to read again.
+func (w *world) histories(found []finding) (lines []string, err error) {
+	told, err := w.crowd.Told()
+	if err != nil {
+		return nil, err
+	}
+	for i, events := range told {
+		for _, f := range found {
+			if f.kind != "client" || f.whose != w.clientName(i) {
+				continue
+			}
+			line := fmt.Sprintf("the client %s (%s post %d) was told:", f.whose, f.what, f.post)
+			for _, e := range events {
+				if e.Kind == "invalidated" || worldtest.PostID(e.Post) == f.post {
+					line += fmt.Sprintf(" %s +%.1f s,", e.Kind, e.Time().Sub(w.began).Seconds())
+				}
+			}
+			lines = append(lines, strings.TrimSuffix(line, ","))
+		}
+	}
+	return lines, nil
+}
+
 // summary counts the findings by the faults beside which their posts were accepted.
 func (w *world) summary(found []finding) string {
 	type cause struct{ faults, what, kind string }
