@@ -273,21 +273,32 @@ func (w *world) histories(found []finding) (lines []string, err error) {
 		return nil, err
 	}
 	for i, events := range told {
+		var again, of []string
+		for _, e := range events {
+			if e.Kind == "invalidated" {
+				again = append(again, w.since(e.Time()))
+			}
+		}
 		for _, f := range found {
-			if f.kind != "client" || f.whose != w.clientName(i) {
-				continue
-			}
-			line := fmt.Sprintf("the client %s (%s post %d) was told:", f.whose, f.what, f.post)
-			for _, e := range events {
-				if e.Kind == "invalidated" || worldtest.PostID(e.Post) == f.post {
-					line += fmt.Sprintf(" %s +%.1f s,", e.Kind, e.Time().Sub(w.began).Seconds())
+			if f.kind == "client" && f.whose == w.clientName(i) {
+				text := fmt.Sprint(f.post)
+				for _, e := range events {
+					if worldtest.PostID(e.Post) == f.post {
+						text += fmt.Sprintf(" %s %s", e.Kind, w.since(e.Time()))
+					}
 				}
+				of = append(of, text)
 			}
-			lines = append(lines, strings.TrimSuffix(line, ","))
+		}
+		if of != nil {
+			lines = append(lines, fmt.Sprintf("the client %s was told to read again %v; of posts: %s", w.clientName(i), again, strings.Join(of, ", ")))
 		}
 	}
 	return lines, nil
 }
+
+// since is a time as it is printed beside others.
+func (w *world) since(at time.Time) string { return fmt.Sprintf("+%.1f s", at.Sub(w.began).Seconds()) }
 
 // summary counts the findings by the faults beside which their posts were accepted.
 func (w *world) summary(found []finding) string {
