@@ -123,6 +123,7 @@ func (w *world) wrong(ctx context.Context, settled error) (all []string) {
 		func() ([]string, error) { return w.deadJobs(ctx) },
 		w.clientFaults,
 		w.leaks,
+		func() ([]string, error) { return w.histories(found) },
 	} {
 		lines, err := check()
 		if err != nil {

@@ -265,6 +265,41 @@ func (w *world) report(found []finding) (lines []string) {
 	return lines
 }
 
+// histories says what the clients that lack a post, or have one too many, were told
+// of it, and when they were told to read again.
+func (w *world) histories(found []finding) (lines []string, err error) {
+	told, err := w.crowd.Told()
+	if err != nil {
+		return nil, err
+	}
+	for i, events := range told {
+		var again, of []string
+		for _, e := range events {
+			if e.Kind == "invalidated" {
+				again = append(again, w.since(e.Time()))
+			}
+		}
+		for _, f := range found {
+			if f.kind == "client" && f.whose == w.clientName(i) {
+				text := fmt.Sprint(f.post)
+				for _, e := range events {
+					if worldtest.PostID(e.Post) == f.post {
+						text += fmt.Sprintf(" %s %s", e.Kind, w.since(e.Time()))
+					}
+				}
+				of = append(of, text)
+			}
+		}
+		if of != nil {
+			lines = append(lines, fmt.Sprintf("the client %s was told to read again %v; of posts: %s", w.clientName(i), again, strings.Join(of, ", ")))
+		}
+	}
+	return lines, nil
+}
+
+// since is a time as it is printed beside others.
+func (w *world) since(at time.Time) string { return fmt.Sprintf("+%.1f s", at.Sub(w.began).Seconds()) }
+
 // summary counts the findings by the faults beside which their posts were accepted.
 func (w *world) summary(found []finding) string {
 	type cause struct{ faults, what, kind string }
