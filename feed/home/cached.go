@@ -73,7 +73,7 @@ func (h *Home) cached(feed cachedFeed, known prefetch) visibility.Source {
 			feed.observe(false)
 			return feed.truth(ctx, viewer, r)
 		}
-		if begun != nil && feeds[0].key == feed.key {
+		if begun != nil && len(feeds) > 0 && feeds[0].key == feed.key {
 			parts[0].Coverage = begun.Coverage() // it was missing a moment before
 		}
 		ready := true
