@@ -81,7 +81,7 @@ func New(t testing.TB, s *storage.Stores, o Options) *World {
 		o.Timelines.Now = o.Now
 	}
 	var err error
-	w.IDs, err = ids.Open(w.Ctx, s.DB)
+	w.IDs, err = ids.Open(w.Ctx, ids.Config{DB: s.DB})
 	require.NoError(t, err)
 	w.Timelines, err = timeline.New(s.Redis, o.Timelines)
 	require.NoError(t, err)
