@@ -34,7 +34,8 @@ type Draft struct {
 // deleted.
 //
 // Cost: one short transaction and the author's own two feeds, whatever the number
-// of followers: its job does the rest.
+// of followers: its job does the rest. A repeated call costs two queries and the two
+// feeds.
 func (f *Feed) CreatePost(ctx context.Context, v account.Viewer, d Draft) (*ent.Post, error) {
 	if v.ID == 0 {
 		return nil, refusal.ErrSignIn
@@ -49,17 +50,22 @@ func (f *Feed) CreatePost(ctx context.Context, v account.Viewer, d Draft) (*ent.
 	if _, err := text.CleanLine("An idempotency key", d.IdempotencyKey, 0, maxKey); err != nil {
 		return nil, err
 	}
-	if p, err := f.firstPost(ctx, v, d.IdempotencyKey); p != nil || err != nil {
-		return p, err
+	p, err := f.firstPost(ctx, v, d.IdempotencyKey)
+	if p == nil && err == nil {
+		p, err = f.insertPost(ctx, v, body, d)
 	}
-	p, err := f.insertPost(ctx, v, body, d)
-	if ent.IsConstraintError(err) && d.IdempotencyKey != "" {
-		// A concurrent call with the same key came first.
-		return f.firstPost(ctx, v, d.IdempotencyKey)
+	if ent.IsConstraintError(err) {
+		// A concurrent call with the same key may have come first. If none has, another
+		// constraint was violated, and the error stays.
+		if first, sooner := f.firstPost(ctx, v, d.IdempotencyKey); first != nil || sooner != nil {
+			p, err = first, sooner
+		}
 	}
 	if err != nil {
 		return nil, err
 	}
+	// Also for a post that is there already: the first call may have ended with its
+	// process, right after the commit.
 	f.home.AddOwn(ctx, p.AuthorID, p.ID)
 	return p, nil
 }

@@ -34,14 +34,16 @@ type client struct {
 }
 
 func each(t *testing.T, test func(c *client)) {
-	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
-		w := feedtest.New(t, s, feedtest.Options{})
-		engine, err := graph.New(backend(w), graph.Config{Introspection: true})
-		require.NoError(t, err)
-		w.Run(w.Hub.Run)
-		w.Run(w.Home.Run)
-		test(&client{World: w, t: t, ctx: w.Ctx, s: s, engine: engine})
-	})
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) { test(newClient(t, s)) })
+}
+
+func newClient(t *testing.T, s *storage.Stores) *client {
+	w := feedtest.New(t, s, feedtest.Options{})
+	engine, err := graph.New(backend(w), graph.Config{Introspection: true})
+	require.NoError(t, err)
+	w.Run(w.Hub.Run)
+	w.Run(w.Home.Run)
+	return &client{World: w, t: t, ctx: w.Ctx, s: s, engine: engine}
 }
 
 func backend(w *feedtest.World) graph.Backend {

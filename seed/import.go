@@ -86,7 +86,7 @@ func runImport(ctx context.Context, s *storage.Stores, o Options, out, progress 
 }
 
 func newImporter(ctx context.Context, s *storage.Stores, hash string) (*importer, error) {
-	ids, err := ids.Open(ctx, s.DB)
+	ids, err := ids.Open(ctx, ids.Config{DB: s.DB})
 	if err != nil {
 		return nil, err
 	}

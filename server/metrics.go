@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"tideline/feed/ids"
 	"tideline/feed/job"
 	"tideline/live"
 	"tideline/queue"
@@ -144,6 +145,23 @@ func (m *metrics) countSockets(count func() int) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "tideline_sockets", Help: "WebSocket connections open.",
 	}, func() float64 { return float64(count()) }))
+}
+
+// countIDs adds what a generator of ids says, which each scrape asks for.
+func (m *metrics) countIDs(stats func() ids.Stats) {
+	m.registry.MustRegister(
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "tideline_ids_ready", Help: "1 while this process has a number for new ids; without one it refuses posts and sign-ups.",
+		}, func() float64 {
+			if stats().Ready {
+				return 1
+			}
+			return 0
+		}),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "tideline_ids_leases_total", Help: "Numbers for new ids that this process has taken: 1 without a disturbance.",
+		}, func() float64 { return float64(stats().Leases) }),
+	)
 }
 
 // countHub adds what a hub counts, which each scrape asks for.

@@ -81,11 +81,13 @@ func newProcess(ctx context.Context, c Config, role Role, stores *storage.Stores
 		mux.Handle("GET /metrics", p.metrics.handler(b.jobs.Stats, log))
 	}
 	if role.server {
-		generator, err := ids.Open(ctx, stores.DB)
+		generator, err := ids.Open(ctx, ids.Config{DB: stores.DB, Logger: log})
 		if err != nil {
 			return nil, err
 		}
 		p.base = append(p.base, generator.Run)
+		p.health.checks = append(p.health.checks, check{"ids", generator.Ready})
+		p.metrics.countIDs(generator.Stats)
 		called, err := b.api(c, generator, hub, log)
 		if err != nil {
 			return nil, err

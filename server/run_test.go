@@ -66,7 +66,7 @@ func TestRun(t *testing.T) {
 		return status == http.StatusOK
 	}, 30*time.Second, 10*time.Millisecond)
 	for path, want := range map[string]string{
-		"/livez": `"live":true`, "/readyz": `"live":"ok"`, "/metrics": "tideline_queue_jobs", "/": "<html", "/graphiql": "<html",
+		"/livez": `"live":true`, "/readyz": `"ids":"ok","live":"ok"`, "/metrics": "\ntideline_ids_ready 1\n", "/": "<html", "/graphiql": "<html",
 		"/schema.graphql": "type Subscription",
 	} {
 		status, body := servertest.Ask(t, http.MethodGet, url+path, "")
@@ -172,7 +172,7 @@ func TestSwitches(t *testing.T) {
 
 func TestRankDecayIsTheFeeds(t *testing.T) {
 	stores := storagetest.Embedded(t)
-	generator, err := ids.Open(t.Context(), stores.DB)
+	generator, err := ids.Open(t.Context(), ids.Config{DB: stores.DB})
 	require.NoError(t, err)
 	c, err := parse(t, "--rank-decay=1h")
 	require.NoError(t, err)

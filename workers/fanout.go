@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -276,8 +277,11 @@ func (f *fanOut) toFollowers(ctx context.Context) error {
 // nextPage does a page, and a checkpoint when one is due.
 func (f *fanOut) nextPage(ctx context.Context, page page) error {
 	// Followers who never saw the post are not told that it is gone, nor which.
-	var gain, lose, neverSaw []int64
+	var gain, muters, lose, neverSaw []int64
 	for _, follower := range page.followers {
+		if follower.Counts && !follower.Sees {
+			muters = append(muters, follower.ID)
+		}
 		switch {
 		case follower.Sees:
 			gain = append(gain, follower.ID)
@@ -295,8 +299,8 @@ func (f *fanOut) nextPage(ctx context.Context, page page) error {
 	}
 	told := [3][]int64{gain, lose, neverSaw}
 	only := f.progress.Only
-	gain, lose, neverSaw = only.of(gain), only.of(lose), only.of(neverSaw)
-	reached, err := f.deliverPage(ctx, gain, page.allActive)
+	gain, lose, neverSaw, muters = only.of(gain), only.of(lose), only.of(neverSaw), only.of(muters)
+	reached, err := f.deliverPage(ctx, gain, muters, page.allActive)
 	if err != nil {
 		return err
 	}
@@ -325,8 +329,9 @@ func (f *fanOut) nextPage(ctx context.Context, page page) error {
 
 // deliverPage brings the post to followers who may see it, and returns those of
 // them who are active: a user who is not has no connection. AllActive says that
-// all of them are.
-func (f *fanOut) deliverPage(ctx context.Context, gain []int64, allActive bool) (reached []int64, err error) {
+// all of them are. Those who mute the author get nothing and are counted alike, in
+// the same steps.
+func (f *fanOut) deliverPage(ctx context.Context, gain, muters []int64, allActive bool) (reached []int64, err error) {
 	post, p := f.args.Post, &f.progress
 	if f.hiddenThenShown() { // the journals say that it is gone before it is there again
 		if err := f.reached(f.w.Timelines.Withdraw(ctx, []int64{post}, gain)); err != nil {
@@ -339,21 +344,22 @@ func (f *fanOut) deliverPage(ctx context.Context, gain []int64, allActive bool) 
 			return nil, err
 		}
 	}
-	reached = gain
-	switch {
-	case !f.pushes && !allActive:
-		reached, err = f.w.Timelines.ActiveOf(ctx, gain)
-		p.Pulled += len(reached)
-	case !f.pushes:
-		p.Pulled += len(gain)
-	case allActive:
-		err = f.w.Timelines.Push(ctx, post, gain, f.job.GiveWay(ctx))
-		p.Pushed += len(gain)
-	default:
-		reached, err = f.w.Timelines.Deliver(ctx, post, gain)
-		p.Pushed += len(reached)
+	reached, pace, count := gain, f.job.GiveWay(ctx), len(gain)+len(muters)
+	if !allActive {
+		reached, err = f.w.Timelines.ActiveOf(ctx, slices.Concat(gain, muters))
+		if err := f.reached(err); err != nil {
+			return nil, fmt.Errorf("deliver post %d: %w", post, err)
+		}
+		count, pace = len(reached), func() {}
+		slices.Sort(muters)
+		reached = slices.DeleteFunc(reached, func(user int64) bool { return contains(muters, user) })
 	}
-	if err := f.reached(err); err != nil {
+	if !f.pushes {
+		p.Pulled += count
+		return reached, nil
+	}
+	p.Pushed += count
+	if err := f.reached(f.w.Timelines.Push(ctx, post, reached, pace)); err != nil {
 		return nil, fmt.Errorf("deliver post %d: %w", post, err)
 	}
 	return reached, nil

@@ -10,8 +10,10 @@ import (
 	"tideline/feed/job"
 )
 
-// FanOutReport says what became of one fan-out. It is part of the state of a job:
-// its names in JSON must not change.
+// FanOutReport says what became of one fan-out. Pushed and Pulled count followers who
+// mute the author as if they did not: the author, who sees these figures in the
+// receipt, cannot tell who does. It is part of the state of a job: its names in JSON
+// must not change.
 type FanOutReport struct {
 	Kind      string        `json:"Kind"` // of the job
 	Post      int64         `json:"Post"`

@@ -222,7 +222,7 @@ func (r *roster) recentFollowers(ctx context.Context, c visibility.PostChange) (
 	}
 	p.followers, p.err = r.followersAmong(ctx, c, chunk)
 	for _, f := range p.followers {
-		if f.Sees {
+		if f.Counts {
 			r.position.RecentLeft++
 		}
 	}
@@ -275,7 +275,7 @@ func (r *roster) nextFollowers(ctx context.Context, c visibility.PostChange) (p 
 		p.followers = slices.DeleteFunc(p.followers, func(f visibility.Follower) bool {
 			_, active := r.activeSet[f.ID]
 			_, done := r.recentSet[f.ID]
-			if done && f.Sees {
+			if done && f.Counts {
 				r.position.RecentLeft--
 			}
 			return !active || done

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tideline/ent"
+	"tideline/ent/follow"
 	"tideline/ent/schema"
 	"tideline/ent/user"
 	"tideline/feed"
@@ -179,6 +180,58 @@ func TestReceipt(t *testing.T) {
 			}
 		}
 	})
+}
+
+// However a fan-out finds the followers, and whether it pushes to them or they pull, its
+// receipt is the same if some of them mute the author, who are active or away.
+func TestReceiptsDoNotTellWhoMutesTheAuthor(t *testing.T) {
+	t.Parallel()
+	for name, of := range map[string]struct{ followers, active, others int }{
+		"one page of followers": {4, 2, 0}, "the active users": {42, 1, 0}, "the followers, by what is in memory": {42, 30, 0},
+		"the followers, by look-ups": {12, 6, 60},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+				a := newIdleAudience(t, s, of.followers, of.active)
+				for i := range of.others {
+					_, err := a.Timelines.Visit(a.Ctx, int64(i+1))
+					require.NoError(t, err)
+				}
+				a.work(t, s.Redis)
+				receipt := func() (post int64, counts [4]any) {
+					post, _ = a.post(t)
+					d, err := s.DB.Delivery.Get(a.Ctx, post)
+					require.NoError(t, err)
+					return post, [4]any{d.Pushed, d.Pulled, d.Skipped, d.Done}
+				}
+				pulled := func() (post int64, counts [4]any) {
+					for counts[0] != 0 { // the balancer may have come between
+						require.NoError(t, s.DB.User.UpdateOneID(a.author.ID).SetFanOutMode(user.FanOutModePULL).Exec(a.Ctx))
+						post, counts = receipt()
+					}
+					return post, counts
+				}
+				_, push := receipt()
+				require.Equal(t, [4]any{of.active, 0, of.followers - of.active, true}, push)
+				_, pull := pulled()
+				require.Equal(t, [4]any{0, of.active, of.followers - of.active, true}, pull)
+
+				away := s.DB.Follow.Query().Where(follow.FollowerIDNotIn(a.active...)).FirstX(a.Ctx).FollowerID
+				for _, muter := range []int64{a.active[0], away} {
+					require.NoError(t, s.DB.Mute.Create().SetMuterID(muter).SetMutedID(a.author.ID).Exec(a.Ctx))
+				}
+				_, counts := pulled()
+				require.Equal(t, pull, counts)
+				require.NoError(t, s.DB.User.UpdateOneID(a.author.ID).SetFanOutMode(user.FanOutModePUSH).Exec(a.Ctx))
+				post, counts := receipt()
+				require.Equal(t, push, counts)
+				ids, _, err := a.Timelines.Page(a.Ctx, timeline.Inbox(a.active[0]), timeline.Range{Limit: 10})
+				require.NoError(t, err)
+				require.NotContains(t, ids, post, "it is counted, and not pushed")
+			})
+		})
+	}
 }
 
 // pushHook is a hook on the pipelines that push a post to inboxes, or take one out.

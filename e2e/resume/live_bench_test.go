@@ -76,7 +76,7 @@ func BenchmarkLive(b *testing.B) {
 		users[i] = int64(i + 2)
 	}
 	publisher := live.NewPublisher(stores.Redis, stores.Sharded)
-	ids, err := ids.Open(ctx, stores.DB)
+	ids, err := ids.Open(ctx, ids.Config{DB: stores.DB})
 	require.NoError(b, err)
 	post := func() {
 		id, err := ids.Next()

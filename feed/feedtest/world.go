@@ -86,7 +86,7 @@ func New(t testing.TB, s *storage.Stores, o Options) *World {
 	o.Queue.Now = o.Now
 	w := &World{TB: t, Ctx: t.Context(), Stores: s, now: o.Now}
 	var err error
-	w.IDs, err = ids.OpenAt(w.Ctx, s.DB, o.Now)
+	w.IDs, err = ids.Open(w.Ctx, ids.Config{DB: s.DB, Now: o.Now})
 	require.NoError(t, err)
 	w.Timelines, err = timeline.New(s.Redis, o.Timelines)
 	require.NoError(t, err)

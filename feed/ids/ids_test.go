@@ -14,7 +14,7 @@ import (
 func TestIDsAreUniqueAcrossWritersAndExactInADouble(t *testing.T) {
 	t.Parallel()
 	feedtest.Each(t, func(w *feedtest.World) {
-		other, err := ids.Open(w.Ctx, w.Stores.DB)
+		other, err := ids.Open(w.Ctx, ids.Config{DB: w.Stores.DB})
 		require.NoError(w, err)
 		var mu sync.Mutex
 		seen := map[int64]bool{}
@@ -51,10 +51,10 @@ func TestWriterNumbersRunOut(t *testing.T) {
 	t.Parallel()
 	feedtest.Each(t, func(w *feedtest.World) {
 		for range 31 {
-			_, err := ids.Open(w.Ctx, w.Stores.DB)
+			_, err := ids.Open(w.Ctx, ids.Config{DB: w.Stores.DB})
 			require.NoError(w, err)
 		}
-		_, err := ids.Open(w.Ctx, w.Stores.DB)
+		_, err := ids.Open(w.Ctx, ids.Config{DB: w.Stores.DB})
 		require.ErrorIs(w, err, ids.ErrNoLease)
 	})
 }

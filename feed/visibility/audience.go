@@ -20,6 +20,9 @@ type Follower struct {
 	ID   int64
 	Sees bool // the follower's timeline has the post
 	Saw  bool // it had the post at some time before
+	// Counts says that the receipt counts the follower among those who get the post:
+	// also one who mutes the author, for that is the follower's own affair.
+	Counts bool
 }
 
 // PostChange describes a change of a post. Current is the post as it is, nil when
@@ -125,7 +128,10 @@ func (r *Reader) followers(ctx context.Context, author int64, c PostChange, mute
 		follower := n / 4
 		to := Relation{Following: true, FollowedBy: n&2 != 0, Muting: n&1 != 0 || muters[follower]}
 		sees := func(p *ent.Post) bool { return p != nil && mayShow(Home, follower, to, p) }
-		list = append(list, Follower{follower, sees(c.Current), slices.ContainsFunc(c.Previous, sees)})
+		f := Follower{ID: follower, Sees: sees(c.Current), Saw: slices.ContainsFunc(c.Previous, sees)}
+		to.Muting = false
+		f.Counts = sees(c.Current)
+		list = append(list, f)
 	}
 	return list, last, nil
 }

@@ -316,7 +316,7 @@ type Post implements Node {
   delivery: PostDelivery
 }
 
-"The receipt of a post's fan-out. Lags are milliseconds from the post."
+"The receipt of a post's fan-out. Lags are milliseconds from the post. Followers who mute the author are counted as if they did not: nobody can tell from it who does."
 type PostDelivery {
   "Followers whose timeline took the post."
   pushed: Int!

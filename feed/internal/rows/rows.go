@@ -65,18 +65,26 @@ func Without(ids, others []int64) []int64 {
 }
 
 // InTx runs fn in a transaction. It commits when fn returns nil, and otherwise
-// rolls back.
-func InTx(ctx context.Context, db *ent.Client, fn func(tx *ent.Tx) error) error {
+// rolls back: also when fn panics, as the server goes on after a panic, and on
+// SQLite no other transaction begins before this one ends.
+func InTx(ctx context.Context, db *ent.Client, fn func(tx *ent.Tx) error) (err error) {
 	tx, err := db.Tx(ctx)
 	if err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}
-	if err := fn(tx); err != nil {
-		if undone := tx.Rollback(); undone != nil {
-			return errors.Join(err, fmt.Errorf("roll back: %w", undone))
+	done := false
+	defer func() {
+		if done {
+			return
 		}
+		if undone := tx.Rollback(); undone != nil {
+			err = errors.Join(err, fmt.Errorf("roll back: %w", undone))
+		}
+	}()
+	if err := fn(tx); err != nil {
 		return err
 	}
+	done = true
 	return Wrap("commit", tx.Commit())
 }
 
