@@ -174,7 +174,8 @@ func (h *Home) SyncOwnInbox(ctx context.Context, viewer, other, change int64) {
 }
 
 // AddOwn shows authors their own post at once. The job does it again, so a
-// failure costs freshness for a moment and nothing else.
+// failure costs freshness for a moment and nothing else. It waits no longer for Redis
+// than a page does.
 //
 // Cost: two round trips.
 func (h *Home) AddOwn(ctx context.Context, author, post int64) {
@@ -187,6 +188,8 @@ func (h *Home) RemoveOwn(ctx context.Context, author, post int64) {
 }
 
 func (h *Home) changeOwn(ctx context.Context, change func(context.Context, timeline.Key, ...int64) error, author, post int64) {
+	ctx, cancel := patiently(ctx)
+	defer cancel()
 	for _, k := range []timeline.Key{timeline.Inbox(author), timeline.Outbox(author)} {
 		if err := change(ctx, k, post); err != nil {
 			h.log.WarnContext(ctx, "own feeds not updated; the job will", "post", post, "error", err)
