@@ -57,7 +57,7 @@ func (w *worker) attempt(ctx context.Context, e entry, r *running) {
 	storing, cancel = context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
 	if end.inherited {
-		w.leave(r)
+		w.bequeath(storing, r)
 	} else {
 		w.free(storing, r)
 	}

@@ -128,7 +128,7 @@ func TestCommittedJobRunsOnceByPush(t *testing.T) {
 		assert.Nil(t, j.State)
 		r := receive(t, results)
 		assert.Equal(t, Result{
-			Kind: "greet", Pool: Large, Attempt: 1, Outcome: Done, Wait: r.Wait, Duration: r.Duration,
+			Job: j.ID, Kind: "greet", Pool: Large, Attempt: 1, Outcome: Done, Wait: r.Wait, Duration: r.Duration,
 		}, r)
 		assert.Positive(t, r.Wait)
 		drain(t, q)

@@ -223,6 +223,19 @@ func (w *worker) free(ctx context.Context, r *running) {
 	}
 }
 
+// bequeath leaves the first entry of the attempt to the one that has taken the job over.
+// The others came later, when the job was in the stream no more: they hold up the next
+// attempt.
+func (w *worker) bequeath(ctx context.Context, r *running) {
+	entries := w.leave(r)
+	if len(entries) < 2 {
+		return
+	}
+	if err := w.release(ctx, w.pool, r.job, entries[1:]); err != nil {
+		w.log.WarnContext(ctx, "job stays in the stream", "job", r.job, "err", err)
+	}
+}
+
 // requeue adds a job that was freed to the stream again, for any process.
 func (w *worker) requeue(ctx context.Context, job int64) {
 	if _, err := w.push(ctx, w.pool, entry{job: job}); err != nil {
