@@ -46,6 +46,9 @@ type Options struct {
 	MaxText       int
 	// Now is the clock of all rooms.
 	Now func() time.Time
+	// NowEverywhere makes the queue and the ids go by Now, too. A lease of ids ends when
+	// Now jumps by a minute: renew it.
+	NowEverywhere bool
 }
 
 // World is one process with all rooms, on stores that other worlds may share.
@@ -83,10 +86,13 @@ func New(t testing.TB, s *storage.Stores, o Options) *World {
 	if o.Timelines.Now == nil {
 		o.Timelines.Now = o.Now
 	}
-	o.Queue.Now = o.Now
+	idNow := time.Now
+	if o.NowEverywhere {
+		o.Queue.Now, idNow = o.Now, o.Now
+	}
 	w := &World{TB: t, Ctx: t.Context(), Stores: s, now: o.Now}
 	var err error
-	w.IDs, err = ids.Open(w.Ctx, ids.Config{DB: s.DB, Now: o.Now})
+	w.IDs, err = ids.Open(w.Ctx, ids.Config{DB: s.DB, Now: idNow})
 	require.NoError(t, err)
 	w.Timelines, err = timeline.New(s.Redis, o.Timelines)
 	require.NoError(t, err)
