@@ -2,6 +2,7 @@ package home_test
 
 import (
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -103,12 +104,15 @@ func TestCrossingTheThreshold(t *testing.T) {
 func TestLateJobDoesNotEndALaterReturn(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		var clock atomic.Pointer[time.Time]
 		now := time.Now()
-		w := newWorld(t, s, feedtest.Options{Policy: home.Policy{PullAbove: 5}, Now: func() time.Time { return now }})
+		clock.Store(&now)
+		w := newWorld(t, s, feedtest.Options{Policy: home.Policy{PullAbove: 5}, Now: func() time.Time { return *clock.Load() }})
 		star := w.User("star")
 		var jobs []job.Author
 		for range 2 {
-			now = now.Add(time.Hour)
+			now := clock.Load().Add(time.Hour)
+			clock.Store(&now)
 			require.NoError(t, s.DB.User.UpdateOneID(star.ID).SetFanOutMode(user.FanOutModePULL).Exec(w.Ctx))
 			w.rebalance()
 			w.rebalance()
