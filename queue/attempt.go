@@ -206,7 +206,7 @@ func (w *worker) conclude(ctx context.Context, j *Job, err error, interrupted bo
 	own := func(jobs *ent.JobClient) *ent.JobUpdate { return jobs.Update().Where(j.own()) }
 	var drop *discarded
 	var wait *unavailable
-	n := 0
+	var n int
 	switch cause := err; {
 	case errors.As(cause, &drop):
 		end.outcome = Dead
