@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/redis/go-redis/v9"
@@ -31,6 +32,9 @@ type Config struct {
 	// Sentinels, and ?username= and ?password= for the Redis behind them.
 	// Defaults to a Redis inside the process.
 	RedisURL string
+	// StatementTimeout bounds an SQL statement on PostgreSQL whose context has no
+	// deadline, and how long a transaction may be idle. Defaults to 1 minute.
+	StatementTimeout time.Duration
 }
 
 // Validate says what is wrong and what is allowed; it is nil when [Open] would
@@ -166,10 +170,11 @@ func (t *target) parseRedis(c Config) error {
 }
 
 func (r *redisServers) parseFirst() (err error) {
-	if r.first, err = redis.ParseURL(r.url.String()); err == nil {
-		r.addrs = []string{r.first.Addr}
+	if r.first, err = redis.ParseURL(r.url.String()); err != nil {
+		return err
 	}
-	return err
+	r.addrs = []string{r.first.Addr}
+	return bounded(r.first.DialTimeout, r.first.ReadTimeout, r.first.WriteTimeout, r.first.PoolTimeout)
 }
 
 func (r *redisServers) parseSentinels() (err error) {
@@ -183,10 +188,22 @@ func (r *redisServers) parseSentinels() (err error) {
 	if u.Port() == "" {
 		u.Host = net.JoinHostPort(u.Hostname(), sentinelPort)
 	}
-	if r.sentinels, err = redis.ParseFailoverURL(u.String()); err == nil {
-		r.addrs = slices.Clone(r.sentinels.SentinelAddrs)
+	if r.sentinels, err = redis.ParseFailoverURL(u.String()); err != nil {
+		return err
 	}
-	return err
+	r.addrs = slices.Clone(r.sentinels.SentinelAddrs)
+	return bounded(r.sentinels.DialTimeout, r.sentinels.ReadTimeout, r.sentinels.WriteTimeout, r.sentinels.PoolTimeout)
+}
+
+// bounded fails when one of the timeouts is turned off, which go-redis does by a
+// negative one.
+func bounded(dial, read, write, pool time.Duration) error {
+	for option, timeout := range map[string]time.Duration{"dial_timeout": dial, "read_timeout": read, "write_timeout": write, "pool_timeout": pool} {
+		if timeout < 0 {
+			return fmt.Errorf("%s must be above 0: a Redis that does not answer would be waited for without end", option)
+		}
+	}
+	return nil
 }
 
 // port is the port of an address that names none.

@@ -44,6 +44,9 @@ func TestValidate(t *testing.T) {
 		"sentinels, no name":      {dir: "d", redis: "redis://h1:1?master_name=", want: "master_name must name"},
 		"sentinels, socket file":  {dir: "d", redis: "unix:///run/s?master_name=m", want: "not by a socket file"},
 		"sentinels, option":       {dir: "d", redis: "redis://u:s3cret@h?master_name=m&color=red", want: "unexpected option: color"},
+		"redis, its own timeouts": {dir: "d", redis: "redis://h:1?read_timeout=10s&dial_timeout=1s"},
+		"redis, no read timeout":  {dir: "d", redis: "redis://h:1?read_timeout=0", want: "read_timeout must be above 0"},
+		"redis, no pool timeout":  {dir: "d", redis: "redis://h:1?pool_timeout=-1", want: "pool_timeout must be above 0"},
 		"redis, other scheme":     {dir: "d", redis: "http://u:s3cret@h", want: "redis://, rediss:// or unix://"},
 		"redis, no scheme":        {dir: "d", redis: "localhost:6379", want: "redis://, rediss:// or unix://"},
 	} {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"time"
 
 	"entgo.io/ent/dialect"
 	"github.com/pressly/goose/v3"
@@ -16,12 +17,17 @@ import (
 // another one.
 const migrationLockTries = 600
 
+// migrationTimeout bounds all migrations of one run.
+const migrationTimeout = 24 * time.Hour
+
 // Migrate brings the tables to the version that this program was built for. Each
 // migration is one transaction: after an interrupted run the next one goes on.
 // It is safe when several processes start at once: they take turns.
 //
 // Cost: that of the migrations that are missing; one query when none is.
 func (s *Stores) Migrate(ctx context.Context) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, migrationTimeout)
+	defer cancel()
 	if s.Dialect == dialect.SQLite {
 		lock, err := awaitLock(ctx, s.path+".migrate.lock")
 		if err != nil {

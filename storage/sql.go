@@ -1,25 +1,8 @@
 package storage
 
-import (
-	"database/sql"
-	"time"
-
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/stdlib"
-)
-
-const (
-	// SQLite has one writer at a time, with readers beside it: more connections
-	// would only wait.
-	sqliteConns = 8
-	// Four processes fit into PostgreSQL's default of 100 connections.
-	postgresConns = 20
-	// Connections are replaced from time to time: they then follow a failover, or
-	// a new address behind the same name.
-	postgresConnLife = 30 * time.Minute
-	postgresConnIdle = 5 * time.Minute
-	connectTimeout   = 5 * time.Second
-)
+// sqliteConns is how many connections SQLite has: one writer at a time, with readers
+// beside it. More would only wait.
+const sqliteConns = 8
 
 // sqliteOptions are given to every connection, before those of the URL.
 //
@@ -42,19 +25,4 @@ func sqliteDSN(escapedPath, query string) string {
 		dsn += "&" + query
 	}
 	return dsn
-}
-
-func openPostgres(cfg *pgx.ConnConfig) *sql.DB {
-	if cfg.ConnectTimeout == 0 {
-		cfg.ConnectTimeout = connectTimeout
-	}
-	if cfg.RuntimeParams["application_name"] == "" {
-		cfg.RuntimeParams["application_name"] = "tideline"
-	}
-	db := stdlib.OpenDB(*cfg)
-	db.SetMaxOpenConns(postgresConns)
-	db.SetMaxIdleConns(postgresConns)
-	db.SetConnMaxLifetime(postgresConnLife)
-	db.SetConnMaxIdleTime(postgresConnIdle)
-	return db
 }

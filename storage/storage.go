@@ -10,6 +10,8 @@
 //     second one is refused, and the operating system releases the lock when a
 //     process dies.
 //   - Messages name hosts and paths, never passwords.
+//   - Nothing waits for a server for ever: not to connect, not for an answer, not for
+//     the other end of a connection that has vanished.
 //
 // It does not retry: a server that cannot be reached makes [Open] fail. It does
 // not know what is stored: tables belong to ent, keys to the packages that own
@@ -17,6 +19,7 @@
 package storage
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -24,6 +27,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"time"
 
 	"entgo.io/ent/dialect"
 	entsql "entgo.io/ent/dialect/sql"
@@ -85,7 +89,7 @@ func Open(ctx context.Context, cfg Config, log *slog.Logger) (_ *Stores, err err
 		}
 		s.closers = append(s.closers, lock.Close)
 	}
-	if err := s.openSQL(ctx, target); err != nil {
+	if err := s.openSQL(ctx, target, cfg.StatementTimeout); err != nil {
 		return nil, err
 	}
 	s.DB = ent.NewClient(ent.Driver(s.Driver))
@@ -95,9 +99,9 @@ func Open(ctx context.Context, cfg Config, log *slog.Logger) (_ *Stores, err err
 	return s, nil
 }
 
-func (s *Stores) openSQL(ctx context.Context, t target) error {
+func (s *Stores) openSQL(ctx context.Context, t target, timeout time.Duration) error {
 	if t.postgres != nil {
-		s.Dialect, s.SQL = dialect.Postgres, openPostgres(t.postgres)
+		s.Dialect, s.SQL = dialect.Postgres, openPostgres(t.postgres, cmp.Or(timeout, statementTimeout))
 		s.Driver = entsql.OpenDB(s.Dialect, s.SQL)
 	} else {
 		s.Dialect, s.path = dialect.SQLite, t.sqlite.path

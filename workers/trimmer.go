@@ -3,14 +3,21 @@ package workers
 import (
 	"context"
 	"errors"
+	"time"
 
 	"tideline/feed"
 )
+
+// trimFor bounds a trim. It is longer than a statement may otherwise take: after an
+// outage there is much to delete at once.
+const trimFor = 10 * time.Minute
 
 // trim cuts inboxes to their cap, forgets the activity of users who stay away, and
 // deletes sessions and idempotency keys that have expired. It works in small
 // steps: what one period does not reach, a later one does.
 func (w *Workers) trim(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, trimFor)
+	defer cancel()
 	swept, err := w.Timelines.Sweep(ctx)
 	if err != nil {
 		w.Logger.WarnContext(ctx, "feeds not swept", "error", err)

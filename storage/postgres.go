@@ -1,0 +1,122 @@
+package storage
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+)
+
+const (
+	// Four processes fit into PostgreSQL's default of 100 connections.
+	postgresConns = 20
+	// Connections are replaced from time to time: they then follow a failover, or
+	// a new address behind the same name.
+	postgresConnLife = 30 * time.Minute
+	postgresConnIdle = 5 * time.Minute
+	// connectTimeout bounds opening a connection, and looking whether one that was
+	// idle is still there.
+	connectTimeout = 5 * time.Second
+	// statementTimeout is the default of Config.StatementTimeout. The longest
+	// statements of Tideline take seconds; those that may take longer, in migrations
+	// and in the trimmer, have deadlines of their own.
+	statementTimeout = time.Minute
+	// silence is how long the other end of a TCP connection may leave data, or a
+	// question whether it is there, without acknowledgement. The connection then ends,
+	// whoever waits for it.
+	silence = 20 * time.Second
+)
+
+// openPostgres opens a pool in which nothing waits for ever. Each statement has a
+// deadline: that of its context, or else after has passed. TCP ends a connection whose
+// other end has vanished. And PostgreSQL rolls a transaction back that hears nothing
+// from its process for as long as after: the locks of a process that was stopped, or
+// cut off, do not stop others for longer.
+func openPostgres(cfg *pgx.ConnConfig, after time.Duration) *sql.DB {
+	if cfg.ConnectTimeout == 0 {
+		cfg.ConnectTimeout = connectTimeout
+	}
+	if cfg.RuntimeParams["application_name"] == "" {
+		cfg.RuntimeParams["application_name"] = "tideline"
+	}
+	cfg.Tracer = deadlines{after}
+	dialer := net.Dialer{
+		Timeout:         cfg.ConnectTimeout,
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: silence / 2, Interval: silence / 4, Count: 2},
+		Control:         endSilence,
+	}
+	cfg.DialFunc = dialer.DialContext
+	const idle = "idle_in_transaction_session_timeout"
+	var opts []stdlib.OptionOpenDB
+	if cfg.RuntimeParams[idle] == "" { // as a parameter of the connection, poolers refuse it
+		set := fmt.Sprintf("SET %s = %d", idle, after.Milliseconds())
+		opts = append(opts, stdlib.OptionAfterConnect(func(ctx context.Context, conn *pgx.Conn) error {
+			ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+			defer cancel()
+			_, err := conn.Exec(ctx, set)
+			return err
+		}))
+	}
+	db := sql.OpenDB(postgresConnector{stdlib.GetConnector(*cfg, opts...)})
+	db.SetMaxOpenConns(postgresConns)
+	db.SetMaxIdleConns(postgresConns)
+	db.SetConnMaxLifetime(postgresConnLife)
+	db.SetConnMaxIdleTime(postgresConnIdle)
+	return db
+}
+
+// deadlines gives each statement without a deadline one that is so far away. Pgx calls
+// it around every statement, to the end of the statement's rows.
+type deadlines struct{ after time.Duration }
+
+type cancelKey struct{}
+
+// TraceQueryStart see pgx.QueryTracer.
+func (d deadlines) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	if _, bounded := ctx.Deadline(); bounded {
+		return ctx
+	}
+	ctx, cancel := context.WithTimeout(ctx, d.after)
+	return context.WithValue(ctx, cancelKey{}, cancel)
+}
+
+// TraceQueryEnd see pgx.QueryTracer.
+func (deadlines) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryEndData) {
+	if cancel, ok := ctx.Value(cancelKey{}).(context.CancelFunc); ok {
+		cancel()
+	}
+}
+
+// postgresConnector opens connections that bound the look whether they are still
+// there, which pgx takes before a connection is used that was idle.
+type postgresConnector struct{ driver.Connector }
+
+// Connect see driver.Connector.
+func (c postgresConnector) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return postgresConn{conn.(*stdlib.Conn)}, nil
+}
+
+type postgresConn struct{ *stdlib.Conn }
+
+// ResetSession see driver.SessionResetter.
+func (c postgresConn) ResetSession(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	return c.Conn.ResetSession(ctx)
+}
+
+// Ping see driver.Pinger.
+func (c postgresConn) Ping(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	return c.Conn.Ping(ctx)
+}
