@@ -14,6 +14,7 @@ import (
 
 	"tideline/ent"
 	"tideline/ent/schema"
+	"tideline/feed/arrival"
 	"tideline/feed/home"
 	"tideline/feed/ids"
 	"tideline/feed/job"
@@ -338,7 +339,7 @@ func (f *fanOut) deliverPage(ctx context.Context, gain, muters []int64, allActiv
 			return nil, fmt.Errorf("withdraw post %d: %w", post, err)
 		}
 	}
-	if f.w.Now().Sub(ids.TimeOf(post)) > home.LateAfter {
+	if f.w.Now().Sub(ids.TimeOf(post)) > arrival.LateAfter {
 		late := timeline.Arrival{Post: post, Pulled: !f.pushes, Again: f.job.Again && f.args.Widens()}
 		if err := f.reached(f.w.Timelines.DeliverLate(ctx, late, gain)); err != nil {
 			return nil, err

@@ -141,7 +141,7 @@ func (a *Audit) Verify(ctx context.Context, userID int64, grace time.Duration) (
 	if len(read) == reach.Limit {
 		low = read[reach.Limit-1].ID
 	}
-	arrived := ids.At(a.home.now().Add(-grace))
+	arrived := ids.At(a.home.cfg.Now().Add(-grace))
 	for _, id := range rows.Without(rows.PostIDs(truth), rows.PostIDs(read)) {
 		if low < id && id < arrived {
 			d.Missing = append(d.Missing, id)
@@ -181,7 +181,7 @@ func (a *Audit) VerifyOutbox(ctx context.Context, userID int64, grace time.Durat
 	if err != nil {
 		return d, err
 	}
-	truth, arrived := rows.PostIDs(posts), ids.At(a.home.now().Add(-grace))
+	truth, arrived := rows.PostIDs(posts), ids.At(a.home.cfg.Now().Add(-grace))
 	d.Checked = len(truth)
 	for _, id := range truth {
 		lost := covered.State == timeline.Ready && !slices.Contains(held, id)

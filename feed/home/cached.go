@@ -59,7 +59,15 @@ type prefetch struct {
 // because a build beside the answer delays it. When Redis fails, SQL answers.
 func (h *Home) cached(feed cachedFeed, known prefetch) visibility.Source {
 	return func(ctx context.Context, viewer int64, r timeline.Range) (visibility.Batch, error) {
-		feeds, parts, err := h.readParts(ctx, feed, known, r)
+		var feeds []cachedFeed
+		var parts []timeline.Part
+		repeated, err := h.own.repeat(ctx, feed.user)
+		if repeated {
+			known = prefetch{begun: known.begun} // the rest is older
+		}
+		if err == nil {
+			feeds, parts, err = h.readParts(ctx, feed, known, r)
+		}
 		begun := known.begun
 		if begun != nil {
 			defer h.builder.soon(feed, begun)

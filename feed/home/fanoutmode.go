@@ -64,7 +64,7 @@ func (h *Home) Rebalance(ctx context.Context) error {
 	case AlwaysPull:
 		above, below = -1, -1
 	}
-	pushedAndPulled := h.now().Add(-h.cfg.PushAndPullFor).UnixMilli()
+	pushedAndPulled := h.cfg.Now().Add(-h.cfg.PushAndPullFor).UnixMilli()
 	for _, step := range []struct {
 		from, to user.FanOutMode
 		where    predicate.User
@@ -89,7 +89,7 @@ func (h *Home) Rebalance(ctx context.Context) error {
 
 func (h *Home) changeMode(ctx context.Context, author int64, from, to user.FanOutMode) error {
 	return rows.InTx(ctx, h.db, func(tx *ent.Tx) error {
-		since := h.now().UnixMilli()
+		since := h.cfg.Now().UnixMilli()
 		n, err := tx.User.Update().Where(user.ID(author), user.FanOutModeEQ(from)).
 			SetFanOutMode(to).SetFanOutModeSince(since).Save(ctx)
 		if err != nil || n == 0 || to != user.FanOutModePULL_TO_PUSH {
@@ -108,6 +108,6 @@ func (h *Home) changeMode(ctx context.Context, author int64, from, to user.FanOu
 func (h *Home) FinishReturnToPush(ctx context.Context, j job.Author) error {
 	err := h.db.User.Update().
 		Where(user.ID(j.Author), user.FanOutModeEQ(user.FanOutModePULL_TO_PUSH), user.FanOutModeSince(j.Since)).
-		SetFanOutMode(user.FanOutModePUSH).SetFanOutModeSince(h.now().UnixMilli()).Exec(ctx)
+		SetFanOutMode(user.FanOutModePUSH).SetFanOutModeSince(h.cfg.Now().UnixMilli()).Exec(ctx)
 	return rows.Wrap("end the return to push", err)
 }

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"tideline/ent"
+	"tideline/feed/arrival"
 	"tideline/feed/paging"
 	"tideline/feed/visibility"
 	"tideline/live"
@@ -97,13 +98,14 @@ func (p Policy) Validate() error {
 
 // Home reads home timelines and caches their feeds. It is safe for concurrent use.
 type Home struct {
-	arrivals
+	*arrival.Tracker
 	cfg     Config
 	db      *ent.Client
 	posts   *visibility.Reader
 	tl      *timeline.Store
 	log     *slog.Logger
 	merged  mergedAuthors
+	own     ownWrites
 	builder builder
 }
 
@@ -127,8 +129,8 @@ func New(cfg Config) (*Home, error) {
 		cfg.Now = time.Now
 	}
 	return &Home{
-		arrivals: arrivals{queue: cfg.Queue, log: cfg.Logger, now: cfg.Now},
-		cfg:      cfg, db: cfg.DB, posts: cfg.Visibility, tl: cfg.Timelines, log: cfg.Logger,
+		Tracker: arrival.New(cfg.Queue, cfg.Logger, cfg.Now),
+		cfg:     cfg, db: cfg.DB, posts: cfg.Visibility, tl: cfg.Timelines, log: cfg.Logger,
 		merged:  mergedAuthors{db: cfg.DB, tl: cfg.Timelines, log: cfg.Logger, now: cfg.Now, policy: cfg.Policy},
 		builder: builder{tl: cfg.Timelines, log: cfg.Logger, requests: make(chan buildRequest, waitingBuilds)},
 	}, nil

@@ -4,14 +4,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
-	"tideline/ent"
 	"tideline/feed/internal/rows"
-	"tideline/feed/job"
 	"tideline/feed/visibility"
 	"tideline/live"
-	"tideline/queue"
 	"tideline/timeline"
 )
 
@@ -148,51 +144,4 @@ func (h *Home) syncOnce(ctx context.Context, viewer, author int64, invalidate bo
 	}
 	*written = slices.Concat(*written, gone, missing)
 	return len(gone)+len(missing) > 0, true, nil
-}
-
-// ownSyncLimit bounds SyncOwnInbox: what it reads is not written later than that.
-const ownSyncLimit = 10 * time.Second
-
-// SyncOwnInbox brings the caller's own inbox up to date before a change of a
-// relation returns. If that fails, the change's own job may have been done already,
-// before this wrote what it had read: one more job does it. So a failure costs
-// freshness only.
-func (h *Home) SyncOwnInbox(ctx context.Context, viewer, other, change int64) {
-	ctx, cancel := context.WithTimeout(ctx, ownSyncLimit)
-	defer cancel()
-	err := h.SyncInboxAndNotify(ctx, viewer, other, change, false)
-	if err == nil {
-		return
-	}
-	h.log.WarnContext(ctx, "own inbox not updated; a job will", "error", err)
-	err = rows.InTx(context.WithoutCancel(ctx), h.db, func(tx *ent.Tx) error {
-		return h.cfg.Queue.Enqueue(ctx, tx, queue.Small, job.RelationChanged, job.Relation{Users: [2]int64{viewer, other}, First: true})
-	})
-	if err != nil {
-		h.log.ErrorContext(ctx, "own inbox not updated, and no job will", "error", err)
-	}
-}
-
-// AddOwn shows authors their own post at once. The job does it again, so a
-// failure costs freshness for a moment and nothing else. It waits no longer for Redis
-// than a page does.
-//
-// Cost: two round trips.
-func (h *Home) AddOwn(ctx context.Context, author, post int64) {
-	h.changeOwn(ctx, h.tl.Add, author, post)
-}
-
-// RemoveOwn takes a deleted post out of its author's own feeds, as AddOwn.
-func (h *Home) RemoveOwn(ctx context.Context, author, post int64) {
-	h.changeOwn(ctx, h.tl.Remove, author, post)
-}
-
-func (h *Home) changeOwn(ctx context.Context, change func(context.Context, timeline.Key, ...int64) error, author, post int64) {
-	ctx, cancel := patiently(ctx)
-	defer cancel()
-	for _, k := range []timeline.Key{timeline.Inbox(author), timeline.Outbox(author)} {
-		if err := change(ctx, k, post); err != nil {
-			h.log.WarnContext(ctx, "own feeds not updated; the job will", "post", post, "error", err)
-		}
-	}
 }

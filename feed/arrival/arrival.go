@@ -1,4 +1,6 @@
-package home
+// Package arrival knows which posts have arrived in the inboxes where they belong. The
+// others are on their way, or late.
+package arrival
 
 import (
 	"context"
@@ -23,8 +25,8 @@ const (
 	forgetLate  = 10 * time.Minute
 )
 
-// arrivals knows which posts have arrived in the inboxes where they belong.
-type arrivals struct {
+// Tracker looks at the fan-outs that are under way. It is safe for concurrent use.
+type Tracker struct {
 	queue *queue.Queue
 	log   *slog.Logger
 	now   func() time.Time
@@ -34,8 +36,13 @@ type arrivals struct {
 	lookedForLate, arrived atomic.Int64
 }
 
-// graceEnd is an id. At t no post at or below it is on its way unless it is late.
-func graceEnd(t time.Time) int64 { return max(ids.At(t.Add(-arrivalGrace)), 0) }
+// New returns the Tracker of the jobs in the queue; now is the clock.
+func New(q *queue.Queue, log *slog.Logger, now func() time.Time) *Tracker {
+	return &Tracker{queue: q, log: log, now: now}
+}
+
+// graceEnd is an id. At that moment no post at or below it is on its way unless it is late.
+func graceEnd(at time.Time) int64 { return max(ids.At(at.Add(-arrivalGrace)), 0) }
 
 // ArrivedID is the id at or below which every post has arrived that is not late: it
 // lies the arrival grace ago, or before what the oldest fan-out that is under way
@@ -44,30 +51,30 @@ func graceEnd(t time.Time) int64 { return max(ids.At(t.Add(-arrivalGrace)), 0) }
 // the two.
 //
 // Cost: none, and four queries by index every five seconds.
-func (a *arrivals) ArrivedID(ctx context.Context) int64 {
-	now := a.now()
-	looked := a.lookedForLate.Load()
-	due := now.UnixMilli()-looked > lookForLate.Milliseconds() && a.lookedForLate.CompareAndSwap(looked, now.UnixMilli())
-	if due || a.arrived.Load() == 0 { // the first callers do not wait for each other
-		if arrived, err := a.oldestOnTheWay(ctx, now); err != nil {
-			a.log.WarnContext(ctx, "late fan-outs not looked for", "error", err)
+func (t *Tracker) ArrivedID(ctx context.Context) int64 {
+	now := t.now()
+	looked := t.lookedForLate.Load()
+	due := now.UnixMilli()-looked > lookForLate.Milliseconds() && t.lookedForLate.CompareAndSwap(looked, now.UnixMilli())
+	if due || t.arrived.Load() == 0 { // the first callers do not wait for each other
+		if arrived, err := t.oldestOnTheWay(ctx, now); err != nil {
+			t.log.WarnContext(ctx, "late fan-outs not looked for", "error", err)
 		} else {
-			a.arrived.Store(arrived.UnixMilli())
+			t.arrived.Store(arrived.UnixMilli())
 		}
 	}
-	arrived := time.UnixMilli(a.arrived.Load())
+	arrived := time.UnixMilli(t.arrived.Load())
 	return max(graceEnd(now.Add(-forgetLate)), min(graceEnd(now), graceEnd(arrived)))
 }
 
 // oldestOnTheWay returns a moment, of which this is true now: a post that is on its
 // way, and is not late, was made less than the arrival grace before that moment, or
 // later.
-func (a *arrivals) oldestOnTheWay(ctx context.Context, now time.Time) (time.Time, error) {
-	created, err := a.queue.Oldest(ctx, job.PostCreated)
+func (t *Tracker) oldestOnTheWay(ctx context.Context, now time.Time) (time.Time, error) {
+	created, err := t.queue.Oldest(ctx, job.PostCreated)
 	if err != nil {
 		return time.Time{}, err
 	}
-	changed, err := a.queue.Oldest(ctx, job.PostChanged)
+	changed, err := t.queue.Oldest(ctx, job.PostChanged)
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -85,6 +92,6 @@ func (a *arrivals) oldestOnTheWay(ctx context.Context, now time.Time) (time.Time
 
 // MayBeLate reports whether a post that arrives now may be in the journal. It
 // allows for a clock that is ahead.
-func (a *arrivals) MayBeLate(post int64) bool {
-	return post <= graceEnd(a.now().Add(arrivalGrace-LateAfter/2))
+func (t *Tracker) MayBeLate(post int64) bool {
+	return post <= graceEnd(t.now().Add(arrivalGrace-LateAfter/2))
 }

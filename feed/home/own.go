@@ -1,0 +1,123 @@
+package home
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"tideline/ent"
+	"tideline/feed/internal/rows"
+	"tideline/feed/job"
+	"tideline/queue"
+	"tideline/timeline"
+)
+
+// maxOwnWrites bounds how many writes a process remembers for its users' next reads. One
+// that finds no room waits for its job.
+const maxOwnWrites = 10_000
+
+// ownWrites remembers what users did to their own feeds that Redis did not take. A
+// user's next read through this process does it again before it trusts the feeds: the
+// job of the change may be tried again only minutes later.
+type ownWrites struct {
+	mu     sync.Mutex
+	byUser map[int64][]ownWrite
+	n      int   // of all users
+	last   int64 // number
+}
+
+type ownWrite struct {
+	number int64
+	do     func(context.Context) error
+}
+
+func (o *ownWrites) remember(user int64, do func(context.Context) error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.n == maxOwnWrites {
+		return
+	}
+	if o.byUser == nil {
+		o.byUser = map[int64][]ownWrite{}
+	}
+	o.n++
+	o.last++
+	o.byUser[user] = append(o.byUser[user], ownWrite{o.last, do})
+}
+
+// repeat does the user's writes again. It reports whether there were any. On an error
+// the feeds lack some, and all stay remembered.
+func (o *ownWrites) repeat(ctx context.Context, user int64) (any bool, err error) {
+	o.mu.Lock()
+	writes := slices.Clone(o.byUser[user])
+	o.mu.Unlock()
+	if len(writes) == 0 {
+		return false, nil
+	}
+	ctx, cancel := patiently(ctx)
+	defer cancel()
+	for _, w := range writes {
+		if err := w.do(ctx); err != nil {
+			return true, err
+		}
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	// Another read may have done the same meanwhile, and there may be new ones.
+	left := slices.DeleteFunc(slices.Clone(o.byUser[user]), func(w ownWrite) bool { return w.number <= writes[len(writes)-1].number })
+	o.n -= len(o.byUser[user]) - len(left)
+	if o.byUser[user] = left; len(left) == 0 {
+		delete(o.byUser, user)
+	}
+	return true, nil
+}
+
+// ownSyncLimit bounds SyncOwnInbox: what it reads is not written later than that.
+const ownSyncLimit = 10 * time.Second
+
+// SyncOwnInbox brings the caller's own inbox up to date before a change of a relation
+// returns. If that fails, the caller's next read drops the inbox, and one more job does
+// the same: the change's own may have been done already, before this wrote what it had
+// read.
+func (h *Home) SyncOwnInbox(ctx context.Context, viewer, other, change int64) {
+	ctx, cancel := context.WithTimeout(ctx, ownSyncLimit)
+	defer cancel()
+	err := h.SyncInboxAndNotify(ctx, viewer, other, change, false)
+	if err == nil {
+		return
+	}
+	h.log.WarnContext(ctx, "own inbox not updated; a job will", "error", err)
+	h.own.remember(viewer, func(ctx context.Context) error { return h.tl.Drop(ctx, timeline.Inbox(viewer)) })
+	err = rows.InTx(context.WithoutCancel(ctx), h.db, func(tx *ent.Tx) error {
+		return h.cfg.Queue.Enqueue(ctx, tx, queue.Small, job.RelationChanged, job.Relation{Users: [2]int64{viewer, other}, First: true})
+	})
+	if err != nil {
+		h.log.ErrorContext(ctx, "own inbox not updated, and no job will", "error", err)
+	}
+}
+
+// AddOwn shows authors their own post at once, before its job does. It waits no longer
+// for Redis than a page does; what Redis does not take, the author's next read adds.
+//
+// Cost: two round trips.
+func (h *Home) AddOwn(ctx context.Context, author, post int64) {
+	h.changeOwn(ctx, h.tl.Add, author, post)
+}
+
+// RemoveOwn takes a deleted post out of its author's own feeds, as AddOwn.
+func (h *Home) RemoveOwn(ctx context.Context, author, post int64) {
+	h.changeOwn(ctx, h.tl.Remove, author, post)
+}
+
+func (h *Home) changeOwn(ctx context.Context, change func(context.Context, timeline.Key, ...int64) error, author, post int64) {
+	patient, cancel := patiently(ctx)
+	defer cancel()
+	for _, k := range []timeline.Key{timeline.Inbox(author), timeline.Outbox(author)} {
+		do := func(ctx context.Context) error { return change(ctx, k, post) }
+		if err := do(patient); err != nil {
+			h.log.WarnContext(ctx, "own feed not updated; the next read will", "post", post, "error", err)
+			h.own.remember(author, do)
+		}
+	}
+}
