@@ -136,11 +136,14 @@ func (e *engine) must(err error) {
 // reset removes everything of an earlier run.
 func (e *engine) reset() {
 	e.gate.release()
-	// The deletion of users deletes their rows.
-	_, err := e.s.SQL.ExecContext(e.ctx, "DELETE FROM jobs; DELETE FROM users; DELETE FROM deliveries; DELETE FROM read_markers")
-	e.must(err)
+	// The deletion of users deletes their rows. It waits for posts that are being made, so
+	// their jobs are deleted after it.
+	for _, table := range []string{"users", "deliveries", "read_markers", "jobs"} {
+		_, err := e.s.SQL.ExecContext(e.ctx, "DELETE FROM "+table)
+		e.must(err)
+	}
 	e.must(e.rest())
-	_, err = e.s.SQL.ExecContext(e.ctx, "DELETE FROM jobs")
+	_, err := e.s.SQL.ExecContext(e.ctx, "DELETE FROM jobs")
 	e.must(err)
 	e.must(wipe(e.ctx, e.s.Redis))
 }

@@ -120,7 +120,9 @@ func (f *fanOut) wasVisible(v schema.Visibility) {
 // run makes rounds until the post stays as it is during one.
 func (f *fanOut) run(ctx context.Context) error {
 	for {
-		if err := f.begin(ctx); err != nil {
+		if err := f.begin(ctx); ent.IsNotFound(err) {
+			return nil // with the author, the posts and the followers are gone
+		} else if err != nil {
 			return err
 		}
 		if f.change.Current != nil || f.withdraw {
