@@ -1,5 +1,12 @@
 package live
 
+// Waiting returns how many events can be taken.
+func (s *Subscription) Waiting() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.queue)
+}
+
 // Subscribers returns how many subscriptions are open, those that still wait in
 // Subscribe included.
 func (h *Hub) Subscribers() (n int) {

@@ -78,13 +78,6 @@ func (s *Subscription) Take() (ev Event, ok bool) {
 	return ev, true
 }
 
-// Waiting returns how many events can be taken.
-func (s *Subscription) Waiting() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.queue)
-}
-
 // Covered returns a mark, as [HubConfig.Mark] has it: the reader has taken every
 // event that was published to the user before the mark was taken, and after
 // Subscribe returned, or the [Resync] that followed its loss. It returns 0 when it
