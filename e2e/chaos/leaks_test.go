@@ -126,11 +126,15 @@ func (w *world) clientFaults() (lines []string, err error) {
 	if err != nil {
 		return nil, err
 	}
+	told, err := w.crowd.Told()
+	if err != nil {
+		return nil, err
+	}
 	resumed, invalidated := 0, 0
 	for i, c := range clients {
 		for _, id := range c.Twice {
-			lines = append(lines, fmt.Sprintf("TWICE: the client %s was told again of post %s, which it held %s",
-				w.clientName(i), id, w.describe(worldtest.PostID(id))))
+			lines = append(lines, fmt.Sprintf("TWICE: the client %s was told again of a post that it held, of which it was told: %s %s",
+				w.clientName(i), w.story(told[i], worldtest.PostID(id)), w.describe(worldtest.PostID(id))))
 		}
 		if len(c.Failed) > 0 {
 			lines = append(lines, fmt.Sprintf("ENDED: the subscription of the client %s: %v", w.clientName(i), c.Failed))

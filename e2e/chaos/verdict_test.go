@@ -281,13 +281,7 @@ func (w *world) histories(found []finding) (lines []string, err error) {
 		}
 		for _, f := range found {
 			if f.kind == "client" && f.whose == w.clientName(i) {
-				text := fmt.Sprint(f.post)
-				for _, e := range events {
-					if worldtest.PostID(e.Post) == f.post {
-						text += fmt.Sprintf(" %s %s", e.Kind, w.since(e.Time()))
-					}
-				}
-				of = append(of, text)
+				of = append(of, w.story(events, f.post))
 			}
 		}
 		if of != nil {
@@ -295,6 +289,17 @@ func (w *world) histories(found []finding) (lines []string, err error) {
 		}
 	}
 	return lines, nil
+}
+
+// story is what a client was told of a post.
+func (w *world) story(events []worldtest.Told, post int64) string {
+	text := fmt.Sprint(post)
+	for _, e := range events {
+		if worldtest.PostID(e.Post) == post {
+			text += fmt.Sprintf(" %s %s", e.Kind, w.since(e.Time()))
+		}
+	}
+	return text
 }
 
 // since is a time as it is printed beside others.
