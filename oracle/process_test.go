@@ -259,8 +259,10 @@ func (g *gate) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 			return err
 		}
 		switch name := strings.ToLower(cmd.Name()); {
-		case name == "xclaim" && l.stalled.Load():
-			return nil
+		case name == "xclaim":
+			for l.stalled.Load() && alive(ctx) == nil { // the beat comes late
+				time.Sleep(time.Millisecond)
+			}
 		case name == "xautoclaim" && (g.paused.Load() || l.stalled.Load()):
 			cmd.(*redis.XAutoClaimCmd).SetVal(nil, "0-0")
 			return nil

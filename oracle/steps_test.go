@@ -89,6 +89,27 @@ func scene(people int) *rapid.Generator[[]step] {
 	})
 }
 
+// lapse is a series of steps in which a worker stalls in the middle of a change, its heir
+// finishes, the change is undone, and then the worker goes on by what it read before.
+func lapse(people int) *rapid.Generator[[]step] {
+	return rapid.Custom(func(t *rapid.T) []step {
+		author := rapid.IntRange(0, people-1).Draw(t, "author")
+		reader := (author + rapid.IntRange(1, people-1).Draw(t, "reader")) % people
+		to := func(v schema.Visibility) int { return slices.Index(visibilities, string(v)) }
+		toAuthor := (author - reader - 1 + people) % people
+		by := func(do string) step { return step{do: do, a: reader, b: toAuthor, quiet: true} }
+		shown := step{do: "narrow or widen", a: author, n: to(schema.Public), quiet: true}
+		hidden := step{do: "narrow or widen", a: author, n: to(schema.Private), quiet: true}
+		change := rapid.SampledFrom([][]step{
+			{hidden, shown}, {hidden, shown}, {shown, hidden}, {by("mute"), by("unmute")}, {by("unfollow"), by("follow")},
+		}).Draw(t, "change")
+		return []step{
+			by("follow"), {do: "post", a: author, n: to(schema.Followers), quiet: true},
+			{do: "stall", n: rapid.IntRange(0, 4).Draw(t, "after")}, change[0], change[1], {do: "release", quiet: true},
+		}
+	})
+}
+
 // absence is a series of steps in which a process is cut off from Redis while its
 // clients are connected, something happens, and time passes.
 func absence(people int) *rapid.Generator[[]step] {
@@ -136,7 +157,7 @@ var plans = rapid.Custom(func(t *rapid.T) plan {
 		pulling: rapid.SampledFrom([]bool{false, false, true}).Draw(t, "pulling"),
 	}
 	// Slices of slices, because one slice is mostly short.
-	part := rapid.OneOf(scene(p.people), scene(p.people), decline, absence(p.people), journey(p.people), rapid.SliceOfN(steps, 1, 10), rapid.SliceOfN(steps, 1, 10))
+	part := rapid.OneOf(scene(p.people), scene(p.people), lapse(p.people), decline, absence(p.people), journey(p.people), rapid.SliceOfN(steps, 1, 10), rapid.SliceOfN(steps, 1, 10))
 	p.steps = slices.Concat(rapid.SliceOfN(part, 1, max(mostSteps/10, 1)).Draw(t, "steps")...)
 	return p
 })
@@ -441,7 +462,8 @@ func (r *run) pass(d time.Duration) error {
 		r.say("workers go on")
 		r.gate.release()
 	}
-	for begun := time.Now(); r.gate.paused.Load() && slices.ContainsFunc(r.lives[:], (*life).busy); time.Sleep(time.Millisecond) {
+	working := func(l *life) bool { return l.busy() && !l.stalled.Load() }
+	for begun := time.Now(); r.gate.paused.Load() && slices.ContainsFunc(r.lives[:], working); time.Sleep(time.Millisecond) {
 		if time.Since(begun) > patience {
 			return errors.New("what was begun does not come to an end")
 		}
