@@ -15,10 +15,7 @@ import (
 	"tideline/timeline"
 )
 
-type (
-	entUser = ent.User
-	entPost = ent.Post
-)
+type entUser = ent.User
 
 // look reads what the readers may see and compares it with the model.
 func (r *run) look(s step) error {

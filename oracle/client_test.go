@@ -66,6 +66,9 @@ func (r *run) subscribe(v int) error {
 		r.say("%s reads the timeline and subscribes", r.name(v))
 		c = &client{viewer: v}
 		r.clients[v] = c
+		if r.turn%4 == 3 { // it reads when it is connected
+			break
+		}
 		if err := r.readAll(c); err != nil {
 			return err
 		}
@@ -98,8 +101,9 @@ func (c *client) cut() {
 	}
 }
 
-// readAll reads the timeline from its first page on. The cursor that the client resumes
-// after is of the first page; what later pages bring, an event may tell again.
+// readAll reads the timeline from its first page on. The client resumes after that page,
+// or, if it is connected, after the last event. What later pages bring, or a page that
+// was read while connected, an event may tell again.
 func (r *run) readAll(c *client) error {
 	size := 20
 	c.held, c.maybe = map[int]bool{}, map[int]bool{}
@@ -108,19 +112,15 @@ func (r *run) readAll(c *client) error {
 		if err != nil {
 			return err
 		}
-		from := slices.IndexFunc(page.Edges, func(e paging.Edge[entPost]) bool { return e.Node.AuthorID != r.users[c.viewer].id })
-		if from < 0 {
-			from = len(page.Edges) - 1
-		}
-		for i, e := range page.Edges {
+		for _, e := range page.Edges {
 			n := r.numbers[e.Node.ID]
 			c.held[n] = true
-			if !first || i < from || c.at != nil {
+			if !first || c.at != nil {
 				c.maybe[n] = true
 			}
 		}
-		if first && from >= 0 && c.at == nil {
-			c.after = &page.Edges[from].Cursor
+		if first && (c.at == nil || r.turn%2 == 0) {
+			c.after = &page.Position
 		}
 		if !page.HasNextPage {
 			return nil
