@@ -55,7 +55,7 @@ func (p *Publisher) Publish(ctx context.Context, ev Event, users []int64) (reach
 	if users[0] <= 0 {
 		return 0, fmt.Errorf("live: publish: %d is not a user id", users[0])
 	}
-	listing, cancel := context.WithTimeout(ctx, answerLimit)
+	listing, cancel := p.limited(ctx)
 	procs, err := p.rdb.ZRange(listing, procsKey, 0, -1).Result()
 	cancel()
 	if err != nil {
@@ -128,7 +128,7 @@ func (p *Publisher) publishChunk(ctx context.Context, procs []string, ev Event, 
 }
 
 const (
-	// answerLimit is the longest that a look-up waits for Redis.
+	// answerLimit is the longest that a look-up waits for a cluster.
 	answerLimit = 2 * time.Second
 	// apartFor is how long each process is looked up on its own after a look-up failed.
 	apartFor = 30 * time.Second
@@ -139,19 +139,15 @@ const (
 // an error in one pipeline would be that of all.
 func (p *Publisher) lookUp(ctx context.Context, procs []string, users []any) []*redis.BoolSliceCmd {
 	lookups := make([]*redis.BoolSliceCmd, len(procs))
-	_, cluster := p.rdb.(*redis.ClusterClient)
-	if !cluster || time.Since(time.Unix(0, p.failed.Load())) > apartFor {
-		limited, cancel := ctx, context.CancelFunc(func() {})
-		if cluster {
-			limited, cancel = context.WithTimeout(ctx, answerLimit)
-		}
+	if !p.cluster() || time.Since(time.Unix(0, p.failed.Load())) > apartFor {
+		limited, cancel := p.limited(ctx)
 		pipe := p.rdb.Pipeline()
 		for i, proc := range procs {
 			lookups[i] = pipe.SMIsMember(limited, usersKey(proc), users...)
 		}
 		_, err := pipe.Exec(limited)
 		cancel()
-		if err == nil || !cluster || ctx.Err() != nil {
+		if err == nil || !p.cluster() || ctx.Err() != nil {
 			return lookups // each command has its own error
 		}
 		p.failed.Store(time.Now().UnixNano())
@@ -159,7 +155,7 @@ func (p *Publisher) lookUp(ctx context.Context, procs []string, users []any) []*
 	var asking sync.WaitGroup
 	for i, proc := range procs {
 		asking.Go(func() {
-			ctx, cancel := context.WithTimeout(ctx, answerLimit)
+			ctx, cancel := p.limited(ctx)
 			defer cancel()
 			if lookups[i] = p.rdb.SMIsMember(ctx, usersKey(proc), users...); lookups[i].Err() != nil {
 				p.failed.Store(time.Now().UnixNano())
@@ -168,4 +164,18 @@ func (p *Publisher) lookUp(ctx context.Context, procs []string, users []any) []*
 	}
 	asking.Wait()
 	return lookups
+}
+
+func (p *Publisher) cluster() bool {
+	_, cluster := p.rdb.(*redis.ClusterClient)
+	return cluster
+}
+
+// limited returns the context of a look-up. The other masters of a cluster serve while
+// one does not answer; a single server is waited for.
+func (p *Publisher) limited(ctx context.Context) (context.Context, context.CancelFunc) {
+	if p.cluster() {
+		return context.WithTimeout(ctx, answerLimit)
+	}
+	return ctx, func() {}
 }

@@ -281,7 +281,7 @@ func (w *worker) alive(ctx context.Context, at time.Time) (entries []string) {
 	var hung []*running
 	for _, r := range w.running {
 		switch {
-		case at.Sub(*r.steps.last.Load()) < w.cfg.StepLimit || r.stop == nil: // without a handler, there is a limit of another kind
+		case r.stop == nil, at.Sub(*r.steps.last.Load()) < w.cfg.StepLimit: // what the queue does itself has limits
 			entries = append(entries, r.entries...)
 		case r.stopped:
 			hung = append(hung, r)

@@ -64,16 +64,22 @@ func (s *stoppedProcess) ProcessPipelineHook(next redis.ProcessPipelineHook) red
 // newStopped starts the workers of a process that is stopped there. Nobody else works
 // yet.
 func newStopped(t *testing.T, w *feedtest.World, fails bool, here func(cmds []redis.Cmder) bool) *stoppedProcess {
+	s := &stoppedProcess{here: here, fails: fails, reached: make(chan struct{}), goOn: make(chan struct{}), results: make(chan queue.Result, 100)}
+	process(t, s.stores(t, w), queue.Config{Observe: func(r queue.Result) { s.results <- r }})
+	return s
+}
+
+// stores are those of the world, with a connection to Redis on which the process is
+// stopped.
+func (s *stoppedProcess) stores(t *testing.T, w *feedtest.World) *storage.Stores {
 	opts := *w.Stores.Redis.(*redis.Client).Options()
 	opts.PushNotificationProcessor = nil // the first client's own
 	rdb := redis.NewClient(&opts)
 	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
-	s := &stoppedProcess{here: here, fails: fails, reached: make(chan struct{}), goOn: make(chan struct{}), results: make(chan queue.Result, 100)}
 	rdb.AddHook(s)
 	stores := *w.Stores
 	stores.Redis = rdb
-	process(t, &stores, queue.Config{Observe: func(r queue.Result) { s.results <- r }})
-	return s
+	return &stores
 }
 
 // process starts the workers of a process, whose pages have five followers.
@@ -209,52 +215,102 @@ func loseClaim(a *audience, stopped *stoppedProcess, id int64, undo func(a *audi
 	a.Drain()
 }
 
+// friends are two users with inboxes. The follower's has a post of the author for
+// friends.
+type friends struct {
+	*feedtest.World
+	author, follower account.Viewer
+	post             int64
+}
+
+func newFriends(t *testing.T, s *storage.Stores) *friends {
+	f := &friends{World: feedtest.New(t, s, feedtest.Options{})}
+	f.author, f.follower = f.User("author"), f.User("follower")
+	for _, v := range []account.Viewer{f.author, f.follower} {
+		_, err := f.Timelines.Visit(f.Ctx, v.ID)
+		require.NoError(t, err)
+		require.NoError(t, f.Home.BuildInbox(f.Ctx, v.ID))
+	}
+	stop := f.Work()
+	f.Befriend(f.author, f.follower)
+	f.post = f.Post(f.author, schema.Mutuals)
+	f.Drain()
+	stop()
+	f.requireInbox(f.post)
+	return f
+}
+
+// requireInbox requires that the follower's inbox has these posts.
+func (f *friends) requireInbox(want ...int64) {
+	f.Helper()
+	ids, covered, err := f.Timelines.Page(f.Ctx, timeline.Inbox(f.follower.ID), timeline.Range{Limit: 10})
+	require.NoError(f, err)
+	require.Equal(f, timeline.Ready, covered.State)
+	require.Equal(f, append([]int64{}, want...), ids)
+}
+
+// atWrite is where a process writes to the follower's inbox, after it has looked at it
+// twice.
+func (f *friends) atWrite() func(cmds []redis.Cmder) bool {
+	inbox, n := timeline.Inbox(f.follower.ID).String()+":z", 0
+	return func(cmds []redis.Cmder) bool {
+		if slices.ContainsFunc(cmds, func(c redis.Cmder) bool { return slices.Contains(c.Args(), any(inbox)) }) {
+			n++
+		}
+		return n == 3
+	}
+}
+
 // A process is stopped before it makes an inbox agree with a relation, which then
 // becomes what it was. It goes on, writes what it has read, and fails before it looks
 // again.
 func TestLostClaimLeavesRelationsRight(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
-		w := feedtest.New(t, s, feedtest.Options{})
-		author, follower := w.User("author"), w.User("follower")
-		for _, v := range []account.Viewer{author, follower} {
-			_, err := w.Timelines.Visit(w.Ctx, v.ID)
-			require.NoError(t, err)
-			require.NoError(t, w.Home.BuildInbox(w.Ctx, v.ID))
-		}
-		stop := w.Work()
-		w.Befriend(author, follower)
-		post := w.Post(author, schema.Mutuals)
-		w.Drain()
-		stop()
-		requireInbox := func(want ...int64) {
-			t.Helper()
-			ids, covered, err := w.Timelines.Page(w.Ctx, timeline.Inbox(follower.ID), timeline.Range{Limit: 10})
-			require.NoError(t, err)
-			require.Equal(t, timeline.Ready, covered.State)
-			require.Equal(t, append([]int64{}, want...), ids)
-		}
-		requireInbox(post)
-
-		inbox, n := timeline.Inbox(follower.ID).String()+":z", 0
-		stopped := newStopped(t, w, true, func(cmds []redis.Cmder) bool {
-			if slices.ContainsFunc(cmds, func(c redis.Cmder) bool { return slices.Contains(c.Args(), any(inbox)) }) {
-				n++
-			}
-			return n == 3 // after two that look
-		})
-		_, err := w.Feed.Unfollow(w.Ctx, author, follower.ID)
+		f := newFriends(t, s)
+		stopped := newStopped(t, f.World, true, f.atWrite())
+		_, err := f.Feed.Unfollow(f.Ctx, f.author, f.follower.ID)
 		require.NoError(t, err)
 		stopped.wait(t)
 		process(t, s, queue.Config{})
-		w.Drain()
-		requireInbox()
-		w.Follow(author, follower)
-		w.Drain()
-		requireInbox(post)
+		f.Drain()
+		f.requireInbox()
+		f.Follow(f.author, f.follower)
+		f.Drain()
+		f.requireInbox(f.post)
 		stopped.resume(t)
-		w.Drain()
-		requireInbox(post)
+		f.Drain()
+		f.requireInbox(f.post)
+	})
+}
+
+// The same happens to a caller who makes the own inbox agree before the answer.
+func TestStoppedCallerLeavesRelationsRight(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		f := newFriends(t, s)
+		stopped := &stoppedProcess{here: f.atWrite(), fails: true, reached: make(chan struct{}), goOn: make(chan struct{})}
+		caller := feedtest.New(t, stopped.stores(t, f.World), feedtest.Options{})
+		process(t, s, queue.Config{})
+		_, err := f.Feed.Unfollow(f.Ctx, f.author, f.follower.ID)
+		require.NoError(t, err)
+		f.Drain()
+		f.requireInbox()
+		require.NoError(t, f.Timelines.Add(f.Ctx, timeline.Inbox(f.follower.ID), f.post)) // as before the job
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			caller.Home.SyncOwnInbox(f.Ctx, f.follower.ID, f.author.ID, 12345)
+		}()
+		stopped.wait(t)
+		f.Follow(f.author, f.follower)
+		f.Drain()
+		f.requireInbox(f.post)
+		close(stopped.goOn)
+		<-done
+		require.True(t, stopped.failed.Load())
+		f.Drain()
+		f.requireInbox(f.post)
 	})
 }
 

@@ -132,6 +132,20 @@ func (a *audience) requireReached(t *testing.T, post int64) {
 	}
 }
 
+// A post's author is gone when its fan-out comes. There is nothing left to do.
+func TestFanOutOfAnAuthorWhoIsGone(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		w := feedtest.New(t, s, feedtest.Options{})
+		author := w.User("author")
+		w.Post(author, schema.Public)
+		require.NoError(t, s.DB.User.DeleteOneID(author.ID).Exec(w.Ctx))
+		w.Work()
+		w.Drain()
+		require.Zero(t, s.DB.Job.Query().CountX(w.Ctx))
+	})
+}
+
 // Whether the fan-out goes through the followers or through the active users,
 // it reaches exactly those who are both.
 func TestEveryActiveFollowerIsReached(t *testing.T) {

@@ -150,19 +150,15 @@ func (w *world) settle(ctx context.Context, bound time.Duration) error {
 
 // settleQueue waits until the queue has been empty for two seconds.
 func (w *world) settleQueue(ctx context.Context, bound time.Duration) error {
-	var empty time.Time
+	since := time.Now() // no job was left, as far as is known
 	return eventually(ctx, bound, func() error {
 		left, err := w.count(ctx, `SELECT count(*) FROM jobs WHERE NOT dead AND kind <> 'canary'`)
-		switch {
-		case err == nil && left > 0:
+		if err == nil && left > 0 {
 			err = fmt.Errorf("%d jobs are left", left)
-			fallthrough
-		case err != nil:
-			empty = time.Time{}
-		case empty.IsZero():
-			empty = time.Now()
-			fallthrough
-		case time.Since(empty) < 2*time.Second:
+		}
+		if err != nil {
+			since = time.Now()
+		} else if time.Since(since) < 2*time.Second {
 			err = errors.New("the queue is empty just now")
 		}
 		return err
