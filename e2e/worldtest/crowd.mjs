@@ -150,7 +150,7 @@ class Follower {
         }
       }
       for (const id of this.gone) found.delete(id);
-      for (const id of before) if (!found.has(id)) this.held.delete(id);
+      for (const id of before) if (!found.has(id) && !this.since.has(id)) this.held.delete(id);
       for (const id of found) {
         if (!this.since.has(id)) this.read.add(id);
         this.held.add(id);
