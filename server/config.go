@@ -64,6 +64,7 @@ type Config struct {
 
 	DataDir     string `group:"Storage" default:"tideline-data" help:"Directory of the SQLite file and whatever else must last, made when missing."`
 	DatabaseURL string `group:"Storage" name:"database-url" placeholder:"URL" help:"PostgreSQL, as postgres://user:password@host/name. Default: a SQLite file in the data directory."`
+	SQLiteSync  string `group:"Storage" name:"sqlite-sync" enum:"full,normal" default:"full" help:"When SQLite answers a write: full, when the disk has it; normal, sooner, and a power cut takes the last writes."`
 	RedisURL    string `group:"Storage" name:"redis-url" placeholder:"URL" help:"Redis, as redis://host:6379; nodes of a Redis Cluster separated by commas; Sentinels of a master with ?master_name=NAME. Default: one inside the process, which other processes cannot share."`
 	Migrate     string `group:"Storage" enum:"on,off" default:"on" help:"Bring the database's schema up to date at start: on or off."`
 
@@ -185,7 +186,7 @@ func flagOf(field reflect.StructField) string {
 }
 
 func (c Config) storage() storage.Config {
-	return storage.Config{DataDir: c.DataDir, DatabaseURL: c.DatabaseURL, RedisURL: c.RedisURL}
+	return storage.Config{DataDir: c.DataDir, DatabaseURL: c.DatabaseURL, SQLiteSync: c.SQLiteSync, RedisURL: c.RedisURL}
 }
 
 // requestLimits are the limits of one request.

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -24,6 +25,11 @@ type Config struct {
 	// DatabaseURL is postgres://… or postgresql://… for PostgreSQL, sqlite://PATH
 	// or file:PATH for SQLite. Defaults to the file tideline.db in DataDir.
 	DatabaseURL string
+	// SQLiteSync says when SQLite answers a commit: "full", when the disk has it, so that
+	// it outlasts a power cut, or "normal", before. Then a power cut takes the last
+	// commits, and corrupts nothing; what a process has committed outlasts its crash
+	// either way. Defaults to "full".
+	SQLiteSync string
 	// RedisURL is redis://[USER:PASSWORD@]HOST:PORT[/DB], rediss://… for TLS, or
 	// unix:///PATH. Several nodes of a Redis Cluster are separated by commas or
 	// given as ?addr=HOST:PORT. One is enough: it says that it is in a cluster.
@@ -78,6 +84,9 @@ func (c Config) parse() (target, error) {
 		errs = append(errs, errors.New(
 			"data directory: must be set, unless both a database URL and a Redis URL are"))
 	}
+	if c.SQLiteSync != "" && c.SQLiteSync != syncFull && c.SQLiteSync != syncNormal {
+		errs = append(errs, fmt.Errorf("SQLiteSync is %q: it must be %s or %s", c.SQLiteSync, syncFull, syncNormal))
+	}
 	errs = append(errs, t.parseDatabase(c), t.parseRedis(c))
 	return t, errors.Join(errs...)
 }
@@ -88,7 +97,7 @@ func (t *target) parseDatabase(c Config) error {
 	case raw == "":
 		path := filepath.Join(c.DataDir, databaseName)
 		escaped := (&url.URL{Path: path}).EscapedPath()
-		t.sqlite = &sqliteFile{path: path, dsn: sqliteDSN(escaped, "")}
+		t.sqlite = &sqliteFile{path: path, dsn: sqliteDSN(escaped, cmp.Or(c.SQLiteSync, syncFull), "")}
 		return nil
 	case strings.HasPrefix(raw, "postgres://"), strings.HasPrefix(raw, "postgresql://"):
 		var err error
@@ -114,7 +123,7 @@ func (t *target) parseDatabase(c Config) error {
 	if path == "" || strings.Contains(path, ":memory:") || strings.Contains(query, "mode=memory") {
 		return errors.New("database URL: must name a SQLite file; a database in memory does not last")
 	}
-	t.sqlite = &sqliteFile{path: path, dsn: sqliteDSN(escaped, query)}
+	t.sqlite = &sqliteFile{path: path, dsn: sqliteDSN(escaped, cmp.Or(c.SQLiteSync, syncFull), query)}
 	return nil
 }
 

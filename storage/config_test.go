@@ -62,6 +62,10 @@ func TestValidate(t *testing.T) {
 		})
 	}
 
+	t.Run("another sync", func(t *testing.T) {
+		err := storage.Config{DataDir: "d", SQLiteSync: "off"}.Validate()
+		assert.EqualError(t, err, `SQLiteSync is "off": it must be full or normal`)
+	})
 	t.Run("all mistakes at once", func(t *testing.T) {
 		err := storage.Config{DatabaseURL: "x", RedisURL: "y"}.Validate()
 		assert.ErrorContains(t, err, "database URL")

@@ -11,16 +11,24 @@ const sqliteConns = 8
 //   - _txlock=immediate: a transaction locks the file when it begins. One that
 //     read first and wrote later would fail at once, whatever the timeout, when
 //     another had written in between.
-//   - WAL with synchronous=NORMAL: readers and the writer do not wait for each
-//     other. A crash of the machine may lose the last commits but corrupts
-//     nothing; a crash of the process loses nothing.
+//   - WAL: readers and the writer do not wait for each other. How far a commit
+//     must have come is Config.SQLiteSync.
 //   - UTC in one format: SQLite stores and compares times as text.
-const sqliteOptions = "_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)" +
+const sqliteOptions = "_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)" +
 	"&_pragma=foreign_keys(1)&_txlock=immediate&_time_format=sqlite&_timezone=UTC"
 
+// The values of Config.SQLiteSync.
+const (
+	syncFull   = "full"
+	syncNormal = "normal"
+)
+
 // sqliteDSN is the data source name of a file whose path is escaped as in a URL.
-func sqliteDSN(escapedPath, query string) string {
-	dsn := "file:" + escapedPath + "?" + sqliteOptions
+func sqliteDSN(escapedPath, sync, query string) string {
+	dsn := "file:" + escapedPath + "?" + sqliteOptions + "&_pragma=synchronous(" + sync + ")"
+	if sync == syncFull {
+		dsn += "&_pragma=fullfsync(1)" // on macOS, where fsync leaves data in the disk's own memory
+	}
 	if query != "" {
 		dsn += "&" + query
 	}

@@ -89,7 +89,8 @@ func EachRedis(t *testing.T, fn func(t *testing.T, rdb redis.UniversalClient, sh
 // Embedded returns migrated stores on a new SQLite file and an in-process Redis.
 func Embedded(t testing.TB) *storage.Stores {
 	t.Helper()
-	s := Open(t, storage.Config{DataDir: t.TempDir()})
+	// Commits are not durable: the databases end with the tests.
+	s := Open(t, storage.Config{DataDir: t.TempDir(), SQLiteSync: "normal"})
 	require.NoError(t, s.Migrate(t.Context()))
 	return s
 }
