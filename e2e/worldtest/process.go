@@ -1,7 +1,6 @@
-// Package worldtest has what end-to-end tests of many processes share: the tideline
-// binary as processes that are killed and started again, users who call the API,
-// and a crowd of clients that follow their timelines with the npm package graphql-ws
-// and resume.
+// Package worldtest has what end-to-end tests of many processes share. The tideline
+// binary runs as processes that are killed and started again. Users call the API. A
+// crowd of clients follow their timelines with the npm package graphql-ws and resume.
 //
 // It knows the command line and the API, and nothing of the product's packages.
 package worldtest

@@ -1,5 +1,5 @@
-// Package reach gets work done on those masters of a Redis Cluster that answer, within
-// limits of time, and names the users for whom it was not done.
+// Package reach gets work done on those masters of a Redis Cluster that answer. It has
+// limits of time, and names the users for whom the work was not done.
 package reach
 
 import (

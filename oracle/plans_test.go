@@ -1,0 +1,111 @@
+package oracle
+
+import (
+	"slices"
+
+	"pgregory.net/rapid"
+
+	"tideline/ent/schema"
+)
+
+// scene is a series of steps that makes a race: a worker is stopped on its way,
+// something changes, the other workers do the jobs of the change, and the stopped
+// worker goes on.
+func scene(people int) *rapid.Generator[[]step] {
+	return rapid.Custom(func(t *rapid.T) []step {
+		a, n := rapid.IntRange(0, people-1).Draw(t, "a"), rapid.IntRange(0, 3)
+		b := (a + rapid.IntRange(1, people-1).Draw(t, "b")) % people
+		// by is a step of x towards y, on the newest post if it is on any.
+		by := func(label string, do []string, x, y int) step {
+			return step{do: rapid.SampledFrom(do).Draw(t, label), a: x, b: (y - x - 1 + people) % people, n: n.Draw(t, "n"), quiet: true}
+		}
+		follow, end := []string{"follow", "unmute", "accept", "unblock"}, []string{"unfollow", "mute", "block"}
+		all := slices.Concat([]string{"narrow or widen", "narrow or widen", "delete"}, follow, end, end)
+		x, y := b, a
+		if rapid.Bool().Draw(t, "by the author") {
+			x, y = a, b
+		}
+		list := []step{
+			{do: rapid.SampledFrom([]string{"hold", "hold", "stall"}).Draw(t, "how"), n: rapid.SampledFrom([]int{1, 1, 0, 2, 3, 4}).Draw(t, "after")},
+			by("cause", slices.Concat([]string{"post", "post", "post", "post", "narrow or widen", "narrow or widen", "narrow or widen"}, follow, end[:2]), a, b),
+			by("meanwhile", all, x, y),
+		}
+		if rapid.Bool().Draw(t, "twice") {
+			list = append(list, by("then", all, x, y))
+		}
+		return append(list, step{do: "release", quiet: true})
+	})
+}
+
+// lapse is a series of steps in which a worker stalls in the middle of a change, its heir
+// finishes, the change is undone, and then the worker goes on by what it read before.
+func lapse(people int) *rapid.Generator[[]step] {
+	return rapid.Custom(func(t *rapid.T) []step {
+		author := rapid.IntRange(0, people-1).Draw(t, "author")
+		reader := (author + rapid.IntRange(1, people-1).Draw(t, "reader")) % people
+		to := func(v schema.Visibility) int { return slices.Index(visibilities, string(v)) }
+		toAuthor := (author - reader - 1 + people) % people
+		by := func(do string) step { return step{do: do, a: reader, b: toAuthor, quiet: true} }
+		shown := step{do: "narrow or widen", a: author, n: to(schema.Public), quiet: true}
+		hidden := step{do: "narrow or widen", a: author, n: to(schema.Private), quiet: true}
+		change := rapid.SampledFrom([][]step{
+			{hidden, shown}, {hidden, shown}, {shown, hidden}, {by("mute"), by("unmute")}, {by("unfollow"), by("follow")},
+		}).Draw(t, "change")
+		return []step{
+			by("follow"), {do: "post", a: author, n: to(schema.Followers), quiet: true},
+			{do: "stall", n: rapid.IntRange(0, 4).Draw(t, "after")}, change[0], change[1], {do: "release", quiet: true},
+		}
+	})
+}
+
+// absence is a series of steps in which a process is cut off from Redis while its
+// clients are connected, something happens, and time passes.
+func absence(people int) *rapid.Generator[[]step] {
+	return rapid.Custom(func(t *rapid.T) []step {
+		a, n := rapid.IntRange(0, people-1).Draw(t, "a"), rapid.IntRange(0, 100)
+		list := []step{{do: "subscribe", a: a}, {do: "cut off"}}
+		list = append(list, rapid.SliceOfN(steps, 1, 4).Draw(t, "meanwhile")...)
+		list = append(list, step{do: "post", a: n.Draw(t, "by"), n: n.Draw(t, "for"), quiet: rapid.Bool().Draw(t, "quiet")},
+			step{do: "pass", n: n.Draw(t, "long")}, step{do: "events", a: a})
+		if rapid.Bool().Draw(t, "moves") {
+			list = append(list, step{do: "cut", a: a}, step{do: "subscribe", a: a})
+		}
+		return append(list, step{do: "back"})
+	})
+}
+
+// journey is a series of steps in which a client loses its connection and resumes.
+func journey(people int) *rapid.Generator[[]step] {
+	return rapid.Custom(func(t *rapid.T) []step {
+		a, n := rapid.IntRange(0, people-1).Draw(t, "a"), rapid.IntRange(0, 100)
+		return slices.Concat(
+			[]step{{do: "subscribe", a: a}}, rapid.SliceOfN(steps, 1, 3).Draw(t, "before"),
+			[]step{{do: "cut", a: a, n: n.Draw(t, "events")}}, rapid.SliceOfN(steps, 1, 6).Draw(t, "away"),
+			[]step{{do: "subscribe", a: a}},
+		)
+	})
+}
+
+// decline is a series of steps between a snapshot of Redis and its return.
+var decline = rapid.Custom(func(t *rapid.T) []step {
+	between := rapid.SliceOfN(steps, 1, 6).Draw(t, "between")
+	back := step{do: "roll back", n: rapid.IntRange(0, 100).Draw(t, "n"), quiet: rapid.Bool().Draw(t, "quiet")}
+	return slices.Concat([]step{{do: "snapshot"}}, between, []step{back})
+})
+
+var plans = rapid.Custom(func(t *rapid.T) plan {
+	p := plan{
+		people:  rapid.IntRange(2, 5).Draw(t, "people"),
+		crowd:   rapid.SampledFrom([]int{0, 0, 0, 0, 30}).Draw(t, "crowd"),
+		friends: rapid.SampledFrom([]bool{true, true, false}).Draw(t, "friends"),
+		history: rapid.SampledFrom([]int{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 130, 130, 320}).Draw(t, "history"),
+		shy:     rapid.IntRange(0, 31).Draw(t, "shy"),
+		page:    rapid.SampledFrom([]int{100, 20, 7, 3, 2, 1}).Draw(t, "page"),
+		online:  rapid.Bool().Draw(t, "online"),
+		pulling: rapid.SampledFrom([]bool{false, false, true}).Draw(t, "pulling"),
+	}
+	// Slices of slices, because one slice is mostly short.
+	part := rapid.OneOf(scene(p.people), scene(p.people), lapse(p.people), decline, absence(p.people), journey(p.people), rapid.SliceOfN(steps, 1, 10), rapid.SliceOfN(steps, 1, 10))
+	p.steps = slices.Concat(rapid.SliceOfN(part, 1, max(mostSteps/10, 1)).Draw(t, "steps")...)
+	return p
+})
