@@ -145,12 +145,15 @@ const catchingUp = 10 * time.Second
 // again for another reason, and nobody would know.
 func (w *world) checkClients(ctx context.Context, h *happening, next <-chan struct{}) {
 	var lacking []string
-	for deadline := time.Now().Add(catchingUp); ; {
+	afflicted, deadline := w.afflicted.Load(), time.Now().Add(catchingUp)
+	for {
 		var err error
 		if lacking, err = w.lacking(); err != nil || len(lacking) == 0 {
 			return // whatever is wrong with the crowd is found in the end
 		}
-		if time.Now().After(deadline) && w.well(ctx, h.to) == nil {
+		if now := w.afflicted.Load(); now != afflicted { // of the other lane: its clients have to catch up, too
+			afflicted, deadline = now, time.Now().Add(catchingUp)
+		} else if time.Now().After(deadline) && w.well(ctx, h.to) == nil {
 			break
 		}
 		select {
@@ -179,9 +182,10 @@ func (w *world) lacking() (lines []string, err error) {
 	w.load.mu.Lock()
 	posts := slices.Collect(maps.Values(w.load.accepted))
 	w.load.mu.Unlock()
+	afflicted := w.afflicted.Load()
 	for i, c := range clients[:w.steady] {
-		if now.Sub(time.UnixMilli(c.Beat)) > 3*time.Second {
-			continue // it knows that it is not connected
+		if w.servers[c.Server] == afflicted || now.Sub(time.UnixMilli(c.Beat)) > 3*time.Second {
+			continue // or it knows that it is not connected
 		}
 		held := map[int64]bool{}
 		for _, id := range postIDs(c.Held) {

@@ -39,6 +39,8 @@ type Client struct {
 	Resumed, Invalidated int
 	// Beat is when it was told something, a heartbeat at least: Unix milliseconds.
 	Beat int64
+	// Server is which of the servers it went to last, or always when it is steady.
+	Server int
 }
 
 // Told is an event that a client got: a post was added or removed, or the timeline

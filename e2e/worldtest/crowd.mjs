@@ -12,7 +12,7 @@
 // "report" it prints what each client holds, at the line "told" which events each
 // got, heartbeats left out:
 //
-//   {"clients":[{"held":["id"],"twice":["id"],"resumed":3,"invalidated":1,"failed":[],"beat":1700000000000}]}
+//   {"clients":[{"held":["id"],"twice":["id"],"resumed":3,"invalidated":1,"failed":[],"beat":1700000000000,"server":0}]}
 //   {"told":[[{"at":1700000000000,"kind":"added","post":"id"}]]}
 //
 // It ends when its standard input does.
@@ -73,11 +73,14 @@ class Follower {
   constructor(urls, token, steady) {
     this.urls = urls;
     this.token = token;
-    let turn = Math.floor(Math.random() * urls.length);
+    this.server = Math.floor(Math.random() * urls.length); // which it goes to
     this.started = new Promise((resolve) => (this.begun = resolve));
     const follower = this;
     this.client = createClient({
-      url: () => urls[(steady ? turn : turn++) % urls.length].replace('http', 'ws'),
+      url: () => {
+        if (!steady) this.server = (this.server + 1) % urls.length;
+        return urls[this.server].replace('http', 'ws');
+      },
       connectionParams: { Authorization: `Bearer ${token}` },
       webSocketImpl: Socket,
       retryAttempts: Infinity,
@@ -177,7 +180,7 @@ for await (const line of lines) {
   if (line === 'told') console.log(JSON.stringify({ told: crowd.map(({ log }) => log) }));
   if (line === 'report') {
     await Promise.all(crowd.map((follower) => follower.work));
-    console.log(JSON.stringify({ clients: crowd.map(({ held, twice, failed, resumed, invalidated, beat }) => ({ held: [...held], twice, failed, resumed, invalidated, beat })) }));
+    console.log(JSON.stringify({ clients: crowd.map(({ held, twice, failed, resumed, invalidated, beat, server }) => ({ held: [...held], twice, failed, resumed, invalidated, beat, server })) }));
   }
 }
 process.exit();
