@@ -77,18 +77,18 @@ func (o *ownWrites) repeat(ctx context.Context, user int64) (any bool, err error
 const ownSyncLimit = 10 * time.Second
 
 // SyncOwnInbox brings the caller's own inbox up to date before a change of a relation
-// returns. If that fails, the caller's next read drops the inbox, and one more job does
-// the same: the change's own may have been done already, before this wrote what it had
-// read.
+// returns. If that fails, the caller's next read does it, and one more job: the change's
+// own may have been done already, before this wrote what it had read.
 func (h *Home) SyncOwnInbox(ctx context.Context, viewer, other, change int64) {
 	ctx, cancel := context.WithTimeout(ctx, ownSyncLimit)
 	defer cancel()
-	err := h.SyncInboxAndNotify(ctx, viewer, other, change, false)
+	do := func(ctx context.Context) error { return h.SyncInboxAndNotify(ctx, viewer, other, change, false) }
+	err := do(ctx)
 	if err == nil {
 		return
 	}
-	h.log.WarnContext(ctx, "own inbox not updated; a job will", "error", err)
-	h.own.remember(viewer, func(ctx context.Context) error { return h.tl.Drop(ctx, timeline.Inbox(viewer)) })
+	h.log.WarnContext(ctx, "own inbox not updated; the next read will, and a job", "error", err)
+	h.own.remember(viewer, do)
 	err = rows.InTx(context.WithoutCancel(ctx), h.db, func(tx *ent.Tx) error {
 		return h.cfg.Queue.Enqueue(ctx, tx, queue.Small, job.RelationChanged, job.Relation{Users: [2]int64{viewer, other}, First: true})
 	})
