@@ -118,7 +118,7 @@ func (e feedsExplain) Run(ctx context.Context, c server.Config, console server.C
 		if err != nil {
 			return err
 		}
-		fmt.Fprintln(console.Out, sentence)
+		fmt.Fprintf(console.Out, "Post %d. %s\n", post, sentence)
 		return nil
 	})
 }

@@ -42,10 +42,10 @@ func (l jobsList) Run(ctx context.Context, c server.Config, console server.Conso
 			return nil
 		}
 		table := tabwriter.NewWriter(console.Out, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(table, "ID\tKIND\tPOOL\tDEAD\tCREATED\tPAYLOAD")
+		fmt.Fprintln(table, "ID\tKIND\tPOOL\tDEAD\tATTEMPTS\tCREATED\tPAYLOAD\tLAST ERROR")
 		for _, job := range jobs {
-			fmt.Fprintf(table, "%d\t%s\t%s\t%t\t%s\t%s\n",
-				job.ID, job.Kind, job.Pool, job.Dead, job.CreatedAt.UTC().Format("2006-01-02T15:04:05Z"), job.Payload)
+			fmt.Fprintf(table, "%d\t%s\t%s\t%t\t%d\t%s\t%s\t%s\n", job.ID, job.Kind, job.Pool, job.Dead, job.Attempts,
+				job.CreatedAt.UTC().Format("2006-01-02T15:04:05Z"), job.Payload, job.LastError)
 		}
 		return table.Flush()
 	})

@@ -61,7 +61,7 @@ type Config struct {
 	// to 3000.
 	PageSize int
 	// KeepEvery is how often a long fan-out stores its progress. After an
-	// interruption, the work of that time at most is done again. Defaults to 100 ms.
+	// interruption, the work of that time, or of one page, is done again. Defaults to 100 ms.
 	KeepEvery time.Duration
 	// TrimEvery is the trimmer's period. Defaults to 1 minute.
 	TrimEvery time.Duration

@@ -226,7 +226,7 @@ func (a *Audit) explainShown(ctx context.Context, viewer, author, post int64) (s
 		return "", err
 	}
 	if !listed {
-		return "It is shown: nobody's posts are pushed, or too many authors' are not, so reads merge the outboxes of everybody whom the viewer follows.", nil
+		return a.explainMerged(ctx, author, post, "nobody's posts are pushed, or too many authors' are not")
 	}
 	found, covered, err := a.home.tl.Page(ctx, timeline.Inbox(viewer), timeline.Range{Before: post + 1, After: post - 1, Limit: 1})
 	if err != nil {
@@ -240,7 +240,15 @@ func (a *Audit) explainShown(ctx context.Context, viewer, author, post int64) (s
 	case post < covered.Floor:
 		return "It is shown: it is older than the viewer's inbox reaches, and below that reads come from SQL.", nil
 	case slices.Contains(merged, author):
-		return "It is shown: the author has too many followers to push to, so reads merge the author's outbox.", nil
+		return a.explainMerged(ctx, author, post, "the author has too many followers to push to")
 	}
-	return "It ought to be shown and is not: the inbox that should hold it does not, because its fan-out is not done or an entry was lost; `tideline feeds rebuild` mends it.", nil
+	return "It ought to be shown and is not: the viewer's inbox lacks it, because its fan-out is not done or an entry was lost; then `tideline feeds verify VIEWER --repair` mends it.", nil
+}
+
+func (a *Audit) explainMerged(ctx context.Context, author, post int64, why string) (string, error) {
+	found, covered, err := a.home.tl.Page(ctx, timeline.Outbox(author), timeline.Range{Before: post + 1, After: post - 1, Limit: 1})
+	if covered.State == timeline.Ready && post >= covered.Floor && !slices.Contains(found, post) {
+		return "It ought to be shown and is not: " + why + ", so reads merge the author's outbox, which lacks it; `tideline feeds verify AUTHOR --repair` mends it.", err
+	}
+	return "It is shown: " + why + ", so reads merge the author's outbox.", err
 }

@@ -42,7 +42,6 @@ func Weight(likes int, created time.Time, decay time.Duration) float64 {
 // first page are not shown until the reader starts anew. Older posts that a follow
 // or a widened visibility adds are shown if they lie in the window; see
 // maxRankedShown.
-// more, those are shown that lie in the window; see maxRankedShown.
 type rankedCursor struct {
 	window timeline.Range
 	shown  []int64 // ascending, with the entry whose cursor it is

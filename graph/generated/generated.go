@@ -312,7 +312,7 @@ type Post implements Node {
   createdAt: Time!
   likeCount: Int!
   viewerHasLiked: Boolean!
-  "How far the post has come to its author's followers. Only its author sees it; null before the fan-out has begun."
+  "How far the post has come to its author's followers. Only its author sees it; null in the first moments of the fan-out, and before it."
   delivery: PostDelivery
 }
 
