@@ -35,7 +35,7 @@ import (
 )
 
 const (
-	patience = 60 * time.Second
+	patience = 3 * time.Minute
 	poll     = 20 * time.Millisecond
 
 	// refusal is how long a refusal may take.
