@@ -45,6 +45,24 @@ func TestLargeJobsGiveWay(t *testing.T) {
 	})
 }
 
+func TestSmallJobsDoNotGiveWay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var p priority
+		small := &Job{Pool: Small, priority: &p, steps: new(steps)}
+		pace := small.GiveWay(t.Context())
+		p.enter() // itself
+		p.enter() // another
+		p.announce()
+		time.Sleep(2 * time.Millisecond) // the step
+		start := time.Now()
+		pace()
+		require.Zero(t, time.Since(start), "it would wait for itself")
+		require.Equal(t, start, *small.steps.last.Load(), "the step has ended")
+		time.Sleep(enqueueToWorker)
+	})
+}
+
 func TestSmallJobsAreGivenWay(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
