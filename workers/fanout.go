@@ -2,7 +2,6 @@ package workers
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -95,13 +94,8 @@ func (w *Workers) postChanged(ctx context.Context, j *queue.Job) error {
 // may not see the post lose it.
 func (w *Workers) distribute(ctx context.Context, j *queue.Job, withdraw bool) error {
 	f := &fanOut{w: w, job: j, started: w.Now()}
-	if err := json.Unmarshal(j.Payload, &f.args); err != nil {
-		return queue.Discard(fmt.Errorf("read payload: %w", err))
-	}
-	if j.State != nil {
-		if err := json.Unmarshal(j.State, &f.progress); err != nil {
-			return queue.Discard(fmt.Errorf("read state: %w", err))
-		}
+	if err := decode(j, &f.args, &f.progress); err != nil {
+		return err
 	}
 	// An earlier attempt may have pushed by a visibility that no longer holds.
 	f.withdraw = withdraw || j.Again

@@ -3,7 +3,6 @@ package workers
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -26,14 +25,9 @@ type forgotten struct {
 // again. It is never given up because something cannot be reached.
 func (w *Workers) postGivenUp(ctx context.Context, j *queue.Job) error {
 	var args job.Post
-	if err := json.Unmarshal(j.Payload, &args); err != nil {
-		return queue.Discard(fmt.Errorf("read payload: %w", err))
-	}
 	var p forgotten
-	if j.State != nil {
-		if err := json.Unmarshal(j.State, &p); err != nil {
-			return queue.Discard(fmt.Errorf("read state: %w", err))
-		}
+	if err := decode(j, &args, &p); err != nil {
+		return err
 	}
 	f := &forgetting{w: w, forgotten: p}
 	// The author's own feeds come in each attempt.
@@ -105,8 +99,8 @@ func (f *forgetting) later(ctx context.Context, err error) error {
 // depend on it become missing.
 func (w *Workers) relationGivenUp(ctx context.Context, j *queue.Job) error {
 	var args job.Relation
-	if err := json.Unmarshal(j.Payload, &args); err != nil {
-		return queue.Discard(fmt.Errorf("read payload: %w", err))
+	if err := decode(j, &args, nil); err != nil {
+		return err
 	}
 	f := &forgetting{w: w}
 	err := f.forget(ctx, args.Users[1], args.Users[:1])

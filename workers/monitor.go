@@ -2,8 +2,6 @@ package workers
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"time"
 
 	"tideline/queue"
@@ -95,8 +93,8 @@ func (w *Workers) sendCanary(ctx context.Context) {
 
 func (w *Workers) canaryArrived(_ context.Context, j *queue.Job) error {
 	var sent int64
-	if err := json.Unmarshal(j.Payload, &sent); err != nil {
-		return queue.Discard(fmt.Errorf("read payload: %w", err))
+	if err := decode(j, &sent, nil); err != nil {
+		return err
 	}
 	w.ObserveCanary(time.Since(time.UnixMicro(sent)))
 	return nil

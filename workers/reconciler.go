@@ -2,7 +2,6 @@ package workers
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -17,8 +16,8 @@ import (
 // muted user must not notice, it looks at the inbox of the first user only.
 func (w *Workers) relationChanged(ctx context.Context, j *queue.Job) error {
 	var args job.Relation
-	if err := json.Unmarshal(j.Payload, &args); err != nil {
-		return queue.Discard(fmt.Errorf("read payload: %w", err))
+	if err := decode(j, &args, nil); err != nil {
+		return err
 	}
 	a, b := args.Users[0], args.Users[1]
 	err := w.Home.SyncInboxAndNotify(ctx, a, b, args.Change, j.Again)
@@ -48,14 +47,9 @@ type returnProgress struct {
 // from SQL when they come back.
 func (w *Workers) authorReturns(ctx context.Context, j *queue.Job) error {
 	var args job.Author
-	if err := json.Unmarshal(j.Payload, &args); err != nil {
-		return queue.Discard(fmt.Errorf("read payload: %w", err))
-	}
 	var p returnProgress
-	if j.State != nil {
-		if err := json.Unmarshal(j.State, &p); err != nil {
-			return queue.Discard(fmt.Errorf("read state: %w", err))
-		}
+	if err := decode(j, &args, &p); err != nil {
+		return err
 	}
 	for {
 		page, next, err := w.Visibility.Audience(ctx, args.Author, visibility.PostChange{}, map[int64]bool{}, p.Before, w.PageSize)

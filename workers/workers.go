@@ -30,6 +30,7 @@ package workers
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -182,4 +183,19 @@ func every(ctx context.Context, period time.Duration, do func(context.Context)) 
 			do(ctx)
 		}
 	}
+}
+
+// decode reads the payload of a job and, unless state is nil, what an earlier attempt has
+// stored. A job that cannot be read never will be: it is discarded.
+func decode(j *queue.Job, payload, state any) error {
+	if err := json.Unmarshal(j.Payload, payload); err != nil {
+		return queue.Discard(fmt.Errorf("read payload: %w", err))
+	}
+	if state == nil || j.State == nil {
+		return nil
+	}
+	if err := json.Unmarshal(j.State, state); err != nil {
+		return queue.Discard(fmt.Errorf("read state: %w", err))
+	}
+	return nil
 }
