@@ -18,9 +18,11 @@ import (
 // cannot be reached are left out, and the error is an Unreached with these.
 //
 // Each post has every 16th inbox that it reaches trimmed, if that is past cap and
-// slack; another post has another 16th. Until its turn, or Sweep, an inbox grows. Where
-// one of these turns out to be lost, all that were reached with it are looked at, so
-// that what the pushes left there comes to an end.
+// slack; another post has another 16th. Until its turn, or Sweep, an inbox grows. Each
+// round trip also asks after the life of its last inbox, on a cluster after that of
+// every 16th. Where that turns out to be lost, all that were reached with it are looked
+// at, so that what the pushes left in a wiped Redis comes to an end. A single inbox that
+// is lost gets its end from Sweep.
 //
 // Cost: that of Active, then a round trip per 250 active users: a plain ZADD
 // each, O(log size), without Lua, as an inbox without coverage is not read.
@@ -76,14 +78,16 @@ func (s *Store) pushTo(ctx context.Context, users []int64, post int64, score, me
 	var lives []*redis.DurationCmd
 	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, user := range users {
-			if err := p.Process(ctx, redis.NewIntCmd(ctx, "zadd", Inbox(user).set(), score, member)); err != nil {
+			set := Inbox(user).set()
+			if err := p.Process(ctx, redis.NewIntCmd(ctx, "zadd", set, score, member)); err != nil {
 				return err
 			}
-			if sixteenth(user) == sixteenth(post) {
-				sizes[user] = p.ZCard(ctx, Inbox(user).set())
+			due := sixteenth(user) == sixteenth(post)
+			if due {
+				sizes[user] = p.ZCard(ctx, set)
 			}
-			if sizes[user] != nil || i == len(users)-1 {
-				lives = append(lives, p.PTTL(ctx, Inbox(user).set()))
+			if i == len(users)-1 || due && s.sharded {
+				lives = append(lives, p.PTTL(ctx, set))
 			}
 		}
 		return nil

@@ -170,6 +170,7 @@ type Store struct {
 	sweep   sweeper
 	met     met
 	masters *reach.Masters
+	sharded bool // the feeds are on several masters
 }
 
 // New returns a Store on rdb, which the caller closes. It fails only when cfg is out
@@ -179,7 +180,8 @@ func New(rdb redis.UniversalClient, cfg Config) (*Store, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	return &Store{rdb: rdb, cfg: cfg, masters: reach.New(rdb)}, nil
+	_, sharded := rdb.(*redis.ClusterClient)
+	return &Store{rdb: rdb, cfg: cfg, masters: reach.New(rdb), sharded: sharded}, nil
 }
 
 // Unreached is the error of a call that was done for some users only: the masters that
