@@ -87,7 +87,8 @@ func TestSilentMasterHoldsUpItsOwnFollowersOnly(t *testing.T) {
 	for _, followers := range []int{18, 42} {
 		for _, silentAuthor := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%d followers, author on the silent one %v", followers, silentAuthor), func(t *testing.T) {
-				s := storagetest.Open(t, storage.Config{DataDir: t.TempDir(), RedisURL: storagetest.ClusterURL(t)})
+				t.Parallel()
+				s := storagetest.Open(t, storage.Config{DataDir: t.TempDir(), RedisURL: storagetest.StartCluster(t).URL()})
 				require.NoError(t, s.Migrate(t.Context()))
 				rdb := s.Redis.(*redis.ClusterClient)
 				a := newIdleAudience(t, s, followers, followers)
