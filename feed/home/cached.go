@@ -17,8 +17,9 @@ type cachedFeed struct {
 	surface visibility.Surface // only posts are let in that
 	user    int64              // this user may be shown on the surface
 	truth   visibility.Source
-	merges  bool // reads merge outboxes into it
-	unseen  bool // nobody is shown what is read
+	merges  bool              // reads merge outboxes into it
+	unseen  bool              // nobody is shown what is read
+	with    visibility.Fields // what is read with posts, as far as Redis has them
 	observe func(hit bool)
 }
 
@@ -26,7 +27,7 @@ type cachedFeed struct {
 func (h *Home) inbox(user int64) cachedFeed {
 	return cachedFeed{
 		key: timeline.Inbox(user), cap: h.tl.InboxCap(), surface: visibility.Home, user: user,
-		truth: h.pulled(user), merges: true, observe: h.cfg.Observe,
+		truth: h.pulled(user), merges: true, with: visibility.Likes, observe: h.cfg.Observe,
 	}
 }
 
@@ -34,7 +35,7 @@ func (h *Home) inbox(user int64) cachedFeed {
 func (h *Home) outbox(author int64) cachedFeed {
 	return cachedFeed{
 		key: timeline.Outbox(author), cap: h.tl.OutboxCap(), surface: visibility.Direct, user: author,
-		truth: h.posts.AllBy(author), observe: h.cfg.Observe,
+		truth: h.posts.AllBy(author), with: visibility.Likes, observe: h.cfg.Observe,
 	}
 }
 
@@ -103,7 +104,7 @@ func (h *Home) cached(feed cachedFeed, known prefetch) visibility.Source {
 		}
 		var b visibility.Batch
 		if len(ids) > 0 {
-			if b, err = h.hydrate(ctx, viewer, feeds, parts, ids); err != nil {
+			if b, err = h.hydrate(ctx, viewer, feed.with, feeds, parts, ids); err != nil {
 				return visibility.Batch{}, err
 			}
 		}
@@ -186,8 +187,8 @@ func merge(parts []timeline.Part, r timeline.Range) (ids []int64, floor int64) {
 // hydrate reads the posts of ids from parts of feeds, in their order. A deleted
 // post never comes back: hydrate removes its id from the feeds that have it, with a
 // round trip each.
-func (h *Home) hydrate(ctx context.Context, viewer int64, feeds []cachedFeed, parts []timeline.Part, ids []int64) (visibility.Batch, error) {
-	b, gone, err := h.posts.ByIDs(ctx, viewer, ids)
+func (h *Home) hydrate(ctx context.Context, viewer int64, with visibility.Fields, feeds []cachedFeed, parts []timeline.Part, ids []int64) (visibility.Batch, error) {
+	b, gone, err := h.posts.ByIDs(ctx, viewer, ids, with)
 	if err != nil || len(gone) == 0 {
 		return b, err
 	}

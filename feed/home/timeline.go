@@ -44,6 +44,14 @@ const (
 // A ranked page costs as much as a page of all that an inbox holds, one after a
 // cursor at most as of twice that.
 func (h *Home) Timeline(ctx context.Context, v account.Viewer, p paging.Page, order Order) (*paging.Connection[ent.Post], error) {
+	return h.TimelineWith(ctx, v, p, order, visibility.Likes)
+}
+
+// TimelineWith is Timeline, whose posts have the fields as far as they are read by their
+// ids: not those that SQL lists, nor the authors of a ranked page.
+//
+// Cost: as Timeline; an author costs one look-up by primary key in the query of the posts.
+func (h *Home) TimelineWith(ctx context.Context, v account.Viewer, p paging.Page, order Order, with visibility.Fields) (*paging.Connection[ent.Post], error) {
 	if v.ID == 0 {
 		return nil, refusal.ErrSignIn
 	}
@@ -55,7 +63,7 @@ func (h *Home) Timeline(ctx context.Context, v account.Viewer, p paging.Page, or
 		return nil, err
 	}
 	r := w.Range()
-	at, from := h.visitInbox(ctx, v.ID, r)
+	at, from := h.visitInbox(ctx, v.ID, r, with)
 	posts, err := visibility.Fill(ctx, visibility.Home, v.ID, r, from)
 	if err != nil {
 		return nil, err
@@ -88,7 +96,7 @@ func (h *Home) UnreadCount(ctx context.Context, v account.Viewer) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("read marker: %w", err)
 	}
-	posts, _, err := h.Since(ctx, v, marker.PostID, false)
+	posts, _, err := h.since(ctx, v, marker.PostID, false, 0)
 	unread := 0
 	for _, p := range posts {
 		if p.AuthorID != v.ID {
