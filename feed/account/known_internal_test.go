@@ -3,6 +3,7 @@ package account
 import (
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 )
@@ -31,6 +32,23 @@ func TestAnOldAnswerIsNotRemembered(t *testing.T) {
 	require.Empty(t, k.inUse(now.Add(time.Hour)))
 	require.Empty(t, k.byToken)
 	require.Empty(t, k.byID)
+}
+
+// A session is not taken to be open when the machine was suspended since it was found
+// open: the monotonic clock stood still.
+func TestASuspendedMachineRemembersNoSession(t *testing.T) {
+	t.Parallel()
+	var k knownSessions
+	k.run(true)
+	now := time.Now()
+	k.remember(hashOf("token"), knownSession{expires: now.Add(2 * time.Hour), checked: now, used: now}, k.ends)
+	woken := now.Add(time.Hour)
+	*(*int64)(unsafe.Add(unsafe.Pointer(&woken), unsafe.Sizeof(uint64(0)))) -= int64(time.Hour) // its monotonic clock
+	require.Zero(t, woken.Sub(now))
+	_, _, known := k.find(hashOf("token"), woken)
+	require.False(t, known)
+	_, _, known = k.find(hashOf("token"), now)
+	require.True(t, known)
 }
 
 // A process remembers no more sessions than it has room for.

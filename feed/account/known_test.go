@@ -76,9 +76,6 @@ func TestLostEndOfARememberedSession(t *testing.T) {
 		for name, find := range map[string]func(p *processes){
 			"by the check": func(p *processes) { require.NoError(p, p.Sessions.Check(p.Ctx)) },
 			"by the age":   func(p *processes) { p.at = p.at.Add(account.TrustFor + time.Millisecond) },
-			"by the clock of the wall": func(p *processes) { // of a machine that was suspended
-				p.at = p.at.Round(0).Add(account.TrustFor + time.Millisecond)
-			},
 		} {
 			t.Run(name, func(t *testing.T) {
 				p := newProcesses(t, s, func(w *feedtest.World) *live.Hub { return w.Hub }) // which does not run
