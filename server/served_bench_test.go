@@ -323,7 +323,7 @@ func serveHTTP(ctx context.Context, h http.Handler) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("API http://%s/\n", l.Addr())
+	fmt.Fprintf(os.Stdout, "API http://%s/\n", l.Addr())
 	s := &http.Server{Handler: h}
 	go func() {
 		<-ctx.Done()
