@@ -143,7 +143,11 @@ func (h *Home) readParts(ctx context.Context, feed cachedFeed, known prefetch, r
 		}
 		feeds, r.After = append(feeds, plan.feeds...), plan.after
 	}
-	more, err := h.tl.Pages(ctx, keysOf(feeds[len(parts):]), r)
+	var keys []timeline.Key
+	for _, feed := range feeds[len(parts):] {
+		keys = append(keys, feed.key)
+	}
+	more, err := h.tl.Pages(ctx, keys, r)
 	parts = append(parts, more...)
 	if r.After > after {
 		// Fewer ids than the limit may lie above, as the newest posts have been
@@ -153,14 +157,6 @@ func (h *Home) readParts(ctx context.Context, feed cachedFeed, known prefetch, r
 		}
 	}
 	return feeds, parts, err
-}
-
-func keysOf(feeds []cachedFeed) []timeline.Key {
-	keys := make([]timeline.Key, len(feeds))
-	for i, feed := range feeds {
-		keys[i] = feed.key
-	}
-	return keys
 }
 
 // merge returns the first ids of the range in the union of several feeds, up to the

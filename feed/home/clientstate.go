@@ -156,9 +156,7 @@ func (h *Home) recentIDs(ctx context.Context, user int64, r timeline.Range, must
 		}
 		known = prefetch{merged: &merged, asked: r, part: timeline.Part{IDs: found, Coverage: covered}}
 	}
-	feed := h.inbox(user)
-	feed.with = 0
-	posts, err := h.fill(ctx, user, feed, known, r)
+	posts, err := h.fill(ctx, user, h.inbox(user), known, r)
 	return rows.PostIDs(posts), true, err
 }
 
@@ -168,12 +166,8 @@ func (h *Home) recentIDs(ctx context.Context, user int64, r timeline.Range, must
 //
 // Cost: as a page of so many posts.
 func (h *Home) Since(ctx context.Context, v account.Viewer, id int64, ascending bool) (posts []*ent.Post, whole bool, err error) {
-	return h.since(ctx, v, id, ascending, visibility.Likes)
-}
-
-func (h *Home) since(ctx context.Context, v account.Viewer, id int64, ascending bool, with visibility.Fields) (posts []*ent.Post, whole bool, err error) {
 	r := timeline.Range{After: id, Limit: h.tl.InboxCap(), Ascending: ascending}
-	_, from := h.visitInbox(ctx, v.ID, r, with)
+	_, from := h.visitInbox(ctx, v.ID, r, visibility.Likes)
 	posts, err = visibility.Fill(ctx, visibility.Home, v.ID, r, from)
 	return posts, len(posts) < r.Limit, err
 }
