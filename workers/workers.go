@@ -146,6 +146,8 @@ func New(cfg Config) (*Workers, error) {
 	w := &Workers{cfg, home.NewAudit(cfg.Home)}
 	cfg.Queue.Handle(job.PostCreated, w.postCreated)
 	cfg.Queue.Handle(job.PostChanged, w.postChanged)
+	cfg.Queue.WhenDone(job.PostCreated, w.storeFinished)
+	cfg.Queue.WhenDone(job.PostChanged, w.storeFinished)
 	cfg.Queue.Handle(job.RelationChanged, w.relationChanged)
 	cfg.Queue.Handle(job.AuthorReturns, w.authorReturns)
 	cfg.Queue.Handle(job.PostGivenUp, w.postGivenUp)

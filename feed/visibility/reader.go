@@ -194,16 +194,49 @@ func (r *Reader) WrittenBy(ctx context.Context, author int64, ids []int64) ([]in
 	return list, rows.Wrap("read posts", err)
 }
 
-// Stored returns the post as it is in the table, nil when it is gone. It is for
-// jobs, which show it to nobody.
+// Stored returns what decides who may see the post, as it is in the table: id, author
+// and visibility; nil when the post is gone. It is for jobs, which show it to nobody.
 //
 // Cost: one query by primary key.
 func (r *Reader) Stored(ctx context.Context, id int64) (*ent.Post, error) {
-	p, err := r.db.Post.Get(ctx, id)
-	if ent.IsNotFound(err) {
-		return nil, nil
-	}
+	_, p, err := r.stored(ctx, "SELECT 0, '', 0, id, author_id, visibility FROM posts WHERE id = $1", id)
 	return p, rows.Wrap("read post", err)
+}
+
+// StoredWithAuthor is Stored together with what decides how the author's posts are fanned
+// out: id, fan-out mode and follower count; nil when the author is gone.
+//
+// Cost: one query, two look-ups by primary key.
+func (r *Reader) StoredWithAuthor(ctx context.Context, author, id int64) (*ent.User, *ent.Post, error) {
+	u, p, err := r.stored(ctx, "SELECT u.id, u.fan_out_mode, u.follower_count, coalesce(p.id, 0), coalesce(p.author_id, 0), coalesce(p.visibility, '')"+
+		" FROM users u LEFT JOIN posts p ON p.id = $2 WHERE u.id = $1", author, id)
+	return u, p, rows.Wrap("read author and post", err)
+}
+
+func (r *Reader) stored(ctx context.Context, query string, args ...any) (*ent.User, *ent.Post, error) {
+	found, err := r.db.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer found.Close()
+	var u ent.User
+	var p ent.Post
+	for found.Next() {
+		if err := found.Scan(&u.ID, &u.FanOutMode, &u.FollowerCount, &p.ID, &p.AuthorID, &p.Visibility); err != nil {
+			return nil, nil, err
+		}
+	}
+	if err := found.Err(); err != nil {
+		return nil, nil, err
+	}
+	author, post := &u, &p
+	if u.ID == 0 {
+		author = nil
+	}
+	if p.ID == 0 {
+		post = nil
+	}
+	return author, post, nil
 }
 
 // WhyHidden returns the author of the post and the rule that hides it from the
