@@ -14,6 +14,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	"tideline/ent"
 	"tideline/ent/follow"
 	"tideline/ent/user"
@@ -30,6 +32,7 @@ type mergedAuthors struct {
 	now    func() time.Time
 	policy Policy
 
+	reads   singleflight.Group // of the list, outside of the lock
 	mu      sync.Mutex
 	read    time.Time
 	authors []int64
@@ -37,16 +40,46 @@ type mergedAuthors struct {
 }
 
 // list returns all merged authors, at most maxMergedAuthors.
+//
+// Cost: none while the list is new; otherwise a query by index that all callers share.
 func (m *mergedAuthors) list(ctx context.Context) ([]int64, error) {
+	if authors, ok := m.known(); ok {
+		return authors, nil
+	}
+	// Whoever gives up leaves the query to the others.
+	read := m.reads.DoChan("", func() (any, error) {
+		if authors, ok := m.known(); ok {
+			return authors, nil
+		}
+		return m.readList(context.WithoutCancel(ctx))
+	})
+	select {
+	case <-ctx.Done():
+		return nil, fmt.Errorf("read authors to merge: %w", ctx.Err())
+	case r := <-read:
+		authors, _ := r.Val.([]int64)
+		return authors, rows.Wrap("read authors to merge", r.Err)
+	}
+}
+
+// known returns the list if it is new.
+func (m *mergedAuthors) known() (authors []int64, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if now := m.now(); now.Sub(m.read) > m.policy.MergedListFor {
-		authors, err := m.db.User.Query().Where(user.FanOutModeNEQ(user.FanOutModePUSH)).Limit(maxMergedAuthors).IDs(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("read authors to merge: %w", err)
-		}
-		m.read, m.authors = now, m.withRecentlyRemoved(authors, now)
+	return m.authors, m.now().Sub(m.read) <= m.policy.MergedListFor
+}
+
+func (m *mergedAuthors) readList(ctx context.Context) ([]int64, error) {
+	now := m.now()
+	// Each mode is named, for that is a range of an index: all others but PUSH are not.
+	authors, err := m.db.User.Query().Limit(maxMergedAuthors).
+		Where(user.FanOutModeIn(user.FanOutModePUSH_TO_PULL, user.FanOutModePULL, user.FanOutModePULL_TO_PUSH)).IDs(ctx)
+	if err != nil {
+		return nil, err
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.read, m.authors = now, m.withRecentlyRemoved(authors, now)
 	return m.authors, nil
 }
 
