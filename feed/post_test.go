@@ -32,7 +32,8 @@ type mortal struct{ dialect.Driver }
 func (d mortal) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	found, err := d.Driver.(entsql.ExecQuerier).QueryContext(ctx, query, args...)
 	if err == nil && strings.Contains(query, "INSERT INTO") {
-		return nil, errors.Join(found.Close(), errCrashed)
+		defer found.Close()
+		return nil, errCrashed
 	}
 	return found, err
 }
