@@ -3,14 +3,10 @@ package home
 import (
 	"cmp"
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -32,33 +28,25 @@ type mergedAuthors struct {
 	now    func() time.Time
 	policy Policy
 
-	reads   singleflight.Group // of the list, outside of the lock
+	reads   singleflight.Group
 	mu      sync.Mutex
 	read    time.Time
 	authors []int64
 	listed  map[int64]time.Time // when each was last
 }
 
-// list returns all merged authors, at most maxMergedAuthors.
-//
-// Cost: none while the list is new; otherwise a query by index that all callers share.
+// list returns all merged authors, at most maxMergedAuthors. Callers share a query by index.
+// Whoever gives up leaves it to the others.
 func (m *mergedAuthors) list(ctx context.Context) ([]int64, error) {
 	if authors, ok := m.known(); ok {
 		return authors, nil
 	}
-	// Whoever gives up leaves the query to the others.
-	read := m.reads.DoChan("", func() (any, error) {
-		if authors, ok := m.known(); ok {
-			return authors, nil
-		}
-		return m.readList(context.WithoutCancel(ctx))
-	})
+	read := m.reads.DoChan("", func() (any, error) { return m.readList(context.WithoutCancel(ctx)) })
 	select {
 	case <-ctx.Done():
 		return nil, fmt.Errorf("read authors to merge: %w", ctx.Err())
 	case r := <-read:
-		authors, _ := r.Val.([]int64)
-		return authors, rows.Wrap("read authors to merge", r.Err)
+		return r.Val.([]int64), rows.Wrap("read authors to merge", r.Err)
 	}
 }
 
@@ -70,16 +58,19 @@ func (m *mergedAuthors) known() (authors []int64, ok bool) {
 }
 
 func (m *mergedAuthors) readList(ctx context.Context) ([]int64, error) {
-	now := m.now()
-	// Each mode is named, for that is a range of an index: all others but PUSH are not.
-	authors, err := m.db.User.Query().Limit(maxMergedAuthors).
-		Where(user.FanOutModeIn(user.FanOutModePUSH_TO_PULL, user.FanOutModePULL, user.FanOutModePULL_TO_PUSH)).IDs(ctx)
+	if authors, ok := m.known(); ok { // by a query that has just ended
+		return authors, nil
+	}
+	began := m.now()
+	// All modes but PUSH. Each is named: "not PUSH" is no range of an index.
+	merged := user.FanOutModeIn(user.FanOutModePUSH_TO_PULL, user.FanOutModePULL, user.FanOutModePULL_TO_PUSH)
+	authors, err := m.db.User.Query().Where(merged).Limit(maxMergedAuthors).IDs(ctx)
 	if err != nil {
 		return nil, err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.read, m.authors = now, m.withRecentlyRemoved(authors, now)
+	m.read, m.authors = began, m.withRecentlyRemoved(authors, began)
 	return m.authors, nil
 }
 
@@ -121,31 +112,10 @@ func (m *mergedAuthors) among(ctx context.Context, viewer int64, list []int64) (
 	return authors, true, rows.Wrap("read followees to merge", err)
 }
 
-// sources returns the authors of the viewer's timeline: the followees who are not
-// muted, and the viewer. It costs one query of one row, because thousands of rows
-// take longer to receive than to find.
+// sources returns the authors of the viewer's timeline: followees not muted, and the viewer.
 func (m *mergedAuthors) sources(ctx context.Context, viewer int64) ([]int64, error) {
-	found, err := m.db.QueryContext(ctx, "SELECT string_agg(CAST(id AS TEXT), ',') FROM ("+sourcesOf+") s", viewer)
-	if err != nil {
-		return nil, fmt.Errorf("read followees: %w", err)
-	}
-	defer found.Close()
-	var list sql.NullString
-	if found.Next() {
-		err = found.Scan(&list)
-	}
-	if err = errors.Join(err, found.Err()); err != nil || !list.Valid {
-		return nil, rows.Wrap("read followees", err)
-	}
-	var authors []int64
-	for text := range strings.SplitSeq(list.String, ",") {
-		author, err := strconv.ParseInt(text, 10, 64)
-		if err != nil {
-			return nil, fmt.Errorf("read followees: %w", err)
-		}
-		authors = append(authors, author)
-	}
-	return authors, nil
+	authors, err := rows.IDs(ctx, m.db, sourcesOf, viewer)
+	return authors, rows.Wrap("read followees", err)
 }
 
 // sourcesOf is the query of sources; its only argument is the viewer.

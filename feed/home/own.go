@@ -98,9 +98,8 @@ func (h *Home) SyncOwnInbox(ctx context.Context, viewer, other, change int64) {
 }
 
 // AddOwn shows authors their own post at once, before its job does. It waits no longer
-// for Redis than a page does; what Redis does not take, the author's next read adds.
-//
-// Cost: one round trip.
+// for Redis than a page does; what Redis does not take, the author's next read adds. It
+// costs one round trip.
 func (h *Home) AddOwn(ctx context.Context, author, post int64) {
 	h.changeOwn(ctx, timeline.OwnChange{Author: author, Post: post}, h.tl.Add)
 }
@@ -113,8 +112,8 @@ func (h *Home) RemoveOwn(ctx context.Context, author, post int64) {
 // changeOwn makes the change. The next read repeats for each feed what Redis refuses.
 func (h *Home) changeOwn(ctx context.Context, c timeline.OwnChange, repeat func(context.Context, timeline.Key, ...int64) error) {
 	patient, cancel := patiently(ctx)
-	defer cancel()
 	done := h.tl.ChangeOwn(patient, c)
+	cancel()
 	for k, err := range map[timeline.Key]error{timeline.Inbox(c.Author): done.Inbox, timeline.Outbox(c.Author): done.Outbox} {
 		if err != nil {
 			h.log.WarnContext(ctx, "own feed not updated; the next read will", "post", c.Post, "error", err)
