@@ -10,7 +10,7 @@ import (
 
 	"tideline/ent"
 	"tideline/feed/account"
-	"tideline/feed/home"
+	"tideline/feed/audit"
 	"tideline/feed/ids"
 	"tideline/graph"
 	"tideline/progress"
@@ -27,7 +27,7 @@ type Feeds struct {
 }
 
 // withAudit is Config.WithAudit, with a short error for a command that was interrupted.
-func withAudit(ctx context.Context, c server.Config, console server.Console, fn func(*home.Audit, *account.Directory) error) error {
+func withAudit(ctx context.Context, c server.Config, console server.Console, fn func(*audit.Audit, *account.Directory) error) error {
 	err := c.WithAudit(ctx, console, fn)
 	if err != nil && ctx.Err() != nil {
 		return errors.New("interrupted")
@@ -59,7 +59,7 @@ type feedsInspect struct {
 }
 
 func (i feedsInspect) Run(ctx context.Context, c server.Config, console server.Console) error {
-	return withAudit(ctx, c, console, func(audit *home.Audit, people *account.Directory) error {
+	return withAudit(ctx, c, console, func(audit *audit.Audit, people *account.Directory) error {
 		u, err := userNamed(ctx, people, i.User)
 		if err != nil {
 			return err
@@ -108,7 +108,7 @@ func (e feedsExplain) Run(ctx context.Context, c server.Config, console server.C
 			return fmt.Errorf("%q is not the id of a post: %w", e.Post, err)
 		}
 	}
-	return withAudit(ctx, c, console, func(audit *home.Audit, people *account.Directory) error {
+	return withAudit(ctx, c, console, func(audit *audit.Audit, people *account.Directory) error {
 		u, err := userNamed(ctx, people, e.Viewer)
 		if err != nil {
 			return err
@@ -250,7 +250,7 @@ func (v feedsVerify) Run(ctx context.Context, c server.Config, console server.Co
 	if err := v.check(); err != nil {
 		return err
 	}
-	return withAudit(ctx, c, console, func(audit *home.Audit, people *account.Directory) error {
+	return withAudit(ctx, c, console, func(audit *audit.Audit, people *account.Directory) error {
 		var users, differing, checked, missing, extra, outboxes int
 		err := v.each(ctx, people, console, func(name string, user int64, p *bar) error {
 			posts, err := audit.VerifyOutbox(ctx, user, v.Grace)
@@ -301,7 +301,7 @@ func (r feedsRebuild) Run(ctx context.Context, c server.Config, console server.C
 	if err := r.check(); err != nil {
 		return err
 	}
-	return withAudit(ctx, c, console, func(audit *home.Audit, people *account.Directory) error {
+	return withAudit(ctx, c, console, func(audit *audit.Audit, people *account.Directory) error {
 		rebuilt, away := 0, 0
 		err := r.each(ctx, people, console, func(_ string, user int64, _ *bar) error {
 			built, err := audit.Rebuild(ctx, user)

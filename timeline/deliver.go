@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
+	"tideline/timeline/active"
 	"tideline/timeline/reach"
 )
 
@@ -79,7 +80,7 @@ func (s *Store) pushTo(ctx context.Context, users []int64, post int64, score, me
 			if err := p.Process(ctx, redis.NewIntCmd(ctx, "zadd", Inbox(user).set(), score, member)); err != nil {
 				return err
 			}
-			if sixteenth(user) == sixteenth(post) {
+			if active.ShardOf(user) == active.ShardOf(post) {
 				sizes[user] = p.ZCard(ctx, Inbox(user).set())
 			}
 			if sizes[user] != nil || i == len(users)-1 {

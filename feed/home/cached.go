@@ -205,6 +205,20 @@ func (h *Home) fill(ctx context.Context, viewer int64, feed cachedFeed, known pr
 	return visibility.Fill(ctx, feed.surface, viewer, r, h.cached(feed, known))
 }
 
+// ReadTwice reads a range of the user's timeline in SQL, and as a page does. These reads
+// are not counted, and nobody sees them.
+//
+// Cost: as a first page without an inbox, and as a page, of as many posts.
+func (h *Home) ReadTwice(ctx context.Context, user int64, r timeline.Range) (truth, read []*ent.Post, err error) {
+	inbox := h.inbox(user)
+	inbox.unseen, inbox.observe = true, func(bool) {}
+	if truth, err = visibility.Fill(ctx, inbox.surface, user, r, inbox.truth); err != nil {
+		return nil, nil, err
+	}
+	read, err = h.fill(ctx, user, inbox, prefetch{}, r)
+	return truth, read, err
+}
+
 // PostsBy reads those of the author's posts in the range that the viewer may see.
 // It reads the outbox. Once some of the posts turn out to be hidden, it reads SQL,
 // which can skip hidden posts without reading them.

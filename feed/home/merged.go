@@ -89,17 +89,19 @@ func (m *mergedAuthors) withRecentlyRemoved(authors []int64, now time.Time) []in
 	return list[:min(len(list), maxMergedAuthors)]
 }
 
-// followees returns the authors whom the viewer's reads merge; listed is false when
-// there are too many merged authors for a list.
-func (m *mergedAuthors) followees(ctx context.Context, viewer int64) (authors []int64, listed bool, err error) {
-	list, err := m.list(ctx)
+// MergedFollowees returns the authors whose outboxes the viewer's reads merge; listed is
+// false when there are too many merged authors for a list.
+//
+// Cost: a query by index, and the list where it is older than Policy.MergedListFor.
+func (h *Home) MergedFollowees(ctx context.Context, viewer int64) (authors []int64, listed bool, err error) {
+	list, err := h.merged.list(ctx)
 	if err != nil {
 		return nil, false, err
 	}
-	return m.among(ctx, viewer, list)
+	return h.merged.among(ctx, viewer, list)
 }
 
-// among is followees for a given list of merged authors.
+// among is MergedFollowees for a given list of merged authors.
 func (m *mergedAuthors) among(ctx context.Context, viewer int64, list []int64) (authors []int64, listed bool, err error) {
 	if m.policy.PullAbove == AlwaysPull || len(list) == maxMergedAuthors {
 		return nil, false, nil
