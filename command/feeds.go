@@ -8,13 +8,12 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/cheggaaa/pb/v3"
-
 	"tideline/ent"
 	"tideline/feed/account"
-	"tideline/feed/home"
+	"tideline/feed/audit"
 	"tideline/feed/ids"
 	"tideline/graph"
+	"tideline/progress"
 	"tideline/server"
 	"tideline/timeline"
 )
@@ -28,7 +27,7 @@ type Feeds struct {
 }
 
 // withAudit is Config.WithAudit, with a short error for a command that was interrupted.
-func withAudit(ctx context.Context, c server.Config, console server.Console, fn func(*home.Audit, *account.Directory) error) error {
+func withAudit(ctx context.Context, c server.Config, console server.Console, fn func(*audit.Audit, *account.Directory) error) error {
 	err := c.WithAudit(ctx, console, fn)
 	if err != nil && ctx.Err() != nil {
 		return errors.New("interrupted")
@@ -60,7 +59,7 @@ type feedsInspect struct {
 }
 
 func (i feedsInspect) Run(ctx context.Context, c server.Config, console server.Console) error {
-	return withAudit(ctx, c, console, func(audit *home.Audit, people *account.Directory) error {
+	return withAudit(ctx, c, console, func(audit *audit.Audit, people *account.Directory) error {
 		u, err := userNamed(ctx, people, i.User)
 		if err != nil {
 			return err
@@ -109,7 +108,7 @@ func (e feedsExplain) Run(ctx context.Context, c server.Config, console server.C
 			return fmt.Errorf("%q is not the id of a post: %w", e.Post, err)
 		}
 	}
-	return withAudit(ctx, c, console, func(audit *home.Audit, people *account.Directory) error {
+	return withAudit(ctx, c, console, func(audit *audit.Audit, people *account.Directory) error {
 		u, err := userNamed(ctx, people, e.Viewer)
 		if err != nil {
 			return err
@@ -144,7 +143,7 @@ func (s selection) check() error {
 
 // each calls do for every selected user. A named user that does not exist fails the
 // command before the first call.
-func (s selection) each(ctx context.Context, people *account.Directory, console server.Console, do func(name string, user int64, p *progress) error) error {
+func (s selection) each(ctx context.Context, people *account.Directory, console server.Console, do func(name string, user int64, p *bar) error) error {
 	var named []int64
 	for _, name := range s.Users {
 		u, err := userNamed(ctx, people, name)
@@ -163,13 +162,13 @@ func (s selection) each(ctx context.Context, people *account.Directory, console 
 			total = min(total, s.Limit)
 		}
 	}
-	p := startProgress(console, total)
-	defer p.bar.Finish()
+	p := startBar(console, total)
+	defer p.stop()
 	step := func(name string, user int64) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		defer p.bar.Increment()
+		defer p.step()
 		return do(name, user, p)
 	}
 	for i, user := range named {
@@ -195,27 +194,41 @@ func (s selection) each(ctx context.Context, people *account.Directory, console 
 	return nil
 }
 
-// progress shows a bar on a terminal. Elsewhere it shows nothing: the totals at the
-// end are enough for a file.
-type progress struct {
-	bar     *pb.ProgressBar
+// bar shows how far the timelines are, on a terminal. Elsewhere it shows nothing: the
+// totals at the end are enough for a file.
+type bar struct {
+	shown   *progress.Progress // nil elsewhere
+	done    int
 	console server.Console
 }
 
-func startProgress(console server.Console, total int) *progress {
-	p := &progress{pb.Full.New(total).SetWriter(console.Log), console}
-	if p.bar.GetBool(pb.Terminal) { // SetWriter has detected it
-		p.bar.Start()
+func startBar(console server.Console, total int) *bar {
+	b := &bar{console: console}
+	if progress.OnTerminal(console.Log) {
+		b.shown = progress.Start(console.Log, "Timelines", int64(total), "users")
 	}
-	return p
+	return b
+}
+
+// step counts a user.
+func (b *bar) step() {
+	if b.done++; b.shown != nil {
+		b.shown.At(int64(b.done), b.done)
+	}
 }
 
 // say prints a line in place of the bar; the bar is drawn again below it.
-func (p *progress) say(format string, args ...any) {
-	if p.bar.IsStarted() {
-		fmt.Fprint(p.console.Log, "\r\x1b[K")
+func (b *bar) say(format string, args ...any) {
+	if b.shown != nil {
+		b.shown.Clear()
 	}
-	fmt.Fprintf(p.console.Out, format+"\n", args...)
+	fmt.Fprintf(b.console.Out, format+"\n", args...)
+}
+
+func (b *bar) stop() {
+	if b.shown != nil {
+		b.shown.Stop()
+	}
 }
 
 // count prints a number with its noun, in the singular or the plural.
@@ -237,9 +250,9 @@ func (v feedsVerify) Run(ctx context.Context, c server.Config, console server.Co
 	if err := v.check(); err != nil {
 		return err
 	}
-	return withAudit(ctx, c, console, func(audit *home.Audit, people *account.Directory) error {
+	return withAudit(ctx, c, console, func(audit *audit.Audit, people *account.Directory) error {
 		var users, differing, checked, missing, extra, outboxes int
-		err := v.each(ctx, people, console, func(name string, user int64, p *progress) error {
+		err := v.each(ctx, people, console, func(name string, user int64, p *bar) error {
 			posts, err := audit.VerifyOutbox(ctx, user, v.Grace)
 			if err != nil {
 				return err
@@ -288,9 +301,9 @@ func (r feedsRebuild) Run(ctx context.Context, c server.Config, console server.C
 	if err := r.check(); err != nil {
 		return err
 	}
-	return withAudit(ctx, c, console, func(audit *home.Audit, people *account.Directory) error {
+	return withAudit(ctx, c, console, func(audit *audit.Audit, people *account.Directory) error {
 		rebuilt, away := 0, 0
-		err := r.each(ctx, people, console, func(_ string, user int64, _ *progress) error {
+		err := r.each(ctx, people, console, func(_ string, user int64, _ *bar) error {
 			built, err := audit.Rebuild(ctx, user)
 			switch {
 			case err != nil:

@@ -30,6 +30,10 @@ type Post struct {
 	// The values are being populated by the PostQuery when eager-loading is set.
 	Edges        PostEdges `json:"edges"`
 	selectValues sql.SelectValues
+
+	// ForViewer has what was read of a viewer together with the post. It belongs to
+	// feed/visibility, and is zero for a post that was not read for a viewer.
+	ForViewer int64 `json:"-"`
 }
 
 // PostEdges holds the relations/edges for other nodes in the graph.

@@ -4,15 +4,19 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"strings"
 	"testing"
 
 	"entgo.io/ent/dialect"
 	entsql "entgo.io/ent/dialect/sql"
+	"entgo.io/ent/dialect/sql/sqlgraph"
 	"github.com/stretchr/testify/require"
 
 	"tideline/ent"
+	"tideline/ent/job"
 	"tideline/ent/schema"
 	"tideline/feed"
+	"tideline/feed/account"
 	"tideline/feed/feedtest"
 	"tideline/feed/paging"
 	"tideline/storage"
@@ -22,11 +26,16 @@ import (
 var errCrashed = errors.New("the process ended behind its commit")
 
 // mortal is the database of a process that ends as soon as it has committed a
-// transaction.
+// transaction, or a statement that is one.
 type mortal struct{ dialect.Driver }
 
 func (d mortal) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	return d.Driver.(entsql.ExecQuerier).QueryContext(ctx, query, args...)
+	found, err := d.Driver.(entsql.ExecQuerier).QueryContext(ctx, query, args...)
+	if err == nil && strings.Contains(query, "INSERT INTO") {
+		defer found.Close()
+		return nil, errCrashed
+	}
+	return found, err
 }
 
 func (d mortal) Tx(ctx context.Context) (dialect.Tx, error) {
@@ -63,6 +72,47 @@ func TestARepeatedCallShowsThePostThatACrashLeft(t *testing.T) {
 	})
 }
 
+// A post counts once, in the counter of its visibility, and the newest is known whatever
+// the order of the commits.
+func TestNewPostsAreCounted(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		w := newWorld(t, s, feedtest.Options{LargeAudience: 2})
+		ann := w.User("ann")
+		require.NoError(t, s.DB.User.UpdateOneID(ann.ID).SetDefaultVisibility(schema.Mutuals).Exec(w.Ctx))
+		var last int64
+		for _, v := range []schema.Visibility{schema.Public, schema.Followers, schema.Followers, schema.Mutuals, schema.Private} {
+			last = w.Post(ann, v)
+		}
+		p, err := w.Feed.CreatePost(w.Ctx, ann, feed.Draft{Text: "by default"})
+		require.NoError(t, err)
+		stored, err := s.DB.Post.Get(w.Ctx, p.ID)
+		require.NoError(t, err)
+		require.Equal(t, schema.Mutuals, stored.Visibility)
+		require.Equal(t, []any{p.ID, p.AuthorID, p.Text, p.Visibility, p.LikeCount}, []any{stored.ID, stored.AuthorID, stored.Text, stored.Visibility, stored.LikeCount})
+		require.Greater(t, p.ID, last)
+		u, err := s.DB.User.Get(w.Ctx, ann.ID)
+		require.NoError(t, err)
+		require.Equal(t, []int{6, 1, 2, 2}, []int{u.PostCount, u.PublicPostCount, u.FollowersPostCount, u.MutualsPostCount})
+		require.Equal(t, p.ID, u.LastPostID)
+
+		require.NoError(t, s.DB.User.UpdateOneID(ann.ID).SetLastPostID(p.ID<<1).SetFollowerCount(2).Exec(w.Ctx))
+		_, err = w.Feed.CreatePost(w.Ctx, ann, feed.Draft{Text: "to many"})
+		require.NoError(t, err)
+		u, err = s.DB.User.Get(w.Ctx, ann.ID)
+		require.NoError(t, err)
+		require.Equal(t, p.ID<<1, u.LastPostID)
+		jobs, err := s.DB.Job.Query().Order(ent.Asc(job.FieldID)).All(w.Ctx)
+		require.NoError(t, err)
+		require.Len(t, jobs, 7)
+		require.Equal(t, []string{"small", "large"}, []string{jobs[5].Pool, jobs[6].Pool})
+
+		_, err = w.Feed.CreatePost(w.Ctx, account.Viewer{ID: 1}, feed.Draft{Text: "nobody's"})
+		require.Error(t, err)
+		require.Equal(t, 7, s.DB.Job.Query().CountX(w.Ctx))
+	})
+}
+
 // A constraint that is not the idempotency key's is an error, and not a post that is
 // nil.
 func TestAnotherConstraintThanThatOfTheIdempotencyKey(t *testing.T) {
@@ -76,7 +126,7 @@ func TestAnotherConstraintThanThatOfTheIdempotencyKey(t *testing.T) {
 		require.NoError(t, err)
 		for _, key := range []string{"", "second"} {
 			_, err := w.Feed.CreatePost(w.Ctx, ann, feed.Draft{Text: "hello", IdempotencyKey: key})
-			require.True(t, ent.IsConstraintError(err), "%v", err)
+			require.True(t, sqlgraph.IsUniqueConstraintError(err), "%v", err)
 		}
 	})
 }

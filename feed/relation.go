@@ -20,46 +20,61 @@ import (
 	"tideline/queue"
 )
 
-// pair is two users under lock in a transaction: nobody else changes what is
+// pair is two users in a transaction, under lock but for a change of mutes: nobody else changes what is
 // between them, nor their counters, until it ends.
 type pair struct {
 	tx            *ent.Tx
 	viewer, other *ent.User
 }
 
-// change runs fn on the locked pair and, when fn changed something, has both
+// relationChange is a change of how the viewer stands to another user.
+type relationChange struct {
+	// already reports that a relation is as it would be made: then nothing is locked.
+	// Optional.
+	already func(visibility.Relation) bool
+	// unnoticed says that only the viewer's timeline depends on the change: nothing is
+	// locked, done, or told, to the other.
+	unnoticed bool
+	// make makes the change, in the transaction of the pair, and reports whether there
+	// was anything to change.
+	make func(p pair) (bool, error)
+}
+
+// change makes the change of the locked pair and, when that changed something, has both
 // users' feeds agree with it: the viewer's before change returns, the other's
 // by the workers. It returns the other user as change left it.
 //
-// Locks are taken in the order of ids, so that no two changes wait for each other.
+// Locks are taken in the order of ids, so that no two changes wait for each other. A
+// change of mutes takes none: no counter depends on it, and its row is unique.
 //
-// Cost, of all that change a relation: one short transaction, a job, and for the
-// viewer that of home.SyncInbox.
-func (f *Feed) change(ctx context.Context, v account.Viewer, other int64, fn func(p pair) (bool, error)) (*ent.User, error) {
-	return f.changeWith(ctx, v, job.Relation{Users: [2]int64{v.ID, other}}, fn)
-}
-
-// changeUnnoticed is change of what only the viewer's timeline depends on: nothing is
-// done, or told, to the other.
-func (f *Feed) changeUnnoticed(ctx context.Context, v account.Viewer, other int64, fn func(p pair) (bool, error)) (*ent.User, error) {
-	return f.changeWith(ctx, v, job.Relation{Users: [2]int64{v.ID, other}, First: true}, fn)
-}
-
-func (f *Feed) changeWith(ctx context.Context, v account.Viewer, j job.Relation, fn func(p pair) (bool, error)) (*ent.User, error) {
-	other := j.Users[1]
-	j.Change = rand.Int64()
+// Cost, of all that change a relation: two short queries if nothing changes. Otherwise
+// one short transaction, a job, and for the viewer that of home.SyncInbox.
+func (f *Feed) change(ctx context.Context, v account.Viewer, other int64, c relationChange) (*ent.User, error) {
 	if v.ID == 0 {
 		return nil, refusal.ErrSignIn
 	}
 	if v.ID == other {
 		return nil, refusal.New(refusal.BadInput, "That is yourself.")
 	}
+	if c.already != nil {
+		relations, err := f.posts.Relations(ctx, v.ID, []int64{other})
+		if err != nil {
+			return nil, err
+		}
+		if c.already(relations[other]) {
+			return f.otherUser(ctx, other)
+		}
+	}
+	j := job.Relation{Users: [2]int64{v.ID, other}, First: c.unnoticed, Change: rand.Int64()}
 	changed := false
 	err := rows.InTx(ctx, f.db, func(tx *ent.Tx) error {
-		users, err := tx.User.Query().Where(user.IDIn(v.ID, other)).Order(user.ByID()).
-			Modify(rows.ForUpdate).All(ctx)
+		pairOf := tx.User.Query().Where(user.IDIn(v.ID, other)).Order(user.ByID())
+		if !c.unnoticed {
+			pairOf.Modify(rows.ForUpdate)
+		}
+		users, err := pairOf.All(ctx)
 		if err != nil {
-			return fmt.Errorf("lock users: %w", err)
+			return fmt.Errorf("read users: %w", err)
 		}
 		if len(users) != 2 {
 			return refusal.ErrNoSuchUser
@@ -68,11 +83,14 @@ func (f *Feed) changeWith(ctx context.Context, v account.Viewer, j job.Relation,
 		if p.viewer.ID != v.ID {
 			p.viewer, p.other = p.other, p.viewer
 		}
-		if changed, err = fn(p); err != nil || !changed {
+		if changed, err = c.make(p); err != nil || !changed {
 			return err
 		}
 		return f.cfg.Queue.Enqueue(ctx, tx, queue.Small, job.RelationChanged, j)
 	})
+	if c.unnoticed && ent.IsConstraintError(err) { // a concurrent call came first
+		changed, err = false, nil
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -80,11 +98,15 @@ func (f *Feed) changeWith(ctx context.Context, v account.Viewer, j job.Relation,
 		f.posts.Narrowed()
 		f.home.SyncOwnInbox(ctx, v.ID, other, j.Change)
 	}
-	u, err := f.db.User.Get(ctx, other)
-	if err != nil {
-		return nil, fmt.Errorf("read user: %w", err)
+	return f.otherUser(ctx, other)
+}
+
+func (f *Feed) otherUser(ctx context.Context, id int64) (*ent.User, error) {
+	u, err := f.db.User.Get(ctx, id)
+	if ent.IsNotFound(err) {
+		return nil, refusal.ErrNoSuchUser
 	}
-	return u, nil
+	return u, rows.Wrap("read user", err)
 }
 
 // Follow makes the viewer follow other, or ask to where other approves
@@ -93,7 +115,7 @@ func (f *Feed) changeWith(ctx context.Context, v account.Viewer, j job.Relation,
 //
 // Cost: as change.
 func (f *Feed) Follow(ctx context.Context, v account.Viewer, other int64) (*ent.User, error) {
-	return f.change(ctx, v, other, func(p pair) (bool, error) {
+	return f.change(ctx, v, other, relationChange{already: func(r visibility.Relation) bool { return r.Following }, make: func(p pair) (bool, error) {
 		blocked, err := p.tx.Block.Query().Where(blockBetween(v.ID, other)).Exist(ctx)
 		if err != nil {
 			return false, fmt.Errorf("look for a block: %w", err)
@@ -114,7 +136,7 @@ func (f *Feed) Follow(ctx context.Context, v account.Viewer, other int64) (*ent.
 			return false, fmt.Errorf("ask to follow: %w", err)
 		}
 		return false, nil
-	})
+	}})
 }
 
 // follow adds the edge and counts it; a request for it has served its purpose.
@@ -157,12 +179,12 @@ func (p pair) count(ctx context.Context, follower, followee *ent.User, n int) er
 //
 // Cost: as change.
 func (f *Feed) Unfollow(ctx context.Context, v account.Viewer, other int64) (*ent.User, error) {
-	return f.change(ctx, v, other, func(p pair) (bool, error) {
+	return f.change(ctx, v, other, relationChange{already: func(r visibility.Relation) bool { return !r.Following && !r.Requested }, make: func(p pair) (bool, error) {
 		if _, err := p.deleteRequest(ctx, v.ID, other); err != nil {
 			return false, err
 		}
 		return p.unfollow(ctx, p.viewer, p.other)
-	})
+	}})
 }
 
 func (p pair) deleteRequest(ctx context.Context, requester, target int64) (bool, error) {
@@ -180,7 +202,7 @@ func (p pair) deleteRequest(ctx context.Context, requester, target int64) (bool,
 //
 // Cost: as change.
 func (f *Feed) AcceptFollower(ctx context.Context, v account.Viewer, other int64) (*ent.User, error) {
-	return f.change(ctx, v, other, func(p pair) (bool, error) {
+	return f.change(ctx, v, other, relationChange{make: func(p pair) (bool, error) {
 		asked, err := p.deleteRequest(ctx, other, v.ID)
 		if err != nil {
 			return false, err
@@ -193,7 +215,7 @@ func (f *Feed) AcceptFollower(ctx context.Context, v account.Viewer, other int64
 			err = refusal.New(refusal.NotFound, "This user has not asked to follow you.")
 		}
 		return false, err
-	})
+	}})
 }
 
 // RejectFollower refuses other's request to follow the viewer; other is not
@@ -201,13 +223,13 @@ func (f *Feed) AcceptFollower(ctx context.Context, v account.Viewer, other int64
 //
 // Cost: as change.
 func (f *Feed) RejectFollower(ctx context.Context, v account.Viewer, other int64) (*ent.User, error) {
-	return f.change(ctx, v, other, func(p pair) (bool, error) {
+	return f.change(ctx, v, other, relationChange{make: func(p pair) (bool, error) {
 		asked, err := p.deleteRequest(ctx, other, v.ID)
 		if err == nil && !asked {
 			err = refusal.New(refusal.NotFound, "This user has not asked to follow you.")
 		}
 		return false, err
-	})
+	}})
 }
 
 // Block ends follows and requests both ways and keeps the two from each other's
@@ -215,7 +237,7 @@ func (f *Feed) RejectFollower(ctx context.Context, v account.Viewer, other int64
 //
 // Cost: as change.
 func (f *Feed) Block(ctx context.Context, v account.Viewer, other int64) (*ent.User, error) {
-	return f.change(ctx, v, other, func(p pair) (bool, error) {
+	return f.change(ctx, v, other, relationChange{already: func(r visibility.Relation) bool { return r.Blocking }, make: func(p pair) (bool, error) {
 		blocks, err := p.tx.Block.Query().Where(block.BlockerID(v.ID), block.BlockedID(other)).Exist(ctx)
 		if err != nil || blocks {
 			return false, err
@@ -232,7 +254,7 @@ func (f *Feed) Block(ctx context.Context, v account.Viewer, other int64) (*ent.U
 			}
 		}
 		return true, nil
-	})
+	}})
 }
 
 // Unblock takes the viewer's block back; follows do not come back with it.
@@ -240,10 +262,10 @@ func (f *Feed) Block(ctx context.Context, v account.Viewer, other int64) (*ent.U
 //
 // Cost: as change.
 func (f *Feed) Unblock(ctx context.Context, v account.Viewer, other int64) (*ent.User, error) {
-	return f.change(ctx, v, other, func(p pair) (bool, error) {
+	return f.change(ctx, v, other, relationChange{already: func(r visibility.Relation) bool { return !r.Blocking }, make: func(p pair) (bool, error) {
 		_, err := p.tx.Block.Delete().Where(block.BlockerID(v.ID), block.BlockedID(other)).Exec(ctx)
 		return false, err
-	})
+	}})
 }
 
 // Mute keeps other's posts out of the viewer's timeline; other is not told.
@@ -251,13 +273,13 @@ func (f *Feed) Unblock(ctx context.Context, v account.Viewer, other int64) (*ent
 //
 // Cost: as change.
 func (f *Feed) Mute(ctx context.Context, v account.Viewer, other int64) (*ent.User, error) {
-	return f.changeUnnoticed(ctx, v, other, func(p pair) (bool, error) {
+	return f.change(ctx, v, other, relationChange{already: func(r visibility.Relation) bool { return r.Muting }, unnoticed: true, make: func(p pair) (bool, error) {
 		mutes, err := p.tx.Mute.Query().Where(mute.MuterID(v.ID), mute.MutedID(other)).Exist(ctx)
 		if err != nil || mutes {
 			return false, err
 		}
 		return true, p.tx.Mute.Create().SetMuterID(v.ID).SetMutedID(other).Exec(ctx)
-	})
+	}})
 }
 
 // Unmute brings other's posts back into the viewer's timeline. Errors:
@@ -265,10 +287,10 @@ func (f *Feed) Mute(ctx context.Context, v account.Viewer, other int64) (*ent.Us
 //
 // Cost: as change.
 func (f *Feed) Unmute(ctx context.Context, v account.Viewer, other int64) (*ent.User, error) {
-	return f.changeUnnoticed(ctx, v, other, func(p pair) (bool, error) {
+	return f.change(ctx, v, other, relationChange{already: func(r visibility.Relation) bool { return !r.Muting }, unnoticed: true, make: func(p pair) (bool, error) {
 		n, err := p.tx.Mute.Delete().Where(mute.MuterID(v.ID), mute.MutedID(other)).Exec(ctx)
 		return n > 0, err
-	})
+	}})
 }
 
 // blockBetween matches a block between the two, whoever blocked.

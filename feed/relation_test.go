@@ -1,11 +1,14 @@
 package feed_test
 
 import (
+	"context"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"tideline/ent"
 	"tideline/ent/block"
 	"tideline/ent/follow"
 	"tideline/ent/followrequest"
@@ -14,9 +17,11 @@ import (
 	"tideline/ent/schema"
 	"tideline/feed"
 	"tideline/feed/account"
+	"tideline/feed/feedtest"
 	"tideline/feed/home"
 	"tideline/feed/paging"
 	"tideline/feed/refusal"
+	"tideline/storage/storagetest"
 )
 
 // counted compares every counter with a recount.
@@ -276,4 +281,45 @@ func TestUserLists(t *testing.T) {
 		require.NoError(w, err)
 		require.Equal(w, u[0].ID, following.Edges[0].Node.ID)
 	})
+}
+
+// Who mutes, or asks for what is so already, waits for nobody who has one of the two
+// users under lock.
+func TestMutesAndNoOpsTakeNoLock(t *testing.T) {
+	t.Parallel()
+	s := storagetest.Real(t)
+	w := newWorld(t, s, feedtest.Options{})
+	ann, bob, cat := w.User("ann"), w.User("bob"), w.User("cat")
+	w.Follow(ann, bob)
+	_, err := w.Feed.Block(w.Ctx, ann, cat.ID)
+	require.NoError(t, err)
+	jobs := s.DB.Job.Query().CountX(w.Ctx)
+
+	lock, err := s.SQL.BeginTx(w.Ctx, nil)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, lock.Rollback()) }()
+	_, err = lock.ExecContext(w.Ctx, "SELECT id FROM users FOR NO KEY UPDATE")
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(w.Ctx, 30*time.Second)
+	defer cancel()
+	do := func(change func(context.Context, account.Viewer, int64) (*ent.User, error), other account.Viewer, enqueued int) {
+		t.Helper()
+		u, err := change(ctx, ann, other.ID)
+		require.NoError(t, err)
+		require.Equal(t, other.ID, u.ID)
+		jobs += enqueued
+		require.Equal(t, jobs, s.DB.Job.Query().CountX(w.Ctx))
+	}
+	do(w.Feed.Follow, bob, 0)
+	do(w.Feed.Mute, bob, 1)
+	do(w.Feed.Mute, bob, 0)
+	do(w.Feed.Unmute, bob, 1)
+	do(w.Feed.Unmute, bob, 0)
+	do(w.Feed.Unblock, bob, 0)
+	do(w.Feed.Block, cat, 0)
+	do(w.Feed.Unfollow, cat, 0)
+	_, err = w.Feed.Unfollow(ctx, ann, 1)
+	require.ErrorIs(t, err, refusal.ErrNoSuchUser)
+	_, err = w.Feed.Mute(ctx, ann, 1)
+	require.ErrorIs(t, err, refusal.ErrNoSuchUser)
 }

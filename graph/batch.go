@@ -33,6 +33,10 @@ type batches struct {
 	mu    sync.Mutex
 	posts map[*ent.Post]place[ent.Post]
 	users map[*ent.User]place[ent.User]
+
+	countUnread sync.Once
+	unread      int
+	unreadErr   error
 }
 
 // place is the index of an object in its batch.
@@ -47,6 +51,17 @@ func withBatches(ctx context.Context) context.Context {
 	return context.WithValue(ctx, batchesKey{}, &batches{
 		posts: map[*ent.Post]place[ent.Post]{}, users: map[*ent.User]place[ent.User]{},
 	})
+}
+
+// unreadOnce returns the viewer's unread count. It counts once an execution, however often
+// a document asks for it, and each time outside of one.
+func unreadOnce(ctx context.Context, count func() (int, error)) (int, error) {
+	b, executing := ctx.Value(batchesKey{}).(*batches)
+	if !executing {
+		return count()
+	}
+	b.countUnread.Do(func() { b.unread, b.unreadErr = count() })
+	return b.unread, b.unreadErr
 }
 
 func batchesOf(ctx context.Context) *batches { return ctx.Value(batchesKey{}).(*batches) }

@@ -50,7 +50,6 @@ func (b *between) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 // for the event: the event is not sent. The others get it.
 func TestEventThatIsHiddenWhileItIsMadeIsNotSent(t *testing.T) {
 	each(t, func(c *client) {
-		c.Run(c.IDs.Run)
 		n := 10
 		var likes, feeds, users between
 		c.s.DB.Like.Intercept(&likes)

@@ -63,10 +63,14 @@ func New(b Backend, cfg Config) (*exec.Engine, error) {
 		return nil, fmt.Errorf("load schema: %w", err)
 	}
 	return exec.New(exec.Config{
-		Schema:         generated.NewExecutableSchema(generated.Config{Schema: exec.WithoutDefer(schema), Resolvers: api{b}}),
-		Begin:          withBatches,
-		Compile:        api{b}.compilePage,
-		Limits:         cfg.Limits,
+		Schema:  generated.NewExecutableSchema(generated.Config{Schema: exec.WithoutDefer(schema), Resolvers: api{b}}),
+		Begin:   withBatches,
+		Compile: api{b}.compilePage,
+		Limits:  cfg.Limits,
+		Prices: map[string]int{
+			"TimelineConnection.unreadCount": unreadPrice, "TimelinePostAdded.unreadCount": unreadPrice,
+			"TimelineHeartbeat.unreadCount": unreadPrice, "MarkTimelineReadPayload.unreadCount": unreadPrice,
+		},
 		Introspection:  cfg.Introspection,
 		Suggestions:    cfg.Suggestions,
 		ErrorPresenter: presenter(cfg.Logger),
@@ -75,6 +79,10 @@ func New(b Backend, cfg Config) (*exec.Engine, error) {
 		},
 	})
 }
+
+// unreadPrice is what an unread count costs, in fields: it reads all posts that are
+// unread, of which an inbox may be full, where a page of 20 costs some 200.
+const unreadPrice = 100
 
 // api has the dependencies of resolvers.
 type api struct{ Backend }

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -39,8 +40,9 @@ func each(t *testing.T, test func(c *client)) {
 
 func newClient(t *testing.T, s *storage.Stores) *client {
 	w := feedtest.New(t, s, feedtest.Options{})
-	engine, err := graph.New(backend(w), graph.Config{Introspection: true})
+	engine, err := graph.New(backend(w), graph.Config{Introspection: true, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	require.NoError(t, err)
+	w.Run(w.IDs.Run) // a busy machine takes longer than a lease
 	w.Run(w.Hub.Run)
 	w.Run(w.Home.Run)
 	return &client{World: w, t: t, ctx: w.Ctx, s: s, engine: engine}

@@ -12,6 +12,7 @@ import (
 	"tideline/feed/account"
 	"tideline/storage"
 	"tideline/storage/storagetest"
+	"tideline/workers"
 )
 
 // Nobody but the muter can tell a world in which a reader mutes an author from one in
@@ -40,7 +41,14 @@ func TestNobodyCanTellWhoMutesThem(t *testing.T) {
 // that others than the muter are answered, but for what no two worlds have in common:
 // ids, times and cursors.
 func tellOfMutes(c *client, mute bool) (told []string) {
-	c.Work()
+	ws, err := workers.New(c.WorkersConfig())
+	require.NoError(c.t, err)
+	// Workers run while nobody asks: how far they come beside an answer differs each time.
+	drain := func() {
+		stop := c.Run(ws.Run)
+		c.Drain()
+		stop()
+	}
 	people := map[string]account.Viewer{}
 	for _, name := range []string{"author", "muter", "away", "fan", "stranger"} {
 		_, people[name] = c.signUp(name)
@@ -48,7 +56,7 @@ func tellOfMutes(c *client, mute bool) (told []string) {
 	for _, pair := range [][2]string{{"muter", "author"}, {"author", "muter"}, {"away", "author"}, {"fan", "author"}, {"author", "fan"}, {"muter", "fan"}} {
 		c.Follow(people[pair[0]], people[pair[1]])
 	}
-	c.Drain()
+	drain()
 	for _, active := range []string{"author", "muter", "fan"} {
 		c.AwaitInbox(people[active])
 	}
@@ -84,12 +92,12 @@ func tellOfMutes(c *client, mute bool) (told []string) {
 	if mute {
 		_, err := c.Feed.Mute(c.ctx, people["muter"], people["author"].ID)
 		require.NoError(c.t, err)
-		c.Drain()
+		drain()
 	}
 	for _, v := range []string{"PUBLIC", "FOLLOWERS", "MUTUALS", "PRIVATE"} {
 		c.viewer = people["author"]
 		c.get("createPost.post.id", createPost, map[string]any{"text": v, "visibility": v})
-		c.Drain()
+		drain()
 		tell("event", events.next())
 	}
 	posts := c.Timeline(people["author"], 4) // the newest first
@@ -98,12 +106,12 @@ func tellOfMutes(c *client, mute bool) (told []string) {
 	act("muter", `likePost(input: {postId: $id}) `+post, posts[3], "Post")
 	act("author", `setPostVisibility(input: {postId: $id, visibility: PUBLIC}) `+post, posts[0], "Post")
 	act("author", `setPostVisibility(input: {postId: $id, visibility: PRIVATE}) `+post, posts[2], "Post")
-	c.Drain()
+	drain()
 	ask()
 	const relation = `{ user { handle followerCount followingCount postCount } relationship { following followedBy mutual blocking muting requested } }`
 	for _, mutation := range []string{"unfollow", "follow", "mute", "unmute", "block", "unblock"} {
 		act("author", mutation+`(input: {userId: $id}) `+relation, people["muter"].ID, "User")
-		c.Drain()
+		drain()
 	}
 	ask()
 	return told

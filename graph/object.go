@@ -95,7 +95,8 @@ func (r post) Delivery(ctx context.Context, p *ent.Post) (*ent.Delivery, error) 
 }
 
 func (r timelineConnection) UnreadCount(ctx context.Context, _ *paging.Connection[ent.Post]) (int, error) {
-	return r.Home.UnreadCount(ctx, Viewer(ctx))
+	v := Viewer(ctx)
+	return unreadOnce(ctx, func() (int, error) { return r.Home.UnreadCount(ctx, v) })
 }
 
 func idsOf[T any](objects []*T, id func(*T) int64) []int64 {

@@ -11,6 +11,7 @@ import (
 	"tideline/feed/home"
 	"tideline/feed/ids"
 	"tideline/feed/paging"
+	"tideline/feed/visibility"
 	"tideline/graph/exec"
 	"tideline/graph/model"
 )
@@ -82,11 +83,11 @@ var postFields = fields[*shownPost]{
 	"createdAt":  leaf(func(p *shownPost) graphql.Marshaler { return model.MarshalTime(ids.TimeOf(p.ID)) }),
 	"likeCount":  leaf(func(p *shownPost) graphql.Marshaler { return graphql.MarshalInt(p.LikeCount) }),
 	"viewerHasLiked": func(c *compiler, _ graphql.CollectedField) writer[*shownPost] {
-		c.liked = true
+		c.with |= visibility.Likes
 		return func(w *bytes.Buffer, p *shownPost) { graphql.MarshalBoolean(p.liked).MarshalGQL(w) }
 	},
 	"author": func(c *compiler, f graphql.CollectedField) writer[*shownPost] {
-		c.authors = true
+		c.with |= visibility.Author
 		write := compile(c, f, userFields)
 		return func(w *bytes.Buffer, p *shownPost) { write(w, p.author) }
 	},
@@ -96,16 +97,24 @@ var userFields = fields[*ent.User]{
 	"id":                leaf(func(u *ent.User) graphql.Marshaler { return graphql.MarshalString(u.NodeID()) }),
 	"handle":            leaf(func(u *ent.User) graphql.Marshaler { return graphql.MarshalString(u.Handle) }),
 	"name":              leaf(func(u *ent.User) graphql.Marshaler { return graphql.MarshalString(u.Name) }),
-	"bio":               leaf(func(u *ent.User) graphql.Marshaler { return graphql.MarshalString(u.Bio) }),
-	"createdAt":         leaf(func(u *ent.User) graphql.Marshaler { return model.MarshalTime(u.CreatedAt) }),
-	"approvesFollowers": leaf(func(u *ent.User) graphql.Marshaler { return graphql.MarshalBoolean(u.ApprovesFollowers) }),
-	"followerCount":     leaf(func(u *ent.User) graphql.Marshaler { return graphql.MarshalInt(u.FollowerCount) }),
-	"followingCount":    leaf(func(u *ent.User) graphql.Marshaler { return graphql.MarshalInt(u.FollowingCount) }),
+	"bio":               profile(func(u *ent.User) graphql.Marshaler { return graphql.MarshalString(u.Bio) }),
+	"createdAt":         profile(func(u *ent.User) graphql.Marshaler { return model.MarshalTime(u.CreatedAt) }),
+	"approvesFollowers": profile(func(u *ent.User) graphql.Marshaler { return graphql.MarshalBoolean(u.ApprovesFollowers) }),
+	"followerCount":     profile(func(u *ent.User) graphql.Marshaler { return graphql.MarshalInt(u.FollowerCount) }),
+	"followingCount":    profile(func(u *ent.User) graphql.Marshaler { return graphql.MarshalInt(u.FollowingCount) }),
 }
 
 func leaf[T any](value func(T) graphql.Marshaler) func(*compiler, graphql.CollectedField) writer[T] {
 	return func(*compiler, graphql.CollectedField) writer[T] {
 		return func(w *bytes.Buffer, object T) { value(object).MarshalGQL(w) }
+	}
+}
+
+// profile is leaf, for a value that only the profile of a user has.
+func profile(value func(*ent.User) graphql.Marshaler) func(*compiler, graphql.CollectedField) writer[*ent.User] {
+	return func(c *compiler, f graphql.CollectedField) writer[*ent.User] {
+		c.with |= visibility.Profile
+		return leaf(value)(c, f)
 	}
 }
 
@@ -132,9 +141,10 @@ func list(write writer[*shownPost]) writer[*shownPage] {
 // compiler compiles the operation of one document, and records what a page must
 // have.
 type compiler struct {
-	op                     *graphql.OperationContext
-	authors, liked, unread bool
-	unable                 bool
+	op     *graphql.OperationContext
+	with   visibility.Fields
+	unread bool
+	unable bool
 }
 
 // compile makes the writer of the objects that are the values of a field.
@@ -187,10 +197,10 @@ func (a api) compilePage(op *graphql.OperationContext, root graphql.CollectedFie
 func (a api) showPage(ctx context.Context, c *compiler, arguments map[string]any) (*shownPage, error) {
 	viewer := Viewer(ctx)
 	order, _ := arguments["order"].(string)
-	connection, err := a.Home.Timeline(ctx, viewer, paging.Page{
+	connection, err := a.Home.TimelineWith(ctx, viewer, paging.Page{
 		First: given[int](arguments, "first"), After: given[string](arguments, "after"),
 		Last: given[int](arguments, "last"), Before: given[string](arguments, "before"),
-	}, home.Order(order))
+	}, home.Order(order), c.with)
 	if err != nil {
 		return nil, err
 	}
@@ -199,19 +209,12 @@ func (a api) showPage(ctx context.Context, c *compiler, arguments map[string]any
 	for i, post := range posts {
 		p.posts[i] = shownPost{Post: post, edge: &connection.Edges[i]}
 	}
-	if c.authors {
-		authors, err := a.Directory.Users(ctx, idsOf(posts, func(p *ent.Post) int64 { return p.AuthorID }))
-		if err != nil {
+	if c.with&visibility.Author != 0 {
+		if err := a.addAuthors(ctx, p.posts); err != nil {
 			return nil, err
 		}
-		for i, author := range authors {
-			if author == nil {
-				return nil, errors.New("a post without its author")
-			}
-			p.posts[i].author = author
-		}
 	}
-	if c.liked {
+	if c.with&visibility.Likes != 0 {
 		liked, err := a.Feed.Liked(ctx, viewer, posts)
 		if err != nil {
 			return nil, err
@@ -224,6 +227,31 @@ func (a api) showPage(ctx context.Context, c *compiler, arguments map[string]any
 		p.unread, err = a.Home.UnreadCount(ctx, viewer)
 	}
 	return p, err
+}
+
+// addAuthors adds the authors, and looks up those that were not read with their posts.
+func (a api) addAuthors(ctx context.Context, posts []shownPost) error {
+	var missing []int64
+	for i := range posts {
+		if posts[i].author = posts[i].Edges.Author; posts[i].author == nil {
+			missing = append(missing, posts[i].AuthorID)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	authors, err := a.Directory.Users(ctx, missing)
+	if err != nil {
+		return err
+	}
+	for i := range posts {
+		if posts[i].author == nil {
+			if posts[i].author, authors = authors[0], authors[1:]; posts[i].author == nil {
+				return errors.New("a post without its author")
+			}
+		}
+	}
+	return nil
 }
 
 func given[T any](arguments map[string]any, name string) *T {

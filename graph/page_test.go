@@ -14,6 +14,7 @@ import (
 	"tideline/feed/account"
 	"tideline/graph"
 	"tideline/graph/exec"
+	"tideline/storage/storagetest"
 )
 
 // For every selection of a page, the compiled query answers byte for byte what
@@ -65,6 +66,32 @@ func TestCompiledPageIsGqlgens(t *testing.T) {
 		c.refused("UNAUTHENTICATED", `{ timeline { nodes { id } } }`, nil)
 		c.viewer = ann
 		c.refused("BAD_USER_INPUT", `{ timeline(after: "forged") { nodes { id } } }`, nil)
+	})
+}
+
+// However often a document asks for the unread count, it is counted once, and paid once.
+func TestUnreadCountIsCountedOnce(t *testing.T) {
+	each(t, func(c *client) {
+		_, ann := c.signUp("ann")
+		c.viewer = ann
+		ask := func(fields string) (queries, cost int) {
+			query := `{ timeline(first: 20) { ` + fields + ` } viewer { id } }`
+			op, errs := c.engine.Prepare(c.ctx, exec.Request{Query: query})
+			require.Empty(t, errs)
+			queries = 1 << 20
+			for range 5 { // queries that run every few seconds do not count
+				asked := storagetest.CountQueries(c.s)
+				require.EqualValues(t, 0, c.get("timeline.unreadCount", query, nil))
+				queries = min(queries, asked())
+			}
+			return queries, op.Cost()
+		}
+		c.AwaitInbox(ann)
+		once, price := ask("unreadCount")
+		often, more := ask("unreadCount a: unreadCount b: unreadCount ... { c: unreadCount }")
+		require.Equal(t, once, often)
+		require.Equal(t, 100+1+20+1+1, price)
+		require.Equal(t, price+3*20, more)
 	})
 }
 

@@ -19,7 +19,8 @@ func (r subscription) TimelineEvents(ctx context.Context, after *string, heartbe
 
 func (r postAdded) UnreadCount(ctx context.Context, e *stream.PostAdded) (int, error) {
 	return exec.Int(ctx, e, func(ctx context.Context, event any) (int, error) {
-		return r.Streams.UnreadCount(ctx, Viewer(ctx), event.(*stream.PostAdded))
+		v := Viewer(ctx)
+		return unreadOnce(ctx, func() (int, error) { return r.Streams.UnreadCount(ctx, v, event.(*stream.PostAdded)) })
 	})
 }
 
@@ -28,5 +29,6 @@ func (postRemoved) PostID(_ context.Context, e *stream.PostRemoved) (string, err
 }
 
 func (r heartbeat) UnreadCount(ctx context.Context, _ *stream.Heartbeat) (int, error) {
-	return r.Home.UnreadCount(ctx, Viewer(ctx))
+	v := Viewer(ctx)
+	return unreadOnce(ctx, func() (int, error) { return r.Home.UnreadCount(ctx, v) })
 }

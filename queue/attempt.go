@@ -238,12 +238,12 @@ func (w *worker) conclude(ctx context.Context, j *Job, err error, interrupted bo
 // left to its heir. The attempt itself owes nothing: it has looked at the truth after
 // the last thing that it wrote.
 func (w *worker) finish(ctx context.Context, j *Job) (ending, error) {
-	n, err := w.db.Job.Delete().Where(j.own(), job.Restart(false)).Exec(ctx)
-	if err != nil || n > 0 {
+	deleted, err := w.end(ctx, j)
+	if err != nil || deleted {
 		return ending{outcome: Done}, err
 	}
 	due := w.now()
-	n, err = w.db.Job.Update().Where(j.own()).SetDueAt(due).Save(ctx)
+	n, err := w.db.Job.Update().Where(j.own()).SetDueAt(due).Save(ctx)
 	if err != nil || n > 0 { // it is to be done once more
 		return ending{outcome: Done, due: due}, err
 	}

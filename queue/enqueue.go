@@ -25,19 +25,15 @@ func (q *Queue) Enqueue(ctx context.Context, tx *ent.Tx, pool Pool, kind string,
 	if !slices.Contains(pools, pool) {
 		return fmt.Errorf("enqueue %s: unknown pool %q", kind, pool)
 	}
-	if kind == "" {
-		return errors.New("enqueue: a job must have a kind")
-	}
-	raw, err := json.Marshal(payload)
+	i, err := q.Prepare(kind, payload)
 	if err != nil {
-		return fmt.Errorf("enqueue %s: %w", kind, err)
+		return err
 	}
 	if pool == Small {
 		q.priority.announce()
 	}
-	at := q.now()
-	row, err := tx.Job.Create().SetPool(string(pool)).SetKind(kind).SetPayload(raw).
-		SetCreatedAt(at).SetDueAt(at.Add(q.cfg.Lease)).Save(ctx)
+	row, err := tx.Job.Create().SetPool(string(pool)).SetKind(kind).SetPayload(i.payload).
+		SetCreatedAt(i.at).SetDueAt(i.due()).Save(ctx)
 	if err != nil {
 		return fmt.Errorf("enqueue %s: %w", kind, err)
 	}
@@ -46,15 +42,64 @@ func (q *Queue) Enqueue(ctx context.Context, tx *ent.Tx, pool Pool, kind string,
 			if err := next.Commit(ctx, tx); err != nil {
 				return err
 			}
-			// The job exists now, even if the caller has given up.
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), q.pushTimeout)
-			defer cancel()
-			_, err := q.push(ctx, pool, entry{job: row.ID, kind: kind, payload: raw, at: at.UnixMicro()})
-			if err != nil {
-				q.log.WarnContext(ctx, "job is left to the sweeper", "job", row.ID, "kind", kind, "err", err)
-			}
+			i.push(ctx, pool, row.ID)
 			return nil
 		})
 	})
 	return nil
+}
+
+// Insertion is a job that a statement of the caller inserts, together with what the job
+// follows from. It is for PostgreSQL, where one such statement takes the place of a
+// transaction.
+type Insertion struct {
+	q       *Queue
+	kind    string
+	payload json.RawMessage
+	at      time.Time
+}
+
+// Prepare begins to enqueue a job without a transaction: the caller makes SQL a part of
+// a statement, and calls Committed when that has succeeded.
+func (q *Queue) Prepare(kind string, payload any) (*Insertion, error) {
+	if kind == "" {
+		return nil, errors.New("enqueue: a job must have a kind")
+	}
+	raw, err := json.Marshal(payload)
+	if err != nil {
+		return nil, fmt.Errorf("enqueue %s: %w", kind, err)
+	}
+	return &Insertion{q, kind, raw, q.now()}, nil
+}
+
+func (i *Insertion) due() time.Time { return i.at.Add(i.q.cfg.Lease) }
+
+// SQL returns an insert that returns the id and the pool of the job, and its arguments,
+// the first of which has the number first. The insert takes one row from another part of
+// the statement; pool is an expression on that.
+func (i *Insertion) SQL(pool, from string, first int) (string, []any) {
+	return fmt.Sprintf("INSERT INTO jobs (kind, pool, payload, attempts, last_error, claim, restart, dead, created_at, due_at)"+
+		" SELECT $%d, %s, CAST($%d AS jsonb), 0, '', 0, false, false, CAST($%d AS timestamptz), CAST($%d AS timestamptz)"+
+		" FROM %s RETURNING id, pool", first, pool, first+1, first+2, first+3, from), []any{i.kind, string(i.payload), i.at, i.due()}
+}
+
+// Committed pushes the job, whose statement has succeeded, to the workers, at best
+// effort.
+//
+// Cost: one round trip to Redis.
+func (i *Insertion) Committed(ctx context.Context, id int64, pool Pool) {
+	if pool == Small {
+		i.q.priority.announce()
+	}
+	i.push(ctx, pool, id)
+}
+
+// push pushes the job that exists now, even if the caller has given up.
+func (i *Insertion) push(ctx context.Context, pool Pool, id int64) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), i.q.pushTimeout)
+	defer cancel()
+	_, err := i.q.push(ctx, pool, entry{job: id, kind: i.kind, payload: i.payload, at: i.at.UnixMicro()})
+	if err != nil {
+		i.q.log.WarnContext(ctx, "job is left to the sweeper", "job", id, "kind", i.kind, "err", err)
+	}
 }

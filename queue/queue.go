@@ -186,6 +186,10 @@ type Job struct {
 	Again          bool            // an attempt may have begun before; if it was the first and was killed, it is not counted
 	CreatedAt      time.Time
 
+	// Result is what the handler leaves to the function that WhenDone has set for the
+	// kind; nil: nothing.
+	Result any
+
 	claim    *claim
 	steps    *steps
 	db       *ent.Client
@@ -250,7 +254,8 @@ type Queue struct {
 	log      *slog.Logger
 	handlers map[string]Handler
 	givenUp  map[string]string // the kinds of the jobs that follow dead ones, by their kinds
-	consumer string            // names this process in the consumer groups
+	whenDone map[string]StoreResults
+	consumer string // names this process in the consumer groups
 	running  atomic.Bool
 	priority priority
 
@@ -270,6 +275,7 @@ func New(db *ent.Client, rdb redis.UniversalClient, cfg Config) (*Queue, error) 
 		db: db, rdb: rdb, cfg: cfg, log: cfg.Logger,
 		handlers:  map[string]Handler{},
 		givenUp:   map[string]string{},
+		whenDone:  map[string]StoreResults{},
 		consumer:  rand.Text(),
 		retryBase: time.Second, pushTimeout: defaultPushTimeout,
 	}, nil
@@ -298,6 +304,21 @@ func (q *Queue) WhenGivenUp(kind, then string) {
 	q.givenUp[kind] = then
 }
 
+// StoreResults stores the results of jobs in the transaction in which they end.
+type StoreResults func(ctx context.Context, tx *ent.Tx, results []any) error
+
+// WhenDone has the results that handlers of this kind leave stored in the transaction
+// that ends their jobs. Results of several jobs may come at once. What it stores must
+// not conflict with itself: on an error the jobs end one by one, again and again. Where
+// a job is not ended by its handler, because of a lost claim, the result is dropped. As
+// Handle, it must be called before Run.
+func (q *Queue) WhenDone(kind string, store StoreResults) {
+	if q.running.Load() {
+		panic("queue: WhenDone after Run")
+	}
+	q.whenDone[kind] = store
+}
+
 // Run does jobs until ctx ends, then returns nil. When ctx ends it starts nothing
 // new, and gives running handlers Config.StopGrace to finish. Then it ends their
 // contexts and hands their jobs back, so that another process can do them at once.
@@ -307,7 +328,8 @@ func (q *Queue) WhenGivenUp(kind, then string) {
 //
 // Cost: in an idle process, a blocking read of Redis twice a second and pool, and a
 // look-up of the due rows each Config.SweepEvery, by index. For a job, one round
-// trip and the deletion of its row, beside what its handler does.
+// trip and the deletion of its row, beside what its handler does; jobs that end at the
+// same time share both.
 func (q *Queue) Run(ctx context.Context) error {
 	if !q.running.CompareAndSwap(false, true) {
 		return errors.New("queue: already running")

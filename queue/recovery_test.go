@@ -206,7 +206,7 @@ func TestConsumersOfDeadProcessesAreForgotten(t *testing.T) {
 
 		require.NoError(t, q.forget(t.Context(), Small, -time.Hour))
 		assert.Equal(t, 1, consumers(), "it holds a job")
-		require.NoError(t, q.release(t.Context(), Small, entries[0].job, []string{entries[0].id}))
+		require.NoError(t, q.releaseAll(t.Context(), Small, []*freed{{job: entries[0].job, entries: []string{entries[0].id}}}))
 		require.NoError(t, q.forget(t.Context(), Small, time.Hour))
 		assert.Equal(t, 1, consumers(), "it was there just now")
 		require.NoError(t, q.forget(t.Context(), Small, -time.Hour))

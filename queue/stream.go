@@ -60,17 +60,22 @@ func (q *Queue) push(ctx context.Context, p Pool, entries ...entry) (added int, 
 	return added, nil
 }
 
-// release takes the entries of a job out of the stream, so that the job can be
-// pushed again.
-func (q *Queue) release(ctx context.Context, p Pool, job int64, ids []string) error {
+// releaseAll takes the entries of jobs out of the stream, so that the jobs can be pushed
+// again.
+func (q *Queue) releaseAll(ctx context.Context, p Pool, batch []*freed) error {
+	var entries []string
+	var jobs []any
+	for _, f := range batch {
+		entries, jobs = append(entries, f.entries...), append(jobs, f.job)
+	}
 	_, err := q.rdb.TxPipelined(ctx, func(tx redis.Pipeliner) error {
-		tx.XAck(ctx, p.stream(), group, ids...)
-		tx.XDel(ctx, p.stream(), ids...)
-		tx.SRem(ctx, p.known(), job)
+		tx.XAck(ctx, p.stream(), group, entries...)
+		tx.XDel(ctx, p.stream(), entries...)
+		tx.SRem(ctx, p.known(), jobs...)
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("release job %d: %w", job, err)
+		return fmt.Errorf("release jobs %v: %w", jobs, err)
 	}
 	return nil
 }

@@ -31,6 +31,8 @@ type worker struct {
 	claimAt time.Time           // when to look for jobs of dead workers again; only the reader uses it
 	pulse   *pulse
 
+	ends     batcher[*end]
+	frees    batcher[*freed]
 	attempts sync.WaitGroup
 	mu       sync.Mutex
 	running  map[int64]*running // by the ids of the jobs
@@ -218,7 +220,7 @@ func (w *worker) free(ctx context.Context, r *running) {
 	if len(entries) == 0 {
 		return // left before
 	}
-	if err := w.release(ctx, w.pool, r.job, entries); err != nil {
+	if err := w.release(ctx, r.job, entries); err != nil {
 		w.log.WarnContext(ctx, "job stays in the stream", "job", r.job, "err", err)
 	}
 }
@@ -231,7 +233,7 @@ func (w *worker) bequeath(ctx context.Context, r *running) {
 	if len(entries) < 2 {
 		return
 	}
-	if err := w.release(ctx, w.pool, r.job, entries[1:]); err != nil {
+	if err := w.release(ctx, r.job, entries[1:]); err != nil {
 		w.log.WarnContext(ctx, "job stays in the stream", "job", r.job, "err", err)
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"tideline/feed/account"
 	"tideline/feed/ids"
+	"tideline/progress"
 	"tideline/storage"
 )
 
@@ -51,7 +52,7 @@ type importer struct {
 	done  imported
 }
 
-func runImport(ctx context.Context, s *storage.Stores, o Options, out, progress io.Writer) error {
+func runImport(ctx context.Context, s *storage.Stores, o Options, out, bar io.Writer) error {
 	hash := "" // no password matches this
 	if o.Password != "" {
 		var err error
@@ -70,7 +71,7 @@ func runImport(ctx context.Context, s *storage.Stores, o Options, out, progress 
 	}
 	im, err := newImporter(ctx, s, hash)
 	if err == nil {
-		err = im.run(ctx, file, info.Size(), progress)
+		err = im.run(ctx, file, info.Size(), bar)
 		im.done.users = len(im.known)
 		im.done.print(out, o.Follows)
 	}
@@ -98,22 +99,22 @@ func newImporter(ctx context.Context, s *storage.Stores, hash string) (*importer
 
 // run imports r, of size bytes, 0 if that is not known. It also imports and counts
 // the lines before a failure of r.
-func (im *importer) run(ctx context.Context, r io.Reader, size int64, progress io.Writer) error {
+func (im *importer) run(ctx context.Context, r io.Reader, size int64, out io.Writer) error {
 	g, leased := errgroup.WithContext(ctx)
 	leased, release := context.WithCancel(leased)
 	g.Go(func() error { return im.ids.Run(leased) })
 	g.Go(func() error {
 		defer release()
 		counted := &countingReader{r: r}
-		p := startProgress(progress, "Importing", size, "lines")
-		step := func() { p.at(counted.n.Load(), im.done.lines) }
+		p := progress.Start(out, "Importing", size, "lines")
+		step := func() { p.At(counted.n.Load(), im.done.lines) }
 		unread, err := im.readAll(ctx, counted, step)
 		step()
-		p.stop()
+		p.Stop()
 		if err != nil {
 			return err
 		}
-		return errors.Join(unread, im.settle(ctx, progress))
+		return errors.Join(unread, im.settle(ctx, out))
 	})
 	return g.Wait()
 }
@@ -244,7 +245,7 @@ func (im *importer) makeUsers(ctx context.Context, handles []string) ([]string, 
 // settle makes the rest of the tables consistent with the follows: it deletes
 // follows that a block forbids and requests that have been granted, then counts. A
 // second call changes nothing.
-func (im *importer) settle(ctx context.Context, progress io.Writer) error {
+func (im *importer) settle(ctx context.Context, out io.Writer) error {
 	result, err := im.sql.ExecContext(ctx, `DELETE FROM follows WHERE id IN (
 		SELECT f.id FROM blocks b JOIN follows f ON f.follower_id = b.blocker_id AND f.followee_id = b.blocked_id
 		UNION ALL
@@ -275,14 +276,14 @@ func (im *importer) settle(ctx context.Context, progress io.Writer) error {
 		users = append(users, id)
 	}
 	slices.Sort(users)
-	p := startProgress(progress, "Counting ", int64(len(users)), "users")
-	defer p.stop()
+	p := progress.Start(out, "Counting", int64(len(users)), "users")
+	defer p.Stop()
 	for i := 0; i < len(users); i += chunk {
 		end := min(i+chunk, len(users))
 		if err := im.count(ctx, users[i:end]); err != nil {
 			return fmt.Errorf("count follows: %w", err)
 		}
-		p.at(int64(end), end)
+		p.At(int64(end), end)
 	}
 	return nil
 }

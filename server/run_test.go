@@ -57,7 +57,16 @@ func start(t *testing.T, role Role, args ...string) (url string, stop func() err
 	return "", nil
 }
 
-func TestMain(m *testing.M) { storagetest.Main(m, func() error { return goleak.Find() }) }
+func TestMain(m *testing.M) {
+	if role := os.Getenv(servedRole); role != "" {
+		if err := serveRole(role); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	storagetest.Main(m, func() error { return goleak.Find() })
+}
 
 func TestRun(t *testing.T) {
 	url, stop := start(t, Serve)

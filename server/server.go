@@ -25,7 +25,7 @@ import (
 	"log/slog"
 
 	"tideline/feed/account"
-	"tideline/feed/home"
+	"tideline/feed/audit"
 	"tideline/storage"
 )
 
@@ -85,6 +85,7 @@ func Run(ctx context.Context, c Config, role Role, console Console) (err error) 
 		}
 	}
 	p.announce(console.Out)
+	defer reserveHeap()()
 	err = p.run(ctx)
 	log.InfoContext(ctx, "stopped")
 	return err
@@ -132,7 +133,7 @@ func (c Config) WithStores(ctx context.Context, console Console, fn func(*storag
 // WithAudit lets a command that is no server look into the home timelines that servers
 // use, and find the people who have them. Errors: the Redis is inside some server's process,
 // the schema is not up to date, or as those of WithStores.
-func (c Config) WithAudit(ctx context.Context, console Console, fn func(*home.Audit, *account.Directory) error) error {
+func (c Config) WithAudit(ctx context.Context, console Console, fn func(*audit.Audit, *account.Directory) error) error {
 	if c.RedisURL == "" {
 		return errors.New("the feeds are in the Redis that servers and workers share: set --redis-url (TIDELINE_REDIS_URL); without one they live and end with 'tideline serve'")
 	}
@@ -144,6 +145,6 @@ func (c Config) WithAudit(ctx context.Context, console Console, fn func(*home.Au
 		if err != nil {
 			return err
 		}
-		return fn(home.NewAudit(b.home), b.directory)
+		return fn(audit.New(b.home), b.directory)
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
+	"tideline/timeline/active"
 	"tideline/timeline/reach"
 )
 
@@ -82,7 +83,7 @@ func (s *Store) pushTo(ctx context.Context, users []int64, post int64, score, me
 			if err := p.Process(ctx, redis.NewIntCmd(ctx, "zadd", set, score, member)); err != nil {
 				return err
 			}
-			due := sixteenth(user) == sixteenth(post)
+			due := active.ShardOf(user) == active.ShardOf(post)
 			if due {
 				sizes[user] = p.ZCard(ctx, set)
 			}

@@ -226,14 +226,19 @@ func (s *Store) Add(ctx context.Context, k Key, ids ...int64) error {
 	if err := checkIDs(ids...); err != nil {
 		return fmt.Errorf("add to %s: %w", k, err)
 	}
+	_, err := s.run(ctx, s.addition(k, ids...)...)
+	return wrap(err, "add to %s", k)
+}
+
+// addition are the calls of Add.
+func (s *Store) addition(k Key, ids ...int64) []call {
 	limit := s.cap(k)
 	ids, floor := keepNewest(ids, limit, 0)
 	args := []any{formatID(floor), limit, slack(limit), "0", "0"}
 	if k.kind == outbox {
 		args[3], args[4] = s.life(k), s.setLife(k)
 	}
-	_, err := s.run(ctx, withLatestRaised(k, ids, call{addScript, k.keys(), appendIDs(args, ids)})...)
-	return wrap(err, "add to %s", k)
+	return withLatestRaised(k, ids, call{addScript, k.keys(), appendIDs(args, ids)})
 }
 
 // keepNewest returns the newest ids, at most limit, and the floor that goes with them.
@@ -257,8 +262,13 @@ func (s *Store) Remove(ctx context.Context, k Key, ids ...int64) error {
 	if err := checkIDs(ids...); err != nil {
 		return fmt.Errorf("remove from %s: %w", k, err)
 	}
-	_, err := s.runOne(ctx, removeScript, k, appendIDs([]any{k.journal()}, ids)...)
+	_, err := s.run(ctx, s.removal(k, ids...))
 	return wrap(err, "remove from %s", k)
+}
+
+// removal is the call of Remove.
+func (s *Store) removal(k Key, ids ...int64) call {
+	return call{removeScript, k.keys(), appendIDs([]any{k.journal()}, ids)}
 }
 
 // Drop makes the feed Missing. A build at work is lost. To build a Ready feed anew,

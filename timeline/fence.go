@@ -21,10 +21,15 @@ func (s *Store) Fence(ctx context.Context, author, viewer int64) error {
 
 // mark adds a member to the author's fences, and removes those that are over.
 func (s *Store) mark(ctx context.Context, author int64, member string, watch bool) error {
-	now := s.cfg.Now().Unix()
-	_, err := s.run(ctx, call{markScript, []string{Outbox(author).fences()},
-		[]any{member, now, fencesBefore(now), int64((fenceLife + clockMargin).Seconds()), flag(watch)}})
+	_, err := s.run(ctx, s.marking(author, member, watch))
 	return err
+}
+
+// marking is the call of mark.
+func (s *Store) marking(author int64, member string, watch bool) call {
+	now := s.cfg.Now().Unix()
+	return call{markScript, []string{Outbox(author).fences()},
+		[]any{member, now, fencesBefore(now), int64((fenceLife + clockMargin).Seconds()), flag(watch)}}
 }
 
 // Watch begins to watch the author's fences for the fan-out of a job: if fences are

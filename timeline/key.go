@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// All keys, and the encoding of ids, are in this file.
+// All keys, but for that of the active users, and the encoding of ids are in this file.
 //
 //	tl:{i<user>}:z    inbox: sorted set, member = post id, score = -post id
 //	tl:{i<user>}:m    its coverage: hash of epoch, state, floor, gen, started, redis,
@@ -17,7 +17,7 @@ import (
 //	                  the fan-out that watches them, ":" and the incarnation,
 //	                  score = Unix seconds
 //	tl:{a<shard>}     active users: sorted set, member = user id,
-//	                  score = deadline in Unix milliseconds
+//	                  score = deadline in Unix milliseconds; see active.Key
 //	tl:{n<shard>}     latest posts: hash, field = author, see latest.go
 //
 // The hash tag keeps all keys of one feed in one slot of a cluster.
@@ -64,21 +64,7 @@ func (k Key) told(change int64) string { return k.part(":t" + formatID(change)) 
 // keys are the KEYS of every script on a feed.
 func (k Key) keys() []string { return []string{k.meta(), k.set()} }
 
-// shards is how many keys hold the active users, and how many the latest posts:
-// enough for a cluster of a dozen masters to share the look-ups of a fan-out, few
-// enough to look one page of followers up in a handful of commands.
-const shards = 16
-
-func activeKey(shard int) string { return "tl:{a" + strconv.Itoa(shard) + "}" }
-
 func latestKey(shard int) string { return "tl:{n" + strconv.Itoa(shard) + "}" }
-
-func shardOf(user int64) int { return int(sixteenth(user)) }
-
-// sixteenth maps an id to 0..15 evenly. The low bits of an id are a sequence
-// that is mostly zero, so that a remainder would not do; multiplying by the
-// golden ratio spreads all bits into the upper four.
-func sixteenth(id int64) uint64 { return uint64(id) * 0x9E3779B97F4A7C15 >> 60 }
 
 // idMax is the largest id that is exact as the score of a sorted set.
 const idMax = 1<<53 - 1

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"tideline/timeline/active"
 )
 
 // For each author that somebody asked about, Redis keeps an id that no id of the
@@ -41,7 +43,7 @@ type LatestPosts struct {
 	// is none at all, -1 when it is not known.
 	IDs []int64
 
-	epochs [shards]string
+	epochs [active.Shards]string
 }
 
 // LatestPostIDs returns what is known about the latest posts of the authors. The
@@ -52,9 +54,9 @@ type LatestPosts struct {
 // O(authors), and 16 scripts.
 func (s *Store) LatestPostIDs(ctx context.Context, authors []int64) (LatestPosts, error) {
 	n := LatestPosts{IDs: make([]int64, len(authors))}
-	var at [shards][]int // position in authors
+	var at [active.Shards][]int // position in authors
 	for i, author := range authors {
-		shard := shardOf(author)
+		shard := active.ShardOf(author)
 		at[shard] = append(at[shard], i)
 	}
 	type reply struct {
@@ -64,7 +66,7 @@ func (s *Store) LatestPostIDs(ctx context.Context, authors []int64) (LatestPosts
 	}
 	var replies []reply
 	var calls []call
-	for shard := range shards {
+	for shard := range active.Shards {
 		if len(at[shard]) > 0 {
 			calls = append(calls, call{latestScript, []string{latestKey(shard)}, []any{newEpoch(), latestLife.Milliseconds()}})
 		}
@@ -73,7 +75,7 @@ func (s *Store) LatestPostIDs(ctx context.Context, authors []int64) (LatestPosts
 	// in the other order Redis might come back older in between, in the epoch that was
 	// good before.
 	done, err := s.runBehind(ctx, func(p redis.Pipeliner) {
-		for shard := range shards {
+		for shard := range active.Shards {
 			for chunk := range slices.Chunk(at[shard], batch) {
 				fields := make([]string, 1, 1+len(chunk))
 				fields[0] = "e"
@@ -87,7 +89,7 @@ func (s *Store) LatestPostIDs(ctx context.Context, authors []int64) (LatestPosts
 	if err != nil {
 		return n, wrap(err, "latest posts of %d authors", len(authors))
 	}
-	for shard := range shards {
+	for shard := range active.Shards {
 		if len(at[shard]) > 0 {
 			if n.epochs[shard], err = done[0].Text(); err != nil {
 				return n, wrap(err, "latest posts of %d authors", len(authors))
@@ -119,13 +121,13 @@ func (s *Store) LatestPostIDs(ctx context.Context, authors []int64) (LatestPosts
 //
 // Cost: one round trip of at most 16 scripts for each 500 authors of a shard.
 func (s *Store) StoreLatest(ctx context.Context, n LatestPosts, ids map[int64]int64) error {
-	var args [shards][]any
+	var args [active.Shards][]any
 	for author, id := range ids {
-		shard := shardOf(author)
+		shard := active.ShardOf(author)
 		args[shard] = append(args[shard], formatID(author), formatID(id))
 	}
 	var calls []call
-	for shard := range shards {
+	for shard := range active.Shards {
 		for chunk := range slices.Chunk(args[shard], batch) {
 			calls = append(calls, call{storeLatestScript, []string{latestKey(shard)}, append([]any{n.epochs[shard]}, chunk...)})
 		}
@@ -146,6 +148,6 @@ func withLatestRaised(k Key, ids []int64, add call) []call {
 		return []call{add}
 	}
 	return []call{
-		{raiseLatestScript, []string{latestKey(shardOf(k.id))}, []any{formatID(k.id), formatID(slices.Max(ids))}}, add,
+		{raiseLatestScript, []string{latestKey(active.ShardOf(k.id))}, []any{formatID(k.id), formatID(slices.Max(ids))}}, add,
 	}
 }

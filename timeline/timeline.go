@@ -69,6 +69,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"tideline/timeline/active"
 	"tideline/timeline/reach"
 )
 
@@ -165,6 +166,7 @@ func (c Config) Validate() error {
 // processes. Its only state of its own is how far Sweep has come, in which incarnation
 // it met Redis, and which masters of a cluster could not be reached lately.
 type Store struct {
+	*active.Users
 	rdb     redis.UniversalClient
 	cfg     Config
 	sweep   sweeper
@@ -181,12 +183,16 @@ func New(rdb redis.UniversalClient, cfg Config) (*Store, error) {
 		return nil, err
 	}
 	_, sharded := rdb.(*redis.ClusterClient)
-	return &Store{rdb: rdb, cfg: cfg, masters: reach.New(rdb), sharded: sharded}, nil
+	masters := reach.New(rdb)
+	return &Store{Users: active.New(rdb, masters, cfg.Now), rdb: rdb, cfg: cfg, masters: masters, sharded: sharded}, nil
 }
 
 // Unreached is the error of a call that was done for some users only: the masters that
 // have the keys of the others cannot be reached.
 type Unreached = reach.Unreached
+
+// Activity is until when a user is active.
+type Activity = active.Activity
 
 // Masters says which masters of a cluster are reached, and bounds what waits for them.
 func (s *Store) Masters() *reach.Masters { return s.masters }

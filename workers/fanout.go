@@ -114,10 +114,11 @@ func (f *fanOut) wasVisible(v schema.Visibility) {
 // run makes rounds until the post stays as it is during one.
 func (f *fanOut) run(ctx context.Context) error {
 	for {
-		if err := f.begin(ctx); ent.IsNotFound(err) {
-			return nil // with the author, the posts and the followers are gone
-		} else if err != nil {
+		if err := f.begin(ctx); err != nil {
 			return err
+		}
+		if f.author == nil {
+			return nil // with the author, the posts and the followers are gone
 		}
 		if f.change.Current != nil || f.withdraw {
 			err := f.round(ctx)
@@ -163,15 +164,11 @@ func (f *fanOut) round(ctx context.Context) error {
 func (f *fanOut) begin(ctx context.Context) error {
 	// The author's fan-out mode counts as it is now, not as it was at the commit. A
 	// change of it since makes up for the difference, in the inboxes or at the reads.
-	author, err := f.w.DB.User.Get(ctx, f.args.Author)
-	if err != nil {
-		return fmt.Errorf("read author: %w", err)
-	}
-	post, err := f.w.Visibility.Stored(ctx, f.args.Post)
-	if err != nil {
+	author, post, err := f.w.Visibility.StoredWithAuthor(ctx, f.args.Author, f.args.Post)
+	if f.author = author; err != nil || author == nil {
 		return err
 	}
-	f.author, f.pushes, f.change.Current = author, home.Pushes(author), post
+	f.pushes, f.change.Current = home.Pushes(author), post
 	of := visibilityOf(post)
 	if f.progress.Of == of {
 		return nil
@@ -201,25 +198,28 @@ func visibilityOf(post *ent.Post) schema.Visibility {
 // of a roster it also starts to watch the author's fences. It does all this at the
 // same time, because the followers wait for it.
 func (f *fanOut) toAuthor(ctx context.Context) error {
-	put, kind := f.w.Timelines.Add, live.Added
+	own, kind := timeline.OwnChange{Author: f.args.Author, Post: f.args.Post}, live.Added
 	if f.change.Current == nil {
-		put, kind = f.w.Timelines.Remove, live.Removed
+		own.Gone, kind = true, live.Removed
+	}
+	if f.progress.rosterPosition == (rosterPosition{}) && f.progress.Only == nil {
+		own.Watch = f.job.ID
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	if f.progress.rosterPosition == (rosterPosition{}) && f.progress.Only == nil {
-		g.Go(func() error {
-			err := f.w.Timelines.Masters().Try(ctx, func(ctx context.Context) error { return f.w.Timelines.Watch(ctx, f.args.Author, f.job.ID) })
-			if err != nil {
-				f.progress.Unwatched = true
+	g.Go(func() error {
+		var done timeline.OwnChanged
+		_ = f.w.Timelines.Masters().Try(ctx, func(ctx context.Context) error {
+			done = f.w.Timelines.ChangeOwn(ctx, own)
+			return nil
+		})
+		f.progress.Unwatched = f.progress.Unwatched || done.Watch != nil
+		for _, err := range []error{done.Watch, done.Inbox, done.Outbox} {
+			if err := f.reached(f.w.Timelines.Masters().Tolerate(ctx, err)); err != nil {
+				return err
 			}
-			return f.reached(err)
-		})
-	}
-	for _, k := range []timeline.Key{timeline.Inbox(f.args.Author), timeline.Outbox(f.args.Author)} {
-		g.Go(func() error {
-			return f.reached(f.w.Timelines.Masters().Try(ctx, func(ctx context.Context) error { return put(ctx, k, f.args.Post) }))
-		})
-	}
+		}
+		return nil
+	})
 	g.Go(func() error {
 		_, err := f.tell(ctx, kind, []int64{f.args.Author})
 		return err
@@ -424,7 +424,7 @@ func (f *fanOut) tell(ctx context.Context, kind live.Kind, users []int64) (int, 
 // for a later attempt in the state of the job.
 func (f *fanOut) checkpoint(ctx context.Context) error {
 	f.storedAt = time.Now()
-	if err := f.receipt(ctx, f.progress.FanOutReport, false); err != nil {
+	if err := f.receipt(ctx); err != nil {
 		return err
 	}
 	return f.job.Checkpoint(ctx, f.progress)

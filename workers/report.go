@@ -3,6 +3,8 @@ package workers
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"tideline/ent"
@@ -40,23 +42,28 @@ func (r *FanOutReport) lag(lag time.Duration, half bool) {
 
 // receipt tells the author how far the post has come. It does so for a post that
 // is new, or is shown to more followers than before.
-func (f *fanOut) receipt(ctx context.Context, r FanOutReport, done bool) error {
-	if f.job.Kind != job.PostCreated && !f.args.Widens() {
+func (f *fanOut) receipt(ctx context.Context) error {
+	if !f.hasReceipt() {
 		return nil
 	}
-	err := f.w.DB.Delivery.Create().SetID(f.args.Post).
-		SetPushed(r.Pushed).SetPulled(r.Pulled).SetSkipped(max(0, r.Followers-r.Pushed-r.Pulled)).
-		SetFirstLag(r.FirstLag.Milliseconds()).SetMedianLag(r.MedianLag.Milliseconds()).
-		SetLastLag(r.LastLag.Milliseconds()).SetDone(done).
-		OnConflictColumns(delivery.FieldID).UpdateNewValues().Exec(ctx)
+	err := receiptOf(f.w.DB.Delivery, f.progress.FanOutReport, f.args.Post, false).OnConflictColumns(delivery.FieldID).UpdateNewValues().Exec(ctx)
 	if err != nil {
 		return fmt.Errorf("write the receipt: %w", err)
 	}
 	return nil
 }
 
-// finish ends a fan-out that is done. It tells the author by the receipt, which
-// goes with the post if that is gone, and operators by log and metrics.
+func (f *fanOut) hasReceipt() bool { return f.job.Kind == job.PostCreated || f.args.Widens() }
+
+func receiptOf(receipts *ent.DeliveryClient, r FanOutReport, post int64, done bool) *ent.DeliveryCreate {
+	return receipts.Create().SetID(post).
+		SetPushed(r.Pushed).SetPulled(r.Pulled).SetSkipped(max(0, r.Followers-r.Pushed-r.Pulled)).
+		SetFirstLag(r.FirstLag.Milliseconds()).SetMedianLag(r.MedianLag.Milliseconds()).
+		SetLastLag(r.LastLag.Milliseconds()).SetDone(done)
+}
+
+// finish ends a fan-out that is done. Its report is the result of the job; the receipt
+// of a post that is gone is deleted.
 func (f *fanOut) finish(ctx context.Context, post *ent.Post) error {
 	// A watch that stays ends by itself.
 	err := f.w.Timelines.Masters().Try(ctx, func(ctx context.Context) error { return f.w.Timelines.Unwatch(ctx, f.args.Author, f.job.ID) })
@@ -69,15 +76,57 @@ func (f *fanOut) finish(ctx context.Context, post *ent.Post) error {
 		if _, err := f.w.DB.Delivery.Delete().Where(delivery.ID(f.args.Post)).Exec(ctx); err != nil {
 			return fmt.Errorf("delete the receipt: %w", err)
 		}
-	} else if err := f.receipt(ctx, r, true); err != nil {
-		return err
 	}
-	f.w.Observe(r)
-	log := f.w.Logger.InfoContext
-	if r.LastLag > f.w.LagLimit {
-		log = f.w.Logger.WarnContext
+	f.job.Result = finished{r, post != nil && f.hasReceipt()}
+	return nil
+}
+
+// finished is the result of a fan-out's job.
+type finished struct {
+	report  FanOutReport
+	receipt bool // there is to be one
+}
+
+// storeFinished tells the authors of posts that are fanned out by their receipts and,
+// when these are committed, operators by log and metrics.
+func (w *Workers) storeFinished(ctx context.Context, tx *ent.Tx, results []any) error {
+	receipts := map[int64]*ent.DeliveryCreate{} // of two fan-outs of a post, the later one
+	for _, result := range results {
+		if f := result.(finished); f.receipt {
+			receipts[f.report.Post] = receiptOf(tx.Delivery, f.report, f.report.Post, true)
+		}
+	}
+	if len(receipts) > 0 {
+		// In order, so that two processes do not deadlock.
+		var list []*ent.DeliveryCreate
+		for _, post := range slices.Sorted(maps.Keys(receipts)) {
+			list = append(list, receipts[post])
+		}
+		err := tx.Delivery.CreateBulk(list...).OnConflictColumns(delivery.FieldID).UpdateNewValues().Exec(ctx)
+		if err != nil {
+			return fmt.Errorf("write receipts: %w", err)
+		}
+	}
+	tx.OnCommit(func(next ent.Committer) ent.Committer {
+		return ent.CommitFunc(func(ctx context.Context, tx *ent.Tx) error {
+			if err := next.Commit(ctx, tx); err != nil {
+				return err
+			}
+			for _, result := range results {
+				w.report(ctx, result.(finished).report)
+			}
+			return nil
+		})
+	})
+	return nil
+}
+
+func (w *Workers) report(ctx context.Context, r FanOutReport) {
+	w.Observe(r)
+	log := w.Logger.InfoContext
+	if r.LastLag > w.LagLimit {
+		log = w.Logger.WarnContext
 	}
 	log(ctx, "post distributed", "kind", r.Kind, "post", r.Post, "followers", r.Followers, "pushed", r.Pushed,
 		"pulled", r.Pulled, "live", r.Live, "duration", r.Duration, "first_lag", r.FirstLag, "last_lag", r.LastLag)
-	return nil
 }

@@ -40,6 +40,7 @@ import (
 
 	"tideline/ent"
 	"tideline/feed/account"
+	"tideline/feed/audit"
 	"tideline/feed/home"
 	"tideline/feed/job"
 	"tideline/feed/visibility"
@@ -86,7 +87,7 @@ type Config struct {
 // Workers are the handlers of jobs and the loops beside them.
 type Workers struct {
 	Config
-	audit *home.Audit
+	audit *audit.Audit
 }
 
 // withDefaults fills in what is zero.
@@ -143,9 +144,11 @@ func New(cfg Config) (*Workers, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	w := &Workers{cfg, home.NewAudit(cfg.Home)}
+	w := &Workers{cfg, audit.New(cfg.Home)}
 	cfg.Queue.Handle(job.PostCreated, w.postCreated)
 	cfg.Queue.Handle(job.PostChanged, w.postChanged)
+	cfg.Queue.WhenDone(job.PostCreated, w.storeFinished)
+	cfg.Queue.WhenDone(job.PostChanged, w.storeFinished)
 	cfg.Queue.Handle(job.RelationChanged, w.relationChanged)
 	cfg.Queue.Handle(job.AuthorReturns, w.authorReturns)
 	cfg.Queue.Handle(job.PostGivenUp, w.postGivenUp)

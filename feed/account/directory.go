@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"tideline/ent"
@@ -54,10 +55,23 @@ func NewDirectory(db *ent.Client, maxPage int) *Directory {
 	return &Directory{db, maxPage}
 }
 
+// public are the columns that what is shown of a user is made of. A user of the Directory
+// has no others.
+var public = slices.DeleteFunc(slices.Clone(user.Columns), func(column string) bool {
+	return slices.Contains([]string{user.FieldPasswordHash, user.FieldFanOutMode, user.FieldFanOutModeSince, user.FieldLastPostID}, column)
+})
+
+// users is a query of users, with their public columns.
+func (d *Directory) users() *ent.UserQuery {
+	q := d.db.User.Query()
+	q.Select(public...)
+	return q
+}
+
 // Users returns the users of the ids, in their order; nil where there is none. It
 // costs one query.
 func (d *Directory) Users(ctx context.Context, ids []int64) ([]*ent.User, error) {
-	list, err := d.db.User.Query().Where(rows.Among(user.FieldID, ids)).All(ctx)
+	list, err := d.users().Where(rows.Among(user.FieldID, ids)).All(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read users: %w", err)
 	}
@@ -73,7 +87,7 @@ func (d *Directory) User(ctx context.Context, handle string) (*ent.User, error) 
 	if err != nil {
 		return nil, err
 	}
-	u, err := d.db.User.Query().Where(user.Handle(handle)).Only(ctx)
+	u, err := d.users().Where(user.Handle(handle)).Only(ctx)
 	if ent.IsNotFound(err) {
 		return nil, refusal.ErrNoSuchUser
 	}
@@ -96,7 +110,7 @@ func (d *Directory) Search(ctx context.Context, query string, p paging.Page) (*p
 		return nil, err
 	}
 	r := w.Range()
-	q := d.db.User.Query().Order(ent.Desc(user.FieldID)).Limit(r.Limit)
+	q := d.users().Order(ent.Desc(user.FieldID)).Limit(r.Limit)
 	if w.After != nil {
 		q.Where(user.IDLT(r.Upper()))
 	}

@@ -15,6 +15,7 @@ import (
 	"tideline/ent/schema"
 	"tideline/feed"
 	"tideline/feed/account"
+	"tideline/feed/audit"
 	"tideline/feed/home"
 	"tideline/feed/ids"
 	"tideline/feed/paging"
@@ -65,7 +66,7 @@ type World struct {
 	Hub        *live.Hub
 	Visibility *visibility.Reader
 	Home       *home.Home
-	Audit      *home.Audit
+	Audit      *audit.Audit
 	Directory  *account.Directory
 	Sessions   *account.Sessions
 	Accounts   *account.Accounts
@@ -106,7 +107,7 @@ func New(t testing.TB, s *storage.Stores, o Options) *World {
 	})
 	require.NoError(t, err)
 	w.Hub = live.NewHub(s.Redis, live.HubConfig{Sharded: s.Sharded, Mark: w.Home.ArrivedID})
-	w.Audit = home.NewAudit(w.Home)
+	w.Audit = audit.New(w.Home)
 	w.Directory = account.NewDirectory(db, o.Policy.MaxPage)
 	w.Sessions, err = account.NewSessions(account.SessionsConfig{DB: db, Publisher: w.Publisher, Now: o.Now})
 	require.NoError(t, err)

@@ -69,6 +69,13 @@ func (h *Home) BuildInbox(ctx context.Context, user int64) error {
 	return h.builder.build(ctx, h.inbox(user), nil)
 }
 
+// BuildOutbox is BuildInbox of the author's outbox.
+//
+// Cost: two queries of as many posts as an outbox has, and four round trips at most.
+func (h *Home) BuildOutbox(ctx context.Context, author int64) error {
+	return h.builder.build(ctx, h.outbox(author), nil)
+}
+
 func (b *builder) build(ctx context.Context, feed cachedFeed, begun *timeline.Build) error {
 	// From Begin on the feed takes deliveries; SQL is read only after that.
 	if begun == nil {

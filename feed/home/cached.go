@@ -17,8 +17,9 @@ type cachedFeed struct {
 	surface visibility.Surface // only posts are let in that
 	user    int64              // this user may be shown on the surface
 	truth   visibility.Source
-	merges  bool // reads merge outboxes into it
-	unseen  bool // nobody is shown what is read
+	merges  bool              // reads merge outboxes into it
+	unseen  bool              // nobody is shown what is read
+	with    visibility.Fields // what is read with posts, as far as Redis has them
 	observe func(hit bool)
 }
 
@@ -26,7 +27,7 @@ type cachedFeed struct {
 func (h *Home) inbox(user int64) cachedFeed {
 	return cachedFeed{
 		key: timeline.Inbox(user), cap: h.tl.InboxCap(), surface: visibility.Home, user: user,
-		truth: h.pulled(user), merges: true, observe: h.cfg.Observe,
+		truth: h.pulled(user), merges: true, with: visibility.Likes, observe: h.cfg.Observe,
 	}
 }
 
@@ -34,7 +35,7 @@ func (h *Home) inbox(user int64) cachedFeed {
 func (h *Home) outbox(author int64) cachedFeed {
 	return cachedFeed{
 		key: timeline.Outbox(author), cap: h.tl.OutboxCap(), surface: visibility.Direct, user: author,
-		truth: h.posts.AllBy(author), observe: h.cfg.Observe,
+		truth: h.posts.AllBy(author), with: visibility.Likes, observe: h.cfg.Observe,
 	}
 }
 
@@ -103,7 +104,7 @@ func (h *Home) cached(feed cachedFeed, known prefetch) visibility.Source {
 		}
 		var b visibility.Batch
 		if len(ids) > 0 {
-			if b, err = h.hydrate(ctx, viewer, feeds, parts, ids); err != nil {
+			if b, err = h.hydrate(ctx, viewer, feed.with, feeds, parts, ids); err != nil {
 				return visibility.Batch{}, err
 			}
 		}
@@ -142,7 +143,11 @@ func (h *Home) readParts(ctx context.Context, feed cachedFeed, known prefetch, r
 		}
 		feeds, r.After = append(feeds, plan.feeds...), plan.after
 	}
-	more, err := h.tl.Pages(ctx, keysOf(feeds[len(parts):]), r)
+	var keys []timeline.Key
+	for _, feed := range feeds[len(parts):] {
+		keys = append(keys, feed.key)
+	}
+	more, err := h.tl.Pages(ctx, keys, r)
 	parts = append(parts, more...)
 	if r.After > after {
 		// Fewer ids than the limit may lie above, as the newest posts have been
@@ -152,14 +157,6 @@ func (h *Home) readParts(ctx context.Context, feed cachedFeed, known prefetch, r
 		}
 	}
 	return feeds, parts, err
-}
-
-func keysOf(feeds []cachedFeed) []timeline.Key {
-	keys := make([]timeline.Key, len(feeds))
-	for i, feed := range feeds {
-		keys[i] = feed.key
-	}
-	return keys
 }
 
 // merge returns the first ids of the range in the union of several feeds, up to the
@@ -186,8 +183,8 @@ func merge(parts []timeline.Part, r timeline.Range) (ids []int64, floor int64) {
 // hydrate reads the posts of ids from parts of feeds, in their order. A deleted
 // post never comes back: hydrate removes its id from the feeds that have it, with a
 // round trip each.
-func (h *Home) hydrate(ctx context.Context, viewer int64, feeds []cachedFeed, parts []timeline.Part, ids []int64) (visibility.Batch, error) {
-	b, gone, err := h.posts.ByIDs(ctx, viewer, ids)
+func (h *Home) hydrate(ctx context.Context, viewer int64, with visibility.Fields, feeds []cachedFeed, parts []timeline.Part, ids []int64) (visibility.Batch, error) {
+	b, gone, err := h.posts.ByIDs(ctx, viewer, ids, with)
 	if err != nil || len(gone) == 0 {
 		return b, err
 	}
@@ -206,6 +203,20 @@ func (h *Home) hydrate(ctx context.Context, viewer int64, feeds []cachedFeed, pa
 // fill reads those posts of a feed in the range that the viewer may be shown.
 func (h *Home) fill(ctx context.Context, viewer int64, feed cachedFeed, known prefetch, r timeline.Range) ([]*ent.Post, error) {
 	return visibility.Fill(ctx, feed.surface, viewer, r, h.cached(feed, known))
+}
+
+// ReadTwice reads a range of the user's timeline in SQL, and as a page does. These reads
+// are not counted, and nobody sees them.
+//
+// Cost: as a first page without an inbox, and as a page, of as many posts.
+func (h *Home) ReadTwice(ctx context.Context, user int64, r timeline.Range) (truth, read []*ent.Post, err error) {
+	inbox := h.inbox(user)
+	inbox.unseen, inbox.observe = true, func(bool) {}
+	if truth, err = visibility.Fill(ctx, inbox.surface, user, r, inbox.truth); err != nil {
+		return nil, nil, err
+	}
+	read, err = h.fill(ctx, user, inbox, prefetch{}, r)
+	return truth, read, err
 }
 
 // PostsBy reads those of the author's posts in the range that the viewer may see.

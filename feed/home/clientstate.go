@@ -44,9 +44,10 @@ func (h *Home) Visit(ctx context.Context, user int64) Visit {
 }
 
 // visitInbox is Visit. It also returns the source of the timeline for a page that
-// begins with the range.
-func (h *Home) visitInbox(ctx context.Context, user int64, r timeline.Range) (Visit, visibility.Source) {
+// begins with the range, and has the fields of its posts.
+func (h *Home) visitInbox(ctx context.Context, user int64, r timeline.Range, with visibility.Fields) (Visit, visibility.Source) {
 	feed, arrived := h.inbox(user), h.ArrivedID(ctx)
+	feed.with = with
 	list, unlisted := h.merged.list(ctx)
 	patient, cancel := patiently(ctx)
 	defer cancel()
@@ -166,7 +167,7 @@ func (h *Home) recentIDs(ctx context.Context, user int64, r timeline.Range, must
 // Cost: as a page of so many posts.
 func (h *Home) Since(ctx context.Context, v account.Viewer, id int64, ascending bool) (posts []*ent.Post, whole bool, err error) {
 	r := timeline.Range{After: id, Limit: h.tl.InboxCap(), Ascending: ascending}
-	_, from := h.visitInbox(ctx, v.ID, r)
+	_, from := h.visitInbox(ctx, v.ID, r, visibility.Likes)
 	posts, err = visibility.Fill(ctx, visibility.Home, v.ID, r, from)
 	return posts, len(posts) < r.Limit, err
 }

@@ -24,7 +24,6 @@ import (
 // Posts are pushed to inboxes in every mode but PULL, and readers merge the outbox
 // in every mode but PUSH. In the two modes between them both is done. An entry that
 // is found twice is shown once, so a change of mode leaves no hole and no double.
-// found twice is shown once, so a change of mode leaves no hole and no double.
 //
 // Readers cache the list of merged authors for Policy.MergedListFor. PUSH_TO_PULL
 // lasts far longer than that, so every reader merges when pushing stops.

@@ -140,6 +140,9 @@ func New(cfg Config) (*Home, error) {
 // complete too, but every read goes to SQL.
 func (h *Home) Run(ctx context.Context) error { return h.builder.run(ctx) }
 
+// Config is how the Home was made, with the defaults filled in.
+func (h *Home) Config() Config { return h.cfg }
+
 // MaxPage is the most entries that a page may have.
 func (h *Home) MaxPage() int { return h.cfg.MaxPage }
 

@@ -3,16 +3,14 @@ package home
 import (
 	"cmp"
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/singleflight"
 
 	"tideline/ent"
 	"tideline/ent/follow"
@@ -30,23 +28,49 @@ type mergedAuthors struct {
 	now    func() time.Time
 	policy Policy
 
+	reads   singleflight.Group
 	mu      sync.Mutex
 	read    time.Time
 	authors []int64
 	listed  map[int64]time.Time // when each was last
 }
 
-// list returns all merged authors, at most maxMergedAuthors.
+// list returns all merged authors, at most maxMergedAuthors. Callers share a query by index.
+// Whoever gives up leaves it to the others.
 func (m *mergedAuthors) list(ctx context.Context) ([]int64, error) {
+	if authors, ok := m.known(); ok {
+		return authors, nil
+	}
+	read := m.reads.DoChan("", func() (any, error) { return m.readList(context.WithoutCancel(ctx)) })
+	select {
+	case <-ctx.Done():
+		return nil, fmt.Errorf("read authors to merge: %w", ctx.Err())
+	case r := <-read:
+		return r.Val.([]int64), rows.Wrap("read authors to merge", r.Err)
+	}
+}
+
+// known returns the list if it is new.
+func (m *mergedAuthors) known() (authors []int64, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if now := m.now(); now.Sub(m.read) > m.policy.MergedListFor {
-		authors, err := m.db.User.Query().Where(user.FanOutModeNEQ(user.FanOutModePUSH)).Limit(maxMergedAuthors).IDs(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("read authors to merge: %w", err)
-		}
-		m.read, m.authors = now, m.withRecentlyRemoved(authors, now)
+	return m.authors, m.now().Sub(m.read) <= m.policy.MergedListFor
+}
+
+func (m *mergedAuthors) readList(ctx context.Context) ([]int64, error) {
+	if authors, ok := m.known(); ok { // by a query that has just ended
+		return authors, nil
 	}
+	began := m.now()
+	// All modes but PUSH. Each is named: "not PUSH" is no range of an index.
+	merged := user.FanOutModeIn(user.FanOutModePUSH_TO_PULL, user.FanOutModePULL, user.FanOutModePULL_TO_PUSH)
+	authors, err := m.db.User.Query().Where(merged).Limit(maxMergedAuthors).IDs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.read, m.authors = began, m.withRecentlyRemoved(authors, began)
 	return m.authors, nil
 }
 
@@ -65,17 +89,19 @@ func (m *mergedAuthors) withRecentlyRemoved(authors []int64, now time.Time) []in
 	return list[:min(len(list), maxMergedAuthors)]
 }
 
-// followees returns the authors whom the viewer's reads merge; listed is false when
-// there are too many merged authors for a list.
-func (m *mergedAuthors) followees(ctx context.Context, viewer int64) (authors []int64, listed bool, err error) {
-	list, err := m.list(ctx)
+// MergedFollowees returns the authors whose outboxes the viewer's reads merge; listed is
+// false when there are too many merged authors for a list.
+//
+// Cost: a query by index, and the list where it is older than Policy.MergedListFor.
+func (h *Home) MergedFollowees(ctx context.Context, viewer int64) (authors []int64, listed bool, err error) {
+	list, err := h.merged.list(ctx)
 	if err != nil {
 		return nil, false, err
 	}
-	return m.among(ctx, viewer, list)
+	return h.merged.among(ctx, viewer, list)
 }
 
-// among is followees for a given list of merged authors.
+// among is MergedFollowees for a given list of merged authors.
 func (m *mergedAuthors) among(ctx context.Context, viewer int64, list []int64) (authors []int64, listed bool, err error) {
 	if m.policy.PullAbove == AlwaysPull || len(list) == maxMergedAuthors {
 		return nil, false, nil
@@ -88,31 +114,10 @@ func (m *mergedAuthors) among(ctx context.Context, viewer int64, list []int64) (
 	return authors, true, rows.Wrap("read followees to merge", err)
 }
 
-// sources returns the authors of the viewer's timeline: the followees who are not
-// muted, and the viewer. It costs one query of one row, because thousands of rows
-// take longer to receive than to find.
+// sources returns the authors of the viewer's timeline: followees not muted, and the viewer.
 func (m *mergedAuthors) sources(ctx context.Context, viewer int64) ([]int64, error) {
-	found, err := m.db.QueryContext(ctx, "SELECT string_agg(CAST(id AS TEXT), ',') FROM ("+sourcesOf+") s", viewer)
-	if err != nil {
-		return nil, fmt.Errorf("read followees: %w", err)
-	}
-	defer found.Close()
-	var list sql.NullString
-	if found.Next() {
-		err = found.Scan(&list)
-	}
-	if err = errors.Join(err, found.Err()); err != nil || !list.Valid {
-		return nil, rows.Wrap("read followees", err)
-	}
-	var authors []int64
-	for text := range strings.SplitSeq(list.String, ",") {
-		author, err := strconv.ParseInt(text, 10, 64)
-		if err != nil {
-			return nil, fmt.Errorf("read followees: %w", err)
-		}
-		authors = append(authors, author)
-	}
-	return authors, nil
+	authors, err := rows.IDs(ctx, m.db, sourcesOf, viewer)
+	return authors, rows.Wrap("read followees", err)
 }
 
 // sourcesOf is the query of sources; its only argument is the viewer.

@@ -98,26 +98,26 @@ func (h *Home) SyncOwnInbox(ctx context.Context, viewer, other, change int64) {
 }
 
 // AddOwn shows authors their own post at once, before its job does. It waits no longer
-// for Redis than a page does; what Redis does not take, the author's next read adds.
-//
-// Cost: two round trips.
+// for Redis than a page does; what Redis does not take, the author's next read adds. It
+// costs one round trip.
 func (h *Home) AddOwn(ctx context.Context, author, post int64) {
-	h.changeOwn(ctx, h.tl.Add, author, post)
+	h.changeOwn(ctx, timeline.OwnChange{Author: author, Post: post}, h.tl.Add)
 }
 
 // RemoveOwn takes a deleted post out of its author's own feeds, as AddOwn.
 func (h *Home) RemoveOwn(ctx context.Context, author, post int64) {
-	h.changeOwn(ctx, h.tl.Remove, author, post)
+	h.changeOwn(ctx, timeline.OwnChange{Author: author, Post: post, Gone: true}, h.tl.Remove)
 }
 
-func (h *Home) changeOwn(ctx context.Context, change func(context.Context, timeline.Key, ...int64) error, author, post int64) {
+// changeOwn makes the change. The next read repeats for each feed what Redis refuses.
+func (h *Home) changeOwn(ctx context.Context, c timeline.OwnChange, repeat func(context.Context, timeline.Key, ...int64) error) {
 	patient, cancel := patiently(ctx)
-	defer cancel()
-	for _, k := range []timeline.Key{timeline.Inbox(author), timeline.Outbox(author)} {
-		do := func(ctx context.Context) error { return change(ctx, k, post) }
-		if err := do(patient); err != nil {
-			h.log.WarnContext(ctx, "own feed not updated; the next read will", "post", post, "error", err)
-			h.own.remember(author, do)
+	done := h.tl.ChangeOwn(patient, c)
+	cancel()
+	for k, err := range map[timeline.Key]error{timeline.Inbox(c.Author): done.Inbox, timeline.Outbox(c.Author): done.Outbox} {
+		if err != nil {
+			h.log.WarnContext(ctx, "own feed not updated; the next read will", "post", c.Post, "error", err)
+			h.own.remember(c.Author, func(ctx context.Context) error { return repeat(ctx, k, c.Post) })
 		}
 	}
 }

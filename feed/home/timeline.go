@@ -28,22 +28,25 @@ const (
 // on in SQL below it. It makes the viewer active: from now on new posts are pushed.
 // Errors: Unauthenticated, BadInput.
 //
-// Cost with an inbox: one round trip to Redis, of O(log cap + page), and one query
-// of the page's posts; one more round trip where posts older than the page may be
-// younger than two minutes, and one more query, of all of these, where there are
-// any. A run of hidden posts in the inbox costs a query more, of twice as many;
-// below the inbox they are not read. Where there are authors whose posts are not
-// pushed, a query tells which of them the viewer follows; their outboxes are read
-// in the same round trip, and if there are more than Policy.MergeAll, their latest
-// post ids are read before it. Without an inbox: two queries, with a look-up for
-// each followee, and not of hidden posts; two more, of twice as many followees,
-// where so many have only hidden ones near the page; and a round trip, to put posts
-// into the inbox that may not have arrived there. Where nobody is pushed to: a
-// query of the list of followees, their latest post ids, and the outboxes that
-// reach the page.
-// A ranked page costs as much as a page of all that an inbox holds, one after a
-// cursor at most as of twice that.
+// Cost with an inbox: one round trip to Redis, of O(log cap + page), and one query of the page's
+// posts; one more round trip where posts older than the page may be younger than two minutes,
+// and one more query, of all of these, where there are any. A run of hidden posts in the inbox
+// costs a query more, of twice as many; below the inbox they are not read. Where there are
+// authors whose posts are not pushed, a query tells which of them the viewer follows; their
+// outboxes are read in the same round trip, and if there are more than Policy.MergeAll, their
+// latest post ids are read before it. Without an inbox: two queries, with a look-up for each
+// followee, and not of hidden posts; two more, of twice as many followees, where so many have
+// only hidden ones near the page; and a round trip, to put posts into the inbox that may not
+// have arrived there. Where nobody is pushed to: a query of the list of followees, their latest
+// post ids, and the outboxes that reach the page. A ranked page costs as one of all that an
+// inbox holds, after a cursor at most of twice that.
 func (h *Home) Timeline(ctx context.Context, v account.Viewer, p paging.Page, order Order) (*paging.Connection[ent.Post], error) {
+	return h.TimelineWith(ctx, v, p, order, visibility.Likes)
+}
+
+// TimelineWith is Timeline, whose posts have the fields as far as they are read by their ids:
+// not those that SQL lists or a ranked page has. Cost: a look-up by primary key an author more.
+func (h *Home) TimelineWith(ctx context.Context, v account.Viewer, p paging.Page, order Order, with visibility.Fields) (*paging.Connection[ent.Post], error) {
 	if v.ID == 0 {
 		return nil, refusal.ErrSignIn
 	}
@@ -55,7 +58,7 @@ func (h *Home) Timeline(ctx context.Context, v account.Viewer, p paging.Page, or
 		return nil, err
 	}
 	r := w.Range()
-	at, from := h.visitInbox(ctx, v.ID, r)
+	at, from := h.visitInbox(ctx, v.ID, r, with)
 	posts, err := visibility.Fill(ctx, visibility.Home, v.ID, r, from)
 	if err != nil {
 		return nil, err

@@ -2,7 +2,6 @@ package visibility
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync/atomic"
 
@@ -17,13 +16,22 @@ import (
 
 // Reader reads posts for viewers. It is safe for concurrent use.
 type Reader struct {
-	db      *ent.Client
-	dialect string
-	version atomic.Int64
+	db         *ent.Client
+	dialect    string
+	version    atomic.Int64
+	statements [allFields + 1]string // of byKey, for a viewer
+	anonymous  string                // of byKey
 }
 
 // New returns a Reader of the database; dialect is dialect.SQLite or dialect.Postgres.
-func New(db *ent.Client, dialect string) *Reader { return &Reader{db: db, dialect: dialect} }
+func New(db *ent.Client, dialect string) *Reader {
+	r := &Reader{db: db, dialect: dialect, anonymous: statement(dialect, "$1 * 0", 0)}
+	for with := range r.statements {
+		with := Fields(with)
+		r.statements[with] = statement(dialect, flagsFor("$1", "p", with&Likes != 0), with)
+	}
+	return r
+}
 
 // Version rises with every committed change in this process by which a viewer may
 // see less. A verdict of an older version is given again.
@@ -108,19 +116,6 @@ func shown(on Surface, viewer int64, posts []*ent.Post) ([]*ent.Post, error) {
 	return kept, nil
 }
 
-// posts reads posts for a viewer: each together with the relation of the viewer and
-// its author at that moment, and whether the viewer likes it, which costs six index
-// look-ups a post.
-func (r *Reader) posts(viewer int64) *ent.PostQuery {
-	q := r.db.Post.Query()
-	if viewer != 0 {
-		q.Modify(func(s *sql.Selector) {
-			s.AppendSelectExprAs(relationTo(viewer, s.C(post.FieldID), s.C(post.FieldAuthorID)), columnRelation)
-		})
-	}
-	return q
-}
-
 // Posts returns those posts of the ids that the viewer may be shown on the surface,
 // in the order of the ids; nil where there is none.
 //
@@ -129,9 +124,9 @@ func (r *Reader) Posts(ctx context.Context, on Surface, viewer int64, ids []int6
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	list, err := r.posts(viewer).Where(rows.Among(post.FieldID, ids)).All(ctx)
+	list, err := r.byKey(ctx, viewer, ids, Likes)
 	if err != nil {
-		return nil, fmt.Errorf("read posts: %w", err)
+		return nil, err
 	}
 	if list, err = shown(on, viewer, list); err != nil {
 		return nil, err
@@ -145,11 +140,11 @@ func postID(p *ent.Post) int64 { return p.ID }
 // have no post. There must be an id.
 //
 // Cost: one query by primary key.
-func (r *Reader) ByIDs(ctx context.Context, viewer int64, ids []int64) (b Batch, gone []int64, err error) {
+func (r *Reader) ByIDs(ctx context.Context, viewer int64, ids []int64, with Fields) (b Batch, gone []int64, err error) {
 	b.Last = ids[len(ids)-1]
-	list, err := r.posts(viewer).Where(rows.Among(post.FieldID, ids)).All(ctx)
+	list, err := r.byKey(ctx, viewer, ids, with)
 	if err != nil {
-		return b, nil, fmt.Errorf("read posts: %w", err)
+		return b, nil, err
 	}
 	ordered := rows.InOrder(ids, list, postID)
 	if len(list) == len(ids) {
@@ -173,8 +168,14 @@ func (r *Reader) matching(match predicate.Post) Source {
 		if in.Ascending {
 			order = ent.Asc(post.FieldID)
 		}
-		list, err := r.posts(viewer).Where(match, post.IDGT(in.After), post.IDLT(in.Upper())).
-			Order(order).Limit(in.Limit).All(ctx)
+		q := r.db.Post.Query().Where(match, post.IDGT(in.After), post.IDLT(in.Upper())).Order(order).Limit(in.Limit)
+		if viewer != 0 {
+			q.Modify(func(s *sql.Selector) { s.AppendSelectExprAs(r.flagsExpr(viewer), columnFlags) })
+		}
+		list, err := q.All(ctx)
+		if err == nil && viewer != 0 {
+			err = keepFlags(list)
+		}
 		if err != nil || len(list) == 0 {
 			return Batch{}, rows.Wrap("read posts", err)
 		}
@@ -193,16 +194,49 @@ func (r *Reader) WrittenBy(ctx context.Context, author int64, ids []int64) ([]in
 	return list, rows.Wrap("read posts", err)
 }
 
-// Stored returns the post as it is in the table, nil when it is gone. It is for
-// jobs, which show it to nobody.
+// Stored returns what decides who may see the post, as it is in the table: id, author
+// and visibility; nil when the post is gone. It is for jobs, which show it to nobody.
 //
 // Cost: one query by primary key.
 func (r *Reader) Stored(ctx context.Context, id int64) (*ent.Post, error) {
-	p, err := r.db.Post.Get(ctx, id)
-	if ent.IsNotFound(err) {
-		return nil, nil
-	}
+	_, p, err := r.stored(ctx, "SELECT 0, '', 0, id, author_id, visibility FROM posts WHERE id = $1", id)
 	return p, rows.Wrap("read post", err)
+}
+
+// StoredWithAuthor is Stored together with what decides how the author's posts are fanned
+// out: id, fan-out mode and follower count; nil when the author is gone.
+//
+// Cost: one query, two look-ups by primary key.
+func (r *Reader) StoredWithAuthor(ctx context.Context, author, id int64) (*ent.User, *ent.Post, error) {
+	u, p, err := r.stored(ctx, "SELECT u.id, u.fan_out_mode, u.follower_count, coalesce(p.id, 0), coalesce(p.author_id, 0), coalesce(p.visibility, '')"+
+		" FROM users u LEFT JOIN posts p ON p.id = $2 WHERE u.id = $1", author, id)
+	return u, p, rows.Wrap("read author and post", err)
+}
+
+func (r *Reader) stored(ctx context.Context, query string, args ...any) (*ent.User, *ent.Post, error) {
+	found, err := r.db.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer found.Close()
+	var u ent.User
+	var p ent.Post
+	for found.Next() {
+		if err := found.Scan(&u.ID, &u.FanOutMode, &u.FollowerCount, &p.ID, &p.AuthorID, &p.Visibility); err != nil {
+			return nil, nil, err
+		}
+	}
+	if err := found.Err(); err != nil {
+		return nil, nil, err
+	}
+	author, post := &u, &p
+	if u.ID == 0 {
+		author = nil
+	}
+	if p.ID == 0 {
+		post = nil
+	}
+	return author, post, nil
 }
 
 // WhyHidden returns the author of the post and the rule that hides it from the

@@ -2,7 +2,6 @@ package visibility
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"entgo.io/ent/dialect/sql"
@@ -13,6 +12,7 @@ import (
 	"tideline/ent/followrequest"
 	"tideline/ent/like"
 	"tideline/ent/mute"
+	"tideline/ent/schema"
 	"tideline/feed/internal/rows"
 )
 
@@ -27,6 +27,8 @@ const (
 	muting
 	requested
 	liked
+	likesKnown // whether the viewer likes the post was read
+	known      // the rest was read
 )
 
 // edge is a table in which a row of a viewer and another user sets a flag.
@@ -46,8 +48,8 @@ var edges = []edge{
 	{requested, followrequest.Table, followrequest.FieldRequesterID, followrequest.FieldTargetID},
 }
 
-// likes is the row of a viewer and a post.
-var likes = edge{liked, like.Table, like.FieldUserID, like.FieldPostID}
+// likesOf is the row of a viewer and a post.
+var likesOf = edge{liked, like.Table, like.FieldUserID, like.FieldPostID}
 
 // relation turns the flags into a Relation.
 func (f flag) relation() Relation {
@@ -57,44 +59,59 @@ func (f flag) relation() Relation {
 	}
 }
 
-// columnRelation is the additional column of a post that was read for a viewer: the
-// flags of the viewer's relation to its author and to it.
-const columnRelation = "relation"
+// columnFlags is the additional column of a post that was read for a viewer.
+const columnFlags = "for_viewer"
 
-// relationTo is the expression of columnRelation.
-func relationTo(viewer int64, post, author string) sql.Querier {
-	return sql.ExprFunc(func(b *sql.Builder) {
-		look := func(e edge, of string) {
-			// A scalar: of an EXISTS, PostgreSQL may make a hash of all the
-			// viewer's rows.
-			b.WriteString(fmt.Sprintf("coalesce((SELECT %d FROM %s r WHERE r.%s = ", e.flag, e.table, e.mine)).Arg(viewer).
-				WriteString(fmt.Sprintf(" AND r.%s = %s), 0)", e.theirs, of))
+// flagsFor is the SQL expression of the flags that a read for a viewer finds with a post,
+// where post is an alias of the table of posts and viewer the parameter. It looks up what
+// mayShow asks about the post, and no more: whether the author follows the viewer decides
+// about posts for friends only, and a viewer who mutes nobody, or has no block with
+// anybody, has none with the author. The database finds that out once a statement.
+//
+// Cost: one index look-up a post, one more with likes, and three; one more a post for each
+// of mutes, blocks and being blocked that the viewer has any of.
+func flagsFor(viewer, post string, likes bool) string {
+	// A scalar: of an EXISTS, PostgreSQL may make a hash of all the viewer's rows.
+	look := func(e edge, of string) string {
+		return fmt.Sprintf("coalesce((SELECT %d FROM %s r WHERE r.%s = %s AND r.%s = %s.%s), 0)", e.flag, e.table, e.mine, viewer, e.theirs, post, of)
+	}
+	flags := fmt.Sprint(int64(known))
+	for _, e := range edges {
+		found := look(e, fieldAuthor)
+		switch e.flag {
+		case following:
+		case followedBy:
+			found = fmt.Sprintf("CASE WHEN %s.visibility = '%s' THEN %s ELSE 0 END", post, schema.Mutuals, found)
+		case requested:
+			continue
+		default:
+			found = fmt.Sprintf("CASE WHEN EXISTS (SELECT 1 FROM %s a WHERE a.%s = %s) THEN %s ELSE 0 END", e.table, e.mine, viewer, found)
 		}
-		for _, e := range edges {
-			if e.flag != requested {
-				look(e, author)
-				b.WriteString(" + ")
-			}
-		}
-		look(likes, post)
-	})
+		flags += " + " + found
+	}
+	if likes {
+		flags += fmt.Sprintf(" + %d + %s", likesKnown, look(likesOf, "id"))
+	}
+	return flags
 }
+
+// fieldAuthor is the column of a post's author.
+const fieldAuthor = "author_id"
 
 // flagsOf returns the flags that a read for a viewer found with a post.
 func flagsOf(p *ent.Post) (flag, error) {
-	value, err := p.Value(columnRelation)
-	flags, ok := value.(int64)
-	if err != nil || !ok {
-		return 0, fmt.Errorf("relation to post %d: %w", p.ID, errors.Join(err, fmt.Errorf("got %T", value)))
+	flags := flag(p.ForViewer)
+	if flags&known == 0 {
+		return 0, fmt.Errorf("post %d was not read for a viewer", p.ID)
 	}
-	return flag(flags), nil
+	return flags, nil
 }
 
 // Liked reports whether the viewer for whom the post was read likes it; known is
-// false for a post that was not read for a viewer.
+// false for a post that was not read for a viewer, or without likes.
 func Liked(p *ent.Post) (likes, known bool) {
-	flags, err := flagsOf(p)
-	return flags&liked != 0, err == nil
+	flags := flag(p.ForViewer)
+	return flags&liked != 0, flags&likesKnown != 0
 }
 
 // Relations returns the viewer's relation to each of the others. An anonymous

@@ -8,6 +8,8 @@
 package visibility
 
 import (
+	"fmt"
+
 	"tideline/ent"
 	"tideline/ent/schema"
 )
@@ -124,6 +126,16 @@ func AddToPostCount(author *ent.UserUpdateOne, v schema.Visibility, n int) *ent.
 		author.AddMutualsPostCount(n)
 	}
 	return author.AddPostCount(n)
+}
+
+// CountNewPost is the part of an update of the author's row that counts a new post. Its
+// visibility is an expression of SQL.
+func CountNewPost(visibility string) string {
+	count := func(column string, v schema.Visibility) string {
+		return fmt.Sprintf(", %[1]s = %[1]s + CASE %[2]s WHEN '%[3]s' THEN 1 ELSE 0 END", column, visibility, v)
+	}
+	return "post_count = post_count + 1" + count("public_post_count", schema.Public) +
+		count("followers_post_count", schema.Followers) + count("mutuals_post_count", schema.Mutuals)
 }
 
 // Widens reports whether a change from this visibility, empty for a new post, may

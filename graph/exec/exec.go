@@ -17,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
@@ -41,6 +42,10 @@ type Config struct {
 
 	// Limits bound one request.
 	Limits Limits
+
+	// Prices are of fields that are found out once an operation, however often it selects them, by type and
+	// field, as Query.timeline. Each is added to the cost of an operation once. Optional.
+	Prices map[string]int
 
 	// Introspection allows __schema and __type. Without it they are validation errors.
 	Introspection bool
@@ -68,7 +73,7 @@ type Limits struct {
 	Errors        int // errors in one response
 
 	// Cost is the number of fields that an operation may produce, estimated before it runs.
-	// A field counts one. Everything below a field with the argument first or last counts that many times
+	// A field counts one, and its price once. Everything below a field with the argument first or last counts that many times
 	// (PageSize without it). A list counts PageSize times, or as often as its list argument has items; a list
 	// directly below a field with first or last is the page of that field and does not count again. __schema
 	// and __type count 500 each, and their lists do not multiply.
@@ -126,6 +131,7 @@ type Engine struct {
 	schema *ast.Schema
 	rules  *rules.Rules
 	cache  *lru.Cache[*document]
+	prices map[*ast.FieldDefinition]int
 }
 
 // New checks the configuration.
@@ -142,9 +148,22 @@ func New(cfg Config) (*Engine, error) {
 	if cfg.Recover == nil {
 		cfg.Recover = func(_ context.Context, panicked any) error { return fmt.Errorf("panic: %v", panicked) }
 	}
-	return &Engine{
+	e := &Engine{
 		cfg: cfg, schema: cfg.Schema.Schema(), rules: validationRules(cfg), cache: lru.New[*document](cfg.Limits.CacheBytes),
-	}, nil
+		prices: map[*ast.FieldDefinition]int{},
+	}
+	for name, price := range cfg.Prices {
+		kind, field, _ := strings.Cut(name, ".")
+		var def *ast.FieldDefinition
+		if of := e.schema.Types[kind]; of != nil {
+			def = of.Fields.ForName(field)
+		}
+		if def == nil || price < 1 {
+			return nil, fmt.Errorf("exec: the price %d of %s: there is no such field, or it is not positive", price, name)
+		}
+		e.prices[def] = price
+	}
+	return e, nil
 }
 
 // WithoutDefer returns the schema without the @defer of gqlparser's prelude. No transport here answers in parts:

@@ -87,6 +87,9 @@ func (e *Engine) Prepare(ctx context.Context, r Request) (*Operation, gqlerror.L
 	op := &Operation{def: def, context: e.operation(r.Query, doc.ast, def, variables), compiled: doc.compiled[def]}
 	p := preparation{engine: e, variables: variables}
 	op.cost = p.cost(def.SelectionSet, false)
+	for _, price := range p.priced {
+		op.cost += price
+	}
 	if p.err != nil {
 		return nil, gqlerror.List{p.err}
 	}
@@ -115,6 +118,7 @@ type preparation struct {
 	engine    *Engine
 	variables map[string]any
 	fragments map[fragmentCost]int
+	priced    map[*ast.FieldDefinition]int // of the fields that are selected, those that have a price
 	err       *gqlerror.Error
 }
 
@@ -137,6 +141,7 @@ func (p *preparation) cost(set ast.SelectionSet, inPage bool) int {
 				total += introspectionCost
 			}
 			times, paged := p.times(s, p.arguments(s), inPage)
+			p.price(s.Definition)
 			total += 1 + times*p.cost(s.SelectionSet, paged && s.Definition.Type.Elem == nil)
 		case *ast.InlineFragment:
 			if p.included(s.Directives) {
@@ -160,6 +165,18 @@ func (p *preparation) cost(set ast.SelectionSet, inPage bool) int {
 		total = min(total, enough)
 	}
 	return total
+}
+
+// price notes the price of a field, if it has one.
+func (p *preparation) price(of *ast.FieldDefinition) {
+	price, ok := p.engine.prices[of]
+	if !ok {
+		return
+	}
+	if p.priced == nil {
+		p.priced = map[*ast.FieldDefinition]int{}
+	}
+	p.priced[of] = price
 }
 
 // times returns how many objects a field may produce; paged says that the field has a page size.

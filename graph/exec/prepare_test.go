@@ -266,6 +266,14 @@ func TestCostAndCheck(t *testing.T) {
 	op, errs := e.Prepare(t.Context(), Request{Query: `{ posts(first: 10) { id likes } }`})
 	require.Empty(t, errs)
 	require.Equal(t, 21, op.Cost())
+	priced := newEngine(t, nil, func(c *Config) { c.Prices = map[string]int{"Post.likes": 50} })
+	op, errs = priced.Prepare(t.Context(), Request{Query: `{ posts(first: 10) { id likes again: likes ...F } more: posts(first: 1) { ...F } } fragment F on Post { l: likes }`})
+	require.Empty(t, errs)
+	require.Equal(t, 1+10*4+1+1+50, op.Cost(), "a price is paid once")
+	for name, price := range map[string]int{"Post.none": 5, "None.likes": 5, "Post": 5, "Post.likes": 0} {
+		_, err := New(Config{Schema: priced.cfg.Schema, Prices: map[string]int{name: price}})
+		require.Error(t, err, name)
+	}
 	require.Empty(t, e.Check(t.Context(), `query($n: Int!) { must(n: $n) }`), "without its variables")
 	require.NotEmpty(t, e.Check(t.Context(), `{ odl }`))
 }

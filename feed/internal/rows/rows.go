@@ -1,13 +1,16 @@
 // Package rows has the SQL that the rooms of feed share: many ids as one parameter,
-// rows in the order of their ids, transactions, row locks.
+// rows in the order of their ids, lists of ids, transactions, row locks.
 package rows
 
 import (
 	"context"
+	stdsql "database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
 	"entgo.io/ent/dialect"
 	"entgo.io/ent/dialect/sql"
@@ -48,6 +51,32 @@ func InOrder[T any](ids []int64, rows []*T, id func(*T) int64) []*T {
 		list[i] = byID[ids[i]]
 	}
 	return list
+}
+
+// IDs returns the column id of a query. It is read in one row, because thousands of rows
+// take longer to receive than to find.
+func IDs(ctx context.Context, db *ent.Client, query string, args ...any) ([]int64, error) {
+	found, err := db.QueryContext(ctx, "SELECT string_agg(CAST(id AS TEXT), ',') FROM ("+query+") ids", args...)
+	if err != nil {
+		return nil, err
+	}
+	defer found.Close()
+	var list stdsql.NullString
+	if found.Next() {
+		err = found.Scan(&list)
+	}
+	if err = errors.Join(err, found.Err()); err != nil || !list.Valid {
+		return nil, err
+	}
+	var ids []int64
+	for text := range strings.SplitSeq(list.String, ",") {
+		id, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
+	}
+	return ids, nil
 }
 
 // PostIDs returns the ids of the posts, in their order.

@@ -1,7 +1,8 @@
-package home_test
+package audit_test
 
 import (
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 
 	"tideline/ent/schema"
 	"tideline/ent/user"
+	"tideline/feed/audit"
 	"tideline/feed/feedtest"
 	"tideline/feed/home"
 	"tideline/storage"
@@ -16,9 +18,11 @@ import (
 	"tideline/timeline"
 )
 
+func TestMain(m *testing.M) { storagetest.Main(m) }
+
 func TestVerifyFindsAndRebuildMends(t *testing.T) {
 	t.Parallel()
-	each(t, func(w *world) {
+	feedtest.Each(t, func(w *feedtest.World) {
 		ann, bob := w.User("ann"), w.User("bob")
 		w.Follow(ann, bob)
 		w.Drain()
@@ -28,13 +32,13 @@ func TestVerifyFindsAndRebuildMends(t *testing.T) {
 			posts = append(posts, w.Post(bob, schema.Public))
 		}
 		w.Drain()
-		verify := func() home.Difference {
+		verify := func() audit.Difference {
 			w.Helper()
 			d, err := w.Audit.Verify(w.Ctx, ann.ID, -1)
 			require.NoError(w, err)
 			return d
 		}
-		require.Equal(w, home.Difference{Checked: 5}, verify())
+		require.Equal(w, audit.Difference{Checked: 5}, verify())
 		require.NoError(w, w.Timelines.Remove(w.Ctx, timeline.Inbox(ann.ID), posts[2]))
 		require.NoError(w, w.Timelines.Add(w.Ctx, timeline.Inbox(ann.ID), 77))
 		require.Equal(w, []int64{posts[2]}, verify().Missing)
@@ -42,7 +46,7 @@ func TestVerifyFindsAndRebuildMends(t *testing.T) {
 		require.Equal(w, []int64{77}, verify().Extra)
 		_, err := w.Audit.Rebuild(w.Ctx, ann.ID)
 		require.NoError(w, err)
-		require.Equal(w, home.Difference{Checked: 5}, verify())
+		require.Equal(w, audit.Difference{Checked: 5}, verify())
 		in, err := w.Audit.Inspect(w.Ctx, ann.ID)
 		require.NoError(w, err)
 		require.True(w, in.Active)
@@ -53,10 +57,10 @@ func TestVerifyFindsAndRebuildMends(t *testing.T) {
 
 func TestVerifyOutboxFindsAndRebuildMends(t *testing.T) {
 	t.Parallel()
-	eachIdle(t, func(w *world) {
+	feedtest.EachIdle(t, func(w *feedtest.World) {
 		bob := w.User("bob")
 		posts := w.History(bob, 3)
-		verify := func() home.Difference {
+		verify := func() audit.Difference {
 			w.Helper()
 			d, err := w.Audit.VerifyOutbox(w.Ctx, bob.ID, -time.Second)
 			require.NoError(w, err)
@@ -66,17 +70,17 @@ func TestVerifyOutboxFindsAndRebuildMends(t *testing.T) {
 		known, err := w.Timelines.LatestPostIDs(w.Ctx, []int64{bob.ID})
 		require.NoError(w, err)
 		require.NoError(w, w.Timelines.StoreLatest(w.Ctx, known, map[int64]int64{bob.ID: posts[1]}))
-		require.Equal(w, home.Difference{Checked: 1, Missing: posts[2:]}, verify(), "nobody asks the outbox for the latest post")
+		require.Equal(w, audit.Difference{Checked: 1, Missing: posts[2:]}, verify(), "nobody asks the outbox for the latest post")
 		require.NoError(w, w.Audit.RebuildOutbox(w.Ctx, bob.ID))
-		require.Equal(w, home.Difference{Checked: 3}, verify())
+		require.Equal(w, audit.Difference{Checked: 3}, verify())
 		known, err = w.Timelines.LatestPostIDs(w.Ctx, []int64{bob.ID})
 		require.NoError(w, err)
 		require.Equal(w, posts[2:], known.IDs)
 		require.NoError(w, w.Timelines.Remove(w.Ctx, timeline.Outbox(bob.ID), posts[1]))
 		require.NoError(w, w.Timelines.Add(w.Ctx, timeline.Outbox(bob.ID), 77))
-		require.Equal(w, home.Difference{Checked: 3, Missing: posts[1:2], Extra: []int64{77}}, verify())
+		require.Equal(w, audit.Difference{Checked: 3, Missing: posts[1:2], Extra: []int64{77}}, verify())
 		require.NoError(w, w.Audit.RebuildOutbox(w.Ctx, bob.ID))
-		require.Equal(w, home.Difference{Checked: 3}, verify())
+		require.Equal(w, audit.Difference{Checked: 3}, verify())
 	})
 }
 
@@ -84,7 +88,7 @@ func TestVerifyOutboxFindsAndRebuildMends(t *testing.T) {
 // entries of the inbox are not extra, unless nobody may be shown them.
 func TestVerifyBesideManyMergedPosts(t *testing.T) {
 	t.Parallel()
-	eachIdle(t, func(w *world) {
+	feedtest.EachIdle(t, func(w *feedtest.World) {
 		ann, bob, star := w.User("ann"), w.User("bob"), w.User("star")
 		require.NoError(w, w.Stores.DB.User.UpdateOneID(star.ID).SetFanOutMode(user.FanOutModePULL).Exec(w.Ctx))
 		w.Follow(ann, bob)
@@ -93,15 +97,15 @@ func TestVerifyBesideManyMergedPosts(t *testing.T) {
 		w.AwaitInbox(ann)
 		w.History(star, 2*feedtest.InboxCap+10)
 		require.NoError(w, w.Timelines.Drop(w.Ctx, timeline.Outbox(star.ID))) // it may have been built before
-		verify := func() home.Difference {
+		verify := func() audit.Difference {
 			w.Helper()
 			d, err := w.Audit.Verify(w.Ctx, ann.ID, -1)
 			require.NoError(w, err)
 			return d
 		}
-		require.Equal(w, home.Difference{Checked: 2 * feedtest.InboxCap}, verify())
+		require.Equal(w, audit.Difference{Checked: 2 * feedtest.InboxCap}, verify())
 		require.NoError(w, w.Timelines.Add(w.Ctx, timeline.Inbox(ann.ID), 77))
-		require.Equal(w, home.Difference{Checked: 2 * feedtest.InboxCap, Extra: []int64{77}}, verify())
+		require.Equal(w, audit.Difference{Checked: 2 * feedtest.InboxCap, Extra: []int64{77}}, verify())
 		lost := w.History(bob, 1) // no worker pushes it
 		require.Eventually(w, func() bool { return slices.Equal(lost, verify().Missing) }, 30*time.Second, 5*time.Millisecond,
 			"as soon as the outbox is there, so that SQL does not answer")
@@ -112,28 +116,29 @@ func TestVerifyBesideManyMergedPosts(t *testing.T) {
 func TestVerifyIsNotCounted(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
-		var reads reads
-		w := newWorld(t, s, feedtest.Options{Observe: reads.observe})
+		var reads atomic.Int64
+		w := feedtest.Idle(t, s, feedtest.Options{Observe: func(bool) { reads.Add(1) }})
 		ann := w.User("ann")
 		w.Post(ann, schema.Public)
 		w.AwaitInbox(ann)
-		before := reads.hits.Load() + reads.misses.Load()
+		before := reads.Load()
 		d, err := w.Audit.Verify(w.Ctx, ann.ID, -1)
 		require.NoError(t, err)
-		require.Equal(t, home.Difference{Checked: 1}, d)
-		require.Equal(t, before, reads.hits.Load()+reads.misses.Load())
+		require.Equal(t, audit.Difference{Checked: 1}, d)
+		require.Equal(t, before, reads.Load())
 	})
 }
 
 // Where nobody is pushed, a post that the inbox lacks is not missing.
 func TestAuditOfAlwaysPull(t *testing.T) {
 	t.Parallel()
-	eachAbove(t, home.AlwaysPull, func(w *world) {
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		w := feedtest.Idle(t, s, feedtest.Options{Policy: home.Policy{PullAbove: home.AlwaysPull, MergedListFor: time.Nanosecond}})
+		w.Work()
 		ann, bob := w.User("ann"), w.User("bob")
 		w.Follow(ann, bob)
 		w.AwaitInbox(ann)
-		w.rebalance()
-		w.rebalance()
+		require.NoError(w, w.Home.Rebalance(w.Ctx))
 		id := w.Post(bob, schema.Public)
 		w.Drain()
 		require.Equal(w, []int64{id}, w.Timeline(ann, 5))
@@ -155,7 +160,7 @@ func TestAuditOfAlwaysPull(t *testing.T) {
 
 func TestRebuildOfAUserWhoIsAway(t *testing.T) {
 	t.Parallel()
-	eachIdle(t, func(w *world) {
+	feedtest.EachIdle(t, func(w *feedtest.World) {
 		ann := w.User("ann")
 		built, err := w.Audit.Rebuild(w.Ctx, ann.ID)
 		require.NoError(w, err)
@@ -169,7 +174,7 @@ func TestRebuildOfAUserWhoIsAway(t *testing.T) {
 
 func TestExplain(t *testing.T) {
 	t.Parallel()
-	each(t, func(w *world) {
+	feedtest.Each(t, func(w *feedtest.World) {
 		ann, bob := w.User("ann"), w.User("bob")
 		says := func(post int64, words string) {
 			w.Helper()

@@ -1,4 +1,7 @@
-package home
+// Package audit compares home timelines in Redis with SQL for operators, who can have
+// what differs built again. What it reads counts as nobody's read: it makes no user
+// active.
+package audit
 
 import (
 	"context"
@@ -7,6 +10,7 @@ import (
 	"time"
 
 	"tideline/ent"
+	"tideline/feed/home"
 	"tideline/feed/ids"
 	"tideline/feed/internal/rows"
 	"tideline/feed/refusal"
@@ -15,10 +19,19 @@ import (
 )
 
 // Audit examines home timelines for operators. It is safe for concurrent use.
-type Audit struct{ home *Home }
+type Audit struct {
+	home  *home.Home
+	db    *ent.Client
+	tl    *timeline.Store
+	posts *visibility.Reader
+	now   func() time.Time
+}
 
-// NewAudit returns the Audit of the home timelines.
-func NewAudit(h *Home) *Audit { return &Audit{h} }
+// New returns the Audit of the home timelines. It reads the stores of their Config.
+func New(h *home.Home) *Audit {
+	cfg := h.Config()
+	return &Audit{h, cfg.DB, cfg.Timelines, cfg.Visibility, cfg.Now}
+}
 
 // Inspection describes a user's home timeline.
 type Inspection struct {
@@ -39,18 +52,18 @@ type Inspection struct {
 //
 // Cost: three round trips, and three queries by index at most.
 func (a *Audit) Inspect(ctx context.Context, userID int64) (*Inspection, error) {
-	u, err := a.home.db.User.Get(ctx, userID)
+	u, err := a.db.User.Get(ctx, userID)
 	if ent.IsNotFound(err) {
 		return nil, refusal.ErrNoSuchUser
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read user: %w", err)
 	}
-	active, err := a.home.tl.Active(ctx, []int64{userID})
+	active, err := a.tl.Active(ctx, []int64{userID})
 	if err != nil {
 		return nil, err
 	}
-	ids, covered, err := a.home.tl.Page(ctx, timeline.Inbox(userID), timeline.Range{Limit: 2 * a.home.tl.InboxCap()})
+	ids, covered, err := a.tl.Page(ctx, timeline.Inbox(userID), timeline.Range{Limit: 2 * a.tl.InboxCap()})
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +74,7 @@ func (a *Audit) Inspect(ctx context.Context, userID int64) (*Inspection, error) 
 	if len(ids) > 0 {
 		in.Newest = ids[0]
 	}
-	merged, listed, err := a.home.merged.followees(ctx, userID)
+	merged, listed, err := a.home.MergedFollowees(ctx, userID)
 	in.Merged, in.AllMerged = merged, !listed
 	return in, err
 }
@@ -71,11 +84,11 @@ func (a *Audit) Inspect(ctx context.Context, userID int64) (*Inspection, error) 
 //
 // Cost: as BuildInbox.
 func (a *Audit) Rebuild(ctx context.Context, userID int64) (built bool, err error) {
-	active, err := a.home.tl.Active(ctx, []int64{userID})
+	active, err := a.tl.Active(ctx, []int64{userID})
 	if err != nil {
 		return false, err
 	}
-	if err := a.home.tl.Drop(ctx, timeline.Inbox(userID)); err != nil || !active[0] {
+	if err := a.tl.Drop(ctx, timeline.Inbox(userID)); err != nil || !active[0] {
 		return false, err
 	}
 	return true, a.home.BuildInbox(ctx, userID)
@@ -86,22 +99,21 @@ func (a *Audit) Rebuild(ctx context.Context, userID int64) (built bool, err erro
 //
 // Cost: a query of as many posts as an outbox has, two at most, and four round trips.
 func (a *Audit) RebuildOutbox(ctx context.Context, userID int64) error {
-	feed := a.home.outbox(userID)
-	if err := a.home.tl.Drop(ctx, feed.key); err != nil {
+	if err := a.tl.Drop(ctx, timeline.Outbox(userID)); err != nil {
 		return err
 	}
-	if err := a.home.builder.build(ctx, feed, nil); err != nil {
+	if err := a.home.BuildOutbox(ctx, userID); err != nil {
 		return err
 	}
-	known, err := a.home.tl.LatestPostIDs(ctx, []int64{userID})
+	known, err := a.tl.LatestPostIDs(ctx, []int64{userID})
 	if err != nil {
 		return err
 	}
-	newest, err := visibility.Fill(ctx, feed.surface, userID, timeline.Range{Limit: 1}, feed.truth)
+	newest, err := a.written(ctx, userID, timeline.Range{Limit: 1})
 	if err != nil || len(newest) == 0 {
 		return err
 	}
-	return a.home.tl.StoreLatest(ctx, known, map[int64]int64{userID: newest[0].ID})
+	return a.tl.StoreLatest(ctx, known, map[int64]int64{userID: newest[0].ID})
 }
 
 // Difference lists where a feed in Redis differs from SQL.
@@ -120,19 +132,12 @@ type Difference struct {
 // Cost: the inbox, and as a first page without one, of twice as many posts as it
 // has; when it has an extra id, a query of that by key.
 func (a *Audit) Verify(ctx context.Context, userID int64, grace time.Duration) (Difference, error) {
-	held, covered, err := a.home.tl.Page(ctx, timeline.Inbox(userID), timeline.Range{Limit: 2 * a.home.tl.InboxCap()})
+	held, covered, err := a.tl.Page(ctx, timeline.Inbox(userID), timeline.Range{Limit: 2 * a.tl.InboxCap()})
 	if err != nil || covered.State != timeline.Ready {
 		return Difference{}, err
 	}
-	reach := timeline.Range{After: max(covered.Floor-1, 0), Limit: 2 * a.home.tl.InboxCap()}
-	truth, err := visibility.Fill(ctx, visibility.Home, userID, reach, a.home.pulled(userID))
-	if err != nil {
-		return Difference{}, err
-	}
-	// The reads are those of a user, but they are not counted, and nobody sees them.
-	inbox := a.home.inbox(userID)
-	inbox.unseen, inbox.observe = true, func(bool) {}
-	read, err := a.home.fill(ctx, userID, inbox, prefetch{}, reach)
+	reach := timeline.Range{After: max(covered.Floor-1, 0), Limit: 2 * a.tl.InboxCap()}
+	truth, read, err := a.home.ReadTwice(ctx, userID, reach)
 	if err != nil {
 		return Difference{}, err
 	}
@@ -141,7 +146,7 @@ func (a *Audit) Verify(ctx context.Context, userID int64, grace time.Duration) (
 	if len(read) == reach.Limit {
 		low = read[reach.Limit-1].ID
 	}
-	arrived := ids.At(a.home.cfg.Now().Add(-grace))
+	arrived := ids.At(a.now().Add(-grace))
 	for _, id := range rows.Without(rows.PostIDs(truth), rows.PostIDs(read)) {
 		if low < id && id < arrived {
 			d.Missing = append(d.Missing, id)
@@ -159,13 +164,12 @@ func (a *Audit) Verify(ctx context.Context, userID int64, grace time.Duration) (
 // Cost: the outbox, two round trips, and a query of as many posts as it has; when it has
 // an extra id, a query of that by key.
 func (a *Audit) VerifyOutbox(ctx context.Context, userID int64, grace time.Duration) (d Difference, err error) {
-	feed := a.home.outbox(userID)
-	reach := timeline.Range{Limit: 2 * a.home.tl.OutboxCap()}
-	held, covered, err := a.home.tl.Page(ctx, feed.key, reach)
+	reach := timeline.Range{Limit: 2 * a.tl.OutboxCap()}
+	held, covered, err := a.tl.Page(ctx, timeline.Outbox(userID), reach)
 	if err != nil {
 		return d, err
 	}
-	known, err := a.home.tl.LatestPostIDs(ctx, []int64{userID})
+	known, err := a.tl.LatestPostIDs(ctx, []int64{userID})
 	if err != nil {
 		return d, err
 	}
@@ -177,11 +181,11 @@ func (a *Audit) VerifyOutbox(ctx context.Context, userID int64, grace time.Durat
 		}
 		reach.Limit = 1
 	}
-	posts, err := visibility.Fill(ctx, feed.surface, userID, reach, feed.truth)
+	posts, err := a.written(ctx, userID, reach)
 	if err != nil {
 		return d, err
 	}
-	truth, arrived := rows.PostIDs(posts), ids.At(a.home.cfg.Now().Add(-grace))
+	truth, arrived := rows.PostIDs(posts), ids.At(a.now().Add(-grace))
 	d.Checked = len(truth)
 	for _, id := range truth {
 		lost := covered.State == timeline.Ready && !slices.Contains(held, id)
@@ -189,14 +193,19 @@ func (a *Audit) VerifyOutbox(ctx context.Context, userID int64, grace time.Durat
 			d.Missing = append(d.Missing, id)
 		}
 	}
-	d.Extra, err = a.unshowable(ctx, feed.surface, userID, rows.Without(held, truth))
+	d.Extra, err = a.unshowable(ctx, visibility.Direct, userID, rows.Without(held, truth))
 	return d, err
+}
+
+// written reads the user's own posts in SQL, all that an outbox is for.
+func (a *Audit) written(ctx context.Context, userID int64, r timeline.Range) ([]*ent.Post, error) {
+	return visibility.Fill(ctx, visibility.Direct, userID, r, a.posts.AllBy(userID))
 }
 
 // unshowable returns those of the ids whose post the user may not be shown on the
 // surface; nil when there are none.
 func (a *Audit) unshowable(ctx context.Context, on visibility.Surface, userID int64, posts []int64) (hidden []int64, err error) {
-	visible, err := a.home.posts.Posts(ctx, on, userID, posts)
+	visible, err := a.posts.Posts(ctx, on, userID, posts)
 	for i, p := range visible {
 		if p == nil {
 			hidden = append(hidden, posts[i])
@@ -210,7 +219,7 @@ func (a *Audit) unshowable(ctx context.Context, on visibility.Surface, userID in
 //
 // Cost: some look-ups by index, and a round trip.
 func (a *Audit) Explain(ctx context.Context, viewer, post int64) (string, error) {
-	author, why, err := a.home.posts.WhyHidden(ctx, viewer, post)
+	author, why, err := a.posts.WhyHidden(ctx, viewer, post)
 	if err != nil {
 		return "", err
 	}
@@ -221,14 +230,14 @@ func (a *Audit) Explain(ctx context.Context, viewer, post int64) (string, error)
 }
 
 func (a *Audit) explainShown(ctx context.Context, viewer, author, post int64) (string, error) {
-	merged, listed, err := a.home.merged.followees(ctx, viewer) // before the inbox is read: see prefetch
+	merged, listed, err := a.home.MergedFollowees(ctx, viewer) // before the inbox is read: a later list may lack the author, whose post is not yet in the inbox
 	if err != nil {
 		return "", err
 	}
 	if !listed {
 		return a.explainMerged(ctx, author, post, "nobody's posts are pushed, or too many authors' are not")
 	}
-	found, covered, err := a.home.tl.Page(ctx, timeline.Inbox(viewer), timeline.Range{Before: post + 1, After: post - 1, Limit: 1})
+	found, covered, err := a.tl.Page(ctx, timeline.Inbox(viewer), timeline.Range{Before: post + 1, After: post - 1, Limit: 1})
 	if err != nil {
 		return "", err
 	}
@@ -246,7 +255,7 @@ func (a *Audit) explainShown(ctx context.Context, viewer, author, post int64) (s
 }
 
 func (a *Audit) explainMerged(ctx context.Context, author, post int64, why string) (string, error) {
-	found, covered, err := a.home.tl.Page(ctx, timeline.Outbox(author), timeline.Range{Before: post + 1, After: post - 1, Limit: 1})
+	found, covered, err := a.tl.Page(ctx, timeline.Outbox(author), timeline.Range{Before: post + 1, After: post - 1, Limit: 1})
 	if covered.State == timeline.Ready && post >= covered.Floor && !slices.Contains(found, post) {
 		return "It ought to be shown and is not: " + why + ", so reads merge the author's outbox, which lacks it; `tideline feeds verify AUTHOR --repair` mends it.", err
 	}

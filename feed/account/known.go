@@ -1,0 +1,237 @@
+package account
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"tideline/live"
+)
+
+const (
+	// trustFor is how long a session that was found open is taken to be open: the
+	// longest that one which was ended at another process is accepted here, when the
+	// message of its end was lost.
+	trustFor = 5 * time.Second
+	// checkEvery is how often SQL is asked about the sessions in use, so that their
+	// requests need not ask.
+	checkEvery = 2 * time.Second
+	// checkChunk is how many sessions one query asks about.
+	checkChunk = 1000
+	// rememberFor is how long an unused session is remembered.
+	rememberFor = time.Minute
+	// maxKnown bounds the sessions that a process remembers. When there are more, it
+	// forgets them all.
+	maxKnown = 20_000
+
+	// allProcesses receives the ends of sessions at every process that runs Run. No
+	// user has this id: it is larger than any.
+	allProcesses = 1 << 62
+)
+
+// knownSessions are sessions that this process has found open. The zero value remembers
+// none, until a Run begins.
+type knownSessions struct {
+	mu      sync.Mutex
+	running bool
+	ends    int64 // how often sessions were forgotten because one may have ended
+	byToken map[tokenHash]*knownSession
+	byID    map[int64]tokenHash
+}
+
+type knownSession struct {
+	viewer        Viewer
+	expires       time.Time
+	checked, used time.Time
+}
+
+type tokenHash = [sha256.Size]byte
+
+// find returns the session of a token that may be taken to be open now. The number is
+// for remember.
+func (k *knownSessions) find(token tokenHash, now time.Time) (found knownSession, ends int64, ok bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	s := k.byToken[token]
+	if s == nil || !within(trustFor, s.checked, now) || !s.expires.After(now) {
+		return found, k.ends, false
+	}
+	s.used = now
+	return *s, k.ends, true
+}
+
+// within reports whether two moments lie no more apart, by the monotonic clock and by
+// that of the wall: the first stands still while a machine is suspended, and the second
+// may be set.
+func within(d time.Duration, a, b time.Time) bool {
+	return b.Sub(a).Abs() <= d && b.Round(0).Sub(a.Round(0)).Abs() <= d
+}
+
+// remember has a session that SQL was asked about at a moment after find returned ends.
+// It does not when a session has ended since: it may be this one.
+func (k *knownSessions) remember(token tokenHash, s knownSession, ends int64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.running || k.ends != ends {
+		return
+	}
+	if k.byToken == nil || len(k.byToken) >= maxKnown {
+		k.byToken, k.byID = map[tokenHash]*knownSession{}, map[int64]tokenHash{}
+	}
+	k.byToken[token], k.byID[s.viewer.Session] = &s, token
+}
+
+// forget forgets a session that has ended.
+func (k *knownSessions) forget(session int64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.ends++
+	k.drop(session)
+}
+
+func (k *knownSessions) drop(session int64) {
+	delete(k.byToken, k.byID[session])
+	delete(k.byID, session)
+}
+
+// forgetAll forgets all sessions: any may have ended.
+func (k *knownSessions) forgetAll() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.ends++
+	k.byToken, k.byID = nil, nil
+}
+
+func (k *knownSessions) run(running bool) {
+	k.forgetAll()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.running = running
+}
+
+// inUse returns the sessions that were used lately, and drops the others.
+func (k *knownSessions) inUse(now time.Time) (ids []int64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, s := range k.byToken {
+		if within(rememberFor, s.used, now) {
+			ids = append(ids, s.viewer.Session)
+		} else {
+			k.drop(s.viewer.Session)
+		}
+	}
+	return ids
+}
+
+// open notes that SQL, asked at that moment, had the sessions open.
+func (k *knownSessions) open(ids []int64, at time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, id := range ids {
+		if s := k.byToken[k.byID[id]]; s != nil && s.checked.Before(at) {
+			s.checked = at
+		}
+	}
+}
+
+// Run lets Authenticate remember open sessions until ctx ends. The hub brings the ends of
+// sessions at once. And SQL is asked about the sessions in use every two seconds, and each
+// answer is trusted for five: so a session that has ended is out within five seconds, also
+// while the hub, or Redis, cannot be reached.
+//
+// Cost: a query for each thousand sessions that made a request in the last minute, every
+// two seconds.
+func (s *Sessions) Run(ctx context.Context, hub *live.Hub) error {
+	s.known.run(true)
+	defer s.known.run(false)
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return s.hear(ctx, hub) })
+	g.Go(func() error {
+		tick := time.NewTicker(checkEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-tick.C:
+				if err := s.check(ctx); err != nil && ctx.Err() == nil {
+					s.cfg.Logger.WarnContext(ctx, "sessions not checked; each request asks", "error", err)
+				}
+			}
+		}
+	})
+	return g.Wait()
+}
+
+// check asks SQL about the sessions in use.
+func (s *Sessions) check(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, trustFor)
+	defer cancel()
+	ids := s.known.inUse(s.now())
+	for len(ids) > 0 {
+		chunk := ids[:min(len(ids), checkChunk)]
+		ids = ids[len(chunk):]
+		at := s.now()
+		ended, err := s.Ended(ctx, chunk)
+		if err != nil {
+			return err
+		}
+		for _, id := range ended {
+			s.known.forget(id)
+		}
+		s.known.open(chunk, at)
+	}
+	return nil
+}
+
+// hear forgets the sessions whose end is published.
+func (s *Sessions) hear(ctx context.Context, hub *live.Hub) error {
+	woken := make(chan struct{}, 1)
+	wake := func() {
+		select {
+		case woken <- struct{}{}:
+		default: // it is awake
+		}
+	}
+	for {
+		told, err := hub.Subscribe(ctx, allProcesses, wake)
+		if errors.Is(err, live.ErrClosed) { // the process ends
+			<-ctx.Done()
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			return err
+		}
+		s.known.forgetAll()
+		s.take(ctx, told, woken)
+		told.Close()
+	}
+}
+
+// take takes the events of a subscription until it ends.
+func (s *Sessions) take(ctx context.Context, told *live.Subscription, woken <-chan struct{}) {
+	for {
+		ended := told.Ended()
+		for event, ok := told.Take(); ok; event, ok = told.Take() {
+			if event.Kind == live.SessionEnded {
+				s.known.forget(event.Session)
+			} else { // some were lost
+				s.known.forgetAll()
+			}
+		}
+		if ended {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-woken:
+		}
+	}
+}

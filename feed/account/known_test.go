@@ -1,0 +1,110 @@
+package account_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tideline/feed/account"
+	"tideline/feed/feedtest"
+	"tideline/feed/refusal"
+	"tideline/live"
+	"tideline/storage"
+	"tideline/storage/storagetest"
+)
+
+// processes are two that share their stores. The first hears of ended sessions, and goes
+// by a clock that stands still.
+type processes struct {
+	*feedtest.World
+	elsewhere *feedtest.World
+	token     string
+	at        time.Time
+}
+
+func newProcesses(t *testing.T, s *storage.Stores, hub func(*feedtest.World) *live.Hub) *processes {
+	p := &processes{at: time.Now()}
+	p.World = feedtest.New(t, s, feedtest.Options{Now: func() time.Time { return p.at }})
+	p.elsewhere = feedtest.New(t, s, feedtest.Options{})
+	auth, err := p.Accounts.SignUp(p.Ctx, "ann", "correct horse", "")
+	require.NoError(t, err)
+	p.token = auth.Token
+	heard := hub(p.World)
+	p.Run(func(ctx context.Context) error { return p.Sessions.Hear(ctx, heard) })
+	return p
+}
+
+// remembered waits until the session is known without SQL.
+func (p *processes) remembered() (v account.Viewer) {
+	require.Eventually(p, func() bool {
+		asked := storagetest.CountQueries(p.Stores)
+		var err error
+		v, _, err = p.Sessions.Authenticate(p.Ctx, p.token)
+		require.NoError(p, err)
+		return asked() == 0
+	}, time.Minute, time.Millisecond)
+	return v
+}
+
+func (p *processes) refuses() bool {
+	_, _, err := p.Sessions.Authenticate(p.Ctx, p.token)
+	return refusal.CodeOf(err) == refusal.Unauthenticated
+}
+
+// A log-out at another process ends a remembered session by its event: the clock stands
+// still, and SQL is not asked.
+func TestLogOutElsewhereEndsARememberedSession(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		p := newProcesses(t, s, func(w *feedtest.World) *live.Hub {
+			w.Run(w.Hub.Run)
+			return w.Hub
+		})
+		v := p.remembered()
+		require.NoError(t, p.elsewhere.Sessions.LogOut(p.Ctx, v))
+		require.Eventually(t, p.refuses, time.Minute, time.Millisecond)
+	})
+}
+
+// A process whose hub is cut off hears of no log-out. The session is out once SQL was
+// asked about the sessions in use, and at the latest when its last answer is too old.
+func TestLostEndOfARememberedSession(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		for name, find := range map[string]func(p *processes){
+			"by the check": func(p *processes) { require.NoError(p, p.Sessions.Check(p.Ctx)) },
+			"by the age":   func(p *processes) { p.at = p.at.Add(account.TrustFor + time.Millisecond) },
+		} {
+			t.Run(name, func(t *testing.T) {
+				p := newProcesses(t, s, func(w *feedtest.World) *live.Hub { return w.Hub }) // which does not run
+				v := p.remembered()
+				require.NoError(t, p.elsewhere.Sessions.LogOut(p.Ctx, v))
+				require.False(t, p.refuses(), "it is not known yet")
+				find(p)
+				require.True(t, p.refuses())
+				_, err := s.SQL.ExecContext(p.Ctx, "DELETE FROM users")
+				require.NoError(t, err)
+			})
+		}
+	})
+}
+
+// The check makes an answer of SQL last: a session in use costs no query of its own.
+func TestCheckedSessionStaysRemembered(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		p := newProcesses(t, s, func(w *feedtest.World) *live.Hub { return w.Hub })
+		p.remembered()
+		for range 10 {
+			p.at = p.at.Add(account.TrustFor / 2)
+			require.NoError(t, p.Sessions.Check(p.Ctx))
+			asked := storagetest.CountQueries(s)
+			require.False(t, p.refuses())
+			require.Zero(t, asked())
+		}
+		require.NoError(t, p.Sessions.LogOut(p.Ctx, p.remembered()))
+		require.True(t, p.refuses(), "a log-out here is known at once")
+	})
+}

@@ -1,0 +1,123 @@
+package visibility
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"entgo.io/ent/dialect"
+	"entgo.io/ent/dialect/sql"
+
+	"tideline/ent"
+	"tideline/ent/post"
+	"tideline/ent/schema"
+	"tideline/feed/internal/rows"
+)
+
+// Fields are what is read together with posts, in the same statement. What was not read
+// is unknown, and not false.
+type Fields uint8
+
+// The fields.
+const (
+	// Likes: whether the viewer likes the post.
+	Likes Fields = 1 << iota
+	// Author: the author's id, handle and name, in the post's Edges.
+	Author
+	// Profile: with Author, the author's bio, time of sign-up, counts of followers and
+	// followees, and whether followers need approval.
+	Profile
+
+	allFields = Likes | Author | Profile
+)
+
+// Pages of posts are read here more often than anything else is read, so this is SQL,
+// written once, whose rows go straight into posts.
+
+// statement is the query of posts by key. Its parameters are the viewer and the ids.
+func statement(of, flags string, with Fields) string {
+	columns, from := "p.id, p.author_id, p.text, p.visibility, p.like_count, "+flags, "posts p"
+	if with&Author != 0 {
+		columns += ", u.handle, u.name"
+		from += " JOIN users u ON u.id = p.author_id"
+		if with&Profile != 0 {
+			columns += ", u.bio, u.approves_followers, u.follower_count, u.following_count, u.created_at"
+		}
+	}
+	among := "= ANY($2)"
+	if of == dialect.SQLite {
+		among = "IN (SELECT value FROM json_each($2))"
+	}
+	return fmt.Sprintf("SELECT %s FROM %s WHERE p.id %s", columns, from, among)
+}
+
+// byKey reads the posts of the ids for a viewer, in any order.
+func (r *Reader) byKey(ctx context.Context, viewer int64, ids []int64, with Fields) ([]*ent.Post, error) {
+	query, keys := r.statements[with], any(ids)
+	if viewer == 0 {
+		query, with = r.anonymous, 0
+	}
+	if r.dialect == dialect.SQLite {
+		keys = rows.JSON(ids)
+	}
+	found, err := r.db.QueryContext(ctx, query, viewer, keys)
+	if err != nil {
+		return nil, fmt.Errorf("read posts: %w", err)
+	}
+	defer found.Close()
+	list, posts := make([]*ent.Post, 0, len(ids)), make([]ent.Post, len(ids))
+	var authors []ent.User
+	if with&Author != 0 {
+		authors = make([]ent.User, len(ids))
+	}
+	var into [13]any
+	for i := 0; found.Next(); i++ {
+		p, visibility := &posts[i], ""
+		row := append(into[:0], &p.ID, &p.AuthorID, &p.Text, &visibility, &p.LikeCount, &p.ForViewer)
+		if with&Author != 0 {
+			u := &authors[i]
+			p.Edges.Author = u
+			row = append(row, &u.Handle, &u.Name)
+			if with&Profile != 0 {
+				row = append(row, &u.Bio, &u.ApprovesFollowers, &u.FollowerCount, &u.FollowingCount, &u.CreatedAt)
+			}
+		}
+		if err := found.Scan(row...); err != nil {
+			return nil, fmt.Errorf("read posts: %w", err)
+		}
+		p.Visibility = schema.Visibility(visibility)
+		if p.Edges.Author != nil {
+			p.Edges.Author.ID = p.AuthorID
+		}
+		list = append(list, p)
+	}
+	return list, rows.Wrap("read posts", found.Err())
+}
+
+// flagsExpr is flagsFor in a query that ent builds.
+func (r *Reader) flagsExpr(viewer int64) sql.Querier {
+	const parameter = "$viewer"
+	parts := strings.Split(flagsFor(parameter, post.Table, true), parameter)
+	return sql.ExprFunc(func(b *sql.Builder) {
+		b.WriteString(parts[0])
+		for _, part := range parts[1:] {
+			b.Arg(viewer).WriteString(part)
+		}
+	})
+}
+
+// keepFlags puts the flags that were read with posts where flagsOf finds them.
+func keepFlags(list []*ent.Post) error {
+	for _, p := range list {
+		value, err := p.Value(columnFlags)
+		if err != nil {
+			return fmt.Errorf("flags of post %d: %w", p.ID, err)
+		}
+		flags, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("flags of post %d are %T", p.ID, value)
+		}
+		p.ForViewer = flags
+	}
+	return nil
+}

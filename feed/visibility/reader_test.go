@@ -1,0 +1,159 @@
+package visibility_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tideline/ent"
+	"tideline/ent/schema"
+	"tideline/feed/account"
+	"tideline/feed/feedtest"
+	"tideline/feed/visibility"
+	"tideline/storage/storagetest"
+	"tideline/timeline"
+)
+
+// maySee is the rule, once more.
+func maySee(on visibility.Surface, r visibility.Relation, v schema.Visibility) bool {
+	switch {
+	case r.Blocking || r.BlockedBy, on == visibility.Home && (r.Muting || !r.Following):
+		return false
+	case v == schema.Followers:
+		return r.Following
+	case v == schema.Mutuals:
+		return r.Following && r.FollowedBy
+	}
+	return v == schema.Public
+}
+
+// Whatever stands between a viewer and an author, however the posts are read, and whether
+// or not the viewer has anything to do with others, the viewer is shown what the rule
+// allows. What is read with the posts is right, or unknown.
+func TestReadsObeyTheRule(t *testing.T) {
+	t.Parallel()
+	feedtest.EachIdle(t, func(w *feedtest.World) {
+		stranger := w.User("stranger")
+		for _, entangled := range []bool{false, true} {
+			for flags := range 32 {
+				r := visibility.Relation{
+					Following: flags&1 != 0, FollowedBy: flags&2 != 0, Blocking: flags&4 != 0, BlockedBy: flags&8 != 0, Muting: flags&16 != 0,
+				}
+				name := fmt.Sprintf("%d_%t", flags, entangled)
+				viewer, author := w.User("v"+name), w.User("a"+name)
+				relate(w, viewer, author, r)
+				if entangled {
+					relate(w, viewer, stranger, visibility.Relation{Following: true, FollowedBy: true, Blocking: true, BlockedBy: true, Muting: true})
+				}
+				check(w, viewer, author, r)
+			}
+		}
+	})
+}
+
+// relate writes the rows of a relation.
+func relate(w *feedtest.World, viewer, other account.Viewer, r visibility.Relation) {
+	db, now := w.Stores.DB, time.Now().UTC()
+	follow := func(from, to int64) *ent.FollowCreate {
+		return db.Follow.Create().SetFollowerID(from).SetFolloweeID(to).SetCreatedAt(now)
+	}
+	block := func(from, to int64) *ent.BlockCreate {
+		return db.Block.Create().SetBlockerID(from).SetBlockedID(to).SetCreatedAt(now)
+	}
+	for _, row := range []struct {
+		there bool
+		write func(context.Context) error
+	}{
+		{r.Following, follow(viewer.ID, other.ID).Exec},
+		{r.FollowedBy, follow(other.ID, viewer.ID).Exec},
+		{r.Blocking, block(viewer.ID, other.ID).Exec},
+		{r.BlockedBy, block(other.ID, viewer.ID).Exec},
+		{r.Muting, db.Mute.Create().SetMuterID(viewer.ID).SetMutedID(other.ID).SetCreatedAt(now).Exec},
+	} {
+		if row.there {
+			require.NoError(w, row.write(w.Ctx))
+		}
+	}
+}
+
+// check reads the author's posts in every way.
+func check(w *feedtest.World, viewer, author account.Viewer, r visibility.Relation) {
+	var ids []int64
+	seen := map[visibility.Surface][]int64{}
+	for _, v := range []schema.Visibility{schema.Public, schema.Followers, schema.Mutuals, schema.Private} {
+		id, err := w.IDs.Next()
+		require.NoError(w, err)
+		require.NoError(w, w.Stores.DB.Post.Create().SetID(id).SetAuthorID(author.ID).SetText(string(v)).SetVisibility(v).Exec(w.Ctx))
+		ids = append(ids, id)
+		for _, on := range []visibility.Surface{visibility.Direct, visibility.Home} {
+			if maySee(on, r, v) {
+				seen[on] = append(seen[on], id)
+			}
+		}
+	}
+	require.NoError(w, w.Stores.DB.Like.Create().SetUserID(viewer.ID).SetPostID(ids[0]).Exec(w.Ctx))
+	for _, on := range []visibility.Surface{visibility.Direct, visibility.Home} {
+		shown := func(list []*ent.Post, err error) (found []int64) {
+			require.NoError(w, err)
+			for _, p := range list {
+				if p != nil {
+					require.Equal(w, author.ID, p.AuthorID)
+					require.Equal(w, string(p.Visibility), p.Text)
+					found = append(found, p.ID)
+				}
+			}
+			return found
+		}
+		require.Equal(w, seen[on], shown(w.Visibility.Posts(w.Ctx, on, viewer.ID, ids)), "%+v", r)
+		all := timeline.Range{Limit: 10, Ascending: true}
+		require.Equal(w, seen[on], shown(visibility.Fill(w.Ctx, on, viewer.ID, all, w.Visibility.AllBy(author.ID))), "%+v", r)
+		require.Equal(w, seen[on], shown(visibility.Fill(w.Ctx, on, viewer.ID, all, w.Visibility.By(on, author.ID))), "%+v", r)
+		for with := range visibility.Fields(8) {
+			posts, err := visibility.Fill(w.Ctx, on, viewer.ID, all, func(ctx context.Context, viewer int64, _ timeline.Range) (visibility.Batch, error) {
+				b, gone, err := w.Visibility.ByIDs(ctx, viewer, append(slices.Clone(ids), 1), with)
+				require.Equal(w, []int64{1}, gone)
+				return b, err
+			})
+			require.Equal(w, seen[on], shown(posts, err), "%+v", r)
+			for _, p := range posts {
+				liked, known := visibility.Liked(p)
+				require.Equal(w, with&visibility.Likes != 0, known)
+				require.Equal(w, known && p.ID == ids[0], liked)
+				u := p.Edges.Author
+				require.Equal(w, with&visibility.Author != 0, u != nil)
+				if u != nil {
+					require.Equal(w, author.ID, u.ID)
+					require.NotEmpty(w, u.Handle)
+					require.Equal(w, with&visibility.Profile != 0, !u.CreatedAt.IsZero())
+					require.Empty(w, u.PasswordHash)
+				}
+			}
+		}
+	}
+}
+
+// A page costs one statement, whatever it reads with its posts.
+func TestPostsByKeyAreOneStatement(t *testing.T) {
+	t.Parallel()
+	feedtest.EachIdle(t, func(w *feedtest.World) {
+		ann, bob := w.User("ann"), w.User("bob")
+		ids := w.History(ann, 3)
+		for with := range visibility.Fields(8) {
+			require.Eventually(w, func() bool { // others have statements now and then
+				asked := storagetest.CountQueries(w.Stores)
+				_, _, err := w.Visibility.ByIDs(w.Ctx, bob.ID, ids, with)
+				require.NoError(w, err)
+				return asked() == 1
+			}, time.Minute, time.Millisecond)
+		}
+		posts, err := w.Visibility.Posts(w.Ctx, visibility.Direct, 0, ids)
+		require.NoError(w, err)
+		require.Len(w, posts, 3)
+		_, known := visibility.Liked(posts[0])
+		require.False(w, known, "of an anonymous viewer")
+	})
+}

@@ -1,0 +1,112 @@
+// Package progress shows how far a long command has come: as a bar on a terminal,
+// elsewhere as a line now and then.
+package progress
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
+)
+
+const (
+	barEvery  = 200 * time.Millisecond
+	lineEvery = 5 * time.Second
+	barWidth  = 30 // characters, on a terminal with room for it
+)
+
+// Progress shows one step of a command. It is not safe for concurrent use.
+type Progress struct {
+	w     io.Writer
+	bar   *progressbar.ProgressBar // nil elsewhere
+	what  string
+	unit  string
+	total int64
+
+	start, shown time.Time
+	position     int64
+	units        int
+}
+
+// Start begins to show a step on w. The total is in the unit of the position that At
+// gets; with 0 it is not known. The rate counts unit. The caller must call Stop.
+func Start(w io.Writer, what string, total int64, unit string) *Progress {
+	p := &Progress{w: w, what: what, total: total, unit: unit, start: time.Now()}
+	p.shown = p.start
+	if OnTerminal(w) {
+		p.draw()
+	}
+	return p
+}
+
+// OnTerminal reports whether Start shows a bar on w.
+func OnTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// draw begins with a bar.
+func (p *Progress) draw() {
+	total := p.total
+	if total == 0 {
+		total = -1 // a spinner
+	}
+	p.bar = progressbar.NewOptions64(total,
+		progressbar.OptionSetWriter(p.w), progressbar.OptionSetWidth(barWidth),
+		progressbar.OptionSetPredictTime(false), progressbar.OptionSetElapsedTime(false),
+		progressbar.OptionSetSpinnerChangeInterval(0), progressbar.OptionShowDescriptionAtLineEnd())
+	p.show("")
+}
+
+// At sets the position of the step and how many units are done, and shows them if that
+// is due.
+func (p *Progress) At(position int64, units int) {
+	p.position, p.units = position, units
+	every := lineEvery
+	if p.bar != nil {
+		every = barEvery
+	}
+	if time.Since(p.shown) < every {
+		return
+	}
+	left := ""
+	if gone := time.Since(p.start); position > 0 && p.total > position {
+		left = ", " + time.Duration(float64(gone)*float64(p.total-position)/float64(position)).Round(time.Second).String() + " left"
+	}
+	p.show(left)
+}
+
+// Clear takes the bar off the terminal, so that something else can be written there.
+// The next At may show it again.
+func (p *Progress) Clear() {
+	if p.bar != nil {
+		_ = p.bar.Clear()
+	}
+}
+
+// Stop shows the last state and ends the line.
+func (p *Progress) Stop() {
+	p.show(", took " + time.Since(p.start).Round(100*time.Millisecond).String())
+	if p.bar != nil {
+		fmt.Fprintln(p.w)
+	}
+}
+
+// show shows the state, with end at its end.
+func (p *Progress) show(end string) {
+	p.shown = time.Now()
+	rate := float64(p.units) / max(time.Since(p.start).Seconds(), 0.001)
+	done := fmt.Sprintf("%d %s, %.0f/s%s", p.units, p.unit, rate, end)
+	switch {
+	case p.bar != nil: // which shows the part
+		_ = p.bar.Set64(p.position)
+		p.bar.Describe(p.what + " " + done)
+	case p.total == 0:
+		fmt.Fprintln(p.w, p.what, done)
+	default:
+		fmt.Fprintf(p.w, "%s %.0f%%, %s\n", p.what, 100*min(1, float64(p.position)/float64(p.total)), done)
+	}
+}

@@ -1,0 +1,128 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tideline/ent"
+	"tideline/ent/job"
+	"tideline/storage"
+	"tideline/storage/storagetest"
+)
+
+func TestBatches(t *testing.T) {
+	t.Parallel()
+	var b batcher[int]
+	var batches [][]int
+	began, first := make(chan struct{}), make(chan struct{})
+	work := func(batch []int) {
+		if batches = append(batches, batch); len(batches) == 1 {
+			close(began)
+			<-first
+		}
+	}
+	var all sync.WaitGroup
+	all.Go(func() { b.do(0, work) })
+	<-began
+	require.Equal(t, [][]int{{0}}, batches, "nobody waits for company")
+	for i := range maxEnds + 3 {
+		all.Go(func() { b.do(i+1, work) })
+	}
+	require.Eventually(t, func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return len(b.waiting) == maxEnds+3
+	}, soon, time.Millisecond)
+	close(first)
+	all.Wait()
+	require.Len(t, batches, 3)
+	require.Len(t, batches[1], maxEnds)
+	require.Len(t, batches[2], 3)
+	require.Empty(t, b.waiting)
+}
+
+// Jobs that end together are stored in one transaction. One that is not its attempt's
+// any more, or whose result cannot be stored, harms none of the others.
+func TestJobsEndTogether(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		q := newQueue(t, s, pushOnly())
+		refused := errors.New("refused")
+		var stored, refuse []any
+		q.WhenDone("k", func(ctx context.Context, tx *ent.Tx, results []any) error {
+			for _, r := range results {
+				if len(refuse) > 0 && r == refuse[0] {
+					return refused
+				}
+			}
+			tx.OnCommit(func(next ent.Committer) ent.Committer {
+				return ent.CommitFunc(func(ctx context.Context, tx *ent.Tx) error {
+					stored = append(stored, results...)
+					return next.Commit(ctx, tx)
+				})
+			})
+			return nil
+		})
+		w := newWorker(q, Small, 1)
+		hand := func(results ...any) []*end {
+			var payloads []any
+			for range results {
+				payloads = append(payloads, "p")
+			}
+			enqueue(t, q, Small, "k", payloads...)
+			rows := s.DB.Job.Query().Order(ent.Asc(job.FieldID)).AllX(t.Context())
+			require.Len(t, rows, len(results))
+			batch := make([]*end, len(rows))
+			for i, row := range rows {
+				j, err := w.load(t.Context(), entry{job: row.ID, kind: "k"})
+				require.NoError(t, err)
+				j.Result = results[i]
+				batch[i] = &end{job: j}
+			}
+			return batch
+		}
+		left := func() int { return s.DB.Job.Query().CountX(t.Context()) }
+
+		batch := hand("a", nil, "c")
+		count := storagetest.CountQueries(s)
+		w.endAll(t.Context(), batch)
+		require.Equal(t, 1, count())
+		require.Zero(t, left())
+		require.Equal(t, []any{"a", "c"}, stored)
+		for _, e := range batch {
+			require.NoError(t, e.err)
+			require.True(t, e.deleted)
+		}
+
+		stored = nil
+		batch = hand("a", "b", "c", "d")
+		s.DB.Job.UpdateOneID(batch[1].job.ID).SetClaim(newName()).SetAttempts(1).ExecX(t.Context()) // by its heir
+		s.DB.Job.UpdateOneID(batch[2].job.ID).SetRestart(true).ExecX(t.Context())
+		w.endAll(t.Context(), batch)
+		require.Equal(t, []any{"a", "d"}, stored)
+		for i, e := range batch {
+			require.NoError(t, e.err)
+			require.Equal(t, i == 0 || i == 3, e.deleted)
+		}
+		require.Equal(t, 2, left())
+		s.DB.Job.Delete().ExecX(t.Context())
+
+		stored, refuse = nil, []any{"b"}
+		batch = hand("a", "b", "c")
+		w.endAll(t.Context(), batch)
+		require.Equal(t, []any{"a", "c"}, stored)
+		require.ErrorIs(t, batch[1].err, refused)
+		require.Equal(t, 1, left(), "its row stays, and the attempt keeps its claim")
+		refuse = nil
+		deleted, err := w.end(t.Context(), batch[1].job)
+		require.NoError(t, err)
+		require.True(t, deleted)
+		require.Equal(t, []any{"a", "c", "b"}, stored)
+		require.Zero(t, left())
+	})
+}

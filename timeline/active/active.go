@@ -1,0 +1,382 @@
+// Package active knows to which users posts are pushed: those who visited lately. Each
+// has a deadline in one of 16 sorted sets, which a visit moves up. So the masters of a
+// cluster share the look-ups of a fan-out.
+package active
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+
+	"tideline/timeline/reach"
+)
+
+// Shards is how many keys hold the active users: enough for a cluster of a dozen
+// masters to share the look-ups of a fan-out, few enough to look one page of followers
+// up in a handful of commands.
+const Shards = 16
+
+const (
+	// batch is how many users go into one command or pipeline: enough to hide the round
+	// trip, few enough not to delay others on the same server.
+	batch = 1000
+	// pipelines is how many commands one call has under way.
+	pipelines = 2
+)
+
+// ShardOf maps an id to one of the shards evenly. The low bits of an id are a sequence
+// that is mostly zero, so that a remainder would not do; multiplying by the golden ratio
+// spreads all bits into the upper four.
+func ShardOf(id int64) int { return int(uint64(id) * 0x9E3779B97F4A7C15 >> 60) }
+
+// Key is the key of a shard.
+func Key(shard int) string { return "tl:{a" + strconv.Itoa(shard) + "}" }
+
+// Users reads who is active. It is safe for concurrent use.
+type Users struct {
+	rdb     redis.UniversalClient
+	masters *reach.Masters
+	now     func() time.Time
+}
+
+// New returns the active users that rdb has at the time of now.
+func New(rdb redis.UniversalClient, masters *reach.Masters, now func() time.Time) *Users {
+	return &Users{rdb, masters, now}
+}
+
+func (u *Users) nowMillis() int64 { return u.now().UnixMilli() }
+
+// Active returns for each user whether posts are pushed to them.
+//
+// Cost: a round trip of at most 16 ZMSCORE per 1,000 users, O(users). The 16
+// keys are spread over the nodes of a cluster.
+func (u *Users) Active(ctx context.Context, users []int64) ([]bool, error) {
+	deadlines, err := u.deadlines(ctx, users)
+	if err != nil {
+		return nil, err
+	}
+	active := make([]bool, len(users))
+	for i, d := range deadlines {
+		active[i] = d > 0
+	}
+	return active, nil
+}
+
+// deadlines returns until when each user is active, 0 for one who is not. With an
+// Unreached it returns those of the others, and 0 for its users.
+func (u *Users) deadlines(ctx context.Context, users []int64) ([]int64, error) {
+	var left reach.Left
+	until := make([]int64, 0, len(users))
+	for chunk := range slices.Chunk(users, batch) {
+		var merging sync.Mutex
+		var found []int64
+		err := left.Add(u.masters.Users(ctx, chunk, shardKey, func(ctx context.Context, part []int64) error {
+			of, err := u.deadlinesOf(ctx, part)
+			if err != nil {
+				return err
+			}
+			merging.Lock()
+			defer merging.Unlock()
+			if len(part) == len(chunk) {
+				found = of
+				return nil
+			}
+			if found == nil {
+				found = make([]int64, len(chunk))
+			}
+			for i, user := range part {
+				found[slices.Index(chunk, user)] = of[i]
+			}
+			return nil
+		}))
+		if err != nil {
+			return nil, wrap(err, fmt.Sprintf("look up %d users", len(users)))
+		}
+		if found == nil {
+			found = make([]int64, len(chunk))
+		}
+		until = append(until, found...)
+	}
+	return until, left.All()
+}
+
+func shardKey(user int64) string { return Key(ShardOf(user)) }
+
+// deadlinesOf is deadlines in one pipeline.
+func (u *Users) deadlinesOf(ctx context.Context, users []int64) ([]int64, error) {
+	var members [Shards][]string
+	for _, user := range users {
+		n := ShardOf(user)
+		members[n] = append(members[n], strconv.FormatInt(user, 10))
+	}
+	now := float64(u.nowMillis())
+	var found [Shards]*redis.FloatSliceCmd
+	_, err := u.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for n := range Shards {
+			if len(members[n]) > 0 {
+				found[n] = p.ZMScore(ctx, Key(n), members[n]...)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	var next [Shards]int
+	until := make([]int64, len(users))
+	for i, user := range users {
+		n := ShardOf(user)
+		if deadline := found[n].Val()[next[n]]; deadline > now {
+			until[i] = int64(deadline)
+		}
+		next[n]++
+	}
+	return until, nil
+}
+
+// ActiveCount returns how many users are active, or were at the last sweep.
+//
+// Cost: one round trip of 16 ZCARD.
+func (u *Users) ActiveCount(ctx context.Context) (int, error) {
+	var counts [Shards]*redis.IntCmd
+	_, err := u.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for n := range Shards {
+			counts[n] = p.ZCard(ctx, Key(n))
+		}
+		return nil
+	})
+	total := 0
+	for _, c := range counts {
+		total += int(c.Val())
+	}
+	return total, wrap(err, "count active users")
+}
+
+// Activity is until when a user is active, in Unix milliseconds. The user who read
+// most recently is active longest.
+type Activity struct{ User, Until int64 }
+
+// byRecency orders the most recently active first.
+func byRecency(a, b Activity) int {
+	return cmp.Or(cmp.Compare(b.Until, a.Until), cmp.Compare(a.User, b.User))
+}
+
+// ActiveOf returns those of the users who are active, the most recently active first.
+// On a cluster, users of whom it cannot be known are left out, and the error is an
+// Unreached with these.
+//
+// Cost: as Active.
+func (u *Users) ActiveOf(ctx context.Context, users []int64) ([]int64, error) {
+	until, err := u.deadlines(ctx, users)
+	if until == nil {
+		return nil, err
+	}
+	var active []Activity
+	for i, user := range users {
+		if until[i] > 0 {
+			active = append(active, Activity{User: user, Until: until[i]})
+		}
+	}
+	slices.SortFunc(active, byRecency)
+	of := make([]int64, len(active))
+	for i, a := range active {
+		of[i] = a.User
+	}
+	return of, err
+}
+
+// RecentlyActive returns about n of the users who were active most recently, the
+// very last one first.
+//
+// Cost: one round trip, O(n).
+func (u *Users) RecentlyActive(ctx context.Context, n int) ([]Activity, error) {
+	now := strconv.FormatInt(u.nowMillis(), 10)
+	var found [Shards]*redis.ZSliceCmd
+	_, err := u.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for shard := range Shards {
+			found[shard] = p.ZRevRangeByScoreWithScores(ctx, Key(shard), &redis.ZRangeBy{
+				Min: "(" + now, Max: "+inf", Count: int64(1 + n/Shards),
+			})
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, wrap(err, "list the most recently active users")
+	}
+	var list []Activity
+	for _, cmd := range found {
+		if list, err = Append(list, cmd.Val()); err != nil {
+			return nil, wrap(err, "list the most recently active users")
+		}
+	}
+	slices.SortFunc(list, byRecency)
+	return list[:min(n, len(list))], nil
+}
+
+// ActiveUsers returns all users who are active at this moment. A user who becomes
+// active later reads SQL later, and so misses no post that was committed before the
+// call.
+//
+// Cost: one round trip per 1,000 active users, O(active users) in time and
+// memory.
+func (u *Users) ActiveUsers(ctx context.Context) (map[int64]struct{}, error) {
+	count, err := u.ActiveCount(ctx)
+	if err != nil {
+		return nil, err
+	}
+	users := make(map[int64]struct{}, count)
+	err = eachSlice(ctx, u, redis.Cmdable.ZRangeByScore, func(members []string) error {
+		for _, member := range members {
+			user, err := strconv.ParseInt(member, 10, 64)
+			if err != nil {
+				return err
+			}
+			users[user] = struct{}{}
+		}
+		return nil
+	})
+	return users, wrap(err, "list active users")
+}
+
+// ActiveByRecency is ActiveUsers, the most recently active first.
+//
+// Cost: three times that of ActiveUsers.
+func (u *Users) ActiveByRecency(ctx context.Context) ([]Activity, error) {
+	var list []Activity
+	err := eachSlice(ctx, u, redis.Cmdable.ZRangeByScoreWithScores, func(found []redis.Z) (err error) {
+		list, err = Append(list, found)
+		return err
+	})
+	if err != nil {
+		return nil, wrap(err, "list active users")
+	}
+	slices.SortFunc(list, byRecency)
+	// A user who read meanwhile is in two slices. The later deadline comes first.
+	seen := make(map[int64]struct{}, len(list))
+	return slices.DeleteFunc(list, func(a Activity) bool {
+		_, twice := seen[a.User]
+		seen[a.User] = struct{}{}
+		return twice
+	}), nil
+}
+
+// Append adds what a command found in a shard to the list.
+func Append(list []Activity, found []redis.Z) ([]Activity, error) {
+	for _, z := range found {
+		member, _ := z.Member.(string)
+		user, err := strconv.ParseInt(member, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("redis answered %v for a user: %w", z.Member, err)
+		}
+		list = append(list, Activity{User: user, Until: int64(z.Score)})
+	}
+	return list, nil
+}
+
+// rangeByScore is a command that eachSlice reads with.
+type rangeByScore[R any, C interface{ Result() (R, error) }] func(redis.Cmdable, context.Context, string, *redis.ZRangeBy) C
+
+// eachSlice reads all active users, about 1,000 at a time, so that no other client
+// waits for Redis behind all of them. It calls visit for one slice after the other.
+//
+// A deadline only moves up, and a shard is read upwards: a user who reads meanwhile
+// is not missed.
+func eachSlice[R any, C interface{ Result() (R, error) }](ctx context.Context, u *Users, read rangeByScore[R, C], visit func(R) error) error {
+	var visiting sync.Mutex
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(pipelines)
+	for shard := range Shards {
+		g.Go(func() error {
+			key := Key(shard)
+			now := u.nowMillis()
+			ends, err := u.sliceEnds(ctx, key, now)
+			if err != nil {
+				return err
+			}
+			from := "(" + strconv.FormatInt(now, 10)
+			for _, to := range append(ends, "+inf") {
+				found, err := read(u.rdb, ctx, key, &redis.ZRangeBy{Min: from, Max: to}).Result()
+				if err != nil {
+					return err
+				}
+				from = "(" + to
+				visiting.Lock()
+				err = visit(found)
+				visiting.Unlock()
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// sliceEnds returns deadlines in ascending order, between any two of which a shard
+// has about 1,000 users. Users with the same deadline stay together, and users who
+// are not active now stay out.
+func (u *Users) sliceEnds(ctx context.Context, key string, now int64) ([]string, error) {
+	count, err := u.rdb.ZCard(ctx, key).Result()
+	if err != nil || count <= batch {
+		return nil, err
+	}
+	var at []*redis.ZSliceCmd
+	_, err = u.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for rank := int64(batch); rank < count; rank += batch {
+			at = append(at, p.ZRangeWithScores(ctx, key, rank, rank))
+		}
+		return nil
+	})
+	var ends []string
+	for _, cmd := range at {
+		if z := cmd.Val(); len(z) == 1 && int64(z[0].Score) > now {
+			ends = append(ends, strconv.FormatInt(int64(z[0].Score), 10))
+		}
+	}
+	return ends, err
+}
+
+// Sample returns n active users, chosen at random; all of them when there are fewer.
+//
+// Cost: one round trip of 16 ZRANDMEMBER, O(n).
+func (u *Users) Sample(ctx context.Context, n int) ([]int64, error) {
+	var found [Shards]*redis.StringSliceCmd
+	_, err := u.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i := range Shards {
+			found[i] = p.ZRandMember(ctx, Key(i), n)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, wrap(err, "sample active users")
+	}
+	var users []int64
+	for _, cmd := range found {
+		for _, member := range cmd.Val() {
+			user, err := strconv.ParseInt(member, 10, 64)
+			if err != nil {
+				return nil, wrap(err, "sample active users")
+			}
+			users = append(users, user)
+		}
+	}
+	rand.Shuffle(len(users), func(i, j int) { users[i], users[j] = users[j], users[i] })
+	return users[:min(n, len(users))], nil
+}
+
+// wrap adds what failed to err. It returns nil for nil.
+func wrap(err error, what string) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}

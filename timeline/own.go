@@ -1,0 +1,71 @@
+package timeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// OwnChange is a change of the author's own inbox and outbox: they gain a post, or, if
+// it is gone, lose it. Watch is 0, or the job for which the author's fences are watched.
+type OwnChange struct {
+	Author, Post int64
+	Gone         bool
+	Watch        int64
+}
+
+// OwnChanged says what of a change was refused. On a cluster the parts have masters of
+// their own.
+type OwnChanged struct{ Inbox, Outbox, Watch error }
+
+// ChangeOwn is Add or Remove of both feeds, and Watch.
+//
+// Cost: one round trip, that of the three together.
+func (s *Store) ChangeOwn(ctx context.Context, c OwnChange) OwnChanged {
+	inbox, outbox := Inbox(c.Author), Outbox(c.Author)
+	if err := checkIDs(c.Post); err != nil {
+		err = fmt.Errorf("own feeds of author %d: %w", c.Author, err)
+		return OwnChanged{Inbox: err, Outbox: err}
+	}
+	change := func(k Key) []call {
+		if c.Gone {
+			return []call{s.removal(k, c.Post)}
+		}
+		return s.addition(k, c.Post)
+	}
+	parts := [][]call{change(inbox), change(outbox)}
+	if c.Watch != 0 {
+		parts = append(parts, []call{s.marking(c.Author, watch(c.Watch), true)})
+	}
+	errs := s.runParts(ctx, parts...)
+	done := OwnChanged{Inbox: wrap(errs[0], "change %s", inbox), Outbox: wrap(errs[1], "change %s", outbox)}
+	if c.Watch != 0 {
+		done.Watch = wrap(errs[2], "watch the fences of author %d", c.Author)
+	}
+	return done
+}
+
+// runParts executes the calls as run does, and returns an error for each part.
+func (s *Store) runParts(ctx context.Context, parts ...[]call) []error {
+	pipe, done := s.rdb.Pipeline(), make([][]*redis.Cmd, len(parts))
+	for i, calls := range parts {
+		for _, c := range calls {
+			done[i] = append(done[i], c.script.EvalSha(ctx, pipe, c.keys, c.args...))
+		}
+	}
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	errs := make([]error, len(parts))
+	for i, cmds := range done {
+		unknown := false
+		for _, cmd := range cmds {
+			errs[i] = errors.Join(errs[i], cmd.Err())
+			unknown = unknown || redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT")
+		}
+		if unknown { // again: each call may be made twice
+			_, errs[i] = s.run(ctx, parts[i]...)
+		}
+	}
+	return errs
+}

@@ -1,0 +1,144 @@
+package timeline
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+
+	"tideline/timeline/active"
+)
+
+// Visit says that the user is reading, and returns the end of the inbox's journal,
+// the zero Position when the inbox is Missing. For at least ActiveFor from now,
+// Deliver pushes to the inbox, and the inbox is kept. If the user was not active,
+// posts may have been skipped: then Visit drops the inbox. So call it before the
+// inbox is read. What Redis knows of activity is trusted within one incarnation of it:
+// where that is another one than the inbox was begun in, Visit drops the inbox, too.
+//
+// Cost: one round trip of two scripts, O(log active users / 16); two more for
+// a user who was not active.
+func (s *Store) Visit(ctx context.Context, user int64) (Position, error) {
+	at, _, err := s.visit(ctx, user)
+	return at, err
+}
+
+// VisitPage is Visit, and then Page, in one. The part is that of a Missing inbox
+// when the position is zero.
+//
+// Cost: as Visit, and O(log size + Limit).
+func (s *Store) VisitPage(ctx context.Context, user int64, r Range) (at Position, p Part, err error) {
+	args, err := r.args()
+	if err != nil {
+		return at, p, wrap(err, "page of %s", Inbox(user))
+	}
+	at, page, err := s.visit(ctx, user, call{pageScript, Inbox(user).keys(), args})
+	// A page that was read before the user was found to be active was pushed to all
+	// the time as well.
+	if err == nil && at != (Position{}) {
+		p, err = part(page)
+	}
+	// Only the page has looked whether the inbox is intact. An inbox of another epoch is
+	// another one than that which was found to be pushed to.
+	if err != nil || p.Epoch != at.Epoch {
+		return Position{}, Part{}, wrap(err, "page of %s", Inbox(user))
+	}
+	return at, p, nil
+}
+
+// visit is Visit. It also returns the answer of one more script, which runs after the
+// end of the journal was read, and which finds out in place of Visit whether the inbox
+// is intact.
+func (s *Store) visit(ctx context.Context, user int64, more ...call) (at Position, answer *redis.Cmd, err error) {
+	k, shard, member := Inbox(user), active.Key(active.ShardOf(user)), formatID(user)
+	now := s.nowMillis()
+	deadline := s.deadline(now)
+	// In this order: a reader that finds the inbox which another has begun also finds
+	// the user active.
+	done, err := s.run(ctx, append([]call{
+		{extendScript, k.keys(), []any{s.life(k), s.setLife(k), flag(len(more) == 0)}},
+		{activateScript, []string{shard}, []any{member, now, deadline}},
+	}, more...)...)
+	if err != nil {
+		return at, nil, wrap(err, "visit of user %d", user)
+	}
+	wasActive, incarnation, err := s.activity(user, done[1])
+	if err != nil {
+		return at, nil, wrap(err, "visit of user %d", user)
+	}
+	at, rest, err := position(done[0], 3)
+	// The inbox was pushed to all the time if the user was active all the time. That is
+	// known within one incarnation of the shard only: before the present one the user may
+	// have been forgotten for a while.
+	if err != nil || wasActive && (at.Epoch == 0 || rest[0] == incarnation) {
+		return at, done[len(done)-1], wrap(err, "visit of user %d", user)
+	}
+	// Not in one pipeline: if the user were active before the inbox is gone, an inbox
+	// with a hole would count as complete. The epoch protects an inbox that another
+	// reader has begun since.
+	if at.Epoch != 0 {
+		if _, err := s.runOne(ctx, dropScript, k, formatID(at.Epoch)); err != nil {
+			return Position{}, nil, wrap(err, "visit of user %d", user)
+		}
+	}
+	err = s.rdb.ZAdd(ctx, shard, redis.Z{Score: float64(deadline), Member: member}).Err()
+	return Position{}, nil, wrap(err, "visit of user %d", user)
+}
+
+// activity decodes the answer of the activate script, and remembers the incarnation.
+func (s *Store) activity(user int64, cmd *redis.Cmd) (wasActive bool, incarnation string, err error) {
+	reply, err := cmd.Slice()
+	if err != nil {
+		return false, "", err
+	}
+	if len(reply) != 2 {
+		return false, "", fmt.Errorf("redis answered %d parts", len(reply))
+	}
+	incarnation, _ = reply[1].(string)
+	s.met.note(active.ShardOf(user), incarnation, s.cfg.Reborn)
+	return reply[0] == int64(1), incarnation, nil
+}
+
+// incarnation returns the incarnation of the user's shard of active users, as this
+// process met it last. If that is over, a Visit drops what was begun in it.
+//
+// Cost: none, and one round trip the first time.
+func (s *Store) incarnation(ctx context.Context, user int64) (string, error) {
+	shard := active.ShardOf(user)
+	if known := s.met.last(shard); known != "" {
+		return known, nil
+	}
+	now := s.nowMillis()
+	done, err := s.run(ctx, call{activateScript, []string{active.Key(shard)}, []any{formatID(user), now, now}})
+	if err != nil {
+		return "", err
+	}
+	_, incarnation, err := s.activity(user, done[0])
+	return incarnation, err
+}
+
+// met remembers in which incarnation this process met each shard of active users last.
+type met struct {
+	mu sync.Mutex
+	in [active.Shards]string
+}
+
+func (m *met) last(shard int) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.in[shard]
+}
+
+// note remembers the incarnation. It calls reborn when the shard was met in another one
+// before, and no other shard in this one.
+func (m *met) note(shard int, incarnation string, reborn func()) {
+	m.mu.Lock()
+	before, known := m.in[shard], slices.Contains(m.in[:], incarnation)
+	m.in[shard] = incarnation
+	m.mu.Unlock()
+	if before != "" && !known {
+		reborn()
+	}
+}
