@@ -17,9 +17,9 @@ import (
 // that finds no room waits for its job.
 const maxOwnWrites = 10_000
 
-// ownWrites remembers what users did to their own feeds that Redis did not take. A
-// user's next read through this process does it again before it trusts the feeds: the
-// job of the change may be tried again only minutes later.
+// ownWrites remembers what users did to their own feeds where Redis took neither that nor
+// the drop of the feed. A user's next read through this process does it again before it
+// trusts the feeds: the job of the change may be tried again only minutes later.
 type ownWrites struct {
 	mu     sync.Mutex
 	byUser map[int64][]ownWrite
@@ -77,8 +77,8 @@ func (o *ownWrites) repeat(ctx context.Context, user int64) (any bool, err error
 const ownSyncLimit = 10 * time.Second
 
 // SyncOwnInbox brings the caller's own inbox up to date before a change of a relation
-// returns. If that fails, the caller's next read does it, and one more job: the change's
-// own may have been done already, before this wrote what it had read.
+// returns. If that fails, the caller's next read comes from SQL, and one more job does it:
+// the change's own may have been done already, before this wrote what it had read.
 func (h *Home) SyncOwnInbox(ctx context.Context, viewer, other, change int64) {
 	ctx, cancel := context.WithTimeout(ctx, ownSyncLimit)
 	defer cancel()
@@ -87,8 +87,8 @@ func (h *Home) SyncOwnInbox(ctx context.Context, viewer, other, change int64) {
 	if err == nil {
 		return
 	}
-	h.log.WarnContext(ctx, "own inbox not updated; the next read will, and a job", "error", err)
-	h.own.remember(viewer, do)
+	h.log.WarnContext(ctx, "own inbox not updated; the next read goes past it, and a job will", "error", err)
+	h.distrust(ctx, viewer, timeline.Inbox(viewer), do)
 	err = rows.InTx(context.WithoutCancel(ctx), h.db, func(tx *ent.Tx) error {
 		return h.cfg.Queue.Enqueue(ctx, tx, queue.Small, job.RelationChanged, job.Relation{Users: [2]int64{viewer, other}, First: true})
 	})
@@ -97,9 +97,21 @@ func (h *Home) SyncOwnInbox(ctx context.Context, viewer, other, change int64) {
 	}
 }
 
+// distrust drops a feed that lacks what its user did, so that every server reads SQL: a
+// Redis whose memory is full takes that. If Redis takes nothing from this process, the
+// user's next read here repeats what was done.
+func (h *Home) distrust(ctx context.Context, user int64, k timeline.Key, repeat func(context.Context) error) {
+	patient, cancel := patiently(context.WithoutCancel(ctx))
+	defer cancel()
+	if err := h.tl.Drop(patient, k); err != nil {
+		h.log.WarnContext(ctx, "own feed not dropped; other servers show it as it was until a job is done", "feed", k.String(), "error", err)
+		h.own.remember(user, repeat)
+	}
+}
+
 // AddOwn shows authors their own post at once, before its job does. It waits no longer
-// for Redis than a page does; what Redis does not take, the author's next read adds. It
-// costs one round trip.
+// for Redis than a page does; what Redis does not take, the author's next read has from
+// SQL. It costs one round trip.
 func (h *Home) AddOwn(ctx context.Context, author, post int64) {
 	h.changeOwn(ctx, timeline.OwnChange{Author: author, Post: post}, h.tl.Add)
 }
@@ -109,15 +121,15 @@ func (h *Home) RemoveOwn(ctx context.Context, author, post int64) {
 	h.changeOwn(ctx, timeline.OwnChange{Author: author, Post: post, Gone: true}, h.tl.Remove)
 }
 
-// changeOwn makes the change. The next read repeats for each feed what Redis refuses.
+// changeOwn makes the change. The next read does not trust a feed for which Redis refuses it.
 func (h *Home) changeOwn(ctx context.Context, c timeline.OwnChange, repeat func(context.Context, timeline.Key, ...int64) error) {
 	patient, cancel := patiently(ctx)
 	done := h.tl.ChangeOwn(patient, c)
 	cancel()
 	for k, err := range map[timeline.Key]error{timeline.Inbox(c.Author): done.Inbox, timeline.Outbox(c.Author): done.Outbox} {
 		if err != nil {
-			h.log.WarnContext(ctx, "own feed not updated; the next read will", "post", c.Post, "error", err)
-			h.own.remember(c.Author, func(ctx context.Context) error { return repeat(ctx, k, c.Post) })
+			h.log.WarnContext(ctx, "own feed not updated; the next read goes past it", "post", c.Post, "error", err)
+			h.distrust(ctx, c.Author, k, func(ctx context.Context) error { return repeat(ctx, k, c.Post) })
 		}
 	}
 }

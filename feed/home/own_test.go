@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -97,4 +98,56 @@ func TestOwnWritesAreReadThoughRedisRefusedThem(t *testing.T) {
 		require.Empty(t, w.Timeline(ann, 10))
 		require.Empty(t, profile(ann))
 	})
+}
+
+// The memory of Redis is full while a user posts, follows and unfollows, and not when
+// the user reads through another server. No job was tried meanwhile.
+func TestOwnWritesAreReadThroughAnotherServerThoughRedisWasFull(t *testing.T) {
+	t.Parallel()
+	s := storagetest.Open(t, storage.Config{DataDir: t.TempDir(), RedisURL: storagetest.StartRedis(t).URL()})
+	require.NoError(t, s.Migrate(t.Context()))
+	w, other := newWorld(t, s, feedtest.Options{}), newWorld(t, s, feedtest.Options{})
+	whileFull := func(do func()) {
+		require.NoError(t, s.Redis.ConfigSet(w.Ctx, "maxmemory", "1").Err())
+		require.ErrorContains(t, s.Redis.Set(w.Ctx, "more", 1, 0).Err(), "OOM")
+		do()
+		require.NoError(t, s.Redis.ConfigSet(w.Ctx, "maxmemory", "0").Err())
+	}
+	profile := func(v account.Viewer) int {
+		posts, err := other.Home.PostsBy(w.Ctx, v.ID, v.ID, timeline.Range{Limit: 10})
+		require.NoError(t, err)
+		return len(posts)
+	}
+	ready := func(v account.Viewer) {
+		t.Helper()
+		_, err := w.Timelines.Visit(w.Ctx, v.ID)
+		require.NoError(t, err)
+		require.NoError(t, w.Audit.RebuildOutbox(w.Ctx, v.ID))
+		require.Eventually(t, func() bool { // the build that an earlier read asked for may be under way
+			_ = w.Home.BuildInbox(w.Ctx, v.ID)
+			_, state := w.inbox(v)
+			return state == timeline.Ready
+		}, time.Minute, 10*time.Millisecond)
+	}
+	ann, bob := w.User("ann"), w.User("bob")
+	bobs := w.Post(bob, schema.Public)
+
+	ready(ann)
+	var own int64
+	whileFull(func() { own = w.Post(ann, schema.Public) })
+	require.Equal(t, []int64{own}, other.Timeline(ann, 10))
+	require.Equal(t, 1, profile(ann))
+
+	ready(ann)
+	whileFull(func() { w.Follow(ann, bob) })
+	require.Equal(t, feedtest.NewestFirst(own, bobs), other.Timeline(ann, 10))
+
+	ready(ann)
+	whileFull(func() {
+		_, err := w.Feed.Unfollow(w.Ctx, ann, bob.ID)
+		require.NoError(t, err)
+		require.NoError(t, w.Feed.DeletePost(w.Ctx, ann, own))
+	})
+	require.Empty(t, other.Timeline(ann, 10))
+	require.Zero(t, profile(ann))
 }
