@@ -17,6 +17,7 @@ import (
 	"tideline/live"
 	"tideline/server/limit"
 	"tideline/server/transport"
+	"tideline/server/wire"
 	"tideline/storage"
 	"tideline/web"
 	"tideline/workers"
@@ -119,19 +120,25 @@ func (p *process) serveAPI(ctx context.Context, mux *http.ServeMux, called graph
 	}
 	p.base = append(p.base, p.api.Run)
 	p.metrics.countSockets(p.api.Sockets)
-	mux.Handle("/graphql", p.api)
-	mux.Handle("/", web.Handler(web.Options{GraphiQL: c.graphiql()}))
+	compressed := func(next http.Handler) http.Handler { return next }
+	if c.CompressHTTP == "on" {
+		compressed = wire.Compress
+	}
+	mux.Handle("/graphql", compressed(p.api))
+	mux.Handle("/", web.Handler(web.Options{GraphiQL: c.graphiql()})) // has its files compressed already
 	if !c.Production {
-		mux.HandleFunc("GET /schema.graphql", serveSchema)
+		mux.Handle("GET /schema.graphql", compressed(http.HandlerFunc(serveSchema)))
 	}
 	return nil
 }
 
 // serveSchema gives code generators the schema that introspection would give them.
-func serveSchema(w http.ResponseWriter, _ *http.Request) {
+func serveSchema(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	_, _ = io.WriteString(w, graph.Schema) // an error means that the client has left
+	if !wire.Share(w, r, []byte(graph.Schema)) {
+		_, _ = io.WriteString(w, graph.Schema) // an error means that the client has left
+	}
 }
 
 // run goes on until ctx ends or a part fails. Then it stops everything in order:

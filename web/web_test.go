@@ -133,6 +133,45 @@ func TestEncodings(t *testing.T) {
 	}
 }
 
+// Who has a file is told so, until the file is another one.
+func TestFilesHaveAnETag(t *testing.T) {
+	h := Handler(Options{GraphiQL: true})
+	ask := func(address string, headers ...string) *httptest.ResponseRecorder {
+		r := httptest.NewRequest("GET", address, nil)
+		r.Header.Set("Accept-Encoding", "gzip")
+		for i := 0; i < len(headers); i += 2 {
+			r.Header.Set(headers[i], headers[i+1])
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w
+	}
+	seen := map[string]string{}
+	for _, address := range append(linked(t, h, "/"), "/", "/graphiql", "/licenses.md") {
+		full := ask(address)
+		tag := full.Header().Get("ETag")
+		require.Regexp(t, `^"[0-9a-f]{32}"$`, tag, address)
+		assert.Empty(t, seen[tag], "%s has the tag of another file", address)
+		seen[tag] = address
+
+		held := ask(address, "If-None-Match", `"another", `+tag)
+		assert.Equal(t, http.StatusNotModified, held.Code, address)
+		assert.Empty(t, held.Body.Bytes(), address)
+		for _, name := range []string{"ETag", "Cache-Control", "Vary"} {
+			assert.Equal(t, full.Header().Get(name), held.Header().Get(name), address)
+		}
+		assert.Equal(t, http.StatusOK, ask(address, "If-None-Match", `"another"`).Code, address)
+
+		part := ask(address, "Range", "bytes=5-9", "If-Range", tag)
+		assert.Equal(t, http.StatusPartialContent, part.Code, address)
+		assert.Equal(t, full.Body.Bytes()[5:10], part.Body.Bytes(), address)
+		assert.Equal(t, "5", part.Header().Get("Content-Length"), address)
+		assert.Equal(t, http.StatusOK, ask(address, "Range", "bytes=5-9", "If-Range", `"another"`).Code, address)
+	}
+	assert.Equal(t, ask("/").Header().Get("ETag"), ask("/@ada").Header().Get("ETag"), "the app has one page")
+	assert.Empty(t, get(t, h, "GET", "/", "").Header().Get("ETag"), "the plain form is other bytes")
+}
+
 func TestUnknownAddresses(t *testing.T) {
 	h := Handler(Options{GraphiQL: true})
 	for _, address := range []string{

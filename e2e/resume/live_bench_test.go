@@ -30,6 +30,7 @@ import (
 var (
 	benchClients = flag.Int("clients", 1000, "live followers of BenchmarkLive")
 	benchEvents  = flag.Int("events", 5, "posts that BenchmarkLive sends them")
+	benchDeflate = flag.Bool("deflate", false, "whether they and the server agree to permessage-deflate")
 )
 
 // followQuery is the subscription of the benchmark's clients.
@@ -137,6 +138,9 @@ func benchServer(b *testing.B, path string, env []string) benched {
 	b.Helper()
 	cmd := exec.Command(path, "server", "--addr=127.0.0.1:0")
 	cmd.Env = append(os.Environ(), env...)
+	if *benchDeflate {
+		cmd.Env = append(cmd.Env, "TIDELINE_COMPRESS_SOCKETS=on")
+	}
 	out, err := cmd.StderrPipe()
 	require.NoError(b, err)
 	require.NoError(b, cmd.Start())
@@ -202,7 +206,7 @@ type clients struct {
 func dialAll(b *testing.B, url string, n int, after map[int]string) *clients {
 	b.Helper()
 	c := &clients{conns: make([]*websocket.Conn, n), last: map[int]string{}}
-	dialer := websocket.Dialer{Subprotocols: []string{"graphql-transport-ws"}, ReadBufferSize: 1024, WriteBufferSize: 512, HandshakeTimeout: time.Minute}
+	dialer := websocket.Dialer{Subprotocols: []string{"graphql-transport-ws"}, ReadBufferSize: 1024, WriteBufferSize: 512, HandshakeTimeout: time.Minute, EnableCompression: *benchDeflate}
 	var g errgroup.Group
 	g.SetLimit(64)
 	for i := range n {

@@ -14,6 +14,7 @@ import (
 	"tideline/graph/exec"
 	"tideline/server/limit"
 	"tideline/server/transport/incoming"
+	"tideline/server/transport/outgoing"
 )
 
 // answer serves a request as GraphQL over HTTP says, and hands WebSocket handshakes
@@ -107,7 +108,12 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, mediaType string
 		w.Header().Set("Allow", "POST")
 		refuse(w, mediaType, http.StatusMethodNotAllowed, "Use POST for a mutation.")
 	default:
-		respond(w, mediaType, h.api.execute(ctx, begun, viewer, operation))
+		response := h.api.execute(ctx, begun, viewer, operation)
+		if r.Method == http.MethodGet && len(r.Header.Values("Authorization")) == 0 && len(response.Errors) == 0 {
+			outgoing.WriteToAll(w, r, mediaType, response)
+			return
+		}
+		respond(w, mediaType, response)
 	}
 }
 
@@ -150,7 +156,7 @@ func respondAs(w http.ResponseWriter, mediaType string, status int, response exe
 	if seconds, ok := retryAfter(response.Errors); ok {
 		w.Header().Set("Retry-After", strconv.Itoa(seconds))
 	}
-	write(w, mediaType, status, response)
+	outgoing.Write(w, mediaType, status, response)
 }
 
 // statusOf is the status of a response without data.
@@ -168,17 +174,5 @@ func statusOf(errs gqlerror.List) int {
 
 // refuse answers a request that is no well-formed GraphQL request.
 func refuse(w http.ResponseWriter, mediaType string, status int, format string, args ...any) {
-	write(w, mediaType, status, exec.Response{Errors: requestError(codeBadInput, format, args...)})
-}
-
-func write(w http.ResponseWriter, mediaType string, status int, response exec.Response) {
-	body, err := response.AppendJSON(nil)
-	if err != nil { // Data is JSON that exec wrote: this does not happen
-		http.Error(w, "", http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", mediaType+"; charset=utf-8")
-	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	w.WriteHeader(status)
-	w.Write(body) // an error means that the client has left
+	outgoing.Write(w, mediaType, status, exec.Response{Errors: requestError(codeBadInput, format, args...)})
 }

@@ -108,7 +108,11 @@ func TestHTTP(t *testing.T) {
 				require.Contains(t, w.Body.String(), c.want)
 				require.NotContains(t, w.Body.String(), "secret")
 				require.True(t, json.Valid(w.Body.Bytes()))
-				require.Equal(t, "no-store", w.Header().Get("Cache-Control"))
+				cached := "no-store"
+				if r.Method == http.MethodGet && w.Code == http.StatusOK && strings.Contains(c.want, "world") || c.want == `{"echo":4}` && r.Method == http.MethodGet {
+					cached = "public, no-cache"
+				}
+				require.Equal(t, cached, w.Header().Get("Cache-Control"))
 				if status >= 400 {
 					require.NotContains(t, w.Body.String(), `"data"`)
 				}
@@ -120,6 +124,51 @@ func TestHTTP(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A cache may keep what is answered to everybody, and nothing else: not an answer to
+// somebody who signed, nor errors, nor what was posted. Who signed is never told that
+// everybody's answer is the one to use.
+func TestOnlyAnonymousAnswersAreShared(t *testing.T) {
+	f := newFixture(t, nil)
+	ask := func(method, query, held string, signed bool) *httptest.ResponseRecorder {
+		address, body := "/graphql?query="+url.QueryEscape(query), ""
+		if method == http.MethodPost {
+			address, body = "/graphql", `{"query":"`+query+`"}`
+		}
+		r := httptest.NewRequest(method, address, strings.NewReader(body))
+		r.Header.Set("Content-Type", asJSON)
+		r.Header.Set("If-None-Match", held)
+		if signed {
+			r.Header.Set("Authorization", "Bearer alice")
+		}
+		w := httptest.NewRecorder()
+		f.handler.ServeHTTP(w, r)
+		return w
+	}
+	shared := ask(http.MethodGet, "{hello}", "", false)
+	tag := shared.Header().Get("ETag")
+	require.Equal(t, http.StatusOK, shared.Code)
+	require.NotEmpty(t, tag)
+	require.Equal(t, "public, no-cache", shared.Header().Get("Cache-Control"))
+	require.Subset(t, shared.Header().Values("Vary"), []string{"Accept", "Authorization", "Origin"})
+	again := ask(http.MethodGet, "{hello}", tag, false)
+	require.Equal(t, http.StatusNotModified, again.Code)
+	require.Empty(t, again.Body.Bytes())
+	require.Equal(t, http.StatusOK, ask(http.MethodGet, "{a:hello}", tag, false).Code, "another answer")
+
+	for name, w := range map[string]*httptest.ResponseRecorder{
+		"signed in":   ask(http.MethodGet, "{hello}", tag, true),
+		"posted":      ask(http.MethodPost, "{hello}", tag, false),
+		"field error": ask(http.MethodGet, "{fail hello}", "*", false),
+		"invalid":     ask(http.MethodGet, "{nothing}", "*", false),
+		"mutation":    ask(http.MethodGet, "mutation{set(n:1)}", "*", false),
+	} {
+		require.NotEqual(t, http.StatusNotModified, w.Code, name)
+		require.NotEmpty(t, w.Body.Bytes(), name)
+		require.Equal(t, "no-store", w.Header().Get("Cache-Control"), name)
+		require.Empty(t, w.Header().Get("ETag"), name)
 	}
 }
 

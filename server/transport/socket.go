@@ -43,7 +43,7 @@ type socket struct {
 	pulse    *time.Timer // nil until connection_ack
 }
 
-func newSocket(set *sockets, conn *websocket.Conn, address string, cancel context.CancelFunc) *socket {
+func newSocket(set *sockets, conn *websocket.Conn, address string, offersDeflate bool, cancel context.CancelFunc) *socket {
 	config := &set.api.config
 	s := &socket{
 		set:     set,
@@ -55,7 +55,7 @@ func newSocket(set *sockets, conn *websocket.Conn, address string, cancel contex
 	}
 	s.queue = writequeue.Queue{Config: writequeue.Config{
 		Conn: conn, MaxFrames: config.QueueFrames, MaxBytes: config.QueueBytes, WriteTimeout: config.WriteTimeout,
-		Overflowed: config.ObserveSlowSocket, Stopped: s.stopAll, Running: &set.running,
+		Deflate: config.Deflate && offersDeflate, Overflowed: config.ObserveSlowSocket, Stopped: s.stopAll, Running: &set.running,
 	}}
 	s.operations = operations{socket: s, byID: make(map[string]*operation)}
 	conn.SetReadLimit(maxInit)
@@ -103,12 +103,14 @@ func (s *socket) read(ctx context.Context) {
 	defer func() { s.unwatch() }()
 	for {
 		kind, data, err := s.receive()
-		if err != nil && !errors.Is(err, limit.ErrBusy) {
+		if err != nil && !errors.Is(err, limit.ErrBusy) && !errors.Is(err, incoming.ErrInflated) {
 			s.end(err)
 			return
 		}
 		s.heard()
 		switch {
+		case errors.Is(err, incoming.ErrInflated):
+			s.queue.Close(websocket.CloseMessageTooBig, "")
 		case err != nil:
 			s.queue.Close(websocket.CloseTryAgainLater, "Too many large messages at once")
 		case s.queue.IsClosing():
@@ -131,7 +133,11 @@ func (s *socket) receive() (kind int, data []byte, err error) {
 	}
 	s.due = time.Now().Add(s.set.api.config.MessageTimeout)
 	s.heard()
-	data, s.giveBack, err = limit.ReadAll(reader, s.set.api.bodies, 512, freeMessage)
+	most := maxInit // the bound of the connection, for what it inflates
+	if s.acked {
+		most = s.set.api.config.MaxBody
+	}
+	data, s.giveBack, err = incoming.ReadMessage(reader, most, s.set.api.bodies, freeMessage)
 	s.due = time.Time{}
 	return kind, data, err
 }

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"tideline/server/limit"
+	"tideline/server/transport/incoming"
 )
 
 const (
@@ -48,12 +49,13 @@ func newSockets(a *api) *sockets {
 		api:      a,
 		sessions: newSessions(a.config.EndedSessions, a.config.Logger),
 		upgrader: websocket.Upgrader{
-			HandshakeTimeout: a.config.WriteTimeout,
-			ReadBufferSize:   socketBuffer,
-			WriteBufferSize:  socketBuffer,
-			WriteBufferPool:  new(sync.Pool),
-			Subprotocols:     []string{transportWS.protocol, legacyWS.protocol},
-			CheckOrigin:      func(r *http.Request) bool { return originAllowed(r, a.config.AllowedOrigins) },
+			HandshakeTimeout:  a.config.WriteTimeout,
+			ReadBufferSize:    socketBuffer,
+			WriteBufferSize:   socketBuffer,
+			WriteBufferPool:   new(sync.Pool),
+			EnableCompression: a.config.Deflate,
+			Subprotocols:      []string{transportWS.protocol, legacyWS.protocol},
+			CheckOrigin:       func(r *http.Request) bool { return originAllowed(r, a.config.AllowedOrigins) },
 		},
 		stopping: make(chan struct{}),
 		lookUps:  semaphore.NewWeighted(lookUpsAtOnce),
@@ -80,7 +82,7 @@ func (s *sockets) accept(w http.ResponseWriter, r *http.Request) {
 	// The request's context ends when this function returns.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
 	limit.FreeSlot(ctx)
-	socket := newSocket(s, conn, limit.AddressOf(r.RemoteAddr), cancel)
+	socket := newSocket(s, conn, limit.AddressOf(r.RemoteAddr), incoming.OffersDeflate(r.Header), cancel)
 	s.mu.Lock()
 	s.open[socket] = struct{}{}
 	closing := s.closing

@@ -76,6 +76,8 @@ type Config struct {
 	// AllowedOrigins are the other sites whose pages may use the API, as
 	// https://app.example.com; * is all of them. Defaults to none.
 	AllowedOrigins []string
+	// Deflate agrees to permessage-deflate with clients that offer it. Defaults to not.
+	Deflate bool
 
 	// InitTimeout is the time from a socket's handshake to connection_init. Defaults
 	// to 5 s.
