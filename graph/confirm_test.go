@@ -67,6 +67,7 @@ func TestEventThatIsHiddenWhileItIsMadeIsNotSent(t *testing.T) {
 			"unread posts of one":                  {unread, &feeds, false},
 			"the author, for one":                  {"edge { node { author { handle } } }", &users, false},
 			"what depends on the viewer, for many": {"edge { node { author { relationship { following } } } } " + unread, &feeds, true},
+			"the author, for each of many":         {"edge { node { author { handle relationship { following } } } }", &users, true},
 		} {
 			for why, hide := range map[string]func(author, viewer account.Viewer, post int64) error{
 				"blocked": func(author, viewer account.Viewer, _ int64) error {

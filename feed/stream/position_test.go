@@ -208,3 +208,27 @@ func TestPageOfAStoppedProcess(t *testing.T) {
 		require.Equal(w, overtaken, w.listen(ann, &page.Position).added())
 	})
 }
+
+// A post comes while an empty page is read upwards from the end of the timeline, right
+// after the inbox was read: the client does not have it.
+func TestEmptyPageLacksWhatComesMeanwhile(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		var meanwhile atomic.Pointer[func()]
+		w := clocked{newWorld(t, s, feedtest.Options{Observe: func(bool) {
+			if do := meanwhile.Swap(nil); do != nil {
+				(*do)()
+			}
+		}}), new(atomic.Int64)}
+		ann, bob := w.followed()
+		w.AwaitInbox(ann)
+		var id int64
+		arrive := func() { id = w.arrives(bob, ann) }
+		meanwhile.Store(&arrive)
+		two := 2
+		page := w.page(w.Ctx, ann, paging.Page{Last: &two}, home.Latest)
+		require.NotZero(w, id)
+		require.Empty(w, page.Edges)
+		require.Equal(w, id, w.listen(ann, &page.Position).added())
+	})
+}
