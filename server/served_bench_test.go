@@ -24,22 +24,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/99designs/gqlgen/graphql/handler"
-	"github.com/99designs/gqlgen/graphql/handler/lru"
-	gqlgen "github.com/99designs/gqlgen/graphql/handler/transport"
 	"github.com/alecthomas/kong"
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
-	"github.com/vektah/gqlparser/v2/ast"
 	"golang.org/x/sync/errgroup"
 
 	"tideline/ent"
 	"tideline/ent/schema"
 	"tideline/feed/ids"
-	"tideline/feed/paging"
-	"tideline/graph/generated"
 	"tideline/storage"
 	"tideline/storage/storagetest"
 	"tideline/timeline"
@@ -335,123 +326,6 @@ func serveHTTP(ctx context.Context, h http.Handler) error {
 
 const floorPosts = `SELECT p.id, p.text, p.visibility, p.like_count, u.id, u.handle, u.name
 	FROM posts p JOIN users u ON u.id = p.author_id WHERE p.id = ANY($1) ORDER BY p.id DESC`
-
-// serveFloor does what any such page costs at least.
-func serveFloor(ctx context.Context, database, redisURL string) error {
-	cfg, err := pgxpool.ParseConfig(database)
-	if err != nil {
-		return err
-	}
-	cfg.MaxConns = 20
-	pool, err := pgxpool.NewWithConfig(ctx, cfg)
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
-	options, err := redis.ParseURL(redisURL)
-	if err != nil {
-		return err
-	}
-	rdb := redis.NewClient(options)
-	defer rdb.Close()
-	return serveHTTP(ctx, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		reader, err := strconv.ParseInt(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer token"), 10, 64)
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
-		}
-		_, _ = io.Copy(io.Discard, r.Body)
-		body, err := floorPage(r.Context(), pool, rdb, reader)
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
-		}
-		w.Header().Set("Content-Type", "application/json")
-		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-		_, _ = w.Write(body)
-	}))
-}
-
-func floorPage(ctx context.Context, pool *pgxpool.Pool, rdb *redis.Client, reader int64) ([]byte, error) {
-	members, err := rdb.ZRange(ctx, timeline.Inbox(reader).String()+":z", 0, 19).Result()
-	if err != nil {
-		return nil, err
-	}
-	keys := make([]int64, len(members))
-	for i, m := range members {
-		if keys[i], err = strconv.ParseInt(m, 10, 64); err != nil {
-			return nil, err
-		}
-	}
-	rows, err := pool.Query(ctx, floorPosts, keys)
-	if err != nil {
-		return nil, err
-	}
-	body := make([]byte, 0, 8<<10)
-	body = append(body, `{"data":{"timeline":{"pageInfo":{"hasNextPage":true},"edges":[`...)
-	var id, author int64
-	var text, visibility, handle, name string
-	var likes int
-	first := true
-	_, err = pgx.ForEachRow(rows, []any{&id, &text, &visibility, &likes, &author, &handle, &name}, func() error {
-		if !first {
-			body = append(body, ',')
-		}
-		first = false
-		body = append(body, `{"cursor":"`...)
-		body = strconv.AppendInt(body, id, 36)
-		body = append(body, `","node":{"id":"`...)
-		body = strconv.AppendInt(body, id, 10)
-		body = append(body, `","text":`...)
-		body = strconv.AppendQuote(body, text)
-		body = append(body, `,"visibility":"`...)
-		body = append(body, visibility...)
-		body = append(body, `","createdAt":"`...)
-		body = ids.TimeOf(id).AppendFormat(body, time.RFC3339Nano)
-		body = append(body, `","likeCount":`...)
-		body = strconv.AppendInt(body, int64(likes), 10)
-		body = append(body, `,"viewerHasLiked":false,"author":{"id":"`...)
-		body = strconv.AppendInt(body, author, 10)
-		body = append(body, `","handle":`...)
-		body = strconv.AppendQuote(body, handle)
-		body = append(body, `,"name":`...)
-		body = strconv.AppendQuote(body, name)
-		body = append(body, `}}}`...)
-		return nil
-	})
-	return append(body, `]}}}`...), err
-}
-
-// serveStatic is gqlgen's own server with 20 posts from memory.
-func serveStatic(ctx context.Context, database string) error {
-	conn, err := pgx.Connect(ctx, database)
-	if err != nil {
-		return err
-	}
-	rows, err := conn.Query(ctx, strings.Replace(floorPosts, "WHERE p.id = ANY($1)", "", 1)+" LIMIT 20")
-	if err != nil {
-		return err
-	}
-	page := &paging.Connection[ent.Post]{HasNextPage: true}
-	var p ent.Post
-	var u ent.User
-	_, err = pgx.ForEachRow(rows, []any{&p.ID, &p.Text, &p.Visibility, &p.LikeCount, &u.ID, &u.Handle, &u.Name}, func() error {
-		post, author := p, u
-		post.AuthorID, post.Edges.Author = author.ID, &author
-		page.Edges = append(page.Edges, paging.Edge[ent.Post]{Cursor: paging.Cursor{ID: post.ID}.Encode(paging.Latest, 0), Node: &post})
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	if err := conn.Close(ctx); err != nil {
-		return err
-	}
-	srv := handler.New(generated.NewExecutableSchema(generated.Config{Resolvers: memory{page: page}}))
-	srv.AddTransport(gqlgen.POST{})
-	srv.SetQueryCache(lru.New[*ast.QueryDocument](100))
-	return serveHTTP(ctx, srv)
-}
 
 func postgresPid(b *testing.B, stores *storage.Stores) (pid int) {
 	var backend int
