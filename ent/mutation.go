@@ -6091,6 +6091,7 @@ type SessionMutation struct {
 	token_hash    *[]byte
 	created_at    *time.Time
 	expires_at    *time.Time
+	tokens_since  *time.Time
 	clearedFields map[string]struct{}
 	user          *int64
 	cleareduser   bool
@@ -6347,6 +6348,55 @@ func (m *SessionMutation) ResetExpiresAt() {
 	m.expires_at = nil
 }
 
+// SetTokensSince sets the "tokens_since" field.
+func (m *SessionMutation) SetTokensSince(t time.Time) {
+	m.tokens_since = &t
+}
+
+// TokensSince returns the value of the "tokens_since" field in the mutation.
+func (m *SessionMutation) TokensSince() (r time.Time, exists bool) {
+	v := m.tokens_since
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldTokensSince returns the old "tokens_since" field's value of the Session entity.
+// If the Session object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *SessionMutation) OldTokensSince(ctx context.Context) (v *time.Time, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldTokensSince is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldTokensSince requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldTokensSince: %w", err)
+	}
+	return oldValue.TokensSince, nil
+}
+
+// ClearTokensSince clears the value of the "tokens_since" field.
+func (m *SessionMutation) ClearTokensSince() {
+	m.tokens_since = nil
+	m.clearedFields[session.FieldTokensSince] = struct{}{}
+}
+
+// TokensSinceCleared returns if the "tokens_since" field was cleared in this mutation.
+func (m *SessionMutation) TokensSinceCleared() bool {
+	_, ok := m.clearedFields[session.FieldTokensSince]
+	return ok
+}
+
+// ResetTokensSince resets all changes to the "tokens_since" field.
+func (m *SessionMutation) ResetTokensSince() {
+	m.tokens_since = nil
+	delete(m.clearedFields, session.FieldTokensSince)
+}
+
 // ClearUser clears the "user" edge to the User entity.
 func (m *SessionMutation) ClearUser() {
 	m.cleareduser = true
@@ -6408,7 +6458,7 @@ func (m *SessionMutation) Type() string {
 // order to get all numeric fields that were incremented/decremented, call
 // AddedFields().
 func (m *SessionMutation) Fields() []string {
-	fields := make([]string, 0, 4)
+	fields := make([]string, 0, 5)
 	if m.token_hash != nil {
 		fields = append(fields, session.FieldTokenHash)
 	}
@@ -6420,6 +6470,9 @@ func (m *SessionMutation) Fields() []string {
 	}
 	if m.expires_at != nil {
 		fields = append(fields, session.FieldExpiresAt)
+	}
+	if m.tokens_since != nil {
+		fields = append(fields, session.FieldTokensSince)
 	}
 	return fields
 }
@@ -6437,6 +6490,8 @@ func (m *SessionMutation) Field(name string) (ent.Value, bool) {
 		return m.CreatedAt()
 	case session.FieldExpiresAt:
 		return m.ExpiresAt()
+	case session.FieldTokensSince:
+		return m.TokensSince()
 	}
 	return nil, false
 }
@@ -6454,6 +6509,8 @@ func (m *SessionMutation) OldField(ctx context.Context, name string) (ent.Value,
 		return m.OldCreatedAt(ctx)
 	case session.FieldExpiresAt:
 		return m.OldExpiresAt(ctx)
+	case session.FieldTokensSince:
+		return m.OldTokensSince(ctx)
 	}
 	return nil, fmt.Errorf("unknown Session field %s", name)
 }
@@ -6491,6 +6548,13 @@ func (m *SessionMutation) SetField(name string, value ent.Value) error {
 		}
 		m.SetExpiresAt(v)
 		return nil
+	case session.FieldTokensSince:
+		v, ok := value.(time.Time)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetTokensSince(v)
+		return nil
 	}
 	return fmt.Errorf("unknown Session field %s", name)
 }
@@ -6523,7 +6587,11 @@ func (m *SessionMutation) AddField(name string, value ent.Value) error {
 // ClearedFields returns all nullable fields that were cleared during this
 // mutation.
 func (m *SessionMutation) ClearedFields() []string {
-	return nil
+	var fields []string
+	if m.FieldCleared(session.FieldTokensSince) {
+		fields = append(fields, session.FieldTokensSince)
+	}
+	return fields
 }
 
 // FieldCleared returns a boolean indicating if a field with the given name was
@@ -6536,6 +6604,11 @@ func (m *SessionMutation) FieldCleared(name string) bool {
 // ClearField clears the value of the field with the given name. It returns an
 // error if the field is not defined in the schema.
 func (m *SessionMutation) ClearField(name string) error {
+	switch name {
+	case session.FieldTokensSince:
+		m.ClearTokensSince()
+		return nil
+	}
 	return fmt.Errorf("unknown Session nullable field %s", name)
 }
 
@@ -6554,6 +6627,9 @@ func (m *SessionMutation) ResetField(name string) error {
 		return nil
 	case session.FieldExpiresAt:
 		m.ResetExpiresAt()
+		return nil
+	case session.FieldTokensSince:
+		m.ResetTokensSince()
 		return nil
 	}
 	return fmt.Errorf("unknown Session field %s", name)
@@ -6643,6 +6719,9 @@ type UserMutation struct {
 	name                    *string
 	bio                     *string
 	password_hash           *string
+	issuer                  *string
+	external_id             *[]byte
+	signed_out_before       *time.Time
 	approves_followers      *bool
 	default_visibility      *schema.Visibility
 	follower_count          *int
@@ -6915,6 +6994,153 @@ func (m *UserMutation) OldPasswordHash(ctx context.Context) (v string, err error
 // ResetPasswordHash resets all changes to the "password_hash" field.
 func (m *UserMutation) ResetPasswordHash() {
 	m.password_hash = nil
+}
+
+// SetIssuer sets the "issuer" field.
+func (m *UserMutation) SetIssuer(s string) {
+	m.issuer = &s
+}
+
+// Issuer returns the value of the "issuer" field in the mutation.
+func (m *UserMutation) Issuer() (r string, exists bool) {
+	v := m.issuer
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldIssuer returns the old "issuer" field's value of the User entity.
+// If the User object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *UserMutation) OldIssuer(ctx context.Context) (v *string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldIssuer is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldIssuer requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldIssuer: %w", err)
+	}
+	return oldValue.Issuer, nil
+}
+
+// ClearIssuer clears the value of the "issuer" field.
+func (m *UserMutation) ClearIssuer() {
+	m.issuer = nil
+	m.clearedFields[user.FieldIssuer] = struct{}{}
+}
+
+// IssuerCleared returns if the "issuer" field was cleared in this mutation.
+func (m *UserMutation) IssuerCleared() bool {
+	_, ok := m.clearedFields[user.FieldIssuer]
+	return ok
+}
+
+// ResetIssuer resets all changes to the "issuer" field.
+func (m *UserMutation) ResetIssuer() {
+	m.issuer = nil
+	delete(m.clearedFields, user.FieldIssuer)
+}
+
+// SetExternalID sets the "external_id" field.
+func (m *UserMutation) SetExternalID(b []byte) {
+	m.external_id = &b
+}
+
+// ExternalID returns the value of the "external_id" field in the mutation.
+func (m *UserMutation) ExternalID() (r []byte, exists bool) {
+	v := m.external_id
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldExternalID returns the old "external_id" field's value of the User entity.
+// If the User object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *UserMutation) OldExternalID(ctx context.Context) (v []byte, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldExternalID is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldExternalID requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldExternalID: %w", err)
+	}
+	return oldValue.ExternalID, nil
+}
+
+// ClearExternalID clears the value of the "external_id" field.
+func (m *UserMutation) ClearExternalID() {
+	m.external_id = nil
+	m.clearedFields[user.FieldExternalID] = struct{}{}
+}
+
+// ExternalIDCleared returns if the "external_id" field was cleared in this mutation.
+func (m *UserMutation) ExternalIDCleared() bool {
+	_, ok := m.clearedFields[user.FieldExternalID]
+	return ok
+}
+
+// ResetExternalID resets all changes to the "external_id" field.
+func (m *UserMutation) ResetExternalID() {
+	m.external_id = nil
+	delete(m.clearedFields, user.FieldExternalID)
+}
+
+// SetSignedOutBefore sets the "signed_out_before" field.
+func (m *UserMutation) SetSignedOutBefore(t time.Time) {
+	m.signed_out_before = &t
+}
+
+// SignedOutBefore returns the value of the "signed_out_before" field in the mutation.
+func (m *UserMutation) SignedOutBefore() (r time.Time, exists bool) {
+	v := m.signed_out_before
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldSignedOutBefore returns the old "signed_out_before" field's value of the User entity.
+// If the User object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *UserMutation) OldSignedOutBefore(ctx context.Context) (v *time.Time, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldSignedOutBefore is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldSignedOutBefore requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldSignedOutBefore: %w", err)
+	}
+	return oldValue.SignedOutBefore, nil
+}
+
+// ClearSignedOutBefore clears the value of the "signed_out_before" field.
+func (m *UserMutation) ClearSignedOutBefore() {
+	m.signed_out_before = nil
+	m.clearedFields[user.FieldSignedOutBefore] = struct{}{}
+}
+
+// SignedOutBeforeCleared returns if the "signed_out_before" field was cleared in this mutation.
+func (m *UserMutation) SignedOutBeforeCleared() bool {
+	_, ok := m.clearedFields[user.FieldSignedOutBefore]
+	return ok
+}
+
+// ResetSignedOutBefore resets all changes to the "signed_out_before" field.
+func (m *UserMutation) ResetSignedOutBefore() {
+	m.signed_out_before = nil
+	delete(m.clearedFields, user.FieldSignedOutBefore)
 }
 
 // SetApprovesFollowers sets the "approves_followers" field.
@@ -7543,7 +7769,7 @@ func (m *UserMutation) Type() string {
 // order to get all numeric fields that were incremented/decremented, call
 // AddedFields().
 func (m *UserMutation) Fields() []string {
-	fields := make([]string, 0, 16)
+	fields := make([]string, 0, 19)
 	if m.handle != nil {
 		fields = append(fields, user.FieldHandle)
 	}
@@ -7555,6 +7781,15 @@ func (m *UserMutation) Fields() []string {
 	}
 	if m.password_hash != nil {
 		fields = append(fields, user.FieldPasswordHash)
+	}
+	if m.issuer != nil {
+		fields = append(fields, user.FieldIssuer)
+	}
+	if m.external_id != nil {
+		fields = append(fields, user.FieldExternalID)
+	}
+	if m.signed_out_before != nil {
+		fields = append(fields, user.FieldSignedOutBefore)
 	}
 	if m.approves_followers != nil {
 		fields = append(fields, user.FieldApprovesFollowers)
@@ -7608,6 +7843,12 @@ func (m *UserMutation) Field(name string) (ent.Value, bool) {
 		return m.Bio()
 	case user.FieldPasswordHash:
 		return m.PasswordHash()
+	case user.FieldIssuer:
+		return m.Issuer()
+	case user.FieldExternalID:
+		return m.ExternalID()
+	case user.FieldSignedOutBefore:
+		return m.SignedOutBefore()
 	case user.FieldApprovesFollowers:
 		return m.ApprovesFollowers()
 	case user.FieldDefaultVisibility:
@@ -7649,6 +7890,12 @@ func (m *UserMutation) OldField(ctx context.Context, name string) (ent.Value, er
 		return m.OldBio(ctx)
 	case user.FieldPasswordHash:
 		return m.OldPasswordHash(ctx)
+	case user.FieldIssuer:
+		return m.OldIssuer(ctx)
+	case user.FieldExternalID:
+		return m.OldExternalID(ctx)
+	case user.FieldSignedOutBefore:
+		return m.OldSignedOutBefore(ctx)
 	case user.FieldApprovesFollowers:
 		return m.OldApprovesFollowers(ctx)
 	case user.FieldDefaultVisibility:
@@ -7709,6 +7956,27 @@ func (m *UserMutation) SetField(name string, value ent.Value) error {
 			return fmt.Errorf("unexpected type %T for field %s", value, name)
 		}
 		m.SetPasswordHash(v)
+		return nil
+	case user.FieldIssuer:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetIssuer(v)
+		return nil
+	case user.FieldExternalID:
+		v, ok := value.([]byte)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetExternalID(v)
+		return nil
+	case user.FieldSignedOutBefore:
+		v, ok := value.(time.Time)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetSignedOutBefore(v)
 		return nil
 	case user.FieldApprovesFollowers:
 		v, ok := value.(bool)
@@ -7922,7 +8190,17 @@ func (m *UserMutation) AddField(name string, value ent.Value) error {
 // ClearedFields returns all nullable fields that were cleared during this
 // mutation.
 func (m *UserMutation) ClearedFields() []string {
-	return nil
+	var fields []string
+	if m.FieldCleared(user.FieldIssuer) {
+		fields = append(fields, user.FieldIssuer)
+	}
+	if m.FieldCleared(user.FieldExternalID) {
+		fields = append(fields, user.FieldExternalID)
+	}
+	if m.FieldCleared(user.FieldSignedOutBefore) {
+		fields = append(fields, user.FieldSignedOutBefore)
+	}
+	return fields
 }
 
 // FieldCleared returns a boolean indicating if a field with the given name was
@@ -7935,6 +8213,17 @@ func (m *UserMutation) FieldCleared(name string) bool {
 // ClearField clears the value of the field with the given name. It returns an
 // error if the field is not defined in the schema.
 func (m *UserMutation) ClearField(name string) error {
+	switch name {
+	case user.FieldIssuer:
+		m.ClearIssuer()
+		return nil
+	case user.FieldExternalID:
+		m.ClearExternalID()
+		return nil
+	case user.FieldSignedOutBefore:
+		m.ClearSignedOutBefore()
+		return nil
+	}
 	return fmt.Errorf("unknown User nullable field %s", name)
 }
 
@@ -7953,6 +8242,15 @@ func (m *UserMutation) ResetField(name string) error {
 		return nil
 	case user.FieldPasswordHash:
 		m.ResetPasswordHash()
+		return nil
+	case user.FieldIssuer:
+		m.ResetIssuer()
+		return nil
+	case user.FieldExternalID:
+		m.ResetExternalID()
+		return nil
+	case user.FieldSignedOutBefore:
+		m.ResetSignedOutBefore()
 		return nil
 	case user.FieldApprovesFollowers:
 		m.ResetApprovesFollowers()

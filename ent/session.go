@@ -18,7 +18,7 @@ type Session struct {
 	config `json:"-"`
 	// ID of the ent.
 	ID int64 `json:"id,omitempty"`
-	// SHA-256 of the token
+	// SHA-256 of the token, or what stands for a user of an issuer
 	TokenHash []byte `json:"-"`
 	// UserID holds the value of the "user_id" field.
 	UserID int64 `json:"user_id,omitempty"`
@@ -26,6 +26,8 @@ type Session struct {
 	CreatedAt time.Time `json:"created_at,omitempty"`
 	// ExpiresAt holds the value of the "expires_at" field.
 	ExpiresAt time.Time `json:"expires_at,omitempty"`
+	// of a user of an issuer: tokens issued before are refused, as User.signed_out_before said when the session began
+	TokensSince *time.Time `json:"tokens_since,omitempty"`
 	// Edges holds the relations/edges for other nodes in the graph.
 	// The values are being populated by the SessionQuery when eager-loading is set.
 	Edges        SessionEdges `json:"edges"`
@@ -61,7 +63,7 @@ func (*Session) scanValues(columns []string) ([]any, error) {
 			values[i] = new([]byte)
 		case session.FieldID, session.FieldUserID:
 			values[i] = new(sql.NullInt64)
-		case session.FieldCreatedAt, session.FieldExpiresAt:
+		case session.FieldCreatedAt, session.FieldExpiresAt, session.FieldTokensSince:
 			values[i] = new(sql.NullTime)
 		default:
 			values[i] = new(sql.UnknownType)
@@ -107,6 +109,13 @@ func (_m *Session) assignValues(columns []string, values []any) error {
 				return fmt.Errorf("unexpected type %T for field expires_at", values[i])
 			} else if value.Valid {
 				_m.ExpiresAt = value.Time
+			}
+		case session.FieldTokensSince:
+			if value, ok := values[i].(*sql.NullTime); !ok {
+				return fmt.Errorf("unexpected type %T for field tokens_since", values[i])
+			} else if value.Valid {
+				_m.TokensSince = new(time.Time)
+				*_m.TokensSince = value.Time
 			}
 		default:
 			_m.selectValues.Set(columns[i], values[i])
@@ -159,6 +168,11 @@ func (_m *Session) String() string {
 	builder.WriteString(", ")
 	builder.WriteString("expires_at=")
 	builder.WriteString(_m.ExpiresAt.Format(time.ANSIC))
+	builder.WriteString(", ")
+	if v := _m.TokensSince; v != nil {
+		builder.WriteString("tokens_since=")
+		builder.WriteString(v.Format(time.ANSIC))
+	}
 	builder.WriteByte(')')
 	return builder.String()
 }

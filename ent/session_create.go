@@ -55,6 +55,20 @@ func (_c *SessionCreate) SetExpiresAt(v time.Time) *SessionCreate {
 	return _c
 }
 
+// SetTokensSince sets the "tokens_since" field.
+func (_c *SessionCreate) SetTokensSince(v time.Time) *SessionCreate {
+	_c.mutation.SetTokensSince(v)
+	return _c
+}
+
+// SetNillableTokensSince sets the "tokens_since" field if the given value is not nil.
+func (_c *SessionCreate) SetNillableTokensSince(v *time.Time) *SessionCreate {
+	if v != nil {
+		_c.SetTokensSince(*v)
+	}
+	return _c
+}
+
 // SetID sets the "id" field.
 func (_c *SessionCreate) SetID(v int64) *SessionCreate {
 	_c.mutation.SetID(v)
@@ -174,6 +188,10 @@ func (_c *SessionCreate) createSpec() (*Session, *sqlgraph.CreateSpec) {
 		_spec.SetField(session.FieldExpiresAt, field.TypeTime, value)
 		_node.ExpiresAt = value
 	}
+	if value, ok := _c.mutation.TokensSince(); ok {
+		_spec.SetField(session.FieldTokensSince, field.TypeTime, value)
+		_node.TokensSince = &value
+	}
 	if nodes := _c.mutation.UserIDs(); len(nodes) > 0 {
 		edge := &sqlgraph.EdgeSpec{
 			Rel:     sqlgraph.M2O,
@@ -255,6 +273,24 @@ func (u *SessionUpsert) UpdateExpiresAt() *SessionUpsert {
 	return u
 }
 
+// SetTokensSince sets the "tokens_since" field.
+func (u *SessionUpsert) SetTokensSince(v time.Time) *SessionUpsert {
+	u.Set(session.FieldTokensSince, v)
+	return u
+}
+
+// UpdateTokensSince sets the "tokens_since" field to the value that was provided on create.
+func (u *SessionUpsert) UpdateTokensSince() *SessionUpsert {
+	u.SetExcluded(session.FieldTokensSince)
+	return u
+}
+
+// ClearTokensSince clears the value of the "tokens_since" field.
+func (u *SessionUpsert) ClearTokensSince() *SessionUpsert {
+	u.SetNull(session.FieldTokensSince)
+	return u
+}
+
 // UpdateNewValues updates the mutable fields using the new values that were set on create except the ID field.
 // Using this option is equivalent to using:
 //
@@ -323,6 +359,27 @@ func (u *SessionUpsertOne) SetExpiresAt(v time.Time) *SessionUpsertOne {
 func (u *SessionUpsertOne) UpdateExpiresAt() *SessionUpsertOne {
 	return u.Update(func(s *SessionUpsert) {
 		s.UpdateExpiresAt()
+	})
+}
+
+// SetTokensSince sets the "tokens_since" field.
+func (u *SessionUpsertOne) SetTokensSince(v time.Time) *SessionUpsertOne {
+	return u.Update(func(s *SessionUpsert) {
+		s.SetTokensSince(v)
+	})
+}
+
+// UpdateTokensSince sets the "tokens_since" field to the value that was provided on create.
+func (u *SessionUpsertOne) UpdateTokensSince() *SessionUpsertOne {
+	return u.Update(func(s *SessionUpsert) {
+		s.UpdateTokensSince()
+	})
+}
+
+// ClearTokensSince clears the value of the "tokens_since" field.
+func (u *SessionUpsertOne) ClearTokensSince() *SessionUpsertOne {
+	return u.Update(func(s *SessionUpsert) {
+		s.ClearTokensSince()
 	})
 }
 
@@ -560,6 +617,27 @@ func (u *SessionUpsertBulk) SetExpiresAt(v time.Time) *SessionUpsertBulk {
 func (u *SessionUpsertBulk) UpdateExpiresAt() *SessionUpsertBulk {
 	return u.Update(func(s *SessionUpsert) {
 		s.UpdateExpiresAt()
+	})
+}
+
+// SetTokensSince sets the "tokens_since" field.
+func (u *SessionUpsertBulk) SetTokensSince(v time.Time) *SessionUpsertBulk {
+	return u.Update(func(s *SessionUpsert) {
+		s.SetTokensSince(v)
+	})
+}
+
+// UpdateTokensSince sets the "tokens_since" field to the value that was provided on create.
+func (u *SessionUpsertBulk) UpdateTokensSince() *SessionUpsertBulk {
+	return u.Update(func(s *SessionUpsert) {
+		s.UpdateTokensSince()
+	})
+}
+
+// ClearTokensSince clears the value of the "tokens_since" field.
+func (u *SessionUpsertBulk) ClearTokensSince() *SessionUpsertBulk {
+	return u.Update(func(s *SessionUpsert) {
+		s.ClearTokensSince()
 	})
 }
 

@@ -43,6 +43,26 @@ func (_u *SessionUpdate) SetNillableExpiresAt(v *time.Time) *SessionUpdate {
 	return _u
 }
 
+// SetTokensSince sets the "tokens_since" field.
+func (_u *SessionUpdate) SetTokensSince(v time.Time) *SessionUpdate {
+	_u.mutation.SetTokensSince(v)
+	return _u
+}
+
+// SetNillableTokensSince sets the "tokens_since" field if the given value is not nil.
+func (_u *SessionUpdate) SetNillableTokensSince(v *time.Time) *SessionUpdate {
+	if v != nil {
+		_u.SetTokensSince(*v)
+	}
+	return _u
+}
+
+// ClearTokensSince clears the value of the "tokens_since" field.
+func (_u *SessionUpdate) ClearTokensSince() *SessionUpdate {
+	_u.mutation.ClearTokensSince()
+	return _u
+}
+
 // Mutation returns the SessionMutation object of the builder.
 func (_u *SessionUpdate) Mutation() *SessionMutation {
 	return _u.mutation
@@ -104,6 +124,12 @@ func (_u *SessionUpdate) sqlSave(ctx context.Context) (_node int, err error) {
 	if value, ok := _u.mutation.ExpiresAt(); ok {
 		_spec.SetField(session.FieldExpiresAt, field.TypeTime, value)
 	}
+	if value, ok := _u.mutation.TokensSince(); ok {
+		_spec.SetField(session.FieldTokensSince, field.TypeTime, value)
+	}
+	if _u.mutation.TokensSinceCleared() {
+		_spec.ClearField(session.FieldTokensSince, field.TypeTime)
+	}
 	_spec.AddModifiers(_u.modifiers...)
 	if _node, err = sqlgraph.UpdateNodes(ctx, _u.driver, _spec); err != nil {
 		if _, ok := err.(*sqlgraph.NotFoundError); ok {
@@ -137,6 +163,26 @@ func (_u *SessionUpdateOne) SetNillableExpiresAt(v *time.Time) *SessionUpdateOne
 	if v != nil {
 		_u.SetExpiresAt(*v)
 	}
+	return _u
+}
+
+// SetTokensSince sets the "tokens_since" field.
+func (_u *SessionUpdateOne) SetTokensSince(v time.Time) *SessionUpdateOne {
+	_u.mutation.SetTokensSince(v)
+	return _u
+}
+
+// SetNillableTokensSince sets the "tokens_since" field if the given value is not nil.
+func (_u *SessionUpdateOne) SetNillableTokensSince(v *time.Time) *SessionUpdateOne {
+	if v != nil {
+		_u.SetTokensSince(*v)
+	}
+	return _u
+}
+
+// ClearTokensSince clears the value of the "tokens_since" field.
+func (_u *SessionUpdateOne) ClearTokensSince() *SessionUpdateOne {
+	_u.mutation.ClearTokensSince()
 	return _u
 }
 
@@ -230,6 +276,12 @@ func (_u *SessionUpdateOne) sqlSave(ctx context.Context) (_node *Session, err er
 	}
 	if value, ok := _u.mutation.ExpiresAt(); ok {
 		_spec.SetField(session.FieldExpiresAt, field.TypeTime, value)
+	}
+	if value, ok := _u.mutation.TokensSince(); ok {
+		_spec.SetField(session.FieldTokensSince, field.TypeTime, value)
+	}
+	if _u.mutation.TokensSinceCleared() {
+		_spec.ClearField(session.FieldTokensSince, field.TypeTime)
 	}
 	_spec.AddModifiers(_u.modifiers...)
 	_node = &Session{config: _u.config}

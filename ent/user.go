@@ -26,6 +26,12 @@ type User struct {
 	Bio string `json:"bio,omitempty"`
 	// PasswordHash holds the value of the "password_hash" field.
 	PasswordHash string `json:"-"`
+	// whose tokens sign the user in; null for an account made here
+	Issuer *string `json:"issuer,omitempty"`
+	// the user's id at the issuer: bytes, for it may have a zero, which no text of PostgreSQL has
+	ExternalID []byte `json:"external_id,omitempty"`
+	// tokens issued before are refused; changed together with the deletion of the user's sessions
+	SignedOutBefore *time.Time `json:"signed_out_before,omitempty"`
 	// ApprovesFollowers holds the value of the "approves_followers" field.
 	ApprovesFollowers bool `json:"approves_followers,omitempty"`
 	// DefaultVisibility holds the value of the "default_visibility" field.
@@ -58,13 +64,15 @@ func (*User) scanValues(columns []string) ([]any, error) {
 	values := make([]any, len(columns))
 	for i := range columns {
 		switch columns[i] {
+		case user.FieldExternalID:
+			values[i] = new([]byte)
 		case user.FieldApprovesFollowers:
 			values[i] = new(sql.NullBool)
 		case user.FieldID, user.FieldFollowerCount, user.FieldFollowingCount, user.FieldPostCount, user.FieldPublicPostCount, user.FieldFollowersPostCount, user.FieldMutualsPostCount, user.FieldLastPostID, user.FieldFanOutModeSince:
 			values[i] = new(sql.NullInt64)
-		case user.FieldHandle, user.FieldName, user.FieldBio, user.FieldPasswordHash, user.FieldDefaultVisibility, user.FieldFanOutMode:
+		case user.FieldHandle, user.FieldName, user.FieldBio, user.FieldPasswordHash, user.FieldIssuer, user.FieldDefaultVisibility, user.FieldFanOutMode:
 			values[i] = new(sql.NullString)
-		case user.FieldCreatedAt:
+		case user.FieldSignedOutBefore, user.FieldCreatedAt:
 			values[i] = new(sql.NullTime)
 		default:
 			values[i] = new(sql.UnknownType)
@@ -110,6 +118,26 @@ func (_m *User) assignValues(columns []string, values []any) error {
 				return fmt.Errorf("unexpected type %T for field password_hash", values[i])
 			} else if value.Valid {
 				_m.PasswordHash = value.String
+			}
+		case user.FieldIssuer:
+			if value, ok := values[i].(*sql.NullString); !ok {
+				return fmt.Errorf("unexpected type %T for field issuer", values[i])
+			} else if value.Valid {
+				_m.Issuer = new(string)
+				*_m.Issuer = value.String
+			}
+		case user.FieldExternalID:
+			if value, ok := values[i].(*[]byte); !ok {
+				return fmt.Errorf("unexpected type %T for field external_id", values[i])
+			} else if value != nil {
+				_m.ExternalID = *value
+			}
+		case user.FieldSignedOutBefore:
+			if value, ok := values[i].(*sql.NullTime); !ok {
+				return fmt.Errorf("unexpected type %T for field signed_out_before", values[i])
+			} else if value.Valid {
+				_m.SignedOutBefore = new(time.Time)
+				*_m.SignedOutBefore = value.Time
 			}
 		case user.FieldApprovesFollowers:
 			if value, ok := values[i].(*sql.NullBool); !ok {
@@ -229,6 +257,19 @@ func (_m *User) String() string {
 	builder.WriteString(_m.Bio)
 	builder.WriteString(", ")
 	builder.WriteString("password_hash=<sensitive>")
+	builder.WriteString(", ")
+	if v := _m.Issuer; v != nil {
+		builder.WriteString("issuer=")
+		builder.WriteString(*v)
+	}
+	builder.WriteString(", ")
+	builder.WriteString("external_id=")
+	builder.WriteString(fmt.Sprintf("%v", _m.ExternalID))
+	builder.WriteString(", ")
+	if v := _m.SignedOutBefore; v != nil {
+		builder.WriteString("signed_out_before=")
+		builder.WriteString(v.Format(time.ANSIC))
+	}
 	builder.WriteString(", ")
 	builder.WriteString("approves_followers=")
 	builder.WriteString(fmt.Sprintf("%v", _m.ApprovesFollowers))

@@ -63,6 +63,40 @@ func (_c *UserCreate) SetPasswordHash(v string) *UserCreate {
 	return _c
 }
 
+// SetIssuer sets the "issuer" field.
+func (_c *UserCreate) SetIssuer(v string) *UserCreate {
+	_c.mutation.SetIssuer(v)
+	return _c
+}
+
+// SetNillableIssuer sets the "issuer" field if the given value is not nil.
+func (_c *UserCreate) SetNillableIssuer(v *string) *UserCreate {
+	if v != nil {
+		_c.SetIssuer(*v)
+	}
+	return _c
+}
+
+// SetExternalID sets the "external_id" field.
+func (_c *UserCreate) SetExternalID(v []byte) *UserCreate {
+	_c.mutation.SetExternalID(v)
+	return _c
+}
+
+// SetSignedOutBefore sets the "signed_out_before" field.
+func (_c *UserCreate) SetSignedOutBefore(v time.Time) *UserCreate {
+	_c.mutation.SetSignedOutBefore(v)
+	return _c
+}
+
+// SetNillableSignedOutBefore sets the "signed_out_before" field if the given value is not nil.
+func (_c *UserCreate) SetNillableSignedOutBefore(v *time.Time) *UserCreate {
+	if v != nil {
+		_c.SetSignedOutBefore(*v)
+	}
+	return _c
+}
+
 // SetApprovesFollowers sets the "approves_followers" field.
 func (_c *UserCreate) SetApprovesFollowers(v bool) *UserCreate {
 	_c.mutation.SetApprovesFollowers(v)
@@ -349,6 +383,16 @@ func (_c *UserCreate) check() error {
 	if _, ok := _c.mutation.PasswordHash(); !ok {
 		return &ValidationError{Name: "password_hash", err: errors.New(`ent: missing required field "User.password_hash"`)}
 	}
+	if v, ok := _c.mutation.Issuer(); ok {
+		if err := user.IssuerValidator(v); err != nil {
+			return &ValidationError{Name: "issuer", err: fmt.Errorf(`ent: validator failed for field "User.issuer": %w`, err)}
+		}
+	}
+	if v, ok := _c.mutation.ExternalID(); ok {
+		if err := user.ExternalIDValidator(v); err != nil {
+			return &ValidationError{Name: "external_id", err: fmt.Errorf(`ent: validator failed for field "User.external_id": %w`, err)}
+		}
+	}
 	if _, ok := _c.mutation.ApprovesFollowers(); !ok {
 		return &ValidationError{Name: "approves_followers", err: errors.New(`ent: missing required field "User.approves_followers"`)}
 	}
@@ -443,6 +487,18 @@ func (_c *UserCreate) createSpec() (*User, *sqlgraph.CreateSpec) {
 	if value, ok := _c.mutation.PasswordHash(); ok {
 		_spec.SetField(user.FieldPasswordHash, field.TypeString, value)
 		_node.PasswordHash = value
+	}
+	if value, ok := _c.mutation.Issuer(); ok {
+		_spec.SetField(user.FieldIssuer, field.TypeString, value)
+		_node.Issuer = &value
+	}
+	if value, ok := _c.mutation.ExternalID(); ok {
+		_spec.SetField(user.FieldExternalID, field.TypeBytes, value)
+		_node.ExternalID = value
+	}
+	if value, ok := _c.mutation.SignedOutBefore(); ok {
+		_spec.SetField(user.FieldSignedOutBefore, field.TypeTime, value)
+		_node.SignedOutBefore = &value
 	}
 	if value, ok := _c.mutation.ApprovesFollowers(); ok {
 		_spec.SetField(user.FieldApprovesFollowers, field.TypeBool, value)
@@ -577,6 +633,24 @@ func (u *UserUpsert) SetPasswordHash(v string) *UserUpsert {
 // UpdatePasswordHash sets the "password_hash" field to the value that was provided on create.
 func (u *UserUpsert) UpdatePasswordHash() *UserUpsert {
 	u.SetExcluded(user.FieldPasswordHash)
+	return u
+}
+
+// SetSignedOutBefore sets the "signed_out_before" field.
+func (u *UserUpsert) SetSignedOutBefore(v time.Time) *UserUpsert {
+	u.Set(user.FieldSignedOutBefore, v)
+	return u
+}
+
+// UpdateSignedOutBefore sets the "signed_out_before" field to the value that was provided on create.
+func (u *UserUpsert) UpdateSignedOutBefore() *UserUpsert {
+	u.SetExcluded(user.FieldSignedOutBefore)
+	return u
+}
+
+// ClearSignedOutBefore clears the value of the "signed_out_before" field.
+func (u *UserUpsert) ClearSignedOutBefore() *UserUpsert {
+	u.SetNull(user.FieldSignedOutBefore)
 	return u
 }
 
@@ -780,6 +854,12 @@ func (u *UserUpsertOne) UpdateNewValues() *UserUpsertOne {
 		if _, exists := u.create.mutation.Handle(); exists {
 			s.SetIgnore(user.FieldHandle)
 		}
+		if _, exists := u.create.mutation.Issuer(); exists {
+			s.SetIgnore(user.FieldIssuer)
+		}
+		if _, exists := u.create.mutation.ExternalID(); exists {
+			s.SetIgnore(user.FieldExternalID)
+		}
 		if _, exists := u.create.mutation.CreatedAt(); exists {
 			s.SetIgnore(user.FieldCreatedAt)
 		}
@@ -853,6 +933,27 @@ func (u *UserUpsertOne) SetPasswordHash(v string) *UserUpsertOne {
 func (u *UserUpsertOne) UpdatePasswordHash() *UserUpsertOne {
 	return u.Update(func(s *UserUpsert) {
 		s.UpdatePasswordHash()
+	})
+}
+
+// SetSignedOutBefore sets the "signed_out_before" field.
+func (u *UserUpsertOne) SetSignedOutBefore(v time.Time) *UserUpsertOne {
+	return u.Update(func(s *UserUpsert) {
+		s.SetSignedOutBefore(v)
+	})
+}
+
+// UpdateSignedOutBefore sets the "signed_out_before" field to the value that was provided on create.
+func (u *UserUpsertOne) UpdateSignedOutBefore() *UserUpsertOne {
+	return u.Update(func(s *UserUpsert) {
+		s.UpdateSignedOutBefore()
+	})
+}
+
+// ClearSignedOutBefore clears the value of the "signed_out_before" field.
+func (u *UserUpsertOne) ClearSignedOutBefore() *UserUpsertOne {
+	return u.Update(func(s *UserUpsert) {
+		s.ClearSignedOutBefore()
 	})
 }
 
@@ -1251,6 +1352,12 @@ func (u *UserUpsertBulk) UpdateNewValues() *UserUpsertBulk {
 			if _, exists := b.mutation.Handle(); exists {
 				s.SetIgnore(user.FieldHandle)
 			}
+			if _, exists := b.mutation.Issuer(); exists {
+				s.SetIgnore(user.FieldIssuer)
+			}
+			if _, exists := b.mutation.ExternalID(); exists {
+				s.SetIgnore(user.FieldExternalID)
+			}
 			if _, exists := b.mutation.CreatedAt(); exists {
 				s.SetIgnore(user.FieldCreatedAt)
 			}
@@ -1325,6 +1432,27 @@ func (u *UserUpsertBulk) SetPasswordHash(v string) *UserUpsertBulk {
 func (u *UserUpsertBulk) UpdatePasswordHash() *UserUpsertBulk {
 	return u.Update(func(s *UserUpsert) {
 		s.UpdatePasswordHash()
+	})
+}
+
+// SetSignedOutBefore sets the "signed_out_before" field.
+func (u *UserUpsertBulk) SetSignedOutBefore(v time.Time) *UserUpsertBulk {
+	return u.Update(func(s *UserUpsert) {
+		s.SetSignedOutBefore(v)
+	})
+}
+
+// UpdateSignedOutBefore sets the "signed_out_before" field to the value that was provided on create.
+func (u *UserUpsertBulk) UpdateSignedOutBefore() *UserUpsertBulk {
+	return u.Update(func(s *UserUpsert) {
+		s.UpdateSignedOutBefore()
+	})
+}
+
+// ClearSignedOutBefore clears the value of the "signed_out_before" field.
+func (u *UserUpsertBulk) ClearSignedOutBefore() *UserUpsertBulk {
+	return u.Update(func(s *UserUpsert) {
+		s.ClearSignedOutBefore()
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"tideline/ent/predicate"
 	"tideline/ent/schema"
 	"tideline/ent/user"
+	"time"
 
 	"entgo.io/ent/dialect/sql"
 	"entgo.io/ent/dialect/sql/sqlgraph"
@@ -68,6 +69,26 @@ func (_u *UserUpdate) SetNillablePasswordHash(v *string) *UserUpdate {
 	if v != nil {
 		_u.SetPasswordHash(*v)
 	}
+	return _u
+}
+
+// SetSignedOutBefore sets the "signed_out_before" field.
+func (_u *UserUpdate) SetSignedOutBefore(v time.Time) *UserUpdate {
+	_u.mutation.SetSignedOutBefore(v)
+	return _u
+}
+
+// SetNillableSignedOutBefore sets the "signed_out_before" field if the given value is not nil.
+func (_u *UserUpdate) SetNillableSignedOutBefore(v *time.Time) *UserUpdate {
+	if v != nil {
+		_u.SetSignedOutBefore(*v)
+	}
+	return _u
+}
+
+// ClearSignedOutBefore clears the value of the "signed_out_before" field.
+func (_u *UserUpdate) ClearSignedOutBefore() *UserUpdate {
+	_u.mutation.ClearSignedOutBefore()
 	return _u
 }
 
@@ -355,6 +376,18 @@ func (_u *UserUpdate) sqlSave(ctx context.Context) (_node int, err error) {
 	if value, ok := _u.mutation.PasswordHash(); ok {
 		_spec.SetField(user.FieldPasswordHash, field.TypeString, value)
 	}
+	if _u.mutation.IssuerCleared() {
+		_spec.ClearField(user.FieldIssuer, field.TypeString)
+	}
+	if _u.mutation.ExternalIDCleared() {
+		_spec.ClearField(user.FieldExternalID, field.TypeBytes)
+	}
+	if value, ok := _u.mutation.SignedOutBefore(); ok {
+		_spec.SetField(user.FieldSignedOutBefore, field.TypeTime, value)
+	}
+	if _u.mutation.SignedOutBeforeCleared() {
+		_spec.ClearField(user.FieldSignedOutBefore, field.TypeTime)
+	}
 	if value, ok := _u.mutation.ApprovesFollowers(); ok {
 		_spec.SetField(user.FieldApprovesFollowers, field.TypeBool, value)
 	}
@@ -473,6 +506,26 @@ func (_u *UserUpdateOne) SetNillablePasswordHash(v *string) *UserUpdateOne {
 	if v != nil {
 		_u.SetPasswordHash(*v)
 	}
+	return _u
+}
+
+// SetSignedOutBefore sets the "signed_out_before" field.
+func (_u *UserUpdateOne) SetSignedOutBefore(v time.Time) *UserUpdateOne {
+	_u.mutation.SetSignedOutBefore(v)
+	return _u
+}
+
+// SetNillableSignedOutBefore sets the "signed_out_before" field if the given value is not nil.
+func (_u *UserUpdateOne) SetNillableSignedOutBefore(v *time.Time) *UserUpdateOne {
+	if v != nil {
+		_u.SetSignedOutBefore(*v)
+	}
+	return _u
+}
+
+// ClearSignedOutBefore clears the value of the "signed_out_before" field.
+func (_u *UserUpdateOne) ClearSignedOutBefore() *UserUpdateOne {
+	_u.mutation.ClearSignedOutBefore()
 	return _u
 }
 
@@ -789,6 +842,18 @@ func (_u *UserUpdateOne) sqlSave(ctx context.Context) (_node *User, err error) {
 	}
 	if value, ok := _u.mutation.PasswordHash(); ok {
 		_spec.SetField(user.FieldPasswordHash, field.TypeString, value)
+	}
+	if _u.mutation.IssuerCleared() {
+		_spec.ClearField(user.FieldIssuer, field.TypeString)
+	}
+	if _u.mutation.ExternalIDCleared() {
+		_spec.ClearField(user.FieldExternalID, field.TypeBytes)
+	}
+	if value, ok := _u.mutation.SignedOutBefore(); ok {
+		_spec.SetField(user.FieldSignedOutBefore, field.TypeTime, value)
+	}
+	if _u.mutation.SignedOutBeforeCleared() {
+		_spec.ClearField(user.FieldSignedOutBefore, field.TypeTime)
 	}
 	if value, ok := _u.mutation.ApprovesFollowers(); ok {
 		_spec.SetField(user.FieldApprovesFollowers, field.TypeBool, value)

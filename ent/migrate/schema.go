@@ -349,6 +349,7 @@ var (
 		{Name: "token_hash", Type: field.TypeBytes, Size: 32},
 		{Name: "created_at", Type: field.TypeTime},
 		{Name: "expires_at", Type: field.TypeTime},
+		{Name: "tokens_since", Type: field.TypeTime, Nullable: true},
 		{Name: "user_id", Type: field.TypeInt64},
 	}
 	// SessionsTable holds the schema information for the "sessions" table.
@@ -359,7 +360,7 @@ var (
 		ForeignKeys: []*schema.ForeignKey{
 			{
 				Symbol:     "sessions_users_user",
-				Columns:    []*schema.Column{SessionsColumns[4]},
+				Columns:    []*schema.Column{SessionsColumns[5]},
 				RefColumns: []*schema.Column{UsersColumns[0]},
 				OnDelete:   schema.Cascade,
 			},
@@ -373,7 +374,7 @@ var (
 			{
 				Name:    "session_user_id",
 				Unique:  false,
-				Columns: []*schema.Column{SessionsColumns[4]},
+				Columns: []*schema.Column{SessionsColumns[5]},
 			},
 			{
 				Name:    "session_expires_at",
@@ -389,6 +390,9 @@ var (
 		{Name: "name", Type: field.TypeString, Default: ""},
 		{Name: "bio", Type: field.TypeString, Default: ""},
 		{Name: "password_hash", Type: field.TypeString},
+		{Name: "issuer", Type: field.TypeString, Nullable: true, Size: 255},
+		{Name: "external_id", Type: field.TypeBytes, Nullable: true, Size: 255},
+		{Name: "signed_out_before", Type: field.TypeTime, Nullable: true},
 		{Name: "approves_followers", Type: field.TypeBool, Default: false},
 		{Name: "default_visibility", Type: field.TypeEnum, Enums: []string{"PUBLIC", "FOLLOWERS", "MUTUALS", "PRIVATE"}, Default: "PUBLIC"},
 		{Name: "follower_count", Type: field.TypeInt, Default: 0},
@@ -414,9 +418,14 @@ var (
 				Columns: []*schema.Column{UsersColumns[1]},
 			},
 			{
+				Name:    "user_issuer_external_id",
+				Unique:  true,
+				Columns: []*schema.Column{UsersColumns[5], UsersColumns[6]},
+			},
+			{
 				Name:    "user_fan_out_mode_follower_count",
 				Unique:  false,
-				Columns: []*schema.Column{UsersColumns[14], UsersColumns[7]},
+				Columns: []*schema.Column{UsersColumns[17], UsersColumns[10]},
 			},
 		},
 	}

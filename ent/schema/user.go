@@ -32,6 +32,12 @@ func (User) Fields() []ent.Field {
 		field.String("name").Default(""),
 		field.String("bio").Default(""),
 		field.String("password_hash").Sensitive(),
+		field.String("issuer").MaxLen(255).Optional().Nillable().Immutable().
+			Comment("whose tokens sign the user in; null for an account made here"),
+		field.Bytes("external_id").MaxLen(255).Optional().Immutable().
+			Comment("the user's id at the issuer: bytes, for it may have a zero, which no text of PostgreSQL has"),
+		field.Time("signed_out_before").Optional().Nillable().
+			Comment("tokens issued before are refused; changed together with the deletion of the user's sessions"),
 		field.Bool("approves_followers").Default(false),
 		field.Enum("default_visibility").GoType(Public).Default(string(Public)),
 		field.Int("follower_count").Default(0),
@@ -53,21 +59,25 @@ func (User) Fields() []ent.Field {
 func (User) Indexes() []ent.Index {
 	return []ent.Index{
 		index.Fields("handle").Unique(),
+		index.Fields("issuer", "external_id").Unique(),
 		index.Fields("fan_out_mode", "follower_count"),
 	}
 }
 
-// Session is one log-in. The token itself is never stored.
+// Session is one log-in, or all tokens that an issuer gave a user. A token itself is
+// never stored.
 type Session struct{ ent.Schema }
 
 // Fields of Session.
 func (Session) Fields() []ent.Field {
 	return []ent.Field{
 		field.Int64("id"),
-		field.Bytes("token_hash").MaxLen(32).Immutable().Sensitive().Comment("SHA-256 of the token"),
+		field.Bytes("token_hash").MaxLen(32).Immutable().Sensitive().Comment("SHA-256 of the token, or what stands for a user of an issuer"),
 		field.Int64("user_id").Immutable(),
 		field.Time("created_at").Immutable().Default(now),
 		field.Time("expires_at"),
+		field.Time("tokens_since").Optional().Nillable().
+			Comment("of a user of an issuer: tokens issued before are refused, as User.signed_out_before said when the session began"),
 	}
 }
 

@@ -22,6 +22,8 @@ const (
 	FieldCreatedAt = "created_at"
 	// FieldExpiresAt holds the string denoting the expires_at field in the database.
 	FieldExpiresAt = "expires_at"
+	// FieldTokensSince holds the string denoting the tokens_since field in the database.
+	FieldTokensSince = "tokens_since"
 	// EdgeUser holds the string denoting the user edge name in mutations.
 	EdgeUser = "user"
 	// Table holds the table name of the session in the database.
@@ -42,6 +44,7 @@ var Columns = []string{
 	FieldUserID,
 	FieldCreatedAt,
 	FieldExpiresAt,
+	FieldTokensSince,
 }
 
 // ValidColumn reports if the column name is valid (part of the table columns).
@@ -82,6 +85,11 @@ func ByCreatedAt(opts ...sql.OrderTermOption) OrderOption {
 // ByExpiresAt orders the results by the expires_at field.
 func ByExpiresAt(opts ...sql.OrderTermOption) OrderOption {
 	return sql.OrderByField(FieldExpiresAt, opts...).ToFunc()
+}
+
+// ByTokensSince orders the results by the tokens_since field.
+func ByTokensSince(opts ...sql.OrderTermOption) OrderOption {
+	return sql.OrderByField(FieldTokensSince, opts...).ToFunc()
 }
 
 // ByUserField orders the results by user field.

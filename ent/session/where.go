@@ -75,6 +75,11 @@ func ExpiresAt(v time.Time) predicate.Session {
 	return predicate.Session(sql.FieldEQ(FieldExpiresAt, v))
 }
 
+// TokensSince applies equality check predicate on the "tokens_since" field. It's identical to TokensSinceEQ.
+func TokensSince(v time.Time) predicate.Session {
+	return predicate.Session(sql.FieldEQ(FieldTokensSince, v))
+}
+
 // TokenHashEQ applies the EQ predicate on the "token_hash" field.
 func TokenHashEQ(v []byte) predicate.Session {
 	return predicate.Session(sql.FieldEQ(FieldTokenHash, v))
@@ -213,6 +218,56 @@ func ExpiresAtLT(v time.Time) predicate.Session {
 // ExpiresAtLTE applies the LTE predicate on the "expires_at" field.
 func ExpiresAtLTE(v time.Time) predicate.Session {
 	return predicate.Session(sql.FieldLTE(FieldExpiresAt, v))
+}
+
+// TokensSinceEQ applies the EQ predicate on the "tokens_since" field.
+func TokensSinceEQ(v time.Time) predicate.Session {
+	return predicate.Session(sql.FieldEQ(FieldTokensSince, v))
+}
+
+// TokensSinceNEQ applies the NEQ predicate on the "tokens_since" field.
+func TokensSinceNEQ(v time.Time) predicate.Session {
+	return predicate.Session(sql.FieldNEQ(FieldTokensSince, v))
+}
+
+// TokensSinceIn applies the In predicate on the "tokens_since" field.
+func TokensSinceIn(vs ...time.Time) predicate.Session {
+	return predicate.Session(sql.FieldIn(FieldTokensSince, vs...))
+}
+
+// TokensSinceNotIn applies the NotIn predicate on the "tokens_since" field.
+func TokensSinceNotIn(vs ...time.Time) predicate.Session {
+	return predicate.Session(sql.FieldNotIn(FieldTokensSince, vs...))
+}
+
+// TokensSinceGT applies the GT predicate on the "tokens_since" field.
+func TokensSinceGT(v time.Time) predicate.Session {
+	return predicate.Session(sql.FieldGT(FieldTokensSince, v))
+}
+
+// TokensSinceGTE applies the GTE predicate on the "tokens_since" field.
+func TokensSinceGTE(v time.Time) predicate.Session {
+	return predicate.Session(sql.FieldGTE(FieldTokensSince, v))
+}
+
+// TokensSinceLT applies the LT predicate on the "tokens_since" field.
+func TokensSinceLT(v time.Time) predicate.Session {
+	return predicate.Session(sql.FieldLT(FieldTokensSince, v))
+}
+
+// TokensSinceLTE applies the LTE predicate on the "tokens_since" field.
+func TokensSinceLTE(v time.Time) predicate.Session {
+	return predicate.Session(sql.FieldLTE(FieldTokensSince, v))
+}
+
+// TokensSinceIsNil applies the IsNil predicate on the "tokens_since" field.
+func TokensSinceIsNil() predicate.Session {
+	return predicate.Session(sql.FieldIsNull(FieldTokensSince))
+}
+
+// TokensSinceNotNil applies the NotNil predicate on the "tokens_since" field.
+func TokensSinceNotNil() predicate.Session {
+	return predicate.Session(sql.FieldNotNull(FieldTokensSince))
 }
 
 // HasUser applies the HasEdge predicate on the "user" edge.

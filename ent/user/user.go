@@ -23,6 +23,12 @@ const (
 	FieldBio = "bio"
 	// FieldPasswordHash holds the string denoting the password_hash field in the database.
 	FieldPasswordHash = "password_hash"
+	// FieldIssuer holds the string denoting the issuer field in the database.
+	FieldIssuer = "issuer"
+	// FieldExternalID holds the string denoting the external_id field in the database.
+	FieldExternalID = "external_id"
+	// FieldSignedOutBefore holds the string denoting the signed_out_before field in the database.
+	FieldSignedOutBefore = "signed_out_before"
 	// FieldApprovesFollowers holds the string denoting the approves_followers field in the database.
 	FieldApprovesFollowers = "approves_followers"
 	// FieldDefaultVisibility holds the string denoting the default_visibility field in the database.
@@ -58,6 +64,9 @@ var Columns = []string{
 	FieldName,
 	FieldBio,
 	FieldPasswordHash,
+	FieldIssuer,
+	FieldExternalID,
+	FieldSignedOutBefore,
 	FieldApprovesFollowers,
 	FieldDefaultVisibility,
 	FieldFollowerCount,
@@ -89,6 +98,10 @@ var (
 	DefaultName string
 	// DefaultBio holds the default value on creation for the "bio" field.
 	DefaultBio string
+	// IssuerValidator is a validator for the "issuer" field. It is called by the builders before save.
+	IssuerValidator func(string) error
+	// ExternalIDValidator is a validator for the "external_id" field. It is called by the builders before save.
+	ExternalIDValidator func([]byte) error
 	// DefaultApprovesFollowers holds the default value on creation for the "approves_followers" field.
 	DefaultApprovesFollowers bool
 	// DefaultFollowerCount holds the default value on creation for the "follower_count" field.
@@ -177,6 +190,16 @@ func ByBio(opts ...sql.OrderTermOption) OrderOption {
 // ByPasswordHash orders the results by the password_hash field.
 func ByPasswordHash(opts ...sql.OrderTermOption) OrderOption {
 	return sql.OrderByField(FieldPasswordHash, opts...).ToFunc()
+}
+
+// ByIssuer orders the results by the issuer field.
+func ByIssuer(opts ...sql.OrderTermOption) OrderOption {
+	return sql.OrderByField(FieldIssuer, opts...).ToFunc()
+}
+
+// BySignedOutBefore orders the results by the signed_out_before field.
+func BySignedOutBefore(opts ...sql.OrderTermOption) OrderOption {
+	return sql.OrderByField(FieldSignedOutBefore, opts...).ToFunc()
 }
 
 // ByApprovesFollowers orders the results by the approves_followers field.

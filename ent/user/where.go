@@ -75,6 +75,21 @@ func PasswordHash(v string) predicate.User {
 	return predicate.User(sql.FieldEQ(FieldPasswordHash, v))
 }
 
+// Issuer applies equality check predicate on the "issuer" field. It's identical to IssuerEQ.
+func Issuer(v string) predicate.User {
+	return predicate.User(sql.FieldEQ(FieldIssuer, v))
+}
+
+// ExternalID applies equality check predicate on the "external_id" field. It's identical to ExternalIDEQ.
+func ExternalID(v []byte) predicate.User {
+	return predicate.User(sql.FieldEQ(FieldExternalID, v))
+}
+
+// SignedOutBefore applies equality check predicate on the "signed_out_before" field. It's identical to SignedOutBeforeEQ.
+func SignedOutBefore(v time.Time) predicate.User {
+	return predicate.User(sql.FieldEQ(FieldSignedOutBefore, v))
+}
+
 // ApprovesFollowers applies equality check predicate on the "approves_followers" field. It's identical to ApprovesFollowersEQ.
 func ApprovesFollowers(v bool) predicate.User {
 	return predicate.User(sql.FieldEQ(FieldApprovesFollowers, v))
@@ -383,6 +398,181 @@ func PasswordHashEqualFold(v string) predicate.User {
 // PasswordHashContainsFold applies the ContainsFold predicate on the "password_hash" field.
 func PasswordHashContainsFold(v string) predicate.User {
 	return predicate.User(sql.FieldContainsFold(FieldPasswordHash, v))
+}
+
+// IssuerEQ applies the EQ predicate on the "issuer" field.
+func IssuerEQ(v string) predicate.User {
+	return predicate.User(sql.FieldEQ(FieldIssuer, v))
+}
+
+// IssuerNEQ applies the NEQ predicate on the "issuer" field.
+func IssuerNEQ(v string) predicate.User {
+	return predicate.User(sql.FieldNEQ(FieldIssuer, v))
+}
+
+// IssuerIn applies the In predicate on the "issuer" field.
+func IssuerIn(vs ...string) predicate.User {
+	return predicate.User(sql.FieldIn(FieldIssuer, vs...))
+}
+
+// IssuerNotIn applies the NotIn predicate on the "issuer" field.
+func IssuerNotIn(vs ...string) predicate.User {
+	return predicate.User(sql.FieldNotIn(FieldIssuer, vs...))
+}
+
+// IssuerGT applies the GT predicate on the "issuer" field.
+func IssuerGT(v string) predicate.User {
+	return predicate.User(sql.FieldGT(FieldIssuer, v))
+}
+
+// IssuerGTE applies the GTE predicate on the "issuer" field.
+func IssuerGTE(v string) predicate.User {
+	return predicate.User(sql.FieldGTE(FieldIssuer, v))
+}
+
+// IssuerLT applies the LT predicate on the "issuer" field.
+func IssuerLT(v string) predicate.User {
+	return predicate.User(sql.FieldLT(FieldIssuer, v))
+}
+
+// IssuerLTE applies the LTE predicate on the "issuer" field.
+func IssuerLTE(v string) predicate.User {
+	return predicate.User(sql.FieldLTE(FieldIssuer, v))
+}
+
+// IssuerContains applies the Contains predicate on the "issuer" field.
+func IssuerContains(v string) predicate.User {
+	return predicate.User(sql.FieldContains(FieldIssuer, v))
+}
+
+// IssuerHasPrefix applies the HasPrefix predicate on the "issuer" field.
+func IssuerHasPrefix(v string) predicate.User {
+	return predicate.User(sql.FieldHasPrefix(FieldIssuer, v))
+}
+
+// IssuerHasSuffix applies the HasSuffix predicate on the "issuer" field.
+func IssuerHasSuffix(v string) predicate.User {
+	return predicate.User(sql.FieldHasSuffix(FieldIssuer, v))
+}
+
+// IssuerIsNil applies the IsNil predicate on the "issuer" field.
+func IssuerIsNil() predicate.User {
+	return predicate.User(sql.FieldIsNull(FieldIssuer))
+}
+
+// IssuerNotNil applies the NotNil predicate on the "issuer" field.
+func IssuerNotNil() predicate.User {
+	return predicate.User(sql.FieldNotNull(FieldIssuer))
+}
+
+// IssuerEqualFold applies the EqualFold predicate on the "issuer" field.
+func IssuerEqualFold(v string) predicate.User {
+	return predicate.User(sql.FieldEqualFold(FieldIssuer, v))
+}
+
+// IssuerContainsFold applies the ContainsFold predicate on the "issuer" field.
+func IssuerContainsFold(v string) predicate.User {
+	return predicate.User(sql.FieldContainsFold(FieldIssuer, v))
+}
+
+// ExternalIDEQ applies the EQ predicate on the "external_id" field.
+func ExternalIDEQ(v []byte) predicate.User {
+	return predicate.User(sql.FieldEQ(FieldExternalID, v))
+}
+
+// ExternalIDNEQ applies the NEQ predicate on the "external_id" field.
+func ExternalIDNEQ(v []byte) predicate.User {
+	return predicate.User(sql.FieldNEQ(FieldExternalID, v))
+}
+
+// ExternalIDIn applies the In predicate on the "external_id" field.
+func ExternalIDIn(vs ...[]byte) predicate.User {
+	return predicate.User(sql.FieldIn(FieldExternalID, vs...))
+}
+
+// ExternalIDNotIn applies the NotIn predicate on the "external_id" field.
+func ExternalIDNotIn(vs ...[]byte) predicate.User {
+	return predicate.User(sql.FieldNotIn(FieldExternalID, vs...))
+}
+
+// ExternalIDGT applies the GT predicate on the "external_id" field.
+func ExternalIDGT(v []byte) predicate.User {
+	return predicate.User(sql.FieldGT(FieldExternalID, v))
+}
+
+// ExternalIDGTE applies the GTE predicate on the "external_id" field.
+func ExternalIDGTE(v []byte) predicate.User {
+	return predicate.User(sql.FieldGTE(FieldExternalID, v))
+}
+
+// ExternalIDLT applies the LT predicate on the "external_id" field.
+func ExternalIDLT(v []byte) predicate.User {
+	return predicate.User(sql.FieldLT(FieldExternalID, v))
+}
+
+// ExternalIDLTE applies the LTE predicate on the "external_id" field.
+func ExternalIDLTE(v []byte) predicate.User {
+	return predicate.User(sql.FieldLTE(FieldExternalID, v))
+}
+
+// ExternalIDIsNil applies the IsNil predicate on the "external_id" field.
+func ExternalIDIsNil() predicate.User {
+	return predicate.User(sql.FieldIsNull(FieldExternalID))
+}
+
+// ExternalIDNotNil applies the NotNil predicate on the "external_id" field.
+func ExternalIDNotNil() predicate.User {
+	return predicate.User(sql.FieldNotNull(FieldExternalID))
+}
+
+// SignedOutBeforeEQ applies the EQ predicate on the "signed_out_before" field.
+func SignedOutBeforeEQ(v time.Time) predicate.User {
+	return predicate.User(sql.FieldEQ(FieldSignedOutBefore, v))
+}
+
+// SignedOutBeforeNEQ applies the NEQ predicate on the "signed_out_before" field.
+func SignedOutBeforeNEQ(v time.Time) predicate.User {
+	return predicate.User(sql.FieldNEQ(FieldSignedOutBefore, v))
+}
+
+// SignedOutBeforeIn applies the In predicate on the "signed_out_before" field.
+func SignedOutBeforeIn(vs ...time.Time) predicate.User {
+	return predicate.User(sql.FieldIn(FieldSignedOutBefore, vs...))
+}
+
+// SignedOutBeforeNotIn applies the NotIn predicate on the "signed_out_before" field.
+func SignedOutBeforeNotIn(vs ...time.Time) predicate.User {
+	return predicate.User(sql.FieldNotIn(FieldSignedOutBefore, vs...))
+}
+
+// SignedOutBeforeGT applies the GT predicate on the "signed_out_before" field.
+func SignedOutBeforeGT(v time.Time) predicate.User {
+	return predicate.User(sql.FieldGT(FieldSignedOutBefore, v))
+}
+
+// SignedOutBeforeGTE applies the GTE predicate on the "signed_out_before" field.
+func SignedOutBeforeGTE(v time.Time) predicate.User {
+	return predicate.User(sql.FieldGTE(FieldSignedOutBefore, v))
+}
+
+// SignedOutBeforeLT applies the LT predicate on the "signed_out_before" field.
+func SignedOutBeforeLT(v time.Time) predicate.User {
+	return predicate.User(sql.FieldLT(FieldSignedOutBefore, v))
+}
+
+// SignedOutBeforeLTE applies the LTE predicate on the "signed_out_before" field.
+func SignedOutBeforeLTE(v time.Time) predicate.User {
+	return predicate.User(sql.FieldLTE(FieldSignedOutBefore, v))
+}
+
+// SignedOutBeforeIsNil applies the IsNil predicate on the "signed_out_before" field.
+func SignedOutBeforeIsNil() predicate.User {
+	return predicate.User(sql.FieldIsNull(FieldSignedOutBefore))
+}
+
+// SignedOutBeforeNotNil applies the NotNil predicate on the "signed_out_before" field.
+func SignedOutBeforeNotNil() predicate.User {
+	return predicate.User(sql.FieldNotNull(FieldSignedOutBefore))
 }
 
 // ApprovesFollowersEQ applies the EQ predicate on the "approves_followers" field.
