@@ -20,6 +20,13 @@ func (user) DefaultVisibility(ctx context.Context, u *ent.User) (*schema.Visibil
 	return &u.DefaultVisibility, nil
 }
 
+func (r user) ExternalID(ctx context.Context, u *ent.User) (*string, error) {
+	b := batchesOf(ctx)
+	return field(b, b.users, u, "externalId", func(users []*ent.User) ([]*string, error) {
+		return r.Accounts.ExternalIDs(ctx, Viewer(ctx), idsOf(users, func(u *ent.User) int64 { return u.ID }))
+	})
+}
+
 func (r user) PostCount(ctx context.Context, u *ent.User) (int, error) {
 	relation, err := r.relation(ctx, u)
 	return visibility.PostCount(Viewer(ctx).ID, relation, u), err

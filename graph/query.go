@@ -37,6 +37,18 @@ func (r query) User(ctx context.Context, handle string) (*ent.User, error) {
 	return orNull(r.Directory.User(ctx, handle))
 }
 
+func (r query) UserByExternalID(ctx context.Context, externalID string) (*ent.User, error) {
+	id, err := orNull(r.Accounts.UserByExternalID(ctx, Viewer(ctx), externalID))
+	if id == nil || err != nil {
+		return nil, err
+	}
+	users, err := r.Directory.Users(ctx, []int64{*id})
+	if err != nil {
+		return nil, err
+	}
+	return users[0], nil
+}
+
 func (r query) Users(ctx context.Context, text *string, first *int, after *string) (*paging.Connection[ent.User], error) {
 	c, err := r.Directory.Search(ctx, orZero(text), paging.Page{First: first, After: after})
 	return userPage(ctx, c, err)

@@ -6,6 +6,7 @@ import (
 	"tideline/feed"
 	"tideline/feed/account"
 	"tideline/feed/home"
+	"tideline/feed/identity"
 	"tideline/feed/ids"
 	"tideline/feed/stream"
 	"tideline/feed/visibility"
@@ -60,10 +61,21 @@ func (c Config) backend(stores *storage.Stores, log *slog.Logger, m *metrics) (b
 	return b, err
 }
 
+// verifier verifies the tokens of the issuers that are configured; nil when there are none.
+func (c Config) verifier(log *slog.Logger) (*identity.Verifier, error) {
+	issuers, err := identity.Read(c.Issuers)
+	if err != nil || len(issuers) == 0 {
+		return nil, err
+	}
+	return identity.New(identity.Config{Issuers: issuers, Logger: log}), nil
+}
+
 // api has what the resolvers of a server call.
-func (b backend) api(c Config, generator *ids.Generator, hub *live.Hub, log *slog.Logger) (a graph.Backend, err error) {
+func (b backend) api(c Config, issuers *identity.Verifier, generator *ids.Generator, hub *live.Hub, log *slog.Logger) (a graph.Backend, err error) {
 	a.Home, a.Directory = b.home, b.directory
-	if a.Accounts, err = account.New(b.sessions, generator); err != nil {
+	if a.Accounts, err = account.New(account.Config{
+		Sessions: b.sessions, IDs: generator, Issuers: issuers, NoSignUp: c.SignUp == "off", NoPasswords: c.OwnAccounts == "off",
+	}); err != nil {
 		return a, err
 	}
 	a.Feed, err = feed.New(feed.Config{

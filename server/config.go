@@ -14,6 +14,7 @@ import (
 	"tideline/feed"
 	"tideline/feed/account"
 	"tideline/feed/home"
+	"tideline/feed/identity"
 	"tideline/feed/paging"
 	"tideline/graph/exec"
 	"tideline/queue"
@@ -63,6 +64,11 @@ type Config struct {
 	RateAccounts               int    `group:"Limits of a client" default:"30" help:"Sign-ups and log-ins a minute from one address in the long run, twice as many at once; 1 to 60000."`
 	RateMutations              int    `group:"Limits of a client" default:"600" help:"Other mutations a minute of one user, a fifth of them at once; 1 to 60000."`
 	RateCost                   int    `group:"Limits of a client" default:"600000" help:"Cost a minute of one user's operations, as of --max-cost and at least 100 each, a third of it at once; 1000 to 10000000."`
+
+	Issuers     string `group:"Accounts" placeholder:"FILE" help:"Issuers whose tokens (JWT) sign your own users in: a file with a JSON array of them, or the array itself. See docs/integrate.md. Default: none."`
+	OwnAccounts string `group:"Accounts" enum:"on,off" default:"on" help:"Let people log in with a password: on or off."`
+	SignUp      string `group:"Accounts" enum:"on,off" default:"on" help:"Let people make accounts with a password: on or off."`
+	App         string `group:"Accounts" enum:"on,off" default:"on" help:"Serve the app at /: on or off."`
 
 	DataDir     string `group:"Storage" default:"tideline-data" help:"Directory of the SQLite file and whatever else must last, made when missing."`
 	DatabaseURL string `group:"Storage" name:"database-url" placeholder:"URL" help:"PostgreSQL, as postgres://user:password@host/name. Default: a SQLite file in the data directory."`
@@ -154,6 +160,11 @@ func (c Config) Validate() error {
 	number("SmallWorkers", c.SmallWorkers, 1, queue.MaxWorkers)
 	number("LargeWorkers", c.LargeWorkers, 1, queue.MaxWorkers)
 	duration("ShutdownGrace", c.ShutdownGrace, time.Second, 10*time.Minute)
+	if _, err := identity.Read(c.Issuers); err != nil {
+		for line := range strings.Lines(err.Error()) {
+			errs = append(errs, fmt.Errorf("Issuers cannot be taken: %s", strings.TrimSpace(line)))
+		}
+	}
 	errs = append(errs, c.timelines().Validate(), c.policy().Validate(), c.transport().Validate(), c.limits(nil).Validate(), c.storage().Validate())
 	return asSettings(errors.Join(errs...))
 }

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"tideline/feed/identity"
 	"tideline/storage"
 )
 
@@ -26,7 +27,7 @@ type health struct {
 }
 
 // check asks one part that the process cannot serve without. The part is degraded if
-// the error is storage.ErrSomeAnswer.
+// the error is storage.ErrSomeAnswer or identity.ErrOldKeys.
 type check struct {
 	name string
 	ask  func(context.Context) error
@@ -106,7 +107,7 @@ func (h *health) ask(ctx context.Context) []state {
 			switch {
 			case err == nil:
 				all[i] = stateOK
-			case errors.Is(err, storage.ErrSomeAnswer):
+			case errors.Is(err, storage.ErrSomeAnswer), errors.Is(err, identity.ErrOldKeys):
 				all[i] = stateDegraded
 			default:
 				all[i] = stateFailed

@@ -89,7 +89,15 @@ func newProcess(ctx context.Context, c Config, role Role, stores *storage.Stores
 		p.base = append(p.base, generator.Run)
 		p.health.checks = append(p.health.checks, check{"ids", generator.Ready})
 		p.metrics.countIDs(generator.Stats)
-		called, err := b.api(c, generator, hub, log)
+		issuers, err := c.verifier(log)
+		if err != nil {
+			return nil, err
+		}
+		if issuers != nil {
+			p.base = append(p.base, issuers.Run)
+			p.health.checks = append(p.health.checks, check{"issuers", issuers.Ready})
+		}
+		called, err := b.api(c, issuers, generator, hub, log)
 		if err != nil {
 			return nil, err
 		}
@@ -111,7 +119,7 @@ func (p *process) serveAPI(ctx context.Context, mux *http.ServeMux, called graph
 		return err
 	}
 	config := c.transport()
-	config.Engine, config.Authenticate, config.EndedSessions = engine, sessions.Authenticate, sessions.Ended
+	config.Engine, config.Authenticate, config.EndedSessions = engine, called.Accounts.Authenticate, sessions.Ended
 	config.Limits, config.Logger = p.limits, p.log
 	config.ObserveRequest, config.ObserveSubscriptions = p.metrics.request, p.metrics.subscribed
 	config.ObserveSlowSocket = p.metrics.slowSockets.Inc
@@ -125,7 +133,7 @@ func (p *process) serveAPI(ctx context.Context, mux *http.ServeMux, called graph
 		compressed = wire.Compress
 	}
 	mux.Handle("/graphql", compressed(p.api))
-	mux.Handle("/", web.Handler(web.Options{GraphiQL: c.graphiql()})) // has its files compressed already
+	mux.Handle("/", web.Handler(web.Options{NoApp: c.App == "off", GraphiQL: c.graphiql()})) // has its files compressed already
 	if !c.Production {
 		mux.Handle("GET /schema.graphql", compressed(http.HandlerFunc(serveSchema)))
 	}
@@ -225,16 +233,20 @@ func (p *process) announce(out io.Writer) {
 	if p.config.graphiql() {
 		graphiql = "http" + s + "://" + host + "/graphiql"
 	}
+	app := "off"
+	if p.config.App == "on" {
+		app = "http" + s + "://" + host + "/"
+	}
 	redis := "inside this process"
 	if !p.stores.Embedded {
 		redis = "connected"
 	}
 	fmt.Fprintf(out, `Tideline runs. Ctrl-C stops it.
-  App       http%[5]s://%[1]s/
+  App       %[6]s
   GraphiQL  %[2]s
   API       http%[5]s://%[1]s/graphql  (WebSocket: ws%[5]s://%[1]s/graphql)
   Database  %[3]s; Redis %[4]s
-`, host, graphiql, p.database(), redis, s)
+`, host, graphiql, p.database(), redis, s, app)
 }
 
 func (p *process) database() string {

@@ -188,7 +188,7 @@ func TestRankDecayIsTheFeeds(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	b, err := c.backend(stores, log, newMetrics())
 	require.NoError(t, err)
-	called, err := b.api(c, generator, live.NewHub(stores.Redis, live.HubConfig{}), log)
+	called, err := b.api(c, nil, generator, live.NewHub(stores.Redis, live.HubConfig{}), log)
 	require.NoError(t, err)
 	ann := account.Viewer{ID: 1}
 	require.NoError(t, stores.DB.User.Create().SetID(ann.ID).SetHandle("ann").SetName("Ann").SetPasswordHash("-").Exec(t.Context()))

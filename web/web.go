@@ -56,6 +56,8 @@ var contentTypes = map[string]string{
 
 // Options says which pages to serve.
 type Options struct {
+	// NoApp has the addresses of the app answer 404. Defaults to false.
+	NoApp bool
 	// GraphiQL serves the API's explorer at /graphiql; without it these addresses answer 404.
 	// Defaults to false.
 	GraphiQL bool
@@ -80,6 +82,8 @@ func Handler(o Options) http.Handler {
 		if strings.HasPrefix(file, "graphiql/") {
 			ok = ok && o.GraphiQL
 			h.Set("Content-Security-Policy", graphiqlPolicy)
+		} else {
+			ok = ok && !o.NoApp
 		}
 		if !ok {
 			http.NotFound(w, r)

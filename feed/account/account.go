@@ -13,38 +13,54 @@ import (
 	"tideline/ent"
 	"tideline/ent/schema"
 	"tideline/ent/user"
+	"tideline/feed/identity"
 	"tideline/feed/ids"
 	"tideline/feed/internal/rows"
 	"tideline/feed/internal/text"
 	"tideline/feed/refusal"
 )
 
+// Config configures Accounts. Fields without a default are required.
+type Config struct {
+	Sessions *Sessions
+	IDs      *ids.Generator // makes the ids of users
+	// Issuers verifies the tokens of other issuers. Defaults to none.
+	Issuers *identity.Verifier
+	// NoSignUp refuses to make accounts with a password, and NoPasswords to sign in by
+	// one, too. The tokens of such sessions are then refused.
+	NoSignUp, NoPasswords bool
+}
+
 // Accounts makes accounts and signs users in. It is safe for concurrent use.
 type Accounts struct {
 	*Sessions
 	ids       *ids.Generator
+	with      Config
 	hashing   *semaphore.Weighted // bounds the concurrent password hashes
 	dummyHash string              // is checked for handles that do not exist
 }
 
-// New returns Accounts. The generator makes their ids.
-func New(sessions *Sessions, generator *ids.Generator) (*Accounts, error) {
-	if sessions == nil || generator == nil {
-		return nil, errors.New("accounts: Sessions and a generator of ids are required")
+// New returns Accounts. It fails when a required field is missing.
+func New(c Config) (*Accounts, error) {
+	if c.Sessions == nil || c.IDs == nil {
+		return nil, errors.New("accounts: Sessions and IDs are required")
 	}
 	dummy, err := hash("nobody has this password")
 	if err != nil {
 		return nil, err
 	}
-	return &Accounts{sessions, generator, semaphore.NewWeighted(int64(runtime.GOMAXPROCS(0))), dummy}, nil
+	return &Accounts{c.Sessions, c.IDs, c, semaphore.NewWeighted(int64(runtime.GOMAXPROCS(0))), dummy}, nil
 }
 
 // SignUp makes an account and signs it in. The name defaults to the handle.
-// Errors: BadInput; Conflict when the handle is taken.
+// Errors: BadInput; Conflict when the handle is taken; Forbidden when it is switched off.
 //
 // Cost: one password hash, of which a process computes few at a time, and a
 // transaction of two inserts.
 func (a *Accounts) SignUp(ctx context.Context, handle, password, name string) (*Auth, error) {
+	if a.with.NoSignUp || a.with.NoPasswords {
+		return nil, refusal.New(refusal.Forbidden, "This server makes no accounts with a password.")
+	}
 	handle, err := Handle(handle)
 	if err != nil {
 		return nil, err
@@ -82,11 +98,14 @@ func (a *Accounts) SignUp(ctx context.Context, handle, password, name string) (*
 }
 
 // LogIn starts a session. Errors: Unauthenticated, which is the same for an unknown
-// handle and a wrong password, after the same work.
+// handle and a wrong password, after the same work; Forbidden when it is switched off.
 //
 // Cost: one password hash, as SignUp, a look-up and an insert; one hash and an
 // update more where the stored hash has another cost than the present one.
 func (a *Accounts) LogIn(ctx context.Context, handle, password string) (*Auth, error) {
+	if a.with.NoPasswords {
+		return nil, refusal.New(refusal.Forbidden, "Nobody logs in with a password on this server.")
+	}
 	wrong := refusal.New(refusal.Unauthenticated, "Handle or password is wrong.")
 	var u *ent.User
 	handle, err := Handle(handle)

@@ -58,7 +58,8 @@ func NewDirectory(db *ent.Client, maxPage int) *Directory {
 // public are the columns that what is shown of a user is made of. A user of the Directory
 // has no others.
 var public = slices.DeleteFunc(slices.Clone(user.Columns), func(column string) bool {
-	return slices.Contains([]string{user.FieldPasswordHash, user.FieldFanOutMode, user.FieldFanOutModeSince, user.FieldLastPostID}, column)
+	return slices.Contains([]string{user.FieldPasswordHash, user.FieldIssuer, user.FieldExternalID, user.FieldSignedOutBefore,
+		user.FieldFanOutMode, user.FieldFanOutModeSince, user.FieldLastPostID}, column)
 })
 
 // users is a query of users, with their public columns.

@@ -46,6 +46,7 @@ type knownSessions struct {
 type knownSession struct {
 	viewer        Viewer
 	expires       time.Time
+	tokensSince   time.Time // an issuer's tokens from before are refused
 	checked, used time.Time
 }
 

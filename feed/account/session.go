@@ -94,41 +94,107 @@ func hashOf(token string) tokenHash { return sha256.Sum256([]byte(token)) }
 //
 // Cost: one look-up by index, and none beside Run while the session is in use.
 func (s *Sessions) Authenticate(ctx context.Context, token string) (Viewer, time.Time, error) {
-	hash, now := hashOf(token), s.now()
-	known, ends, ok := s.known.find(hash, now)
-	if ok {
-		return known.viewer, known.expires, nil
+	found, ok, err := s.find(ctx, hashOf(token))
+	if err != nil {
+		return Viewer{}, time.Time{}, err
 	}
-	found, err := s.cfg.DB.Session.Query().
+	if !ok {
+		return Viewer{}, time.Time{}, errEnded
+	}
+	return found.viewer, found.expires, nil
+}
+
+var errEnded = refusal.New(refusal.Unauthenticated, "The session has ended. Log in again.")
+
+// find returns the open session of a token; ok is false when there is none.
+func (s *Sessions) find(ctx context.Context, hash tokenHash) (found knownSession, ok bool, err error) {
+	now := s.now()
+	found, ends, ok := s.known.find(hash, now)
+	if ok {
+		return found, true, nil
+	}
+	row, err := s.cfg.DB.Session.Query().
 		Where(session.TokenHash(hash[:]), session.ExpiresAtGT(now)).Only(ctx)
 	if ent.IsNotFound(err) {
-		return Viewer{}, time.Time{}, refusal.New(refusal.Unauthenticated, "The session has ended. Log in again.")
+		return found, false, nil
 	}
 	if err != nil {
-		return Viewer{}, time.Time{}, fmt.Errorf("find session: %w", err)
+		return found, false, fmt.Errorf("find session: %w", err)
 	}
-	v := Viewer{ID: found.UserID, Session: found.ID}
-	s.known.remember(hash, knownSession{viewer: v, expires: found.ExpiresAt, checked: now, used: now}, ends)
-	return v, found.ExpiresAt, nil
+	found = knownSession{viewer: Viewer{ID: row.UserID, Session: row.ID}, expires: row.ExpiresAt, checked: now, used: now}
+	if row.TokensSince != nil {
+		found.tokensSince = *row.TokensSince
+	}
+	s.known.remember(hash, found, ends)
+	return found, true, nil
 }
 
 // LogOut ends the viewer's session and the subscriptions that it opened, on every
-// process; one that the message does not reach finds out by itself, as Run says. Error: Unauthenticated.
+// process; one that the message does not reach finds out by itself, as Run says. Of a user
+// of an issuer it ends all, as SignOut: one token is not told from another. Error: Unauthenticated.
 //
-// Cost: one deletion by primary key, and one message a process.
+// Cost: one look-up and one deletion by primary key, and one message a process.
 func (s *Sessions) LogOut(ctx context.Context, v Viewer) error {
 	if v.ID == 0 {
 		return refusal.ErrSignIn
 	}
+	row, err := s.cfg.DB.Session.Query().Where(session.ID(v.Session), session.UserID(v.ID)).Only(ctx)
+	if ent.IsNotFound(err) {
+		s.known.forget(v.Session)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("find session: %w", err)
+	}
+	if row.TokensSince != nil {
+		_, err := s.SignOut(ctx, v.ID)
+		return err
+	}
 	if _, err := s.cfg.DB.Session.Delete().Where(session.ID(v.Session), session.UserID(v.ID)).Exec(ctx); err != nil {
 		return fmt.Errorf("end session: %w", err)
 	}
-	s.known.forget(v.Session)
-	_, err := s.cfg.Publisher.Publish(ctx, live.Event{Kind: live.SessionEnded, Session: v.Session}, []int64{v.ID, allProcesses})
+	s.tell(ctx, v.ID, v.Session)
+	return nil
+}
+
+// SignOut ends all sessions of a user, as LogOut does with one, and has the tokens refused
+// that the user's issuer gave before now; also those of the same second. It returns how
+// many sessions there were. Error: NotFound.
+//
+// Cost: an update by primary key, a deletion by index, and one message a process for each
+// session.
+func (s *Sessions) SignOut(ctx context.Context, userID int64) (ended int, err error) {
+	var ids []int64
+	err = rows.InTx(ctx, s.cfg.DB, func(tx *ent.Tx) error {
+		err := tx.User.UpdateOneID(userID).SetSignedOutBefore(s.now()).Exec(ctx)
+		if ent.IsNotFound(err) {
+			return refusal.ErrNoSuchUser
+		}
+		if err != nil {
+			return fmt.Errorf("sign out: %w", err)
+		}
+		if ids, err = tx.Session.Query().Where(session.UserID(userID)).IDs(ctx); err != nil {
+			return fmt.Errorf("list sessions: %w", err)
+		}
+		_, err = tx.Session.Delete().Where(session.IDIn(ids...)).Exec(ctx)
+		return rows.Wrap("end sessions", err)
+	})
+	if err != nil {
+		return 0, err
+	}
+	for _, id := range ids {
+		s.tell(ctx, userID, id)
+	}
+	return len(ids), nil
+}
+
+// tell tells every process that a session has ended.
+func (s *Sessions) tell(ctx context.Context, userID, session int64) {
+	s.known.forget(session)
+	_, err := s.cfg.Publisher.Publish(ctx, live.Event{Kind: live.SessionEnded, Session: session}, []int64{userID, allProcesses})
 	if err != nil {
 		s.cfg.Logger.WarnContext(ctx, "other processes not told of the log-out; they find out within seconds", "error", err)
 	}
-	return nil
 }
 
 // Ended returns those of the sessions that were logged out or have expired. It

@@ -17,6 +17,7 @@ import (
 	"tideline/feed/account"
 	"tideline/feed/audit"
 	"tideline/feed/home"
+	"tideline/feed/identity"
 	"tideline/feed/ids"
 	"tideline/feed/paging"
 	"tideline/feed/stream"
@@ -45,6 +46,9 @@ type Options struct {
 	Observe       func(hit bool)
 	LargeAudience int
 	MaxText       int
+	// Issuers, NoSignUp and NoPasswords are as in account.Config.
+	Issuers               *identity.Verifier
+	NoSignUp, NoPasswords bool
 	// Now is the clock of all rooms.
 	Now func() time.Time
 	// NowEverywhere makes the queue and the ids go by Now, too. A lease of ids ends when
@@ -111,7 +115,7 @@ func New(t testing.TB, s *storage.Stores, o Options) *World {
 	w.Directory = account.NewDirectory(db, o.Policy.MaxPage)
 	w.Sessions, err = account.NewSessions(account.SessionsConfig{DB: db, Publisher: w.Publisher, Now: o.Now})
 	require.NoError(t, err)
-	w.Accounts, err = account.New(w.Sessions, w.IDs)
+	w.Accounts, err = account.New(account.Config{Sessions: w.Sessions, IDs: w.IDs, Issuers: o.Issuers, NoSignUp: o.NoSignUp, NoPasswords: o.NoPasswords})
 	require.NoError(t, err)
 	w.Feed, err = feed.New(feed.Config{
 		DB: db, Dialect: s.Dialect, Visibility: w.Visibility, Home: w.Home, Directory: w.Directory, Queue: w.Queue, IDs: w.IDs,

@@ -96,6 +96,7 @@ type QueryResolver interface {
 	Nodes(ctx context.Context, ids []string) ([]ent.Node, error)
 	Viewer(ctx context.Context) (*ent.User, error)
 	User(ctx context.Context, handle string) (*ent.User, error)
+	UserByExternalID(ctx context.Context, externalID string) (*ent.User, error)
 	Users(ctx context.Context, query *string, first *int, after *string) (*paging.Connection[ent.User], error)
 	Post(ctx context.Context, id string) (*ent.Post, error)
 	Timeline(ctx context.Context, first *int, after *string, last *int, before *string, order *home.Order) (*paging.Connection[ent.Post], error)
@@ -119,6 +120,8 @@ type TimelinePostRemovedResolver interface {
 	PostID(ctx context.Context, obj *stream.PostRemoved) (string, error)
 }
 type UserResolver interface {
+	ExternalID(ctx context.Context, obj *ent.User) (*string, error)
+
 	DefaultVisibility(ctx context.Context, obj *ent.User) (*schema.Visibility, error)
 
 	PostCount(ctx context.Context, obj *ent.User) (int, error)
@@ -287,6 +290,8 @@ type User implements Node {
   name: String!
   bio: String!
   createdAt: Time!
+  "The user's id at the issuer of its tokens, for a user who came with one. Only its owner sees it, and the other users of an issuer whose ids are set to be public."
+  externalId: String
   "Followers must be approved before they follow."
   approvesFollowers: Boolean!
   "The visibility a new post gets when createPost names none. Only its owner sees it."
@@ -360,6 +365,8 @@ type Query {
   "The signed-in user; null for an anonymous caller."
   viewer: User
   user(handle: String!): User
+  "The user who has this id at the issuer of the viewer's own token. Null for anyone but the viewer, unless the issuer's ids are set to be public."
+  userByExternalId(externalId: String!): User
   users(query: String, first: Int, after: Cursor): UserConnection!
   post(id: ID!): Post
   "The viewer's home timeline: own posts and those of the users the viewer follows. first and after page towards older posts, last and before towards newer ones. Page sizes 1 to 100, or to what the server is set to; default 20."
@@ -389,7 +396,7 @@ type MarkTimelineReadPayload { unreadCount: Int! }
 type Mutation {
   signUp(input: SignUpInput!): AuthPayload!
   logIn(input: LogInInput!): AuthPayload!
-  "Ends the session whose token the call carries; its open subscriptions end with it."
+  "Ends the session whose token the call carries; its open subscriptions end with it. With a token of an issuer it ends all sessions of the user, and every token that was issued before is refused."
   logOut: Boolean!
   updateProfile(input: UpdateProfileInput!): UpdateProfilePayload!
   createPost(input: CreatePostInput!): CreatePostPayload!
@@ -657,6 +664,8 @@ func (ec *executionContext) childFields_User(ctx context.Context, field graphql.
 		return ec.fieldContext_User_bio(ctx, field)
 	case "createdAt":
 		return ec.fieldContext_User_createdAt(ctx, field)
+	case "externalId":
+		return ec.fieldContext_User_externalId(ctx, field)
 	case "approvesFollowers":
 		return ec.fieldContext_User_approvesFollowers(ctx, field)
 	case "defaultVisibility":
@@ -1156,6 +1165,20 @@ func (ec *executionContext) field_Query_timeline_args(ctx context.Context, rawAr
 		return nil, err
 	}
 	args["order"] = arg4
+	return args, nil
+}
+
+func (ec *executionContext) field_Query_userByExternalId_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "externalId",
+		func(ctx context.Context, v any) (string, error) {
+			return ec.unmarshalNString2string(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["externalId"] = arg0
 	return args, nil
 }
 
@@ -3134,6 +3157,50 @@ func (ec *executionContext) fieldContext_Query_user(ctx context.Context, field g
 	return fc, nil
 }
 
+func (ec *executionContext) _Query_userByExternalId(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Query_userByExternalId(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Query().UserByExternalID(ctx, fc.Args["externalId"].(string))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *ent.User) graphql.Marshaler {
+			return ec.marshalOUser2ᚖtidelineᚋentᚐUser(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Query_userByExternalId(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Query",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_User(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Query_userByExternalId_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Query_users(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -4201,6 +4268,29 @@ func (ec *executionContext) _User_createdAt(ctx context.Context, field graphql.C
 }
 func (ec *executionContext) fieldContext_User_createdAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("User", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _User_externalId(ctx context.Context, field graphql.CollectedField, obj *ent.User) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_User_externalId(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.User().ExternalID(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_User_externalId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("User", field, true, true, errors.New("field of type String does not have child fields"))
 }
 
 func (ec *executionContext) _User_approvesFollowers(ctx context.Context, field graphql.CollectedField, obj *ent.User) (ret graphql.Marshaler) {
@@ -7063,6 +7153,28 @@ func (ec *executionContext) _Query(ctx context.Context, sel ast.SelectionSet) gr
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return rrm(innerCtx) })
+		case "userByExternalId":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Query_userByExternalId(ctx, field)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			rrm := func(ctx context.Context) graphql.Marshaler {
+				return ec.OperationContext.RootResolverMiddleware(ctx,
+					func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return rrm(innerCtx) })
 		case "users":
 			field := field
 
@@ -7851,6 +7963,44 @@ func (ec *executionContext) _User(ctx context.Context, sel ast.SelectionSet, obj
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "externalId":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._User_externalId(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "approvesFollowers":
 			out.Values[i] = ec._User_approvesFollowers(ctx, field, obj)
 			if out.Values[i] == graphql.Null {

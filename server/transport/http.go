@@ -74,7 +74,7 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request) {
 // early.
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request, mediaType string, request exec.Request, release func()) {
 	ctx, begun := r.Context(), time.Now()
-	viewer, err := h.viewer(r)
+	viewer, expires, err := h.viewer(r)
 	if errors.Is(err, errForbidden) {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 		respond(w, mediaType, exec.Response{Errors: requestError(codeUnauthenticated, "The session has ended. Log in again.")})
@@ -94,7 +94,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, mediaType string
 		release() // it lasts, and keeps little of the body
 	}
 	if wantsEvents(r) && (len(errs) > 0 || operation.Kind() != ast.Mutation || r.Method == http.MethodPost) {
-		h.stream(w, r, begun, viewer, operation, errs)
+		h.stream(w, r, begun, viewer, expires, operation, errs)
 		return
 	}
 	if len(errs) > 0 {
@@ -117,14 +117,13 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, mediaType string
 	}
 }
 
-// viewer finds out who makes the request; errors as of api.identify.
-func (h *Handler) viewer(r *http.Request) (account.Viewer, error) {
+// viewer finds out who makes the request, and until when; errors as of api.identify.
+func (h *Handler) viewer(r *http.Request) (account.Viewer, time.Time, error) {
 	token, ok := incoming.BearerHeader(r.Header)
 	if !ok {
-		return account.Viewer{}, errForbidden
+		return account.Viewer{}, time.Time{}, errForbidden
 	}
-	viewer, _, err := h.api.identify(r.Context(), token)
-	return viewer, err
+	return h.api.identify(r.Context(), token)
 }
 
 // upgrade admits a socket, as far as its address allows.

@@ -30,7 +30,8 @@ type socket struct {
 	// The reader's alone until connection_ack, unchanged afterwards.
 	greeted bool // connection_init has come
 	acked   bool // and has been answered
-	token   string
+	token   string // of the handshake, unless connection_init has one
+	tokenOK bool   // it can be a token
 	unwatch func() // ends the watch of the session
 
 	// The reader's alone.
@@ -209,6 +210,9 @@ func (s *socket) init(ctx context.Context, m message) {
 	if err != nil {
 		s.queue.Close(closeBadRequest, "Invalid message received: the payload is no object")
 		return
+	}
+	if ok && token == "" {
+		token, ok = s.token, s.tokenOK
 	}
 	var viewer account.Viewer
 	var expires time.Time

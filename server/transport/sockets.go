@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"net/http"
+	"strings"
 	"sync"
 
 	"github.com/gorilla/websocket"
@@ -83,6 +84,8 @@ func (s *sockets) accept(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
 	limit.FreeSlot(ctx)
 	socket := newSocket(s, conn, limit.AddressOf(r.RemoteAddr), incoming.OffersDeflate(r.Header), cancel)
+	socket.token, socket.tokenOK = incoming.BearerHeader(r.Header)
+	socket.token = strings.Clone(socket.token) // the header need not stay in memory
 	s.mu.Lock()
 	s.open[socket] = struct{}{}
 	closing := s.closing

@@ -67,7 +67,7 @@ func (s *eventStream) complete() error { return s.write([]byte("event: complete\
 
 // stream answers an operation by events, or the errors that kept it from being
 // one.
-func (h *Handler) stream(w http.ResponseWriter, r *http.Request, begun time.Time, v account.Viewer, operation *exec.Operation, errs gqlerror.List) {
+func (h *Handler) stream(w http.ResponseWriter, r *http.Request, begun time.Time, v account.Viewer, expires time.Time, operation *exec.Operation, errs gqlerror.List) {
 	if !h.sockets.reserve() {
 		unavailable(w, "This server takes no more connections.")
 		return
@@ -75,6 +75,9 @@ func (h *Handler) stream(w http.ResponseWriter, r *http.Request, begun time.Time
 	defer h.sockets.release()
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
+	if !expires.IsZero() {
+		defer time.AfterFunc(time.Until(expires), cancel).Stop()
+	}
 	defer h.sockets.sessions.watch(v.Session, cancel)()
 
 	s := &eventStream{w, http.NewResponseController(w), h.api.config.WriteTimeout}
@@ -159,7 +162,7 @@ func (h *Handler) forward(ctx context.Context, s *eventStream, r *http.Request, 
 		if err == nil && subscription.Ended() {
 			// A stream that ended with its session is not complete: the client asks
 			// again, and is told why.
-			if _, gone := h.viewer(r); gone == nil && ctx.Err() == nil && !subscription.Interrupted() {
+			if _, _, gone := h.viewer(r); gone == nil && ctx.Err() == nil && !subscription.Interrupted() {
 				_ = s.complete()
 			}
 			return

@@ -1,0 +1,224 @@
+package account
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha512"
+	"encoding/base32"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"tideline/ent"
+	"tideline/ent/session"
+	"tideline/ent/user"
+	"tideline/feed/identity"
+	"tideline/feed/internal/rows"
+	"tideline/feed/refusal"
+)
+
+// Users of an issuer are those who come with its tokens. The first token makes the user.
+// All tokens of a user share one session, so that what ends a session ends them: the row
+// is made by the first of them, and again by the first after a sign-out. Which of the
+// older ones are refused then is written in the user's row, and copied to the session's.
+
+// sessionSlack is how much longer than the token that renews it the session of a user of
+// an issuer lasts: it is written about once in that time.
+const sessionSlack = 24 * time.Hour
+
+// Authenticate is that of Sessions, and takes tokens of issuers, too: the first one makes
+// its user.
+//
+// Cost: as that of Sessions, with a signature for a token that is new. The first token of
+// a user, or after a sign-out, costs a transaction or two, and so does one a day.
+func (a *Accounts) Authenticate(ctx context.Context, token string) (Viewer, time.Time, error) {
+	if a.with.Issuers != nil && identity.IsToken(token) {
+		claims, err := a.with.Issuers.Verify(ctx, token)
+		if err != nil {
+			return Viewer{}, time.Time{}, err
+		}
+		return a.admit(ctx, claims)
+	}
+	if a.with.NoPasswords {
+		return Viewer{}, time.Time{}, errEnded
+	}
+	return a.Sessions.Authenticate(ctx, token)
+}
+
+// sessionKey stands for a user of an issuer in the table of sessions, where the hash of a
+// token stands for others. It is another hash function: nothing that somebody sends as a
+// token has this hash.
+func sessionKey(c identity.Claims) tokenHash {
+	return sha512.Sum512_256([]byte(strconv.Itoa(len(c.Issuer)) + ":" + c.Issuer + c.ExternalID))
+}
+
+// admit returns the viewer of verified claims.
+func (a *Accounts) admit(ctx context.Context, c identity.Claims) (Viewer, time.Time, error) {
+	if most := a.now().Add(MaxSessionTTL); c.Expires.After(most) {
+		c.Expires = most
+	}
+	key := sessionKey(c)
+	for range 5 { // another request may end, or renew, the session at the same time
+		s, found, err := a.find(ctx, key)
+		if err != nil {
+			return Viewer{}, time.Time{}, err
+		}
+		if found && c.Issued.Before(s.tokensSince) {
+			break
+		}
+		if found && !s.expires.Before(c.Expires) {
+			return s.viewer, c.Expires, nil
+		}
+		if err := a.open(ctx, key, c); err != nil {
+			return Viewer{}, time.Time{}, err
+		}
+		if found {
+			a.known.forget(s.viewer.Session) // it knows when the session would have ended
+		}
+	}
+	return Viewer{}, time.Time{}, errEnded
+}
+
+// open begins or renews the session of a user of an issuer. Error: Unauthenticated when
+// the user was signed out after the token was issued.
+func (a *Accounts) open(ctx context.Context, key tokenHash, c identity.Claims) error {
+	id, err := a.userOf(ctx, c)
+	if err != nil {
+		return err
+	}
+	return rows.InTx(ctx, a.cfg.DB, func(tx *ent.Tx) error {
+		u, err := tx.User.Query().Where(user.ID(id), rows.ForUpdate).Only(ctx) // SignOut changes it
+		if err != nil {
+			return fmt.Errorf("find user: %w", err)
+		}
+		var since time.Time
+		if u.SignedOutBefore != nil {
+			since = *u.SignedOutBefore
+		}
+		if c.Issued.Before(since) {
+			return errEnded
+		}
+		err = tx.Session.Create().SetTokenHash(key[:]).SetUserID(id).SetTokensSince(since.UTC()).
+			SetExpiresAt(c.Expires.Add(sessionSlack).UTC().Truncate(time.Millisecond)).
+			OnConflictColumns(session.FieldTokenHash).Update(func(s *ent.SessionUpsert) { s.UpdateExpiresAt() }).Exec(ctx)
+		return rows.Wrap("open session", err)
+	})
+}
+
+// userOf returns the user of the claims, and makes the user when there is none: once, as
+// the pair of issuer and id is unique.
+func (a *Accounts) userOf(ctx context.Context, c identity.Claims) (int64, error) {
+	for attempt := range 5 {
+		id, err := a.cfg.DB.User.Query().Where(user.Issuer(c.Issuer), user.ExternalID([]byte(c.ExternalID))).OnlyID(ctx)
+		if !ent.IsNotFound(err) {
+			return id, rows.Wrap("find user", err)
+		}
+		if id, err = a.ids.Next(); err != nil {
+			return 0, err
+		}
+		handle := handleFrom(c.Handle, id, attempt)
+		err = a.cfg.DB.User.Create().SetID(id).SetHandle(handle).SetName(nameFrom(c.Name, handle)).SetPasswordHash(noPassword).
+			SetIssuer(c.Issuer).SetExternalID([]byte(c.ExternalID)).Exec(ctx)
+		if !ent.IsConstraintError(err) {
+			return id, rows.Wrap("create user", err)
+		}
+	}
+	return 0, fmt.Errorf("no handle for a user of the issuer %s", c.Issuer)
+}
+
+// noPassword is no hash: no password matches it.
+const noPassword = "-"
+
+// handleFrom makes the handle of a new user from the one that the token has: in lower
+// case, without what follows an @ inside, with _ for every run of other characters, cut
+// to MaxHandle. When it is taken, the next attempts add _ and a few random characters;
+// they and an empty one end up at user_ with the id, which is unique.
+func handleFrom(claimed string, id int64, attempt int) string {
+	name, _, _ := strings.Cut(handleOf(claimed), "@")
+	name = strings.Trim(strings.Join(strings.FieldsFunc(name, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '_'
+	}), "_"), "_")
+	if name == "" || attempt > 3 {
+		return "user_" + strconv.FormatInt(id, 36)
+	}
+	suffix := ""
+	if attempt > 0 {
+		var random [8]byte
+		rand.Read(random[:])
+		suffix = "_" + strings.ToLower(base32.StdEncoding.EncodeToString(random[:]))[:4]
+	}
+	return strings.TrimRight(name[:min(len(name), MaxHandle-len(suffix))], "_") + suffix
+}
+
+// nameFrom makes the name of a new user from the one that the token has: on one line,
+// without control characters, cut to MaxName characters. It defaults to the handle.
+func nameFrom(claimed, handle string) string {
+	runes := []rune(strings.Join(strings.FieldsFunc(strings.ToValidUTF8(claimed, ""), func(r rune) bool {
+		return unicode.IsSpace(r) || unicode.IsControl(r)
+	}), " "))
+	if name := strings.TrimSpace(string(runes[:min(len(runes), MaxName)])); name != "" {
+		return name
+	}
+	return handle
+}
+
+// ExternalIDs returns the ids that the users of the list have at their issuer; nil where
+// there is none, or where it is none of the viewer's business: it is for the user alone,
+// and for the other users of an issuer whose ids are public.
+//
+// Cost: none for an anonymous viewer, else one look-up by primary keys.
+func (a *Accounts) ExternalIDs(ctx context.Context, v Viewer, ids []int64) ([]*string, error) {
+	list := make([]*string, len(ids))
+	if v.ID == 0 {
+		return list, nil
+	}
+	found, err := a.cfg.DB.User.Query().Where(rows.Among(user.FieldID, append([]int64{v.ID}, ids...)), user.ExternalIDNotNil()).
+		Select(user.FieldID, user.FieldIssuer, user.FieldExternalID).All(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read external ids: %w", err)
+	}
+	byID := map[int64]*ent.User{}
+	for _, u := range found {
+		byID[u.ID] = u
+	}
+	me := byID[v.ID]
+	for i, id := range ids {
+		if u := byID[id]; u != nil && (id == v.ID || me != nil && *me.Issuer == *u.Issuer && a.publicIDs(*u.Issuer)) {
+			text := string(u.ExternalID)
+			list[i] = &text
+		}
+	}
+	return list, nil
+}
+
+// UserByExternalID returns the id of the user who has the id at the viewer's own issuer. Error:
+// NotFound, also for any user but the viewer when the issuer's ids are not public.
+//
+// Cost: two look-ups by index.
+func (a *Accounts) UserByExternalID(ctx context.Context, v Viewer, externalID string) (*int64, error) {
+	me, err := a.cfg.DB.User.Query().Where(user.ID(v.ID), user.ExternalIDNotNil()).
+		Select(user.FieldID, user.FieldIssuer, user.FieldExternalID).Only(ctx)
+	if ent.IsNotFound(err) {
+		return nil, refusal.ErrNoSuchUser
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find viewer: %w", err)
+	}
+	if string(me.ExternalID) == externalID {
+		return &me.ID, nil
+	}
+	if !a.publicIDs(*me.Issuer) {
+		return nil, refusal.ErrNoSuchUser
+	}
+	id, err := a.cfg.DB.User.Query().Where(user.Issuer(*me.Issuer), user.ExternalID([]byte(externalID))).OnlyID(ctx)
+	if ent.IsNotFound(err) {
+		return nil, refusal.ErrNoSuchUser
+	}
+	return &id, rows.Wrap("find user", err)
+}
+
+func (a *Accounts) publicIDs(issuer string) bool {
+	return a.with.Issuers != nil && a.with.Issuers.PublicIDs(issuer)
+}
