@@ -1,0 +1,339 @@
+package account_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+	"github.com/stretchr/testify/require"
+
+	"tideline/ent/user"
+	"tideline/feed/account"
+	"tideline/feed/feedtest"
+	"tideline/feed/identity"
+	"tideline/feed/refusal"
+	"tideline/storage"
+	"tideline/storage/storagetest"
+)
+
+// The issuers of these tests share their secret. The ids of the second's users are public.
+const appSecret = "a secret of the app, 32 bytes or more"
+
+func newIssuers(t *testing.T, now func() time.Time) *identity.Verifier {
+	t.Setenv("APP_SECRET", appSecret)
+	issuers, err := identity.Read(`[
+		{"issuer": "app", "audience": "tideline", "secret_env": "APP_SECRET"},
+		{"issuer": "open", "audience": "tideline", "secret_env": "APP_SECRET", "public_ids": true}]`)
+	require.NoError(t, err)
+	return identity.New(identity.Config{Issuers: issuers, Now: now})
+}
+
+func tokenOf(t testing.TB, issuer, id string, issued time.Time, change jwt.MapClaims) string {
+	c := jwt.MapClaims{"iss": issuer, "aud": "tideline", "sub": id, "iat": issued.Unix(), "exp": issued.Add(time.Hour).Unix()}
+	maps.Copy(c, change)
+	maps.DeleteFunc(c, func(_ string, value any) bool { return value == nil })
+	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, c).SignedString([]byte(appSecret))
+	require.NoError(t, err)
+	return token
+}
+
+// eachWithIssuers runs a test on every engine, in a world that takes tokens of issuers.
+func eachWithIssuers(t *testing.T, o feedtest.Options, test func(t *testing.T, w *feedtest.World)) {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	o.Issuers = newIssuers(t, o.Now)
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) { test(t, feedtest.New(t, s, o)) })
+}
+
+func signIn(w *feedtest.World, token string) account.Viewer {
+	w.Helper()
+	v, _, err := w.Accounts.Authenticate(w.Ctx, token)
+	require.NoError(w, err)
+	require.NotZero(w, v.ID)
+	require.NotZero(w, v.Session)
+	return v
+}
+
+func requireRefused(w *feedtest.World, token string) {
+	w.Helper()
+	_, _, err := w.Accounts.Authenticate(w.Ctx, token)
+	require.Equal(w, refusal.Unauthenticated, refusal.CodeOf(err))
+}
+
+// The first token of a user makes the user, and later ones find the same; another issuer's
+// user with the same id is another user.
+func TestFirstTokenMakesTheUser(t *testing.T) {
+	eachWithIssuers(t, feedtest.Options{}, func(t *testing.T, w *feedtest.World) {
+		now := time.Now()
+		first := tokenOf(t, "app", "7", now, jwt.MapClaims{"preferred_username": "Ada.Lovelace@example.com", "name": " Ada\n Lovelace "})
+		v := signIn(w, first)
+		_, expires, err := w.Accounts.Authenticate(w.Ctx, first)
+		require.NoError(t, err)
+		require.WithinDuration(t, time.Unix(now.Unix(), 0).Add(time.Hour+time.Minute), expires, 0)
+		u := w.Stores.DB.User.GetX(w.Ctx, v.ID)
+		require.Equal(t, "ada_lovelace", u.Handle)
+		require.Equal(t, "Ada Lovelace", u.Name)
+		require.Equal(t, v, signIn(w, tokenOf(t, "app", "7", now, jwt.MapClaims{"jti": "2", "name": "Another"})))
+		require.Equal(t, "Ada Lovelace", w.Stores.DB.User.GetX(w.Ctx, v.ID).Name, "the profile is the user's own")
+		require.NotEqual(t, v.ID, signIn(w, tokenOf(t, "open", "7", now, nil)).ID)
+		_, err = w.Accounts.LogIn(w.Ctx, "ada_lovelace", "-")
+		require.Equal(t, refusal.Unauthenticated, refusal.CodeOf(err))
+		for _, key := range []string{"app7", "3:app7", "app\x007", first} {
+			_, _, err := w.Sessions.Authenticate(w.Ctx, key)
+			require.Equal(t, refusal.Unauthenticated, refusal.CodeOf(err), "no text stands for the session of an issuer's user")
+		}
+	})
+}
+
+// A user is made once, however many requests come at the same time, here and at another
+// process.
+func TestFirstTokensAtOnceMakeOneUser(t *testing.T) {
+	eachWithIssuers(t, feedtest.Options{}, func(t *testing.T, w *feedtest.World) {
+		other := feedtest.New(t, w.Stores, feedtest.Options{Issuers: newVerifierOfSecret(t)})
+		now := time.Now()
+		const users, each = 5, 8
+		var mu sync.Mutex
+		found := map[int]map[account.Viewer]bool{}
+		var all sync.WaitGroup
+		for u := range users {
+			found[u] = map[account.Viewer]bool{}
+		}
+		for u := range users {
+			for i := range each {
+				token := tokenOf(t, "app", fmt.Sprint(u), now, jwt.MapClaims{"jti": fmt.Sprint(i), "preferred_username": "same"})
+				all.Go(func() {
+					v, _, err := []*feedtest.World{w, other}[i%2].Accounts.Authenticate(w.Ctx, token)
+					if err != nil {
+						t.Error(err)
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					found[u][v] = true
+				})
+			}
+		}
+		all.Wait()
+		for u := range users {
+			require.Len(t, found[u], 1)
+		}
+		require.Equal(t, users, w.Stores.DB.User.Query().CountX(w.Ctx))
+		require.Equal(t, users, w.Stores.DB.Session.Query().CountX(w.Ctx))
+		require.Equal(t, 1, w.Stores.DB.User.Query().Where(user.Handle("same")).CountX(w.Ctx))
+		handles := w.Stores.DB.User.Query().Select(user.FieldHandle).StringsX(w.Ctx)
+		for _, h := range handles {
+			require.Regexp(t, regexp.MustCompile(`^same(_[a-z2-7]{4})?$`), h)
+		}
+	})
+}
+
+func newVerifierOfSecret(t *testing.T) *identity.Verifier {
+	issuers, err := identity.Read(`[{"issuer": "app", "audience": "tideline", "secret_env": "APP_SECRET"}]`)
+	require.NoError(t, err)
+	return identity.New(identity.Config{Issuers: issuers})
+}
+
+// Whatever the token says, the handle and the name are such as a sign-up would take, and
+// no part of an id or an address gets into them.
+func TestHandlesOfTokens(t *testing.T) {
+	eachWithIssuers(t, feedtest.Options{}, func(t *testing.T, w *feedtest.World) {
+		w.User("taken")
+		for i, c := range []struct{ claimed, want, name, wantName string }{
+			{"ada", "^ada$", "", "^ada$"},
+			{"@Ada_2", "^ada_2$", strings.Repeat("ä", 60), "^ä{50}$"},
+			{"taken", "^taken_[a-z2-7]{4}$", "Taken", "^Taken$"},
+			{"TAKEN@secret.example.com", "^taken_[a-z2-7]{4}$", "\x00\u2028", "^\u2028$|^taken_"},
+			{"a b--c", "^a_b_c$", "a\x00b", "^a b$"},
+			{strings.Repeat("x", 40), "^x{30}$", "", "^x{30}$"},
+			{strings.Repeat("x", 40), "^x{25}_[a-z2-7]{4}$", "", "^x{25}_"},
+			{"安", "^user_[a-z0-9]+$", "安", "^安$"},
+			{"", "^user_[a-z0-9]+$", "", "^user_"},
+			{"@@", "^user_[a-z0-9]+$", " ", "^user_"},
+		} {
+			v := signIn(w, tokenOf(t, "app", fmt.Sprintf("someone-%d@secret.example.com", i), time.Now(),
+				jwt.MapClaims{"preferred_username": c.claimed, "name": c.name}))
+			u := w.Stores.DB.User.GetX(w.Ctx, v.ID)
+			require.Regexp(t, c.want, u.Handle)
+			require.Regexp(t, c.wantName, u.Name)
+			handle, err := account.Handle(u.Handle)
+			require.NoError(t, err)
+			require.Equal(t, u.Handle, handle)
+			require.NotContains(t, u.Handle+u.Name, "secret")
+		}
+	})
+}
+
+// An id at an issuer may be any text of up to 255 bytes, and no two are mixed up.
+func TestExternalIDsAreAnyText(t *testing.T) {
+	eachWithIssuers(t, feedtest.Options{}, func(t *testing.T, w *feedtest.World) {
+		seen := map[int64]string{}
+		for _, id := range []string{"a", "A", "a ", " a", "a\x00", "a\x00b", "ä", "a\u0308", "🐙", "'; DROP TABLE users; --", "%", strings.Repeat("x", 255), strings.Repeat("x", 254)} {
+			token := tokenOf(t, "open", id, time.Now(), nil)
+			v := signIn(w, token)
+			require.Equal(t, v, signIn(w, token))
+			require.Empty(t, seen[v.ID], id)
+			seen[v.ID] = id
+			ids, err := w.Accounts.ExternalIDs(w.Ctx, v, []int64{v.ID})
+			require.NoError(t, err)
+			require.Equal(t, id, *ids[0])
+			found, err := w.Accounts.UserByExternalID(w.Ctx, v, id)
+			require.NoError(t, err)
+			require.Equal(t, v.ID, *found)
+		}
+	})
+}
+
+// An id at an issuer is told to the user alone, and where the issuer says so to its other
+// users.
+func TestWhoSeesExternalIDs(t *testing.T) {
+	eachWithIssuers(t, feedtest.Options{}, func(t *testing.T, w *feedtest.World) {
+		now := time.Now()
+		ann, bob := signIn(w, tokenOf(t, "app", "ann", now, nil)), signIn(w, tokenOf(t, "app", "bob", now, nil))
+		cat, dan := signIn(w, tokenOf(t, "open", "cat", now, nil)), signIn(w, tokenOf(t, "open", "dan", now, nil))
+		own := w.User("own")
+		ids := []int64{ann.ID, bob.ID, cat.ID, dan.ID, own.ID, 1}
+		for viewer, want := range map[account.Viewer]string{
+			ann: "ann - - - - -", bob: "- bob - - - -", cat: "- - cat dan - -", dan: "- - cat dan - -", own: "- - - - - -", {}: "- - - - - -",
+		} {
+			list, err := w.Accounts.ExternalIDs(w.Ctx, viewer, ids)
+			require.NoError(t, err)
+			var got []string
+			for _, id := range list {
+				if id == nil {
+					got = append(got, "-")
+				} else {
+					got = append(got, *id)
+				}
+			}
+			require.Equal(t, want, strings.Join(got, " "))
+			var found []string
+			for _, name := range []string{"ann", "bob", "cat", "dan"} {
+				switch id, err := w.Accounts.UserByExternalID(w.Ctx, viewer, name); {
+				case err == nil:
+					require.Contains(t, ids, *id)
+					found = append(found, name)
+				default:
+					require.Equal(t, refusal.NotFound, refusal.CodeOf(err))
+				}
+			}
+			require.Equal(t, strings.Join(strings.Fields(strings.ReplaceAll(want, "-", "")), " "), strings.Join(found, " "))
+		}
+	})
+}
+
+// A sign-out ends the sessions of a user, and refuses every token that was issued before,
+// here and elsewhere; a later token signs in again, and an old one not even then.
+func TestSignOutRefusesOlderTokens(t *testing.T) {
+	at := time.Now().Truncate(time.Second)
+	eachWithIssuers(t, feedtest.Options{Now: func() time.Time { return at }}, func(t *testing.T, w *feedtest.World) {
+		now := at
+		defer func() { at = now }()
+		old, noTime := tokenOf(t, "app", "ann", now, nil), tokenOf(t, "app", "ann", now, jwt.MapClaims{"iat": nil})
+		never := tokenOf(t, "app", "ann", now, jwt.MapClaims{"jti": "not seen before"})
+		v := signIn(w, old)
+		require.Equal(t, v, signIn(w, noTime))
+		at = now.Add(time.Second + time.Millisecond)
+		for name, signOut := range map[string]func() error{
+			"log-out":  func() error { return w.Accounts.LogOut(w.Ctx, v) },
+			"sign-out": func() error { _, err := w.Sessions.SignOut(w.Ctx, v.ID); return err },
+		} {
+			require.NoError(t, signOut(), name)
+			ended, err := w.Sessions.Ended(w.Ctx, []int64{v.Session})
+			require.NoError(t, err)
+			require.Equal(t, []int64{v.Session}, ended)
+			for _, token := range []string{old, noTime, never, tokenOf(t, "app", "ann", at, nil)} {
+				requireRefused(w, token)
+			}
+			at = at.Add(time.Second)
+			again := signIn(w, tokenOf(t, "app", "ann", at, nil))
+			require.Equal(t, v.ID, again.ID)
+			require.NotEqual(t, v.Session, again.Session)
+			requireRefused(w, old)
+			v = again
+		}
+		_, err := w.Sessions.SignOut(w.Ctx, 1)
+		require.Equal(t, refusal.NotFound, refusal.CodeOf(err))
+	})
+}
+
+// A sign-out at another process ends a remembered user of an issuer by its event: the
+// clock stands still, and SQL is not asked.
+func TestSignOutElsewhereEndsARememberedUser(t *testing.T) {
+	at := time.Now()
+	eachWithIssuers(t, feedtest.Options{Now: func() time.Time { return at }}, func(t *testing.T, w *feedtest.World) {
+		w.Run(w.Hub.Run)
+		w.Run(func(ctx context.Context) error { return w.Sessions.Hear(ctx, w.Hub) })
+		token := tokenOf(t, "app", "ann", at.Add(-time.Minute), nil)
+		var v account.Viewer
+		require.Eventually(t, func() bool {
+			asked := storagetest.CountQueries(w.Stores)
+			v = signIn(w, token)
+			return asked() == 0
+		}, time.Minute, time.Millisecond)
+		asked := storagetest.CountQueries(w.Stores)
+		require.Equal(t, v, signIn(w, tokenOf(t, "app", "ann", at.Add(-time.Minute), jwt.MapClaims{"jti": "new"})))
+		require.Zero(t, asked(), "a new token of a user in use asks nothing")
+		elsewhere := feedtest.New(t, w.Stores, feedtest.Options{})
+		_, err := elsewhere.Sessions.SignOut(w.Ctx, v.ID)
+		require.NoError(t, err)
+		require.Eventually(t, func() bool {
+			_, _, err := w.Accounts.Authenticate(w.Ctx, token)
+			return refusal.CodeOf(err) == refusal.Unauthenticated
+		}, time.Minute, time.Millisecond)
+	})
+}
+
+// The session of an issuer's user outlasts every token that it was used with: later ones
+// renew it, about once a day.
+func TestTokensRenewTheSession(t *testing.T) {
+	at := time.Now()
+	eachWithIssuers(t, feedtest.Options{Now: func() time.Time { return at }}, func(t *testing.T, w *feedtest.World) {
+		now := at
+		defer func() { at = now }()
+		v := signIn(w, tokenOf(t, "app", "ann", at, nil))
+		began := w.Stores.DB.Session.GetX(w.Ctx, v.Session).ExpiresAt
+		writes, last := 0, began
+		for range 100 {
+			at = at.Add(time.Hour)
+			_, expires, err := w.Accounts.Authenticate(w.Ctx, tokenOf(t, "app", "ann", at, nil))
+			require.NoError(t, err)
+			until := w.Stores.DB.Session.GetX(w.Ctx, v.Session).ExpiresAt
+			require.False(t, until.Before(expires))
+			if !until.Equal(last) {
+				writes, last = writes+1, until
+			}
+		}
+		require.LessOrEqual(t, writes, 5)
+		far := tokenOf(t, "app", "ann", at, jwt.MapClaims{"exp": int64(9e15)})
+		_, expires, err := w.Accounts.Authenticate(w.Ctx, far)
+		require.NoError(t, err)
+		require.WithinDuration(t, at.Add(account.MaxSessionTTL), expires, time.Second)
+	})
+}
+
+// What is switched off is refused, and so is what it made.
+func TestOwnAccountsSwitchedOff(t *testing.T) {
+	eachWithIssuers(t, feedtest.Options{}, func(t *testing.T, w *feedtest.World) {
+		ann, err := w.Accounts.SignUp(w.Ctx, "ann", "correct horse", "")
+		require.NoError(t, err)
+		noSignUp := feedtest.New(t, w.Stores, feedtest.Options{NoSignUp: true})
+		_, err = noSignUp.Accounts.SignUp(w.Ctx, "bob", "correct horse", "")
+		require.Equal(t, refusal.Forbidden, refusal.CodeOf(err))
+		_, err = noSignUp.Accounts.LogIn(w.Ctx, "ann", "correct horse")
+		require.NoError(t, err)
+		signIn(noSignUp, ann.Token)
+		off := feedtest.New(t, w.Stores, feedtest.Options{NoPasswords: true, Issuers: newVerifierOfSecret(t)})
+		_, err = off.Accounts.SignUp(w.Ctx, "bob", "correct horse", "")
+		require.Equal(t, refusal.Forbidden, refusal.CodeOf(err))
+		_, err = off.Accounts.LogIn(w.Ctx, "ann", "correct horse")
+		require.Equal(t, refusal.Forbidden, refusal.CodeOf(err))
+		requireRefused(off, ann.Token)
+		signIn(off, tokenOf(t, "app", "7", time.Now(), nil))
+	})
+}
