@@ -28,6 +28,7 @@ type commands struct {
 	Seed    command.Seed    `cmd:"" help:"Make a demo network, or import a follow graph."`
 	Feeds   command.Feeds   `cmd:"" help:"Look into timelines: inspect, explain, verify, rebuild."`
 	Jobs    command.Jobs    `cmd:"" help:"Look at jobs that are outstanding or given up, and retry them."`
+	Users   command.Users   `cmd:"" help:"Act on accounts: sign-out."`
 	Bench   command.Bench   `cmd:"" help:"Load a running Tideline as its users would, and report."`
 }
 

@@ -148,3 +148,18 @@ func (c Config) WithAudit(ctx context.Context, console Console, fn func(*audit.A
 		return fn(audit.New(b.home), b.directory)
 	})
 }
+
+// WithSessions lets a command that is no server end sessions, of which running servers
+// hear. Errors: the schema is not up to date, or as those of WithStores.
+func (c Config) WithSessions(ctx context.Context, console Console, fn func(*account.Sessions, *account.Directory) error) error {
+	return c.WithStores(ctx, console, func(stores *storage.Stores, log *slog.Logger) error {
+		if err := upToDate(ctx, stores); err != nil {
+			return err
+		}
+		b, err := c.backend(stores, log, newMetrics())
+		if err != nil {
+			return err
+		}
+		return fn(b.sessions, b.directory)
+	})
+}

@@ -28,8 +28,8 @@ type socket struct {
 	operations operations
 
 	// The reader's alone until connection_ack, unchanged afterwards.
-	greeted bool // connection_init has come
-	acked   bool // and has been answered
+	greeted bool   // connection_init has come
+	acked   bool   // and has been answered
 	token   string // of the handshake, unless connection_init has one
 	tokenOK bool   // it can be a token
 	unwatch func() // ends the watch of the session

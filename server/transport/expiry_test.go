@@ -1,0 +1,68 @@
+package transport
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+	"github.com/stretchr/testify/require"
+
+	"tideline/server/internal/servertest"
+)
+
+// dialAs opens a socket with an Authorization header in its handshake.
+func (f *fixture) dialAs(t *testing.T, authorization string) *servertest.Peer {
+	t.Helper()
+	dialer := websocket.Dialer{Subprotocols: []string{modern}}
+	conn, _, err := dialer.Dial("ws"+strings.TrimPrefix(f.server.URL, "http"), http.Header{"Authorization": {authorization}})
+	require.NoError(t, err)
+	t.Cleanup(func() { conn.Close() })
+	return &servertest.Peer{T: t, Conn: conn}
+}
+
+// The token of the handshake is that of a connection_init without one.
+func TestTokenOfTheHandshake(t *testing.T) {
+	f := newFixture(t, nil)
+	f.logIn("bob", time.Now().Add(time.Hour))
+	sessionOf := func(p *servertest.Peer) (sessions []int64) {
+		p.Expect(`{"type":"connection_ack"}`)
+		f.sockets.sessions.mu.Lock()
+		defer f.sockets.sessions.mu.Unlock()
+		for session := range f.sockets.sessions.watched {
+			sessions = append(sessions, session)
+		}
+		return sessions
+	}
+	p := f.dialAs(t, "Bearer bob")
+	p.Send(`{"type":"connection_init"}`)
+	require.Equal(t, []int64{20}, sessionOf(p))
+	p.Send(`{"id":"1","type":"subscribe","payload":{"query":"{hello}"}}`)
+	p.Expect(`{"id":"1","type":"next","payload":{"data":{"hello":"world"}}}`)
+
+	p = f.dialAs(t, "Bearer bob")
+	p.Send(messageOf("connection_init", asUser))
+	require.ElementsMatch(t, []int64{10, 20}, sessionOf(p), "the message says more than the handshake")
+
+	for _, bad := range []string{"Bearer nobody", "Basic bob", "bob"} {
+		p = f.dialAs(t, bad)
+		p.Send(`{"type":"connection_init"}`)
+		p.ExpectClose(4403)
+	}
+}
+
+// A socket ends with its token, by a code on which clients come back with a new one, and
+// a stream of events without "complete".
+func TestConnectionsEndWithTheirToken(t *testing.T) {
+	f := newFixture(t, nil)
+	f.logIn("bob", time.Now().Add(2*time.Second))
+	p := f.connect(t, modern, `{"Authorization":"Bearer bob"}`)
+	p.Send(`{"id":"1","type":"subscribe","payload":{"query":"subscription{idle}"}}`)
+	e := f.ask(t, http.MethodPost, "bob", "subscription{idle}")
+	require.Equal(t, http.StatusOK, e.response.StatusCode)
+	p.ExpectClose(4403)
+	e.ends()
+	e = f.ask(t, http.MethodPost, "bob", "subscription{idle}")
+	require.Equal(t, http.StatusUnauthorized, e.response.StatusCode)
+}
