@@ -250,6 +250,7 @@ func TestSignOutRefusesOlderTokens(t *testing.T) {
 			for _, token := range []string{old, noTime, never, tokenOf(t, "app", "ann", at, nil)} {
 				requireRefused(w, token)
 			}
+			require.Zero(t, w.Stores.DB.Session.Query().CountX(w.Ctx), "a refused token begins no session")
 			at = at.Add(time.Second)
 			again := signIn(w, tokenOf(t, "app", "ann", at, nil))
 			require.Equal(t, v.ID, again.ID)

@@ -63,6 +63,7 @@ func TestConnectionsEndWithTheirToken(t *testing.T) {
 	require.Equal(t, http.StatusOK, e.response.StatusCode)
 	p.ExpectClose(4403)
 	e.ends()
+	require.NoError(t, e.lines.Err(), "the server ended it, not this client's patience")
 	e = f.ask(t, http.MethodPost, "bob", "subscription{idle}")
 	require.Equal(t, http.StatusUnauthorized, e.response.StatusCode)
 }
