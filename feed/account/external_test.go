@@ -271,15 +271,14 @@ func TestSignOutElsewhereEndsARememberedUser(t *testing.T) {
 		w.Run(w.Hub.Run)
 		w.Run(func(ctx context.Context) error { return w.Sessions.Hear(ctx, w.Hub) })
 		token := tokenOf(t, "app", "ann", at.Add(-time.Minute), nil)
-		var v account.Viewer
-		require.Eventually(t, func() bool {
+		v, fresh := signIn(w, token), 0
+		require.Eventually(t, func() bool { // the hub may have everything forgotten when it comes online
+			fresh++
+			another := tokenOf(t, "app", "ann", at.Add(-time.Minute), jwt.MapClaims{"jti": fmt.Sprint(fresh)})
 			asked := storagetest.CountQueries(w.Stores)
-			v = signIn(w, token)
+			require.Equal(t, v, signIn(w, another))
 			return asked() == 0
-		}, time.Minute, time.Millisecond)
-		asked := storagetest.CountQueries(w.Stores)
-		require.Equal(t, v, signIn(w, tokenOf(t, "app", "ann", at.Add(-time.Minute), jwt.MapClaims{"jti": "new"})))
-		require.Zero(t, asked(), "a new token of a user in use asks nothing")
+		}, time.Minute, time.Millisecond, "a new token of a user in use asks SQL for nothing")
 		elsewhere := feedtest.New(t, w.Stores, feedtest.Options{})
 		_, err := elsewhere.Sessions.SignOut(w.Ctx, v.ID)
 		require.NoError(t, err)
