@@ -1,6 +1,7 @@
 package resume
 
 import (
+	"bytes"
 	"context"
 	"flag"
 	"fmt"
@@ -38,7 +39,9 @@ const followQuery = `{"id":"1","type":"subscribe","payload":{"query":"subscripti
 // BenchmarkLive measures one server process, built without the race detector, with
 // many live followers of one author: how fast they connect, what an idle one costs,
 // how long a post takes to the first and the last, and, when all reconnect with
-// their cursors at once, how long that takes and how many transactions. Beside it,
+// their cursors at once, how long that takes and how many transactions. The
+// processor time of the server is counted for each connection and each delivery:
+// that hardly depends on what else the machine does. Beside it,
 // in the same run, it measures the floor: gorilla alone broadcasts a prepared
 // message to as many sockets.
 //
@@ -64,10 +67,11 @@ func BenchmarkLive(b *testing.B) {
 	warm.close()
 	server.holds(b, 0)
 
-	before, started := server.rss(b), time.Now()
+	before, busy, started := server.rss(b), server.busy(b), time.Now()
 	c := dialAll(b, server.url, n, nil)
 	server.holds(b, n)
 	b.ReportMetric(float64(n)/time.Since(started).Seconds(), "connects/s")
+	b.ReportMetric(float64((server.busy(b)-busy).Microseconds())/float64(n), "server-µs/connect")
 	time.Sleep(3 * time.Second)
 	b.ReportMetric(float64(server.rss(b)-before)/float64(n)/1024, "KB/idle")
 
@@ -88,12 +92,14 @@ func BenchmarkLive(b *testing.B) {
 		require.Equal(b, n, reached)
 	}
 	var first, median, last []time.Duration
+	busy = server.busy(b)
 	for range *benchEvents {
 		c.expect(n)
 		post()
 		times := c.wait(b)
 		first, median, last = append(first, times[0]), append(median, times[n/2]), append(last, times[n-1])
 	}
+	b.ReportMetric(float64((server.busy(b)-busy).Microseconds())/float64(n**benchEvents), "server-µs/delivery")
 	sample := c.sample()
 	report := func(name string, d []time.Duration) {
 		slices.Sort(d)
@@ -169,6 +175,21 @@ func (s benched) rss(b *testing.B) int64 {
 	kb, err := strconv.ParseInt(regexp.MustCompile(`VmRSS:\s+(\d+)`).FindStringSubmatch(string(status))[1], 10, 64)
 	require.NoError(b, err)
 	return kb << 10
+}
+
+// busy returns the processor time that the process has used, in steps of 10 ms.
+func (s benched) busy(b *testing.B) time.Duration {
+	b.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
+	require.NoError(b, err)
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	var ticks int64
+	for _, field := range fields[11:13] { // utime and stime
+		n, err := strconv.ParseInt(field, 10, 64)
+		require.NoError(b, err)
+		ticks += n
+	}
+	return time.Duration(ticks) * 10 * time.Millisecond
 }
 
 // holds waits until the process has so many subscriptions.
