@@ -85,6 +85,9 @@ func (s *Streams) holds(e *sharedEvent) bool { return e.verdict.Version == s.pos
 // prepare gives the verdict before any stream is told of the event. If it fails, the
 // streams try again, each by itself.
 func (s *Streams) prepare(ctx context.Context, ev live.Event) {
+	if e, ok := live.Found[*sharedEvent](ev.Batch); ok && s.holds(e) {
+		return
+	}
 	ctx, cancel := context.WithTimeout(ctx, turnTimeout)
 	defer cancel()
 	if _, err := s.share(ctx, ev); err != nil && ctx.Err() == nil {
