@@ -1,7 +1,7 @@
 package live
 
 import (
-	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -11,8 +11,7 @@ type Batch struct {
 	// Users are the recipients, ascending. They must not be changed.
 	Users []int64
 
-	mu   sync.Mutex
-	last *finding
+	last atomic.Pointer[finding]
 }
 
 // finding is what one caller of Share finds out for all.
@@ -49,22 +48,34 @@ func Share[T any](b *Batch, lasts time.Duration, holds func(T) bool, find func(u
 	}
 }
 
+// Found returns what [Share] found out, if it lasts still. It waits for nobody.
+func Found[T any](b *Batch) (value T, ok bool) {
+	f := b.last.Load()
+	if f == nil {
+		return value, false
+	}
+	select {
+	case <-f.done:
+	default:
+		return value, false
+	}
+	value, ok = f.value.(T)
+	return value, ok && time.Now().Before(f.until)
+}
+
 // join returns the finding that is under way, or was made. If mine is true, it is up
 // to the caller to make it.
 func (b *Batch) join() (f *finding, mine bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.last == nil {
-		b.last, mine = &finding{done: make(chan struct{})}, true
+	for {
+		if f = b.last.Load(); f != nil {
+			return f, false
+		}
+		f = &finding{done: make(chan struct{})}
+		if b.last.CompareAndSwap(nil, f) {
+			return f, true
+		}
 	}
-	return b.last, mine
 }
 
 // leave drops a finding that is no longer good, so that the next caller makes another.
-func (b *Batch) leave(f *finding) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.last == f {
-		b.last = nil
-	}
-}
+func (b *Batch) leave(f *finding) { b.last.CompareAndSwap(f, nil) }

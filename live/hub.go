@@ -65,6 +65,8 @@ type Hub struct {
 	marked  atomic.Int64 // the highest mark taken
 	covered atomic.Int64 // see Subscription.Covered
 	wake    chan struct{}
+	prepare atomic.Pointer[func(context.Context, Event)]
+	telling sync.WaitGroup // the goroutines of tell
 
 	received, delivered, strays, lagged, malformed, resyncs, connects atomic.Uint64
 
@@ -112,6 +114,7 @@ func (h *Hub) Run(ctx context.Context) error {
 	if !h.running.CompareAndSwap(false, true) {
 		return errors.New("live: hub has been run before")
 	}
+	defer h.telling.Wait()
 	defer h.stop(ctx)
 	if h.cfg.Mark != nil {
 		var marking sync.WaitGroup
@@ -249,7 +252,7 @@ func (h *Hub) receive(ctx context.Context, sub *redis.PubSub, after int64) error
 				after = h.marked.Load()
 			default:
 				h.received.Add(1)
-				h.deliver(ev, users)
+				h.deliver(ctx, ev, users)
 			}
 		case *redis.Subscription:
 			// A cluster that moves the slot elsewhere takes the channel away.
@@ -259,9 +262,11 @@ func (h *Hub) receive(ctx context.Context, sub *redis.PubSub, after int64) error
 }
 
 // deliver hands ev to the subscriptions of users.
-func (h *Hub) deliver(ev Event, users []int64) {
+func (h *Hub) deliver(ctx context.Context, ev Event, users []int64) {
 	ev.Batch = &Batch{Users: slices.Clone(users)}
-	var full []*Subscription
+	prepare := h.prepare.Load()
+	together := prepare != nil && len(users) > 1 && (ev.Kind == Added || ev.Kind == Removed)
+	var full, offered []*Subscription
 	var sent, strays uint64
 	h.mu.RLock()
 	for _, user := range users {
@@ -270,17 +275,25 @@ func (h *Hub) deliver(ev Event, users []int64) {
 			strays++
 		}
 		for _, s := range subs {
-			if s.offer(ev) {
-				sent++
-			} else {
+			switch {
+			case !s.offer(ev):
 				full = append(full, s)
+				continue
+			case together:
+				offered = append(offered, s)
+			default:
+				s.wake()
 			}
+			sent++
 		}
 	}
 	h.mu.RUnlock()
 	h.delivered.Add(sent)
 	h.strays.Add(strays)
 	h.drop(full)
+	if len(offered) > 0 {
+		h.telling.Go(func() { h.tell(ctx, func() { (*prepare)(ctx, ev) }, offered) })
+	}
 }
 
 // resync tells every registered subscription that it may have missed something.
@@ -294,6 +307,7 @@ func (h *Hub) resync() {
 			switch {
 			case !s.registered:
 			case s.offer(Event{Kind: Resync}):
+				s.wake()
 				sent++
 			default:
 				full = append(full, s)

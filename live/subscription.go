@@ -18,8 +18,9 @@ type Subscription struct {
 	// Guarded by hub.mu.
 	registered bool
 
-	mu    sync.Mutex // after hub.mu
-	queue []Event    // when full: the subscription ends with ErrLagged
+	mu    sync.Mutex                    // after hub.mu
+	told  func() (wait <-chan struct{}) // see TellBy
+	queue []Event                       // when full: the subscription ends with ErrLagged
 	ended bool
 	err   error
 }
@@ -32,7 +33,8 @@ type Subscription struct {
 //
 // Whenever there is something to take, the end included, wake is called, also
 // before Subscribe has returned. The hub waits for it: it must return at once and
-// must not call the hub or the subscription.
+// must not call the hub or the subscription. For an event of many it is called when
+// that is prepared, see [Hub.Prepare].
 //
 // Cost: the user's first subscription waits for one round trip, shared with others
 // that begin at the same time; a further one for none.
@@ -76,6 +78,16 @@ func (s *Subscription) Take() (ev Event, ok bool) {
 		s.queue = nil
 	}
 	return ev, true
+}
+
+// Peek returns the event that Take returns next, if there is one.
+func (s *Subscription) Peek() (ev Event, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.queue) == 0 {
+		return ev, false
+	}
+	return s.queue[0], true
 }
 
 // Covered returns a mark, as [HubConfig.Mark] has it: the reader has taken every
@@ -122,18 +134,15 @@ func (s *Subscription) Close() {
 	s.hub.end(s, nil)
 }
 
-// offer never waits; it answers whether there was room.
+// offer never waits; it answers whether there was room. The caller wakes the reader.
 func (s *Subscription) offer(ev Event) bool {
 	s.mu.Lock()
-	room := len(s.queue) < s.hub.cfg.Buffer
-	if room {
-		s.queue = append(s.queue, ev)
+	defer s.mu.Unlock()
+	if len(s.queue) >= s.hub.cfg.Buffer {
+		return false
 	}
-	s.mu.Unlock()
-	if room {
-		s.wake()
-	}
-	return room
+	s.queue = append(s.queue, ev)
+	return true
 }
 
 // end takes a subscription out of the hub. The caller holds h.mu for writing.

@@ -1,6 +1,7 @@
 package resume
 
 import (
+	"bytes"
 	"context"
 	"flag"
 	"fmt"
@@ -11,10 +12,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -39,7 +42,9 @@ const followQuery = `{"id":"1","type":"subscribe","payload":{"query":"subscripti
 // BenchmarkLive measures one server process, built without the race detector, with
 // many live followers of one author: how fast they connect, what an idle one costs,
 // how long a post takes to the first and the last, and, when all reconnect with
-// their cursors at once, how long that takes and how many transactions. Beside it,
+// their cursors at once, how long that takes and how many transactions. The
+// processor time of the server is counted for each connection and each delivery:
+// that hardly depends on what else the machine does. Beside it,
 // in the same run, it measures the floor: gorilla alone broadcasts a prepared
 // message to as many sockets.
 //
@@ -65,10 +70,11 @@ func BenchmarkLive(b *testing.B) {
 	warm.close()
 	server.holds(b, 0)
 
-	before, started := server.rss(b), time.Now()
+	before, busy, started := server.rss(b), server.busy(b), time.Now()
 	c := dialAll(b, server.url, n, nil)
 	server.holds(b, n)
 	b.ReportMetric(float64(n)/time.Since(started).Seconds(), "connects/s")
+	b.ReportMetric(float64((server.busy(b)-busy).Microseconds())/float64(n), "server-µs/connect")
 	time.Sleep(3 * time.Second)
 	b.ReportMetric(float64(server.rss(b)-before)/float64(n)/1024, "KB/idle")
 
@@ -89,12 +95,14 @@ func BenchmarkLive(b *testing.B) {
 		require.Equal(b, n, reached)
 	}
 	var first, median, last []time.Duration
+	busy = server.busy(b)
 	for range *benchEvents {
 		c.expect(n)
 		post()
 		times := c.wait(b)
 		first, median, last = append(first, times[0]), append(median, times[n/2]), append(last, times[n-1])
 	}
+	b.ReportMetric(float64((server.busy(b)-busy).Microseconds())/float64(n**benchEvents), "server-µs/delivery")
 	sample := c.sample()
 	report := func(name string, d []time.Duration) {
 		slices.Sort(d)
@@ -117,7 +125,9 @@ func BenchmarkLive(b *testing.B) {
 	b.ReportMetric(float64(after-transactions)/float64(storm), "storm-transactions/client")
 	again.close()
 
-	report("floor-last-ms", floor(b, n, sample))
+	floorLast, floorBusy := floor(b, n, sample)
+	report("floor-last-ms", floorLast)
+	b.ReportMetric(float64(floorBusy.Nanoseconds())/1000/float64(n**benchEvents), "floor-µs/delivery")
 	b.ReportMetric(0, "ns/op")
 }
 
@@ -173,6 +183,21 @@ func (s benched) rss(b *testing.B) int64 {
 	kb, err := strconv.ParseInt(regexp.MustCompile(`VmRSS:\s+(\d+)`).FindStringSubmatch(string(status))[1], 10, 64)
 	require.NoError(b, err)
 	return kb << 10
+}
+
+// busy returns the processor time that the process has used, in steps of 10 ms.
+func (s benched) busy(b *testing.B) time.Duration {
+	b.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
+	require.NoError(b, err)
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	var ticks int64
+	for _, field := range fields[11:13] { // utime and stime
+		n, err := strconv.ParseInt(field, 10, 64)
+		require.NoError(b, err)
+		ticks += n
+	}
+	return time.Duration(ticks) * 10 * time.Millisecond
 }
 
 // holds waits until the process has so many subscriptions.
@@ -300,8 +325,9 @@ func (c *clients) close() {
 }
 
 // floor measures how long a prepared message, a copy of one from the server, takes
-// to the last of n sockets through nothing but gorilla.
-func floor(b *testing.B, n int, sample []byte) (last []time.Duration) {
+// to the last of n sockets through nothing but gorilla, and the processor time of
+// whoever writes.
+func floor(b *testing.B, n int, sample []byte) (last []time.Duration, busy time.Duration) {
 	b.Helper()
 	accepted := make(chan *websocket.Conn, n)
 	upgrader := websocket.Upgrader{ReadBufferSize: 1024, WriteBufferSize: 1024, Subprotocols: []string{"graphql-transport-ws"}}
@@ -323,12 +349,25 @@ func floor(b *testing.B, n int, sample []byte) (last []time.Duration) {
 	for range *benchEvents {
 		c.expect(n)
 		c.clock = time.Now()
+		runtime.LockOSThread()
+		before := threadBusy(b)
 		for _, conn := range conns {
 			require.NoError(b, conn.WritePreparedMessage(message))
 		}
+		busy += threadBusy(b) - before
+		runtime.UnlockOSThread()
 		last = append(last, c.wait(b)[n-1])
 	}
-	return last
+	return last, busy
+}
+
+// threadBusy returns the processor time that the thread has used.
+func threadBusy(b *testing.B) time.Duration {
+	b.Helper()
+	const ofThread = 1 // RUSAGE_THREAD of Linux
+	var used syscall.Rusage
+	require.NoError(b, syscall.Getrusage(ofThread, &used))
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
 func listen(b *testing.B, s *http.Server) (url string) {

@@ -55,7 +55,7 @@ var cursorEncoding = base64.RawURLEncoding.Strict()
 
 // Encode returns the text of the cursor, for the list of that owner.
 func (c Cursor) Encode(l List, owner int64) string {
-	b := make([]byte, 0, cursorSize+len(c.Tail))
+	b := make([]byte, 0, 256) // most fit, on the stack
 	version := byte(cursorVersion)
 	if c.Tail != "" {
 		version = cursorTailed
@@ -65,11 +65,13 @@ func (c Cursor) Encode(l List, owner int64) string {
 	b = binary.BigEndian.AppendUint64(b, uint64(c.ID))
 	b = append(b, c.Tail...)
 	b = binary.BigEndian.AppendUint32(b, checksum(b, owner))
-	return cursorEncoding.EncodeToString(b)
+	return string(cursorEncoding.AppendEncode(make([]byte, 0, 256), b))
 }
 
 func checksum(b []byte, owner int64) uint32 {
-	return crc32.ChecksumIEEE(binary.BigEndian.AppendUint64(b[:len(b):len(b)], uint64(owner)))
+	var of [8]byte
+	binary.BigEndian.PutUint64(of[:], uint64(owner))
+	return crc32.Update(crc32.ChecksumIEEE(b), crc32.IEEETable, of[:])
 }
 
 // Decode reads a cursor of the list of that owner. Error: BadInput for any other

@@ -3,8 +3,6 @@ package stream
 import (
 	"context"
 	"slices"
-	"sync"
-	"sync/atomic"
 
 	"tideline/ent"
 	"tideline/ent/like"
@@ -28,8 +26,9 @@ func (*Heartbeat) event()   {}
 type PostAdded struct {
 	Edge paging.Edge[ent.Post]
 	*sharedEvent
-	before int64 // the stream's newest post before it
-	alone  bool  // something was read for this viewer alone, after the verdict
+	before int64   // the stream's newest post before it
+	alone  bool    // something was read for this viewer alone, after the verdict
+	stream *Stream // makes the cursor when it is asked for; nil when the cursor is made
 }
 
 // Position is the cursor to resume after.
@@ -53,47 +52,23 @@ type Invalidated struct {
 // tell, that vouches for no more than it did before.
 type Heartbeat struct{ Position string }
 
-// sharedEvent is an event that many streams of this process bring at the same time.
-// It has the verdict on the post, and the facts that are read for all viewers at once. It
-// is nil for an event that only one stream brings.
-type sharedEvent struct {
-	verdict visibility.Verdict
-	users   []int64      // ascending
-	facts   atomic.Int64 // how many have been read since the verdict
-
-	mu    sync.Mutex
-	found map[any]func() any
-}
-
-// Once returns the result of made for the key. It calls made once for all viewers
-// who get the event. It returns nil when only one viewer gets it.
-func (e *sharedEvent) Once(key any, made func() any) any {
-	if e == nil {
-		return nil
-	}
-	e.mu.Lock()
-	once := e.found[key]
-	if once == nil {
-		if e.found == nil {
-			e.found = map[any]func() any{}
-		}
-		once = sync.OnceValue(made)
-		e.found[key] = once
-	}
-	e.mu.Unlock()
-	return once()
-}
-
 // Neutral returns the event with the placeholder in place of the viewer's own
 // cursor.
 func (e *PostAdded) Neutral(placeholder string) any {
 	neutral := *e
-	neutral.Edge.Cursor = placeholder
+	neutral.Edge.Cursor, neutral.stream = placeholder, nil
 	return &neutral
 }
 
-// Own returns the string that the placeholder stands for.
-func (e *PostAdded) Own() string { return e.Edge.Cursor }
+// Own returns the string that the placeholder stands for. The stream must not have gone
+// on since the event.
+func (e *PostAdded) Own() string {
+	if e.stream != nil {
+		e.Edge.Cursor = e.stream.client.Cursor(e.stream.viewer, e.Edge.Node.ID)
+		e.stream = nil
+	}
+	return e.Edge.Cursor
+}
 
 // Neutral returns the event with the placeholder in place of the viewer's own
 // cursor.

@@ -53,7 +53,9 @@ func New(cfg Config) (*Streams, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &Streams{cfg: cfg, home: cfg.Home, posts: cfg.Visibility, turns: make(chan struct{}, turns)}, nil
+	s := &Streams{cfg: cfg, home: cfg.Home, posts: cfg.Visibility, turns: make(chan struct{}, turns)}
+	cfg.Hub.Prepare(s.prepare)
+	return s, nil
 }
 
 // Options say what a client asks of Listen.

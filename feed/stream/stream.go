@@ -64,6 +64,7 @@ type Stream struct {
 
 	mu     sync.Mutex
 	sub    *live.Subscription
+	tell   func() (wait <-chan struct{}) // see TellBy
 	timers []*time.Timer
 	closed bool
 }
@@ -90,6 +91,7 @@ func (s *Stream) listen(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	s.sub = sub
+	sub.TellBy(s.tell)
 	closed := s.closed
 	s.mu.Unlock()
 	if closed {
@@ -327,12 +329,7 @@ func (s *Stream) judge(ctx context.Context, ev live.Event) (*ent.Post, *sharedEv
 		}
 		return found[0], nil, nil
 	}
-	posts := s.streams.posts
-	holds := func(e *sharedEvent) bool { return e.verdict.Version == posts.Version() }
-	e, err := live.Share(ev.Batch, verdictLasts, holds, func(users []int64) (*sharedEvent, error) {
-		v, err := posts.Judge(ctx, ev.Post, users)
-		return &sharedEvent{verdict: v, users: users}, err
-	})
+	e, err := s.streams.share(ctx, ev)
 	if err != nil || !e.verdict.Sees(s.viewer.ID) {
 		return nil, e, err
 	}
@@ -341,11 +338,16 @@ func (s *Stream) judge(ctx context.Context, ev live.Event) (*ent.Post, *sharedEv
 
 // add sends a post, which the event brings to several streams unless it is nil.
 func (s *Stream) add(p *ent.Post, e *sharedEvent) {
-	s.client.Take(p.ID)
-	s.gone = slices.DeleteFunc(s.gone, func(gone int64) bool { return gone == p.ID })
 	before := s.newest
-	s.newest = max(s.newest, p.ID)
+	s.took(p.ID)
 	s.send(&PostAdded{Edge: s.client.Entry(s.viewer, p), sharedEvent: e, before: before})
+}
+
+// took notes that the client gets the post.
+func (s *Stream) took(id int64) {
+	s.client.Take(id)
+	s.gone = slices.DeleteFunc(s.gone, func(gone int64) bool { return gone == id })
+	s.newest = max(s.newest, id)
 }
 
 // remove sends that a post is gone, once.

@@ -15,6 +15,15 @@ type Source[T any] interface {
 	// Next returns the next event. When there is none now, ok is false, and the source calls wake when there is
 	// one. Next may read from stores, but must not wait for an event.
 	Next(ctx context.Context) (event T, ok bool)
+	// Shared returns the event that Next returns next, if it is a [Common] one and Next need not read or wait. It
+	// takes nothing.
+	Shared() (event T, ok bool)
+	// TakeShared takes the event that Shared has just returned: its response is sent now. If it may be sent no more,
+	// TakeShared returns false, and Next is to decide. Confirm is not asked.
+	TakeShared(event T) bool
+	// TellBy has tell called in place of wake for an event that Shared may return. If tell returns a channel, it is
+	// called again when that is closed.
+	TellBy(tell func() (wait <-chan struct{}))
 	// Confirm reports whether the response to the last event of Next, which is made by now, may still be sent. Alone
 	// says that the response was made for this subscription alone, and not for all that get the event.
 	Confirm(ctx context.Context, event T, alone bool) bool
@@ -30,6 +39,7 @@ type Subscription struct {
 	engine *Engine
 	op     *Operation
 	shape  shape
+	plain  any // the key of the template without flags
 	source Source[any]
 
 	// Only while it starts.
@@ -46,6 +56,7 @@ func (e *Engine) Subscribe(ctx context.Context, o *Operation, wake func()) (*Sub
 		return nil, gqlerror.List{e.present(ctx, errors.New("only a subscription can be subscribed to"))}
 	}
 	s := &Subscription{engine: e, op: o, shape: o.shape(), ctx: ctx, wake: wake}
+	s.plain = flagged{s.shape, false}
 	ctx = context.WithValue(graphql.WithOperationContext(ctx, o.context), openingKey{}, s)
 	ctx = graphql.WithResponseContext(ctx, e.presentField, e.cfg.Recover)
 	e.cfg.Schema.Exec(ctx)
@@ -83,6 +94,34 @@ func (s *Subscription) respond(ctx context.Context, event any) (response Respons
 		}
 	}
 	return s.execute(ctx, event), true
+}
+
+// TellBy has tell called in place of wake when there may be a response for AppendShared. It must not wait. If it
+// returns a channel, it is called again when that is closed.
+func (s *Subscription) TellBy(tell func() (wait <-chan struct{})) { s.source.TellBy(tell) }
+
+// AppendShared appends the next response to b, as [Response.AppendJSON] does, if many subscriptions get it and nothing
+// has to be read or waited for. When wait is not nil, the response is made elsewhere until that is closed. Else, when
+// nothing was appended, Next has to be asked. The context is the subscription's.
+func (s *Subscription) AppendShared(ctx context.Context, b []byte) (appended []byte, ok bool, wait <-chan struct{}) {
+	event, ok := s.source.Shared()
+	if !ok {
+		return b, false, nil
+	}
+	common, ok := event.(Common)
+	if !ok {
+		return b, false, nil
+	}
+	found, wait := common.Soon(s.plain, func() any { return s.newTemplate(ctx, common, false) })
+	if wait != nil {
+		return b, false, wait
+	}
+	t := found.(*template)
+	if t == nil || t.flag != nil || t.count != nil || !s.source.TakeShared(event) {
+		return b, false, nil
+	}
+	b = append(b, `{"data":`...)
+	return append(t.fill(b, common, ""), '}'), true, nil
 }
 
 // Ended reports whether the subscription has no more responses.
@@ -127,6 +166,10 @@ func Open[T any](ctx context.Context, open func(ctx context.Context, wake func()
 type untyped[T any] struct{ Source[T] }
 
 func (u untyped[T]) Next(ctx context.Context) (any, bool) { return u.Source.Next(ctx) }
+
+func (u untyped[T]) Shared() (any, bool) { return u.Source.Shared() }
+
+func (u untyped[T]) TakeShared(event any) bool { return u.Source.TakeShared(event.(T)) }
 
 func (u untyped[T]) Confirm(ctx context.Context, event any, alone bool) bool {
 	return u.Source.Confirm(ctx, event.(T), alone)

@@ -24,6 +24,8 @@ type Common interface {
 	// Once returns the result of made for the key. It calls made once for all subscriptions that get the event.
 	// It returns nil for an event that only one subscription gets.
 	Once(key any, made func() any) any
+	// Soon is Once for a caller that must not wait: when wait is not nil, the result is there once that is closed.
+	Soon(key any, made func() any) (result any, wait <-chan struct{})
 	// Neutral returns the event with the placeholder in place of the string that is the subscriber's own,
 	// wherever it occurs.
 	Neutral(placeholder string) any
@@ -126,7 +128,7 @@ func (s *Subscription) fromTemplate(ctx context.Context, event Common) json.RawM
 			}
 		}
 	}
-	count, own := "", event.Own()
+	count := ""
 	if t.count != nil {
 		n, err := t.count(ctx, event)
 		if err != nil {
@@ -136,39 +138,50 @@ func (s *Subscription) fromTemplate(ctx context.Context, event Common) json.RawM
 	}
 	size := 0
 	for _, part := range t.parts {
-		size += len(part) + len(own)
+		size += len(part) + len(event.Own())
 	}
-	data := make([]byte, 0, size)
+	return t.fill(make([]byte, 0, size), event, count)
+}
+
+// fill appends the response to an event.
+func (t *template) fill(b []byte, event Common, count string) []byte {
 	for i, part := range t.parts {
-		data = append(data, part...)
+		b = append(b, part...)
 		switch {
 		case i == len(t.holes):
 		case t.holes[i] == intHole:
-			data = append(data, count...)
+			b = append(b, count...)
 		default:
-			data = append(data, own...)
+			b = append(b, event.Own()...)
 		}
 	}
-	return data
+	return b
 }
 
 // template returns the template of all subscriptions of this shape; nil when there is none.
 func (s *Subscription) template(ctx context.Context, event Common, flags bool) *template {
-	made, _ := event.Once(flagged{s.shape, flags}, func() any {
-		t := &template{flags: flags}
-		// The first subscription executes for the others. It may end meanwhile.
-		ctx := context.WithValue(context.WithoutCancel(ctx), templateKey{}, t)
-		response := s.execute(ctx, event.Neutral(placeholder))
-		if t.own.Load() || len(response.Errors) > 0 || response.Data == nil {
-			return (*template)(nil)
-		}
-		t.cut(bytes.Clone(response.Data))
-		if (t.count != nil) != slices.Contains(t.holes, intHole) {
-			return (*template)(nil)
-		}
-		return t
-	}).(*template)
+	key := s.plain
+	if flags {
+		key = flagged{s.shape, true}
+	}
+	made, _ := event.Once(key, func() any { return s.newTemplate(ctx, event, flags) }).(*template)
 	return made
+}
+
+// newTemplate makes the template; nil when there is none.
+func (s *Subscription) newTemplate(ctx context.Context, event Common, flags bool) *template {
+	t := &template{flags: flags}
+	// The first subscription executes for the others. It may end meanwhile.
+	ctx = context.WithValue(context.WithoutCancel(ctx), templateKey{}, t)
+	response := s.execute(ctx, event.Neutral(placeholder))
+	if t.own.Load() || len(response.Errors) > 0 || response.Data == nil {
+		return nil
+	}
+	t.cut(bytes.Clone(response.Data))
+	if (t.count != nil) != slices.Contains(t.holes, intHole) {
+		return nil
+	}
+	return t
 }
 
 // cut makes the parts and holes of a response.

@@ -3,8 +3,10 @@ package limit
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"sync"
+	"syscall"
 )
 
 // conn is a connection that the listener has accepted. When it closes it gives
@@ -60,6 +62,14 @@ func (c *conn) SetWriteBuffer(bytes int) error {
 		return tuned.SetWriteBuffer(bytes)
 	}
 	return nil
+}
+
+// SyscallConn gives access to what the kernel knows of the connection.
+func (c *conn) SyscallConn() (syscall.RawConn, error) {
+	if raw, ok := c.Conn.(syscall.Conn); ok {
+		return raw.SyscallConn()
+	}
+	return nil, errors.ErrUnsupported
 }
 
 // attributeTo counts the connection for the user if it is a socket and does not

@@ -14,6 +14,7 @@ import (
 	"tideline/feed/account"
 	"tideline/graph"
 	"tideline/graph/exec"
+	"tideline/server/transport/writequeue"
 )
 
 // operation is one query, mutation or subscription under way on a socket. A query
@@ -27,6 +28,7 @@ type operation struct {
 	mu           sync.Mutex
 	subscription *exec.Subscription // nil until it has begun
 	ctx          context.Context    // of the subscription
+	opening      []byte             // of its results, up to the payload
 	dirty        bool               // there may be more to read than has been read
 	reading      bool               // a goroutine reads, or is about to
 }
@@ -113,8 +115,9 @@ func (op *operation) subscribe(ctx context.Context, viewer account.Viewer, prepa
 		return false
 	}
 	context.AfterFunc(ctx, s.operations.stopped)
+	subscription.TellBy(op.tell)
 	op.mu.Lock()
-	op.subscription, op.ctx = subscription, ctx
+	op.subscription, op.ctx, op.opening = subscription, ctx, s.dialect.nextOpening(op.id)
 	op.mu.Unlock()
 	op.wake()
 	return true
@@ -122,21 +125,53 @@ func (op *operation) subscribe(ctx context.Context, viewer account.Viewer, prepa
 
 // wake has the subscription read. It returns at once.
 func (op *operation) wake() {
+	if op.beginReading() {
+		op.socket.set.running.Go(op.forward)
+	}
+}
+
+// tell sends the next response at once if many clients get it and nothing has to be
+// waited for. If that has only to be made, tell returns a channel that is closed then.
+// What else has to be waited for has a goroutine of its own.
+func (op *operation) tell() (wait <-chan struct{}) {
+	if !op.beginReading() {
+		return nil
+	}
+	sent, wait := op.sendShared()
+	if !sent && wait == nil || op.keepReading() {
+		op.socket.set.running.Go(op.forward)
+	}
+	return wait
+}
+
+// beginReading reports whether it is up to the caller to read. Else whoever reads will
+// read again.
+func (op *operation) beginReading() bool {
 	op.mu.Lock()
 	defer op.mu.Unlock()
-	op.dirty = true
-	if op.reading || op.subscription == nil || op.socket.queue.IsClosing() {
-		return
+	op.dirty = op.reading || op.subscription == nil || op.socket.queue.IsClosing()
+	op.reading = op.reading || !op.dirty
+	return !op.dirty
+}
+
+// sendShared sends the next response if many clients get it.
+func (op *operation) sendShared() (sent bool, wait <-chan struct{}) {
+	defer op.recover(op.ctx)
+	w := writequeue.Begin()
+	defer w.End()
+	w.Text = append(w.Text, op.opening...)
+	if w.Text, sent, wait = op.subscription.AppendShared(op.ctx, w.Text); sent {
+		w.Text = append(w.Text, '}')
+		op.socket.operations.sendNow(op, w)
 	}
-	op.reading = true
-	op.socket.set.running.Go(op.forward)
+	return sent, wait
 }
 
 // forward sends the responses of the subscription for as long as there are any.
 func (op *operation) forward() {
 	defer op.socket.queue.Flush()
 	defer op.recover(op.ctx)
-	for op.keepReading() {
+	for more := true; more; more = op.keepReading() {
 		for response, ok := op.subscription.Next(op.ctx); ok; response, ok = op.subscription.Next(op.ctx) {
 			stamp(op.ctx, response.Errors)
 			op.emit(op.ctx, response)

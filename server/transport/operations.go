@@ -8,6 +8,7 @@ import (
 	"github.com/gorilla/websocket"
 
 	"tideline/graph/exec"
+	"tideline/server/transport/writequeue"
 )
 
 // operations are those of one socket that are under way. Only an operation that is
@@ -88,6 +89,15 @@ func (o *operations) emit(op *operation, data []byte) {
 	defer o.mu.Unlock()
 	if o.byID[op.id] == op {
 		o.socket.queue.Add(websocket.TextMessage, data)
+	}
+}
+
+// sendNow is emit of a result that is written at once.
+func (o *operations) sendNow(op *operation, w *writequeue.Frame) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.byID[op.id] == op {
+		o.socket.queue.SendNow(w)
 	}
 }
 

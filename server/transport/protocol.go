@@ -146,6 +146,11 @@ func (d *dialect) nextFrame(id string, r exec.Response) ([]byte, error) {
 	return append(out, '}'), nil
 }
 
+// nextOpening is the beginning of nextFrame, up to the payload.
+func (d *dialect) nextOpening(id string) []byte {
+	return append(beginFrame(d.next, id, 0), `,"payload":`...)
+}
+
 // errorFrame is the message that ends an operation which could not be executed.
 // The older protocol has room for one error only.
 func (d *dialect) errorFrame(id string, errs gqlerror.List) ([]byte, error) {

@@ -68,6 +68,15 @@ func (s *Source) Confirm(_ context.Context, event any, _ bool) bool {
 	return !withdrawn
 }
 
+// Shared implements exec.Source: no event is for many.
+func (*Source) Shared() (event any, ok bool) { return nil, false }
+
+// TakeShared implements exec.Source.
+func (*Source) TakeShared(any) bool { return false }
+
+// TellBy implements exec.Source.
+func (*Source) TellBy(func() <-chan struct{}) {}
+
 // Ended implements exec.Source.
 func (s *Source) Ended() bool {
 	s.mu.Lock()

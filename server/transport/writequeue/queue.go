@@ -4,6 +4,7 @@ package writequeue
 import (
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/gorilla/websocket"
@@ -44,6 +45,8 @@ type Queue struct {
 	writing    bool
 	closing    bool // the close frame is queued or written, or the connection is lost: no frame follows
 	readerDone bool // nobody reads any more: the writer closes the connection
+	raw        syscall.RawConn
+	rawless    bool // there is no raw
 }
 
 type frame struct {
@@ -200,10 +203,14 @@ func (q *Queue) write() {
 		}
 		deadline := time.Now().Add(q.WriteTimeout)
 		var err error
-		if next.kind == websocket.TextMessage {
+		switch next.kind {
+		case websocket.TextMessage:
 			_ = q.Conn.SetWriteDeadline(deadline) // gorilla only notes it
 			err = q.writeText(next.data)
-		} else {
+		case partial:
+			_ = q.Conn.NetConn().SetWriteDeadline(deadline)
+			_, err = q.Conn.NetConn().Write(next.data)
+		default:
 			err = q.Conn.WriteControl(next.kind, next.data, deadline)
 		}
 		if err != nil {
@@ -254,6 +261,10 @@ func (q *Queue) take() (next frame, ok bool) {
 func (q *Queue) lose() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.loseLocked()
+}
+
+func (q *Queue) loseLocked() {
 	q.stopLocked()
 	q.frames, q.bytes = nil, 0
 	q.Conn.Close() // which ends the reader

@@ -1,0 +1,106 @@
+package live_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"tideline/live"
+	"tideline/storage/storagetest"
+)
+
+// An event for many is told when it is prepared, and waits from the beginning. What is
+// for one comes at once. Who cannot deal with the event yet is told again.
+func TestEventForManyIsPrepared(t *testing.T) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
+		h, _ := run(t, rdb, live.HubConfig{Sharded: sharded})
+		preparing, prepared := make(chan live.Event, 1), make(chan struct{})
+		var times atomic.Int64
+		h.Prepare(func(ctx context.Context, ev live.Event) {
+			if times.Add(1) > 1 {
+				return
+			}
+			preparing <- ev
+			select {
+			case <-prepared:
+			case <-ctx.Done():
+			}
+		})
+		one, two, three := subscribe(t, h, 1), subscribe(t, h, 2), subscribe(t, h, 3)
+		told, made := make(chan live.Event, 2), make(chan struct{})
+		asked := make(chan struct{}, 2)
+		two.TellBy(func() <-chan struct{} {
+			asked <- struct{}{}
+			select {
+			case <-made:
+			default:
+				return made
+			}
+			ev, _ := two.Take() // no lock is held
+			told <- ev
+			return nil
+		})
+		publish := func(post int64, users ...int64) {
+			reached, err := live.NewPublisher(rdb, sharded).Publish(t.Context(), live.Event{Kind: live.Added, Post: post}, users)
+			require.NoError(t, err)
+			require.Equal(t, len(users), reached)
+		}
+		publish(7, 1, 2)
+		require.Equal(t, []int64{1, 2}, (<-preparing).Batch.Users)
+		for _, r := range []reader{one, two} {
+			ev, waits := r.Peek()
+			require.True(t, waits)
+			require.EqualValues(t, 7, ev.Post)
+			require.Zero(t, r.Covered(), "an event waits")
+			require.Empty(t, r.news, "told before it was prepared")
+		}
+		publish(8, 3)
+		ev, ok := three.take(t)
+		require.True(t, ok)
+		require.EqualValues(t, 8, ev.Post)
+		require.Empty(t, one.news)
+
+		close(prepared)
+		<-one.news
+		<-asked
+		require.Empty(t, told)
+		close(made)
+		require.EqualValues(t, 7, (<-told).Post)
+		require.Len(t, asked, 1)
+		require.Empty(t, two.news, "told by tell alone")
+	})
+}
+
+// Found waits for nobody.
+func TestFound(t *testing.T) {
+	b := &live.Batch{Users: []int64{1, 2}}
+	_, found := live.Found[int](b)
+	require.False(t, found)
+	finding, goOn := make(chan struct{}), make(chan struct{})
+	done := make(chan int)
+	go func() {
+		value, _ := live.Share(b, patience, func(int) bool { return true }, func([]int64) (int, error) {
+			close(finding)
+			<-goOn
+			return 5, nil
+		})
+		done <- value
+	}()
+	<-finding
+	_, found = live.Found[int](b)
+	require.False(t, found)
+	close(goOn)
+	require.Equal(t, 5, <-done)
+	value, found := live.Found[int](b)
+	require.True(t, found)
+	require.Equal(t, 5, value)
+
+	past := &live.Batch{Users: b.Users}
+	_, err := live.Share(past, -1, func(int) bool { return true }, func([]int64) (int, error) { return 5, nil })
+	require.NoError(t, err)
+	_, found = live.Found[int](past)
+	require.False(t, found, "it lasts no more")
+}

@@ -1,0 +1,132 @@
+package writequeue
+
+import (
+	"encoding/binary"
+	"errors"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/gorilla/websocket"
+)
+
+// headerRoom is the length of the longest header of a frame that a server sends.
+const headerRoom = 10
+
+// Frame is a text frame under construction, for [Queue.SendNow].
+type Frame struct {
+	Text []byte // the caller appends to it
+
+	room  []byte // Text with room for a header before it
+	wire  []byte // what is to be written
+	n     int    // how much of wire was written
+	err   error
+	write func(fd uintptr) bool // writes wire, once and without waiting
+}
+
+var frames = sync.Pool{New: func() any {
+	f := &Frame{room: make([]byte, headerRoom, 1024)}
+	f.write = func(fd uintptr) bool {
+		f.n, f.err = writeOnce(fd, f.wire)
+		return true // or the connection would wait until it can be written
+	}
+	return f
+}}
+
+// Begin returns an empty frame. The caller calls End when it no longer needs it.
+func Begin() *Frame {
+	f := frames.Get().(*Frame)
+	f.Text = f.room[headerRoom:]
+	return f
+}
+
+// End gives the frame back.
+func (f *Frame) End() {
+	if cap(f.Text) > 64<<10 {
+		return // a rare one: not to be kept
+	}
+	f.Text, f.wire, f.err = nil, nil, nil
+	frames.Put(f)
+}
+
+// seal puts the header before the text: of one whole message that is not masked and
+// not compressed.
+func (f *Frame) seal() {
+	n := len(f.Text)
+	if headerRoom+n > cap(f.room) { // the text has outgrown it
+		f.room = append(make([]byte, headerRoom, 2*(headerRoom+n)), f.Text...)
+		f.Text = f.room[headerRoom:]
+	}
+	b := f.room[:headerRoom+n]
+	var start int
+	switch {
+	case n < 126:
+		start = headerRoom - 2
+		b[start+1] = byte(n)
+	case n < 1<<16:
+		start = headerRoom - 4
+		b[start+1] = 126
+		binary.BigEndian.PutUint16(b[start+2:], uint16(n))
+	default:
+		start = 0
+		b[start+1] = 127
+		binary.BigEndian.PutUint64(b[start+2:], uint64(n))
+	}
+	b[start] = 1<<7 | websocket.TextMessage
+	f.wire = b[start:]
+}
+
+// SendNow is Send for a frame that is written by the caller itself, unless that would
+// have to wait: what the kernel does not take at once is queued.
+func (q *Queue) SendNow(f *Frame) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closing {
+		return
+	}
+	rest := frame{websocket.TextMessage, f.Text}
+	if !q.writing && len(q.frames) == 0 && q.rawLocked() != nil {
+		f.seal()
+		switch err := q.writeLocked(f); {
+		case err != nil && !errors.Is(err, syscall.EAGAIN):
+			q.loseLocked()
+			return
+		case err == nil && f.n == len(f.wire):
+			return
+		case f.n > 0:
+			rest = frame{partial, f.wire[f.n:]}
+		}
+	}
+	q.addLocked(rest.kind, append([]byte(nil), rest.data...))
+	q.startLocked()
+}
+
+// partial is the kind of what is left of a frame, header included, whose beginning is
+// written.
+const partial = -1
+
+// writeLocked writes as much of the frame as the kernel takes.
+func (q *Queue) writeLocked(f *Frame) error {
+	f.n, f.err = 0, nil
+	err := q.raw.Write(f.write)
+	if errors.Is(err, os.ErrDeadlineExceeded) { // that of a frame before
+		_ = q.Conn.NetConn().SetWriteDeadline(time.Time{})
+		err = q.raw.Write(f.write)
+	}
+	f.n = max(f.n, 0)
+	return errors.Join(err, f.err)
+}
+
+// rawLocked returns the connection for writing without waiting, nil if it is none.
+func (q *Queue) rawLocked() syscall.RawConn {
+	if q.raw == nil && !q.rawless {
+		q.rawless = true
+		if c, ok := q.Conn.NetConn().(syscall.Conn); ok {
+			if raw, err := c.SyscallConn(); err == nil {
+				q.raw, q.rawless = raw, false
+			}
+		}
+	}
+	return q.raw
+}

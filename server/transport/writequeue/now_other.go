@@ -1,0 +1,8 @@
+//go:build !unix
+
+package writequeue
+
+import "syscall"
+
+// writeOnce writes nothing: the frame is queued.
+func writeOnce(uintptr, []byte) (int, error) { return 0, syscall.EAGAIN }

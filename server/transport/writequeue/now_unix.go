@@ -1,0 +1,15 @@
+//go:build unix
+
+package writequeue
+
+import "syscall"
+
+// writeOnce writes to a descriptor that does not block.
+func writeOnce(fd uintptr, b []byte) (int, error) {
+	for {
+		n, err := syscall.Write(int(fd), b)
+		if err != syscall.EINTR { //nolint:errorlint // as the system returns it
+			return n, err
+		}
+	}
+}
