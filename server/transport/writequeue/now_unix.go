@@ -8,7 +8,7 @@ import "syscall"
 func writeOnce(fd uintptr, b []byte) (int, error) {
 	for {
 		n, err := syscall.Write(int(fd), b)
-		if err != syscall.EINTR { //nolint:errorlint // as the system returns it
+		if err != syscall.EINTR {
 			return n, err
 		}
 	}
