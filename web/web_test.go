@@ -137,7 +137,7 @@ func TestEncodings(t *testing.T) {
 func TestFilesHaveAnETag(t *testing.T) {
 	h := Handler(Options{GraphiQL: true})
 	ask := func(address string, headers ...string) *httptest.ResponseRecorder {
-		r := httptest.NewRequest("GET", address, nil)
+		r := httptest.NewRequest(http.MethodGet, address, nil)
 		r.Header.Set("Accept-Encoding", "gzip")
 		for i := 0; i < len(headers); i += 2 {
 			r.Header.Set(headers[i], headers[i+1])
