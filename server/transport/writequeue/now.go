@@ -18,7 +18,7 @@ const headerRoom = 10
 type Frame struct {
 	Text []byte // the caller appends to it
 
-	room  []byte // Text with room for a header before it
+	room  []byte // what Text lies in, with room for a header before it
 	wire  []byte // what is to be written
 	n     int    // how much of wire was written
 	err   error
@@ -37,7 +37,7 @@ var frames = sync.Pool{New: func() any {
 // Begin returns an empty frame. The caller calls End when it no longer needs it.
 func Begin() *Frame {
 	f := frames.Get().(*Frame)
-	f.Text = f.room[headerRoom:]
+	f.Text = f.room[headerRoom:headerRoom]
 	return f
 }
 
