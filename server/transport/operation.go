@@ -117,7 +117,7 @@ func (op *operation) subscribe(ctx context.Context, viewer account.Viewer, prepa
 	context.AfterFunc(ctx, s.operations.stopped)
 	subscription.TellBy(op.tell)
 	op.mu.Lock()
-	op.subscription, op.ctx, op.opening = subscription, ctx, s.dialect.nextOpening(op.id)
+	op.subscription, op.ctx, op.opening = subscription, ctx, append(beginFrame(s.dialect.next, op.id, 0), payloadKey...)
 	op.mu.Unlock()
 	op.wake()
 	return true
@@ -130,41 +130,33 @@ func (op *operation) wake() {
 	}
 }
 
-// tell sends the next response at once if many clients get it and nothing has to be
-// waited for. If that has only to be made, tell returns a channel that is closed then.
-// What else has to be waited for has a goroutine of its own.
+// tell sends the next response at once if many clients get it. While that is made, tell
+// returns a channel. What else has to be waited for has a goroutine of its own.
 func (op *operation) tell() (wait <-chan struct{}) {
 	if !op.beginReading() {
 		return nil
 	}
-	sent, wait := op.sendShared()
+	defer op.recover(op.ctx)
+	w := writequeue.Begin()
+	defer w.End()
+	var sent bool
+	if w.Text, sent, wait = op.subscription.AppendShared(op.ctx, append(w.Text, op.opening...)); sent {
+		w.Text = append(w.Text, '}')
+		op.socket.operations.sendNow(op, w)
+	}
 	if !sent && wait == nil || op.keepReading() {
 		op.socket.set.running.Go(op.forward)
 	}
 	return wait
 }
 
-// beginReading reports whether it is up to the caller to read. Else whoever reads will
-// read again.
+// beginReading reports whether the caller is to read. Else its reader reads again.
 func (op *operation) beginReading() bool {
 	op.mu.Lock()
 	defer op.mu.Unlock()
 	op.dirty = op.reading || op.subscription == nil || op.socket.queue.IsClosing()
 	op.reading = op.reading || !op.dirty
 	return !op.dirty
-}
-
-// sendShared sends the next response if many clients get it.
-func (op *operation) sendShared() (sent bool, wait <-chan struct{}) {
-	defer op.recover(op.ctx)
-	w := writequeue.Begin()
-	defer w.End()
-	w.Text = append(w.Text, op.opening...)
-	if w.Text, sent, wait = op.subscription.AppendShared(op.ctx, w.Text); sent {
-		w.Text = append(w.Text, '}')
-		op.socket.operations.sendNow(op, w)
-	}
-	return sent, wait
 }
 
 // forward sends the responses of the subscription for as long as there are any.

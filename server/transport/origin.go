@@ -2,21 +2,8 @@ package transport
 
 import (
 	"net/http"
-	"net/url"
 	"slices"
-	"strings"
 )
-
-// originAllowed reports whether the page that opens a socket, if any, is ours or
-// on the list. Programs that are no browsers send no Origin.
-func originAllowed(r *http.Request, origins []string) bool {
-	origin := r.Header.Get("Origin")
-	if origin == "" || slices.Contains(origins, "*") || slices.Contains(origins, origin) {
-		return true
-	}
-	u, err := url.Parse(origin)
-	return err == nil && strings.EqualFold(u.Host, r.Host)
-}
 
 // cors lets pages of the origins use next, with a token of their own: there are no
 // cookies that they could use. Other pages get no permission; browsers enforce

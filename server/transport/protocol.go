@@ -119,10 +119,12 @@ func initToken(payload json.RawMessage) (token string, ok bool, err error) {
 func frame(kind, id string, payload []byte) []byte {
 	out := beginFrame(kind, id, len(payload))
 	if payload != nil {
-		out = append(append(out, `,"payload":`...), payload...)
+		out = append(append(out, payloadKey...), payload...)
 	}
 	return append(out, '}')
 }
+
+const payloadKey = `,"payload":`
 
 // beginFrame is a frame up to its payload, with room for one of that size.
 func beginFrame(kind, id string, room int) []byte {
@@ -138,17 +140,8 @@ func beginFrame(kind, id string, room int) []byte {
 
 // nextFrame is the message with a result of an operation.
 func (d *dialect) nextFrame(id string, r exec.Response) ([]byte, error) {
-	out := append(beginFrame(d.next, id, len(r.Data)), `,"payload":`...)
-	out, err := r.AppendJSON(out)
-	if err != nil {
-		return nil, err
-	}
-	return append(out, '}'), nil
-}
-
-// nextOpening is the beginning of nextFrame, up to the payload.
-func (d *dialect) nextOpening(id string) []byte {
-	return append(beginFrame(d.next, id, 0), `,"payload":`...)
+	out, err := r.AppendJSON(append(beginFrame(d.next, id, len(r.Data)), payloadKey...))
+	return append(out, '}'), err
 }
 
 // errorFrame is the message that ends an operation which could not be executed.

@@ -56,7 +56,7 @@ func newSockets(a *api) *sockets {
 			WriteBufferPool:   new(sync.Pool),
 			EnableCompression: a.config.Deflate,
 			Subprotocols:      []string{transportWS.protocol, legacyWS.protocol},
-			CheckOrigin:       func(r *http.Request) bool { return originAllowed(r, a.config.AllowedOrigins) },
+			CheckOrigin:       func(r *http.Request) bool { return incoming.OriginAllowed(r, a.config.AllowedOrigins) },
 		},
 		stopping: make(chan struct{}),
 		lookUps:  semaphore.NewWeighted(lookUpsAtOnce),

@@ -9,6 +9,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -186,4 +187,15 @@ func BearerHeader(h http.Header) (token string, ok bool) {
 		return "", false
 	}
 	return Bearer(h.Get("Authorization"))
+}
+
+// OriginAllowed reports whether the page that opens a socket, if any, is ours or
+// on the list. Programs that are no browsers send no Origin.
+func OriginAllowed(r *http.Request, origins []string) bool {
+	origin := r.Header.Get("Origin")
+	if origin == "" || slices.Contains(origins, "*") || slices.Contains(origins, origin) {
+		return true
+	}
+	u, err := url.Parse(origin)
+	return err == nil && strings.EqualFold(u.Host, r.Host)
 }
