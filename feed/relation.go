@@ -20,8 +20,8 @@ import (
 	"tideline/queue"
 )
 
-// pair is two users in a transaction, under lock but for a change of mutes: nobody else changes what is
-// between them, nor their counters, until it ends.
+// pair is two users in a transaction. Unless mutes are changed they are under lock: until
+// it ends nobody else changes a relation between them, nor their counters.
 type pair struct {
 	tx            *ent.Tx
 	viewer, other *ent.User
@@ -115,28 +115,31 @@ func (f *Feed) otherUser(ctx context.Context, id int64) (*ent.User, error) {
 //
 // Cost: as change.
 func (f *Feed) Follow(ctx context.Context, v account.Viewer, other int64) (*ent.User, error) {
-	return f.change(ctx, v, other, relationChange{already: func(r visibility.Relation) bool { return r.Following }, make: func(p pair) (bool, error) {
-		blocked, err := p.tx.Block.Query().Where(blockBetween(v.ID, other)).Exist(ctx)
-		if err != nil {
-			return false, fmt.Errorf("look for a block: %w", err)
-		}
-		if blocked {
-			return false, refusal.New(refusal.Forbidden, "You cannot follow this user.")
-		}
-		follows, err := p.tx.Follow.Query().Where(follow.FollowerID(v.ID), follow.FolloweeID(other)).Exist(ctx)
-		if err != nil || follows {
-			return false, err
-		}
-		if !p.other.ApprovesFollowers {
-			return true, p.follow(ctx, p.viewer, p.other)
-		}
-		err = p.tx.FollowRequest.Create().SetRequesterID(v.ID).SetTargetID(other).
-			OnConflictColumns(followrequest.FieldRequesterID, followrequest.FieldTargetID).Ignore().Exec(ctx)
-		if err != nil {
-			return false, fmt.Errorf("ask to follow: %w", err)
-		}
-		return false, nil
-	}})
+	return f.change(ctx, v, other, relationChange{
+		already: func(r visibility.Relation) bool { return r.Following },
+		make: func(p pair) (bool, error) {
+			blocked, err := p.tx.Block.Query().Where(blockBetween(v.ID, other)).Exist(ctx)
+			if err != nil {
+				return false, fmt.Errorf("look for a block: %w", err)
+			}
+			if blocked {
+				return false, refusal.New(refusal.Forbidden, "You cannot follow this user.")
+			}
+			follows, err := p.tx.Follow.Query().Where(follow.FollowerID(v.ID), follow.FolloweeID(other)).Exist(ctx)
+			if err != nil || follows {
+				return false, err
+			}
+			if !p.other.ApprovesFollowers {
+				return true, p.follow(ctx, p.viewer, p.other)
+			}
+			err = p.tx.FollowRequest.Create().SetRequesterID(v.ID).SetTargetID(other).
+				OnConflictColumns(followrequest.FieldRequesterID, followrequest.FieldTargetID).Ignore().Exec(ctx)
+			if err != nil {
+				return false, fmt.Errorf("ask to follow: %w", err)
+			}
+			return false, nil
+		},
+	})
 }
 
 // follow adds the edge and counts it; a request for it has served its purpose.
@@ -179,12 +182,15 @@ func (p pair) count(ctx context.Context, follower, followee *ent.User, n int) er
 //
 // Cost: as change.
 func (f *Feed) Unfollow(ctx context.Context, v account.Viewer, other int64) (*ent.User, error) {
-	return f.change(ctx, v, other, relationChange{already: func(r visibility.Relation) bool { return !r.Following && !r.Requested }, make: func(p pair) (bool, error) {
-		if _, err := p.deleteRequest(ctx, v.ID, other); err != nil {
-			return false, err
-		}
-		return p.unfollow(ctx, p.viewer, p.other)
-	}})
+	return f.change(ctx, v, other, relationChange{
+		already: func(r visibility.Relation) bool { return !r.Following && !r.Requested },
+		make: func(p pair) (bool, error) {
+			if _, err := p.deleteRequest(ctx, v.ID, other); err != nil {
+				return false, err
+			}
+			return p.unfollow(ctx, p.viewer, p.other)
+		},
+	})
 }
 
 func (p pair) deleteRequest(ctx context.Context, requester, target int64) (bool, error) {
@@ -215,7 +221,8 @@ func (f *Feed) AcceptFollower(ctx context.Context, v account.Viewer, other int64
 			err = refusal.New(refusal.NotFound, "This user has not asked to follow you.")
 		}
 		return false, err
-	}})
+	},
+	})
 }
 
 // RejectFollower refuses other's request to follow the viewer; other is not
@@ -229,7 +236,8 @@ func (f *Feed) RejectFollower(ctx context.Context, v account.Viewer, other int64
 			err = refusal.New(refusal.NotFound, "This user has not asked to follow you.")
 		}
 		return false, err
-	}})
+	},
+	})
 }
 
 // Block ends follows and requests both ways and keeps the two from each other's
@@ -237,24 +245,27 @@ func (f *Feed) RejectFollower(ctx context.Context, v account.Viewer, other int64
 //
 // Cost: as change.
 func (f *Feed) Block(ctx context.Context, v account.Viewer, other int64) (*ent.User, error) {
-	return f.change(ctx, v, other, relationChange{already: func(r visibility.Relation) bool { return r.Blocking }, make: func(p pair) (bool, error) {
-		blocks, err := p.tx.Block.Query().Where(block.BlockerID(v.ID), block.BlockedID(other)).Exist(ctx)
-		if err != nil || blocks {
-			return false, err
-		}
-		if err := p.tx.Block.Create().SetBlockerID(v.ID).SetBlockedID(other).Exec(ctx); err != nil {
-			return false, fmt.Errorf("create block: %w", err)
-		}
-		for _, way := range [][2]*ent.User{{p.viewer, p.other}, {p.other, p.viewer}} {
-			if _, err := p.deleteRequest(ctx, way[0].ID, way[1].ID); err != nil {
+	return f.change(ctx, v, other, relationChange{
+		already: func(r visibility.Relation) bool { return r.Blocking },
+		make: func(p pair) (bool, error) {
+			blocks, err := p.tx.Block.Query().Where(block.BlockerID(v.ID), block.BlockedID(other)).Exist(ctx)
+			if err != nil || blocks {
 				return false, err
 			}
-			if _, err := p.unfollow(ctx, way[0], way[1]); err != nil {
-				return false, err
+			if err := p.tx.Block.Create().SetBlockerID(v.ID).SetBlockedID(other).Exec(ctx); err != nil {
+				return false, fmt.Errorf("create block: %w", err)
 			}
-		}
-		return true, nil
-	}})
+			for _, way := range [][2]*ent.User{{p.viewer, p.other}, {p.other, p.viewer}} {
+				if _, err := p.deleteRequest(ctx, way[0].ID, way[1].ID); err != nil {
+					return false, err
+				}
+				if _, err := p.unfollow(ctx, way[0], way[1]); err != nil {
+					return false, err
+				}
+			}
+			return true, nil
+		},
+	})
 }
 
 // Unblock takes the viewer's block back; follows do not come back with it.
@@ -262,10 +273,13 @@ func (f *Feed) Block(ctx context.Context, v account.Viewer, other int64) (*ent.U
 //
 // Cost: as change.
 func (f *Feed) Unblock(ctx context.Context, v account.Viewer, other int64) (*ent.User, error) {
-	return f.change(ctx, v, other, relationChange{already: func(r visibility.Relation) bool { return !r.Blocking }, make: func(p pair) (bool, error) {
-		_, err := p.tx.Block.Delete().Where(block.BlockerID(v.ID), block.BlockedID(other)).Exec(ctx)
-		return false, err
-	}})
+	return f.change(ctx, v, other, relationChange{
+		already: func(r visibility.Relation) bool { return !r.Blocking },
+		make: func(p pair) (bool, error) {
+			_, err := p.tx.Block.Delete().Where(block.BlockerID(v.ID), block.BlockedID(other)).Exec(ctx)
+			return false, err
+		},
+	})
 }
 
 // Mute keeps other's posts out of the viewer's timeline; other is not told.
@@ -273,13 +287,17 @@ func (f *Feed) Unblock(ctx context.Context, v account.Viewer, other int64) (*ent
 //
 // Cost: as change.
 func (f *Feed) Mute(ctx context.Context, v account.Viewer, other int64) (*ent.User, error) {
-	return f.change(ctx, v, other, relationChange{already: func(r visibility.Relation) bool { return r.Muting }, unnoticed: true, make: func(p pair) (bool, error) {
-		mutes, err := p.tx.Mute.Query().Where(mute.MuterID(v.ID), mute.MutedID(other)).Exist(ctx)
-		if err != nil || mutes {
-			return false, err
-		}
-		return true, p.tx.Mute.Create().SetMuterID(v.ID).SetMutedID(other).Exec(ctx)
-	}})
+	return f.change(ctx, v, other, relationChange{
+		already:   func(r visibility.Relation) bool { return r.Muting },
+		unnoticed: true,
+		make: func(p pair) (bool, error) {
+			mutes, err := p.tx.Mute.Query().Where(mute.MuterID(v.ID), mute.MutedID(other)).Exist(ctx)
+			if err != nil || mutes {
+				return false, err
+			}
+			return true, p.tx.Mute.Create().SetMuterID(v.ID).SetMutedID(other).Exec(ctx)
+		},
+	})
 }
 
 // Unmute brings other's posts back into the viewer's timeline. Errors:
@@ -287,10 +305,14 @@ func (f *Feed) Mute(ctx context.Context, v account.Viewer, other int64) (*ent.Us
 //
 // Cost: as change.
 func (f *Feed) Unmute(ctx context.Context, v account.Viewer, other int64) (*ent.User, error) {
-	return f.change(ctx, v, other, relationChange{already: func(r visibility.Relation) bool { return !r.Muting }, unnoticed: true, make: func(p pair) (bool, error) {
-		n, err := p.tx.Mute.Delete().Where(mute.MuterID(v.ID), mute.MutedID(other)).Exec(ctx)
-		return n > 0, err
-	}})
+	return f.change(ctx, v, other, relationChange{
+		already:   func(r visibility.Relation) bool { return !r.Muting },
+		unnoticed: true,
+		make: func(p pair) (bool, error) {
+			n, err := p.tx.Mute.Delete().Where(mute.MuterID(v.ID), mute.MutedID(other)).Exec(ctx)
+			return n > 0, err
+		},
+	})
 }
 
 // blockBetween matches a block between the two, whoever blocked.

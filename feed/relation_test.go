@@ -283,8 +283,8 @@ func TestUserLists(t *testing.T) {
 	})
 }
 
-// Who mutes, or asks for what is so already, waits for nobody who has one of the two
-// users under lock.
+// A user who mutes, or who asks for a relation that exists already, waits for nobody who
+// has one of the two users under lock.
 func TestMutesAndNoOpsTakeNoLock(t *testing.T) {
 	t.Parallel()
 	s := storagetest.Real(t)

@@ -48,7 +48,7 @@ func Share[T any](b *Batch, lasts time.Duration, holds func(T) bool, find func(u
 	}
 }
 
-// Found returns what [Share] found out, if it lasts still. It waits for nobody.
+// Found returns the result of [Share], if it lasts still. It waits for nobody.
 func Found[T any](b *Batch) (value T, ok bool) {
 	f := b.last.Load()
 	if f == nil {

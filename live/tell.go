@@ -13,8 +13,8 @@ const (
 	prepareEach = 64
 )
 
-// Prepare sets what finds out, by [Share], what the readers of an event for many
-// need. The hub calls it for each message that adds or removes a post for several
+// Prepare sets a function that finds out, by [Share], what the readers of an event for
+// many need. The hub calls the function for each message that adds or removes a post for several
 // users, and tells their subscriptions when it has returned: the events wait in them
 // from the beginning. It may read from stores; ctx ends with the hub. An error is
 // its own business: the readers then find out by themselves.

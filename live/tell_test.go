@@ -12,8 +12,8 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// An event for many is told when it is prepared, and waits from the beginning. What is
-// for one comes at once. Who cannot deal with the event yet is told again.
+// An event for many is told when it is prepared, and waits from the beginning. An
+// event for one comes at once. A reader that cannot deal with the event yet is told again.
 func TestEventForManyIsPrepared(t *testing.T) {
 	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
 		h, _ := run(t, rdb, live.HubConfig{Sharded: sharded})

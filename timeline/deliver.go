@@ -87,7 +87,7 @@ func (s *Store) pushTo(ctx context.Context, users []int64, post int64, score, me
 			if due {
 				sizes[user] = p.ZCard(ctx, set)
 			}
-			if i == len(users)-1 || due && s.sharded {
+			if i == len(users)-1 || due && s.masters.Sharded() {
 				lives = append(lives, p.PTTL(ctx, set))
 			}
 		}

@@ -16,8 +16,8 @@ type OwnChange struct {
 	Watch        int64
 }
 
-// OwnChanged says what of a change was refused. On a cluster the parts have masters of
-// their own.
+// OwnChanged is the errors of the parts of a change, nil for a part that was done. On a
+// cluster the parts have masters of their own.
 type OwnChanged struct{ Inbox, Outbox, Watch error }
 
 // ChangeOwn is Add or Remove of both feeds, and Watch.

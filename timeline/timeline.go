@@ -172,7 +172,6 @@ type Store struct {
 	sweep   sweeper
 	met     met
 	masters *reach.Masters
-	sharded bool // the feeds are on several masters
 }
 
 // New returns a Store on rdb, which the caller closes. It fails only when cfg is out
@@ -182,9 +181,8 @@ func New(rdb redis.UniversalClient, cfg Config) (*Store, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	_, sharded := rdb.(*redis.ClusterClient)
 	masters := reach.New(rdb)
-	return &Store{Users: active.New(rdb, masters, cfg.Now), rdb: rdb, cfg: cfg, masters: masters, sharded: sharded}, nil
+	return &Store{Users: active.New(rdb, masters, cfg.Now), rdb: rdb, cfg: cfg, masters: masters}, nil
 }
 
 // Unreached is the error of a call that was done for some users only: the masters that

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -173,9 +174,7 @@ func (s *Sessions) check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, trustFor)
 	defer cancel()
 	ids := s.known.inUse(s.now())
-	for len(ids) > 0 {
-		chunk := ids[:min(len(ids), checkChunk)]
-		ids = ids[len(chunk):]
+	for chunk := range slices.Chunk(ids, checkChunk) {
 		at := s.now()
 		ended, err := s.Ended(ctx, chunk)
 		if err != nil {

@@ -127,8 +127,8 @@ func TestHTTP(t *testing.T) {
 	}
 }
 
-// A cache may keep what is answered to everybody, and nothing else: not an answer to
-// somebody who signed, nor errors, nor what was posted. Who signed is never told that
+// A cache may keep answers that are for everybody, and nothing else: no answer to a
+// signed request, no error, no answer to a POST. A signed request is never told that
 // everybody's answer is the one to use.
 func TestOnlyAnonymousAnswersAreShared(t *testing.T) {
 	f := newFixture(t, nil)

@@ -38,8 +38,8 @@ const (
 	// from a byte more or less.
 	padding  = 32
 	jitterOf = 64 << 10
-	// suffix is what the ETag of a compressed answer has more than that of the plain
-	// one: they are different bytes.
+	// suffix ends the ETag of a compressed answer, and not that of the plain one: the two
+	// are different bytes.
 	suffix = "-gzip"
 )
 

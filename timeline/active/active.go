@@ -373,7 +373,7 @@ func (u *Users) Sample(ctx context.Context, n int) ([]int64, error) {
 	return users[:min(n, len(users))], nil
 }
 
-// wrap adds what failed to err. It returns nil for nil.
+// wrap adds the name of the step that failed to err. It returns nil for nil.
 func wrap(err error, what string) error {
 	if err == nil {
 		return nil

@@ -67,6 +67,12 @@ func (u *Left) All() error {
 	return &Unreached{u.users, u.err}
 }
 
+// Sharded reports whether the keys are on several masters.
+func (m *Masters) Sharded() bool {
+	_, sharded := m.rdb.(*redis.ClusterClient)
+	return sharded
+}
+
 // Users calls do for the users whose keys these are. If a master of a cluster cannot
 // be reached, it calls do once more for the users of each master. The error is then an
 // Unreached with the users of those that fail. A part may be done twice.
@@ -120,7 +126,7 @@ func (m *Masters) Users(ctx context.Context, users []int64, key func(user int64)
 // Try calls do, which touches a few keys, within a limit of time. The error is an
 // Unreached without users if a part of a cluster cannot be reached.
 func (m *Masters) Try(ctx context.Context, do func(ctx context.Context) error) error {
-	if _, sharded := m.rdb.(*redis.ClusterClient); !sharded {
+	if !m.Sharded() {
 		return do(ctx)
 	}
 	return m.Tolerate(ctx, within(ctx, pipelineLimit, do))
@@ -129,7 +135,7 @@ func (m *Masters) Try(ctx context.Context, do func(ctx context.Context) error) e
 // Tolerate returns err, as an Unreached without users if it is that of a part of a
 // cluster that cannot be reached.
 func (m *Masters) Tolerate(ctx context.Context, err error) error {
-	if _, sharded := m.rdb.(*redis.ClusterClient); sharded && unavailable(ctx, err) {
+	if m.Sharded() && unavailable(ctx, err) {
 		return &Unreached{nil, err}
 	}
 	return err
