@@ -85,7 +85,7 @@ func Run(ctx context.Context, c Config, role Role, console Console) (err error) 
 		}
 	}
 	p.announce(console.Out)
-	defer reserveHeap()()
+	defer collectLess()()
 	err = p.run(ctx)
 	log.InfoContext(ctx, "stopped")
 	return err
