@@ -2,6 +2,7 @@ package workers_test
 
 import (
 	"context"
+	"flag"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -20,10 +21,13 @@ import (
 	"tideline/workers"
 )
 
+var benchRate = flag.Int("rate", 0, "posts a second that are due in BenchmarkCreatePost; 0: as many as it can make")
+
 // BenchmarkCreatePost measures posts to ten active followers by eight writers, each an
 // author of their own, in one process with workers on PostgreSQL and Redis: how many
 // there are a second, how long a call takes, and how many fan-outs are left when the
-// last call has returned. A post counts when it is fanned out.
+// last call has returned. A post counts when it is fanned out. With -rate the posts are
+// due at that pace, and a call takes from the moment at which it is due.
 func BenchmarkCreatePost(b *testing.B) {
 	const writers, followers = 8, 10
 	s := storagetest.Real(b)
@@ -63,6 +67,10 @@ func BenchmarkCreatePost(b *testing.B) {
 		writing.Go(func() {
 			for i := next.Add(1) - 1; i < int64(b.N); i = next.Add(1) - 1 {
 				begun := time.Now()
+				if *benchRate > 0 {
+					begun = start.Add(time.Duration(i) * time.Second / time.Duration(*benchRate))
+					time.Sleep(time.Until(begun))
+				}
 				_, err := w.Feed.CreatePost(context.WithoutCancel(b.Context()), author, feed.Draft{Text: "hello"})
 				if !assert.NoError(b, err) {
 					return
