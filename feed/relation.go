@@ -86,7 +86,7 @@ func (f *Feed) change(ctx context.Context, v account.Viewer, other int64, c rela
 		if changed, err = c.make(p); err != nil || !changed {
 			return err
 		}
-		return f.cfg.Queue.Enqueue(ctx, tx, queue.Small, job.RelationChanged, j)
+		return f.cfg.Queue.Enqueue(ctx, tx, queue.Relations, job.RelationChanged, j)
 	})
 	if c.unnoticed && ent.IsConstraintError(err) { // a concurrent call came first
 		changed, err = false, nil

@@ -42,17 +42,18 @@ import (
 	"tideline/ent"
 )
 
-// Pool is a share of the workers that is reserved for jobs of about one size, so
-// that short jobs never wait for long ones.
+// Pool is a share of the workers that is reserved for jobs of one sort, so that short
+// jobs never wait for long ones, nor posts for many changes of relations.
 type Pool string
 
 // The pools.
 const (
-	Small Pool = "small"
-	Large Pool = "large"
+	Small     Pool = "small"     // ordinary jobs
+	Large     Pool = "large"     // fan-outs to large audiences
+	Relations Pool = "relations" // changes of how two users stand to each other
 )
 
-var pools = []Pool{Small, Large}
+var pools = []Pool{Small, Large, Relations}
 
 // MaxWorkers is the most jobs of a pool that one process may run at once.
 const MaxWorkers = 1024
@@ -61,7 +62,7 @@ const MaxWorkers = 1024
 type Config struct {
 	// Pools says how many jobs of each pool run at once in this process, 1 to
 	// MaxWorkers. A pool that is absent is left to other processes. Defaults to 8
-	// of Small and 2 of Large.
+	// of Small, 2 of Large and 4 of Relations.
 	Pools map[Pool]int
 	// MaxAttempts is how many attempts a job gets before it is given up, at least 1.
 	// Defaults to 12.
@@ -106,7 +107,7 @@ const minPeriod = 10 * time.Millisecond
 // withDefaults fills in what is zero.
 func (c Config) withDefaults() Config {
 	if len(c.Pools) == 0 {
-		c.Pools = map[Pool]int{Small: 8, Large: 2}
+		c.Pools = map[Pool]int{Small: 8, Large: 2, Relations: 4}
 	}
 	c.MaxAttempts = cmp.Or(c.MaxAttempts, 12)
 	c.Lease = cmp.Or(c.Lease, 5*time.Second)
@@ -129,7 +130,7 @@ func (c Config) validate() error {
 	var errs []error
 	for _, p := range slices.Sorted(maps.Keys(c.Pools)) {
 		if !slices.Contains(pools, p) {
-			errs = append(errs, fmt.Errorf("queue: unknown pool %q: it must be %q or %q", p, Small, Large))
+			errs = append(errs, fmt.Errorf("queue: unknown pool %q: it must be one of %q", p, pools))
 		}
 		if n := c.Pools[p]; n < 1 || n > MaxWorkers {
 			errs = append(errs, fmt.Errorf("queue: %d workers for pool %q: it must be 1 to %d", n, p, MaxWorkers))

@@ -218,26 +218,32 @@ func TestTwoProcessesShareAThousandJobs(t *testing.T) {
 	})
 }
 
-func TestLargeDoesNotDelaySmall(t *testing.T) {
+// Neither large jobs nor changes of relations, however many, delay a small job.
+func TestPoolsDoNotDelayEachOther(t *testing.T) {
 	t.Parallel()
-	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
-		q := newQueue(t, s, brisk())
-		release := make(chan struct{})
-		q.Handle("slow", func(context.Context, *Job) error { <-release; return nil })
-		var quick atomic.Int32
-		q.Handle("quick", func(context.Context, *Job) error { quick.Add(1); return nil })
-		start(t, q)
-		enqueue(t, q, Large, "slow", 1, 2, 3, 4, 5)
-		enqueue(t, q, Small, "quick", 1, 2, 3, 4, 5)
-		require.Eventually(t, func() bool { return quick.Load() == 5 }, soon, time.Millisecond)
-		require.Eventually(t, func() bool {
-			stats, err := q.Stats(t.Context())
-			require.NoError(t, err)
-			return stats.Pools[Small].Depth == 0 && stats.Pools[Large].Depth == 5 && stats.Pools[Large].Oldest > 0
-		}, soon, time.Millisecond)
-		close(release)
-		drain(t, q)
-	})
+	for _, full := range []Pool{Large, Relations} {
+		t.Run(string(full), func(t *testing.T) {
+			t.Parallel()
+			storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+				q := newQueue(t, s, brisk())
+				release := make(chan struct{})
+				q.Handle("slow", func(context.Context, *Job) error { <-release; return nil })
+				var quick atomic.Int32
+				q.Handle("quick", func(context.Context, *Job) error { quick.Add(1); return nil })
+				start(t, q)
+				enqueue(t, q, full, "slow", 1, 2, 3, 4, 5)
+				enqueue(t, q, Small, "quick", 1, 2, 3, 4, 5)
+				require.Eventually(t, func() bool { return quick.Load() == 5 }, soon, time.Millisecond)
+				require.Eventually(t, func() bool {
+					stats, err := q.Stats(t.Context())
+					require.NoError(t, err)
+					return stats.Pools[Small].Depth == 0 && stats.Pools[full].Depth == 5 && stats.Pools[full].Oldest > 0
+				}, soon, time.Millisecond)
+				close(release)
+				drain(t, q)
+			})
+		})
+	}
 }
 
 func TestStop(t *testing.T) {

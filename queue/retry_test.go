@@ -77,7 +77,7 @@ func TestDeadAfterMaxAttempts(t *testing.T) {
 		assert.Equal(t, strings.Repeat("ä", 500), row.LastError)
 		stats, err := q.Stats(t.Context())
 		require.NoError(t, err)
-		assert.Equal(t, Stats{Pools: map[Pool]PoolStats{Small: {}, Large: {}}, Dead: 1}, stats)
+		assert.Equal(t, Stats{Pools: map[Pool]PoolStats{Small: {}, Large: {}, Relations: {}}, Dead: 1}, stats)
 		dead, err := q.List(t.Context(), ListOptions{Dead: true, Kind: "k"})
 		require.NoError(t, err)
 		require.Len(t, dead, 1)

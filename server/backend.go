@@ -39,7 +39,7 @@ func (c Config) backend(stores *storage.Stores, log *slog.Logger, m *metrics) (b
 		return b, err
 	}
 	b.jobs, err = queue.New(stores.DB, stores.Redis, queue.Config{
-		Pools:     map[queue.Pool]int{queue.Small: c.SmallWorkers, queue.Large: c.LargeWorkers},
+		Pools:     map[queue.Pool]int{queue.Small: c.SmallWorkers, queue.Large: c.LargeWorkers, queue.Relations: c.RelationWorkers},
 		StopGrace: c.ShutdownGrace,
 		Observe:   m.attempt,
 		Logger:    log,

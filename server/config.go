@@ -83,9 +83,10 @@ type Config struct {
 	RankDecay  time.Duration `group:"Timelines" default:"${rank_decay}" help:"In the ranked timeline a post outweighs one with ten times its likes when it is this much newer, 1m to 8760h."`
 	SessionTTL time.Duration `group:"Timelines" name:"session-ttl" default:"${session_ttl}" help:"A log-in lasts this long, 1m to 8760h."`
 
-	SmallWorkers int    `group:"Workers" default:"8" help:"Ordinary jobs that run at once in a worker, 1 to 1024."`
-	LargeWorkers int    `group:"Workers" default:"2" help:"Fan-outs to large audiences that run at once in a worker, 1 to 1024."`
-	WorkerAddr   string `group:"Workers" placeholder:"HOST:PORT" help:"Address where 'tideline worker' answers /livez, /readyz and /metrics. Default: none."`
+	SmallWorkers    int    `group:"Workers" default:"8" help:"Ordinary jobs that run at once in a worker, 1 to 1024."`
+	LargeWorkers    int    `group:"Workers" default:"2" help:"Fan-outs to large audiences that run at once in a worker, 1 to 1024."`
+	RelationWorkers int    `group:"Workers" default:"4" help:"Changes of relations, such as follows, that run at once in a worker, 1 to 1024."`
+	WorkerAddr      string `group:"Workers" placeholder:"HOST:PORT" help:"Address where 'tideline worker' answers /livez, /readyz and /metrics. Default: none."`
 
 	LogFormat     string        `group:"Process" enum:"text,json" default:"text" help:"Form of the log on standard error: text or json."`
 	LogLevel      string        `group:"Process" enum:"debug,info,warn,error" default:"info" help:"Least level that is logged: debug, info, warn or error."`
@@ -159,6 +160,7 @@ func (c Config) Validate() error {
 	duration("SessionTTL", c.SessionTTL, account.MinSessionTTL, account.MaxSessionTTL)
 	number("SmallWorkers", c.SmallWorkers, 1, queue.MaxWorkers)
 	number("LargeWorkers", c.LargeWorkers, 1, queue.MaxWorkers)
+	number("RelationWorkers", c.RelationWorkers, 1, queue.MaxWorkers)
 	duration("ShutdownGrace", c.ShutdownGrace, time.Second, 10*time.Minute)
 	if _, err := identity.Read(c.Issuers); err != nil {
 		for line := range strings.Lines(err.Error()) {

@@ -90,7 +90,7 @@ func (h *Home) SyncOwnInbox(ctx context.Context, viewer, other, change int64) {
 	h.log.WarnContext(ctx, "own inbox not updated; the next read goes past it, and a job will", "error", err)
 	h.distrust(ctx, viewer, timeline.Inbox(viewer), do)
 	err = rows.InTx(context.WithoutCancel(ctx), h.db, func(tx *ent.Tx) error {
-		return h.cfg.Queue.Enqueue(ctx, tx, queue.Small, job.RelationChanged, job.Relation{Users: [2]int64{viewer, other}, First: true})
+		return h.cfg.Queue.Enqueue(ctx, tx, queue.Relations, job.RelationChanged, job.Relation{Users: [2]int64{viewer, other}, First: true})
 	})
 	if err != nil {
 		h.log.ErrorContext(ctx, "own inbox not updated, and no job will", "error", err)
