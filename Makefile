@@ -43,7 +43,8 @@ test flakes: export TIDELINE_TEST_REQUIRE_REAL = 1
 ONCE_MORE = --rerun-fails=1 --rerun-fails-run-root-test --rerun-fails-abort-on-data-race --rerun-fails-report=.test/repeated
 
 .PHONY: test
-test: PKGS = ./...
+# The slowest package is the first: otherwise it would run alone in the end.
+test: PKGS = ./workers ./...
 test: COUNT = 1
 test: deps ## Run all tests with the race detector and all databases; some: PKGS=./live RUN=TestName COUNT=50
 	@mkdir -p .test; rm -f .test/repeated
