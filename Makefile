@@ -35,8 +35,8 @@ build: ## Build bin/tideline
 # The race detector finds nothing in SQLite, C turned into Go that locks by itself,
 # and makes it ten times slower.
 UNRACED = '-gcflags=modernc.org/sqlite/lib=-race=false -d=checkptr=0' '-gcflags=modernc.org/libc=-race=false -d=checkptr=0'
-test check flakes lint verify fuzz: export GOFLAGS := $(GOFLAGS) $(UNRACED)
-test flakes: export TIDELINE_TEST_REQUIRE_REAL = 1
+test check flakes lint verify fuzz peers-test: export GOFLAGS := $(GOFLAGS) $(UNRACED)
+test flakes peers peers-test: export TIDELINE_TEST_REQUIRE_REAL = 1
 
 # Continuous integration repeats a failed test once, and says so: it looks for what
 # a change broke. A developer's run repeats nothing.
@@ -52,7 +52,7 @@ test: deps ## Run all tests with the race detector and all databases; some: PKGS
 	  $(if $(CI),$(ONCE_MORE)) --packages='$(PKGS)' -- -race -count=$(COUNT) -timeout=9m $(if $(RUN),-run '$(value RUN)')
 
 .PHONY: check
-check: deps lint verify fuzz test ## All that continuous integration checks: lint, verify, fuzz, test
+check: deps lint verify fuzz peers-test test ## All that continuous integration checks: lint, verify, fuzz, test
 
 .PHONY: flakes
 flakes: PKGS = ./feed/... ./live ./queue ./workers ./timeline ./server/...
@@ -83,11 +83,12 @@ lint: ## Check the format, go vet, and the rules of .golangci.yml
 	@files=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go' | while read -r f; do [ -f "$$f" ] && echo "$$f"; done)); \
 	  if [ -n "$$files" ]; then echo "not formatted (gofmt -w):"; echo "$$files"; exit 1; fi
 	@$(GO) vet ./...
+	@$(GO) -C bench/peers vet ./...
 	@echo "lint (the first time builds the linter, some minutes)"
 	@if ! $(LINT) version >/dev/null; then \
 	  echo "LINT SKIPPED: golangci-lint could not be built; only gofmt and go vet ran."; \
 	else \
-	  $(LINT) run; \
+	  $(LINT) run && linter=$$($(LINT:tool=tool -n)) && cd bench/peers && $$linter run; \
 	fi
 
 FUZZTIME = 4s
@@ -150,6 +151,19 @@ e2e-deps: $(if $(NPM),$(addsuffix /node_modules/.package-lock.json,web e2e e2e/h
 .PHONY: bench
 bench: build ## Load a running server: ARGS="--help" says how
 	@exec ./bin/tideline bench $(ARGS)
+
+.PHONY: peers
+peers: BENCH = .
+peers: ROUNDS = 3
+peers: ## Benchmark Tideline beside gqlgen, centrifuge and gorilla, ten minutes; BENCH=Live ROUNDS=1 ARGS="-subscribers=1000"
+	@bash .ci/deps
+	@$(GO) -C bench/peers test -run - -bench '$(value BENCH)' -benchtime 1x -timeout 0 . -args -rounds=$(ROUNDS) $(ARGS)
+
+# A module of its own is not in ./... of this one.
+.PHONY: peers-test
+peers-test:
+	@bash .ci/deps
+	@$(GO) -C bench/peers test -race -count=1 ./...
 
 .PHONY: clean
 clean: ## Remove what was built here

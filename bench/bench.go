@@ -21,12 +21,27 @@
 // than the figures, which depend on the machine: client and server share it, and
 // the readers compete with the deliveries.
 //
+// With --scenario, operations of one kind of day arrive in place of that load, at random
+// moments and --rate a second on the average, whether or not earlier ones have been
+// answered; an operation's time counts from the moment at which it was due. With --find,
+// steps of --duration at rising rates look for the highest one at which of each kind of
+// operation 99 in 100 are done within --p99; a failed one is done never. A --scenario is
+//
+//   - mixed: nine pages are read for each post of any user;
+//   - read-heavy: ninety-nine for each;
+//   - celebrity: nine for each post of the most followed user;
+//   - login-storm: users log in, read a page and subscribe;
+//   - follow-storm: users follow and unfollow the most followed one, who posts beside,
+//     while others read.
+//
+// Except for the last two, live deliveries count as operations too, from the moment at
+// which their post was due.
+//
 // Bounds: the load ends by itself after Options.Duration, the run within half a
-// minute after that; signing up takes as long as the server's rate limits make it.
-// Memory grows by about 10 bytes per delivery, post and read. A run leaves its
-// users and posts behind, under handles of their own, so use an instance whose data
-// do not matter. It does not find the highest rate that a server can serve; raise
-// the rate until the latency grows.
+// minute after that; --find makes at most 30 steps, each with at most a minute to come to
+// rest; signing up takes as long as the server's rate limits make it. Memory grows by
+// about 10 bytes per delivery, post and read. A run leaves its users and posts behind,
+// under handles of their own, so use an instance whose data do not matter.
 package bench
 
 import (
@@ -34,8 +49,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/url"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -49,8 +67,19 @@ type Options struct {
 	Subscribers int           `env:"-" default:"100" help:"Live connections, shared out among the users, 1 to 10000."`
 	PostRate    float64       `name:"posts-per-second" env:"-" default:"10" help:"Posts per second, 0.1 to 1000."`
 	Readers     int           `env:"-" default:"1" help:"Readers that read timelines without a pause, 0 to 1000."`
-	JSON        bool          `name:"json" env:"-" help:"Print the report as JSON."`
+
+	Scenario string        `env:"-" help:"Load by the operations of a kind of day, which arrive whether or not earlier ones are answered: mixed, read-heavy, celebrity, login-storm or follow-storm. Without it, posts and readers as above."`
+	Rate     float64       `env:"-" default:"20" help:"Operations per second of the scenario, 1 to 100000; --find begins with it."`
+	Find     bool          `env:"-" help:"Find the highest rate of the scenario, mixed by itself, that holds --p99. Each step takes --duration."`
+	P99      time.Duration `name:"p99" env:"-" placeholder:"200ms" help:"With --find: the time in which 99 of 100 operations of each kind must be done, 1ms to 10s."`
+	Plot     string        `env:"-" placeholder:"FILE.svg" help:"With --find: draw the latency at each rate into this file; beside --compare, also what it was."`
+	Save     string        `env:"-" placeholder:"FILE.json" help:"Keep the result in this file."`
+	Compare  string        `env:"-" placeholder:"FILE.json" help:"Print the result beside one that --save kept."`
+	JSON     bool          `name:"json" env:"-" help:"Print the report as JSON."`
 }
+
+// openLoop reports whether operations arrive by themselves.
+func (o Options) openLoop() bool { return o.Find || o.Scenario != "" }
 
 // Validate names every option that is out of bounds, with its bounds.
 func (o Options) Validate() error {
@@ -73,6 +102,14 @@ func (o Options) Validate() error {
 	check(o.Subscribers >= 1 && o.Subscribers <= 10_000, "--subscribers is %d: it must be 1 to 10000", o.Subscribers)
 	check(o.PostRate >= 0.1 && o.PostRate <= 1000, "--posts-per-second is %v: it must be 0.1 to 1000", o.PostRate)
 	check(o.Readers >= 0 && o.Readers <= 1000, "--readers is %d: it must be 0 to 1000", o.Readers)
+	_, known := scenarios[o.Scenario]
+	check(known || o.Scenario == "", "--scenario is %q: it must be one of %s", o.Scenario, strings.Join(slices.Sorted(maps.Keys(scenarios)), ", "))
+	check(!o.openLoop() || o.Rate >= minRate && o.Rate <= maxRate, "--rate is %v: it must be %d to %d", o.Rate, minRate, maxRate)
+	check(!o.Find || o.P99 >= time.Millisecond && o.P99 <= callTimeout, "--p99 is %v: --find needs it, 1ms to %v", o.P99, callTimeout)
+	check(o.Find || o.P99 == 0, "--p99 is the latency for --find, which is not given")
+	check(o.Find || o.Plot == "", "--plot draws what --find measures, which is not given")
+	check(o.Plot == "" || strings.HasSuffix(o.Plot, ".svg"), "--plot is %q: it must end with .svg", o.Plot)
+	check(o.Compare == "" || !o.JSON, "--compare prints a table: it does not go with --json")
 	return errors.Join(errs...)
 }
 
@@ -84,10 +121,18 @@ func isLoopback(host string) bool {
 
 // Run makes a run and prints its report to out, its progress to progress. When ctx
 // ends under load, the report covers the time until then, and says so. Errors:
-// options that are not allowed; a server that does not let the run begin; after the
-// report, live events that were missing, doubled or wrong, or no post at all.
+// options that are not allowed; a file that cannot be read or written, before the load; a
+// server that does not let the run begin; after the report, live events that were missing,
+// doubled or wrong, no post at all, or no rate that holds the latency.
 func Run(ctx context.Context, o Options, out, progress io.Writer) error {
 	if err := o.Validate(); err != nil {
+		return err
+	}
+	if o.Find && o.Scenario == "" {
+		o.Scenario = "mixed"
+	}
+	earlier, err := openFiles(o)
+	if err != nil {
 		return err
 	}
 	say := func(format string, args ...any) { fmt.Fprintf(progress, format+"\n", args...) }
@@ -103,18 +148,32 @@ func Run(ctx context.Context, o Options, out, progress io.Writer) error {
 	if err := r.subscribe(ctx); err != nil {
 		return fmt.Errorf("prepare: %w", err)
 	}
-	say("%g posts per second for %v. Ctrl-C ends it earlier.", o.PostRate, o.Duration)
+	result := &result{Scenario: o.Scenario}
+	if o.openLoop() {
+		result.Search = r.search(ctx, say)
+	} else if result.Report, err = r.measure(ctx, say); err != nil {
+		return err
+	}
+	if err := result.print(out, o.JSON); err != nil {
+		return fmt.Errorf("print the report: %w", err)
+	}
+	if err := result.keep(o, earlier, out); err != nil {
+		return err
+	}
+	return result.verdict()
+}
+
+// measure is the load without a scenario.
+func (r *run) measure(ctx context.Context, say func(string, ...any)) (*report, error) {
+	say("%g posts per second for %v. Ctrl-C ends it earlier.", r.options.PostRate, r.options.Duration)
 	r.load(ctx)
 	r.settle()
 	report := r.report(ctx.Err() != nil)
 	if ctx.Err() == nil {
 		say("Measuring the floor …")
 		if err := report.addFloor(ctx, r); err != nil {
-			return fmt.Errorf("measure the floor: %w", err)
+			return nil, fmt.Errorf("measure the floor: %w", err)
 		}
 	}
-	if err := report.print(out, o.JSON); err != nil {
-		return fmt.Errorf("print the report: %w", err)
-	}
-	return report.verdict()
+	return report, nil
 }

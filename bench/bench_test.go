@@ -132,6 +132,16 @@ func TestOptions(t *testing.T) {
 		"everybody and more": {func(o *Options) { o.Followers = 2 }, "--followers"},
 		"too many":           {func(o *Options) { o.Subscribers, o.Readers = 1e6, 1e6 }, "--subscribers"},
 		"no rate":            {func(o *Options) { o.PostRate = 0 }, "--posts-per-second"},
+		"a scenario":         {func(o *Options) { o.Scenario, o.Rate = "celebrity", 5 }, ""},
+		"no such scenario":   {func(o *Options) { o.Scenario, o.Rate = "quiet", 5 }, "one of celebrity, follow-storm, login-storm, mixed, read-heavy"},
+		"a still scenario":   {func(o *Options) { o.Scenario = "mixed" }, "--rate is 0"},
+		"a search":           {func(o *Options) { o.Find, o.Rate, o.P99, o.Plot = true, 5, time.Second, "a.svg" }, ""},
+		"for no latency":     {func(o *Options) { o.Find, o.Rate = true, 5 }, "--p99"},
+		"for a slow one":     {func(o *Options) { o.Find, o.Rate, o.P99 = true, 5, time.Minute }, "--p99"},
+		"a latency alone":    {func(o *Options) { o.P99 = time.Second }, "--find"},
+		"a plot alone":       {func(o *Options) { o.Plot = "a.svg" }, "--find"},
+		"another picture":    {func(o *Options) { o.Find, o.Rate, o.P99, o.Plot = true, 5, time.Second, "a.png" }, ".svg"},
+		"two outputs":        {func(o *Options) { o.JSON, o.Compare = true, "a.json" }, "--compare"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := fine

@@ -27,6 +27,7 @@ type posting struct {
 	began   time.Time
 	created bool   // the server has said so
 	arrived []bool // at each recipient
+	left    bool   // what has not arrived is no longer waited for, nor counted
 }
 
 // newLedger takes the followers of each user. The subscriptions belong to the users
@@ -90,6 +91,8 @@ func (l *ledger) delivered(subscription, number int, at time.Time) {
 	p := l.posts[number]
 	place, expected := l.place[p.author][subscription]
 	switch {
+	case p.left:
+		return
 	case !expected:
 		l.strays++
 		return
@@ -112,6 +115,19 @@ func (l *ledger) missing() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.owed
+}
+
+// take returns the times of the deliveries since the last call of take, and how many are
+// still to come. It ends the waiting for them: none of these posts counts from now on.
+func (l *ledger) take() (latencies []time.Duration, missing int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := len(l.posts) - 1; i >= 0 && !l.posts[i].left; i-- {
+		l.posts[i].left = true
+	}
+	latencies, missing = l.latencies, l.owed
+	l.latencies, l.owed = nil, 0
+	return latencies, missing
 }
 
 // recipients returns at how many subscriptions each created post had to arrive.

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -176,14 +175,7 @@ func (rep *report) print(out io.Writer, asJSON bool) error {
 	row("timeline reads", &rep.Reads)
 	row("  floor: bare HTTP", rep.ReadFloor)
 	times(rep.ReadRatio)
-	errs := []string{"none"}
-	if len(rep.Errors) > 0 {
-		errs = nil
-		for _, code := range slices.Sorted(maps.Keys(rep.Errors)) {
-			errs = append(errs, fmt.Sprintf("%d %s", rep.Errors[code], code))
-		}
-	}
 	_, err := fmt.Fprintf(out, "\nlive events: %d missing, %d doubled, %d astray, %d timelines invalidated\nerrors: %s\n",
-		rep.Missing, rep.Doubled, rep.Strays, rep.Invalidated, strings.Join(errs, ", "))
+		rep.Missing, rep.Doubled, rep.Strays, rep.Invalidated, counts(rep.Errors))
 	return err
 }

@@ -34,6 +34,7 @@ type run struct {
 	ledger  *ledger
 	conns   []*websocket.Conn // the subscriptions
 	heard   []atomic.Bool     // which of them have received an event
+	broken  atomic.Int64      // subscriptions that ended by themselves
 	closing atomic.Bool
 	hearing sync.WaitGroup // the goroutines that read them
 
@@ -46,6 +47,7 @@ type run struct {
 	events      int
 	invalidated int
 	errs        map[string]int // by code
+	toggled     map[int]bool   // who follows the first user in a follow-storm; nil before
 }
 
 type account struct{ id, token string }
@@ -78,6 +80,9 @@ func followGraph(users, most int) [][]int {
 	return graph
 }
 
+func (r *run) handle(user int) string { return fmt.Sprintf("b%s_%d", r.name, user) }
+func (r *run) password() string       { return r.name + "-password" }
+
 // populate signs up the users and has them follow each other.
 func (r *run) populate(ctx context.Context) error {
 	signUps, signUpCtx := errgroup.WithContext(ctx)
@@ -92,7 +97,7 @@ func (r *run) populate(ctx context.Context) error {
 			}
 			err := r.client.insist(signUpCtx, "", `mutation($input: SignUpInput!) { signUp(input: $input) { token user { id } } }`,
 				map[string]any{"input": map[string]string{
-					"handle": fmt.Sprintf("b%s_%d", r.name, i), "name": fmt.Sprintf("Bench %d", i), "password": r.name + "-password",
+					"handle": r.handle(i), "name": fmt.Sprintf("Bench %d", i), "password": r.password(),
 				}}, &data)
 			if err != nil {
 				return fmt.Errorf("sign up: %w", err)
@@ -200,6 +205,7 @@ func (r *run) listen(sub int, conn *websocket.Conn) {
 		}
 		if err != nil {
 			if !r.closing.Load() {
+				r.broken.Add(1)
 				r.failed(err)
 			}
 			return
@@ -300,7 +306,7 @@ func (r *run) load(ctx context.Context) {
 	tick := time.NewTicker(time.Duration(float64(time.Second) / r.options.PostRate))
 	defer tick.Stop()
 	for author := 0; ctx.Err() == nil; author++ {
-		posts.Go(func() error { r.create(calls, author%r.options.Users); return nil })
+		posts.Go(func() error { r.failed(r.create(calls, author%r.options.Users, time.Now())); return nil })
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -310,12 +316,12 @@ func (r *run) load(ctx context.Context) {
 	r.loaded = time.Since(began)
 }
 
-// create makes a post with a number.
-func (r *run) create(ctx context.Context, author int) {
-	n := r.ledger.begin(author, time.Now())
+// create makes a post with a number. Its times count from the moment at which it was due.
+func (r *run) create(ctx context.Context, author int, due time.Time) error {
+	n := r.ledger.begin(author, due)
 	_, err := r.client.call(ctx, r.users[author].token, createPost, r.post(strconv.Itoa(n)), &struct{}{})
 	r.ledger.end(n, err == nil, time.Now())
-	r.failed(err)
+	return err
 }
 
 const timelineQuery = `query { timeline(first: 20) {
@@ -351,11 +357,16 @@ func (r *run) failed(err error) {
 // settle waits for the events that must still arrive, then shortly for those that
 // must not, and closes the subscriptions.
 func (r *run) settle() {
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(arrival); r.ledger.missing() > 0 && time.Now().Before(end); {
-		<-tick.C
-	}
+	r.drain(arrival)
 	<-time.After(lateness)
 	r.hangUp()
+}
+
+// drain waits for the events that must still arrive, at most so long.
+func (r *run) drain(patience time.Duration) {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(patience); r.ledger.missing() > 0 && time.Now().Before(end); {
+		<-tick.C
+	}
 }

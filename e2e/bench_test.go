@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -31,4 +32,37 @@ func TestBench(t *testing.T) {
 	require.Positive(t, report.Reads.Count)
 	require.Positive(t, report.DeliveryFloor.Count)
 	require.Positive(t, report.ReadFloor.Count)
+}
+
+// The operations of each scenario succeed, a result is kept to compare with, and a
+// search says when no rate holds.
+func TestBenchScenarios(t *testing.T) {
+	t.Parallel()
+	p := start(t, []string{"TIDELINE_RATE_LIMIT=off"}, "--data-dir="+t.TempDir(), "--addr=127.0.0.1:0")
+	kept := filepath.Join(t.TempDir(), "run.json")
+	bench := func(args ...string) (string, error) {
+		load := command(t.Context(), nil, append([]string{"bench", "--url=" + p.url + "/graphql", "--duration=1s", "--users=4", "--followers=3",
+			"--subscribers=4"}, args...)...)
+		load.Stderr = t.Output()
+		out, err := load.Output()
+		return string(out), err
+	}
+	for scenario, c := range map[string]struct{ kind, rate string }{
+		"read-heavy": {"timeline reads", "20"}, "celebrity": {"timeline reads", "20"}, "follow-storm": {"follows", "20"},
+		"login-storm": {"log-ins", "2"}, // a password takes long
+	} {
+		out, err := bench("--scenario="+scenario, "--rate="+c.rate)
+		require.NoError(t, err, out)
+		require.Contains(t, out, c.kind)
+		require.NotContains(t, out, "errors:")
+	}
+	out, err := bench("--scenario=mixed", "--rate=20", "--save="+kept)
+	require.NoError(t, err, out)
+	out, err = bench("--scenario=mixed", "--rate=20", "--compare="+kept)
+	require.NoError(t, err, out)
+	require.Contains(t, out, "timeline reads p99 ms")
+	out, err = bench("--find", "--p99=1ms", "--scenario=login-storm", "--rate=2", "--plot="+kept+".svg") // a password takes longer
+	require.Error(t, err)
+	require.Contains(t, out, "highest rate that holds 1 ms: 0.0 operations per second")
+	require.FileExists(t, kept+".svg")
 }

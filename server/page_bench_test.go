@@ -12,12 +12,8 @@ import (
 	"time"
 
 	entsql "entgo.io/ent/dialect/sql"
-	"github.com/99designs/gqlgen/graphql/handler"
-	"github.com/99designs/gqlgen/graphql/handler/lru"
-	gqlgen "github.com/99designs/gqlgen/graphql/handler/transport"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
-	"github.com/vektah/gqlparser/v2/ast"
 
 	"tideline/ent"
 	"tideline/ent/post"
@@ -29,7 +25,6 @@ import (
 	"tideline/feed/paging"
 	"tideline/graph"
 	"tideline/graph/exec"
-	"tideline/graph/generated"
 	"tideline/server/limit"
 	"tideline/server/transport"
 	"tideline/storage/storagetest"
@@ -40,8 +35,7 @@ import (
 // and redis-server, one request at a time: what any such page costs at least (a
 // bare range of the sorted set, and 20 posts by key), the page that package feed
 // composes, and the same as GraphQL. Then over HTTP, as many at once as keep the
-// processors busy: Tideline's transport, and gqlgen's own server with the same 20
-// posts from memory.
+// processors busy. What others need for such a page is in bench/peers.
 func BenchmarkPage(b *testing.B) {
 	ctx := b.Context()
 	s := storagetest.Real(b)
@@ -121,19 +115,6 @@ func BenchmarkPage(b *testing.B) {
 		require.NoError(b, err)
 		requests(b, h)
 	})
-	b.Run("gqlgen", func(b *testing.B) {
-		page, err := w.Home.Timeline(ctx, reader, paging.Page{}, home.Latest)
-		require.NoError(b, err)
-		for _, e := range page.Edges {
-			author, err := s.DB.User.Get(ctx, e.Node.AuthorID)
-			require.NoError(b, err)
-			e.Node.Edges.Author = author
-		}
-		srv := handler.New(generated.NewExecutableSchema(generated.Config{Resolvers: memory{page: page}}))
-		srv.AddTransport(gqlgen.POST{})
-		srv.SetQueryCache(lru.New[*ast.QueryDocument](100))
-		requests(b, srv)
-	})
 }
 
 const pageQuery = `{ timeline { pageInfo { hasNextPage endCursor }
@@ -161,35 +142,4 @@ func requests(b *testing.B, h http.Handler) {
 			require.Equal(b, 20, bytes.Count(answer, []byte(`"viewerHasLiked"`)), string(answer))
 		}
 	})
-}
-
-// memory answers the benchmark's query, and nothing else, without any store.
-type memory struct {
-	generated.ResolverRoot
-	page *paging.Connection[ent.Post]
-}
-
-func (m memory) Query() generated.QueryResolver { return memoryQuery{page: m.page} }
-func (m memory) Post() generated.PostResolver   { return memoryPost{} }
-
-type memoryQuery struct {
-	generated.QueryResolver
-	page *paging.Connection[ent.Post]
-}
-
-func (m memoryQuery) Timeline(
-	context.Context, *int, *string, *int, *string, *home.Order,
-) (*paging.Connection[ent.Post], error) {
-	return m.page, nil
-}
-
-type memoryPost struct{ generated.PostResolver }
-
-func (memoryPost) Author(_ context.Context, p *ent.Post) (*ent.User, error) {
-	return p.Edges.Author, nil
-}
-func (memoryPost) ViewerHasLiked(context.Context, *ent.Post) (bool, error) { return false, nil }
-func (memoryPost) CreatedAt(_ context.Context, p *ent.Post) (*time.Time, error) {
-	at := ids.TimeOf(p.ID)
-	return &at, nil
 }

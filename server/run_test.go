@@ -58,13 +58,6 @@ func start(t *testing.T, role Role, args ...string) (url string, stop func() err
 }
 
 func TestMain(m *testing.M) {
-	if role := os.Getenv(servedRole); role != "" {
-		if err := serveRole(role); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
 	storagetest.Main(m, func() error { return goleak.Find() })
 }
 

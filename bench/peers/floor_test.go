@@ -1,4 +1,4 @@
-package server
+package peers
 
 import (
 	"context"
@@ -8,20 +8,16 @@ import (
 	"strings"
 	"time"
 
-	"github.com/99designs/gqlgen/graphql/handler"
-	"github.com/99designs/gqlgen/graphql/handler/lru"
-	gqlgen "github.com/99designs/gqlgen/graphql/handler/transport"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
-	"github.com/vektah/gqlparser/v2/ast"
 
-	"tideline/ent"
 	"tideline/feed/ids"
-	"tideline/feed/paging"
-	"tideline/graph/generated"
 	"tideline/timeline"
 )
+
+const floorPosts = `SELECT p.id, p.text, p.visibility, p.like_count, u.id, u.handle, u.name
+	FROM posts p JOIN users u ON u.id = p.author_id WHERE p.id = ANY($1) ORDER BY p.id DESC`
 
 // serveFloor does what any such page costs at least.
 func serveFloor(ctx context.Context, database, redisURL string) error {
@@ -107,35 +103,4 @@ func floorPage(ctx context.Context, pool *pgxpool.Pool, rdb *redis.Client, reade
 		return nil
 	})
 	return append(body, `]}}}`...), err
-}
-
-// serveStatic is gqlgen's own server with 20 posts from memory.
-func serveStatic(ctx context.Context, database string) error {
-	conn, err := pgx.Connect(ctx, database)
-	if err != nil {
-		return err
-	}
-	rows, err := conn.Query(ctx, strings.Replace(floorPosts, "WHERE p.id = ANY($1)", "", 1)+" LIMIT 20")
-	if err != nil {
-		return err
-	}
-	page := &paging.Connection[ent.Post]{HasNextPage: true}
-	var p ent.Post
-	var u ent.User
-	_, err = pgx.ForEachRow(rows, []any{&p.ID, &p.Text, &p.Visibility, &p.LikeCount, &u.ID, &u.Handle, &u.Name}, func() error {
-		post, author := p, u
-		post.AuthorID, post.Edges.Author = author.ID, &author
-		page.Edges = append(page.Edges, paging.Edge[ent.Post]{Cursor: paging.Cursor{ID: post.ID}.Encode(paging.Latest, 0), Node: &post})
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	if err := conn.Close(ctx); err != nil {
-		return err
-	}
-	srv := handler.New(generated.NewExecutableSchema(generated.Config{Resolvers: memory{page: page}}))
-	srv.AddTransport(gqlgen.POST{})
-	srv.SetQueryCache(lru.New[*ast.QueryDocument](100))
-	return serveHTTP(ctx, srv)
 }

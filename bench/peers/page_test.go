@@ -1,0 +1,210 @@
+package peers
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http/httputil"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"tideline/ent"
+	"tideline/ent/schema"
+	"tideline/feed/ids"
+	"tideline/storage"
+	"tideline/storage/storagetest"
+	"tideline/timeline"
+)
+
+const (
+	pageTime    = 3 * time.Second // of asking one server
+	pageReaders = 64              // users who read, each through the same connection all the time
+	warmUp      = 2000            // pages that are read before the measurement
+	warmUpOnce  = 1
+)
+
+const pageQuery = `{ timeline { pageInfo { hasNextPage endCursor }
+	edges { cursor node { id text visibility createdAt likeCount viewerHasLiked author { id handle name } } } } }`
+
+// BenchmarkPage measures a home page of 20 posts with their authors over HTTP, on
+// PostgreSQL and redis-server. It asks processes one after the other, with the same
+// client and stores: tideline; its floor, which is a range of the sorted set, the posts
+// and authors by key, and JSON written by hand; and gqlgen's own server with the posts
+// from memory. It reports requests a second, and the processor time that a request takes
+// of the server, of PostgreSQL and of Redis.
+//
+// PEER_PROFILE names a file for a CPU profile of tideline.
+func BenchmarkPage(b *testing.B) {
+	stores := storagetest.Real(b)
+	seedPages(b, stores, 30_000)
+	for range *rounds {
+		for _, n := range sizes(b, *connections) {
+			for _, p := range pagePeers() {
+				b.Run(fmt.Sprintf("%s/%d", p.name, n), func(b *testing.B) {
+					measured.report(b, "page, connections", strconv.Itoa(n), p.name, measurePages(b, stores, p, n, warmUp, *pageLength))
+				})
+			}
+		}
+	}
+}
+
+func pagePeers() []peer { return peersOf("gqlgen", "floor") }
+
+// measurePages asks a new process for pages over n connections.
+func measurePages(tb testing.TB, stores *storage.Stores, p peer, n, warm int, length time.Duration) []figure {
+	running, stop := p.start(tb, stores)
+	defer stop()
+	running.fillInboxes(tb, stores, p)
+	clients := make([]*pageClient, n)
+	for i := range clients {
+		clients[i] = running.dial(tb, i%pageReaders)
+		defer clients[i].Close()
+	}
+	// A connection to PostgreSQL plans a statement anew the first five times.
+	var asked atomic.Int64
+	askAll(tb, clients, func() bool { return asked.Add(1) <= int64(warm) })
+	m, began := startMeter(tb, stores, running), time.Now()
+	answered := askAll(tb, clients, func() bool { return time.Since(began) < length })
+	rate := float64(answered) / time.Since(began).Seconds()
+	return append([]figure{{"requests/s", rate}}, m.figures(answered)...)
+}
+
+// askAll has each client ask for one page after the other as long as there is more.
+func askAll(tb testing.TB, clients []*pageClient, more func() bool) (answered int) {
+	var total atomic.Int64
+	var group errgroup.Group
+	for _, c := range clients {
+		group.Go(func() error {
+			for more() {
+				if err := c.page(20); err != nil {
+					return err
+				}
+				total.Add(1)
+			}
+			return nil
+		})
+	}
+	require.NoError(tb, group.Wait())
+	return int(total.Load())
+}
+
+// fillInboxes reads until Tideline has all inboxes in Redis. The others need none.
+func (p process) fillInboxes(tb testing.TB, stores *storage.Stores, of peer) {
+	feeds, err := timeline.New(stores.Redis, timeline.Config{})
+	require.NoError(tb, err)
+	for reader := range pageReaders {
+		c := p.dial(tb, reader)
+		defer c.Close()
+		require.Eventually(tb, func() bool {
+			require.NoError(tb, c.page(20))
+			if of.role != "tideline" {
+				return true
+			}
+			_, covered, err := feeds.Page(tb.Context(), timeline.Inbox(int64(reader+1)), timeline.Range{Limit: 1})
+			return err == nil && covered.State == timeline.Ready
+		}, patience, 10*time.Millisecond)
+	}
+}
+
+// seedPages makes readers who follow 30 authors with 20 posts each, one a minute,
+// beside so many posts of others.
+func seedPages(tb testing.TB, stores *storage.Stores, others int) {
+	for _, statement := range []string{
+		`INSERT INTO users (id, handle, name, bio, password_hash, fan_out_mode_since, created_at)
+			SELECT g, 'user' || g, 'User ' || g, repeat('A word about me. ', 6), '$argon2id$v=19$m=19456,t=2,p=1$' || repeat('x', 66), 0, now() FROM generate_series(1, 10000) g`,
+		`INSERT INTO follows (follower_id, followee_id, created_at) SELECT r, 1000 + a, now() FROM generate_series(1, 64) r, generate_series(1, 30) a`,
+		`INSERT INTO follows (follower_id, followee_id, created_at) SELECT r, 2000 + (r * 7 + a * 13) % 5000, now() FROM generate_series(100, 999) r, generate_series(1, 30) a ON CONFLICT DO NOTHING`,
+		`INSERT INTO sessions (token_hash, user_id, expires_at, created_at) SELECT sha256(('token' || g)::bytea), g, now() + interval '1 day', now() FROM generate_series(1, 5000) g`,
+	} {
+		_, err := stores.SQL.ExecContext(tb.Context(), statement)
+		require.NoError(tb, err)
+	}
+	posts := make([]*ent.PostCreate, 0, 600)
+	for i := range 600 {
+		id := ids.At(time.Now().Add(-time.Duration(10+600-i) * time.Minute))
+		posts = append(posts, stores.DB.Post.Create().SetID(id).SetAuthorID(int64(1001+i%30)).
+			SetText("Twenty of these make a page, and thirty authors an inbox.").SetVisibility(schema.Public))
+	}
+	require.NoError(tb, stores.DB.Post.CreateBulk(posts...).Exec(tb.Context()))
+	for _, statement := range []string{
+		fmt.Sprintf(`INSERT INTO posts (id, author_id, text, visibility) SELECT 1000000 + g, 2000 + g %% 5000, 'A post that is on none of the pages that are read here.', 'PUBLIC' FROM generate_series(1, %d) g`, others),
+		`INSERT INTO likes (user_id, post_id) SELECT 100 + (p.id * 31 + n) % 9000, p.id FROM posts p, generate_series(1, 2) n WHERE p.id < 2000000`,
+		`INSERT INTO blocks (blocker_id, blocked_id, created_at) SELECT 100 + g, 2000 + g % 700, now() FROM generate_series(1, 5000) g`,
+		`INSERT INTO mutes (muter_id, muted_id, created_at) SELECT 100 + g, 2000 + g % 900, now() FROM generate_series(1, 5000) g`,
+		`UPDATE users SET last_post_id = (SELECT max(id) FROM posts WHERE author_id = users.id), post_count = 20, public_post_count = 20 WHERE id BETWEEN 1001 AND 1030`,
+		`INSERT INTO likes (user_id, post_id) SELECT 100 + n, p.id FROM posts p, generate_series(1, 10) n WHERE p.id > 2000000`,
+		`VACUUM ANALYZE`,
+	} {
+		_, err := stores.SQL.ExecContext(tb.Context(), statement)
+		require.NoError(tb, err)
+	}
+}
+
+// pageClient asks over one connection, with as little work as possible.
+type pageClient struct {
+	net.Conn
+	in      *bufio.Reader
+	request []byte
+	body    []byte
+}
+
+func (p process) dial(tb testing.TB, reader int) *pageClient {
+	conn, err := net.Dial("tcp", p.address)
+	require.NoError(tb, err)
+	body, err := json.Marshal(map[string]string{"query": pageQuery})
+	require.NoError(tb, err)
+	request := fmt.Appendf(nil, "POST /graphql HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nAccept: application/json\r\n"+
+		"Authorization: Bearer token%d\r\nContent-Length: %d\r\n\r\n%s", p.address, reader+1, len(body), body)
+	return &pageClient{conn, bufio.NewReaderSize(conn, 16<<10), request, make([]byte, 64<<10)}
+}
+
+// page asks for a page, which must have so many posts.
+func (c *pageClient) page(posts int) error {
+	if _, err := c.Write(c.request); err != nil {
+		return err
+	}
+	length, status, chunked := 0, "", false
+	for {
+		line, err := c.in.ReadSlice('\n')
+		if err != nil {
+			return err
+		}
+		if status == "" {
+			status = string(line[9:12])
+		}
+		if value, ok := bytes.CutPrefix(line, []byte("Content-Length: ")); ok {
+			if length, err = strconv.Atoi(string(bytes.TrimSpace(value))); err != nil {
+				return err
+			}
+		}
+		chunked = chunked || bytes.HasPrefix(line, []byte("Transfer-Encoding: chunked"))
+		if len(line) == 2 {
+			break
+		}
+	}
+	body := c.body[:length]
+	if _, err := io.ReadFull(c.in, body); err != nil {
+		return err
+	}
+	if chunked {
+		var err error
+		if body, err = io.ReadAll(httputil.NewChunkedReader(c.in)); err != nil {
+			return err
+		}
+		if _, err := c.in.Discard(len("\r\n")); err != nil {
+			return err
+		}
+	}
+	if n := bytes.Count(body, []byte(`"viewerHasLiked"`)); status != "200" || n != posts {
+		return fmt.Errorf("status %s with %d posts: %.300s", status, n, body)
+	}
+	return nil
+}

@@ -1,0 +1,182 @@
+package peers
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tideline/storage"
+	"tideline/storage/storagetest"
+)
+
+// The environment of a server's process: which it is, its stores, and where it writes
+// a CPU profile of itself.
+const (
+	roleVariable     = "PEER_SERVER"
+	databaseVariable = "PEER_DATABASE"
+	redisVariable    = "PEER_REDIS"
+	profileVariable  = "PEER_PROFILE"
+)
+
+// peer is a server that is measured.
+type peer struct{ name, binary, role string }
+
+// peersOf returns Tideline, that of -beside, and the others.
+func peersOf(others ...string) []peer {
+	self := os.Args[0]
+	all := []peer{{"tideline", self, "tideline"}}
+	if *beside != "" {
+		all = append([]peer{{"beside", *beside, "tideline"}}, all...)
+	}
+	for _, role := range others {
+		all = append(all, peer{role, self, role})
+	}
+	return all
+}
+
+// process is a server that runs.
+type process struct {
+	address string
+	pid     int
+}
+
+// start runs the peer until the test ends, or until stop is called.
+func (p peer) start(tb testing.TB, stores *storage.Stores) (_ process, stop func()) {
+	cfg := storagetest.Config(stores)
+	cmd := exec.Command(p.binary)
+	cmd.Env = append(os.Environ(), roleVariable+"="+p.role, databaseVariable+"="+cfg.DatabaseURL, redisVariable+"="+cfg.RedisURL)
+	if p.name != "tideline" {
+		cmd.Env = append(cmd.Env, profileVariable+"=")
+	}
+	if *deflate {
+		cmd.Env = append(cmd.Env, "TIDELINE_COMPRESS_SOCKETS=on")
+	}
+	out, err := cmd.StdoutPipe()
+	require.NoError(tb, err)
+	cmd.Stderr = os.Stderr
+	require.NoError(tb, cmd.Start())
+	stopped := false
+	stop = func() {
+		if !stopped {
+			stopped = true
+			_ = cmd.Process.Signal(syscall.SIGTERM)
+			_ = cmd.Wait()
+		}
+	}
+	tb.Cleanup(stop)
+	lines, found := bufio.NewScanner(out), []string(nil)
+	for found == nil {
+		require.True(tb, lines.Scan(), "the server ended before it announced itself")
+		found = regexp.MustCompile(`API +http://([^/]+)/`).FindStringSubmatch(lines.Text())
+	}
+	go io.Copy(io.Discard, out)
+	return process{found[1], cmd.Process.Pid}, stop
+}
+
+// resident returns the resident memory of the process in KB.
+func (p process) resident(tb testing.TB) float64 {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.pid))
+	require.NoError(tb, err)
+	kb, err := strconv.ParseFloat(regexp.MustCompile(`VmRSS:\s+(\d+)`).FindStringSubmatch(string(status))[1], 64)
+	require.NoError(tb, err)
+	return kb
+}
+
+// meter reads the processor time of a server and of its stores.
+type meter struct {
+	tb                      testing.TB
+	server, postgres, redis int // process ids
+	began                   [3]time.Duration
+}
+
+func startMeter(tb testing.TB, stores *storage.Stores, p process) *meter {
+	m := &meter{tb: tb, server: p.pid, postgres: postgresPid(tb, stores), redis: redisPid(tb, stores)}
+	m.began = m.read()
+	return m
+}
+
+func (m *meter) read() [3]time.Duration {
+	s, err := statOf(m.server)
+	require.NoError(m.tb, err)
+	r, err := statOf(m.redis)
+	require.NoError(m.tb, err)
+	return [3]time.Duration{s.own, below(m.tb, m.postgres), r.own}
+}
+
+// figures returns the time since the start as µs a unit of work.
+func (m *meter) figures(units int) []figure {
+	now := m.read()
+	each := func(i int) float64 { return float64((now[i] - m.began[i]).Microseconds()) / float64(units) }
+	return []figure{{"server µs", each(0)}, {"PostgreSQL µs", each(1)}, {"Redis µs", each(2)}}
+}
+
+func postgresPid(tb testing.TB, stores *storage.Stores) int {
+	var backend int
+	require.NoError(tb, stores.SQL.QueryRowContext(tb.Context(), "SELECT pg_backend_pid()").Scan(&backend))
+	s, err := statOf(backend)
+	if err != nil {
+		tb.Skip("processor times are read from /proc: ", err)
+	}
+	return s.parent
+}
+
+func redisPid(tb testing.TB, stores *storage.Stores) int {
+	info, err := stores.Redis.Info(tb.Context(), "server").Result()
+	require.NoError(tb, err)
+	pid, err := strconv.Atoi(regexp.MustCompile(`process_id:(\d+)`).FindStringSubmatch(info)[1])
+	require.NoError(tb, err)
+	return pid
+}
+
+// procStat is what /proc says of a process: its processor time, and that of its
+// children that have ended, in steps of 10 ms.
+type procStat struct {
+	parent    int
+	own, gone time.Duration
+}
+
+func statOf(pid int) (s procStat, err error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return s, err
+	}
+	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
+	var numbers [16]int64
+	for i := 1; i < len(numbers); i++ {
+		if numbers[i], err = strconv.ParseInt(string(fields[i]), 10, 64); err != nil {
+			return s, err
+		}
+	}
+	const tick = 10 * time.Millisecond
+	s.parent = int(numbers[1])
+	s.own, s.gone = time.Duration(numbers[11]+numbers[12])*tick, time.Duration(numbers[13]+numbers[14])*tick
+	return s, nil
+}
+
+// below is the time of a process and of its children, also of those that have ended.
+func below(tb testing.TB, pid int) time.Duration {
+	s, err := statOf(pid)
+	require.NoError(tb, err)
+	total := s.own + s.gone
+	all, err := filepath.Glob("/proc/[0-9]*")
+	require.NoError(tb, err)
+	for _, dir := range all {
+		child, err := strconv.Atoi(filepath.Base(dir))
+		require.NoError(tb, err)
+		if s, err := statOf(child); err == nil && s.parent == pid { // else it has ended meanwhile
+			total += s.own
+		}
+	}
+	return total
+}

@@ -1,0 +1,187 @@
+package bench
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+)
+
+// scenarios are how often each kind of operation arrives among the others.
+var scenarios = map[string]map[string]int{
+	"mixed":        {reads: 9, posts: 1},
+	"read-heavy":   {reads: 99, posts: 1},
+	"celebrity":    {reads: 9, celebrityPosts: 1},
+	"login-storm":  {logIns: 1},
+	"follow-storm": {follows: 8, untrackedPosts: 1, reads: 1},
+}
+
+// The kinds of operations.
+const (
+	reads          = "timeline reads"  // the first page of any user
+	posts          = "posts"           // of any user
+	celebrityPosts = "celebrity posts" // of the most followed user
+	untrackedPosts = "author's posts"  // the same; nobody counts who gets them, for followers come and go
+	logIns         = "log-ins"         // then a page and a subscription, which ends at once
+	follows        = "follows"         // of the most followed user, by one who does not; else that ends
+	liveDeliveries = "live deliveries" // not an operation: what posts lead to
+)
+
+const (
+	underWay = 2000        // operations at once; one more fails
+	rest     = time.Minute // for the deliveries of a step
+)
+
+// drawn returns the kinds of a scenario, as often as they arrive.
+func drawn(scenario string) (kinds []string) {
+	for kind, times := range scenarios[scenario] {
+		for range times {
+			kinds = append(kinds, kind)
+		}
+	}
+	slices.Sort(kinds) // the same order in each run
+	return kinds
+}
+
+// arrive begins operations at random moments, rate a second on the average, and returns
+// when the last has ended. It does not wait for one before it begins the next: do gets
+// the moment at which its operation was due, which may have passed. It returns how many
+// it did not begin, because underWay others were.
+func arrive(ctx context.Context, rate float64, length time.Duration, do func(due time.Time)) (refused int) {
+	random := rand.New(rand.NewPCG(3, 4))
+	slots := make(chan struct{}, underWay)
+	var all sync.WaitGroup
+	defer all.Wait()
+	began := time.Now()
+	for due := began; ; {
+		due = due.Add(time.Duration(random.ExpFloat64() / rate * float64(time.Second)))
+		if due.Sub(began) >= length {
+			return refused
+		}
+		if wait := time.Until(due); wait > 0 {
+			select {
+			case <-time.After(wait):
+			case <-ctx.Done():
+				return refused
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return refused
+		case slots <- struct{}{}:
+			all.Go(func() {
+				defer func() { <-slots }()
+				do(due)
+			})
+		default:
+			refused++
+		}
+	}
+}
+
+// samples are what operations took, by their kinds.
+type samples struct {
+	mu     sync.Mutex
+	took   map[string][]time.Duration
+	failed map[string]int
+}
+
+func newSamples() *samples {
+	return &samples{took: map[string][]time.Duration{}, failed: map[string]int{}}
+}
+
+func (s *samples) add(kind string, took time.Duration, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		s.failed[kind]++
+		return
+	}
+	s.took[kind] = append(s.took[kind], took)
+}
+
+// step loads by the scenario at a rate, and waits until the posts have been delivered.
+func (r *run) step(ctx context.Context, rate float64) *step {
+	kinds, s := drawn(r.options.Scenario), newSamples()
+	calls := context.WithoutCancel(ctx)
+	began := time.Now()
+	refused := arrive(ctx, rate, r.options.Duration, func(due time.Time) {
+		kind := kinds[rand.IntN(len(kinds))]
+		err := r.operate(calls, kind, due)
+		s.add(kind, time.Since(due), err)
+		r.failed(err)
+	})
+	elapsed := time.Since(began)
+	r.drain(rest)
+	<-time.After(lateness)
+	if latencies, missing := r.ledger.take(); len(latencies)+missing > 0 {
+		s.took[liveDeliveries], s.failed[liveDeliveries] = latencies, missing
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	st := newStep(rate, elapsed, s, r.options.P99)
+	st.Errors, r.errs = r.errs, map[string]int{}
+	if refused > 0 {
+		st.Errors["NOT_BEGUN"] = refused
+		st.miss()
+	}
+	return st
+}
+
+func (r *run) operate(ctx context.Context, kind string, due time.Time) error {
+	const celebrity = 0
+	switch kind {
+	case posts:
+		return r.create(ctx, rand.IntN(len(r.users)), due)
+	case celebrityPosts:
+		return r.create(ctx, celebrity, due)
+	case untrackedPosts:
+		_, err := r.client.call(ctx, r.users[celebrity].token, createPost, r.post("to whom it may concern"), &struct{}{})
+		return err
+	case logIns:
+		return r.logIn(ctx, rand.IntN(len(r.users)))
+	case follows:
+		return r.toggle(ctx, 1+rand.IntN(len(r.users)-1), celebrity)
+	}
+	_, err := r.client.call(ctx, r.users[rand.IntN(len(r.users))].token, timelineQuery, nil, &struct{}{})
+	return err
+}
+
+// logIn does what an app does in the morning.
+func (r *run) logIn(ctx context.Context, user int) error {
+	var data struct{ LogIn struct{ Token string } }
+	_, err := r.client.call(ctx, "", `mutation($input: LogInInput!) { logIn(input: $input) { token } }`,
+		map[string]any{"input": map[string]string{"handle": r.handle(user), "password": r.password()}}, &data)
+	if err != nil {
+		return err
+	}
+	if _, err := r.client.call(ctx, data.LogIn.Token, timelineQuery, nil, &struct{}{}); err != nil {
+		return err
+	}
+	conn, err := r.client.open(ctx, data.LogIn.Token)
+	if err != nil {
+		return err
+	}
+	return conn.Close()
+}
+
+// toggle has the user follow another one, or no longer.
+func (r *run) toggle(ctx context.Context, user, other int) error {
+	r.mu.Lock()
+	if r.toggled == nil {
+		r.toggled = map[int]bool{}
+		for _, follower := range r.graph[other] {
+			r.toggled[follower] = true
+		}
+	}
+	verb := "follow"
+	if r.toggled[user] {
+		verb = "unfollow"
+	}
+	r.toggled[user] = !r.toggled[user]
+	r.mu.Unlock()
+	_, err := r.client.call(ctx, r.users[user].token, `mutation($user: ID!) { `+verb+`(input: {userId: $user}) { user { id } } }`,
+		map[string]any{"user": r.users[other].id}, &struct{}{})
+	return err
+}

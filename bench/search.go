@@ -1,0 +1,200 @@
+package bench
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	minRate  = 1
+	maxRate  = 100_000
+	maxSteps = 30
+	near     = 1.05 // the rates that hold and that do not are as near to each other when the search ends
+)
+
+// search is the result of a scenario, at one rate or at those that --find tried.
+type search struct {
+	URL         string  `json:"url"`
+	Limit       float64 `json:"limitMs,omitempty"` // of --p99; 0 without --find
+	Highest     float64 `json:"highest,omitempty"` // rate that held it; 0: none
+	Steps       []*step `json:"steps"`             // as they were tried
+	Interrupted bool    `json:"interrupted"`
+	Broken      int     `json:"broken"`  // subscriptions that ended by themselves, which ends a search
+	Missing     int     `json:"missing"` // a minute after their step
+	Invalidated int     `json:"invalidated"`
+	Doubled     int     `json:"doubled"`
+	Strays      int     `json:"strays"`
+}
+
+// step is what one rate led to.
+type step struct {
+	Rate   float64        `json:"rate"` // of arrivals a second
+	Kinds  []kindOf       `json:"kinds"`
+	P99    *float64       `json:"p99Ms"` // of the kind with the highest; nil: more than one in a hundred failed
+	Held   bool           `json:"held"`
+	Errors map[string]int `json:"errors"`
+}
+
+// kindOf sums up the operations of a kind. The times are those that did not fail.
+type kindOf struct {
+	Kind   string `json:"kind"`
+	Failed int    `json:"failed"`
+	series
+}
+
+// newStep decides whether the samples hold the limit. A failure took forever.
+func newStep(rate float64, elapsed time.Duration, s *samples, limit time.Duration) *step {
+	st := &step{Rate: rate, Errors: map[string]int{}}
+	worst := time.Duration(0)
+	names := slices.Collect(maps.Keys(s.took))
+	for name := range s.failed {
+		if _, both := s.took[name]; !both {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		k := kindOf{name, s.failed[name], summarize(s.took[name], elapsed)}
+		st.Kinds = append(st.Kinds, k)
+		all := append(slices.Clone(s.took[name]), slices.Repeat([]time.Duration{math.MaxInt64}, k.Failed)...)
+		worst = max(worst, percentile(all, 0.99))
+	}
+	if len(names) > 0 && worst < math.MaxInt64 {
+		p99 := worst.Seconds() * 1000
+		st.P99, st.Held = &p99, worst <= limit
+	}
+	return st
+}
+
+// miss makes the step one that did not hold.
+func (st *step) miss() { st.P99, st.Held = nil, false }
+
+// find doubles the rate until it does not hold, or halves it until it does, and then
+// narrows down between the two. It returns the highest rate that held, 0 if none did. It
+// ends early when ctx does, or when try returns nil.
+func find(ctx context.Context, start float64, try func(rate float64) *step) (highest float64) {
+	lowest := math.Inf(1) // rate that did not hold
+	for rate, n := start, 0; n < maxSteps && ctx.Err() == nil; n++ {
+		st := try(rate)
+		switch {
+		case st == nil || ctx.Err() != nil:
+			return highest
+		case st.Held:
+			highest = rate
+		default:
+			lowest = rate
+		}
+		switch {
+		case math.IsInf(lowest, 1):
+			rate = min(2*rate, maxRate)
+		case highest == 0:
+			rate = max(rate/2, minRate)
+		default:
+			rate = math.Sqrt(highest * lowest)
+		}
+		if lowest <= highest*near || lowest == minRate || highest == maxRate {
+			return highest
+		}
+	}
+	return highest
+}
+
+// search makes one step, or those of --find.
+func (r *run) search(ctx context.Context, say func(string, ...any)) *search {
+	s := &search{URL: r.options.URL, Limit: r.options.P99.Seconds() * 1000}
+	try := func(rate float64) *step {
+		say("%s: %.1f operations per second for %v. Ctrl-C ends it earlier.", r.options.Scenario, rate, r.options.Duration)
+		st := r.step(ctx, rate)
+		s.Steps = append(s.Steps, st)
+		for _, k := range st.Kinds {
+			if k.Kind == liveDeliveries {
+				s.Missing += k.Failed
+			}
+		}
+		if s.Broken = int(r.broken.Load()); s.Broken > 0 {
+			return nil // what these miss is not the next rate's fault
+		}
+		return st
+	}
+	if r.options.Find {
+		s.Highest = find(ctx, r.options.Rate, try)
+	} else {
+		try(r.options.Rate)
+	}
+	r.hangUp()
+	s.Interrupted = ctx.Err() != nil
+	s.Invalidated, s.Doubled, s.Strays = r.invalidated, r.ledger.doubled, r.ledger.strays
+	return s
+}
+
+// verdict returns nil when the search found no error. A client that was told to read its
+// timeline again has not missed anything silently, whatever did not arrive.
+func (s *search) verdict() error {
+	if s.Broken > 0 {
+		return fmt.Errorf("%d subscriptions ended by themselves", s.Broken)
+	}
+	if s.Doubled+s.Strays > 0 || s.Missing > 0 && s.Invalidated == 0 {
+		return fmt.Errorf("live events: %d missing, %d doubled, %d astray", s.Missing, s.Doubled, s.Strays)
+	}
+	if s.Limit > 0 && s.Highest == 0 && !s.Interrupted {
+		return fmt.Errorf("no rate held %v ms: the lowest was %.1f operations per second", s.Limit, s.byRate()[0].Rate)
+	}
+	done := 0
+	for _, st := range s.Steps {
+		for _, k := range st.Kinds {
+			done += k.Count
+		}
+	}
+	if done == 0 {
+		return errors.New("no operation succeeded")
+	}
+	return nil
+}
+
+// byRate returns the steps, the lowest rate first.
+func (s *search) byRate() []*step {
+	return slices.SortedStableFunc(slices.Values(s.Steps), func(a, b *step) int { return cmp.Compare(a.Rate, b.Rate) })
+}
+
+func (s *search) print(out io.Writer, scenario string) error {
+	interrupted := ""
+	if s.Interrupted {
+		interrupted = ", interrupted"
+	}
+	fmt.Fprintf(out, "\n%s: %s%s\n\n%10s  %-18s%10s%12s%10s%10s%10s%10s\n", s.URL, scenario, interrupted,
+		"rate", "", "count", "per second", "p50 ms", "p90 ms", "p99 ms", "failed")
+	for _, st := range s.byRate() {
+		rate := fmt.Sprintf("%.1f", st.Rate)
+		for _, k := range st.Kinds {
+			fmt.Fprintf(out, "%10s  %-18s%10d%12.1f%10.2f%10.2f%10.2f%10d\n", rate, k.Kind, k.Count, k.PerSecond, k.P50, k.P90, k.P99, k.Failed)
+			rate = ""
+		}
+		if len(st.Errors) > 0 {
+			fmt.Fprintf(out, "%10s  errors: %s\n", rate, counts(st.Errors))
+		}
+	}
+	if s.Limit > 0 {
+		s.bars(out)
+		fmt.Fprintf(out, "\nhighest rate that holds %g ms: %.1f operations per second\n", s.Limit, s.Highest)
+	}
+	_, err := fmt.Fprintf(out, "live events: %d missing, %d doubled, %d astray, %d timelines invalidated, %d subscriptions broken\n",
+		s.Missing, s.Doubled, s.Strays, s.Invalidated, s.Broken)
+	return err
+}
+
+// counts prints numbers by their codes.
+func counts(of map[string]int) string {
+	var all []string
+	for _, code := range slices.Sorted(maps.Keys(of)) {
+		all = append(all, fmt.Sprintf("%d %s", of[code], code))
+	}
+	return cmp.Or(strings.Join(all, ", "), "none")
+}
