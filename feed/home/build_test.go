@@ -9,6 +9,7 @@ import (
 
 	"tideline/feed/account"
 	"tideline/feed/feedtest"
+	"tideline/feed/home"
 	"tideline/storage"
 	"tideline/storage/storagetest"
 	"tideline/timeline"
@@ -43,4 +44,34 @@ func TestWaveOfBuilds(t *testing.T) {
 		require.Equal(t, timeline.Building, state(ann), "she waited for a minute")
 		w.AwaitInbox(ann)
 	})
+}
+
+// The next read replaces a builder that has died, also where reads look into the outboxes
+// alone.
+func TestDeadBuilderIsReplaced(t *testing.T) {
+	t.Parallel()
+	for name, policy := range map[string]home.Policy{"an inbox": {}, "outboxes alone": {PullAbove: home.AlwaysPull}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+				var ahead atomic.Int64
+				w := newWorld(t, s, feedtest.Options{
+					Policy: policy, Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) },
+				})
+				reader := w.User("reader")
+				inbox := timeline.Inbox(reader.ID)
+				_, err := w.Timelines.Visit(w.Ctx, reader.ID)
+				require.NoError(t, err)
+				_, started, err := w.Timelines.Begin(w.Ctx, inbox)
+				require.NoError(t, err)
+				require.True(t, started)
+				ahead.Store(int64(10 * time.Second))
+				w.Timeline(reader, 1)
+				require.Eventually(t, func() bool {
+					_, covered, err := w.Timelines.Page(w.Ctx, inbox, timeline.Range{})
+					return err == nil && covered.State == timeline.Ready
+				}, time.Minute, time.Millisecond)
+			})
+		})
+	}
 }

@@ -70,9 +70,13 @@ func (h *Home) cached(feed cachedFeed, known prefetch) visibility.Source {
 			feeds, parts, err = h.readParts(ctx, feed, known, r)
 		}
 		begun := known.begun
-		if begun != nil {
+		switch {
+		case begun != nil:
 			defer h.builder.soon(feed, begun)
 			known.begun = nil // once
+		case r == known.asked && known.part.State != timeline.Ready:
+			// The outboxes may answer without the feed, and its builder may be dead.
+			defer h.builder.soon(feed, nil)
 		}
 		if errors.Is(err, errTooManyOutboxes) {
 			return h.fromSQL(feed, nil, nil)(ctx, viewer, r)
