@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"reflect"
 	"sync"
+	"tideline/ent/apikey"
 	"tideline/ent/block"
 	"tideline/ent/delivery"
 	"tideline/ent/follow"
@@ -85,6 +86,7 @@ var (
 func checkColumn(t, c string) error {
 	initCheck.Do(func() {
 		columnCheck = sql.NewColumnCheck(map[string]func(string) bool{
+			apikey.Table:         apikey.ValidColumn,
 			block.Table:          block.ValidColumn,
 			delivery.Table:       delivery.ValidColumn,
 			follow.Table:         follow.ValidColumn,

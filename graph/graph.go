@@ -22,6 +22,7 @@ import (
 
 	"tideline/feed"
 	"tideline/feed/account"
+	"tideline/feed/apikey"
 	"tideline/feed/home"
 	"tideline/feed/refusal"
 	"tideline/feed/stream"
@@ -53,6 +54,7 @@ type Backend struct {
 	Directory *account.Directory
 	Feed      *feed.Feed
 	Home      *home.Home
+	Keys      *apikey.Keys
 	Streams   *stream.Streams
 }
 
@@ -65,6 +67,7 @@ func New(b Backend, cfg Config) (*exec.Engine, error) {
 	return exec.New(exec.Config{
 		Schema:  generated.NewExecutableSchema(generated.Config{Schema: exec.WithoutDefer(schema), Resolvers: api{b}}),
 		Begin:   withBatches,
+		Permit:  permit,
 		Compile: api{b}.compilePage,
 		Limits:  cfg.Limits,
 		Prices: map[string]int{

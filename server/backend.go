@@ -5,6 +5,7 @@ import (
 
 	"tideline/feed"
 	"tideline/feed/account"
+	"tideline/feed/apikey"
 	"tideline/feed/home"
 	"tideline/feed/identity"
 	"tideline/feed/ids"
@@ -26,6 +27,7 @@ type backend struct {
 	visibility *visibility.Reader
 	home       *home.Home
 	directory  *account.Directory
+	keys       *apikey.Keys
 	sessions   *account.Sessions
 }
 
@@ -50,7 +52,10 @@ func (c Config) backend(stores *storage.Stores, log *slog.Logger, m *metrics) (b
 	b.publisher = live.NewPublisher(stores.Redis, stores.Sharded)
 	b.visibility = visibility.New(stores.DB, stores.Dialect)
 	b.directory = account.NewDirectory(stores.DB, c.MaxPage)
-	b.sessions, err = account.NewSessions(account.SessionsConfig{DB: stores.DB, Publisher: b.publisher, TTL: c.SessionTTL, Logger: log})
+	if b.keys, err = apikey.New(apikey.Config{DB: stores.DB, MaxPage: c.MaxPage, Logger: log}); err != nil {
+		return b, err
+	}
+	b.sessions, err = account.NewSessions(account.SessionsConfig{DB: stores.DB, Publisher: b.publisher, Keys: b.keys, TTL: c.SessionTTL, Logger: log})
 	if err != nil {
 		return b, err
 	}
@@ -72,7 +77,7 @@ func (c Config) verifier(log *slog.Logger) (*identity.Verifier, error) {
 
 // api has what the resolvers of a server call.
 func (b backend) api(c Config, issuers *identity.Verifier, generator *ids.Generator, hub *live.Hub, log *slog.Logger) (a graph.Backend, err error) {
-	a.Home, a.Directory = b.home, b.directory
+	a.Home, a.Directory, a.Keys = b.home, b.directory, b.keys
 	if a.Accounts, err = account.New(account.Config{
 		Sessions: b.sessions, IDs: generator, Issuers: issuers, NoSignUp: c.SignUp == "off", NoPasswords: c.OwnAccounts == "off",
 	}); err != nil {

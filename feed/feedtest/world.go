@@ -15,6 +15,7 @@ import (
 	"tideline/ent/schema"
 	"tideline/feed"
 	"tideline/feed/account"
+	"tideline/feed/apikey"
 	"tideline/feed/audit"
 	"tideline/feed/home"
 	"tideline/feed/identity"
@@ -72,6 +73,7 @@ type World struct {
 	Home       *home.Home
 	Audit      *audit.Audit
 	Directory  *account.Directory
+	Keys       *apikey.Keys
 	Sessions   *account.Sessions
 	Accounts   *account.Accounts
 	Feed       *feed.Feed
@@ -113,7 +115,9 @@ func New(t testing.TB, s *storage.Stores, o Options) *World {
 	w.Hub = live.NewHub(s.Redis, live.HubConfig{Sharded: s.Sharded, Mark: w.Home.ArrivedID})
 	w.Audit = audit.New(w.Home)
 	w.Directory = account.NewDirectory(db, o.Policy.MaxPage)
-	w.Sessions, err = account.NewSessions(account.SessionsConfig{DB: db, Publisher: w.Publisher, Now: o.Now})
+	w.Keys, err = apikey.New(apikey.Config{DB: db, Now: o.Now})
+	require.NoError(t, err)
+	w.Sessions, err = account.NewSessions(account.SessionsConfig{DB: db, Publisher: w.Publisher, Keys: w.Keys, Now: o.Now})
 	require.NoError(t, err)
 	w.Accounts, err = account.New(account.Config{Sessions: w.Sessions, IDs: w.IDs, Issuers: o.Issuers, NoSignUp: o.NoSignUp, NoPasswords: o.NoPasswords})
 	require.NoError(t, err)

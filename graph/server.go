@@ -1,0 +1,60 @@
+package graph
+
+import (
+	"context"
+
+	"github.com/vektah/gqlparser/v2/ast"
+
+	"tideline/feed/account"
+	"tideline/feed/apikey"
+	"tideline/feed/paging"
+	"tideline/feed/refusal"
+	"tideline/graph/exec"
+	"tideline/graph/model"
+)
+
+// keyScopes are the scopes of the root fields that only API keys may ask for.
+var keyScopes = map[string]apikey.Scope{
+	"apiKeys": apikey.Manage, "createApiKey": apikey.Manage, "revokeApiKey": apikey.Manage,
+}
+
+// permit refuses an operation with a field at its root for which the viewer's API key has
+// no scope, or for which it takes a key. Error: Forbidden.
+func permit(ctx context.Context, op *exec.Operation) error {
+	v, _ := ctx.Value(viewerKey{}).(account.Viewer)
+	usual := apikey.Read
+	if op.Kind() == ast.Mutation {
+		usual = apikey.Write
+	}
+	if v.Key == nil && op.Compiled() { // a page
+		return nil
+	}
+	for _, field := range op.RootFields() {
+		scope, forKeys := keyScopes[field]
+		if !forKeys {
+			scope = usual
+		}
+		if v.Key == nil && forKeys || v.Key != nil && !v.Key.Has(scope) {
+			return refusal.New(refusal.Forbidden, "%s takes an API key with the scope %s.", field, scope)
+		}
+	}
+	return nil
+}
+
+func (r query) APIKeys(ctx context.Context, first *int, after *string) (*paging.Connection[apikey.Key], error) {
+	return r.Keys.List(ctx, paging.Page{First: first, After: after})
+}
+
+func (r mutation) CreateAPIKey(ctx context.Context, in model.CreateAPIKeyInput) (*model.CreateAPIKeyPayload, error) {
+	key, text, err := r.Keys.Create(ctx, Viewer(ctx).Key, in.Name, orZero(in.Issuer), in.Scopes)
+	return &model.CreateAPIKeyPayload{Key: text, APIKey: key}, err
+}
+
+func (r mutation) RevokeAPIKey(ctx context.Context, in model.RevokeAPIKeyInput) (*model.RevokeAPIKeyPayload, error) {
+	id, err := apikey.ParseID(in.ID)
+	if err != nil {
+		return nil, err
+	}
+	key, err := r.Keys.Revoke(ctx, id)
+	return &model.RevokeAPIKeyPayload{APIKey: key}, err
+}

@@ -1,0 +1,151 @@
+package server
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/gorilla/websocket"
+	"github.com/stretchr/testify/require"
+
+	"tideline/feed/apikey"
+	"tideline/server/internal/servertest"
+)
+
+// askFor makes a request with a key, which acts for a user unless that is empty.
+func askFor(t *testing.T, url, key, actAs, query string) (status int, answer string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/graphql", strings.NewReader(`{"query":"`+query+`"}`))
+	require.NoError(t, err)
+	r.Header.Set("Content-Type", servertest.AsJSON)
+	r.Header.Set("Authorization", "Bearer "+key)
+	if actAs != "" {
+		r.Header.Set("Tideline-Act-As", actAs)
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Do(r)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	data, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	return response.StatusCode, string(data)
+}
+
+const posts = `mutation{createPost(input:{text:\"hello\"}){post{author{handle}}}}`
+
+// A backend signs users up and acts for them, by HTTP and on sockets; a key that is
+// revoked is out, with its sockets.
+func TestServersActForUsers(t *testing.T) {
+	dir, manager := t.TempDir(), ""
+	c, err := parse(t, "--data-dir="+dir, "--log-level=warn")
+	require.NoError(t, err)
+	console := Console{Out: t.Output(), Log: t.Output()}
+	require.NoError(t, Migrate(t.Context(), c, console))
+	require.NoError(t, c.WithKeys(t.Context(), console, func(keys *apikey.Keys) (err error) {
+		_, manager, err = keys.Create(t.Context(), nil, "operator", "", apikey.Scopes)
+		return err
+	}))
+	url, stop := start(t, Serve, "--data-dir="+dir, "--rate-accounts=1")
+	newKey := func(scopes string) (text, answer string) {
+		_, answer = askFor(t, url, manager, "", `mutation{createApiKey(input:{name:\"app\",scopes:[`+scopes+`]}){key apiKey{id name scopes lastUsedAt revokedAt}}}`)
+		_, rest, found := strings.Cut(answer, `"key":"`)
+		require.True(t, found, answer)
+		text, _, _ = strings.Cut(rest, `"`)
+		return text, answer
+	}
+	key, answer := newKey("READ,WRITE")
+	id := "tk_" + strings.Split(key, "_")[1]
+	require.Contains(t, answer, `"apiKey":{"id":"`+id+`","name":"app","scopes":["READ","WRITE"],"lastUsedAt":null,"revokedAt":null}`)
+
+	// Of the address's two sign-ups at once, the key takes none.
+	for i := range 6 {
+		_, answer = askFor(t, url, key, "", `mutation{signUp(input:{handle:\"user`+string(rune('a'+i))+`\",password:\"correct horse\"}){user{id}}}`)
+		require.Contains(t, answer, `"data":{"signUp"`)
+	}
+	_, rest, _ := strings.Cut(answer, `"id":"`)
+	user, _, _ := strings.Cut(rest, `"`)
+	for _, wait := range []bool{false, false, true} {
+		_, answer = servertest.Ask(t, http.MethodPost, url+"/graphql", `{"query":"mutation{logIn(input:{handle:\"usera\",password:\"correct horse\"}){token}}"}`)
+		require.Equal(t, wait, strings.Contains(answer, "RATE_LIMITED"), answer)
+	}
+
+	_, answer = askFor(t, url, key, user, posts)
+	require.JSONEq(t, `{"data":{"createPost":{"post":{"author":{"handle":"userf"}}}}}`, answer)
+	for _, c := range []struct {
+		actAs, query, want string
+		status             int
+	}{
+		{"", posts, "UNAUTHENTICATED", 200},
+		{"external:7", posts, "UNAUTHENTICATED", 401},
+		{user, "mutation{logOut}", "FORBIDDEN", 200},
+		{"", "{apiKeys{nodes{id}}}", "FORBIDDEN", 200},
+		{"", `mutation{revokeApiKey(input:{id:\"` + id + `\"}){apiKey{id}}}`, "FORBIDDEN", 200},
+		{user, "{viewer{handle}}", `{"viewer":{"handle":"userf"}}`, 200},
+		{"", "{viewer{handle}}", `{"viewer":null}`, 200},
+		{user, "{timeline{nodes{text}}}", `{"text":"hello"}`, 200}, // answered without gqlgen
+	} {
+		status, answer := askFor(t, url, key, c.actAs, c.query)
+		require.Contains(t, answer, c.want, c.query)
+		require.Equal(t, c.status, status, c.query)
+	}
+	writer, _ := newKey("WRITE")
+	for _, query := range []string{"{viewer{handle}}", "{timeline{nodes{text}}}", "{viewer{handle} timeline{nodes{text}}}", "{__typename}"} {
+		_, answer = askFor(t, url, writer, user, query)
+		require.Contains(t, answer, "FORBIDDEN", query)
+	}
+	reader, _ := newKey("READ")
+	_, answer = askFor(t, url, reader, user, posts)
+	require.Contains(t, answer, "FORBIDDEN")
+	_, answer = servertest.Ask(t, http.MethodPost, url+"/graphql", `{"query":"{apiKeys{nodes{id}}}"}`)
+	require.Contains(t, answer, "FORBIDDEN")
+
+	p := servertest.Dial(t, nil, url+"/graphql", servertest.Modern)
+	p.Send(`{"type":"connection_init","payload":{"Authorization":"Bearer ` + key + `","Tideline-Act-As":"` + user + `"}}`)
+	p.Expect(`{"type":"connection_ack"}`)
+	p.Send(`{"id":"1","type":"subscribe","payload":{"query":"subscription{timelineEvents{... on TimelinePostAdded{edge{node{text}}}}}"}}`)
+	p.Send(`{"id":"2","type":"subscribe","payload":{"query":"{viewer{handle}}"}}`)
+	p.Expect(`{"type":"next","id":"2","payload":{"data":{"viewer":{"handle":"userf"}}}}`)
+	p.Expect(`{"type":"complete","id":"2"}`)
+	fromHeader := dialWith(t, http.Header{"Authorization": {"Bearer " + key}, "Tideline-Act-As": {user}}, url)
+	fromHeader.Send(`{"type":"connection_init"}`)
+	fromHeader.Expect(`{"type":"connection_ack"}`)
+	for payload, header := range map[string]http.Header{
+		`{"Tideline-Act-As":"` + user + `"}`:                                    {"Authorization": {"Bearer " + key}},
+		`{"Authorization":"Bearer ` + key + `","Tideline-Act-As":"external:7"}`: nil,
+	} {
+		refused := dialWith(t, header, url)
+		refused.Send(`{"type":"connection_init","payload":` + payload + `}`)
+		refused.ExpectClose(4403)
+	}
+
+	_, answer = askFor(t, url, manager, "", `mutation{revokeApiKey(input:{id:\"`+id+`\"}){apiKey{id}}}`)
+	require.JSONEq(t, `{"data":{"revokeApiKey":{"apiKey":{"id":"`+id+`"}}}}`, answer)
+	p.ExpectClose(4403)
+	fromHeader.ExpectClose(4403)
+	status, _ := askFor(t, url, key, user, "{viewer{handle}}")
+	require.Equal(t, http.StatusUnauthorized, status)
+	_, answer = askFor(t, url, manager, "", "{apiKeys(first:2){nodes{name revokedAt} pageInfo{hasNextPage}}}")
+	require.Contains(t, answer, `"hasNextPage":true`)
+	require.NoError(t, stop())
+
+	id = strings.Join(strings.Split(manager, "_")[:2], "_")
+	require.NoError(t, c.WithKeys(t.Context(), console, func(keys *apikey.Keys) error {
+		number, err := apikey.ParseID(id)
+		require.NoError(t, err)
+		used, err := keys.Revoke(t.Context(), number)
+		require.NoError(t, err)
+		require.NotNil(t, used.LastUsedAt, "the server has written it when it stopped")
+		return nil
+	}))
+}
+
+// dialWith opens a socket with a header.
+func dialWith(t *testing.T, header http.Header, url string) *servertest.Peer {
+	d := websocket.Dialer{Subprotocols: []string{servertest.Modern}}
+	conn, response, err := d.Dial("ws"+strings.TrimPrefix(url, "http")+"/graphql", header)
+	require.NoError(t, err)
+	response.Body.Close()
+	t.Cleanup(func() { conn.Close() })
+	return &servertest.Peer{T: t, Conn: conn}
+}
