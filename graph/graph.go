@@ -23,6 +23,7 @@ import (
 	"tideline/feed"
 	"tideline/feed/account"
 	"tideline/feed/apikey"
+	"tideline/feed/bulk"
 	"tideline/feed/home"
 	"tideline/feed/refusal"
 	"tideline/feed/stream"
@@ -51,6 +52,7 @@ type Config struct {
 // Backend has what the resolvers call. All fields are required.
 type Backend struct {
 	Accounts  *account.Accounts
+	Bulk      *bulk.Bulk
 	Directory *account.Directory
 	Feed      *feed.Feed
 	Home      *home.Home

@@ -7,6 +7,7 @@ import (
 
 	"tideline/feed/account"
 	"tideline/feed/apikey"
+	"tideline/feed/bulk"
 	"tideline/feed/paging"
 	"tideline/feed/refusal"
 	"tideline/graph/exec"
@@ -16,6 +17,7 @@ import (
 // keyScopes are the scopes of the root fields that only API keys may ask for.
 var keyScopes = map[string]apikey.Scope{
 	"apiKeys": apikey.Manage, "createApiKey": apikey.Manage, "revokeApiKey": apikey.Manage,
+	"upsertUsers": apikey.Import, "upsertFollows": apikey.Import, "upsertBlocks": apikey.Import,
 }
 
 // permit refuses an operation with a field at its root for which the viewer's API key has
@@ -57,4 +59,27 @@ func (r mutation) RevokeAPIKey(ctx context.Context, in model.RevokeAPIKeyInput) 
 	}
 	key, err := r.Keys.Revoke(ctx, id)
 	return &model.RevokeAPIKeyPayload{APIKey: key}, err
+}
+
+// issuer is that of the viewer's key, which permit has asked for.
+func issuer(ctx context.Context) string { return Viewer(ctx).Key.Issuer }
+
+func (r mutation) UpsertUsers(ctx context.Context, list []*bulk.User) ([]*bulk.Result, error) {
+	return r.Bulk.Users(ctx, issuer(ctx), values(list))
+}
+
+func (r mutation) UpsertFollows(ctx context.Context, list []*bulk.Follow) ([]*bulk.Result, error) {
+	return r.Bulk.Follows(ctx, issuer(ctx), values(list))
+}
+
+func (r mutation) UpsertBlocks(ctx context.Context, list []*bulk.Block) ([]*bulk.Result, error) {
+	return r.Bulk.Blocks(ctx, issuer(ctx), values(list))
+}
+
+func values[T any](list []*T) []T {
+	flat := make([]T, len(list))
+	for i, p := range list {
+		flat[i] = *p
+	}
+	return flat
 }

@@ -140,6 +140,44 @@ func TestServersActForUsers(t *testing.T) {
 	}))
 }
 
+// A key with the scope import takes rows at its issuer, each with a result; the price of a
+// row is what is asked of it.
+func TestServersSendRows(t *testing.T) {
+	dir, key := t.TempDir(), ""
+	c, err := parse(t, "--data-dir="+dir, "--log-level=warn")
+	require.NoError(t, err)
+	console := Console{Out: t.Output(), Log: t.Output()}
+	require.NoError(t, Migrate(t.Context(), c, console))
+	require.NoError(t, c.WithKeys(t.Context(), console, func(keys *apikey.Keys) (err error) {
+		_, key, err = keys.Create(t.Context(), nil, "sync", "app", []apikey.Scope{apikey.Import, apikey.Read})
+		return err
+	}))
+	url, stop := start(t, Serve, "--data-dir="+dir)
+	for _, query := range []struct{ document, want string }{
+		{`mutation{upsertUsers(users:[{externalId:\"1\",handle:\"ann\",createdAt:\"2020-01-02T03:04:05Z\"},{externalId:\"\"},{externalId:\"2\",name:\"Bob\"}]){status code}}`,
+			`{"data":{"upsertUsers":[{"status":"CREATED","code":null},{"status":"REFUSED","code":"BAD_USER_INPUT"},{"status":"CREATED","code":null}]}}`},
+		{`mutation{upsertFollows(follows:[{followerExternalId:\"1\",followeeExternalId:\"2\"},{followerExternalId:\"1\",followeeExternalId:\"3\"}]){status id reason}}`,
+			`{"data":{"upsertFollows":[{"status":"CREATED","id":null,"reason":null},{"status":"REFUSED","id":null,"reason":"There is no such user."}]}}`},
+		{`mutation{upsertBlocks(blocks:[{blockerExternalId:\"2\",blockedExternalId:\"1\"}]){status}}`, `{"data":{"upsertBlocks":[{"status":"CREATED"}]}}`},
+		{`{user(handle:\"ann\"){createdAt followingCount}}`, `{"data":{"user":{"createdAt":"2020-01-02T03:04:05.000Z","followingCount":0}}}`},
+	} {
+		_, answer := askFor(t, url, key, "", query.document)
+		require.JSONEq(t, query.want, answer)
+	}
+	_, answer := askFor(t, url, key, "external:1", "{viewer{handle externalId}}")
+	require.JSONEq(t, `{"data":{"viewer":{"handle":"ann","externalId":"1"}}}`, answer)
+	many := strings.Repeat(`{externalId:\"7\"},`, 300)
+	for asked, refused := range map[string]bool{"status": false, strings.Repeat("status ", 30): false, "status id code reason a:id b:id c:id d:id e:id f:id g:id h:id i:id j:id k:id l:id m:id n:id o:id p:id q:id r:id s:id t:id u:id v:id w:id x:id y:id z:id aa:id bb:id cc:id dd:id": true} {
+		_, answer := askFor(t, url, key, "", "mutation{upsertUsers(users:["+many+"]){"+asked+"}}")
+		require.Equal(t, refused, strings.Contains(answer, "QUERY_TOO_COMPLEX"), answer)
+	}
+	for query, code := range map[string]string{`mutation{upsertUsers(users:[]){status}}`: "FORBIDDEN"} {
+		_, answer := servertest.Ask(t, http.MethodPost, url+"/graphql", `{"query":"`+query+`"}`)
+		require.Contains(t, answer, code)
+	}
+	require.NoError(t, stop())
+}
+
 // dialWith opens a socket with a header.
 func dialWith(t *testing.T, header http.Header, url string) *servertest.Peer {
 	d := websocket.Dialer{Subprotocols: []string{servertest.Modern}}

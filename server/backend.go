@@ -6,6 +6,7 @@ import (
 	"tideline/feed"
 	"tideline/feed/account"
 	"tideline/feed/apikey"
+	"tideline/feed/bulk"
 	"tideline/feed/home"
 	"tideline/feed/identity"
 	"tideline/feed/ids"
@@ -86,6 +87,12 @@ func (b backend) api(c Config, issuers *identity.Verifier, generator *ids.Genera
 	a.Feed, err = feed.New(feed.Config{
 		DB: b.stores.DB, Dialect: b.stores.Dialect, Visibility: b.visibility, Home: b.home, Directory: b.directory,
 		Queue: b.jobs, IDs: generator, MaxText: c.MaxText, MaxPage: c.MaxPage, Logger: log,
+	})
+	if err != nil {
+		return a, err
+	}
+	a.Bulk, err = bulk.New(bulk.Config{
+		DB: b.stores.DB, Dialect: b.stores.Dialect, Visibility: b.visibility, Timelines: b.timelines, Queue: b.jobs, IDs: generator, Logger: log,
 	})
 	if err != nil {
 		return a, err

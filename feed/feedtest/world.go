@@ -17,6 +17,7 @@ import (
 	"tideline/feed/account"
 	"tideline/feed/apikey"
 	"tideline/feed/audit"
+	"tideline/feed/bulk"
 	"tideline/feed/home"
 	"tideline/feed/identity"
 	"tideline/feed/ids"
@@ -77,6 +78,7 @@ type World struct {
 	Sessions   *account.Sessions
 	Accounts   *account.Accounts
 	Feed       *feed.Feed
+	Bulk       *bulk.Bulk
 	Streams    *stream.Streams
 }
 
@@ -125,6 +127,8 @@ func New(t testing.TB, s *storage.Stores, o Options) *World {
 		DB: db, Dialect: s.Dialect, Visibility: w.Visibility, Home: w.Home, Directory: w.Directory, Queue: w.Queue, IDs: w.IDs,
 		LargeAudience: o.LargeAudience, MaxText: o.MaxText, MaxPage: o.Policy.MaxPage,
 	})
+	require.NoError(t, err)
+	w.Bulk, err = bulk.New(bulk.Config{DB: db, Dialect: s.Dialect, Visibility: w.Visibility, Timelines: w.Timelines, Queue: w.Queue, IDs: w.IDs})
 	require.NoError(t, err)
 	w.Streams, err = stream.New(stream.Config{
 		DB: db, Visibility: w.Visibility, Home: w.Home, Sessions: w.Sessions, Hub: w.Hub, Now: o.Now,

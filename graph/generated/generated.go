@@ -15,6 +15,7 @@ import (
 	"tideline/feed"
 	"tideline/feed/account"
 	"tideline/feed/apikey"
+	"tideline/feed/bulk"
 	"tideline/feed/home"
 	"tideline/feed/paging"
 	"tideline/feed/stream"
@@ -85,6 +86,9 @@ type MutationResolver interface {
 	MarkTimelineRead(ctx context.Context, input model.MarkTimelineReadInput) (*model.MarkTimelineReadPayload, error)
 	CreateAPIKey(ctx context.Context, input model.CreateAPIKeyInput) (*model.CreateAPIKeyPayload, error)
 	RevokeAPIKey(ctx context.Context, input model.RevokeAPIKeyInput) (*model.RevokeAPIKeyPayload, error)
+	UpsertUsers(ctx context.Context, users []*bulk.User) ([]*bulk.Result, error)
+	UpsertFollows(ctx context.Context, follows []*bulk.Follow) ([]*bulk.Result, error)
+	UpsertBlocks(ctx context.Context, blocks []*bulk.Block) ([]*bulk.Result, error)
 }
 type PostResolver interface {
 	Author(ctx context.Context, obj *ent.Post) (*ent.User, error)
@@ -169,6 +173,9 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputSetPostVisibilityInput,
 		ec.unmarshalInputSignUpInput,
 		ec.unmarshalInputUpdateProfileInput,
+		ec.unmarshalInputUpsertBlockInput,
+		ec.unmarshalInputUpsertFollowInput,
+		ec.unmarshalInputUpsertUserInput,
 		ec.unmarshalInputUserInput,
 	)
 	first := true
@@ -414,6 +421,30 @@ type CreateApiKeyPayload { key: String! apiKey: ApiKey! }
 input RevokeApiKeyInput { id: ID! }
 type RevokeApiKeyPayload { apiKey: ApiKey! }
 
+"What became of a row."
+enum UpsertStatus { CREATED UPDATED UNCHANGED REFUSED }
+"What became of one row; results are in the order of the rows."
+type UpsertResult {
+  status: UpsertStatus!
+  "Of the user that the row is, if it was not refused."
+  id: ID
+  "Why the row was refused, as extensions.code of an error."
+  code: String
+  reason: String
+}
+input UpsertUserInput {
+  "The user's id at the issuer of the API key: any text of 1 to 255 bytes."
+  externalId: String!
+  "Of a new user; changed to one that is allowed and free. Later it does not change."
+  handle: String
+  name: String
+  bio: String
+  "Of a new user; defaults to now."
+  createdAt: Time
+}
+input UpsertFollowInput { followerExternalId: String! followeeExternalId: String! }
+input UpsertBlockInput { blockerExternalId: String! blockedExternalId: String! }
+
 input SignUpInput { handle: String! password: String! name: String }
 input LogInInput { handle: String! password: String! }
 type AuthPayload { token: String! expiresAt: Time! user: User! }
@@ -460,6 +491,12 @@ type Mutation {
   createApiKey(input: CreateApiKeyInput!): CreateApiKeyPayload!
   "Has the key refused everywhere within seconds, and its sockets closed."
   revokeApiKey(input: RevokeApiKeyInput!): RevokeApiKeyPayload!
+  "Makes users, or changes the names and bios that are given. As all upserts it is for an API key with the scope IMPORT, takes up to 2,000 rows, and may be repeated: what is so already stays so. A row that is refused does not stop the others. Each row counts with the fields that are asked of its result."
+  upsertUsers(users: [UpsertUserInput!]!): [UpsertResult!]!
+  "Makes follows, also of users who approve their followers."
+  upsertFollows(follows: [UpsertFollowInput!]!): [UpsertResult!]!
+  "Makes blocks, which end the follows between the two."
+  upsertBlocks(blocks: [UpsertBlockInput!]!): [UpsertResult!]!
 }
 
 "A post entered the viewer's timeline."
@@ -755,6 +792,20 @@ func (ec *executionContext) childFields_UpdateProfilePayload(ctx context.Context
 		return ec.fieldContext_UpdateProfilePayload_user(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type UpdateProfilePayload", field.Name)
+}
+
+func (ec *executionContext) childFields_UpsertResult(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "status":
+		return ec.fieldContext_UpsertResult_status(ctx, field)
+	case "id":
+		return ec.fieldContext_UpsertResult_id(ctx, field)
+	case "code":
+		return ec.fieldContext_UpsertResult_code(ctx, field)
+	case "reason":
+		return ec.fieldContext_UpsertResult_reason(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type UpsertResult", field.Name)
 }
 
 func (ec *executionContext) childFields_User(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -1196,6 +1247,48 @@ func (ec *executionContext) field_Mutation_updateProfile_args(ctx context.Contex
 		return nil, err
 	}
 	args["input"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_upsertBlocks_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "blocks",
+		func(ctx context.Context, v any) ([]*bulk.Block, error) {
+			return ec.unmarshalNUpsertBlockInput2ᚕᚖtidelineᚋfeedᚋbulkᚐBlockᚄ(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["blocks"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_upsertFollows_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "follows",
+		func(ctx context.Context, v any) ([]*bulk.Follow, error) {
+			return ec.unmarshalNUpsertFollowInput2ᚕᚖtidelineᚋfeedᚋbulkᚐFollowᚄ(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["follows"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_upsertUsers_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "users",
+		func(ctx context.Context, v any) ([]*bulk.User, error) {
+			return ec.unmarshalNUpsertUserInput2ᚕᚖtidelineᚋfeedᚋbulkᚐUserᚄ(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["users"] = arg0
 	return args, nil
 }
 
@@ -2991,6 +3084,138 @@ func (ec *executionContext) fieldContext_Mutation_revokeApiKey(ctx context.Conte
 	}()
 	ctx = graphql.WithFieldContext(ctx, fc)
 	if fc.Args, err = ec.field_Mutation_revokeApiKey_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_upsertUsers(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_upsertUsers(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().UpsertUsers(ctx, fc.Args["users"].([]*bulk.User))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []*bulk.Result) graphql.Marshaler {
+			return ec.marshalNUpsertResult2ᚕᚖtidelineᚋfeedᚋbulkᚐResultᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_upsertUsers(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_UpsertResult(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_upsertUsers_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_upsertFollows(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_upsertFollows(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().UpsertFollows(ctx, fc.Args["follows"].([]*bulk.Follow))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []*bulk.Result) graphql.Marshaler {
+			return ec.marshalNUpsertResult2ᚕᚖtidelineᚋfeedᚋbulkᚐResultᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_upsertFollows(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_UpsertResult(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_upsertFollows_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_upsertBlocks(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_upsertBlocks(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().UpsertBlocks(ctx, fc.Args["blocks"].([]*bulk.Block))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []*bulk.Result) graphql.Marshaler {
+			return ec.marshalNUpsertResult2ᚕᚖtidelineᚋfeedᚋbulkᚐResultᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_upsertBlocks(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_UpsertResult(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_upsertBlocks_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
 		ec.Error(ctx, err)
 		return fc, err
 	}
@@ -4839,6 +5064,98 @@ func (ec *executionContext) fieldContext_UpdateProfilePayload_user(_ context.Con
 		},
 	}
 	return fc, nil
+}
+
+func (ec *executionContext) _UpsertResult_status(ctx context.Context, field graphql.CollectedField, obj *bulk.Result) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_UpsertResult_status(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Status, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bulk.Status) graphql.Marshaler {
+			return ec.marshalNUpsertStatus2tidelineᚋfeedᚋbulkᚐStatus(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_UpsertResult_status(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("UpsertResult", field, false, false, errors.New("field of type UpsertStatus does not have child fields"))
+}
+
+func (ec *executionContext) _UpsertResult_id(ctx context.Context, field graphql.CollectedField, obj *bulk.Result) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_UpsertResult_id(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.NodeID(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOID2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_UpsertResult_id(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("UpsertResult", field, true, false, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _UpsertResult_code(ctx context.Context, field graphql.CollectedField, obj *bulk.Result) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_UpsertResult_code(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Code(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_UpsertResult_code(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("UpsertResult", field, true, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _UpsertResult_reason(ctx context.Context, field graphql.CollectedField, obj *bulk.Result) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_UpsertResult_reason(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Reason(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_UpsertResult_reason(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("UpsertResult", field, true, false, errors.New("field of type String does not have child fields"))
 }
 
 func (ec *executionContext) _User_id(ctx context.Context, field graphql.CollectedField, obj *ent.User) (ret graphql.Marshaler) {
@@ -6889,6 +7206,138 @@ func (ec *executionContext) unmarshalInputUpdateProfileInput(ctx context.Context
 	return it, nil
 }
 
+func (ec *executionContext) unmarshalInputUpsertBlockInput(ctx context.Context, obj any) (bulk.Block, error) {
+	var it bulk.Block
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	fieldsInOrder := [...]string{"blockerExternalId", "blockedExternalId"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "blockerExternalId":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("blockerExternalId"))
+			data, err := ec.unmarshalNString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Blocker = data
+		case "blockedExternalId":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("blockedExternalId"))
+			data, err := ec.unmarshalNString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Blocked = data
+		}
+	}
+	return it, nil
+}
+
+func (ec *executionContext) unmarshalInputUpsertFollowInput(ctx context.Context, obj any) (bulk.Follow, error) {
+	var it bulk.Follow
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	fieldsInOrder := [...]string{"followerExternalId", "followeeExternalId"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "followerExternalId":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("followerExternalId"))
+			data, err := ec.unmarshalNString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Follower = data
+		case "followeeExternalId":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("followeeExternalId"))
+			data, err := ec.unmarshalNString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Followee = data
+		}
+	}
+	return it, nil
+}
+
+func (ec *executionContext) unmarshalInputUpsertUserInput(ctx context.Context, obj any) (bulk.User, error) {
+	var it bulk.User
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	fieldsInOrder := [...]string{"externalId", "handle", "name", "bio", "createdAt"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "externalId":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("externalId"))
+			data, err := ec.unmarshalNString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.ExternalID = data
+		case "handle":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("handle"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Handle = data
+		case "name":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("name"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Name = data
+		case "bio":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("bio"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Bio = data
+		case "createdAt":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("createdAt"))
+			data, err := ec.unmarshalOTime2ᚖtimeᚐTime(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.CreatedAt = data
+		}
+	}
+	return it, nil
+}
+
 func (ec *executionContext) unmarshalInputUserInput(ctx context.Context, obj any) (model.UserInput, error) {
 	var it model.UserInput
 	if obj == nil {
@@ -7579,6 +8028,27 @@ func (ec *executionContext) _Mutation(ctx context.Context, sel ast.SelectionSet)
 		case "revokeApiKey":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_revokeApiKey(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "upsertUsers":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_upsertUsers(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "upsertFollows":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_upsertFollows(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "upsertBlocks":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_upsertBlocks(ctx, field)
 			})
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
@@ -8939,6 +9409,59 @@ func (ec *executionContext) _UpdateProfilePayload(ctx context.Context, sel ast.S
 		case "user":
 			out.Values[i] = ec._UpdateProfilePayload_user(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var upsertResultImplementors = []string{"UpsertResult"}
+
+func (ec *executionContext) _UpsertResult(ctx context.Context, sel ast.SelectionSet, obj *bulk.Result) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, upsertResultImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("UpsertResult")
+		case "status":
+			out.Values[i] = ec._UpsertResult_status(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "id":
+			out.Values[i] = ec._UpsertResult_id(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "code":
+			out.Values[i] = ec._UpsertResult_code(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "reason":
+			out.Values[i] = ec._UpsertResult_reason(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		default:
@@ -10389,6 +10912,105 @@ func (ec *executionContext) marshalNUpdateProfilePayload2ᚖtidelineᚋgraphᚋm
 	return ec._UpdateProfilePayload(ctx, sel, v)
 }
 
+func (ec *executionContext) unmarshalNUpsertBlockInput2ᚕᚖtidelineᚋfeedᚋbulkᚐBlockᚄ(ctx context.Context, v any) ([]*bulk.Block, error) {
+	vSlice := graphql.CoerceList(v)
+	var err error
+	res := make([]*bulk.Block, len(vSlice))
+	for i := range vSlice {
+		ctx := graphql.WithPathContext(ctx, graphql.NewPathWithIndex(i))
+		res[i], err = ec.unmarshalNUpsertBlockInput2ᚖtidelineᚋfeedᚋbulkᚐBlock(ctx, vSlice[i])
+		if err != nil {
+			return nil, err
+		}
+	}
+	return res, nil
+}
+
+func (ec *executionContext) unmarshalNUpsertBlockInput2ᚖtidelineᚋfeedᚋbulkᚐBlock(ctx context.Context, v any) (*bulk.Block, error) {
+	res, err := ec.unmarshalInputUpsertBlockInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) unmarshalNUpsertFollowInput2ᚕᚖtidelineᚋfeedᚋbulkᚐFollowᚄ(ctx context.Context, v any) ([]*bulk.Follow, error) {
+	vSlice := graphql.CoerceList(v)
+	var err error
+	res := make([]*bulk.Follow, len(vSlice))
+	for i := range vSlice {
+		ctx := graphql.WithPathContext(ctx, graphql.NewPathWithIndex(i))
+		res[i], err = ec.unmarshalNUpsertFollowInput2ᚖtidelineᚋfeedᚋbulkᚐFollow(ctx, vSlice[i])
+		if err != nil {
+			return nil, err
+		}
+	}
+	return res, nil
+}
+
+func (ec *executionContext) unmarshalNUpsertFollowInput2ᚖtidelineᚋfeedᚋbulkᚐFollow(ctx context.Context, v any) (*bulk.Follow, error) {
+	res, err := ec.unmarshalInputUpsertFollowInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNUpsertResult2ᚕᚖtidelineᚋfeedᚋbulkᚐResultᚄ(ctx context.Context, sel ast.SelectionSet, v []*bulk.Result) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNUpsertResult2ᚖtidelineᚋfeedᚋbulkᚐResult(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) marshalNUpsertResult2ᚖtidelineᚋfeedᚋbulkᚐResult(ctx context.Context, sel ast.SelectionSet, v *bulk.Result) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	return ec._UpsertResult(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalNUpsertStatus2tidelineᚋfeedᚋbulkᚐStatus(ctx context.Context, v any) (bulk.Status, error) {
+	res, err := model.UnmarshalUpsertStatus(v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNUpsertStatus2tidelineᚋfeedᚋbulkᚐStatus(ctx context.Context, sel ast.SelectionSet, v bulk.Status) graphql.Marshaler {
+	_ = sel
+	res := model.MarshalUpsertStatus(v)
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
+func (ec *executionContext) unmarshalNUpsertUserInput2ᚕᚖtidelineᚋfeedᚋbulkᚐUserᚄ(ctx context.Context, v any) ([]*bulk.User, error) {
+	vSlice := graphql.CoerceList(v)
+	var err error
+	res := make([]*bulk.User, len(vSlice))
+	for i := range vSlice {
+		ctx := graphql.WithPathContext(ctx, graphql.NewPathWithIndex(i))
+		res[i], err = ec.unmarshalNUpsertUserInput2ᚖtidelineᚋfeedᚋbulkᚐUser(ctx, vSlice[i])
+		if err != nil {
+			return nil, err
+		}
+	}
+	return res, nil
+}
+
+func (ec *executionContext) unmarshalNUpsertUserInput2ᚖtidelineᚋfeedᚋbulkᚐUser(ctx context.Context, v any) (*bulk.User, error) {
+	res, err := ec.unmarshalInputUpsertUserInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
 func (ec *executionContext) marshalNUser2ᚕᚖtidelineᚋentᚐUserᚄ(ctx context.Context, sel ast.SelectionSet, v []*ent.User) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
@@ -10651,6 +11273,24 @@ func (ec *executionContext) marshalOCursor2ᚖstring(ctx context.Context, sel as
 	_ = sel
 	_ = ctx
 	res := graphql.MarshalString(*v)
+	return res
+}
+
+func (ec *executionContext) unmarshalOID2ᚖstring(ctx context.Context, v any) (*string, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := graphql.UnmarshalID(v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOID2ᚖstring(ctx context.Context, sel ast.SelectionSet, v *string) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	_ = sel
+	_ = ctx
+	res := graphql.MarshalID(*v)
 	return res
 }
 

@@ -12,6 +12,7 @@ import (
 	"tideline/ent"
 	"tideline/ent/schema"
 	"tideline/feed/apikey"
+	"tideline/feed/bulk"
 	"tideline/feed/home"
 	"tideline/feed/paging"
 )
@@ -67,4 +68,13 @@ func MarshalAPIKeyScope(s apikey.Scope) graphql.Marshaler { return graphql.Marsh
 func UnmarshalAPIKeyScope(v any) (apikey.Scope, error) {
 	text, err := graphql.UnmarshalString(v)
 	return apikey.Scope(text), err
+}
+
+// MarshalUpsertStatus writes the enum UpsertStatus.
+func MarshalUpsertStatus(s bulk.Status) graphql.Marshaler { return graphql.MarshalString(string(s)) }
+
+// UnmarshalUpsertStatus reads it; no input has one.
+func UnmarshalUpsertStatus(v any) (bulk.Status, error) {
+	text, err := graphql.UnmarshalString(v)
+	return bulk.Status(text), err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/vektah/gqlparser/v2/ast"
@@ -116,7 +117,8 @@ func isAccountField(name string) bool { return name == "signUp" || name == "logI
 
 // timeout is how long an operation may take.
 func (a *api) timeout(operation *exec.Operation) time.Duration {
-	if operation.Kind() == ast.Mutation && slices.ContainsFunc(operation.RootFields(), isAccountField) {
+	long := func(field string) bool { return isAccountField(field) || strings.HasPrefix(field, "upsert") }
+	if operation.Kind() == ast.Mutation && slices.ContainsFunc(operation.RootFields(), long) {
 		return a.config.LongestRequest()
 	}
 	return a.config.RequestTimeout
