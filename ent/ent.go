@@ -11,6 +11,7 @@ import (
 	"tideline/ent/apikey"
 	"tideline/ent/block"
 	"tideline/ent/delivery"
+	"tideline/ent/externalpost"
 	"tideline/ent/follow"
 	"tideline/ent/followrequest"
 	"tideline/ent/idempotencykey"
@@ -89,6 +90,7 @@ func checkColumn(t, c string) error {
 			apikey.Table:         apikey.ValidColumn,
 			block.Table:          block.ValidColumn,
 			delivery.Table:       delivery.ValidColumn,
+			externalpost.Table:   externalpost.ValidColumn,
 			follow.Table:         follow.ValidColumn,
 			followrequest.Table:  followrequest.ValidColumn,
 			idempotencykey.Table: idempotencykey.ValidColumn,

@@ -11,6 +11,7 @@ import (
 	"tideline/ent/apikey"
 	"tideline/ent/block"
 	"tideline/ent/delivery"
+	"tideline/ent/externalpost"
 	"tideline/ent/follow"
 	"tideline/ent/followrequest"
 	"tideline/ent/idempotencykey"
@@ -42,6 +43,7 @@ const (
 	TypeAPIKey         = "APIKey"
 	TypeBlock          = "Block"
 	TypeDelivery       = "Delivery"
+	TypeExternalPost   = "ExternalPost"
 	TypeFollow         = "Follow"
 	TypeFollowRequest  = "FollowRequest"
 	TypeIdempotencyKey = "IdempotencyKey"
@@ -2150,6 +2152,503 @@ func (m *DeliveryMutation) ClearEdge(name string) error {
 // It returns an error if the edge is not defined in the schema.
 func (m *DeliveryMutation) ResetEdge(name string) error {
 	return fmt.Errorf("unknown Delivery edge %s", name)
+}
+
+// ExternalPostMutation represents an operation that mutates the ExternalPost nodes in the graph.
+type ExternalPostMutation struct {
+	config
+	op            Op
+	typ           string
+	id            *int64
+	issuer        *string
+	external_id   *[]byte
+	clearedFields map[string]struct{}
+	post          *int64
+	clearedpost   bool
+	done          bool
+	oldValue      func(context.Context) (*ExternalPost, error)
+	predicates    []predicate.ExternalPost
+}
+
+var _ ent.Mutation = (*ExternalPostMutation)(nil)
+
+// externalpostOption allows management of the mutation configuration using functional options.
+type externalpostOption func(*ExternalPostMutation)
+
+// newExternalPostMutation creates new mutation for the ExternalPost entity.
+func newExternalPostMutation(c config, op Op, opts ...externalpostOption) *ExternalPostMutation {
+	m := &ExternalPostMutation{
+		config:        c,
+		op:            op,
+		typ:           TypeExternalPost,
+		clearedFields: make(map[string]struct{}),
+	}
+	for _, opt := range opts {
+		opt(m)
+	}
+	return m
+}
+
+// withExternalPostID sets the ID field of the mutation.
+func withExternalPostID(id int64) externalpostOption {
+	return func(m *ExternalPostMutation) {
+		var (
+			err   error
+			once  sync.Once
+			value *ExternalPost
+		)
+		m.oldValue = func(ctx context.Context) (*ExternalPost, error) {
+			once.Do(func() {
+				if m.done {
+					err = errors.New("querying old values post mutation is not allowed")
+				} else {
+					value, err = m.Client().ExternalPost.Get(ctx, id)
+				}
+			})
+			return value, err
+		}
+		m.id = &id
+	}
+}
+
+// withExternalPost sets the old ExternalPost of the mutation.
+func withExternalPost(node *ExternalPost) externalpostOption {
+	return func(m *ExternalPostMutation) {
+		m.oldValue = func(context.Context) (*ExternalPost, error) {
+			return node, nil
+		}
+		m.id = &node.ID
+	}
+}
+
+// Client returns a new `ent.Client` from the mutation. If the mutation was
+// executed in a transaction (ent.Tx), a transactional client is returned.
+func (m ExternalPostMutation) Client() *Client {
+	client := &Client{config: m.config}
+	client.init()
+	return client
+}
+
+// Tx returns an `ent.Tx` for mutations that were executed in transactions;
+// it returns an error otherwise.
+func (m ExternalPostMutation) Tx() (*Tx, error) {
+	if _, ok := m.driver.(*txDriver); !ok {
+		return nil, errors.New("ent: mutation is not running in a transaction")
+	}
+	tx := &Tx{config: m.config}
+	tx.init()
+	return tx, nil
+}
+
+// SetID sets the value of the id field. Note that this
+// operation is only accepted on creation of ExternalPost entities.
+func (m *ExternalPostMutation) SetID(id int64) {
+	m.id = &id
+}
+
+// ID returns the ID value in the mutation. Note that the ID is only available
+// if it was provided to the builder or after it was returned from the database.
+func (m *ExternalPostMutation) ID() (id int64, exists bool) {
+	if m.id == nil {
+		return
+	}
+	return *m.id, true
+}
+
+// IDs queries the database and returns the entity ids that match the mutation's predicate.
+// That means, if the mutation is applied within a transaction with an isolation level such
+// as sql.LevelSerializable, the returned ids match the ids of the rows that will be updated
+// or updated by the mutation.
+func (m *ExternalPostMutation) IDs(ctx context.Context) ([]int64, error) {
+	switch {
+	case m.op.Is(OpUpdateOne | OpDeleteOne):
+		id, exists := m.ID()
+		if exists {
+			return []int64{id}, nil
+		}
+		fallthrough
+	case m.op.Is(OpUpdate | OpDelete):
+		return m.Client().ExternalPost.Query().Where(m.predicates...).IDs(ctx)
+	default:
+		return nil, fmt.Errorf("IDs is not allowed on %s operations", m.op)
+	}
+}
+
+// SetPostID sets the "post_id" field.
+func (m *ExternalPostMutation) SetPostID(i int64) {
+	m.post = &i
+}
+
+// PostID returns the value of the "post_id" field in the mutation.
+func (m *ExternalPostMutation) PostID() (r int64, exists bool) {
+	v := m.post
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldPostID returns the old "post_id" field's value of the ExternalPost entity.
+// If the ExternalPost object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *ExternalPostMutation) OldPostID(ctx context.Context) (v int64, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldPostID is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldPostID requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldPostID: %w", err)
+	}
+	return oldValue.PostID, nil
+}
+
+// ResetPostID resets all changes to the "post_id" field.
+func (m *ExternalPostMutation) ResetPostID() {
+	m.post = nil
+}
+
+// SetIssuer sets the "issuer" field.
+func (m *ExternalPostMutation) SetIssuer(s string) {
+	m.issuer = &s
+}
+
+// Issuer returns the value of the "issuer" field in the mutation.
+func (m *ExternalPostMutation) Issuer() (r string, exists bool) {
+	v := m.issuer
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldIssuer returns the old "issuer" field's value of the ExternalPost entity.
+// If the ExternalPost object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *ExternalPostMutation) OldIssuer(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldIssuer is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldIssuer requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldIssuer: %w", err)
+	}
+	return oldValue.Issuer, nil
+}
+
+// ResetIssuer resets all changes to the "issuer" field.
+func (m *ExternalPostMutation) ResetIssuer() {
+	m.issuer = nil
+}
+
+// SetExternalID sets the "external_id" field.
+func (m *ExternalPostMutation) SetExternalID(b []byte) {
+	m.external_id = &b
+}
+
+// ExternalID returns the value of the "external_id" field in the mutation.
+func (m *ExternalPostMutation) ExternalID() (r []byte, exists bool) {
+	v := m.external_id
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldExternalID returns the old "external_id" field's value of the ExternalPost entity.
+// If the ExternalPost object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *ExternalPostMutation) OldExternalID(ctx context.Context) (v []byte, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldExternalID is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldExternalID requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldExternalID: %w", err)
+	}
+	return oldValue.ExternalID, nil
+}
+
+// ResetExternalID resets all changes to the "external_id" field.
+func (m *ExternalPostMutation) ResetExternalID() {
+	m.external_id = nil
+}
+
+// ClearPost clears the "post" edge to the Post entity.
+func (m *ExternalPostMutation) ClearPost() {
+	m.clearedpost = true
+	m.clearedFields[externalpost.FieldPostID] = struct{}{}
+}
+
+// PostCleared reports if the "post" edge to the Post entity was cleared.
+func (m *ExternalPostMutation) PostCleared() bool {
+	return m.clearedpost
+}
+
+// PostIDs returns the "post" edge IDs in the mutation.
+// Note that IDs always returns len(IDs) <= 1 for unique edges, and you should use
+// PostID instead. It exists only for internal usage by the builders.
+func (m *ExternalPostMutation) PostIDs() (ids []int64) {
+	if id := m.post; id != nil {
+		ids = append(ids, *id)
+	}
+	return
+}
+
+// ResetPost resets all changes to the "post" edge.
+func (m *ExternalPostMutation) ResetPost() {
+	m.post = nil
+	m.clearedpost = false
+}
+
+// Where appends a list predicates to the ExternalPostMutation builder.
+func (m *ExternalPostMutation) Where(ps ...predicate.ExternalPost) {
+	m.predicates = append(m.predicates, ps...)
+}
+
+// WhereP appends storage-level predicates to the ExternalPostMutation builder. Using this method,
+// users can use type-assertion to append predicates that do not depend on any generated package.
+func (m *ExternalPostMutation) WhereP(ps ...func(*sql.Selector)) {
+	p := make([]predicate.ExternalPost, len(ps))
+	for i := range ps {
+		p[i] = ps[i]
+	}
+	m.Where(p...)
+}
+
+// Op returns the operation name.
+func (m *ExternalPostMutation) Op() Op {
+	return m.op
+}
+
+// SetOp allows setting the mutation operation.
+func (m *ExternalPostMutation) SetOp(op Op) {
+	m.op = op
+}
+
+// Type returns the node type of this mutation (ExternalPost).
+func (m *ExternalPostMutation) Type() string {
+	return m.typ
+}
+
+// Fields returns all fields that were changed during this mutation. Note that in
+// order to get all numeric fields that were incremented/decremented, call
+// AddedFields().
+func (m *ExternalPostMutation) Fields() []string {
+	fields := make([]string, 0, 3)
+	if m.post != nil {
+		fields = append(fields, externalpost.FieldPostID)
+	}
+	if m.issuer != nil {
+		fields = append(fields, externalpost.FieldIssuer)
+	}
+	if m.external_id != nil {
+		fields = append(fields, externalpost.FieldExternalID)
+	}
+	return fields
+}
+
+// Field returns the value of a field with the given name. The second boolean
+// return value indicates that this field was not set, or was not defined in the
+// schema.
+func (m *ExternalPostMutation) Field(name string) (ent.Value, bool) {
+	switch name {
+	case externalpost.FieldPostID:
+		return m.PostID()
+	case externalpost.FieldIssuer:
+		return m.Issuer()
+	case externalpost.FieldExternalID:
+		return m.ExternalID()
+	}
+	return nil, false
+}
+
+// OldField returns the old value of the field from the database. An error is
+// returned if the mutation operation is not UpdateOne, or the query to the
+// database failed.
+func (m *ExternalPostMutation) OldField(ctx context.Context, name string) (ent.Value, error) {
+	switch name {
+	case externalpost.FieldPostID:
+		return m.OldPostID(ctx)
+	case externalpost.FieldIssuer:
+		return m.OldIssuer(ctx)
+	case externalpost.FieldExternalID:
+		return m.OldExternalID(ctx)
+	}
+	return nil, fmt.Errorf("unknown ExternalPost field %s", name)
+}
+
+// SetField sets the value of a field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *ExternalPostMutation) SetField(name string, value ent.Value) error {
+	switch name {
+	case externalpost.FieldPostID:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetPostID(v)
+		return nil
+	case externalpost.FieldIssuer:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetIssuer(v)
+		return nil
+	case externalpost.FieldExternalID:
+		v, ok := value.([]byte)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetExternalID(v)
+		return nil
+	}
+	return fmt.Errorf("unknown ExternalPost field %s", name)
+}
+
+// AddedFields returns all numeric fields that were incremented/decremented during
+// this mutation.
+func (m *ExternalPostMutation) AddedFields() []string {
+	var fields []string
+	return fields
+}
+
+// AddedField returns the numeric value that was incremented/decremented on a field
+// with the given name. The second boolean return value indicates that this field
+// was not set, or was not defined in the schema.
+func (m *ExternalPostMutation) AddedField(name string) (ent.Value, bool) {
+	switch name {
+	}
+	return nil, false
+}
+
+// AddField adds the value to the field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *ExternalPostMutation) AddField(name string, value ent.Value) error {
+	switch name {
+	}
+	return fmt.Errorf("unknown ExternalPost numeric field %s", name)
+}
+
+// ClearedFields returns all nullable fields that were cleared during this
+// mutation.
+func (m *ExternalPostMutation) ClearedFields() []string {
+	return nil
+}
+
+// FieldCleared returns a boolean indicating if a field with the given name was
+// cleared in this mutation.
+func (m *ExternalPostMutation) FieldCleared(name string) bool {
+	_, ok := m.clearedFields[name]
+	return ok
+}
+
+// ClearField clears the value of the field with the given name. It returns an
+// error if the field is not defined in the schema.
+func (m *ExternalPostMutation) ClearField(name string) error {
+	return fmt.Errorf("unknown ExternalPost nullable field %s", name)
+}
+
+// ResetField resets all changes in the mutation for the field with the given name.
+// It returns an error if the field is not defined in the schema.
+func (m *ExternalPostMutation) ResetField(name string) error {
+	switch name {
+	case externalpost.FieldPostID:
+		m.ResetPostID()
+		return nil
+	case externalpost.FieldIssuer:
+		m.ResetIssuer()
+		return nil
+	case externalpost.FieldExternalID:
+		m.ResetExternalID()
+		return nil
+	}
+	return fmt.Errorf("unknown ExternalPost field %s", name)
+}
+
+// AddedEdges returns all edge names that were set/added in this mutation.
+func (m *ExternalPostMutation) AddedEdges() []string {
+	edges := make([]string, 0, 1)
+	if m.post != nil {
+		edges = append(edges, externalpost.EdgePost)
+	}
+	return edges
+}
+
+// AddedIDs returns all IDs (to other nodes) that were added for the given edge
+// name in this mutation.
+func (m *ExternalPostMutation) AddedIDs(name string) []ent.Value {
+	switch name {
+	case externalpost.EdgePost:
+		if id := m.post; id != nil {
+			return []ent.Value{*id}
+		}
+	}
+	return nil
+}
+
+// RemovedEdges returns all edge names that were removed in this mutation.
+func (m *ExternalPostMutation) RemovedEdges() []string {
+	edges := make([]string, 0, 1)
+	return edges
+}
+
+// RemovedIDs returns all IDs (to other nodes) that were removed for the edge with
+// the given name in this mutation.
+func (m *ExternalPostMutation) RemovedIDs(name string) []ent.Value {
+	return nil
+}
+
+// ClearedEdges returns all edge names that were cleared in this mutation.
+func (m *ExternalPostMutation) ClearedEdges() []string {
+	edges := make([]string, 0, 1)
+	if m.clearedpost {
+		edges = append(edges, externalpost.EdgePost)
+	}
+	return edges
+}
+
+// EdgeCleared returns a boolean which indicates if the edge with the given name
+// was cleared in this mutation.
+func (m *ExternalPostMutation) EdgeCleared(name string) bool {
+	switch name {
+	case externalpost.EdgePost:
+		return m.clearedpost
+	}
+	return false
+}
+
+// ClearEdge clears the value of the edge with the given name. It returns an error
+// if that edge is not defined in the schema.
+func (m *ExternalPostMutation) ClearEdge(name string) error {
+	switch name {
+	case externalpost.EdgePost:
+		m.ClearPost()
+		return nil
+	}
+	return fmt.Errorf("unknown ExternalPost unique edge %s", name)
+}
+
+// ResetEdge resets all changes to the edge with the given name in this mutation.
+// It returns an error if the edge is not defined in the schema.
+func (m *ExternalPostMutation) ResetEdge(name string) error {
+	switch name {
+	case externalpost.EdgePost:
+		m.ResetPost()
+		return nil
+	}
+	return fmt.Errorf("unknown ExternalPost edge %s", name)
 }
 
 // FollowMutation represents an operation that mutates the Follow nodes in the graph.

@@ -6,6 +6,7 @@ import (
 	"tideline/ent/apikey"
 	"tideline/ent/block"
 	"tideline/ent/delivery"
+	"tideline/ent/externalpost"
 	"tideline/ent/follow"
 	"tideline/ent/followrequest"
 	"tideline/ent/idempotencykey"
@@ -76,6 +77,16 @@ func init() {
 	deliveryDescDone := deliveryFields[7].Descriptor()
 	// delivery.DefaultDone holds the default value on creation for the done field.
 	delivery.DefaultDone = deliveryDescDone.Default.(bool)
+	externalpostFields := schema.ExternalPost{}.Fields()
+	_ = externalpostFields
+	// externalpostDescIssuer is the schema descriptor for issuer field.
+	externalpostDescIssuer := externalpostFields[2].Descriptor()
+	// externalpost.IssuerValidator is a validator for the "issuer" field. It is called by the builders before save.
+	externalpost.IssuerValidator = externalpostDescIssuer.Validators[0].(func(string) error)
+	// externalpostDescExternalID is the schema descriptor for external_id field.
+	externalpostDescExternalID := externalpostFields[3].Descriptor()
+	// externalpost.ExternalIDValidator is a validator for the "external_id" field. It is called by the builders before save.
+	externalpost.ExternalIDValidator = externalpostDescExternalID.Validators[0].(func([]byte) error)
 	followFields := schema.Follow{}.Fields()
 	_ = followFields
 	// followDescCreatedAt is the schema descriptor for created_at field.

@@ -20,6 +20,8 @@ type Tx struct {
 	Block *BlockClient
 	// Delivery is the client for interacting with the Delivery builders.
 	Delivery *DeliveryClient
+	// ExternalPost is the client for interacting with the ExternalPost builders.
+	ExternalPost *ExternalPostClient
 	// Follow is the client for interacting with the Follow builders.
 	Follow *FollowClient
 	// FollowRequest is the client for interacting with the FollowRequest builders.
@@ -176,6 +178,7 @@ func (tx *Tx) init() {
 	tx.APIKey = NewAPIKeyClient(tx.config)
 	tx.Block = NewBlockClient(tx.config)
 	tx.Delivery = NewDeliveryClient(tx.config)
+	tx.ExternalPost = NewExternalPostClient(tx.config)
 	tx.Follow = NewFollowClient(tx.config)
 	tx.FollowRequest = NewFollowRequestClient(tx.config)
 	tx.IdempotencyKey = NewIdempotencyKeyClient(tx.config)

@@ -18,6 +18,7 @@ import (
 var keyScopes = map[string]apikey.Scope{
 	"apiKeys": apikey.Manage, "createApiKey": apikey.Manage, "revokeApiKey": apikey.Manage,
 	"upsertUsers": apikey.Import, "upsertFollows": apikey.Import, "upsertBlocks": apikey.Import,
+	"upsertPosts": apikey.Import, "upsertLikes": apikey.Import,
 }
 
 // permit refuses an operation with a field at its root for which the viewer's API key has
@@ -74,6 +75,14 @@ func (r mutation) UpsertFollows(ctx context.Context, list []*bulk.Follow) ([]*bu
 
 func (r mutation) UpsertBlocks(ctx context.Context, list []*bulk.Block) ([]*bulk.Result, error) {
 	return r.Bulk.Blocks(ctx, issuer(ctx), values(list))
+}
+
+func (r mutation) UpsertPosts(ctx context.Context, list []*bulk.Post) ([]*bulk.Result, error) {
+	return r.Bulk.Posts(ctx, issuer(ctx), values(list))
+}
+
+func (r mutation) UpsertLikes(ctx context.Context, list []*bulk.Like) ([]*bulk.Result, error) {
+	return r.Bulk.Likes(ctx, issuer(ctx), values(list))
 }
 
 func values[T any](list []*T) []T {

@@ -92,7 +92,8 @@ func (b backend) api(c Config, issuers *identity.Verifier, generator *ids.Genera
 		return a, err
 	}
 	a.Bulk, err = bulk.New(bulk.Config{
-		DB: b.stores.DB, Dialect: b.stores.Dialect, Visibility: b.visibility, Timelines: b.timelines, Queue: b.jobs, IDs: generator, Logger: log,
+		DB: b.stores.DB, Dialect: b.stores.Dialect, Visibility: b.visibility, Timelines: b.timelines, Queue: b.jobs, IDs: generator,
+		MaxText: c.MaxText, Logger: log,
 	})
 	if err != nil {
 		return a, err

@@ -86,6 +86,39 @@ var (
 		Columns:    DeliveriesColumns,
 		PrimaryKey: []*schema.Column{DeliveriesColumns[0]},
 	}
+	// ExternalPostsColumns holds the columns for the "external_posts" table.
+	ExternalPostsColumns = []*schema.Column{
+		{Name: "id", Type: field.TypeInt64, Increment: true},
+		{Name: "issuer", Type: field.TypeString, Size: 255},
+		{Name: "external_id", Type: field.TypeBytes, Size: 255},
+		{Name: "post_id", Type: field.TypeInt64},
+	}
+	// ExternalPostsTable holds the schema information for the "external_posts" table.
+	ExternalPostsTable = &schema.Table{
+		Name:       "external_posts",
+		Columns:    ExternalPostsColumns,
+		PrimaryKey: []*schema.Column{ExternalPostsColumns[0]},
+		ForeignKeys: []*schema.ForeignKey{
+			{
+				Symbol:     "external_posts_posts_post",
+				Columns:    []*schema.Column{ExternalPostsColumns[3]},
+				RefColumns: []*schema.Column{PostsColumns[0]},
+				OnDelete:   schema.Cascade,
+			},
+		},
+		Indexes: []*schema.Index{
+			{
+				Name:    "externalpost_issuer_external_id",
+				Unique:  true,
+				Columns: []*schema.Column{ExternalPostsColumns[1], ExternalPostsColumns[2]},
+			},
+			{
+				Name:    "externalpost_post_id",
+				Unique:  false,
+				Columns: []*schema.Column{ExternalPostsColumns[3]},
+			},
+		},
+	}
 	// FollowsColumns holds the columns for the "follows" table.
 	FollowsColumns = []*schema.Column{
 		{Name: "id", Type: field.TypeInt64, Increment: true},
@@ -463,6 +496,7 @@ var (
 		APIKeysTable,
 		BlocksTable,
 		DeliveriesTable,
+		ExternalPostsTable,
 		FollowsTable,
 		FollowRequestsTable,
 		IdempotencyKeysTable,
@@ -480,6 +514,7 @@ var (
 func init() {
 	BlocksTable.ForeignKeys[0].RefTable = UsersTable
 	BlocksTable.ForeignKeys[1].RefTable = UsersTable
+	ExternalPostsTable.ForeignKeys[0].RefTable = PostsTable
 	FollowsTable.ForeignKeys[0].RefTable = UsersTable
 	FollowsTable.ForeignKeys[1].RefTable = UsersTable
 	FollowRequestsTable.ForeignKeys[0].RefTable = UsersTable

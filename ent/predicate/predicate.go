@@ -15,6 +15,9 @@ type Block func(*sql.Selector)
 // Delivery is the predicate function for delivery builders.
 type Delivery func(*sql.Selector)
 
+// ExternalPost is the predicate function for externalpost builders.
+type ExternalPost func(*sql.Selector)
+
 // Follow is the predicate function for follow builders.
 type Follow func(*sql.Selector)
 

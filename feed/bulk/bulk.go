@@ -1,5 +1,5 @@
-// Package bulk takes many rows of one kind from another server: users, follows and
-// blocks that are to be as the rows say.
+// Package bulk takes many rows of one kind from another server: users, follows, blocks,
+// posts and likes that are to be as the rows say.
 //
 // What holds:
 //
@@ -58,8 +58,9 @@ const (
 // Result is what became of one row.
 type Result struct {
 	Status Status
-	// User is the id of the user, of a row that is one and was not refused.
-	User int64
+	// User and Post are the id of the user, or of the post, that the row is, if it was not
+	// refused.
+	User, Post int64
 	// Err says why a row was refused: a refusal.
 	Err error
 }
@@ -84,10 +85,15 @@ func (r *Result) Reason() *string {
 
 // NodeID is the global id of what the row is about, nil where there is none.
 func (r *Result) NodeID() *string {
-	if r.User == 0 {
+	var id string
+	switch {
+	case r.User != 0:
+		id = ent.NodeID("User", r.User)
+	case r.Post != 0:
+		id = ent.NodeID("Post", r.Post)
+	default:
 		return nil
 	}
-	id := ent.NodeID("User", r.User)
 	return &id
 }
 
@@ -99,6 +105,7 @@ type Config struct {
 	Timelines  *timeline.Store
 	Queue      *queue.Queue
 	IDs        *ids.Generator
+	MaxText    int // characters of a post
 	// Logger defaults to discarding.
 	Logger *slog.Logger
 }
@@ -108,8 +115,8 @@ type Bulk struct{ cfg Config }
 
 // New returns a Bulk. It fails when a required field is missing.
 func New(cfg Config) (*Bulk, error) {
-	if cfg.DB == nil || cfg.Dialect == "" || cfg.Visibility == nil || cfg.Timelines == nil || cfg.Queue == nil || cfg.IDs == nil {
-		return nil, errors.New("bulk: DB, Dialect, Visibility, Timelines, Queue and IDs are required")
+	if cfg.DB == nil || cfg.Dialect == "" || cfg.Visibility == nil || cfg.Timelines == nil || cfg.Queue == nil || cfg.IDs == nil || cfg.MaxText == 0 {
+		return nil, errors.New("bulk: DB, Dialect, Visibility, Timelines, Queue, IDs and MaxText are required")
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -167,7 +174,7 @@ func usersOf(ctx context.Context, tx *ent.Tx, issuer string, externalIDs []strin
 		bytes[i] = []byte(id)
 	}
 	found, err := tx.User.Query().Where(user.Issuer(issuer), user.ExternalIDIn(bytes...)).
-		Select(user.FieldID, user.FieldExternalID, user.FieldName, user.FieldBio).All(ctx)
+		Select(user.FieldID, user.FieldExternalID, user.FieldName, user.FieldBio, user.FieldDefaultVisibility).All(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("find users: %w", err)
 	}
@@ -190,11 +197,12 @@ func (b *Bulk) table(columns ...string) string {
 	if b.cfg.Dialect == dialect.Postgres {
 		return "jsonb_to_recordset(CAST($1 AS jsonb)) AS r(" + strings.Join(columns, ", ") + ")"
 	}
+	values := make([]string, len(columns))
 	for i, column := range columns {
 		name, _, _ := strings.Cut(column, " ")
-		columns[i] = fmt.Sprintf("json_extract(value, '$.%[1]s') AS %[1]s", name)
+		values[i] = fmt.Sprintf("json_extract(value, '$.%[1]s') AS %[1]s", name)
 	}
-	return "(SELECT " + strings.Join(columns, ", ") + " FROM json_each($1)) AS r"
+	return "(SELECT " + strings.Join(values, ", ") + " FROM json_each($1)) AS r"
 }
 
 // exec executes a statement whose parameter is a table.
@@ -212,25 +220,30 @@ func (b *Bulk) stale(ctx context.Context, tx *ent.Tx, users []int64) error {
 	if len(users) == 0 {
 		return nil
 	}
-	tx.OnCommit(func(next ent.Committer) ent.Committer {
-		return ent.CommitFunc(func(ctx context.Context, tx *ent.Tx) error {
-			if err := next.Commit(ctx, tx); err != nil {
-				return err
-			}
-			b.cfg.Visibility.Narrowed()
-			// The next reads are to find what was written. If it fails the job does it.
-			if err := b.cfg.Timelines.Forget(ctx, users); err != nil {
-				b.cfg.Logger.WarnContext(ctx, "inboxes not dropped; a job will", "error", err)
-			}
-			return nil
-		})
-	})
+	b.forgetOnCommit(tx, users)
 	for chunk := range slices.Chunk(users, perTx) {
 		if err := b.cfg.Queue.Enqueue(ctx, tx, queue.Small, job.InboxesStale, job.Users{Users: chunk}); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// forgetOnCommit drops the inboxes of the users once the transaction has committed. Their
+// next reads are to find what was written; if it fails, the job of the transaction does it.
+func (b *Bulk) forgetOnCommit(tx *ent.Tx, users []int64) {
+	tx.OnCommit(func(next ent.Committer) ent.Committer {
+		return ent.CommitFunc(func(ctx context.Context, tx *ent.Tx) error {
+			if err := next.Commit(ctx, tx); err != nil {
+				return err
+			}
+			b.cfg.Visibility.Narrowed()
+			if err := b.cfg.Timelines.Forget(ctx, users); err != nil {
+				b.cfg.Logger.WarnContext(ctx, "inboxes not dropped; a job will", "error", err)
+			}
+			return nil
+		})
+	})
 }
 
 // sorted returns the ids without repetitions, in ascending order.

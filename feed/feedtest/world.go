@@ -2,6 +2,7 @@
 package feedtest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -128,7 +129,7 @@ func New(t testing.TB, s *storage.Stores, o Options) *World {
 		LargeAudience: o.LargeAudience, MaxText: o.MaxText, MaxPage: o.Policy.MaxPage,
 	})
 	require.NoError(t, err)
-	w.Bulk, err = bulk.New(bulk.Config{DB: db, Dialect: s.Dialect, Visibility: w.Visibility, Timelines: w.Timelines, Queue: w.Queue, IDs: w.IDs})
+	w.Bulk, err = bulk.New(bulk.Config{DB: db, Dialect: s.Dialect, Visibility: w.Visibility, Timelines: w.Timelines, Queue: w.Queue, IDs: w.IDs, MaxText: cmp.Or(o.MaxText, feed.DefaultMaxText)})
 	require.NoError(t, err)
 	w.Streams, err = stream.New(stream.Config{
 		DB: db, Visibility: w.Visibility, Home: w.Home, Sessions: w.Sessions, Hub: w.Hub, Now: o.Now,

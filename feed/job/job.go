@@ -31,6 +31,9 @@ const (
 	// InboxesStale: so many relations changed at once that the inboxes of their users are
 	// to be read from SQL.
 	InboxesStale = "inboxes.stale"
+	// PostsBackdated: authors gained posts of long ago; the feeds where they belong are to
+	// be read from SQL, and nobody is told.
+	PostsBackdated = "posts.backdated"
 )
 
 // Post is the payload of PostCreated and PostChanged. The author is named because
@@ -80,4 +83,11 @@ type Author struct {
 // Users is the payload of InboxesStale.
 type Users struct {
 	Users []int64 `json:"users"`
+}
+
+// Authors is the payload of PostsBackdated: the authors, and for each the newest of the
+// posts.
+type Authors struct {
+	Authors []int64 `json:"authors"`
+	Newest  []int64 `json:"newest"`
 }

@@ -89,6 +89,8 @@ type MutationResolver interface {
 	UpsertUsers(ctx context.Context, users []*bulk.User) ([]*bulk.Result, error)
 	UpsertFollows(ctx context.Context, follows []*bulk.Follow) ([]*bulk.Result, error)
 	UpsertBlocks(ctx context.Context, blocks []*bulk.Block) ([]*bulk.Result, error)
+	UpsertPosts(ctx context.Context, posts []*bulk.Post) ([]*bulk.Result, error)
+	UpsertLikes(ctx context.Context, likes []*bulk.Like) ([]*bulk.Result, error)
 }
 type PostResolver interface {
 	Author(ctx context.Context, obj *ent.Post) (*ent.User, error)
@@ -175,6 +177,8 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputUpdateProfileInput,
 		ec.unmarshalInputUpsertBlockInput,
 		ec.unmarshalInputUpsertFollowInput,
+		ec.unmarshalInputUpsertLikeInput,
+		ec.unmarshalInputUpsertPostInput,
 		ec.unmarshalInputUpsertUserInput,
 		ec.unmarshalInputUserInput,
 	)
@@ -426,7 +430,7 @@ enum UpsertStatus { CREATED UPDATED UNCHANGED REFUSED }
 "What became of one row; results are in the order of the rows."
 type UpsertResult {
   status: UpsertStatus!
-  "Of the user that the row is, if it was not refused."
+  "Of the user or the post that the row is, if it was not refused."
   id: ID
   "Why the row was refused, as extensions.code of an error."
   code: String
@@ -443,6 +447,17 @@ input UpsertUserInput {
   createdAt: Time
 }
 input UpsertFollowInput { followerExternalId: String! followeeExternalId: String! }
+input UpsertPostInput {
+  "The post's id at the issuer of the API key, whoever wrote it: any text of 1 to 255 bytes."
+  externalId: String!
+  authorExternalId: String!
+  text: String!
+  "Defaults to the author's default."
+  visibility: Visibility
+  "From 2024 on. A post that is older than a quarter of an hour takes its place among old ones, and nobody is told; a younger one is a new post of this moment. Defaults to now."
+  createdAt: Time
+}
+input UpsertLikeInput { userExternalId: String! postExternalId: String! }
 input UpsertBlockInput { blockerExternalId: String! blockedExternalId: String! }
 
 input SignUpInput { handle: String! password: String! name: String }
@@ -497,6 +512,10 @@ type Mutation {
   upsertFollows(follows: [UpsertFollowInput!]!): [UpsertResult!]!
   "Makes blocks, which end the follows between the two."
   upsertBlocks(blocks: [UpsertBlockInput!]!): [UpsertResult!]!
+  "Writes posts that are not there yet, with their original times. One that is there with another author, text or visibility is refused."
+  upsertPosts(posts: [UpsertPostInput!]!): [UpsertResult!]!
+  "Makes likes of posts that came by upsertPosts."
+  upsertLikes(likes: [UpsertLikeInput!]!): [UpsertResult!]!
 }
 
 "A post entered the viewer's timeline."
@@ -1275,6 +1294,34 @@ func (ec *executionContext) field_Mutation_upsertFollows_args(ctx context.Contex
 		return nil, err
 	}
 	args["follows"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_upsertLikes_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "likes",
+		func(ctx context.Context, v any) ([]*bulk.Like, error) {
+			return ec.unmarshalNUpsertLikeInput2ᚕᚖtidelineᚋfeedᚋbulkᚐLikeᚄ(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["likes"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_upsertPosts_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "posts",
+		func(ctx context.Context, v any) ([]*bulk.Post, error) {
+			return ec.unmarshalNUpsertPostInput2ᚕᚖtidelineᚋfeedᚋbulkᚐPostᚄ(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["posts"] = arg0
 	return args, nil
 }
 
@@ -3216,6 +3263,94 @@ func (ec *executionContext) fieldContext_Mutation_upsertBlocks(ctx context.Conte
 	}()
 	ctx = graphql.WithFieldContext(ctx, fc)
 	if fc.Args, err = ec.field_Mutation_upsertBlocks_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_upsertPosts(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_upsertPosts(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().UpsertPosts(ctx, fc.Args["posts"].([]*bulk.Post))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []*bulk.Result) graphql.Marshaler {
+			return ec.marshalNUpsertResult2ᚕᚖtidelineᚋfeedᚋbulkᚐResultᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_upsertPosts(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_UpsertResult(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_upsertPosts_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_upsertLikes(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_upsertLikes(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().UpsertLikes(ctx, fc.Args["likes"].([]*bulk.Like))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []*bulk.Result) graphql.Marshaler {
+			return ec.marshalNUpsertResult2ᚕᚖtidelineᚋfeedᚋbulkᚐResultᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_upsertLikes(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_UpsertResult(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_upsertLikes_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
 		ec.Error(ctx, err)
 		return fc, err
 	}
@@ -7280,6 +7415,101 @@ func (ec *executionContext) unmarshalInputUpsertFollowInput(ctx context.Context,
 	return it, nil
 }
 
+func (ec *executionContext) unmarshalInputUpsertLikeInput(ctx context.Context, obj any) (bulk.Like, error) {
+	var it bulk.Like
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	fieldsInOrder := [...]string{"userExternalId", "postExternalId"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "userExternalId":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("userExternalId"))
+			data, err := ec.unmarshalNString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.User = data
+		case "postExternalId":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("postExternalId"))
+			data, err := ec.unmarshalNString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Post = data
+		}
+	}
+	return it, nil
+}
+
+func (ec *executionContext) unmarshalInputUpsertPostInput(ctx context.Context, obj any) (bulk.Post, error) {
+	var it bulk.Post
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	fieldsInOrder := [...]string{"externalId", "authorExternalId", "text", "visibility", "createdAt"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "externalId":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("externalId"))
+			data, err := ec.unmarshalNString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.ExternalID = data
+		case "authorExternalId":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("authorExternalId"))
+			data, err := ec.unmarshalNString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Author = data
+		case "text":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("text"))
+			data, err := ec.unmarshalNString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Text = data
+		case "visibility":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("visibility"))
+			data, err := ec.unmarshalOVisibility2ᚖtidelineᚋentᚋschemaᚐVisibility(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Visibility = data
+		case "createdAt":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("createdAt"))
+			data, err := ec.unmarshalOTime2ᚖtimeᚐTime(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.CreatedAt = data
+		}
+	}
+	return it, nil
+}
+
 func (ec *executionContext) unmarshalInputUpsertUserInput(ctx context.Context, obj any) (bulk.User, error) {
 	var it bulk.User
 	if obj == nil {
@@ -8049,6 +8279,20 @@ func (ec *executionContext) _Mutation(ctx context.Context, sel ast.SelectionSet)
 		case "upsertBlocks":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_upsertBlocks(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "upsertPosts":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_upsertPosts(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "upsertLikes":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_upsertLikes(ctx, field)
 			})
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
@@ -10947,6 +11191,44 @@ func (ec *executionContext) unmarshalNUpsertFollowInput2ᚕᚖtidelineᚋfeedᚋ
 
 func (ec *executionContext) unmarshalNUpsertFollowInput2ᚖtidelineᚋfeedᚋbulkᚐFollow(ctx context.Context, v any) (*bulk.Follow, error) {
 	res, err := ec.unmarshalInputUpsertFollowInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) unmarshalNUpsertLikeInput2ᚕᚖtidelineᚋfeedᚋbulkᚐLikeᚄ(ctx context.Context, v any) ([]*bulk.Like, error) {
+	vSlice := graphql.CoerceList(v)
+	var err error
+	res := make([]*bulk.Like, len(vSlice))
+	for i := range vSlice {
+		ctx := graphql.WithPathContext(ctx, graphql.NewPathWithIndex(i))
+		res[i], err = ec.unmarshalNUpsertLikeInput2ᚖtidelineᚋfeedᚋbulkᚐLike(ctx, vSlice[i])
+		if err != nil {
+			return nil, err
+		}
+	}
+	return res, nil
+}
+
+func (ec *executionContext) unmarshalNUpsertLikeInput2ᚖtidelineᚋfeedᚋbulkᚐLike(ctx context.Context, v any) (*bulk.Like, error) {
+	res, err := ec.unmarshalInputUpsertLikeInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) unmarshalNUpsertPostInput2ᚕᚖtidelineᚋfeedᚋbulkᚐPostᚄ(ctx context.Context, v any) ([]*bulk.Post, error) {
+	vSlice := graphql.CoerceList(v)
+	var err error
+	res := make([]*bulk.Post, len(vSlice))
+	for i := range vSlice {
+		ctx := graphql.WithPathContext(ctx, graphql.NewPathWithIndex(i))
+		res[i], err = ec.unmarshalNUpsertPostInput2ᚖtidelineᚋfeedᚋbulkᚐPost(ctx, vSlice[i])
+		if err != nil {
+			return nil, err
+		}
+	}
+	return res, nil
+}
+
+func (ec *executionContext) unmarshalNUpsertPostInput2ᚖtidelineᚋfeedᚋbulkᚐPost(ctx context.Context, v any) (*bulk.Post, error) {
+	res, err := ec.unmarshalInputUpsertPostInput(ctx, v)
 	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
