@@ -29,6 +29,7 @@ type commands struct {
 	Feeds   command.Feeds   `cmd:"" help:"Look into timelines: inspect, explain, verify, rebuild."`
 	Jobs    command.Jobs    `cmd:"" help:"Look at jobs that are outstanding or given up, and retry them."`
 	Users   command.Users   `cmd:"" help:"Act on accounts: sign-out."`
+	Keys    command.Keys    `cmd:"" help:"Make, list and revoke the API keys of servers."`
 	Bench   command.Bench   `cmd:"" help:"Load a running Tideline as its users would, and report."`
 }
 

@@ -53,7 +53,7 @@ func TestIntegrate(t *testing.T) {
 			require.JSONEq(t, want, runScript(t, script))
 		})
 	}
-	require.Equal(t, 2, ran)
+	require.Equal(t, 4, ran)
 }
 
 // runScript runs commands of a page and returns what the last block prints. Addresses of

@@ -11,8 +11,10 @@ import (
 
 	"tideline/ent/migrate"
 
+	"tideline/ent/apikey"
 	"tideline/ent/block"
 	"tideline/ent/delivery"
+	"tideline/ent/externalpost"
 	"tideline/ent/follow"
 	"tideline/ent/followrequest"
 	"tideline/ent/idempotencykey"
@@ -38,10 +40,14 @@ type Client struct {
 	config
 	// Schema is the client for creating, migrating and dropping schema.
 	Schema *migrate.Schema
+	// APIKey is the client for interacting with the APIKey builders.
+	APIKey *APIKeyClient
 	// Block is the client for interacting with the Block builders.
 	Block *BlockClient
 	// Delivery is the client for interacting with the Delivery builders.
 	Delivery *DeliveryClient
+	// ExternalPost is the client for interacting with the ExternalPost builders.
+	ExternalPost *ExternalPostClient
 	// Follow is the client for interacting with the Follow builders.
 	Follow *FollowClient
 	// FollowRequest is the client for interacting with the FollowRequest builders.
@@ -75,8 +81,10 @@ func NewClient(opts ...Option) *Client {
 
 func (c *Client) init() {
 	c.Schema = migrate.NewSchema(c.driver)
+	c.APIKey = NewAPIKeyClient(c.config)
 	c.Block = NewBlockClient(c.config)
 	c.Delivery = NewDeliveryClient(c.config)
+	c.ExternalPost = NewExternalPostClient(c.config)
 	c.Follow = NewFollowClient(c.config)
 	c.FollowRequest = NewFollowRequestClient(c.config)
 	c.IdempotencyKey = NewIdempotencyKeyClient(c.config)
@@ -180,8 +188,10 @@ func (c *Client) Tx(ctx context.Context) (*Tx, error) {
 	return &Tx{
 		ctx:            ctx,
 		config:         cfg,
+		APIKey:         NewAPIKeyClient(cfg),
 		Block:          NewBlockClient(cfg),
 		Delivery:       NewDeliveryClient(cfg),
+		ExternalPost:   NewExternalPostClient(cfg),
 		Follow:         NewFollowClient(cfg),
 		FollowRequest:  NewFollowRequestClient(cfg),
 		IdempotencyKey: NewIdempotencyKeyClient(cfg),
@@ -212,8 +222,10 @@ func (c *Client) BeginTx(ctx context.Context, opts *sql.TxOptions) (*Tx, error) 
 	return &Tx{
 		ctx:            ctx,
 		config:         cfg,
+		APIKey:         NewAPIKeyClient(cfg),
 		Block:          NewBlockClient(cfg),
 		Delivery:       NewDeliveryClient(cfg),
+		ExternalPost:   NewExternalPostClient(cfg),
 		Follow:         NewFollowClient(cfg),
 		FollowRequest:  NewFollowRequestClient(cfg),
 		IdempotencyKey: NewIdempotencyKeyClient(cfg),
@@ -231,7 +243,7 @@ func (c *Client) BeginTx(ctx context.Context, opts *sql.TxOptions) (*Tx, error) 
 // Debug returns a new debug-client. It's used to get verbose logging on specific operations.
 //
 //	client.Debug().
-//		Block.
+//		APIKey.
 //		Query().
 //		Count(ctx)
 func (c *Client) Debug() *Client {
@@ -254,8 +266,9 @@ func (c *Client) Close() error {
 // In order to add hooks to a specific client, call: `client.Node.Use(...)`.
 func (c *Client) Use(hooks ...Hook) {
 	for _, n := range []interface{ Use(...Hook) }{
-		c.Block, c.Delivery, c.Follow, c.FollowRequest, c.IdempotencyKey, c.Job, c.Like,
-		c.Mute, c.Post, c.ReadMarker, c.Session, c.User, c.Writer,
+		c.APIKey, c.Block, c.Delivery, c.ExternalPost, c.Follow, c.FollowRequest,
+		c.IdempotencyKey, c.Job, c.Like, c.Mute, c.Post, c.ReadMarker, c.Session,
+		c.User, c.Writer,
 	} {
 		n.Use(hooks...)
 	}
@@ -265,8 +278,9 @@ func (c *Client) Use(hooks ...Hook) {
 // In order to add interceptors to a specific client, call: `client.Node.Intercept(...)`.
 func (c *Client) Intercept(interceptors ...Interceptor) {
 	for _, n := range []interface{ Intercept(...Interceptor) }{
-		c.Block, c.Delivery, c.Follow, c.FollowRequest, c.IdempotencyKey, c.Job, c.Like,
-		c.Mute, c.Post, c.ReadMarker, c.Session, c.User, c.Writer,
+		c.APIKey, c.Block, c.Delivery, c.ExternalPost, c.Follow, c.FollowRequest,
+		c.IdempotencyKey, c.Job, c.Like, c.Mute, c.Post, c.ReadMarker, c.Session,
+		c.User, c.Writer,
 	} {
 		n.Intercept(interceptors...)
 	}
@@ -275,10 +289,14 @@ func (c *Client) Intercept(interceptors ...Interceptor) {
 // Mutate implements the ent.Mutator interface.
 func (c *Client) Mutate(ctx context.Context, m Mutation) (Value, error) {
 	switch m := m.(type) {
+	case *APIKeyMutation:
+		return c.APIKey.mutate(ctx, m)
 	case *BlockMutation:
 		return c.Block.mutate(ctx, m)
 	case *DeliveryMutation:
 		return c.Delivery.mutate(ctx, m)
+	case *ExternalPostMutation:
+		return c.ExternalPost.mutate(ctx, m)
 	case *FollowMutation:
 		return c.Follow.mutate(ctx, m)
 	case *FollowRequestMutation:
@@ -303,6 +321,139 @@ func (c *Client) Mutate(ctx context.Context, m Mutation) (Value, error) {
 		return c.Writer.mutate(ctx, m)
 	default:
 		return nil, fmt.Errorf("ent: unknown mutation type %T", m)
+	}
+}
+
+// APIKeyClient is a client for the APIKey schema.
+type APIKeyClient struct {
+	config
+}
+
+// NewAPIKeyClient returns a client for the APIKey from the given config.
+func NewAPIKeyClient(c config) *APIKeyClient {
+	return &APIKeyClient{config: c}
+}
+
+// Use adds a list of mutation hooks to the hooks stack.
+// A call to `Use(f, g, h)` equals to `apikey.Hooks(f(g(h())))`.
+func (c *APIKeyClient) Use(hooks ...Hook) {
+	c.hooks.APIKey = append(c.hooks.APIKey, hooks...)
+}
+
+// Intercept adds a list of query interceptors to the interceptors stack.
+// A call to `Intercept(f, g, h)` equals to `apikey.Intercept(f(g(h())))`.
+func (c *APIKeyClient) Intercept(interceptors ...Interceptor) {
+	c.inters.APIKey = append(c.inters.APIKey, interceptors...)
+}
+
+// Create returns a builder for creating a APIKey entity.
+func (c *APIKeyClient) Create() *APIKeyCreate {
+	mutation := newAPIKeyMutation(c.config, OpCreate)
+	return &APIKeyCreate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// CreateBulk returns a builder for creating a bulk of APIKey entities.
+func (c *APIKeyClient) CreateBulk(builders ...*APIKeyCreate) *APIKeyCreateBulk {
+	return &APIKeyCreateBulk{config: c.config, builders: builders}
+}
+
+// MapCreateBulk creates a bulk creation builder from the given slice. For each item in the slice, the function creates
+// a builder and applies setFunc on it.
+func (c *APIKeyClient) MapCreateBulk(slice any, setFunc func(*APIKeyCreate, int)) *APIKeyCreateBulk {
+	rv := reflect.ValueOf(slice)
+	if rv.Kind() != reflect.Slice {
+		return &APIKeyCreateBulk{err: fmt.Errorf("calling to APIKeyClient.MapCreateBulk with wrong type %T, need slice", slice)}
+	}
+	builders := make([]*APIKeyCreate, rv.Len())
+	for i := 0; i < rv.Len(); i++ {
+		builders[i] = c.Create()
+		setFunc(builders[i], i)
+	}
+	return &APIKeyCreateBulk{config: c.config, builders: builders}
+}
+
+// Update returns an update builder for APIKey.
+func (c *APIKeyClient) Update() *APIKeyUpdate {
+	mutation := newAPIKeyMutation(c.config, OpUpdate)
+	return &APIKeyUpdate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOne returns an update builder for the given entity.
+func (c *APIKeyClient) UpdateOne(_m *APIKey) *APIKeyUpdateOne {
+	mutation := newAPIKeyMutation(c.config, OpUpdateOne, withAPIKey(_m))
+	return &APIKeyUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOneID returns an update builder for the given id.
+func (c *APIKeyClient) UpdateOneID(id int64) *APIKeyUpdateOne {
+	mutation := newAPIKeyMutation(c.config, OpUpdateOne, withAPIKeyID(id))
+	return &APIKeyUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// Delete returns a delete builder for APIKey.
+func (c *APIKeyClient) Delete() *APIKeyDelete {
+	mutation := newAPIKeyMutation(c.config, OpDelete)
+	return &APIKeyDelete{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// DeleteOne returns a builder for deleting the given entity.
+func (c *APIKeyClient) DeleteOne(_m *APIKey) *APIKeyDeleteOne {
+	return c.DeleteOneID(_m.ID)
+}
+
+// DeleteOneID returns a builder for deleting the given entity by its id.
+func (c *APIKeyClient) DeleteOneID(id int64) *APIKeyDeleteOne {
+	builder := c.Delete().Where(apikey.ID(id))
+	builder.mutation.id = &id
+	builder.mutation.op = OpDeleteOne
+	return &APIKeyDeleteOne{builder}
+}
+
+// Query returns a query builder for APIKey.
+func (c *APIKeyClient) Query() *APIKeyQuery {
+	return &APIKeyQuery{
+		config: c.config,
+		ctx:    &QueryContext{Type: TypeAPIKey},
+		inters: c.Interceptors(),
+	}
+}
+
+// Get returns a APIKey entity by its id.
+func (c *APIKeyClient) Get(ctx context.Context, id int64) (*APIKey, error) {
+	return c.Query().Where(apikey.ID(id)).Only(ctx)
+}
+
+// GetX is like Get, but panics if an error occurs.
+func (c *APIKeyClient) GetX(ctx context.Context, id int64) *APIKey {
+	obj, err := c.Get(ctx, id)
+	if err != nil {
+		panic(err)
+	}
+	return obj
+}
+
+// Hooks returns the client hooks.
+func (c *APIKeyClient) Hooks() []Hook {
+	return c.hooks.APIKey
+}
+
+// Interceptors returns the client interceptors.
+func (c *APIKeyClient) Interceptors() []Interceptor {
+	return c.inters.APIKey
+}
+
+func (c *APIKeyClient) mutate(ctx context.Context, m *APIKeyMutation) (Value, error) {
+	switch m.Op() {
+	case OpCreate:
+		return (&APIKeyCreate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdate:
+		return (&APIKeyUpdate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdateOne:
+		return (&APIKeyUpdateOne{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpDelete, OpDeleteOne:
+		return (&APIKeyDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
+	default:
+		return nil, fmt.Errorf("ent: unknown APIKey mutation op: %q", m.Op())
 	}
 }
 
@@ -601,6 +752,155 @@ func (c *DeliveryClient) mutate(ctx context.Context, m *DeliveryMutation) (Value
 		return (&DeliveryDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
 	default:
 		return nil, fmt.Errorf("ent: unknown Delivery mutation op: %q", m.Op())
+	}
+}
+
+// ExternalPostClient is a client for the ExternalPost schema.
+type ExternalPostClient struct {
+	config
+}
+
+// NewExternalPostClient returns a client for the ExternalPost from the given config.
+func NewExternalPostClient(c config) *ExternalPostClient {
+	return &ExternalPostClient{config: c}
+}
+
+// Use adds a list of mutation hooks to the hooks stack.
+// A call to `Use(f, g, h)` equals to `externalpost.Hooks(f(g(h())))`.
+func (c *ExternalPostClient) Use(hooks ...Hook) {
+	c.hooks.ExternalPost = append(c.hooks.ExternalPost, hooks...)
+}
+
+// Intercept adds a list of query interceptors to the interceptors stack.
+// A call to `Intercept(f, g, h)` equals to `externalpost.Intercept(f(g(h())))`.
+func (c *ExternalPostClient) Intercept(interceptors ...Interceptor) {
+	c.inters.ExternalPost = append(c.inters.ExternalPost, interceptors...)
+}
+
+// Create returns a builder for creating a ExternalPost entity.
+func (c *ExternalPostClient) Create() *ExternalPostCreate {
+	mutation := newExternalPostMutation(c.config, OpCreate)
+	return &ExternalPostCreate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// CreateBulk returns a builder for creating a bulk of ExternalPost entities.
+func (c *ExternalPostClient) CreateBulk(builders ...*ExternalPostCreate) *ExternalPostCreateBulk {
+	return &ExternalPostCreateBulk{config: c.config, builders: builders}
+}
+
+// MapCreateBulk creates a bulk creation builder from the given slice. For each item in the slice, the function creates
+// a builder and applies setFunc on it.
+func (c *ExternalPostClient) MapCreateBulk(slice any, setFunc func(*ExternalPostCreate, int)) *ExternalPostCreateBulk {
+	rv := reflect.ValueOf(slice)
+	if rv.Kind() != reflect.Slice {
+		return &ExternalPostCreateBulk{err: fmt.Errorf("calling to ExternalPostClient.MapCreateBulk with wrong type %T, need slice", slice)}
+	}
+	builders := make([]*ExternalPostCreate, rv.Len())
+	for i := 0; i < rv.Len(); i++ {
+		builders[i] = c.Create()
+		setFunc(builders[i], i)
+	}
+	return &ExternalPostCreateBulk{config: c.config, builders: builders}
+}
+
+// Update returns an update builder for ExternalPost.
+func (c *ExternalPostClient) Update() *ExternalPostUpdate {
+	mutation := newExternalPostMutation(c.config, OpUpdate)
+	return &ExternalPostUpdate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOne returns an update builder for the given entity.
+func (c *ExternalPostClient) UpdateOne(_m *ExternalPost) *ExternalPostUpdateOne {
+	mutation := newExternalPostMutation(c.config, OpUpdateOne, withExternalPost(_m))
+	return &ExternalPostUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOneID returns an update builder for the given id.
+func (c *ExternalPostClient) UpdateOneID(id int64) *ExternalPostUpdateOne {
+	mutation := newExternalPostMutation(c.config, OpUpdateOne, withExternalPostID(id))
+	return &ExternalPostUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// Delete returns a delete builder for ExternalPost.
+func (c *ExternalPostClient) Delete() *ExternalPostDelete {
+	mutation := newExternalPostMutation(c.config, OpDelete)
+	return &ExternalPostDelete{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// DeleteOne returns a builder for deleting the given entity.
+func (c *ExternalPostClient) DeleteOne(_m *ExternalPost) *ExternalPostDeleteOne {
+	return c.DeleteOneID(_m.ID)
+}
+
+// DeleteOneID returns a builder for deleting the given entity by its id.
+func (c *ExternalPostClient) DeleteOneID(id int64) *ExternalPostDeleteOne {
+	builder := c.Delete().Where(externalpost.ID(id))
+	builder.mutation.id = &id
+	builder.mutation.op = OpDeleteOne
+	return &ExternalPostDeleteOne{builder}
+}
+
+// Query returns a query builder for ExternalPost.
+func (c *ExternalPostClient) Query() *ExternalPostQuery {
+	return &ExternalPostQuery{
+		config: c.config,
+		ctx:    &QueryContext{Type: TypeExternalPost},
+		inters: c.Interceptors(),
+	}
+}
+
+// Get returns a ExternalPost entity by its id.
+func (c *ExternalPostClient) Get(ctx context.Context, id int64) (*ExternalPost, error) {
+	return c.Query().Where(externalpost.ID(id)).Only(ctx)
+}
+
+// GetX is like Get, but panics if an error occurs.
+func (c *ExternalPostClient) GetX(ctx context.Context, id int64) *ExternalPost {
+	obj, err := c.Get(ctx, id)
+	if err != nil {
+		panic(err)
+	}
+	return obj
+}
+
+// QueryPost queries the post edge of a ExternalPost.
+func (c *ExternalPostClient) QueryPost(_m *ExternalPost) *PostQuery {
+	query := (&PostClient{config: c.config}).Query()
+	query.path = func(context.Context) (fromV *sql.Selector, _ error) {
+		id := _m.ID
+		step := sqlgraph.NewStep(
+			sqlgraph.From(externalpost.Table, externalpost.FieldID, id),
+			sqlgraph.To(post.Table, post.FieldID),
+			sqlgraph.Edge(sqlgraph.M2O, false, externalpost.PostTable, externalpost.PostColumn),
+		)
+		fromV = sqlgraph.Neighbors(_m.driver.Dialect(), step)
+		return fromV, nil
+	}
+	return query
+}
+
+// Hooks returns the client hooks.
+func (c *ExternalPostClient) Hooks() []Hook {
+	return c.hooks.ExternalPost
+}
+
+// Interceptors returns the client interceptors.
+func (c *ExternalPostClient) Interceptors() []Interceptor {
+	return c.inters.ExternalPost
+}
+
+func (c *ExternalPostClient) mutate(ctx context.Context, m *ExternalPostMutation) (Value, error) {
+	switch m.Op() {
+	case OpCreate:
+		return (&ExternalPostCreate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdate:
+		return (&ExternalPostUpdate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdateOne:
+		return (&ExternalPostUpdateOne{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpDelete, OpDeleteOne:
+		return (&ExternalPostDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
+	default:
+		return nil, fmt.Errorf("ent: unknown ExternalPost mutation op: %q", m.Op())
 	}
 }
 
@@ -2230,12 +2530,12 @@ func (c *WriterClient) mutate(ctx context.Context, m *WriterMutation) (Value, er
 // hooks and interceptors per client, for fast access.
 type (
 	hooks struct {
-		Block, Delivery, Follow, FollowRequest, IdempotencyKey, Job, Like, Mute, Post,
-		ReadMarker, Session, User, Writer []ent.Hook
+		APIKey, Block, Delivery, ExternalPost, Follow, FollowRequest, IdempotencyKey,
+		Job, Like, Mute, Post, ReadMarker, Session, User, Writer []ent.Hook
 	}
 	inters struct {
-		Block, Delivery, Follow, FollowRequest, IdempotencyKey, Job, Like, Mute, Post,
-		ReadMarker, Session, User, Writer []ent.Interceptor
+		APIKey, Block, Delivery, ExternalPost, Follow, FollowRequest, IdempotencyKey,
+		Job, Like, Mute, Post, ReadMarker, Session, User, Writer []ent.Interceptor
 	}
 )
 

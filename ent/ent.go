@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"reflect"
 	"sync"
+	"tideline/ent/apikey"
 	"tideline/ent/block"
 	"tideline/ent/delivery"
+	"tideline/ent/externalpost"
 	"tideline/ent/follow"
 	"tideline/ent/followrequest"
 	"tideline/ent/idempotencykey"
@@ -85,8 +87,10 @@ var (
 func checkColumn(t, c string) error {
 	initCheck.Do(func() {
 		columnCheck = sql.NewColumnCheck(map[string]func(string) bool{
+			apikey.Table:         apikey.ValidColumn,
 			block.Table:          block.ValidColumn,
 			delivery.Table:       delivery.ValidColumn,
+			externalpost.Table:   externalpost.ValidColumn,
 			follow.Table:         follow.ValidColumn,
 			followrequest.Table:  followrequest.ValidColumn,
 			idempotencykey.Table: idempotencykey.ValidColumn,

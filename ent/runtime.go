@@ -3,8 +3,10 @@
 package ent
 
 import (
+	"tideline/ent/apikey"
 	"tideline/ent/block"
 	"tideline/ent/delivery"
+	"tideline/ent/externalpost"
 	"tideline/ent/follow"
 	"tideline/ent/followrequest"
 	"tideline/ent/idempotencykey"
@@ -23,6 +25,22 @@ import (
 // (default values, validators, hooks and policies) and stitches it
 // to their package variables.
 func init() {
+	apikeyFields := schema.APIKey{}.Fields()
+	_ = apikeyFields
+	// apikeyDescIssuer is the schema descriptor for issuer field.
+	apikeyDescIssuer := apikeyFields[2].Descriptor()
+	// apikey.DefaultIssuer holds the default value on creation for the issuer field.
+	apikey.DefaultIssuer = apikeyDescIssuer.Default.(string)
+	// apikey.IssuerValidator is a validator for the "issuer" field. It is called by the builders before save.
+	apikey.IssuerValidator = apikeyDescIssuer.Validators[0].(func(string) error)
+	// apikeyDescSecretHash is the schema descriptor for secret_hash field.
+	apikeyDescSecretHash := apikeyFields[4].Descriptor()
+	// apikey.SecretHashValidator is a validator for the "secret_hash" field. It is called by the builders before save.
+	apikey.SecretHashValidator = apikeyDescSecretHash.Validators[0].(func([]byte) error)
+	// apikeyDescCreatedAt is the schema descriptor for created_at field.
+	apikeyDescCreatedAt := apikeyFields[5].Descriptor()
+	// apikey.DefaultCreatedAt holds the default value on creation for the created_at field.
+	apikey.DefaultCreatedAt = apikeyDescCreatedAt.Default.(func() time.Time)
 	blockFields := schema.Block{}.Fields()
 	_ = blockFields
 	// blockDescCreatedAt is the schema descriptor for created_at field.
@@ -59,6 +77,16 @@ func init() {
 	deliveryDescDone := deliveryFields[7].Descriptor()
 	// delivery.DefaultDone holds the default value on creation for the done field.
 	delivery.DefaultDone = deliveryDescDone.Default.(bool)
+	externalpostFields := schema.ExternalPost{}.Fields()
+	_ = externalpostFields
+	// externalpostDescIssuer is the schema descriptor for issuer field.
+	externalpostDescIssuer := externalpostFields[2].Descriptor()
+	// externalpost.IssuerValidator is a validator for the "issuer" field. It is called by the builders before save.
+	externalpost.IssuerValidator = externalpostDescIssuer.Validators[0].(func(string) error)
+	// externalpostDescExternalID is the schema descriptor for external_id field.
+	externalpostDescExternalID := externalpostFields[3].Descriptor()
+	// externalpost.ExternalIDValidator is a validator for the "external_id" field. It is called by the builders before save.
+	externalpost.ExternalIDValidator = externalpostDescExternalID.Validators[0].(func([]byte) error)
 	followFields := schema.Follow{}.Fields()
 	_ = followFields
 	// followDescCreatedAt is the schema descriptor for created_at field.

@@ -14,10 +14,14 @@ import (
 // Tx is a transactional client that is created by calling Client.Tx().
 type Tx struct {
 	config
+	// APIKey is the client for interacting with the APIKey builders.
+	APIKey *APIKeyClient
 	// Block is the client for interacting with the Block builders.
 	Block *BlockClient
 	// Delivery is the client for interacting with the Delivery builders.
 	Delivery *DeliveryClient
+	// ExternalPost is the client for interacting with the ExternalPost builders.
+	ExternalPost *ExternalPostClient
 	// Follow is the client for interacting with the Follow builders.
 	Follow *FollowClient
 	// FollowRequest is the client for interacting with the FollowRequest builders.
@@ -171,8 +175,10 @@ func (tx *Tx) Client() *Client {
 }
 
 func (tx *Tx) init() {
+	tx.APIKey = NewAPIKeyClient(tx.config)
 	tx.Block = NewBlockClient(tx.config)
 	tx.Delivery = NewDeliveryClient(tx.config)
+	tx.ExternalPost = NewExternalPostClient(tx.config)
 	tx.Follow = NewFollowClient(tx.config)
 	tx.FollowRequest = NewFollowRequestClient(tx.config)
 	tx.IdempotencyKey = NewIdempotencyKeyClient(tx.config)
@@ -193,7 +199,7 @@ func (tx *Tx) init() {
 // of them in order to commit or rollback the transaction.
 //
 // If a closed transaction is embedded in one of the generated entities, and the entity
-// applies a query, for example: Block.QueryXXX(), the query will be executed
+// applies a query, for example: APIKey.QueryXXX(), the query will be executed
 // through the driver which created this transaction.
 //
 // Note that txDriver is not goroutine safe.

@@ -22,6 +22,8 @@ import (
 
 	"tideline/feed"
 	"tideline/feed/account"
+	"tideline/feed/apikey"
+	"tideline/feed/bulk"
 	"tideline/feed/home"
 	"tideline/feed/refusal"
 	"tideline/feed/stream"
@@ -50,9 +52,11 @@ type Config struct {
 // Backend has what the resolvers call. All fields are required.
 type Backend struct {
 	Accounts  *account.Accounts
+	Bulk      *bulk.Bulk
 	Directory *account.Directory
 	Feed      *feed.Feed
 	Home      *home.Home
+	Keys      *apikey.Keys
 	Streams   *stream.Streams
 }
 
@@ -65,6 +69,7 @@ func New(b Backend, cfg Config) (*exec.Engine, error) {
 	return exec.New(exec.Config{
 		Schema:  generated.NewExecutableSchema(generated.Config{Schema: exec.WithoutDefer(schema), Resolvers: api{b}}),
 		Begin:   withBatches,
+		Permit:  permit,
 		Compile: api{b}.compilePage,
 		Limits:  cfg.Limits,
 		Prices: map[string]int{

@@ -5,6 +5,8 @@ import (
 
 	"tideline/feed"
 	"tideline/feed/account"
+	"tideline/feed/apikey"
+	"tideline/feed/bulk"
 	"tideline/feed/home"
 	"tideline/feed/identity"
 	"tideline/feed/ids"
@@ -26,6 +28,7 @@ type backend struct {
 	visibility *visibility.Reader
 	home       *home.Home
 	directory  *account.Directory
+	keys       *apikey.Keys
 	sessions   *account.Sessions
 }
 
@@ -50,7 +53,10 @@ func (c Config) backend(stores *storage.Stores, log *slog.Logger, m *metrics) (b
 	b.publisher = live.NewPublisher(stores.Redis, stores.Sharded)
 	b.visibility = visibility.New(stores.DB, stores.Dialect)
 	b.directory = account.NewDirectory(stores.DB, c.MaxPage)
-	b.sessions, err = account.NewSessions(account.SessionsConfig{DB: stores.DB, Publisher: b.publisher, TTL: c.SessionTTL, Logger: log})
+	if b.keys, err = apikey.New(apikey.Config{DB: stores.DB, MaxPage: c.MaxPage, Logger: log}); err != nil {
+		return b, err
+	}
+	b.sessions, err = account.NewSessions(account.SessionsConfig{DB: stores.DB, Publisher: b.publisher, Keys: b.keys, TTL: c.SessionTTL, Logger: log})
 	if err != nil {
 		return b, err
 	}
@@ -72,7 +78,7 @@ func (c Config) verifier(log *slog.Logger) (*identity.Verifier, error) {
 
 // api has what the resolvers of a server call.
 func (b backend) api(c Config, issuers *identity.Verifier, generator *ids.Generator, hub *live.Hub, log *slog.Logger) (a graph.Backend, err error) {
-	a.Home, a.Directory = b.home, b.directory
+	a.Home, a.Directory, a.Keys = b.home, b.directory, b.keys
 	if a.Accounts, err = account.New(account.Config{
 		Sessions: b.sessions, IDs: generator, Issuers: issuers, NoSignUp: c.SignUp == "off", NoPasswords: c.OwnAccounts == "off",
 	}); err != nil {
@@ -81,6 +87,13 @@ func (b backend) api(c Config, issuers *identity.Verifier, generator *ids.Genera
 	a.Feed, err = feed.New(feed.Config{
 		DB: b.stores.DB, Dialect: b.stores.Dialect, Visibility: b.visibility, Home: b.home, Directory: b.directory,
 		Queue: b.jobs, IDs: generator, MaxText: c.MaxText, MaxPage: c.MaxPage, Logger: log,
+	})
+	if err != nil {
+		return a, err
+	}
+	a.Bulk, err = bulk.New(bulk.Config{
+		DB: b.stores.DB, Dialect: b.stores.Dialect, Visibility: b.visibility, Timelines: b.timelines, Queue: b.jobs, IDs: generator,
+		MaxText: c.MaxText, Logger: log,
 	})
 	if err != nil {
 		return a, err

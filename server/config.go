@@ -64,6 +64,8 @@ type Config struct {
 	RateAccounts               int    `group:"Limits of a client" default:"30" help:"Sign-ups and log-ins a minute from one address in the long run, twice as many at once; 1 to 60000."`
 	RateMutations              int    `group:"Limits of a client" default:"600" help:"Other mutations a minute of one user, a fifth of them at once; 1 to 60000."`
 	RateCost                   int    `group:"Limits of a client" default:"600000" help:"Cost a minute of one user's operations, as of --max-cost and at least 100 each, a third of it at once; 1000 to 10000000."`
+	RateKeyMutations           int    `group:"Limits of a client" default:"30000" help:"Mutations a minute by one API key, sign-ups and log-ins among them, whomever it acts for; a fifth of them at once; 1 to 60000."`
+	RateKeyCost                int    `group:"Limits of a client" default:"10000000" help:"Cost a minute by one API key, as of --max-cost, a third of it at once; 1000 to 60000000."`
 
 	Issuers     string `group:"Accounts" placeholder:"FILE" help:"Issuers whose tokens (JWT) sign your own users in: a file with a JSON array of them, or the array itself. See docs/integrate.md. Default: none."`
 	OwnAccounts string `group:"Accounts" enum:"on,off" default:"on" help:"Let people log in with a password: on or off."`
@@ -217,6 +219,7 @@ func (c Config) limits(log *slog.Logger) limit.Config {
 	return limit.Config{
 		Off:          c.RateLimit == "off",
 		RateAccounts: c.RateAccounts, RateMutations: c.RateMutations, RateCost: c.RateCost, MaxCost: c.MaxCost,
+		RateKeyMutations: c.RateKeyMutations, RateKeyCost: c.RateKeyCost,
 		MaxSocketsPerUser: c.MaxSocketsPerUser, MaxSocketsPerAddress: c.MaxSocketsPerAddress,
 		MaxSubscriptionsPerUser: c.MaxSubscriptionsPerUser, MaxSubscriptionsPerAddress: c.MaxSubscriptionsPerAddress,
 		TrustedProxies: c.TrustedProxies, ProxyHeader: c.ProxyHeader, Logger: log,

@@ -61,7 +61,7 @@ func newProcess(ctx context.Context, c Config, role Role, stores *storage.Stores
 	if role.server {
 		hub = live.NewHub(stores.Redis, live.HubConfig{Sharded: stores.Sharded, Logger: log, Mark: b.home.ArrivedID})
 		p.health.checks = append(p.health.checks, check{"live", hub.Ready})
-		p.base = append(p.base, hub.Run, func(ctx context.Context) error { return b.sessions.Run(ctx, hub) })
+		p.base = append(p.base, hub.Run, func(ctx context.Context) error { return b.sessions.Run(ctx, hub) }, b.keys.Run)
 		p.metrics.countHub(hub.Stats)
 	}
 	if role.worker {

@@ -25,6 +25,7 @@ import (
 	"log/slog"
 
 	"tideline/feed/account"
+	"tideline/feed/apikey"
 	"tideline/feed/audit"
 	"tideline/storage"
 )
@@ -152,6 +153,15 @@ func (c Config) WithAudit(ctx context.Context, console Console, fn func(*audit.A
 // WithSessions lets a command that is no server end sessions, of which running servers
 // hear. Errors: the schema is not up to date, or as those of WithStores.
 func (c Config) WithSessions(ctx context.Context, console Console, fn func(*account.Sessions, *account.Directory) error) error {
+	return c.withBackend(ctx, console, func(b backend) error { return fn(b.sessions, b.directory) })
+}
+
+// WithKeys lets a command manage API keys. Errors: as those of WithSessions.
+func (c Config) WithKeys(ctx context.Context, console Console, fn func(*apikey.Keys) error) error {
+	return c.withBackend(ctx, console, func(b backend) error { return fn(b.keys) })
+}
+
+func (c Config) withBackend(ctx context.Context, console Console, fn func(backend) error) error {
 	return c.WithStores(ctx, console, func(stores *storage.Stores, log *slog.Logger) error {
 		if err := upToDate(ctx, stores); err != nil {
 			return err
@@ -160,6 +170,6 @@ func (c Config) WithSessions(ctx context.Context, console Console, fn func(*acco
 		if err != nil {
 			return err
 		}
-		return fn(b.sessions, b.directory)
+		return fn(b)
 	})
 }

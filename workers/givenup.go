@@ -112,3 +112,18 @@ func (w *Workers) relationGivenUp(ctx context.Context, j *queue.Job) error {
 	}
 	return nil
 }
+
+// inboxesStale handles many changed relations: the inboxes of all their users become
+// missing, and whoever is connected is told to read again. It is never given up because
+// something cannot be reached.
+func (w *Workers) inboxesStale(ctx context.Context, j *queue.Job) error {
+	var args job.Users
+	if err := decode(j, &args, nil); err != nil {
+		return err
+	}
+	f := &forgetting{w: w}
+	if err := errors.Join(f.forget(ctx, 0, args.Users), f.reason); err != nil {
+		return queue.Unavailable(fmt.Errorf("forget inboxes: %w", err))
+	}
+	return nil
+}

@@ -153,6 +153,8 @@ func New(cfg Config) (*Workers, error) {
 	cfg.Queue.Handle(job.AuthorReturns, w.authorReturns)
 	cfg.Queue.Handle(job.PostGivenUp, w.postGivenUp)
 	cfg.Queue.Handle(job.RelationGivenUp, w.relationGivenUp)
+	cfg.Queue.Handle(job.InboxesStale, w.inboxesStale)
+	cfg.Queue.Handle(job.PostsBackdated, w.postsBackdated)
 	cfg.Queue.WhenGivenUp(job.PostCreated, job.PostGivenUp)
 	cfg.Queue.WhenGivenUp(job.PostChanged, job.PostGivenUp)
 	cfg.Queue.WhenGivenUp(job.RelationChanged, job.RelationGivenUp)

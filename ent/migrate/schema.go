@@ -8,6 +8,23 @@ import (
 )
 
 var (
+	// APIKeysColumns holds the columns for the "api_keys" table.
+	APIKeysColumns = []*schema.Column{
+		{Name: "id", Type: field.TypeInt64, Increment: true},
+		{Name: "name", Type: field.TypeString},
+		{Name: "issuer", Type: field.TypeString, Size: 255, Default: ""},
+		{Name: "scopes", Type: field.TypeString},
+		{Name: "secret_hash", Type: field.TypeBytes, Size: 32},
+		{Name: "created_at", Type: field.TypeTime},
+		{Name: "last_used_at", Type: field.TypeTime, Nullable: true},
+		{Name: "revoked_at", Type: field.TypeTime, Nullable: true},
+	}
+	// APIKeysTable holds the schema information for the "api_keys" table.
+	APIKeysTable = &schema.Table{
+		Name:       "api_keys",
+		Columns:    APIKeysColumns,
+		PrimaryKey: []*schema.Column{APIKeysColumns[0]},
+	}
 	// BlocksColumns holds the columns for the "blocks" table.
 	BlocksColumns = []*schema.Column{
 		{Name: "id", Type: field.TypeInt64, Increment: true},
@@ -68,6 +85,39 @@ var (
 		Name:       "deliveries",
 		Columns:    DeliveriesColumns,
 		PrimaryKey: []*schema.Column{DeliveriesColumns[0]},
+	}
+	// ExternalPostsColumns holds the columns for the "external_posts" table.
+	ExternalPostsColumns = []*schema.Column{
+		{Name: "id", Type: field.TypeInt64, Increment: true},
+		{Name: "issuer", Type: field.TypeString, Size: 255},
+		{Name: "external_id", Type: field.TypeBytes, Size: 255},
+		{Name: "post_id", Type: field.TypeInt64},
+	}
+	// ExternalPostsTable holds the schema information for the "external_posts" table.
+	ExternalPostsTable = &schema.Table{
+		Name:       "external_posts",
+		Columns:    ExternalPostsColumns,
+		PrimaryKey: []*schema.Column{ExternalPostsColumns[0]},
+		ForeignKeys: []*schema.ForeignKey{
+			{
+				Symbol:     "external_posts_posts_post",
+				Columns:    []*schema.Column{ExternalPostsColumns[3]},
+				RefColumns: []*schema.Column{PostsColumns[0]},
+				OnDelete:   schema.Cascade,
+			},
+		},
+		Indexes: []*schema.Index{
+			{
+				Name:    "externalpost_issuer_external_id",
+				Unique:  true,
+				Columns: []*schema.Column{ExternalPostsColumns[1], ExternalPostsColumns[2]},
+			},
+			{
+				Name:    "externalpost_post_id",
+				Unique:  false,
+				Columns: []*schema.Column{ExternalPostsColumns[3]},
+			},
+		},
 	}
 	// FollowsColumns holds the columns for the "follows" table.
 	FollowsColumns = []*schema.Column{
@@ -443,8 +493,10 @@ var (
 	}
 	// Tables holds all the tables in the schema.
 	Tables = []*schema.Table{
+		APIKeysTable,
 		BlocksTable,
 		DeliveriesTable,
+		ExternalPostsTable,
 		FollowsTable,
 		FollowRequestsTable,
 		IdempotencyKeysTable,
@@ -462,6 +514,7 @@ var (
 func init() {
 	BlocksTable.ForeignKeys[0].RefTable = UsersTable
 	BlocksTable.ForeignKeys[1].RefTable = UsersTable
+	ExternalPostsTable.ForeignKeys[0].RefTable = PostsTable
 	FollowsTable.ForeignKeys[0].RefTable = UsersTable
 	FollowsTable.ForeignKeys[1].RefTable = UsersTable
 	FollowRequestsTable.ForeignKeys[0].RefTable = UsersTable

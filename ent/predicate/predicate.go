@@ -6,11 +6,17 @@ import (
 	"entgo.io/ent/dialect/sql"
 )
 
+// APIKey is the predicate function for apikey builders.
+type APIKey func(*sql.Selector)
+
 // Block is the predicate function for block builders.
 type Block func(*sql.Selector)
 
 // Delivery is the predicate function for delivery builders.
 type Delivery func(*sql.Selector)
+
+// ExternalPost is the predicate function for externalpost builders.
+type ExternalPost func(*sql.Selector)
 
 // Follow is the predicate function for follow builders.
 type Follow func(*sql.Selector)

@@ -34,6 +34,30 @@ func (Post) Indexes() []ent.Index {
 	}
 }
 
+// ExternalPost is the id that a post has at another server.
+type ExternalPost struct{ ent.Schema }
+
+// Fields of ExternalPost.
+func (ExternalPost) Fields() []ent.Field {
+	return []ent.Field{
+		field.Int64("id"),
+		field.Int64("post_id").Immutable(),
+		field.String("issuer").MaxLen(255).Immutable().Comment("whose id it is, as User.issuer"),
+		field.Bytes("external_id").MaxLen(255).Immutable().Comment("bytes, as User.external_id"),
+	}
+}
+
+// Edges of ExternalPost.
+func (ExternalPost) Edges() []ent.Edge { return []ent.Edge{owner("post", "post_id")} }
+
+// Indexes of ExternalPost.
+func (ExternalPost) Indexes() []ent.Index {
+	return []ent.Index{
+		index.Fields("issuer", "external_id").Unique(),
+		index.Fields("post_id"),
+	}
+}
+
 // Delivery is the receipt of a post's fan-out.
 type Delivery struct{ ent.Schema }
 

@@ -14,6 +14,7 @@ import (
 	"tideline/ent"
 	"tideline/ent/session"
 	"tideline/ent/user"
+	"tideline/feed/apikey"
 	"tideline/feed/identity"
 	"tideline/feed/internal/rows"
 	"tideline/feed/refusal"
@@ -29,7 +30,8 @@ import (
 const sessionSlack = 24 * time.Hour
 
 // Authenticate is that of Sessions, and takes tokens of issuers, too: the first one makes
-// its user.
+// its user. And it takes credentials of API keys, see apikey.Keys, which do not end by
+// themselves.
 //
 // Cost: as that of Sessions, with a signature for a token that is new. The first token of
 // a user, or after a sign-out, costs a transaction or two, and so does one a day.
@@ -40,6 +42,13 @@ func (a *Accounts) Authenticate(ctx context.Context, token string) (Viewer, time
 			return Viewer{}, time.Time{}, err
 		}
 		return a.admit(ctx, claims)
+	}
+	if a.cfg.Keys != nil && apikey.IsKey(token) {
+		key, user, err := a.cfg.Keys.Authenticate(ctx, token)
+		if err != nil {
+			return Viewer{}, time.Time{}, err
+		}
+		return Viewer{ID: user, Session: -key.ID, Key: key}, time.Time{}, nil
 	}
 	if a.with.NoPasswords {
 		return Viewer{}, time.Time{}, errEnded
@@ -118,8 +127,8 @@ func (a *Accounts) userOf(ctx context.Context, c identity.Claims) (int64, error)
 		if id, err = a.ids.Next(); err != nil {
 			return 0, err
 		}
-		handle := handleFrom(c.Handle, id, attempt)
-		err = a.cfg.DB.User.Create().SetID(id).SetHandle(handle).SetName(nameFrom(c.Name, handle)).SetPasswordHash(noPassword).
+		handle := HandleFrom(c.Handle, id, attempt)
+		err = a.cfg.DB.User.Create().SetID(id).SetHandle(handle).SetName(NameFrom(c.Name, handle)).SetPasswordHash(NoPassword).
 			SetIssuer(c.Issuer).SetExternalID([]byte(c.ExternalID)).Exec(ctx)
 		if !ent.IsConstraintError(err) {
 			return id, rows.Wrap("create user", err)
@@ -128,14 +137,14 @@ func (a *Accounts) userOf(ctx context.Context, c identity.Claims) (int64, error)
 	return 0, fmt.Errorf("no handle for a user of the issuer %s", c.Issuer)
 }
 
-// noPassword is no hash: no password matches it.
-const noPassword = "-"
+// NoPassword is no hash: no password matches it.
+const NoPassword = "-"
 
-// handleFrom makes the handle of a new user from the one that the token has: in lower
+// HandleFrom makes the handle of a new user from the one that the token has: in lower
 // case, without what follows an @ inside, with _ for every run of other characters, cut
 // to MaxHandle. When it is taken, the next attempts add _ and a few random characters;
 // they and an empty one end up at user_ with the id, which is unique.
-func handleFrom(claimed string, id int64, attempt int) string {
+func HandleFrom(claimed string, id int64, attempt int) string {
 	name, _, _ := strings.Cut(handleOf(claimed), "@")
 	name = strings.Trim(strings.Join(strings.FieldsFunc(name, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '_'
@@ -152,9 +161,9 @@ func handleFrom(claimed string, id int64, attempt int) string {
 	return strings.TrimRight(name[:min(len(name), MaxHandle-len(suffix))], "_") + suffix
 }
 
-// nameFrom makes the name of a new user from the one that the token has: on one line,
+// NameFrom makes the name of a new user from the one that the token has: on one line,
 // without control characters, cut to MaxName characters. It defaults to the handle.
-func nameFrom(claimed, handle string) string {
+func NameFrom(claimed, handle string) string {
 	runes := []rune(strings.Join(strings.FieldsFunc(strings.ToValidUTF8(claimed, ""), func(r rune) bool {
 		return unicode.IsSpace(r) || unicode.IsControl(r)
 	}), " "))

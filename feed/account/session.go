@@ -13,6 +13,7 @@ import (
 
 	"tideline/ent"
 	"tideline/ent/session"
+	"tideline/feed/apikey"
 	"tideline/feed/internal/rows"
 	"tideline/feed/refusal"
 	"tideline/live"
@@ -20,8 +21,12 @@ import (
 
 // Viewer says on whose behalf a call is made. The zero Viewer is anonymous.
 type Viewer struct {
-	ID      int64 // the user's id
-	Session int64 // the session's id
+	ID int64 // the user's id
+	// Session is the session's id, or the negative one of the API key.
+	Session int64
+	// Key is the API key by which a server makes the call for the user, or for nobody;
+	// nil without one. It is not changed.
+	Key *apikey.Key
 }
 
 // Auth is a fresh session. Only now the server knows its token.
@@ -42,6 +47,8 @@ const (
 type SessionsConfig struct {
 	DB        *ent.Client
 	Publisher *live.Publisher // tells open subscriptions that their session has ended
+	// Keys are the API keys that stand for sessions. Defaults to none.
+	Keys *apikey.Keys
 	// TTL is how long a log-in lasts. Defaults to DefaultSessionTTL.
 	TTL time.Duration
 	// Logger defaults to discarding.
@@ -131,10 +138,14 @@ func (s *Sessions) find(ctx context.Context, hash tokenHash) (found knownSession
 
 // LogOut ends the viewer's session and the subscriptions that it opened, on every
 // process; one that the message does not reach finds out by itself, as Run says. Of a user
-// of an issuer it ends all, as SignOut: one token is not told from another. Error: Unauthenticated.
+// of an issuer it ends all, as SignOut: one token is not told from another. Errors:
+// Unauthenticated; Forbidden for an API key.
 //
 // Cost: one look-up and one deletion by primary key, and one message a process.
 func (s *Sessions) LogOut(ctx context.Context, v Viewer) error {
+	if v.Key != nil {
+		return refusal.New(refusal.Forbidden, "An API key has no session to end; it can be revoked.")
+	}
 	if v.ID == 0 {
 		return refusal.ErrSignIn
 	}
@@ -197,14 +208,36 @@ func (s *Sessions) tell(ctx context.Context, userID, session int64) {
 	}
 }
 
-// Ended returns those of the sessions that were logged out or have expired. It
-// costs one query.
+// Ended returns those of the sessions that were logged out or have expired, and the
+// negative ids of those API keys that are revoked. It costs one query, and another for
+// keys.
 func (s *Sessions) Ended(ctx context.Context, ids []int64) ([]int64, error) {
-	open, err := s.cfg.DB.Session.Query().Where(session.IDIn(ids...), session.ExpiresAtGT(s.now())).IDs(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("find sessions: %w", err)
+	var sessions, keys []int64
+	for _, id := range ids {
+		if id < 0 && s.cfg.Keys != nil {
+			keys = append(keys, -id)
+		} else {
+			sessions = append(sessions, id)
+		}
 	}
-	return rows.Without(ids, open), nil
+	var ended []int64
+	if len(sessions) > 0 {
+		open, err := s.cfg.DB.Session.Query().Where(session.IDIn(sessions...), session.ExpiresAtGT(s.now())).IDs(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("find sessions: %w", err)
+		}
+		ended = rows.Without(sessions, open)
+	}
+	if len(keys) > 0 {
+		revoked, err := s.cfg.Keys.Ended(ctx, keys)
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range revoked {
+			ended = append(ended, -id)
+		}
+	}
+	return ended, nil
 }
 
 // Purge deletes the sessions that have expired, and reports how many.

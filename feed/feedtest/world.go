@@ -2,6 +2,7 @@
 package feedtest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -15,7 +16,9 @@ import (
 	"tideline/ent/schema"
 	"tideline/feed"
 	"tideline/feed/account"
+	"tideline/feed/apikey"
 	"tideline/feed/audit"
+	"tideline/feed/bulk"
 	"tideline/feed/home"
 	"tideline/feed/identity"
 	"tideline/feed/ids"
@@ -72,9 +75,11 @@ type World struct {
 	Home       *home.Home
 	Audit      *audit.Audit
 	Directory  *account.Directory
+	Keys       *apikey.Keys
 	Sessions   *account.Sessions
 	Accounts   *account.Accounts
 	Feed       *feed.Feed
+	Bulk       *bulk.Bulk
 	Streams    *stream.Streams
 }
 
@@ -113,7 +118,9 @@ func New(t testing.TB, s *storage.Stores, o Options) *World {
 	w.Hub = live.NewHub(s.Redis, live.HubConfig{Sharded: s.Sharded, Mark: w.Home.ArrivedID})
 	w.Audit = audit.New(w.Home)
 	w.Directory = account.NewDirectory(db, o.Policy.MaxPage)
-	w.Sessions, err = account.NewSessions(account.SessionsConfig{DB: db, Publisher: w.Publisher, Now: o.Now})
+	w.Keys, err = apikey.New(apikey.Config{DB: db, Now: o.Now})
+	require.NoError(t, err)
+	w.Sessions, err = account.NewSessions(account.SessionsConfig{DB: db, Publisher: w.Publisher, Keys: w.Keys, Now: o.Now})
 	require.NoError(t, err)
 	w.Accounts, err = account.New(account.Config{Sessions: w.Sessions, IDs: w.IDs, Issuers: o.Issuers, NoSignUp: o.NoSignUp, NoPasswords: o.NoPasswords})
 	require.NoError(t, err)
@@ -121,6 +128,8 @@ func New(t testing.TB, s *storage.Stores, o Options) *World {
 		DB: db, Dialect: s.Dialect, Visibility: w.Visibility, Home: w.Home, Directory: w.Directory, Queue: w.Queue, IDs: w.IDs,
 		LargeAudience: o.LargeAudience, MaxText: o.MaxText, MaxPage: o.Policy.MaxPage,
 	})
+	require.NoError(t, err)
+	w.Bulk, err = bulk.New(bulk.Config{DB: db, Dialect: s.Dialect, Visibility: w.Visibility, Timelines: w.Timelines, Queue: w.Queue, IDs: w.IDs, MaxText: cmp.Or(o.MaxText, feed.DefaultMaxText)})
 	require.NoError(t, err)
 	w.Streams, err = stream.New(stream.Config{
 		DB: db, Visibility: w.Visibility, Home: w.Home, Sessions: w.Sessions, Hub: w.Hub, Now: o.Now,

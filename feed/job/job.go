@@ -28,6 +28,12 @@ const (
 	// Their payloads are those of the dead job.
 	PostGivenUp     = "post.given_up"
 	RelationGivenUp = "relation.given_up"
+	// InboxesStale: so many relations changed at once that the inboxes of their users are
+	// to be read from SQL.
+	InboxesStale = "inboxes.stale"
+	// PostsBackdated: authors gained posts of long ago; the feeds where they belong are to
+	// be read from SQL, and nobody is told.
+	PostsBackdated = "posts.backdated"
 )
 
 // Post is the payload of PostCreated and PostChanged. The author is named because
@@ -72,4 +78,16 @@ type Relation struct {
 type Author struct {
 	Author int64 `json:"author"`
 	Since  int64 `json:"since"` // when the return to push began, in Unix milliseconds
+}
+
+// Users is the payload of InboxesStale.
+type Users struct {
+	Users []int64 `json:"users"`
+}
+
+// Authors is the payload of PostsBackdated: the authors, and for each the newest of the
+// posts.
+type Authors struct {
+	Authors []int64 `json:"authors"`
+	Newest  []int64 `json:"newest"`
 }

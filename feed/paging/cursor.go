@@ -37,6 +37,7 @@ const (
 	Following
 	Requests
 	Users
+	Keys
 )
 
 const (

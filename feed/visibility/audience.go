@@ -11,6 +11,7 @@ import (
 	"entgo.io/ent/dialect"
 
 	"tideline/ent"
+	"tideline/ent/follow"
 	"tideline/ent/schema"
 	"tideline/feed/internal/rows"
 )
@@ -71,6 +72,29 @@ func (r *Reader) Audience(ctx context.Context, author int64, c PostChange, muter
 		last = 0
 	}
 	return list, last, err
+}
+
+// FollowersOfMany is a page of those who follow any of the authors: of the follows before
+// the given position the newest, at most limit of them. A follower may come more than
+// once. The position is as of Audience.
+//
+// Cost: one query, which goes through all follows of the authors.
+func (r *Reader) FollowersOfMany(ctx context.Context, authors []int64, before int64, limit int) (users []int64, next int64, err error) {
+	if before == 0 {
+		before = math.MaxInt64
+	}
+	list, err := r.db.Follow.Query().Where(rows.Among(follow.FieldFolloweeID, authors), follow.IDLT(before)).
+		Order(ent.Desc(follow.FieldID)).Limit(limit).Select(follow.FieldID, follow.FieldFollowerID).All(ctx)
+	if err != nil {
+		return nil, 0, fmt.Errorf("read followers: %w", err)
+	}
+	for _, row := range list {
+		users = append(users, row.FollowerID)
+	}
+	if len(list) == limit {
+		next = list[limit-1].ID
+	}
+	return users, next, nil
 }
 
 // Among is Audience of the given users, as far as they follow the author.

@@ -138,6 +138,50 @@ func CountNewPost(visibility string) string {
 		count("followers_post_count", schema.Followers) + count("mutuals_post_count", schema.Mutuals)
 }
 
+// Counts is how many posts an author gains, by counter, and the newest of them.
+type Counts struct {
+	Author    int64 `json:"author"`
+	All       int   `json:"total"`
+	Public    int   `json:"public"`
+	Followers int   `json:"followers"`
+	Mutuals   int   `json:"mutuals"`
+	Last      int64 `json:"last"`
+}
+
+// CountColumns are the columns of a table r of Counts, with their types, and AddCounts is
+// the part of an update of users that adds the row of r to the author's.
+var CountColumns = []string{"author bigint", "total int", "public int", "followers int", "mutuals int", "last bigint"}
+
+// AddCounts see CountColumns.
+const AddCounts = "post_count = post_count + r.total, public_post_count = public_post_count + r.public, " +
+	"followers_post_count = followers_post_count + r.followers, mutuals_post_count = mutuals_post_count + r.mutuals, " +
+	"last_post_id = CASE WHEN r.last > last_post_id THEN r.last ELSE last_post_id END"
+
+// CountNewPosts counts new posts of many authors.
+func CountNewPosts(posts []*ent.Post) []*Counts {
+	byAuthor := map[int64]*Counts{}
+	var list []*Counts
+	for _, p := range posts {
+		c := byAuthor[p.AuthorID]
+		if c == nil {
+			c = &Counts{Author: p.AuthorID}
+			byAuthor[p.AuthorID] = c
+			list = append(list, c)
+		}
+		c.All++
+		c.Last = max(c.Last, p.ID)
+		switch p.Visibility {
+		case schema.Public:
+			c.Public++
+		case schema.Followers:
+			c.Followers++
+		case schema.Mutuals:
+			c.Mutuals++
+		}
+	}
+	return list
+}
+
 // Widens reports whether a change from this visibility, empty for a new post, may
 // give the post to followers who did not have it before.
 func Widens(from schema.Visibility) bool { return from != schema.Public && from != schema.Followers }

@@ -36,6 +36,10 @@ type Config struct {
 	// Defaults to the given context.
 	Begin func(ctx context.Context) context.Context
 
+	// Permit returns an error for an operation that the subscriber or caller may not ask for at all. It is called
+	// before each operation is executed, or subscribed to. Optional.
+	Permit func(ctx context.Context, op *Operation) error
+
 	// Compile returns a function that answers a query without gqlgen, or nil when there is none. It is called
 	// once a document, for each of its queries that has a single field at its root and no directives. Optional.
 	Compile func(op *graphql.OperationContext, root graphql.CollectedField) Compiled

@@ -28,6 +28,9 @@ func (e *Engine) Execute(ctx context.Context, o *Operation) Response {
 		err := errors.New("a subscription was executed, not subscribed to")
 		return Response{Data: json.RawMessage("null"), Errors: gqlerror.List{e.present(ctx, err)}}
 	}
+	if err := e.permit(ctx, o); err != nil {
+		return Response{Errors: gqlerror.List{err}}
+	}
 	if o.compiled.write != nil {
 		if data, err := o.compiled.answer(ctx, e, o.context.Variables); err == nil {
 			return Response{Data: data}
@@ -55,4 +58,16 @@ func (e *Engine) presentField(ctx context.Context, err error) *gqlerror.Error {
 		shown = at(shown, f.Field.Position)
 	}
 	return shown
+}
+
+// permit returns the error of an operation that Permit refuses.
+func (e *Engine) permit(ctx context.Context, o *Operation) *gqlerror.Error {
+	if e.cfg.Permit == nil {
+		return nil
+	}
+	err := e.cfg.Permit(ctx, o)
+	if err == nil {
+		return nil
+	}
+	return e.present(ctx, err)
 }

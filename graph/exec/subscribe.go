@@ -55,6 +55,9 @@ func (e *Engine) Subscribe(ctx context.Context, o *Operation, wake func()) (*Sub
 	if o.Kind() != ast.Subscription {
 		return nil, gqlerror.List{e.present(ctx, errors.New("only a subscription can be subscribed to"))}
 	}
+	if err := e.permit(ctx, o); err != nil {
+		return nil, gqlerror.List{err}
+	}
 	s := &Subscription{engine: e, op: o, shape: o.shape(), ctx: ctx, wake: wake}
 	s.plain = flagged{s.shape, false}
 	ctx = context.WithValue(graphql.WithOperationContext(ctx, o.context), openingKey{}, s)

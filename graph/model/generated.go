@@ -5,7 +5,20 @@ package model
 import (
 	"tideline/ent"
 	"tideline/ent/schema"
+	"tideline/feed/apikey"
 )
+
+type CreateAPIKeyInput struct {
+	Name   string         `json:"name"`
+	Issuer *string        `json:"issuer,omitempty"`
+	Scopes []apikey.Scope `json:"scopes"`
+}
+
+// The key is shown this once.
+type CreateAPIKeyPayload struct {
+	Key    string      `json:"key"`
+	APIKey *apikey.Key `json:"apiKey"`
+}
 
 type CreatePostPayload struct {
 	Post *ent.Post `json:"post"`
@@ -43,6 +56,14 @@ type MarkTimelineReadPayload struct {
 
 type RelationshipPayload struct {
 	User *ent.User `json:"user"`
+}
+
+type RevokeAPIKeyInput struct {
+	ID string `json:"id"`
+}
+
+type RevokeAPIKeyPayload struct {
+	APIKey *apikey.Key `json:"apiKey"`
 }
 
 type SetPostVisibilityInput struct {

@@ -11,6 +11,8 @@ import (
 
 	"tideline/ent"
 	"tideline/ent/schema"
+	"tideline/feed/apikey"
+	"tideline/feed/bulk"
 	"tideline/feed/home"
 	"tideline/feed/paging"
 )
@@ -21,6 +23,9 @@ type (
 	PostEdge       = paging.Edge[ent.Post]
 	UserConnection = paging.Connection[ent.User]
 	UserEdge       = paging.Edge[ent.User]
+
+	APIKeyConnection = paging.Connection[apikey.Key]
+	APIKeyEdge       = paging.Edge[apikey.Key]
 )
 
 // timeLayout is RFC 3339 with exactly three decimals.
@@ -54,4 +59,22 @@ func MarshalOrder(o home.Order) graphql.Marshaler { return graphql.MarshalString
 func UnmarshalOrder(v any) (home.Order, error) {
 	text, err := graphql.UnmarshalString(v)
 	return home.Order(text), err
+}
+
+// MarshalAPIKeyScope writes the enum ApiKeyScope.
+func MarshalAPIKeyScope(s apikey.Scope) graphql.Marshaler { return graphql.MarshalString(string(s)) }
+
+// UnmarshalAPIKeyScope reads it; graph/exec has checked that it is one.
+func UnmarshalAPIKeyScope(v any) (apikey.Scope, error) {
+	text, err := graphql.UnmarshalString(v)
+	return apikey.Scope(text), err
+}
+
+// MarshalUpsertStatus writes the enum UpsertStatus.
+func MarshalUpsertStatus(s bulk.Status) graphql.Marshaler { return graphql.MarshalString(string(s)) }
+
+// UnmarshalUpsertStatus reads it; no input has one.
+func UnmarshalUpsertStatus(v any) (bulk.Status, error) {
+	text, err := graphql.UnmarshalString(v)
+	return bulk.Status(text), err
 }

@@ -39,6 +39,11 @@ type Config struct {
 	// to 10,000,000: a third of it at once. Clients that are not signed in share
 	// the rate of one user per address.
 	RateCost int
+	// RateKeyMutations and RateKeyCost are as RateMutations and RateCost for one API
+	// key, whomever it acts for and from whatever address: 1 to 60,000 mutations, sign-ups
+	// and log-ins among them, and a cost of 1,000 to 60,000,000 a minute.
+	RateKeyMutations int
+	RateKeyCost      int
 	// MaxCost is the cost of the dearest operation that is ever asked for, 0 or
 	// more. It may always be asked for at once, whatever RateCost is.
 	MaxCost int
@@ -77,6 +82,8 @@ func (c Config) Validate() error {
 		{"RateAccounts", c.RateAccounts, 1, 60_000},
 		{"RateMutations", c.RateMutations, 1, 60_000},
 		{"RateCost", c.RateCost, 1000, 10_000_000},
+		{"RateKeyMutations", c.RateKeyMutations, 1, 60_000},
+		{"RateKeyCost", c.RateKeyCost, 1000, 60_000_000},
 		{"MaxSocketsPerUser", c.MaxSocketsPerUser, 1, 1_000_000},
 		{"MaxSocketsPerAddress", c.MaxSocketsPerAddress, 1, 1_000_000},
 		{"MaxSubscriptionsPerUser", c.MaxSubscriptionsPerUser, 1, 1_000_000},
@@ -127,6 +134,7 @@ func New(rdb redis.UniversalClient, c Config) (*Limits, error) {
 
 // Client is the client that asks for something.
 type Client struct {
+	Key     int64  // the API key by which it comes, 0: none
 	User    int64  // 0: not signed in
 	Address string // as of [AddressOf]
 }

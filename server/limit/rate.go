@@ -26,6 +26,8 @@ type rates struct {
 	accounts  rate // per address
 	mutations rate // per user, or per address for clients that are not signed in
 	cost      rate // the same; in addition, all users at one address share sharedCost times as much
+
+	keyMutations, keyCost rate // per API key; nothing of the above is taken
 }
 
 func (c Config) rates() rates {
@@ -33,6 +35,9 @@ func (c Config) rates() rates {
 		accounts:  rate{2 * c.RateAccounts, c.RateAccounts},
 		mutations: rate{max(c.RateMutations/5, 1), c.RateMutations},
 		cost:      rate{max(c.RateCost/3, c.MaxCost, LeastCost), c.RateCost},
+
+		keyMutations: rate{max(c.RateKeyMutations/5, 1), c.RateKeyMutations},
+		keyCost:      rate{max(c.RateKeyCost/3, c.MaxCost, LeastCost), c.RateKeyCost},
 	}
 }
 
@@ -89,6 +94,13 @@ func (l *Limits) Allow(ctx context.Context, c Client, d Demand) *Refusal {
 func (l *rateLimiter) allow(ctx context.Context, c Client, d Demand) *Refusal {
 	ctx, cancel := context.WithTimeout(ctx, rateTimeout)
 	defer cancel()
+	if c.Key != 0 {
+		key := "key:{" + strconv.FormatInt(c.Key, 10) + "}"
+		if refusal := l.take(ctx, "mutation:"+key, l.rates.keyMutations, d.Accounts+d.Mutations); refusal != nil {
+			return refusal
+		}
+		return l.spend(ctx, "cost:"+key, l.rates.keyCost, d.Cost)
+	}
 	if refusal := l.take(ctx, "account:{"+c.Address+"}", l.rates.accounts, d.Accounts); refusal != nil {
 		return refusal
 	}

@@ -20,6 +20,9 @@ var testRates = rates{
 	accounts:  rate{burst: 10, perMinute: 30},
 	mutations: rate{burst: 20, perMinute: 600},
 	cost:      rate{burst: 40_000, perMinute: 60_000},
+
+	keyMutations: rate{burst: 50, perMinute: 600},
+	keyCost:      rate{burst: 80_000, perMinute: 60_000},
 }
 
 // newLimits returns limits with the testRates, and no quotas.
@@ -42,29 +45,45 @@ func TestMutationsOfAUser(t *testing.T) {
 	alice, bob := int64(1), int64(2)
 	post := Demand{Mutations: 1}
 	for range testRates.mutations.burst {
-		require.Nil(t, l.Allow(t.Context(), Client{alice, "a"}, post))
+		require.Nil(t, l.Allow(t.Context(), Client{User: alice, Address: "a"}, post))
 	}
-	refusal := l.Allow(t.Context(), Client{alice, "b"}, post)
+	refusal := l.Allow(t.Context(), Client{User: alice, Address: "b"}, post)
 	require.NotNil(t, refusal)
 	require.Equal(t, &Refusal{Message: "Too many requests. Try again in 1 seconds.", RetryAfter: 1}, refusal)
-	require.Nil(t, l.Allow(t.Context(), Client{bob, "a"}, post))
-	require.Nil(t, l.Allow(t.Context(), Client{alice, "a"}, Demand{Cost: 1000}), "reading goes on")
+	require.Nil(t, l.Allow(t.Context(), Client{User: bob, Address: "a"}, post))
+	require.Nil(t, l.Allow(t.Context(), Client{User: alice, Address: "a"}, Demand{Cost: 1000}), "reading goes on")
 
 	// One token comes back each tenth of a second, and no more.
 	server.SetTime(now.Add(100 * time.Millisecond))
-	require.Nil(t, l.Allow(t.Context(), Client{alice, "a"}, post))
-	require.NotNil(t, l.Allow(t.Context(), Client{alice, "a"}, post))
+	require.Nil(t, l.Allow(t.Context(), Client{User: alice, Address: "a"}, post))
+	require.NotNil(t, l.Allow(t.Context(), Client{User: alice, Address: "a"}, post))
+}
+
+// A key has rates of its own, whomever it acts for and wherever it is, and takes nothing
+// from anybody else's.
+func TestRatesOfAKey(t *testing.T) {
+	l, _, _ := limited(t)
+	for i := range testRates.keyMutations.burst / 2 {
+		require.Nil(t, l.Allow(t.Context(), Client{Key: 1, User: int64(i % 3), Address: "a"}, Demand{Accounts: 1, Mutations: 1, Cost: LeastCost}))
+	}
+	require.NotNil(t, l.Allow(t.Context(), Client{Key: 1, Address: "b"}, Demand{Accounts: 1}))
+	require.NotNil(t, l.Allow(t.Context(), Client{Key: 1, Address: "b"}, Demand{Cost: 79_000}))
+	require.Nil(t, l.Allow(t.Context(), Client{Key: 2, Address: "a"}, Demand{Mutations: 1, Cost: 79_000}))
+	for _, c := range []Client{{Address: "a"}, {User: 1, Address: "a"}, {User: 2, Address: "b"}} {
+		require.Nil(t, l.Allow(t.Context(), c, Demand{Mutations: testRates.mutations.burst, Cost: 39_000}))
+	}
+	require.Nil(t, l.Allow(t.Context(), Client{Address: "a"}, Demand{Accounts: testRates.accounts.burst}))
 }
 
 func TestAccountsOfAnAddress(t *testing.T) {
 	l, _, _ := limited(t)
 	const anonymous = 0
-	require.Nil(t, l.Allow(t.Context(), Client{anonymous, "a"}, Demand{Accounts: testRates.accounts.burst}))
-	require.NotNil(t, l.Allow(t.Context(), Client{anonymous, "a"}, Demand{Accounts: 1}))
-	require.NotNil(t, l.Allow(t.Context(), Client{1, "a"}, Demand{Accounts: 1}))
-	require.Nil(t, l.Allow(t.Context(), Client{anonymous, "b"}, Demand{Accounts: 1}))
-	require.Nil(t, l.Allow(t.Context(), Client{anonymous, "a"}, Demand{Mutations: 1}))
-	refusal := l.Allow(t.Context(), Client{anonymous, "c"}, Demand{Accounts: testRates.accounts.burst + 1})
+	require.Nil(t, l.Allow(t.Context(), Client{User: anonymous, Address: "a"}, Demand{Accounts: testRates.accounts.burst}))
+	require.NotNil(t, l.Allow(t.Context(), Client{User: anonymous, Address: "a"}, Demand{Accounts: 1}))
+	require.NotNil(t, l.Allow(t.Context(), Client{User: 1, Address: "a"}, Demand{Accounts: 1}))
+	require.Nil(t, l.Allow(t.Context(), Client{User: anonymous, Address: "b"}, Demand{Accounts: 1}))
+	require.Nil(t, l.Allow(t.Context(), Client{User: anonymous, Address: "a"}, Demand{Mutations: 1}))
+	refusal := l.Allow(t.Context(), Client{User: anonymous, Address: "c"}, Demand{Accounts: testRates.accounts.burst + 1})
 	require.NotNil(t, refusal)
 	require.Zero(t, refusal.RetryAfter, "waiting does not help")
 }
@@ -73,13 +92,13 @@ func TestCostOfAUser(t *testing.T) {
 	l, server, now := limited(t)
 	const alice = 1
 	spend := func(user int64, address string) (spent int) {
-		for l.Allow(t.Context(), Client{user, address}, Demand{Cost: 300}) == nil {
+		for l.Allow(t.Context(), Client{User: user, Address: address}, Demand{Cost: 300}) == nil {
 			spent += 300
 		}
 		return spent
 	}
 	require.InDelta(t, testRates.cost.burst, spend(alice, "a"), 1000)
-	refusal := l.Allow(t.Context(), Client{alice, "a"}, Demand{Cost: 10_000})
+	refusal := l.Allow(t.Context(), Client{User: alice, Address: "a"}, Demand{Cost: 10_000})
 	require.NotNil(t, refusal)
 	require.InDelta(t, 10, refusal.RetryAfter, 1, "a thousand a second")
 	server.SetTime(now.Add(3 * time.Second))
@@ -100,13 +119,13 @@ func TestCostAsksRedisSeldom(t *testing.T) {
 	l, server, _ := limited(t)
 	before := server.CommandCount()
 	for range 100 {
-		require.Nil(t, l.Allow(t.Context(), Client{0, "a"}, Demand{Cost: 100}))
+		require.Nil(t, l.Allow(t.Context(), Client{User: 0, Address: "a"}, Demand{Cost: 100}))
 	}
 	require.Less(t, server.CommandCount()-before, 60) // the script's own commands count
 	for i := range maxLeased + 10 {
 		l.rates.leased[fmt.Sprint(i)] = 0
 	}
-	require.Nil(t, l.Allow(t.Context(), Client{0, "b"}, Demand{Cost: 100}))
+	require.Nil(t, l.Allow(t.Context(), Client{User: 0, Address: "b"}, Demand{Cost: 100}))
 	require.Len(t, l.rates.leased, 1, "forgotten")
 }
 
@@ -115,27 +134,27 @@ func TestLimitOnEveryRedis(t *testing.T) {
 	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, _ bool) {
 		l := newLimits(rdb)
 		logIns := Demand{Accounts: testRates.accounts.burst, Cost: LeastCost}
-		require.Nil(t, l.Allow(t.Context(), Client{0, "a"}, logIns))
-		refusal := l.Allow(t.Context(), Client{0, "a"}, logIns)
+		require.Nil(t, l.Allow(t.Context(), Client{User: 0, Address: "a"}, logIns))
+		refusal := l.Allow(t.Context(), Client{User: 0, Address: "a"}, logIns)
 		require.NotNil(t, refusal)
 		require.Positive(t, refusal.RetryAfter)
-		require.Nil(t, l.Allow(t.Context(), Client{0, "b"}, logIns))
-		require.Nil(t, l.Allow(t.Context(), Client{1, "b"}, Demand{Cost: 30_000}))
-		require.NotNil(t, l.Allow(t.Context(), Client{1, "b"}, Demand{Cost: 30_000}))
+		require.Nil(t, l.Allow(t.Context(), Client{User: 0, Address: "b"}, logIns))
+		require.Nil(t, l.Allow(t.Context(), Client{User: 1, Address: "b"}, Demand{Cost: 30_000}))
+		require.NotNil(t, l.Allow(t.Context(), Client{User: 1, Address: "b"}, Demand{Cost: 30_000}))
 	})
 }
 
 func TestLimitFailsOpen(t *testing.T) {
 	l, server, _ := limited(t)
 	server.Close()
-	require.Nil(t, l.Allow(t.Context(), Client{1, "a"}, Demand{1, 1, 1}))
+	require.Nil(t, l.Allow(t.Context(), Client{User: 1, Address: "a"}, Demand{1, 1, 1}))
 	l = new(Limits)
-	require.Nil(t, l.Allow(t.Context(), Client{1, "a"}, Demand{1, 1, 1}))
+	require.Nil(t, l.Allow(t.Context(), Client{User: 1, Address: "a"}, Demand{1, 1, 1}))
 }
 
 func TestBucketsExpire(t *testing.T) {
 	l, server, _ := limited(t)
-	require.Nil(t, l.Allow(t.Context(), Client{1, "a"}, Demand{Mutations: 1, Cost: 1}))
+	require.Nil(t, l.Allow(t.Context(), Client{User: 1, Address: "a"}, Demand{Mutations: 1, Cost: 1}))
 	server.FastForward(time.Minute)
 	require.Empty(t, server.Keys())
 }

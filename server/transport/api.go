@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/vektah/gqlparser/v2/ast"
@@ -39,28 +40,35 @@ type api struct {
 	beginning *semaphore.Weighted // the subscriptions that begin
 }
 
-// errForbidden refuses a token that is malformed, unknown, expired or revoked.
-var errForbidden = errors.New("the session has ended or never was")
+// errForbidden refuses what cannot be a credential.
+var errForbidden = refusal.New(refusal.Unauthenticated, "The session has ended. Log in again.")
 
-// identify finds out whose token it is; "" is the anonymous viewer. Errors:
-// errForbidden, or the reason why it could not find out.
-func (a *api) identify(ctx context.Context, token string) (account.Viewer, time.Time, error) {
-	if token == "" {
+// isForbidden reports whether a credential is malformed, unknown, expired or revoked.
+func isForbidden(err error) bool { return refusal.CodeOf(err) == refusal.Unauthenticated }
+
+// identify finds out whose credential it is; "" is the anonymous viewer. Errors: one
+// that isForbidden, or the reason why it could not find out.
+func (a *api) identify(ctx context.Context, credential string) (account.Viewer, time.Time, error) {
+	if credential == "" {
 		return account.Viewer{}, time.Time{}, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, a.config.RequestTimeout)
 	defer cancel()
-	viewer, expires, err := a.config.Authenticate(ctx, token)
-	if refusal.CodeOf(err) == refusal.Unauthenticated {
-		return account.Viewer{}, time.Time{}, errForbidden
+	return a.config.Authenticate(ctx, credential)
+}
+
+// clientOf is the client in whose name the limits count what a viewer does.
+func clientOf(v account.Viewer, address string) limit.Client {
+	if v.Key != nil {
+		return limit.Client{Key: v.Key.ID, User: v.ID, Address: address}
 	}
-	return viewer, expires, err
+	return limit.Client{User: v.ID, Address: address}
 }
 
 // prepare checks a request of the viewer up to the point where it could be
 // executed. Errors are request errors: nothing was done.
 func (a *api) prepare(ctx context.Context, v account.Viewer, address string, r exec.Request) (*exec.Operation, gqlerror.List) {
-	limits, client := a.config.Limits, limit.Client{User: v.ID, Address: address}
+	limits, client := a.config.Limits, clientOf(v, address)
 	r, register, errs := a.documents.resolve(r)
 	var operation *exec.Operation
 	if len(errs) == 0 {
@@ -109,7 +117,8 @@ func isAccountField(name string) bool { return name == "signUp" || name == "logI
 
 // timeout is how long an operation may take.
 func (a *api) timeout(operation *exec.Operation) time.Duration {
-	if operation.Kind() == ast.Mutation && slices.ContainsFunc(operation.RootFields(), isAccountField) {
+	long := func(field string) bool { return isAccountField(field) || strings.HasPrefix(field, "upsert") }
+	if operation.Kind() == ast.Mutation && slices.ContainsFunc(operation.RootFields(), long) {
 		return a.config.LongestRequest()
 	}
 	return a.config.RequestTimeout
@@ -135,7 +144,7 @@ func (a *api) execute(ctx context.Context, begun time.Time, v account.Viewer, op
 
 // subscribe begins a subscription of the viewer, which lasts as long as ctx.
 func (a *api) subscribe(ctx context.Context, v account.Viewer, address string, operation *exec.Operation, wake func()) (*exec.Subscription, gqlerror.List) {
-	if refusal := a.config.Limits.Subscribe(ctx, limit.Client{User: v.ID, Address: address}); refusal != nil {
+	if refusal := a.config.Limits.Subscribe(ctx, clientOf(v, address)); refusal != nil {
 		a.config.ObserveRequest(string(ast.Subscription), codeRateLimited, 0)
 		return nil, refused(refusal)
 	}

@@ -75,9 +75,9 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request) {
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request, mediaType string, request exec.Request, release func()) {
 	ctx, begun := r.Context(), time.Now()
 	viewer, expires, err := h.viewer(r)
-	if errors.Is(err, errForbidden) {
+	if isForbidden(err) {
 		w.Header().Set("WWW-Authenticate", "Bearer")
-		respond(w, mediaType, exec.Response{Errors: requestError(codeUnauthenticated, "The session has ended. Log in again.")})
+		respond(w, mediaType, exec.Response{Errors: requestError(codeUnauthenticated, "%s", err)})
 		return
 	}
 	if err != nil {
@@ -119,7 +119,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, mediaType string
 
 // viewer finds out who makes the request, and until when; errors as of api.identify.
 func (h *Handler) viewer(r *http.Request) (account.Viewer, time.Time, error) {
-	token, ok := incoming.BearerHeader(r.Header)
+	token, ok := incoming.Credential(r.Header)
 	if !ok {
 		return account.Viewer{}, time.Time{}, errForbidden
 	}

@@ -2,7 +2,6 @@ package transport
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime/debug"
 	"sync"
@@ -76,7 +75,7 @@ func (op *operation) prepare(ctx context.Context, request exec.Request) (account
 	s := op.socket
 	// The session may have ended since the socket was opened.
 	viewer, _, err := s.set.api.identify(ctx, s.token)
-	if errors.Is(err, errForbidden) {
+	if isForbidden(err) {
 		s.forbid()
 		return viewer, nil
 	}
@@ -198,7 +197,7 @@ func (op *operation) ended() {
 	switch _, _, err := s.set.api.identify(ctx, s.token); {
 	case err == nil:
 		op.complete()
-	case errors.Is(err, errForbidden):
+	case isForbidden(err):
 		s.forbid()
 	default:
 		_ = s.set.api.internal(ctx, "authenticate the end of a stream", err)

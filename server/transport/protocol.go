@@ -88,32 +88,6 @@ func parseMessage(data []byte) (message, error) {
 	return m, nil
 }
 
-// initToken is the token in the payload of connection_init, "" for an anonymous
-// client; ok is false when there is something that cannot be a token. Its error is
-// a payload that is no object.
-func initToken(payload json.RawMessage) (token string, ok bool, err error) {
-	if payload == nil {
-		return "", true, nil
-	}
-	fields, err := incoming.ParseObject(payload)
-	if err != nil {
-		return "", false, err
-	}
-	for _, name := range []string{"Authorization", "authorization"} {
-		raw, given := fields[name]
-		if !given || bytes.Equal(raw, []byte("null")) {
-			continue
-		}
-		var value string
-		if json.Unmarshal(raw, &value) != nil {
-			return "", false, nil
-		}
-		token, ok = incoming.Bearer(value)
-		return token, ok, nil
-	}
-	return "", true, nil
-}
-
 // frame is a message to the client. It is put together by hand: the payload is
 // JSON already, and need not be checked and copied again.
 func frame(kind, id string, payload []byte) []byte {

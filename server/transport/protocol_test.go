@@ -2,6 +2,7 @@ package transport
 
 import (
 	"encoding/json"
+	"net/http"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -28,7 +29,7 @@ func FuzzMessages(f *testing.F) {
 		}
 		require.True(t, utf8.Valid(data))
 		require.True(t, json.Valid(data))
-		_, _, _ = initToken(m.Payload)
+		_, _, _ = incoming.InitCredential(m.Payload)
 		if r, err := incoming.Parse(m.Payload); err == nil {
 			require.True(t, r.Query != "" || r.Extensions["persistedQuery"] != nil)
 		}
@@ -53,15 +54,39 @@ func TestFramesAreJSON(t *testing.T) {
 	}
 }
 
-func TestBearer(t *testing.T) {
-	for value, want := range map[string]string{
-		"": "", "Bearer x": "x", "bearer  x ": "x", "BEARER x": "x",
-		"Bearer": "-", "Bearer ": "-", "Basic x": "-", "x": "-",
+func TestCredential(t *testing.T) {
+	for _, c := range []struct{ bearer, actAs, want string }{
+		{"", "", ""}, {"Bearer x", "", "x"}, {"bearer  x ", "", "x"}, {"BEARER x", "", "x"},
+		{"Bearer", "", "-"}, {"Bearer ", "", "-"}, {"Basic x", "", "-"}, {"x", "", "-"},
+		{"Bearer x", " external:7 ", "x external:7"}, {"", "external:7", "-"}, {"Basic x", "external:7", "-"},
 	} {
-		token, ok := incoming.Bearer(value)
-		require.Equal(t, want != "-", ok, value)
-		if ok {
-			require.Equal(t, want, token, value)
+		h := http.Header{}
+		fields := map[string]string{}
+		if c.bearer != "" {
+			h.Set("Authorization", c.bearer)
+			fields["authorization"] = c.bearer
 		}
+		if c.actAs != "" {
+			h.Set("tideline-act-as", c.actAs)
+			fields["Tideline-Act-As"] = c.actAs
+		}
+		payload, err := json.Marshal(fields)
+		require.NoError(t, err)
+		text, ok := incoming.Credential(h)
+		again, okAgain, err := incoming.InitCredential(payload)
+		require.NoError(t, err)
+		require.Equal(t, c.want != "-", ok, c)
+		require.Equal(t, ok, okAgain, c)
+		require.Equal(t, text, again)
+		if ok {
+			require.Equal(t, c.want, text, c)
+		}
+		h.Add("Tideline-Act-As", "one")
+		h.Add("Tideline-Act-As", "two")
+		_, ok = incoming.Credential(h)
+		require.False(t, ok)
 	}
+	_, ok, err := incoming.InitCredential([]byte(`{"Authorization":"Bearer x","Tideline-Act-As":7}`))
+	require.NoError(t, err)
+	require.False(t, ok)
 }

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"encoding/json"
+	"net/http"
 	"testing"
 	"unicode/utf8"
 
@@ -39,7 +40,7 @@ func FuzzBody(f *testing.F) {
 		}
 		request, err = incoming.ParseParams(string(body))
 		require.True(t, err != nil || utf8.ValidString(request.Query))
-		_, _ = incoming.Bearer(string(body))
+		_, _ = incoming.Credential(http.Header{"Authorization": {string(body)}, incoming.ActAs: {string(body)}})
 		mediaType, ok := incoming.Negotiate([]string{string(body)})
 		require.Equal(t, ok, mediaType == incoming.TypeJSON || mediaType == incoming.TypeResponse)
 	})

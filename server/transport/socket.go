@@ -206,7 +206,7 @@ func (s *socket) init(ctx context.Context, m message) {
 	}
 	s.greeted = true
 	s.deadline.Stop() // from here on the client waits for us
-	token, ok, err := initToken(m.Payload)
+	token, ok, err := incoming.InitCredential(m.Payload)
 	if err != nil {
 		s.queue.Close(closeBadRequest, "Invalid message received: the payload is no object")
 		return
@@ -227,7 +227,7 @@ func (s *socket) init(ctx context.Context, m message) {
 		}()
 		<-done
 	}
-	if errors.Is(err, errForbidden) {
+	if isForbidden(err) {
 		s.forbid()
 		return
 	}

@@ -84,7 +84,7 @@ func (s *sockets) accept(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
 	limit.FreeSlot(ctx)
 	socket := newSocket(s, conn, limit.AddressOf(r.RemoteAddr), incoming.OffersDeflate(r.Header), cancel)
-	socket.token, socket.tokenOK = incoming.BearerHeader(r.Header)
+	socket.token, socket.tokenOK = incoming.Credential(r.Header)
 	socket.token = strings.Clone(socket.token) // the header need not stay in memory
 	s.mu.Lock()
 	s.open[socket] = struct{}{}

@@ -128,7 +128,7 @@ func unavailable(w http.ResponseWriter, why string) {
 
 // admit counts the stream of a subscription until ctx ends.
 func (h *Handler) admit(ctx context.Context, w http.ResponseWriter, r *http.Request, v account.Viewer) gqlerror.List {
-	if refusal := h.api.config.Limits.Stream(ctx, limit.Client{User: v.ID, Address: limit.AddressOf(r.RemoteAddr)}); refusal != nil {
+	if refusal := h.api.config.Limits.Stream(ctx, clientOf(v, limit.AddressOf(r.RemoteAddr))); refusal != nil {
 		return refused(refusal)
 	}
 	if r.ProtoMajor == 1 && limit.FreeSlot(ctx) {

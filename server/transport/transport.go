@@ -40,7 +40,8 @@ import (
 const ReadTimeout = 30 * time.Second
 
 // accountTimeout is the least time for a request that signs up or logs in:
-// hashing a password takes long by design, and few are hashed at a time.
+// hashing a password takes long by design, and few are hashed at a time. It is also that
+// for thousands of rows.
 const accountTimeout = 20 * time.Second
 
 // Config is for [New]. Fields without a default are required, unless they are

@@ -169,26 +169,6 @@ func IsJSON(contentType string) bool {
 	return err == nil && name == TypeJSON && (!given || strings.EqualFold(charset, "utf-8"))
 }
 
-// Bearer is the token in an Authorization value; ok is false when it cannot be one.
-// The empty value is an anonymous client's, with the empty token.
-func Bearer(value string) (token string, ok bool) {
-	if value == "" {
-		return "", true
-	}
-	scheme, token, found := strings.Cut(value, " ")
-	token = strings.TrimSpace(token)
-	return token, found && token != "" && strings.EqualFold(scheme, "Bearer")
-}
-
-// BearerHeader is the token in a request's Authorization header, as Bearer has it.
-func BearerHeader(h http.Header) (token string, ok bool) {
-	values := h.Values("Authorization")
-	if len(values) > 1 {
-		return "", false
-	}
-	return Bearer(h.Get("Authorization"))
-}
-
 // OriginAllowed reports whether the page that opens a socket, if any, is ours or
 // on the list. Programs that are no browsers send no Origin.
 func OriginAllowed(r *http.Request, origins []string) bool {

@@ -1,0 +1,405 @@
+// Package apikey manages the keys by which other servers make calls.
+//
+// What holds:
+//
+//   - The text of a key is shown once, when it is made. What is stored is the hash of its
+//     secret.
+//   - A key that is revoked is refused at once by the process that revokes it, and within
+//     two seconds by all others, whatever becomes of messages.
+//   - No call waits for the note that a key was used.
+//
+// It knows what a key may do by name alone: package graph decides which scope a call
+// needs.
+package apikey
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"tideline/ent"
+	"tideline/ent/apikey"
+	"tideline/ent/user"
+	"tideline/feed/internal/rows"
+	"tideline/feed/internal/text"
+	"tideline/feed/paging"
+	"tideline/feed/refusal"
+)
+
+// Scope is something that a key may do.
+type Scope string
+
+// The scopes, in their order.
+const (
+	Read   Scope = "READ"   // queries and subscriptions, as any user or as nobody
+	Write  Scope = "WRITE"  // mutations as any user, sign-ups and log-ins
+	Import Scope = "IMPORT" // the mutations for many
+	Manage Scope = "KEYS"   // make, list and revoke keys, with no scope that the key lacks
+)
+
+// Scopes are all scopes, in their order.
+var Scopes = []Scope{Read, Write, Import, Manage}
+
+const (
+	// Prefix begins the text of every key; the number of the key and _ follow, then the
+	// secret.
+	Prefix = "tk_"
+	// MaxName bounds the name of a key, in characters, and MaxIssuer its issuer, in bytes.
+	MaxName   = 100
+	MaxIssuer = 255
+	// maxKeys bounds the keys that are not revoked.
+	maxKeys = 1000
+	// trustFor is how long what SQL said of a key and a user is trusted.
+	trustFor = 2 * time.Second
+	// maxKnown bounds the pairs of key and user that a process remembers. When there are
+	// more, it forgets them all.
+	maxKnown = 20_000
+	// noteEvery is how often the time of the last use is written.
+	noteEvery = time.Minute
+	// noteTimeout bounds the writing.
+	noteTimeout = 10 * time.Second
+)
+
+// Key is an API key, without its secret.
+type Key struct {
+	ID         int64
+	Name       string
+	Issuer     string  // whose ids of users it speaks of, as of a user's issuer
+	Scopes     []Scope // in their order
+	CreatedAt  time.Time
+	LastUsedAt *time.Time // to the minute; nil: never
+	RevokedAt  *time.Time // nil: it is in force
+}
+
+// Has reports whether the key may do what the scope says.
+func (k *Key) Has(s Scope) bool { return slices.Contains(k.Scopes, s) }
+
+// PublicID names the key wherever it is shown: it begins the text of the key.
+func (k *Key) PublicID() string { return Prefix + strconv.FormatInt(k.ID, 10) }
+
+// ParseID returns the number of the key that the text names: that of PublicID, or the key
+// itself. Error: NotFound.
+func ParseID(text string) (int64, error) {
+	digits, prefixed := strings.CutPrefix(text, Prefix)
+	digits, _, _ = strings.Cut(digits, "_")
+	id, err := strconv.ParseInt(digits, 10, 64)
+	if !prefixed || err != nil || id < 1 {
+		return 0, errNoSuchKey
+	}
+	return id, nil
+}
+
+var (
+	errNoSuchKey = refusal.New(refusal.NotFound, "There is no such API key.")
+	errRefused   = refusal.New(refusal.Unauthenticated, "The API key is not valid.")
+	errNoUser    = refusal.New(refusal.Unauthenticated, "There is no such user to act for.")
+)
+
+// Config configures Keys. DB is required.
+type Config struct {
+	DB *ent.Client
+	// MaxPage is the most entries of a page of List. Defaults to paging.DefaultMaxSize.
+	MaxPage int
+	// Logger defaults to discarding.
+	Logger *slog.Logger
+	// Now is the clock. Defaults to time.Now.
+	Now func() time.Time
+}
+
+// Keys manages API keys. It is safe for concurrent use.
+type Keys struct {
+	cfg Config
+
+	mu      sync.Mutex
+	known   map[credentialHash]known
+	revokes int64               // how often known was forgotten because a key was revoked
+	used    map[int64]time.Time // since the last note
+}
+
+type credentialHash = [sha256.Size]byte
+
+// known is what SQL said of a credential.
+type known struct {
+	key     *Key
+	user    int64
+	checked time.Time
+}
+
+// New returns Keys.
+func New(cfg Config) (*Keys, error) {
+	if cfg.DB == nil {
+		return nil, errors.New("API keys: DB is required")
+	}
+	if cfg.MaxPage == 0 {
+		cfg.MaxPage = paging.DefaultMaxSize
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	return &Keys{cfg: cfg, used: map[int64]time.Time{}}, nil
+}
+
+// now returns UTC, as SQLite compares times as text.
+func (k *Keys) now() time.Time { return k.cfg.Now().UTC() }
+
+// Create makes a key and returns it with its text, which nobody can find out later. By is
+// the key that makes it, nil for an operator. Errors: BadInput; Forbidden for a scope that
+// by lacks.
+//
+// Cost: a count of the keys and an insert.
+func (k *Keys) Create(ctx context.Context, by *Key, name, issuer string, scopes []Scope) (made *Key, secretText string, err error) {
+	if name, err = text.CleanLine("The name", name, 1, MaxName); err != nil {
+		return nil, "", err
+	}
+	if len(issuer) > MaxIssuer || !utf8.ValidString(issuer) || strings.ContainsRune(issuer, 0) {
+		return nil, "", refusal.New(refusal.BadInput, "The issuer has more than %d bytes, or is not text.", MaxIssuer)
+	}
+	var names []string
+	for _, s := range Scopes {
+		if !slices.Contains(scopes, s) {
+			continue
+		}
+		if by != nil && !by.Has(s) {
+			return nil, "", refusal.New(refusal.Forbidden, "A key cannot make another with the scope %s, which it lacks.", s)
+		}
+		names = append(names, string(s))
+	}
+	if len(names) == 0 || slices.ContainsFunc(scopes, func(s Scope) bool { return !slices.Contains(Scopes, s) }) {
+		return nil, "", refusal.New(refusal.BadInput, "A key has one or more of the scopes %v.", Scopes)
+	}
+	n, err := k.cfg.DB.APIKey.Query().Where(apikey.RevokedAtIsNil()).Count(ctx)
+	if err != nil {
+		return nil, "", fmt.Errorf("count API keys: %w", err)
+	}
+	if n >= maxKeys {
+		return nil, "", refusal.New(refusal.Conflict, "There are %d API keys; revoke some first.", n)
+	}
+	raw := make([]byte, 32)
+	rand.Read(raw)
+	secret := base64.RawURLEncoding.EncodeToString(raw)
+	hash := sha256.Sum256([]byte(secret))
+	row, err := k.cfg.DB.APIKey.Create().SetName(name).SetIssuer(issuer).SetScopes(strings.Join(names, ",")).
+		SetSecretHash(hash[:]).SetCreatedAt(k.now()).Save(ctx)
+	if err != nil {
+		return nil, "", fmt.Errorf("create API key: %w", err)
+	}
+	made = keyOf(row)
+	return made, made.PublicID() + "_" + secret, nil
+}
+
+func keyOf(row *ent.APIKey) *Key {
+	k := &Key{ID: row.ID, Name: row.Name, Issuer: row.Issuer, CreatedAt: row.CreatedAt, LastUsedAt: row.LastUsedAt, RevokedAt: row.RevokedAt}
+	for name := range strings.SplitSeq(row.Scopes, ",") {
+		k.Scopes = append(k.Scopes, Scope(name))
+	}
+	return k
+}
+
+// List is a page of all keys, also of those that are revoked, newest first. Error: BadInput.
+//
+// Cost: an index range.
+func (k *Keys) List(ctx context.Context, p paging.Page) (*paging.Connection[Key], error) {
+	w, err := paging.Open(p, paging.Keys, 0, k.cfg.MaxPage)
+	if err != nil {
+		return nil, err
+	}
+	r := w.Range()
+	q := k.cfg.DB.APIKey.Query().Order(ent.Desc(apikey.FieldID)).Limit(r.Limit)
+	if w.After != nil {
+		q.Where(apikey.IDLT(r.Upper()))
+	}
+	found, err := q.All(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list API keys: %w", err)
+	}
+	list := make([]*Key, len(found))
+	for i, row := range found {
+		list[i] = keyOf(row)
+	}
+	return paging.Connect(w, list, func(key *Key) paging.Edge[Key] {
+		return paging.Edge[Key]{Cursor: paging.Cursor{ID: key.ID}.Encode(paging.Keys, 0), Node: key}
+	}), nil
+}
+
+// Revoke ends a key for good; to revoke it again changes nothing. Its sockets are closed
+// within seconds. Error: NotFound.
+//
+// Cost: a look-up and an update by primary key.
+func (k *Keys) Revoke(ctx context.Context, id int64) (*Key, error) {
+	_, err := k.cfg.DB.APIKey.Update().Where(apikey.ID(id), apikey.RevokedAtIsNil()).SetRevokedAt(k.now()).Save(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("revoke API key: %w", err)
+	}
+	k.mu.Lock()
+	k.known = nil
+	k.revokes++
+	k.mu.Unlock()
+	row, err := k.cfg.DB.APIKey.Get(ctx, id)
+	if ent.IsNotFound(err) {
+		return nil, errNoSuchKey
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find API key: %w", err)
+	}
+	return keyOf(row), nil
+}
+
+// Ended returns those of the keys that are revoked or gone.
+//
+// Cost: one query.
+func (k *Keys) Ended(ctx context.Context, ids []int64) ([]int64, error) {
+	open, err := k.cfg.DB.APIKey.Query().Where(rows.Among(apikey.FieldID, ids), apikey.RevokedAtIsNil()).IDs(ctx)
+	return rows.Without(ids, open), rows.Wrap("find API keys", err)
+}
+
+// IsKey reports whether a credential is for Authenticate: it begins as a key does. No
+// token of a session does: that has no _ after its second character but by a chance that
+// its length rules out.
+func IsKey(credential string) bool {
+	key, _, _ := strings.Cut(credential, " ")
+	_, secret, found := strings.Cut(strings.TrimPrefix(key, Prefix), "_")
+	return found && strings.HasPrefix(key, Prefix) && len(secret) == base64.RawURLEncoding.EncodedLen(32)
+}
+
+// Authenticate returns the key of a credential, and the user for whom it acts, 0 for
+// nobody. A credential is the text of a key, or that and a space and the user: the global
+// id, or external: and the user's id at the key's issuer with % before bytes in
+// hexadecimal, as in a URL. Error: Unauthenticated for a key that is unknown or revoked,
+// or a user that is not there.
+//
+// Cost: none for a credential that was used within two seconds; else two look-ups by index.
+func (k *Keys) Authenticate(ctx context.Context, credential string) (*Key, int64, error) {
+	now, hash := k.now(), sha256.Sum256([]byte(credential))
+	k.mu.Lock()
+	found, ok := k.known[hash]
+	revokes := k.revokes
+	if ok = ok && within(trustFor, found.checked, now); ok {
+		k.used[found.key.ID] = now
+	}
+	k.mu.Unlock()
+	if ok {
+		return found.key, found.user, nil
+	}
+	found = known{checked: now}
+	token, actAs, acts := strings.Cut(credential, " ")
+	var err error
+	if found.key, err = k.find(ctx, token); err != nil {
+		return nil, 0, err
+	}
+	if acts {
+		if found.user, err = k.userOf(ctx, found.key, actAs); err != nil {
+			return nil, 0, err
+		}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.used[found.key.ID] = now
+	if k.revokes == revokes {
+		if k.known == nil || len(k.known) >= maxKnown {
+			k.known = map[credentialHash]known{}
+		}
+		k.known[hash] = found
+	}
+	return found.key, found.user, nil
+}
+
+// within reports whether two moments lie no more apart, by the monotonic clock and by
+// that of the wall: the first stands still while a machine is suspended.
+func within(d time.Duration, a, b time.Time) bool {
+	return b.Sub(a).Abs() <= d && b.Round(0).Sub(a.Round(0)).Abs() <= d
+}
+
+// find returns the key of a text. It compares hashes in constant time.
+func (k *Keys) find(ctx context.Context, token string) (*Key, error) {
+	id, err := ParseID(token)
+	if err != nil {
+		return nil, errRefused
+	}
+	_, secret, _ := strings.Cut(strings.TrimPrefix(token, Prefix), "_")
+	row, err := k.cfg.DB.APIKey.Query().Where(apikey.ID(id), apikey.RevokedAtIsNil()).Only(ctx)
+	if ent.IsNotFound(err) {
+		return nil, errRefused
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find API key: %w", err)
+	}
+	hash := sha256.Sum256([]byte(secret))
+	if subtle.ConstantTimeCompare(hash[:], row.SecretHash) != 1 {
+		return nil, errRefused
+	}
+	return keyOf(row), nil
+}
+
+// userOf returns the user whom a key is asked to act for.
+func (k *Keys) userOf(ctx context.Context, key *Key, actAs string) (int64, error) {
+	q := k.cfg.DB.User.Query()
+	if external, ok := strings.CutPrefix(actAs, "external:"); ok {
+		id, err := url.PathUnescape(external)
+		if err != nil || id == "" {
+			return 0, errNoUser
+		}
+		q.Where(user.Issuer(key.Issuer), user.ExternalID([]byte(id)))
+	} else {
+		kind, id, ok := ent.ParseNodeID(actAs)
+		if !ok || kind != "User" {
+			return 0, errNoUser
+		}
+		q.Where(user.ID(id))
+	}
+	id, err := q.OnlyID(ctx)
+	if ent.IsNotFound(err) {
+		return 0, errNoUser
+	}
+	return id, rows.Wrap("find the user to act for", err)
+}
+
+// Run writes when keys were used last, once a minute, until ctx ends.
+//
+// Cost: an update by primary key for each key that was used, a minute.
+func (k *Keys) Run(ctx context.Context) error {
+	tick := time.NewTicker(noteEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			k.noteUse(context.WithoutCancel(ctx))
+			return ctx.Err()
+		case <-tick.C:
+			k.noteUse(ctx)
+		}
+	}
+}
+
+// noteUse writes when keys were used since the last time. What fails is not tried again.
+func (k *Keys) noteUse(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, noteTimeout)
+	defer cancel()
+	k.mu.Lock()
+	used := k.used
+	k.used = map[int64]time.Time{}
+	k.mu.Unlock()
+	for id, at := range used {
+		at = at.Truncate(time.Millisecond)
+		err := k.cfg.DB.APIKey.Update().SetLastUsedAt(at).
+			Where(apikey.ID(id), apikey.Or(apikey.LastUsedAtIsNil(), apikey.LastUsedAtLT(at))).Exec(ctx)
+		if err != nil {
+			k.cfg.Logger.WarnContext(ctx, "the last use of an API key is not noted", "key", id, "error", err)
+			return
+		}
+	}
+}

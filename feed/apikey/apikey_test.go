@@ -1,0 +1,227 @@
+package apikey_test
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tideline/feed/account"
+	"tideline/feed/apikey"
+	"tideline/feed/feedtest"
+	"tideline/feed/paging"
+	"tideline/feed/refusal"
+	"tideline/storage"
+	"tideline/storage/storagetest"
+)
+
+// clock is the time of a world, which stands still.
+type clock struct{ at time.Time }
+
+func (c *clock) now() time.Time { return c.at }
+
+// each runs a test on every engine, in a world whose clock the test moves.
+func each(t *testing.T, test func(w *feedtest.World, c *clock)) {
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		c := &clock{time.Now()}
+		test(feedtest.New(t, s, feedtest.Options{Now: c.now}), c)
+	})
+}
+
+func create(w *feedtest.World, issuer string, scopes ...apikey.Scope) (*apikey.Key, string) {
+	w.Helper()
+	key, text, err := w.Keys.Create(w.Ctx, nil, "a backend", issuer, scopes)
+	require.NoError(w, err)
+	return key, text
+}
+
+func requireRefused(w *feedtest.World, credential string) {
+	w.Helper()
+	_, _, err := w.Accounts.Authenticate(w.Ctx, credential)
+	require.Equal(w, refusal.Unauthenticated, refusal.CodeOf(err), "%q: %v", credential, err)
+}
+
+func TestKeysActForUsers(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *feedtest.World, _ *clock) {
+		key, text := create(w, "app", apikey.Import, apikey.Read, apikey.Read)
+		require.Equal(w, []apikey.Scope{apikey.Read, apikey.Import}, key.Scopes)
+		require.Regexp(w, `^tk_[0-9]+_[A-Za-z0-9_-]{43}$`, text)
+		require.True(w, strings.HasPrefix(text, key.PublicID()+"_"))
+		row := w.Stores.DB.APIKey.GetX(w.Ctx, key.ID)
+		require.Len(w, row.SecretHash, 32)
+		_, secret, _ := strings.Cut(strings.TrimPrefix(text, apikey.Prefix), "_")
+		require.NotContains(w, string(row.SecretHash)+row.Name+row.Scopes, secret)
+
+		v, expires, err := w.Accounts.Authenticate(w.Ctx, text)
+		require.NoError(w, err)
+		require.Zero(w, expires)
+		require.Zero(w, v.ID)
+		require.Equal(w, -key.ID, v.Session)
+		require.True(w, v.Key.Has(apikey.Import))
+		require.False(w, v.Key.Has(apikey.Write))
+
+		own := w.User("own")
+		for i, id := range []string{"7", "a b:c%", "a\x00", "ä"} {
+			made := w.Stores.DB.User.Create().SetID(own.ID + int64(i) + 1).SetHandle("u" + strings.Repeat("x", i)).SetPasswordHash("-").
+				SetIssuer("app").SetExternalID([]byte(id)).SaveX(w.Ctx)
+			for range 2 { // the second is remembered
+				v, _, err = w.Accounts.Authenticate(w.Ctx, text+" external:"+url.PathEscape(id))
+				require.NoError(w, err)
+				require.Equal(w, made.ID, v.ID)
+			}
+		}
+		v, _, err = w.Accounts.Authenticate(w.Ctx, text+" "+w.Stores.DB.User.GetX(w.Ctx, own.ID).NodeID())
+		require.NoError(w, err)
+		require.Equal(w, own.ID, v.ID)
+		require.Equal(w, refusal.Forbidden, refusal.CodeOf(w.Sessions.LogOut(w.Ctx, v)))
+
+		_, other := create(w, "elsewhere", apikey.Read)
+		requireRefused(w, other+" external:7")
+		for _, actAs := range []string{"external:8", "external:", "external:%zz", "own", "VXNlcjox", "7", "external:7 external:7"} {
+			requireRefused(w, text+" "+actAs)
+		}
+		last := "A"
+		if strings.HasSuffix(text, last) {
+			last = "Q"
+		}
+		_, otherSecret, _ := strings.Cut(strings.TrimPrefix(other, apikey.Prefix), "_")
+		for _, wrong := range []string{text[:len(text)-1] + last, text[:len(text)-1], text + "A", key.PublicID() + "_" + otherSecret, "tk_999_" + secret, "tk__" + secret, "tk_-1_" + secret, strings.ToUpper(text)} {
+			requireRefused(w, wrong)
+		}
+		session, err := w.Accounts.SignUp(w.Ctx, "ann", "correct horse", "")
+		require.NoError(w, err)
+		requireRefused(w, session.Token+" external:7")
+	})
+}
+
+// A key that is revoked is out at once here, and elsewhere within two seconds. A process
+// that asks SQL about its connections is told.
+func TestRevokedKeysAreRefused(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *feedtest.World, c *clock) {
+		other := feedtest.New(w.TB, w.Stores, feedtest.Options{Now: c.now})
+		key, text := create(w, "", apikey.Read)
+		kept, _ := create(w, "", apikey.Read)
+		for _, process := range []*feedtest.World{w, other} {
+			_, _, err := process.Accounts.Authenticate(w.Ctx, text)
+			require.NoError(w, err)
+		}
+		auth, err := w.Accounts.SignUp(w.Ctx, "ann", "correct horse", "")
+		require.NoError(w, err)
+		v, _, err := w.Accounts.Authenticate(w.Ctx, auth.Token)
+		require.NoError(w, err)
+		asked := []int64{-key.ID, -kept.ID, -99, v.Session, 99}
+		ended, err := w.Sessions.Ended(w.Ctx, asked)
+		require.NoError(w, err)
+		require.ElementsMatch(w, []int64{-99, 99}, ended)
+
+		revoked, err := w.Keys.Revoke(w.Ctx, key.ID)
+		require.NoError(w, err)
+		require.WithinDuration(w, c.at, *revoked.RevokedAt, time.Millisecond)
+		requireRefused(w, text)
+		_, _, err = other.Accounts.Authenticate(w.Ctx, text)
+		require.NoError(w, err, "the other process has not asked yet")
+		c.at = c.at.Add(2*time.Second + time.Millisecond)
+		requireRefused(other, text)
+		ended, err = w.Sessions.Ended(w.Ctx, asked)
+		require.NoError(w, err)
+		require.ElementsMatch(w, []int64{-key.ID, -99, 99}, ended)
+
+		again, err := w.Keys.Revoke(w.Ctx, key.ID)
+		require.NoError(w, err)
+		require.WithinDuration(w, *revoked.RevokedAt, *again.RevokedAt, time.Millisecond, "the first time counts")
+		_, err = w.Keys.Revoke(w.Ctx, 99)
+		require.Equal(w, refusal.NotFound, refusal.CodeOf(err))
+	})
+}
+
+func TestKeysAreListed(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *feedtest.World, _ *clock) {
+		var want []int64
+		for range 5 {
+			key, _ := create(w, "", apikey.Write)
+			want = append([]int64{key.ID}, want...)
+		}
+		_, err := w.Keys.Revoke(w.Ctx, want[1])
+		require.NoError(w, err)
+		var got []int64
+		two := 2
+		for page := (paging.Page{First: &two}); ; {
+			list, err := w.Keys.List(w.Ctx, page)
+			require.NoError(w, err)
+			for _, k := range list.Nodes() {
+				got = append(got, k.ID)
+				require.Equal(w, k.ID == want[1], k.RevokedAt != nil)
+			}
+			if !list.HasNextPage {
+				break
+			}
+			page.After = list.PageInfo().EndCursor
+		}
+		require.Equal(w, want, got)
+	})
+}
+
+// The last use is written behind the calls, and never goes back.
+func TestLastUseIsNoted(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *feedtest.World, c *clock) {
+		key, text := create(w, "", apikey.Read)
+		use := func() { _, _, _ = w.Accounts.Authenticate(w.Ctx, text) }
+		noted := func() *time.Time { return w.Stores.DB.APIKey.GetX(w.Ctx, key.ID).LastUsedAt }
+		use()
+		require.Nil(w, noted(), "no call waits for it")
+		w.Keys.NoteUse(w.Ctx)
+		first := *noted()
+		require.WithinDuration(w, c.at, first, time.Millisecond)
+		c.at = c.at.Add(time.Second)
+		use() // by what is remembered
+		w.Keys.NoteUse(w.Ctx)
+		require.WithinDuration(w, c.at, *noted(), time.Millisecond)
+		later := *noted()
+		c.at = c.at.Add(-time.Hour)
+		use()
+		w.Keys.NoteUse(w.Ctx)
+		require.WithinDuration(w, later, *noted(), 0)
+	})
+}
+
+func TestKeysThatAreNotMade(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *feedtest.World, _ *clock) {
+		by := &apikey.Key{Scopes: []apikey.Scope{apikey.Manage, apikey.Read}}
+		for _, c := range []struct {
+			by           *apikey.Key
+			name, issuer string
+			scopes       []apikey.Scope
+			code         refusal.Code
+		}{
+			{nil, "", "", []apikey.Scope{apikey.Read}, refusal.BadInput},
+			{nil, strings.Repeat("n", 101), "", []apikey.Scope{apikey.Read}, refusal.BadInput},
+			{nil, "two\nlines", "", []apikey.Scope{apikey.Read}, refusal.BadInput},
+			{nil, "k", strings.Repeat("i", 256), []apikey.Scope{apikey.Read}, refusal.BadInput},
+			{nil, "k", "a\x00", []apikey.Scope{apikey.Read}, refusal.BadInput},
+			{nil, "k", "", nil, refusal.BadInput},
+			{nil, "k", "", []apikey.Scope{apikey.Read, "ALL"}, refusal.BadInput},
+			{by, "k", "", []apikey.Scope{apikey.Read, apikey.Write}, refusal.Forbidden},
+		} {
+			_, _, err := w.Keys.Create(w.Ctx, c.by, c.name, c.issuer, c.scopes)
+			require.Equal(w, c.code, refusal.CodeOf(err), "%v: %v", c, err)
+		}
+		_, _, err := w.Keys.Create(w.Ctx, by, "k", "", []apikey.Scope{apikey.Read, apikey.Manage})
+		require.NoError(w, err)
+	})
+}
+
+// What a session's token looks like is never taken for a key.
+func TestSessionsAreNoKeys(t *testing.T) {
+	for _, token := range []string{"", "tk_", "tk_7", "tk_7_", "tk_" + strings.Repeat("_", 40), "tk_7_" + strings.Repeat("a", 38), strings.Repeat("a", 43), "a.b.c"} {
+		require.False(t, apikey.IsKey(token), token)
+	}
+	require.True(t, apikey.IsKey("tk_7_"+strings.Repeat("a", 43)+" external:7"))
+	require.Empty(t, account.Viewer{}.Key)
+}

@@ -1,0 +1,253 @@
+// Package bulk takes many rows of one kind from another server: users, follows, blocks,
+// posts and likes that are to be as the rows say.
+//
+// What holds:
+//
+//   - A row is named by ids of the server that sends it, and may come any number of times:
+//     what is so already stays so.
+//   - Each row has a result, in order. A row that is refused does not stop the others.
+//   - Rows are written in transactions of many, by few statements each, together with the
+//     job that has the feeds agree with them. Nothing is told before it commits.
+//   - The sender decides: no approval of followers is asked for.
+//
+// It takes rows from whoever calls it: package graph asks for an API key with the scope.
+package bulk
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"entgo.io/ent/dialect"
+
+	"tideline/ent"
+	"tideline/ent/user"
+	"tideline/feed/identity"
+	"tideline/feed/ids"
+	"tideline/feed/internal/rows"
+	"tideline/feed/job"
+	"tideline/feed/refusal"
+	"tideline/feed/visibility"
+	"tideline/queue"
+	"tideline/timeline"
+)
+
+const (
+	// MaxRows is how many rows one call may have.
+	MaxRows = 2000
+	// perTx is how many of them one transaction writes.
+	perTx = 1000
+)
+
+// Status says what became of a row.
+type Status string
+
+// What becomes of a row.
+const (
+	Created   Status = "CREATED"
+	Updated   Status = "UPDATED"
+	Unchanged Status = "UNCHANGED"
+	Refused   Status = "REFUSED"
+)
+
+// Result is what became of one row.
+type Result struct {
+	Status Status
+	// User and Post are the id of the user, or of the post, that the row is, if it was not
+	// refused.
+	User, Post int64
+	// Err says why a row was refused: a refusal.
+	Err error
+}
+
+// Code is the code of a row that was refused, else nil.
+func (r *Result) Code() *string {
+	if r.Err == nil {
+		return nil
+	}
+	code := string(refusal.CodeOf(r.Err))
+	return &code
+}
+
+// Reason says why a row was refused; nil when it was not.
+func (r *Result) Reason() *string {
+	if r.Err == nil {
+		return nil
+	}
+	reason := r.Err.Error()
+	return &reason
+}
+
+// NodeID is the global id of what the row is about, nil where there is none.
+func (r *Result) NodeID() *string {
+	var id string
+	switch {
+	case r.User != 0:
+		id = ent.NodeID("User", r.User)
+	case r.Post != 0:
+		id = ent.NodeID("Post", r.Post)
+	default:
+		return nil
+	}
+	return &id
+}
+
+// Config configures Bulk. Fields without a default are required.
+type Config struct {
+	DB         *ent.Client
+	Dialect    string // dialect.SQLite or dialect.Postgres
+	Visibility *visibility.Reader
+	Timelines  *timeline.Store
+	Queue      *queue.Queue
+	IDs        *ids.Generator
+	MaxText    int // characters of a post
+	// Logger defaults to discarding.
+	Logger *slog.Logger
+}
+
+// Bulk takes many rows. It is safe for concurrent use.
+type Bulk struct{ cfg Config }
+
+// New returns a Bulk. It fails when a required field is missing.
+func New(cfg Config) (*Bulk, error) {
+	if cfg.DB == nil || cfg.Dialect == "" || cfg.Visibility == nil || cfg.Timelines == nil || cfg.Queue == nil || cfg.IDs == nil || cfg.MaxText == 0 {
+		return nil, errors.New("bulk: DB, Dialect, Visibility, Timelines, Queue, IDs and MaxText are required")
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Bulk{cfg}, nil
+}
+
+// attempts is how often a transaction is tried that meets a row which another one writes
+// at the same time.
+const attempts = 5
+
+// take has write write the rows in transactions. It tries one again that another has come
+// before.
+func take[T any](ctx context.Context, b *Bulk, list []T, write func(ctx context.Context, tx *ent.Tx, list []T, results []*Result) error) ([]*Result, error) {
+	if len(list) > MaxRows {
+		return nil, refusal.New(refusal.BadInput, "At most %d rows at a time, not %d.", MaxRows, len(list))
+	}
+	results := make([]*Result, len(list))
+	for from := 0; from < len(list); from += perTx {
+		to := min(from+perTx, len(list))
+		var err error
+		for range attempts {
+			err = rows.InTx(ctx, b.cfg.DB, func(tx *ent.Tx) error {
+				clear(results[from:to])
+				return write(ctx, tx, list[from:to], results[from:to])
+			})
+			if !ent.IsConstraintError(err) {
+				break
+			}
+		}
+		if err != nil {
+			return nil, fmt.Errorf("take rows %d to %d: %w", from, to, err)
+		}
+	}
+	return results, nil
+}
+
+// refused is the result of a row that is refused.
+func refused(err error) *Result { return &Result{Status: Refused, Err: err} }
+
+// checkID refuses what cannot be the id of something at another server.
+func checkID(id string) error {
+	if id == "" || len(id) > identity.MaxExternalID {
+		return refusal.New(refusal.BadInput, "An external id has 1 to %d bytes.", identity.MaxExternalID)
+	}
+	return nil
+}
+
+// usersOf returns the users who have the ids at the issuer, by these.
+func usersOf(ctx context.Context, tx *ent.Tx, issuer string, externalIDs []string) (map[string]*ent.User, error) {
+	slices.Sort(externalIDs)
+	externalIDs = slices.Compact(externalIDs)
+	bytes := make([][]byte, len(externalIDs))
+	for i, id := range externalIDs {
+		bytes[i] = []byte(id)
+	}
+	found, err := tx.User.Query().Where(user.Issuer(issuer), user.ExternalIDIn(bytes...)).
+		Select(user.FieldID, user.FieldExternalID, user.FieldName, user.FieldBio, user.FieldDefaultVisibility).All(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("find users: %w", err)
+	}
+	byID := make(map[string]*ent.User, len(found))
+	for _, u := range found {
+		byID[string(u.ExternalID)] = u
+	}
+	return byID, nil
+}
+
+// lock locks the users, in the order in which all lock them.
+func lock(ctx context.Context, tx *ent.Tx, users []int64) error {
+	_, err := tx.User.Query().Where(rows.Among(user.FieldID, users)).Order(user.ByID()).Modify(rows.ForUpdate).Select(user.FieldID).Ints(ctx)
+	return rows.Wrap("lock users", err)
+}
+
+// table makes a table r of one parameter, $1: a JSON array of objects. A column is a name
+// and a type of PostgreSQL.
+func (b *Bulk) table(columns ...string) string {
+	if b.cfg.Dialect == dialect.Postgres {
+		return "jsonb_to_recordset(CAST($1 AS jsonb)) AS r(" + strings.Join(columns, ", ") + ")"
+	}
+	values := make([]string, len(columns))
+	for i, column := range columns {
+		name, _, _ := strings.Cut(column, " ")
+		values[i] = fmt.Sprintf("json_extract(value, '$.%[1]s') AS %[1]s", name)
+	}
+	return "(SELECT " + strings.Join(values, ", ") + " FROM json_each($1)) AS r"
+}
+
+// exec executes a statement whose parameter is a table.
+func exec(ctx context.Context, tx *ent.Tx, statement string, list any) error {
+	data, err := json.Marshal(list)
+	if err == nil {
+		_, err = tx.ExecContext(ctx, statement, string(data))
+	}
+	return err
+}
+
+// stale has the inboxes of the users read anew, and the users told: by a job of the
+// transaction, and as soon as it has committed.
+func (b *Bulk) stale(ctx context.Context, tx *ent.Tx, users []int64) error {
+	if len(users) == 0 {
+		return nil
+	}
+	b.forgetOnCommit(tx, users)
+	for chunk := range slices.Chunk(users, perTx) {
+		if err := b.cfg.Queue.Enqueue(ctx, tx, queue.Small, job.InboxesStale, job.Users{Users: chunk}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// forgetOnCommit drops the inboxes of the users once the transaction has committed. Their
+// next reads are to find what was written; if it fails, the job of the transaction does it.
+func (b *Bulk) forgetOnCommit(tx *ent.Tx, users []int64) {
+	tx.OnCommit(func(next ent.Committer) ent.Committer {
+		return ent.CommitFunc(func(ctx context.Context, tx *ent.Tx) error {
+			if err := next.Commit(ctx, tx); err != nil {
+				return err
+			}
+			b.cfg.Visibility.Narrowed()
+			if err := b.cfg.Timelines.Forget(ctx, users); err != nil {
+				b.cfg.Logger.WarnContext(ctx, "inboxes not dropped; a job will", "error", err)
+			}
+			return nil
+		})
+	})
+}
+
+// sorted returns the ids without repetitions, in ascending order.
+func sorted(ids []int64) []int64 {
+	slices.SortFunc(ids, cmp.Compare[int64])
+	return slices.Compact(ids)
+}

@@ -1,0 +1,80 @@
+package bulk
+
+import (
+	"context"
+	"fmt"
+
+	"tideline/ent"
+	"tideline/ent/post"
+	"tideline/feed/internal/rows"
+	"tideline/feed/refusal"
+)
+
+// Like says that a user likes a post; both are named by their external ids.
+type Like struct{ User, Post string }
+
+// Likes makes likes, whether or not the user may see the post today: the sender knows of
+// the like. Error: BadInput for more than MaxRows.
+//
+// Cost: seven statements a thousand rows; the posts are locked as by other likes.
+func (b *Bulk) Likes(ctx context.Context, issuer string, list []Like) ([]*Result, error) {
+	return take(ctx, b, list, func(ctx context.Context, tx *ent.Tx, list []Like, results []*Result) error {
+		var userIDs, externalIDs []string
+		for _, row := range list {
+			userIDs, externalIDs = append(userIDs, row.User), append(externalIDs, row.Post)
+		}
+		users, err := usersOf(ctx, tx, issuer, userIDs)
+		if err != nil {
+			return err
+		}
+		posts, err := postsOf(ctx, tx, issuer, externalIDs)
+		if err != nil {
+			return err
+		}
+		pairs := make([]pair, len(list))
+		var postIDs []int64
+		for i, row := range list {
+			switch u, p := users[row.User], posts[row.Post]; {
+			case u == nil:
+				results[i] = refused(refusal.ErrNoSuchUser)
+			case p == nil:
+				results[i] = refused(refusal.ErrNoSuchPost)
+			default:
+				pairs[i] = pair{u.ID, p.ID}
+				postIDs = append(postIDs, p.ID)
+			}
+		}
+		if _, err := tx.Post.Query().Where(rows.Among(post.FieldID, sorted(postIDs))).Order(ent.Asc(post.FieldID)).Modify(rows.ForUpdate).Select(post.FieldID).Ints(ctx); err != nil {
+			return fmt.Errorf("lock posts: %w", err)
+		}
+		likes, err := b.among(ctx, tx, "likes", "user_id", "post_id", pairs)
+		if err != nil {
+			return err
+		}
+		var create []*ent.LikeCreate
+		added := map[int64]int64{}
+		for i, p := range pairs {
+			if results[i] != nil {
+				continue
+			}
+			results[i] = &Result{Status: Unchanged}
+			if !likes[p] {
+				results[i].Status, likes[p] = Created, true
+				create = append(create, tx.Like.Create().SetUserID(p.From).SetPostID(p.To))
+				added[p.To]++
+			}
+		}
+		if len(create) == 0 {
+			return nil
+		}
+		if err := tx.Like.CreateBulk(create...).Exec(ctx); err != nil {
+			return fmt.Errorf("create likes: %w", err)
+		}
+		var counts []pair
+		for id, n := range added {
+			counts = append(counts, pair{id, n})
+		}
+		err = exec(ctx, tx, "UPDATE posts SET like_count = like_count + r.b FROM "+b.table("a bigint", "b bigint")+" WHERE posts.id = r.a", counts)
+		return rows.Wrap("count likes", err)
+	})
+}

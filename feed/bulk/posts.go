@@ -1,0 +1,228 @@
+package bulk
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strings"
+	"time"
+
+	"tideline/ent"
+	"tideline/ent/externalpost"
+	"tideline/ent/post"
+	"tideline/ent/schema"
+	"tideline/feed/ids"
+	"tideline/feed/internal/rows"
+	"tideline/feed/internal/text"
+	"tideline/feed/job"
+	"tideline/feed/refusal"
+	"tideline/feed/visibility"
+	"tideline/queue"
+)
+
+// Post is a post as another server has it.
+type Post struct {
+	ExternalID string // at the issuer, whoever wrote it
+	Author     string // the external id of the user
+	Text       string
+	Visibility *schema.Visibility // defaults to the author's default
+	CreatedAt  *time.Time         // defaults to now
+}
+
+// backdated is the age from which a post takes its place among old ones: ordinary posts of
+// that age have arrived, and no process makes ids of that time any more.
+const backdated = 15 * time.Minute
+
+// Posts writes posts that are not there yet. One that is older than a quarter of an hour
+// has the id of its time: it is in its place in every timeline, and nobody is told. A
+// younger one is a new post, which is told. A post that is there with another author,
+// text or visibility is refused. Error: BadInput for more than MaxRows.
+//
+// Cost: ten statements a thousand rows, and a job; for each young post one job more. Those
+// followers' inboxes that Redis has are dropped.
+func (b *Bulk) Posts(ctx context.Context, issuer string, list []Post) ([]*Result, error) {
+	return take(ctx, b, list, func(ctx context.Context, tx *ent.Tx, list []Post, results []*Result) error {
+		return b.posts(ctx, tx, issuer, list, results)
+	})
+}
+
+func (b *Bulk) posts(ctx context.Context, tx *ent.Tx, issuer string, list []Post, results []*Result) error {
+	now := time.Now()
+	var externalIDs, authorIDs []string
+	seen := map[string]bool{}
+	for i := range list {
+		err := list[i].clean(b.cfg.MaxText, now)
+		if err == nil && seen[list[i].ExternalID] {
+			err = refusal.New(refusal.BadInput, "Another row before has the same external id.")
+		}
+		if err != nil {
+			results[i] = refused(err)
+			continue
+		}
+		seen[list[i].ExternalID] = true
+		externalIDs, authorIDs = append(externalIDs, list[i].ExternalID), append(authorIDs, list[i].Author)
+	}
+	authors, err := usersOf(ctx, tx, issuer, authorIDs)
+	if err != nil {
+		return err
+	}
+	known, err := postsOf(ctx, tx, issuer, externalIDs)
+	if err != nil {
+		return err
+	}
+	var fresh []*ent.Post
+	var at []int // in the list
+	for i, row := range list {
+		if results[i] != nil {
+			continue
+		}
+		author, p := authors[row.Author], known[row.ExternalID]
+		switch {
+		case author == nil:
+			results[i] = refused(refusal.ErrNoSuchUser)
+		case p == nil:
+			fresh = append(fresh, &ent.Post{AuthorID: author.ID, Text: row.Text, Visibility: or(row.Visibility, author.DefaultVisibility)})
+			at = append(at, i)
+		case p.AuthorID != author.ID || p.Text != row.Text || row.Visibility != nil && *row.Visibility != p.Visibility:
+			results[i] = refused(refusal.New(refusal.Conflict, "The post is there with another author, text or visibility."))
+		default:
+			results[i] = &Result{Status: Unchanged, Post: p.ID}
+		}
+	}
+	if len(fresh) == 0 {
+		return nil
+	}
+	var users []int64
+	for _, p := range fresh {
+		users = append(users, p.AuthorID)
+	}
+	users = sorted(users)
+	if err := lock(ctx, tx, users); err != nil {
+		return err
+	}
+	young, err := b.number(ctx, tx, issuer, list, at, fresh, now)
+	if err != nil {
+		return err
+	}
+	create, name := make([]*ent.PostCreate, len(fresh)), make([]*ent.ExternalPostCreate, len(fresh))
+	for n, p := range fresh {
+		results[at[n]] = &Result{Status: Created, Post: p.ID}
+		create[n] = tx.Post.Create().SetID(p.ID).SetAuthorID(p.AuthorID).SetText(p.Text).SetVisibility(p.Visibility)
+		name[n] = tx.ExternalPost.Create().SetPostID(p.ID).SetIssuer(issuer).SetExternalID([]byte(list[at[n]].ExternalID))
+	}
+	if err := tx.Post.CreateBulk(create...).Exec(ctx); err != nil {
+		return fmt.Errorf("create posts: %w", err)
+	}
+	// All insert in the same order, so that no two wait for each other.
+	slices.SortFunc(name, func(a, b *ent.ExternalPostCreate) int {
+		one, _ := a.Mutation().ExternalID()
+		other, _ := b.Mutation().ExternalID()
+		return strings.Compare(string(one), string(other))
+	})
+	if err := tx.ExternalPost.CreateBulk(name...).Exec(ctx); err != nil {
+		return fmt.Errorf("name posts: %w", err)
+	}
+	counts := visibility.CountNewPosts(fresh)
+	if err := exec(ctx, tx, "UPDATE users SET "+visibility.AddCounts+" FROM "+b.table(visibility.CountColumns...)+" WHERE users.id = r.author", counts); err != nil {
+		return fmt.Errorf("count posts: %w", err)
+	}
+	for _, p := range young {
+		if err := b.cfg.Queue.Enqueue(ctx, tx, queue.Large, job.PostCreated, job.Post{Post: p.ID, Author: p.AuthorID}); err != nil {
+			return err
+		}
+	}
+	old := job.Authors{}
+	for _, c := range counts {
+		old.Authors, old.Newest = append(old.Authors, c.Author), append(old.Newest, c.Last)
+	}
+	b.forgetOnCommit(tx, users) // the authors' next reads are to find what they wrote
+	return b.cfg.Queue.Enqueue(ctx, tx, queue.Large, job.PostsBackdated, old)
+}
+
+// clean checks the row, and brings its text into the form that is kept.
+func (p *Post) clean(maxText int, now time.Time) (err error) {
+	if err := checkID(p.ExternalID); err != nil {
+		return err
+	}
+	if p.CreatedAt != nil && p.CreatedAt.Before(ids.Epoch) {
+		return refusal.New(refusal.BadInput, "No post is older than %s: ids begin there.", ids.Epoch.Format(time.DateOnly))
+	}
+	if p.CreatedAt != nil && p.CreatedAt.After(now.Add(time.Minute)) {
+		return refusal.New(refusal.BadInput, "The post is of the future.")
+	}
+	p.Text, err = text.Clean("The text", p.Text, 1, maxText)
+	return err
+}
+
+// postsOf returns the posts that have the ids at the issuer, by these.
+func postsOf(ctx context.Context, tx *ent.Tx, issuer string, externalIDs []string) (map[string]*ent.Post, error) {
+	bytes := make([][]byte, len(externalIDs))
+	for i, id := range externalIDs {
+		bytes[i] = []byte(id)
+	}
+	names, err := tx.ExternalPost.Query().Where(externalpost.Issuer(issuer), externalpost.ExternalIDIn(bytes...)).All(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("find posts: %w", err)
+	}
+	postIDs := make([]int64, len(names))
+	for i, name := range names {
+		postIDs[i] = name.PostID
+	}
+	posts, err := tx.Post.Query().Where(rows.Among(post.FieldID, postIDs)).All(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read posts: %w", err)
+	}
+	byName := make(map[string]*ent.Post, len(names))
+	for i, p := range rows.InOrder(postIDs, posts, func(p *ent.Post) int64 { return p.ID }) {
+		byName[string(names[i].ExternalID)] = p
+	}
+	return byName, nil
+}
+
+// slots is how many ids there are in a millisecond.
+var slots = ids.At(ids.Epoch.Add(time.Millisecond))
+
+// number gives the posts their ids, and returns those that are young. An old one takes a
+// free id of its millisecond; which one it tries first depends on its external id, so that
+// posts of one moment are not all tried at the same.
+func (b *Bulk) number(ctx context.Context, tx *ent.Tx, issuer string, list []Post, at []int, fresh []*ent.Post, now time.Time) (young []*ent.Post, err error) {
+	var left []*ent.Post
+	for n, p := range fresh {
+		row := list[at[n]]
+		if row.CreatedAt == nil || row.CreatedAt.After(now.Add(-backdated)) {
+			if p.ID, err = b.cfg.IDs.Next(); err != nil {
+				return nil, err
+			}
+			young = append(young, p)
+			continue
+		}
+		hash := fnv.New64a()
+		_, _ = hash.Write([]byte(issuer + "\x00" + row.ExternalID))
+		p.ID = max(ids.At(*row.CreatedAt)+int64(hash.Sum64()%uint64(slots)), 1)
+		left = append(left, p)
+	}
+	used := map[int64]bool{}
+	for range slots {
+		taken, err := tx.Post.Query().Where(rows.Among(post.FieldID, rows.PostIDs(left))).IDs(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("look for free ids: %w", err)
+		}
+		for _, id := range taken {
+			used[id] = true
+		}
+		var again []*ent.Post
+		for _, p := range left {
+			if used[p.ID] {
+				p.ID = max(p.ID-p.ID%slots+(p.ID+1)%slots, 1)
+				again = append(again, p)
+				continue
+			}
+			used[p.ID] = true
+		}
+		if left = again; len(left) == 0 {
+			return young, nil
+		}
+	}
+	return nil, refusal.New(refusal.Conflict, "More than %d posts are of one millisecond.", slots)
+}

@@ -1,0 +1,163 @@
+package bulk
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"tideline/ent"
+	"tideline/ent/user"
+	"tideline/feed/account"
+	"tideline/feed/internal/rows"
+	"tideline/feed/internal/text"
+	"tideline/feed/refusal"
+)
+
+// User is a user as another server has it. Nil fields are not known, and do not change.
+type User struct {
+	ExternalID string
+	// Handle is for a new user, changed to one that is allowed and free, as that of a
+	// token is. Later it does not change.
+	Handle    *string
+	Name, Bio *string
+	CreatedAt *time.Time // of a new user; defaults to now
+}
+
+// Users makes users, or changes their names and bios, at the issuer. Error: BadInput for
+// more than MaxRows.
+//
+// Cost: three statements a thousand rows for users that are there already; for new ones
+// an insert more, and for changed ones two.
+func (b *Bulk) Users(ctx context.Context, issuer string, list []User) ([]*Result, error) {
+	return take(ctx, b, list, func(ctx context.Context, tx *ent.Tx, list []User, results []*Result) error {
+		return b.users(ctx, tx, issuer, list, results)
+	})
+}
+
+// profile is a row of the change of a user.
+type profile struct {
+	ID   int64  `json:"a"`
+	Name string `json:"b"`
+	Bio  string `json:"c"`
+}
+
+func (b *Bulk) users(ctx context.Context, tx *ent.Tx, issuer string, list []User, results []*Result) error {
+	var externalIDs []string
+	seen := map[string]bool{}
+	for i := range list {
+		err := list[i].clean()
+		if err == nil && seen[list[i].ExternalID] {
+			err = refusal.New(refusal.BadInput, "Another row before has the same external id.")
+		}
+		if err != nil {
+			results[i] = refused(err)
+			continue
+		}
+		seen[list[i].ExternalID] = true
+		externalIDs = append(externalIDs, list[i].ExternalID)
+	}
+	known, err := usersOf(ctx, tx, issuer, externalIDs)
+	if err != nil {
+		return err
+	}
+	var changed []profile
+	var changedIDs []int64
+	var fresh []int
+	for i, row := range list {
+		if results[i] != nil {
+			continue
+		}
+		u := known[row.ExternalID]
+		if u == nil {
+			fresh = append(fresh, i)
+			continue
+		}
+		results[i] = &Result{Status: Unchanged, User: u.ID}
+		p := profile{u.ID, or(row.Name, u.Name), or(row.Bio, u.Bio)}
+		if p.Name != u.Name || p.Bio != u.Bio {
+			results[i].Status = Updated
+			changed, changedIDs = append(changed, p), append(changedIDs, u.ID)
+		}
+	}
+	if len(changed) > 0 {
+		if err := lock(ctx, tx, changedIDs); err != nil {
+			return err
+		}
+		if err := exec(ctx, tx, "UPDATE users SET name = r.b, bio = r.c FROM "+b.table("a bigint", "b text", "c text")+" WHERE users.id = r.a", changed); err != nil {
+			return fmt.Errorf("change users: %w", err)
+		}
+	}
+	return b.newUsers(ctx, tx, issuer, list, fresh, results)
+}
+
+// clean checks the row, and brings its texts into the form that is kept.
+func (u *User) clean() (err error) {
+	if err := checkID(u.ExternalID); err != nil {
+		return err
+	}
+	if u.Name != nil {
+		name, err := text.CleanLine("The name", *u.Name, 1, account.MaxName)
+		if err != nil {
+			return err
+		}
+		u.Name = &name
+	}
+	if u.Bio != nil {
+		bio, err := text.Clean("The bio", *u.Bio, 0, account.MaxBio)
+		if err != nil {
+			return err
+		}
+		u.Bio = &bio
+	}
+	return nil
+}
+
+// newUsers makes users of those rows of the list that are fresh. Error: of a constraint
+// when somebody else has just taken a handle, or made one of the users.
+func (b *Bulk) newUsers(ctx context.Context, tx *ent.Tx, issuer string, list []User, fresh []int, results []*Result) error {
+	if len(fresh) == 0 {
+		return nil
+	}
+	// All insert in the same order, so that no two wait for each other.
+	slices.SortFunc(fresh, func(i, j int) int { return strings.Compare(list[i].ExternalID, list[j].ExternalID) })
+	newIDs, handles := make([]int64, len(fresh)), make([]string, len(fresh))
+	for n, i := range fresh {
+		var err error
+		if newIDs[n], err = b.cfg.IDs.Next(); err != nil {
+			return err
+		}
+		handles[n] = account.HandleFrom(or(list[i].Handle, ""), newIDs[n], 0)
+	}
+	found, err := tx.User.Query().Where(user.HandleIn(handles...)).Select(user.FieldHandle).Strings(ctx)
+	if err != nil {
+		return fmt.Errorf("look for handles: %w", err)
+	}
+	taken := make(map[string]bool, len(found))
+	for _, handle := range found {
+		taken[handle] = true
+	}
+	makeUsers := make([]*ent.UserCreate, len(fresh))
+	for n, i := range fresh {
+		row, handle := list[i], handles[n]
+		for attempt := 1; taken[handle]; attempt++ {
+			handle = account.HandleFrom(or(row.Handle, ""), newIDs[n], attempt)
+		}
+		taken[handle] = true
+		makeUsers[n] = tx.User.Create().SetID(newIDs[n]).SetHandle(handle).SetName(or(row.Name, handle)).SetBio(or(row.Bio, "")).
+			SetPasswordHash(account.NoPassword).SetIssuer(issuer).SetExternalID([]byte(row.ExternalID))
+		if row.CreatedAt != nil {
+			makeUsers[n].SetCreatedAt(row.CreatedAt.UTC())
+		}
+		results[i] = &Result{Status: Created, User: newIDs[n]}
+	}
+	return rows.Wrap("create users", tx.User.CreateBulk(makeUsers...).Exec(ctx))
+}
+
+func or[T any](value *T, otherwise T) T {
+	if value != nil {
+		return *value
+	}
+	return otherwise
+}

@@ -1,0 +1,94 @@
+package graph
+
+import (
+	"context"
+
+	"github.com/vektah/gqlparser/v2/ast"
+
+	"tideline/feed/account"
+	"tideline/feed/apikey"
+	"tideline/feed/bulk"
+	"tideline/feed/paging"
+	"tideline/feed/refusal"
+	"tideline/graph/exec"
+	"tideline/graph/model"
+)
+
+// keyScopes are the scopes of the root fields that only API keys may ask for.
+var keyScopes = map[string]apikey.Scope{
+	"apiKeys": apikey.Manage, "createApiKey": apikey.Manage, "revokeApiKey": apikey.Manage,
+	"upsertUsers": apikey.Import, "upsertFollows": apikey.Import, "upsertBlocks": apikey.Import,
+	"upsertPosts": apikey.Import, "upsertLikes": apikey.Import,
+}
+
+// permit refuses an operation with a field at its root for which the viewer's API key has
+// no scope, or for which it takes a key. Error: Forbidden.
+func permit(ctx context.Context, op *exec.Operation) error {
+	v, _ := ctx.Value(viewerKey{}).(account.Viewer)
+	usual := apikey.Read
+	if op.Kind() == ast.Mutation {
+		usual = apikey.Write
+	}
+	if v.Key == nil && op.Compiled() { // a page
+		return nil
+	}
+	for _, field := range op.RootFields() {
+		scope, forKeys := keyScopes[field]
+		if !forKeys {
+			scope = usual
+		}
+		if v.Key == nil && forKeys || v.Key != nil && !v.Key.Has(scope) {
+			return refusal.New(refusal.Forbidden, "%s takes an API key with the scope %s.", field, scope)
+		}
+	}
+	return nil
+}
+
+func (r query) APIKeys(ctx context.Context, first *int, after *string) (*paging.Connection[apikey.Key], error) {
+	return r.Keys.List(ctx, paging.Page{First: first, After: after})
+}
+
+func (r mutation) CreateAPIKey(ctx context.Context, in model.CreateAPIKeyInput) (*model.CreateAPIKeyPayload, error) {
+	key, text, err := r.Keys.Create(ctx, Viewer(ctx).Key, in.Name, orZero(in.Issuer), in.Scopes)
+	return &model.CreateAPIKeyPayload{Key: text, APIKey: key}, err
+}
+
+func (r mutation) RevokeAPIKey(ctx context.Context, in model.RevokeAPIKeyInput) (*model.RevokeAPIKeyPayload, error) {
+	id, err := apikey.ParseID(in.ID)
+	if err != nil {
+		return nil, err
+	}
+	key, err := r.Keys.Revoke(ctx, id)
+	return &model.RevokeAPIKeyPayload{APIKey: key}, err
+}
+
+// issuer is that of the viewer's key, which permit has asked for.
+func issuer(ctx context.Context) string { return Viewer(ctx).Key.Issuer }
+
+func (r mutation) UpsertUsers(ctx context.Context, list []*bulk.User) ([]*bulk.Result, error) {
+	return r.Bulk.Users(ctx, issuer(ctx), values(list))
+}
+
+func (r mutation) UpsertFollows(ctx context.Context, list []*bulk.Follow) ([]*bulk.Result, error) {
+	return r.Bulk.Follows(ctx, issuer(ctx), values(list))
+}
+
+func (r mutation) UpsertBlocks(ctx context.Context, list []*bulk.Block) ([]*bulk.Result, error) {
+	return r.Bulk.Blocks(ctx, issuer(ctx), values(list))
+}
+
+func (r mutation) UpsertPosts(ctx context.Context, list []*bulk.Post) ([]*bulk.Result, error) {
+	return r.Bulk.Posts(ctx, issuer(ctx), values(list))
+}
+
+func (r mutation) UpsertLikes(ctx context.Context, list []*bulk.Like) ([]*bulk.Result, error) {
+	return r.Bulk.Likes(ctx, issuer(ctx), values(list))
+}
+
+func values[T any](list []*T) []T {
+	flat := make([]T, len(list))
+	for i, p := range list {
+		flat[i] = *p
+	}
+	return flat
+}

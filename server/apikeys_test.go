@@ -1,0 +1,193 @@
+package server
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/gorilla/websocket"
+	"github.com/stretchr/testify/require"
+
+	"tideline/feed/apikey"
+	"tideline/server/internal/servertest"
+)
+
+// askFor makes a request with a key, which acts for a user unless that is empty.
+func askFor(t *testing.T, url, key, actAs, query string) (status int, answer string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/graphql", strings.NewReader(`{"query":"`+query+`"}`))
+	require.NoError(t, err)
+	r.Header.Set("Content-Type", servertest.AsJSON)
+	r.Header.Set("Authorization", "Bearer "+key)
+	if actAs != "" {
+		r.Header.Set("Tideline-Act-As", actAs)
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Do(r)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	data, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	return response.StatusCode, string(data)
+}
+
+const posts = `mutation{createPost(input:{text:\"hello\"}){post{author{handle}}}}`
+
+// A backend signs users up and acts for them, by HTTP and on sockets; a key that is
+// revoked is out, with its sockets.
+func TestServersActForUsers(t *testing.T) {
+	dir, manager := t.TempDir(), ""
+	c, err := parse(t, "--data-dir="+dir, "--log-level=warn")
+	require.NoError(t, err)
+	console := Console{Out: t.Output(), Log: t.Output()}
+	require.NoError(t, Migrate(t.Context(), c, console))
+	require.NoError(t, c.WithKeys(t.Context(), console, func(keys *apikey.Keys) (err error) {
+		_, manager, err = keys.Create(t.Context(), nil, "operator", "", apikey.Scopes)
+		return err
+	}))
+	url, stop := start(t, Serve, "--data-dir="+dir, "--rate-accounts=1")
+	newKey := func(scopes string) (text, answer string) {
+		_, answer = askFor(t, url, manager, "", `mutation{createApiKey(input:{name:\"app\",scopes:[`+scopes+`]}){key apiKey{id name scopes lastUsedAt revokedAt}}}`)
+		_, rest, found := strings.Cut(answer, `"key":"`)
+		require.True(t, found, answer)
+		text, _, _ = strings.Cut(rest, `"`)
+		return text, answer
+	}
+	key, answer := newKey("READ,WRITE")
+	id := "tk_" + strings.Split(key, "_")[1]
+	require.Contains(t, answer, `"apiKey":{"id":"`+id+`","name":"app","scopes":["READ","WRITE"],"lastUsedAt":null,"revokedAt":null}`)
+
+	// Of the address's two sign-ups at once, the key takes none.
+	for i := range 6 {
+		_, answer = askFor(t, url, key, "", `mutation{signUp(input:{handle:\"user`+string(rune('a'+i))+`\",password:\"correct horse\"}){user{id}}}`)
+		require.Contains(t, answer, `"data":{"signUp"`)
+	}
+	_, rest, _ := strings.Cut(answer, `"id":"`)
+	user, _, _ := strings.Cut(rest, `"`)
+	for _, wait := range []bool{false, false, true} {
+		_, answer = servertest.Ask(t, http.MethodPost, url+"/graphql", `{"query":"mutation{logIn(input:{handle:\"usera\",password:\"correct horse\"}){token}}"}`)
+		require.Equal(t, wait, strings.Contains(answer, "RATE_LIMITED"), answer)
+	}
+
+	_, answer = askFor(t, url, key, user, posts)
+	require.JSONEq(t, `{"data":{"createPost":{"post":{"author":{"handle":"userf"}}}}}`, answer)
+	for _, c := range []struct {
+		actAs, query, want string
+		status             int
+	}{
+		{"", posts, "UNAUTHENTICATED", 200},
+		{"external:7", posts, "UNAUTHENTICATED", 401},
+		{user, "mutation{logOut}", "FORBIDDEN", 200},
+		{"", "{apiKeys{nodes{id}}}", "FORBIDDEN", 200},
+		{"", `mutation{revokeApiKey(input:{id:\"` + id + `\"}){apiKey{id}}}`, "FORBIDDEN", 200},
+		{user, "{viewer{handle}}", `{"viewer":{"handle":"userf"}}`, 200},
+		{"", "{viewer{handle}}", `{"viewer":null}`, 200},
+		{user, "{timeline{nodes{text}}}", `{"text":"hello"}`, 200}, // answered without gqlgen
+	} {
+		status, answer := askFor(t, url, key, c.actAs, c.query)
+		require.Contains(t, answer, c.want, c.query)
+		require.Equal(t, c.status, status, c.query)
+	}
+	writer, _ := newKey("WRITE")
+	for _, query := range []string{"{viewer{handle}}", "{timeline{nodes{text}}}", "{viewer{handle} timeline{nodes{text}}}", "{__typename}"} {
+		_, answer = askFor(t, url, writer, user, query)
+		require.Contains(t, answer, "FORBIDDEN", query)
+	}
+	reader, _ := newKey("READ")
+	_, answer = askFor(t, url, reader, user, posts)
+	require.Contains(t, answer, "FORBIDDEN")
+	_, answer = servertest.Ask(t, http.MethodPost, url+"/graphql", `{"query":"{apiKeys{nodes{id}}}"}`)
+	require.Contains(t, answer, "FORBIDDEN")
+
+	p := servertest.Dial(t, nil, url+"/graphql", servertest.Modern)
+	p.Send(`{"type":"connection_init","payload":{"Authorization":"Bearer ` + key + `","Tideline-Act-As":"` + user + `"}}`)
+	p.Expect(`{"type":"connection_ack"}`)
+	p.Send(`{"id":"1","type":"subscribe","payload":{"query":"subscription{timelineEvents{... on TimelinePostAdded{edge{node{text}}}}}"}}`)
+	p.Send(`{"id":"2","type":"subscribe","payload":{"query":"{viewer{handle}}"}}`)
+	p.Expect(`{"type":"next","id":"2","payload":{"data":{"viewer":{"handle":"userf"}}}}`)
+	p.Expect(`{"type":"complete","id":"2"}`)
+	fromHeader := dialWith(t, http.Header{"Authorization": {"Bearer " + key}, "Tideline-Act-As": {user}}, url)
+	fromHeader.Send(`{"type":"connection_init"}`)
+	fromHeader.Expect(`{"type":"connection_ack"}`)
+	for payload, header := range map[string]http.Header{
+		`{"Tideline-Act-As":"` + user + `"}`:                                    {"Authorization": {"Bearer " + key}},
+		`{"Authorization":"Bearer ` + key + `","Tideline-Act-As":"external:7"}`: nil,
+	} {
+		refused := dialWith(t, header, url)
+		refused.Send(`{"type":"connection_init","payload":` + payload + `}`)
+		refused.ExpectClose(4403)
+	}
+
+	_, answer = askFor(t, url, manager, "", `mutation{revokeApiKey(input:{id:\"`+id+`\"}){apiKey{id}}}`)
+	require.JSONEq(t, `{"data":{"revokeApiKey":{"apiKey":{"id":"`+id+`"}}}}`, answer)
+	p.ExpectClose(4403)
+	fromHeader.ExpectClose(4403)
+	status, _ := askFor(t, url, key, user, "{viewer{handle}}")
+	require.Equal(t, http.StatusUnauthorized, status)
+	_, answer = askFor(t, url, manager, "", "{apiKeys(first:2){nodes{name revokedAt} pageInfo{hasNextPage}}}")
+	require.Contains(t, answer, `"hasNextPage":true`)
+	require.NoError(t, stop())
+
+	id = strings.Join(strings.Split(manager, "_")[:2], "_")
+	require.NoError(t, c.WithKeys(t.Context(), console, func(keys *apikey.Keys) error {
+		number, err := apikey.ParseID(id)
+		require.NoError(t, err)
+		used, err := keys.Revoke(t.Context(), number)
+		require.NoError(t, err)
+		require.NotNil(t, used.LastUsedAt, "the server has written it when it stopped")
+		return nil
+	}))
+}
+
+// A key with the scope import takes rows at its issuer, each with a result; the price of a
+// row is what is asked of it.
+func TestServersSendRows(t *testing.T) {
+	dir, key := t.TempDir(), ""
+	c, err := parse(t, "--data-dir="+dir, "--log-level=warn")
+	require.NoError(t, err)
+	console := Console{Out: t.Output(), Log: t.Output()}
+	require.NoError(t, Migrate(t.Context(), c, console))
+	require.NoError(t, c.WithKeys(t.Context(), console, func(keys *apikey.Keys) (err error) {
+		_, key, err = keys.Create(t.Context(), nil, "sync", "app", []apikey.Scope{apikey.Import, apikey.Read})
+		return err
+	}))
+	url, stop := start(t, Serve, "--data-dir="+dir)
+	for _, query := range []struct{ document, want string }{
+		{`mutation{upsertUsers(users:[{externalId:\"1\",handle:\"ann\",createdAt:\"2020-01-02T03:04:05Z\"},{externalId:\"\"},{externalId:\"2\",name:\"Bob\"}]){status code}}`,
+			`{"data":{"upsertUsers":[{"status":"CREATED","code":null},{"status":"REFUSED","code":"BAD_USER_INPUT"},{"status":"CREATED","code":null}]}}`},
+		{`mutation{upsertFollows(follows:[{followerExternalId:\"1\",followeeExternalId:\"2\"},{followerExternalId:\"1\",followeeExternalId:\"3\"}]){status id reason}}`,
+			`{"data":{"upsertFollows":[{"status":"CREATED","id":null,"reason":null},{"status":"REFUSED","id":null,"reason":"There is no such user."}]}}`},
+		{`mutation{upsertPosts(posts:[{externalId:\"p\",authorExternalId:\"2\",text:\"then\",createdAt:\"2024-02-03T04:05:06.007Z\"},{externalId:\"q\",authorExternalId:\"2\",text:\"older\",createdAt:\"2020-02-03T04:05:06Z\"}]){status code}}`,
+			`{"data":{"upsertPosts":[{"status":"CREATED","code":null},{"status":"REFUSED","code":"BAD_USER_INPUT"}]}}`},
+		{`mutation{upsertLikes(likes:[{userExternalId:\"1\",postExternalId:\"p\"}]){status}}`, `{"data":{"upsertLikes":[{"status":"CREATED"}]}}`},
+		{`{users(query:\"Bob\"){nodes{posts{nodes{text createdAt likeCount}}}}}`, `{"data":{"users":{"nodes":[{"posts":{"nodes":[{"text":"then","createdAt":"2024-02-03T04:05:06.007Z","likeCount":1}]}}]}}}`},
+		{`mutation{upsertBlocks(blocks:[{blockerExternalId:\"2\",blockedExternalId:\"1\"}]){status}}`, `{"data":{"upsertBlocks":[{"status":"CREATED"}]}}`},
+		{`{user(handle:\"ann\"){createdAt followingCount}}`, `{"data":{"user":{"createdAt":"2020-01-02T03:04:05.000Z","followingCount":0}}}`},
+	} {
+		_, answer := askFor(t, url, key, "", query.document)
+		require.JSONEq(t, query.want, answer)
+	}
+	_, answer := askFor(t, url, key, "external:1", "{viewer{handle externalId}}")
+	require.JSONEq(t, `{"data":{"viewer":{"handle":"ann","externalId":"1"}}}`, answer)
+	many := strings.Repeat(`{externalId:\"7\"},`, 300)
+	for asked, refused := range map[string]bool{"status": false, strings.Repeat("status ", 30): false, "status id code reason a:id b:id c:id d:id e:id f:id g:id h:id i:id j:id k:id l:id m:id n:id o:id p:id q:id r:id s:id t:id u:id v:id w:id x:id y:id z:id aa:id bb:id cc:id dd:id": true} {
+		_, answer := askFor(t, url, key, "", "mutation{upsertUsers(users:["+many+"]){"+asked+"}}")
+		require.Equal(t, refused, strings.Contains(answer, "QUERY_TOO_COMPLEX"), answer)
+	}
+	for query, code := range map[string]string{`mutation{upsertUsers(users:[]){status}}`: "FORBIDDEN"} {
+		_, answer := servertest.Ask(t, http.MethodPost, url+"/graphql", `{"query":"`+query+`"}`)
+		require.Contains(t, answer, code)
+	}
+	require.NoError(t, stop())
+}
+
+// dialWith opens a socket with a header.
+func dialWith(t *testing.T, header http.Header, url string) *servertest.Peer {
+	d := websocket.Dialer{Subprotocols: []string{servertest.Modern}}
+	conn, response, err := d.Dial("ws"+strings.TrimPrefix(url, "http")+"/graphql", header)
+	require.NoError(t, err)
+	response.Body.Close()
+	t.Cleanup(func() { conn.Close() })
+	return &servertest.Peer{T: t, Conn: conn}
+}

@@ -1,0 +1,64 @@
+package workers
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"tideline/feed/job"
+	"tideline/queue"
+	"tideline/timeline"
+)
+
+// walk is the state of a PostsBackdated. Its name in JSON must not change.
+type walk struct {
+	Before int64 `json:"before"` // the follow that the next page starts before; 0 at the beginning
+}
+
+// postsBackdated handles posts that were written with a time of long ago. The outboxes of
+// their authors, and the inboxes of these and of their followers, become missing: their
+// next reads have SQL's answer. Nobody is told. It is never given up because something
+// cannot be reached.
+func (w *Workers) postsBackdated(ctx context.Context, j *queue.Job) error {
+	var args job.Authors
+	var p walk
+	if err := decode(j, &args, &p); err != nil {
+		return err
+	}
+	err := w.forgetBackdated(ctx, args)
+	for err == nil {
+		if err := j.Confirm(ctx); err != nil {
+			return err
+		}
+		var users []int64
+		if users, p.Before, err = w.Visibility.FollowersOfMany(ctx, args.Authors, p.Before, w.PageSize); err != nil {
+			break
+		}
+		slices.Sort(users)
+		if err = w.Timelines.Forget(ctx, slices.Compact(users)); err != nil {
+			break
+		}
+		if p.Before == 0 {
+			return nil
+		}
+		if err := j.Checkpoint(ctx, p); err != nil {
+			return err
+		}
+	}
+	return queue.Unavailable(fmt.Errorf("drop feeds that lack old posts: %w", err))
+}
+
+// forgetBackdated drops the authors' own feeds. A post may be newer than what is known as
+// the author's latest: that is raised first.
+func (w *Workers) forgetBackdated(ctx context.Context, args job.Authors) error {
+	for i, author := range args.Authors {
+		outbox := timeline.Outbox(author)
+		if err := w.Timelines.Add(ctx, outbox, args.Newest[i]); err != nil {
+			return err
+		}
+		if err := w.Timelines.Drop(ctx, outbox); err != nil {
+			return err
+		}
+	}
+	return w.Timelines.Forget(ctx, args.Authors)
+}
