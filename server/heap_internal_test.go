@@ -31,8 +31,7 @@ func TestCollectLess(t *testing.T) {
 	require.Greater(t, small, defaultGOGC)
 	live := make([]byte, 2*leastGarbage)
 	require.Eventually(t, func() bool { runtime.GC(); return current() == defaultGOGC }, time.Minute, time.Millisecond)
-	runtime.KeepAlive(live)
-	live = nil
+	runtime.KeepAlive(live) // and nothing of it lives after this
 	require.Eventually(t, func() bool { runtime.GC(); return current() > defaultGOGC }, time.Minute, time.Millisecond)
 	restore()
 	require.Equal(t, defaultGOGC, current())

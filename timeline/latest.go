@@ -147,7 +147,10 @@ func withLatestRaised(k Key, ids []int64, add call) []call {
 	if k.kind != outbox || len(ids) == 0 {
 		return []call{add}
 	}
-	return []call{
-		{raiseLatestScript, []string{latestKey(active.ShardOf(k.id))}, []any{formatID(k.id), formatID(slices.Max(ids))}}, add,
-	}
+	return []call{raiseLatest(k.id, slices.Max(ids)), add}
+}
+
+// raiseLatest is the call that raises the author's latest id.
+func raiseLatest(author, id int64) call {
+	return call{raiseLatestScript, []string{latestKey(active.ShardOf(author))}, []any{formatID(author), formatID(id)}}
 }

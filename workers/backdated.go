@@ -7,7 +7,6 @@ import (
 
 	"tideline/feed/job"
 	"tideline/queue"
-	"tideline/timeline"
 )
 
 // walk is the state of a PostsBackdated. Its name in JSON must not change.
@@ -25,7 +24,7 @@ func (w *Workers) postsBackdated(ctx context.Context, j *queue.Job) error {
 	if err := decode(j, &args, &p); err != nil {
 		return err
 	}
-	err := w.forgetBackdated(ctx, args)
+	err := w.Timelines.ForgetOwn(ctx, args.Authors, args.Newest)
 	for err == nil {
 		if err := j.Confirm(ctx); err != nil {
 			return err
@@ -46,19 +45,4 @@ func (w *Workers) postsBackdated(ctx context.Context, j *queue.Job) error {
 		}
 	}
 	return queue.Unavailable(fmt.Errorf("drop feeds that lack old posts: %w", err))
-}
-
-// forgetBackdated drops the authors' own feeds. A post may be newer than what is known as
-// the author's latest: that is raised first.
-func (w *Workers) forgetBackdated(ctx context.Context, args job.Authors) error {
-	for i, author := range args.Authors {
-		outbox := timeline.Outbox(author)
-		if err := w.Timelines.Add(ctx, outbox, args.Newest[i]); err != nil {
-			return err
-		}
-		if err := w.Timelines.Drop(ctx, outbox); err != nil {
-			return err
-		}
-	}
-	return w.Timelines.Forget(ctx, args.Authors)
 }

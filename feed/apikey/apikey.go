@@ -56,8 +56,9 @@ const (
 	// Prefix begins the text of every key; the number of the key and _ follow, then the
 	// secret.
 	Prefix = "tk_"
-	// MaxName bounds the name of a key, in characters, and MaxIssuer its issuer, in bytes.
-	MaxName   = 100
+	// MaxName bounds the name of a key, in characters.
+	MaxName = 100
+	// MaxIssuer bounds the issuer of a key, in bytes.
 	MaxIssuer = 255
 	// maxKeys bounds the keys that are not revoked.
 	maxKeys = 1000

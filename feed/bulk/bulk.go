@@ -220,7 +220,10 @@ func (b *Bulk) stale(ctx context.Context, tx *ent.Tx, users []int64) error {
 	if len(users) == 0 {
 		return nil
 	}
-	b.forgetOnCommit(tx, users)
+	b.onCommit(tx, func(ctx context.Context) error {
+		b.cfg.Visibility.Narrowed()
+		return b.cfg.Timelines.Forget(ctx, users)
+	})
 	for chunk := range slices.Chunk(users, perTx) {
 		if err := b.cfg.Queue.Enqueue(ctx, tx, queue.Small, job.InboxesStale, job.Users{Users: chunk}); err != nil {
 			return err
@@ -229,17 +232,16 @@ func (b *Bulk) stale(ctx context.Context, tx *ent.Tx, users []int64) error {
 	return nil
 }
 
-// forgetOnCommit drops the inboxes of the users once the transaction has committed. Their
-// next reads are to find what was written; if it fails, the job of the transaction does it.
-func (b *Bulk) forgetOnCommit(tx *ent.Tx, users []int64) {
+// onCommit has feeds dropped once the transaction has committed, so that the next reads
+// find what was written. If that fails, the job of the transaction does it.
+func (b *Bulk) onCommit(tx *ent.Tx, drop func(ctx context.Context) error) {
 	tx.OnCommit(func(next ent.Committer) ent.Committer {
 		return ent.CommitFunc(func(ctx context.Context, tx *ent.Tx) error {
 			if err := next.Commit(ctx, tx); err != nil {
 				return err
 			}
-			b.cfg.Visibility.Narrowed()
-			if err := b.cfg.Timelines.Forget(ctx, users); err != nil {
-				b.cfg.Logger.WarnContext(ctx, "inboxes not dropped; a job will", "error", err)
+			if err := drop(ctx); err != nil {
+				b.cfg.Logger.WarnContext(ctx, "feeds not dropped; a job will", "error", err)
 			}
 			return nil
 		})
