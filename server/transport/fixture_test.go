@@ -46,6 +46,8 @@ type Subscription {
   news: Int!
   flood: String!
   idle: Int!
+  "Does not begin before it is stopped."
+  held: Int!
   refused: Int!
   unavailable: Int!
 }
@@ -62,7 +64,7 @@ type fixture struct {
 	subscriptions, slowSockets atomic.Int64 // as observed
 
 	news  chan any      // what the subscription news brings
-	begun chan struct{} // receives when the mutation hold has begun
+	begun chan struct{} // receives when what waits has begun
 	free  chan struct{} // closed to let hold go on
 
 	mu       sync.Mutex
@@ -155,6 +157,11 @@ func (f *fixture) fields() map[string]exectest.Resolver {
 		"Subscription.idle": func(ctx context.Context, _ map[string]any) (any, error) {
 			return from(ctx, func() <-chan any { return nil })
 		},
+		"Subscription.held": func(ctx context.Context, _ map[string]any) (any, error) {
+			f.begun <- struct{}{}
+			<-ctx.Done()
+			return nil, ctx.Err()
+		},
 		"Subscription.refused": func(context.Context, map[string]any) (any, error) {
 			return nil, &refusal.Error{Code: refusal.Unauthenticated, Message: "Sign in first."}
 		},
@@ -238,6 +245,18 @@ func messageOf(kind, payload string) string {
 		return `{"type":"` + kind + `"}`
 	}
 	return `{"type":"` + kind + `","payload":` + payload + `}`
+}
+
+// underWay is how many operations of sockets have not stopped.
+func (f *fixture) underWay() (n int) {
+	f.sockets.mu.Lock()
+	defer f.sockets.mu.Unlock()
+	for s := range f.sockets.open {
+		s.operations.mu.Lock()
+		n += s.operations.running
+		s.operations.mu.Unlock()
+	}
+	return n
 }
 
 // gone waits until the server holds no socket any more.

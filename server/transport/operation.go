@@ -81,7 +81,7 @@ func (op *operation) prepare(ctx context.Context, request exec.Request) (account
 	}
 	if err != nil {
 		_ = s.set.api.internal(ctx, "authenticate an operation", err)
-		s.closeForNow()
+		op.closeForNow(ctx)
 		return viewer, nil
 	}
 	prepared, errs := s.set.api.prepare(ctx, viewer, s.address, request)
@@ -106,7 +106,7 @@ func (op *operation) subscribe(ctx context.Context, viewer account.Viewer, prepa
 	s := op.socket
 	subscription, errs := s.set.api.subscribe(ctx, viewer, s.address, prepared, op.wake)
 	if codeOf(errs) == codeInternal {
-		s.closeForNow()
+		op.closeForNow(ctx)
 		return false
 	}
 	if len(errs) > 0 {
@@ -190,7 +190,7 @@ func (op *operation) ended() {
 		return
 	}
 	if op.subscription.Interrupted() {
-		s.closeForNow()
+		op.closeForNow(ctx)
 		return
 	}
 	// If it has ended because its session did, the socket ends, too.
@@ -201,7 +201,15 @@ func (op *operation) ended() {
 		s.forbid()
 	default:
 		_ = s.set.api.internal(ctx, "authenticate the end of a stream", err)
-		s.closeForNow()
+		op.closeForNow(ctx)
+	}
+}
+
+// closeForNow closes the socket because the operation failed, unless it failed because
+// the client has stopped it: the others go on.
+func (op *operation) closeForNow(ctx context.Context) {
+	if ctx.Err() == nil {
+		op.socket.closeForNow()
 	}
 }
 

@@ -266,6 +266,43 @@ func TestOperationsAreBounded(t *testing.T) {
 	}, 30*time.Second, time.Millisecond)
 }
 
+// What the client stops before it has begun fails, and takes nothing else with it.
+func TestStoppingWhatHasNotBegunStopsNothingElse(t *testing.T) {
+	hold := make(chan struct{}, 1)
+	var f *fixture
+	f = newFixture(t, func(c *Config) {
+		authenticate := c.Authenticate
+		c.Authenticate = func(ctx context.Context, token string) (account.Viewer, time.Time, error) {
+			select {
+			case <-hold:
+				f.begun <- struct{}{}
+				<-ctx.Done()
+				return account.Viewer{}, time.Time{}, ctx.Err()
+			default:
+				return authenticate(ctx, token)
+			}
+		}
+	})
+	for _, d := range []*dialect{transportWS, legacyWS} {
+		p := f.connect(t, d.protocol, asUser)
+		for _, query := range []string{"{hello}", "subscription{held}"} {
+			if query == "{hello}" {
+				hold <- struct{}{} // while its session is looked up
+			}
+			p.Send(`{"id":"1","type":"` + d.start + `","payload":{"query":"` + query + `"}}`)
+			<-f.begun
+			p.Send(`{"id":"1","type":"` + d.stop + `"}`)
+			if d.legacy {
+				p.Expect(`{"id":"1","type":"complete"}`)
+			}
+			require.Eventually(t, func() bool { return f.underWay() == 0 }, 30*time.Second, time.Millisecond)
+			p.Send(`{"id":"2","type":"` + d.start + `","payload":{"query":"{hello}"}}`)
+			p.Expect(`{"id":"2","type":"` + d.next + `","payload":{"data":{"hello":"world"}}}`)
+			p.Expect(`{"id":"2","type":"complete"}`)
+		}
+	}
+}
+
 func TestSocketsAreBounded(t *testing.T) {
 	f := newFixture(t, func(c *Config) { c.MaxSockets = 1 })
 	f.dial(t, modern)
