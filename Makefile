@@ -43,14 +43,13 @@ test flakes peers peers-test: export TIDELINE_TEST_REQUIRE_REAL = 1
 ONCE_MORE = --rerun-fails=1 --rerun-fails-run-root-test --rerun-fails-abort-on-data-race --rerun-fails-report=.test/repeated
 
 .PHONY: test
-# The slowest package is the first: otherwise it would run alone in the end. One package
-# more than there are processors runs at a time, because many wait.
+# The slowest package is the first: otherwise it would run alone in the end.
 test: PKGS = ./workers ./...
 test: COUNT = 1
 test: deps ## Run all tests with the race detector and all databases; some: PKGS=./live RUN=TestName COUNT=50
 	@mkdir -p .test; rm -f .test/repeated
 	@$(GOTESTSUM) --format-hide-empty-pkg --jsonfile-timing-events=.test/results.json --post-run-command='bash .ci/totals' \
-	  $(if $(CI),$(ONCE_MORE)) --packages='$(PKGS)' -- -race -p=$$(($$(nproc) + 1)) -count=$(COUNT) -timeout=9m $(if $(RUN),-run '$(value RUN)')
+	  $(if $(CI),$(ONCE_MORE)) --packages='$(PKGS)' -- -race -count=$(COUNT) -timeout=9m $(if $(RUN),-run '$(value RUN)')
 
 .PHONY: check
 check: deps lint verify fuzz peers-test test ## All that continuous integration checks: lint, verify, fuzz, test
