@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// patience bounds the wait for an empty queue once the faults are lifted: jobs
-	// that have failed wait for up to five minutes.
+	// patience bounds the wait for healthy processes once the faults are lifted, and
+	// then that for an empty queue.
 	patience = 6 * time.Minute
 	// healing bounds the wait until timelines and clients are what they should be
 	// after that.
