@@ -48,6 +48,13 @@ type run struct {
 	invalidated int
 	errs        map[string]int // by code
 	toggled     map[int]bool   // who follows the first user in a follow-storm; nil before
+	made        []madePost     // with --model
+}
+
+// madePost is a post whose receipt may be asked for.
+type madePost struct {
+	author int
+	id     string
 }
 
 type account struct{ id, token string }
@@ -127,10 +134,16 @@ func (r *run) populate(ctx context.Context) error {
 	return follows.Wait()
 }
 
-// subscribe opens the subscriptions and waits until the server is known to serve
-// each of them. The protocol does not tell, so their users post until all of them
-// have received an event.
+// subscribe opens the subscriptions and waits until the server serves them.
 func (r *run) subscribe(ctx context.Context) error {
+	if err := r.dial(ctx); err != nil {
+		return err
+	}
+	return r.awaitHeard(ctx)
+}
+
+// dial opens the subscriptions.
+func (r *run) dial(ctx context.Context) error {
 	r.ledger = newLedger(r.graph, r.options.Subscribers)
 	r.conns = make([]*websocket.Conn, r.options.Subscribers)
 	opening, openCtx := errgroup.WithContext(ctx)
@@ -146,9 +159,12 @@ func (r *run) subscribe(ctx context.Context) error {
 			return nil
 		})
 	}
-	if err := opening.Wait(); err != nil {
-		return err
-	}
+	return opening.Wait()
+}
+
+// awaitHeard waits until the server is known to serve each subscription. The protocol
+// does not tell, so their users post until all of them have received an event.
+func (r *run) awaitHeard(ctx context.Context) error {
 	deadline := time.Now().Add(deaf)
 	for {
 		silent := r.silent()
@@ -319,9 +335,23 @@ func (r *run) load(ctx context.Context) {
 // create makes a post with a number. Its times count from the moment at which it was due.
 func (r *run) create(ctx context.Context, author int, due time.Time) error {
 	n := r.ledger.begin(author, due)
-	_, err := r.client.call(ctx, r.users[author].token, createPost, r.post(strconv.Itoa(n)), &struct{}{})
+	var data struct {
+		CreatePost struct{ Post struct{ ID string } }
+	}
+	_, err := r.client.call(ctx, r.users[author].token, createPost, r.post(strconv.Itoa(n)), &data)
 	r.ledger.end(n, err == nil, time.Now())
+	if r.options.Model && err == nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.made = append(r.made, madePost{author, data.CreatePost.Post.ID})
+	}
 	return err
+}
+
+func (r *run) postsMade() []madePost {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.made
 }
 
 const timelineQuery = `query { timeline(first: 20) {
