@@ -127,12 +127,16 @@ func (d *modeller) measureConstants(ctx context.Context, say func(string, ...any
 	}{
 		{warmPosts * len(d.users), func(n int) error { return d.create(ctx, n%len(d.users), time.Now()) }},
 		{len(d.users), func(n int) error { return d.page(ctx, n) }}, // who reads is active from now on
+		{len(d.users), func(n int) error { return d.mark(ctx, n) }},
 	} {
 		if _, err := d.times(ctx, step.n, step.do); err != nil {
 			return fmt.Errorf("fill timelines: %w", err)
 		}
 	}
 	if err := d.arrived(ctx); err != nil {
+		return err
+	}
+	if err := d.quiet(ctx); err != nil {
 		return err
 	}
 	say("Nothing, for %v …", modelIdle)
@@ -157,14 +161,9 @@ func (d *modeller) measureConstants(ctx context.Context, say func(string, ...any
 		return err
 	}
 	say("Posts to %d followers …", len(d.graph[0]))
-	calls, took := d.lookUps(ctx)
 	many, pushedMany, err := d.posts(ctx, modelLarge, large)
 	if err != nil {
 		return err
-	}
-	callsNow, tookNow := d.lookUps(ctx)
-	if pushes := pushedMany.pushed; callsNow > calls && pushes > 0 {
-		d.c.LookUp = new(float64((tookNow - took).Microseconds()) / pushes)
 	}
 	followers := func(p posted) float64 { return p.pushed / p.posts }
 	d.c.Push, d.c.Post = d.line(few, many, followers(pushedFew), followers(pushedMany))
@@ -196,15 +195,22 @@ func (d *modeller) measureLive(ctx context.Context, say func(string, ...any), sm
 	if err := d.awaitHeard(ctx); err != nil {
 		return err
 	}
+	if err := d.quiet(ctx); err != nil {
+		return err
+	}
 	say("Posts to one follower, live …")
 	fewLive, told, err := d.posts(ctx, modelLive*5, small)
 	if err != nil {
 		return err
 	}
 	say("Posts to %d followers, live …", len(d.graph[0]))
+	lookUps := d.lookUpTime(ctx)
 	manyLive, toldAll, err := d.posts(ctx, modelLive, large)
 	if err != nil {
 		return err
+	}
+	if took := d.lookUpTime(ctx) - lookUps; took > 0 && toldAll.pushed > 0 {
+		d.c.LookUp = new(float64(took.Microseconds()) / toldAll.pushed)
 	}
 	minus := func(v []float64) float64 { return v[0] - v[1] }
 	one, all := capacity.Each(minus, fewLive, few), capacity.Each(minus, manyLive, many)
@@ -245,8 +251,9 @@ func (d *modeller) times(ctx context.Context, n int, do func(n int) error) (done
 		if done > 0 && time.Now().After(end) {
 			break
 		}
+		n := done
 		calls.Go(func() error {
-			err := do(done)
+			err := do(n)
 			if err != nil {
 				failed.Store(true)
 			}
@@ -359,6 +366,22 @@ func (d *modeller) pushes(ctx context.Context, first int) (total int, err error)
 	return total, nil
 }
 
+// mark has a user say that all is read.
+func (d *modeller) mark(ctx context.Context, user int) error {
+	var data struct {
+		Timeline struct{ Edges []struct{ Cursor string } }
+	}
+	if _, err := d.client.call(ctx, d.users[user].token, `query { timeline(first: 1) { edges { cursor } } }`, nil, &data); err != nil {
+		return err
+	}
+	if len(data.Timeline.Edges) == 0 {
+		return nil
+	}
+	_, err := d.client.call(ctx, d.users[user].token, `mutation($input: MarkTimelineReadInput!) { markTimelineRead(input: $input) { unreadCount } }`,
+		map[string]any{"input": map[string]string{"upTo": data.Timeline.Edges[0].Cursor}}, &struct{}{})
+	return err
+}
+
 func (d *modeller) page(ctx context.Context, user int) error {
 	size, err := d.client.call(ctx, d.users[user].token, timelineQuery, nil, &struct{}{})
 	d.mu.Lock()
@@ -367,12 +390,36 @@ func (d *modeller) page(ctx context.Context, user int) error {
 	return err
 }
 
-func (d *modeller) lookUps(ctx context.Context) (calls int, took time.Duration) {
+// lookUpTime is what Redis has taken to look up who is connected where; 0: not known.
+func (d *modeller) lookUpTime(ctx context.Context) time.Duration {
 	if d.stores == nil {
-		return 0, 0
+		return 0
 	}
-	calls, took, _ = d.stores.CommandTime(ctx, "smismember") // what Redis does not tell is not known
-	return calls, took
+	took, _ := d.stores.CommandTime(ctx, "smismember") // what Redis does not tell is not known
+	return took
+}
+
+// quiet waits until the server hardly uses its processors, but not for ever: it may have
+// other users.
+func (d *modeller) quiet(ctx context.Context) error {
+	const hardly = 0.02
+	for end := time.Now().Add(rest / 2); time.Now().Before(end); {
+		before, err := d.read(ctx)
+		if err != nil {
+			return err
+		}
+		if err := pause(ctx, time.Second); err != nil {
+			return err
+		}
+		after, err := d.read(ctx)
+		if err != nil || before.Server == nil {
+			return err
+		}
+		if *after.Server-*before.Server < hardly*float64(after.at.Sub(before.at).Microseconds()) {
+			return nil
+		}
+	}
+	return nil
 }
 
 func (d *modeller) measureIdle(ctx context.Context) error {

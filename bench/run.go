@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -154,8 +155,8 @@ func (r *run) dial(ctx context.Context) error {
 			if err != nil {
 				return fmt.Errorf("subscribe: %w", err)
 			}
-			r.conns[sub] = conn
-			r.hearing.Go(func() { r.listen(sub, conn) })
+			r.connected(sub, conn)
+			r.hearing.Go(func() { r.listen(ctx, sub, conn) })
 			return nil
 		})
 	}
@@ -172,7 +173,9 @@ func (r *run) awaitHeard(ctx context.Context) error {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("the subscriptions of %d users received nothing for %v", len(silent), deaf)
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			return fmt.Errorf("the subscriptions of %d users received nothing for %v; errors: %s", len(silent), deaf, counts(r.errs))
 		}
 		for _, user := range silent {
 			if err := r.client.insist(ctx, r.users[user].token, createPost, r.post("warm-up"), &struct{}{}); err != nil {
@@ -202,8 +205,11 @@ func (r *run) silent() []int {
 
 // hangUp closes the subscriptions. After that the ledger does not change.
 func (r *run) hangUp() {
+	r.mu.Lock()
 	r.closing.Store(true)
-	for _, conn := range r.conns {
+	conns := slices.Clone(r.conns)
+	r.mu.Unlock()
+	for _, conn := range conns {
 		if conn != nil {
 			conn.Close()
 		}
@@ -211,8 +217,35 @@ func (r *run) hangUp() {
 	r.hearing.Wait()
 }
 
+// connected notes the socket of a subscription, or closes it when all are closed.
+func (r *run) connected(sub int, conn *websocket.Conn) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.conns[sub] = conn
+	if r.closing.Load() {
+		conn.Close()
+	}
+}
+
+// reopen opens a subscription again that the server asked to come back later, before
+// anything has arrived by it.
+func (r *run) reopen(ctx context.Context, sub int, err error) *websocket.Conn {
+	if !websocket.IsCloseError(err, websocket.CloseTryAgainLater) || r.heard[sub].Load() || r.closing.Load() {
+		return nil
+	}
+	if pause(ctx, lateness) != nil {
+		return nil
+	}
+	conn, err := r.client.open(ctx, r.users[r.ledger.userOf(sub)].token)
+	if err != nil {
+		return nil
+	}
+	r.connected(sub, conn)
+	return conn
+}
+
 // listen reads a subscription until it ends.
-func (r *run) listen(sub int, conn *websocket.Conn) {
+func (r *run) listen(ctx context.Context, sub int, conn *websocket.Conn) {
 	for {
 		_, raw, err := conn.ReadMessage()
 		at := time.Now()
@@ -220,11 +253,17 @@ func (r *run) listen(sub int, conn *websocket.Conn) {
 			err = r.obey(sub, conn, raw, at)
 		}
 		if err != nil {
+			again := r.reopen(ctx, sub, err)
 			if !r.closing.Load() {
-				r.broken.Add(1)
 				r.failed(err)
+				if again == nil {
+					r.broken.Add(1)
+				}
 			}
-			return
+			if again == nil {
+				return
+			}
+			conn = again
 		}
 	}
 }

@@ -42,22 +42,21 @@ func (s *Stores) Spent(ctx context.Context) (spent Spent, err error) {
 	return spent, err
 }
 
-// CommandTime returns how often Redis has executed a command, such as get, and for how
-// long. The time is that of a clock, so a busy machine lengthens it. It is zero without a
-// shared Redis.
-func (s *Stores) CommandTime(ctx context.Context, name string) (calls int, took time.Duration, err error) {
+// CommandTime returns how long Redis has executed a command, such as get, since it was
+// started. The time is that of a clock, so a busy machine lengthens it. It is zero without
+// a shared Redis.
+func (s *Stores) CommandTime(ctx context.Context, name string) (took time.Duration, err error) {
 	if s.Redis == nil || s.Embedded {
-		return 0, 0, nil
+		return 0, nil
 	}
-	stat := regexp.MustCompile(`^calls=(\d+),usec=(\d+),`)
+	stat := regexp.MustCompile(`,usec=(\d+),`)
 	err = s.eachMaster(ctx, func(info map[string]string, _ *redis.Client) {
 		if found := stat.FindStringSubmatch(info["cmdstat_"+name]); found != nil {
-			n, _ := strconv.Atoi(found[1])
-			micros, _ := strconv.Atoi(found[2])
-			calls, took = calls+n, took+time.Duration(micros)*time.Microsecond
+			micros, _ := strconv.Atoi(found[1])
+			took += time.Duration(micros) * time.Microsecond
 		}
 	}, "commandstats")
-	return calls, took, err
+	return took, err
 }
 
 // eachMaster calls fn with a section of INFO of each master, one call at a time.

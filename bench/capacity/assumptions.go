@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -24,6 +25,7 @@ type Assumptions struct {
 	InboxCap    float64 `json:"inbox"`
 	OutboxCap   float64 `json:"outbox"`
 	PullAbove   float64 `json:"pull-above"`
+	Pulled      float64 `json:"pulled"`
 	Busy        float64 `json:"busy"`
 	Cores       float64 `json:"cores"`
 	Sockets     float64 `json:"sockets"`
@@ -62,6 +64,7 @@ func (a *Assumptions) all() []assumption {
 		{"inbox", &a.InboxCap, 500, 1, 10_000, "entries of a full inbox (--inbox-cap)"},
 		{"outbox", &a.OutboxCap, 1000, 1, 10_000, "entries of a full outbox (--outbox-cap)"},
 		{"pull-above", &a.PullAbove, 50_000, 0, 1e10, "authors with more followers are not pushed (--pull-above)"},
+		{"pulled", &a.Pulled, 0.00001, 0, 1, "share of users who are such authors: only they have an outbox in Redis"},
 		{"busy", &a.Busy, 0.6, 0.01, 1, "share of a processor that may be in use at the peak"},
 		{"cores", &a.Cores, 8, 1, 1024, "processors of a machine for servers or workers"},
 		{"sockets", &a.Sockets, 20_000, 1, 1e6, "connections of a server (--max-sockets)"},
@@ -77,7 +80,7 @@ func (a *Assumptions) all() []assumption {
 func Assume(users float64, named map[string]float64) (a Assumptions, err error) {
 	var errs []error
 	if !(users >= MinUsers && users <= MaxUsers) {
-		errs = append(errs, fmt.Errorf("--for is %v: it must be %d to %d users", users, MinUsers, MaxUsers))
+		errs = append(errs, fmt.Errorf("--for is %s: it must be %d to %d users", plain(users), MinUsers, MaxUsers))
 	}
 	a.Users = users
 	var names []string
@@ -92,7 +95,7 @@ func Assume(users float64, named map[string]float64) (a Assumptions, err error) 
 		case v >= x.least && v <= x.most:
 			*x.at = v
 		default:
-			errs = append(errs, fmt.Errorf("--assume %s is %v: it must be %v to %v", x.name, v, x.least, x.most))
+			errs = append(errs, fmt.Errorf("--assume %s is %s: it must be %s to %s", x.name, plain(v), plain(x.least), plain(x.most)))
 		}
 	}
 	for _, unknown := range slices.Sorted(maps.Keys(rest)) {
@@ -106,7 +109,10 @@ func Help() string {
 	var a Assumptions
 	var lines []string
 	for _, x := range a.all() {
-		lines = append(lines, fmt.Sprintf("%s=%v: %s", x.name, x.value, x.help))
+		lines = append(lines, fmt.Sprintf("%s=%s: %s", x.name, plain(x.value), x.help))
 	}
 	return strings.Join(lines, "; ")
 }
+
+// plain is a number without an exponent.
+func plain(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }

@@ -114,9 +114,9 @@ func Size(c Constants, a Assumptions) Sizing {
 
 	posts := a.Posts * a.Days
 	s.RedisBytes = of(func(v []float64) float64 {
-		inbox, outbox := a.InboxCap*v[0]+v[1]+v[2], min(a.OutboxCap, posts)*v[3]+v[4]+v[5]
-		return a.Users * a.Active * (inbox + outbox)
-	}, c.InboxEntry, c.InboxRest, c.Active, c.OutboxEntry, c.OutboxRest, c.Latest)
+		inbox, outbox := a.InboxCap*v[0]+v[1]+v[2], a.OutboxCap*v[0] // an entry is the same in both
+		return a.Users * (a.Active*inbox + a.Pulled*outbox)
+	}, c.InboxEntry, c.InboxRest, c.Active)
 	s.Masters = of(func(v []float64) float64 {
 		return max(1, math.Ceil(v[0]/(a.MasterGB*bytesOfGigabyte)), math.Ceil(v[1]/a.Busy))
 	}, s.RedisBytes, s.Processors.Redis)
@@ -252,9 +252,9 @@ func (s *Sizing) Print(out io.Writer, breaks []Break) error {
 	line("processors in use: workers", counted(s.Processors.Worker))
 	line("processors in use: PostgreSQL", counted(s.Processors.SQL))
 	line("processors in use: Redis", counted(s.Processors.Redis))
-	line(fmt.Sprintf("servers of %.0f processors, %.0f %% in use", a.Cores, 100*a.Busy), counted(s.Servers))
-	line("workers, the same", counted(s.Workers))
-	line(fmt.Sprintf("Redis masters of %s GB", digits(a.MasterGB)), counted(s.Masters))
+	line(fmt.Sprintf("servers of %.0f processors, %.0f %% in use", a.Cores, 100*a.Busy), whole(s.Servers))
+	line("workers, the same", whole(s.Workers))
+	line(fmt.Sprintf("Redis masters of %s GB", digits(a.MasterGB)), whole(s.Masters))
 	line("memory of Redis, without replicas", size(s.RedisBytes))
 	line("memory of connections, all servers", size(s.SocketRAM))
 	line("SQL on disk", size(s.SQLBytes))
@@ -275,6 +275,13 @@ func (s *Sizing) Print(out io.Writer, breaks []Break) error {
 	}
 	_, err := fmt.Fprintln(out)
 	return err
+}
+
+func whole(f Figure) string {
+	if f == nil {
+		return "not known"
+	}
+	return fmt.Sprintf("%.0f", *f)
 }
 
 func counted(f Figure) string {
