@@ -120,16 +120,21 @@ func codeOf(err error) string {
 	return "CONNECTION"
 }
 
-const eventsQuery = `subscription {
+const (
+	eventsQuery = `subscription {
 	timelineEvents {
 		__typename
 		... on TimelinePostAdded { unreadCount edge { cursor score node { id text createdAt author { id handle name } } } }
 	}
 }`
+	unreadCount = "unreadCount" // in it and in timelineQuery; --model measures it apart
+)
+
+func uncounted(query string) string { return strings.Replace(query, unreadCount, "", 1) }
 
 // open connects a socket and subscribes to the timeline of the token's user. The
 // server has the subscription when it answers a query that follows it.
-func (c *client) open(ctx context.Context, token string) (*websocket.Conn, error) {
+func (c *client) open(ctx context.Context, token, events string) (*websocket.Conn, error) {
 	dialer := websocket.Dialer{
 		HandshakeTimeout: callTimeout, Subprotocols: []string{"graphql-transport-ws"},
 		ReadBufferSize: 2048, WriteBufferSize: 512,
@@ -141,14 +146,14 @@ func (c *client) open(ctx context.Context, token string) (*websocket.Conn, error
 		}
 		return nil, err
 	}
-	if err := greet(conn, token); err != nil {
+	if err := greet(conn, token, events); err != nil {
 		conn.Close()
 		return nil, err
 	}
 	return conn, nil
 }
 
-func greet(conn *websocket.Conn, token string) error {
+func greet(conn *websocket.Conn, token, events string) error {
 	_ = conn.SetReadDeadline(time.Now().Add(callTimeout))
 	err := conn.WriteJSON(map[string]any{
 		"type": "connection_init", "payload": map[string]string{"Authorization": "Bearer " + token},
@@ -165,6 +170,6 @@ func greet(conn *websocket.Conn, token string) error {
 	}
 	_ = conn.SetReadDeadline(time.Time{})
 	return conn.WriteJSON(map[string]any{
-		"id": "1", "type": "subscribe", "payload": map[string]string{"query": eventsQuery},
+		"id": "1", "type": "subscribe", "payload": map[string]string{"query": events},
 	})
 }

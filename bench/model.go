@@ -113,6 +113,7 @@ func (d *modeller) unknown(format string, args ...any) {
 func (d *modeller) measureConstants(ctx context.Context, say func(string, ...any)) error {
 	d.c.Machine = fmt.Sprintf("%s/%s, %d processors, %s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), time.Now().UTC().Format(time.DateOnly))
 	d.ledger = newLedger(d.graph, 0) // nobody listens yet
+	d.subscription = uncounted(eventsQuery)
 	if err := d.prepare(ctx, say); err != nil {
 		return err
 	}
@@ -126,7 +127,7 @@ func (d *modeller) measureConstants(ctx context.Context, say func(string, ...any
 		do func(n int) error
 	}{
 		{warmPosts * len(d.users), func(n int) error { return d.create(ctx, n%len(d.users), time.Now()) }},
-		{len(d.users), func(n int) error { return d.page(ctx, n) }}, // who reads is active from now on
+		{len(d.users), func(n int) error { return d.page(ctx, n, timelineQuery) }}, // who reads is active from now on
 		{len(d.users), func(n int) error { return d.mark(ctx, n) }},
 	} {
 		if _, err := d.times(ctx, step.n, step.do); err != nil {
@@ -146,7 +147,11 @@ func (d *modeller) measureConstants(ctx context.Context, say func(string, ...any
 
 	say("Pages …")
 	d.pageBytes, d.reads = 0, nil
-	page, n, err := d.step(ctx, modelPages, func(int) error { return d.page(ctx, rand.IntN(len(d.users))) })
+	minus := func(v []float64) float64 { return v[0] - v[1] }
+	readBy := func(query string) func(int) error {
+		return func(int) error { return d.page(ctx, rand.IntN(len(d.users)), query) }
+	}
+	page, n, err := d.step(ctx, modelPages, readBy(uncounted(timelineQuery)))
 	if err != nil {
 		return fmt.Errorf("read pages: %w", err)
 	}
@@ -167,6 +172,17 @@ func (d *modeller) measureConstants(ctx context.Context, say func(string, ...any
 	}
 	followers := func(p posted) float64 { return p.pushed / p.posts }
 	d.c.Push, d.c.Post = d.line(few, many, followers(pushedFew), followers(pushedMany))
+
+	say("Pages with the number of unread posts …") // of which there are many now
+	plain, _, err := d.step(ctx, modelPages/2, readBy(uncounted(timelineQuery)))
+	if err != nil {
+		return fmt.Errorf("read pages: %w", err)
+	}
+	counted, _, err := d.step(ctx, modelPages/2, readBy(timelineQuery))
+	if err != nil {
+		return fmt.Errorf("count unread posts: %w", err)
+	}
+	d.c.Unread = d.known(capacity.Each(minus, counted, plain))
 
 	return d.measureLive(ctx, say, small, large, few, many)
 }
@@ -198,6 +214,18 @@ func (d *modeller) measureLive(ctx context.Context, say func(string, ...any), sm
 	if err := d.quiet(ctx); err != nil {
 		return err
 	}
+	before, err = d.read(ctx)
+	if err != nil {
+		return err
+	}
+	if after, err = d.rested(ctx); err != nil {
+		return err
+	}
+	seconds := after.at.Sub(before.at).Seconds()
+	held := d.each(before, after, 1) // beyond idleness
+	n := float64(d.options.Subscribers)
+	d.c.Hold = d.known(capacity.Each(func(v []float64) float64 { return v[0] / seconds / n }, held))
+	d.idle = capacity.Each(func(v []float64) float64 { return v[0] + n*v[1] }, d.idle, d.c.Hold)
 	say("Posts to one follower, live …")
 	fewLive, told, err := d.posts(ctx, modelLive*5, small)
 	if err != nil {
@@ -382,8 +410,8 @@ func (d *modeller) mark(ctx context.Context, user int) error {
 	return err
 }
 
-func (d *modeller) page(ctx context.Context, user int) error {
-	size, err := d.client.call(ctx, d.users[user].token, timelineQuery, nil, &struct{}{})
+func (d *modeller) page(ctx context.Context, user int, query string) error {
+	size, err := d.client.call(ctx, d.users[user].token, query, nil, &struct{}{})
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.pageBytes += size

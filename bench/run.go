@@ -37,7 +37,9 @@ type run struct {
 	heard   []atomic.Bool     // which of them have received an event
 	broken  atomic.Int64      // subscriptions that ended by themselves
 	closing atomic.Bool
-	hearing sync.WaitGroup // the goroutines that read them
+
+	subscription string         // the query of the subscriptions
+	hearing      sync.WaitGroup // the goroutines that read them
 
 	loaded time.Duration // how long the load lasted
 
@@ -69,6 +71,8 @@ func newRun(o Options) *run {
 		graph:   followGraph(o.Users, o.Followers),
 		heard:   make([]atomic.Bool, o.Subscribers),
 		errs:    map[string]int{},
+
+		subscription: eventsQuery,
 	}
 }
 
@@ -151,7 +155,7 @@ func (r *run) dial(ctx context.Context) error {
 	opening.SetLimit(preparing)
 	for sub := range r.conns {
 		opening.Go(func() error {
-			conn, err := r.client.open(openCtx, r.users[r.ledger.userOf(sub)].token)
+			conn, err := r.client.open(openCtx, r.users[r.ledger.userOf(sub)].token, r.subscription)
 			if err != nil {
 				return fmt.Errorf("subscribe: %w", err)
 			}
@@ -236,7 +240,7 @@ func (r *run) reopen(ctx context.Context, sub int, err error) *websocket.Conn {
 	if pause(ctx, lateness) != nil {
 		return nil
 	}
-	conn, err := r.client.open(ctx, r.users[r.ledger.userOf(sub)].token)
+	conn, err := r.client.open(ctx, r.users[r.ledger.userOf(sub)].token, r.subscription)
 	if err != nil {
 		return nil
 	}

@@ -159,7 +159,7 @@ func (r *run) logIn(ctx context.Context, user int) error {
 	if _, err := r.client.call(ctx, data.LogIn.Token, timelineQuery, nil, &struct{}{}); err != nil {
 		return err
 	}
-	conn, err := r.client.open(ctx, data.LogIn.Token)
+	conn, err := r.client.open(ctx, data.LogIn.Token, eventsQuery)
 	if err != nil {
 		return err
 	}

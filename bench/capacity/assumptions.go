@@ -16,6 +16,7 @@ type Assumptions struct {
 	Connected   float64 `json:"connected"`
 	Posts       float64 `json:"posts"`
 	Reads       float64 `json:"reads"`
+	Counts      float64 `json:"counts"`
 	Connects    float64 `json:"connects"`
 	Follows     float64 `json:"follows"`
 	Followers   float64 `json:"followers"`
@@ -55,6 +56,7 @@ func (a *Assumptions) all() []assumption {
 		{"connected", &a.Connected, 0.05, 0, 1, "share of users connected at the peak"},
 		{"posts", &a.Posts, 0.2, 0, 1000, "posts a user and day"},
 		{"reads", &a.Reads, 10, 0, 10_000, "pages a user and day"},
+		{"counts", &a.Counts, 0.5, 0, 1, "share of pages and live events that ask for the number of unread posts, hundreds of them"},
 		{"connects", &a.Connects, 2, 0, 1000, "connections opened a user and day"},
 		{"follows", &a.Follows, 100, 0, 1e6, "follows of a user"},
 		{"followers", &a.Followers, 200, 0, 1e6, "followers of a post's author, on the average over posts"},

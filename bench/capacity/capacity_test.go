@@ -15,7 +15,7 @@ func work(server, worker, sql, redis float64) Work { return Work{&server, &worke
 // simple has round figures.
 func simple() Constants {
 	return Constants{
-		Idle: work(0, 0, 0, 0), Page: work(100, 0, 200, 10), Post: work(1000, 500, 2000, 100), Push: work(0, 5, 1, 2),
+		Idle: work(0, 0, 0, 0), Hold: work(2, 0, 0, 0), Unread: work(40, 0, 80, 20), Page: work(100, 0, 200, 10), Post: work(1000, 500, 2000, 100), Push: work(0, 5, 1, 2),
 		Wake: work(50, 0, 20, 10), Delivery: work(10, 0, 5, 1), Connect: work(1000, 0, 500, 100),
 		LookUp: new(0.5), Connection: new(30_000.0), PageBytes: new(8000.0), EventBytes: new(500.0),
 		InboxEntry: new(100.0), InboxRest: new(2000.0), Active: new(30.0),
@@ -34,7 +34,7 @@ func assume(t *testing.T, users float64, named map[string]float64) Assumptions {
 func TestSizeIsWorkedOutByHand(t *testing.T) {
 	t.Parallel()
 	a := assume(t, 864_000, map[string]float64{
-		"peak": 1, "reads": 20, "posts": 1, "connects": 1, "followers": 100, "active": 0.5, "connected": 0.01,
+		"peak": 1, "reads": 20, "posts": 1, "connects": 1, "followers": 100, "active": 0.5, "connected": 0.01, "counts": 0.5,
 		"follows": 50, "days": 10, "inbox": 500, "outbox": 1000, "pulled": 0.00001, "busy": 0.5, "cores": 2, "sockets": 10_000,
 		"master-gb": 10, "most": 0.5,
 	})
@@ -46,12 +46,12 @@ func TestSizeIsWorkedOutByHand(t *testing.T) {
 	require.InDelta(t, 10, s.Connects, 1e-9)
 
 	// Each post has one live recipient, who is a first delivery wherever they are.
-	require.InDelta(t, (200*100+10*1000+10*50+10*1000)/1e6, *s.Processors.Server, 1e-9)
+	require.InDelta(t, (200*100+105*40+10*1000+10*50+10*1000+8640*2)/1e6, *s.Processors.Server, 1e-9)
 	require.InDelta(t, (10*500+500*5)/1e6, *s.Processors.Worker, 1e-9)
-	require.InDelta(t, (200*200+10*2000+500*1+10*20+10*500)/1e6, *s.Processors.SQL, 1e-9)
+	require.InDelta(t, (200*200+105*80+10*2000+500*1+10*20+10*500)/1e6, *s.Processors.SQL, 1e-9)
 	// One server: nobody is looked up at a second one.
 	require.InDelta(t, 1.0, *s.Servers, 0)
-	require.InDelta(t, (200*10+10*100+500*2+10*10+10*100)/1e6, *s.Processors.Redis, 1e-9)
+	require.InDelta(t, (200*10+105*20+10*100+500*2+10*10+10*100)/1e6, *s.Processors.Redis, 1e-9)
 
 	require.InDelta(t, 432_000*(500*100+2000+30)+8.64*1000*100, *s.RedisBytes, 1)
 	require.InDelta(t, 3.0, *s.Masters, 0, "22.5 GB, 10 each")
@@ -72,12 +72,12 @@ func TestSizeIsWorkedOutByHand(t *testing.T) {
 func TestSizeOfManyServers(t *testing.T) {
 	t.Parallel()
 	a := assume(t, 8_640_000, map[string]float64{
-		"peak": 1, "reads": 0, "posts": 1, "connects": 0, "followers": 100, "active": 0.5, "connected": 0.02, "sockets": 17_280,
+		"peak": 1, "reads": 0, "posts": 1, "connects": 0, "counts": 0, "followers": 100, "active": 0.5, "connected": 0.02, "sockets": 17_280,
 	})
 	s := Size(simple(), a)
 	require.InDelta(t, 10.0, *s.Servers, 0, "172,800 connections")
 	first := 10 * (1 - 0.9*0.9) // servers that hold one of two recipients
-	require.InDelta(t, 100*(1000+first*50+(2-first)*10)/1e6, *s.Processors.Server, 1e-9)
+	require.InDelta(t, (100*(1000+first*50+(2-first)*10)+172_800*2)/1e6, *s.Processors.Server, 1e-9)
 	require.InDelta(t, (100*100+5000*2+100*(first*10+(2-first)*1)+5000*9*0.5)/1e6, *s.Processors.Redis, 1e-9)
 
 	busier := assume(t, 864_000_000, map[string]float64{"peak": 1, "reads": 10, "connected": 0.001, "busy": 0.5, "cores": 2, "sockets": 1e6})
@@ -113,7 +113,7 @@ func TestUnknownStaysUnknown(t *testing.T) {
 func TestBreaksComeInTheOrderOfGrowth(t *testing.T) {
 	t.Parallel()
 	a := assume(t, 1, map[string]float64{
-		"peak": 1, "reads": 8640, "posts": 0, "connects": 0, "connected": 0.1, "sockets": 1000, "sql-cores": 1, "busy": 0.5, "active": 0,
+		"peak": 1, "reads": 8640, "posts": 0, "connects": 0, "counts": 0, "connected": 0.1, "sockets": 1000, "sql-cores": 1, "busy": 0.5, "active": 0,
 	})
 	// A user reads every ten seconds, for 200 µs of PostgreSQL: 25,000 users take half a
 	// processor. 32,000 connections, of 320,000 users, fill 32 servers.

@@ -52,11 +52,13 @@ type Constants struct {
 
 	Idle     Work `json:"idle"`     // µs a second, of one process of each kind
 	Page     Work `json:"page"`     // the first 20 entries of a timeline
+	Unread   Work `json:"unread"`   // its number of unread posts, of a full inbox that is unread
 	Post     Work `json:"post"`     // createPost with its job, nobody's inbox but the author's
 	Push     Work `json:"push"`     // into the inbox of one follower
 	Wake     Work `json:"wake"`     // the first live delivery of a post by a server
 	Delivery Work `json:"delivery"` // another one by the same server
 	Connect  Work `json:"connect"`  // a socket with a subscription
+	Hold     Work `json:"hold"`     // an idle one, for a second
 
 	LookUp Figure `json:"lookUp"` // Redis' clock, in µs: is a recipient connected to a server
 
@@ -94,11 +96,13 @@ func (c *Constants) rows() []row {
 	const us = "µs"
 	return []row{
 		{"page of 20", us, nil, &c.Page},
+		{"its number of unread posts, all unread", us, nil, &c.Unread},
 		{"createPost and its job", us, nil, &c.Post},
 		{"push to one follower", us, nil, &c.Push},
 		{"first live delivery of a post by a server", us, nil, &c.Wake},
 		{"each further live delivery", us, nil, &c.Delivery},
 		{"connection with its subscription", us, nil, &c.Connect},
+		{"the same idle, for a second", us, nil, &c.Hold},
 		{"nothing to do, for a second", us, nil, &c.Idle},
 		{"look-up of a recipient at a server, by Redis' clock", us, c.LookUp, nil},
 		{"idle connection, resident memory", "bytes", c.Connection, nil},
