@@ -62,6 +62,7 @@ import (
 	"time"
 
 	"tideline/bench/capacity"
+	"tideline/bench/client"
 )
 
 // Options configure a run; the tags make them flags of the command line.
@@ -118,7 +119,7 @@ func (o Options) Validate() error {
 	_, known := scenarios[o.Scenario]
 	check(known || o.Scenario == "", "--scenario is %q: it must be one of %s", o.Scenario, strings.Join(slices.Sorted(maps.Keys(scenarios)), ", "))
 	check(!o.openLoop() || o.Rate >= minRate && o.Rate <= maxRate, "--rate is %v: it must be %d to %d", o.Rate, minRate, maxRate)
-	check(!o.Find || o.P99 >= time.Millisecond && o.P99 <= callTimeout, "--p99 is %v: --find needs it, 1ms to %v", o.P99, callTimeout)
+	check(!o.Find || o.P99 >= time.Millisecond && o.P99 <= client.Timeout, "--p99 is %v: --find needs it, 1ms to %v", o.P99, client.Timeout)
 	check(o.Find || o.P99 == 0, "--p99 is the latency for --find, which is not given")
 	check(o.Find || o.Plot == "", "--plot draws what --find measures, which is not given")
 	check(o.Plot == "" || strings.HasSuffix(o.Plot, ".svg"), "--plot is %q: it must end with .svg", o.Plot)
@@ -163,7 +164,7 @@ func Run(ctx context.Context, o Options, inside Inside, out, progress io.Writer)
 	}
 	say := func(format string, args ...any) { fmt.Fprintf(progress, format+"\n", args...) }
 	r := newRun(o)
-	defer r.client.close()
+	defer r.client.Close()
 	defer r.hangUp()
 
 	result := &result{Scenario: o.Scenario}

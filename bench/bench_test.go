@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"tideline/bench/floor"
 )
 
 func TestPercentile(t *testing.T) {
@@ -169,10 +171,10 @@ func TestFloors(t *testing.T) {
 		t.Skip("takes seconds")
 	}
 	t.Parallel()
-	latencies, err := broadcastFloor(t.Context(), []int{3, 1, 2}, 400)
+	latencies, err := floor.Broadcast(t.Context(), []int{3, 1, 2}, 400)
 	require.NoError(t, err)
 	require.Greater(t, len(latencies), 3)
-	latencies, elapsed, err := pageFloor(t.Context(), 2, 4000)
+	latencies, elapsed, err := floor.Pages(t.Context(), timelineQuery, 2, 4000)
 	require.NoError(t, err)
 	require.NotEmpty(t, latencies)
 	require.Positive(t, elapsed)

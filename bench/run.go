@@ -15,6 +15,9 @@ import (
 
 	"github.com/gorilla/websocket"
 	"golang.org/x/sync/errgroup"
+
+	"tideline/bench/client"
+	"tideline/bench/meter"
 )
 
 const (
@@ -28,7 +31,7 @@ const (
 // run is a run under way.
 type run struct {
 	options Options
-	client  *client
+	client  *client.Client
 	name    string // in its users' handles and its posts' texts
 	users   []account
 	graph   [][]int // followers of each user
@@ -65,7 +68,7 @@ type account struct{ id, token string }
 func newRun(o Options) *run {
 	return &run{
 		options: o,
-		client:  newClient(o.URL),
+		client:  client.New(o.URL),
 		name:    strconv.FormatUint(rand.Uint64(), 36),
 		users:   make([]account, o.Users),
 		graph:   followGraph(o.Users, o.Followers),
@@ -107,7 +110,7 @@ func (r *run) populate(ctx context.Context) error {
 					User  struct{ ID string }
 				}
 			}
-			err := r.client.insist(signUpCtx, "", `mutation($input: SignUpInput!) { signUp(input: $input) { token user { id } } }`,
+			err := r.client.Insist(signUpCtx, "", `mutation($input: SignUpInput!) { signUp(input: $input) { token user { id } } }`,
 				map[string]any{"input": map[string]string{
 					"handle": r.handle(i), "name": fmt.Sprintf("Bench %d", i), "password": r.password(),
 				}}, &data)
@@ -126,7 +129,7 @@ func (r *run) populate(ctx context.Context) error {
 	for user, followers := range r.graph {
 		for _, follower := range followers {
 			follows.Go(func() error {
-				err := r.client.insist(followCtx, r.users[follower].token,
+				err := r.client.Insist(followCtx, r.users[follower].token,
 					`mutation($user: ID!) { follow(input: {userId: $user}) { user { id } } }`,
 					map[string]any{"user": r.users[user].id}, &struct{}{})
 				if err != nil {
@@ -155,7 +158,7 @@ func (r *run) dial(ctx context.Context) error {
 	opening.SetLimit(preparing)
 	for sub := range r.conns {
 		opening.Go(func() error {
-			conn, err := r.client.open(openCtx, r.users[r.ledger.userOf(sub)].token, r.subscription)
+			conn, err := r.client.Open(openCtx, r.users[r.ledger.userOf(sub)].token, r.subscription)
 			if err != nil {
 				return fmt.Errorf("subscribe: %w", err)
 			}
@@ -182,7 +185,7 @@ func (r *run) awaitHeard(ctx context.Context) error {
 			return fmt.Errorf("the subscriptions of %d users received nothing for %v; errors: %s", len(silent), deaf, counts(r.errs))
 		}
 		for _, user := range silent {
-			if err := r.client.insist(ctx, r.users[user].token, createPost, r.post("warm-up"), &struct{}{}); err != nil {
+			if err := r.client.Insist(ctx, r.users[user].token, createPost, r.post("warm-up"), &struct{}{}); err != nil {
 				return fmt.Errorf("create post: %w", err)
 			}
 		}
@@ -237,10 +240,10 @@ func (r *run) reopen(ctx context.Context, sub int, err error) *websocket.Conn {
 	if !websocket.IsCloseError(err, websocket.CloseTryAgainLater) || r.heard[sub].Load() || r.closing.Load() {
 		return nil
 	}
-	if pause(ctx, lateness) != nil {
+	if meter.Pause(ctx, lateness) != nil {
 		return nil
 	}
-	conn, err := r.client.open(ctx, r.users[r.ledger.userOf(sub)].token, r.subscription)
+	conn, err := r.client.Open(ctx, r.users[r.ledger.userOf(sub)].token, r.subscription)
 	if err != nil {
 		return nil
 	}
@@ -287,7 +290,7 @@ func (r *run) obey(sub int, conn *websocket.Conn, raw []byte, at time.Time) erro
 	case "next":
 		return r.event(sub, m.Payload, len(raw), at)
 	case "error", "complete":
-		return &refusal{code: "SUBSCRIPTION_ENDED", message: string(m.Payload)}
+		return &client.Refusal{Code: "SUBSCRIPTION_ENDED", Message: string(m.Payload)}
 	}
 	return nil
 }
@@ -312,7 +315,7 @@ func (r *run) event(sub int, payload []byte, size int, at time.Time) error {
 		return fmt.Errorf("read an event: %w", err)
 	}
 	for _, e := range result.Errors {
-		r.failed(&refusal{code: e.Extensions.Code, message: e.Message})
+		r.failed(&client.Refusal{Code: e.Extensions.Code, Message: e.Message})
 	}
 	event := result.Data.TimelineEvents
 	switch event.Typename {
@@ -335,6 +338,18 @@ func (r *run) event(sub int, payload []byte, size int, at time.Time) error {
 	}
 	return nil
 }
+
+const (
+	eventsQuery = `subscription {
+	timelineEvents {
+		__typename
+		... on TimelinePostAdded { unreadCount edge { cursor score node { id text createdAt author { id handle name } } } }
+	}
+}`
+	unreadCount = "unreadCount" // in it and in timelineQuery; --model measures it apart
+)
+
+func uncounted(query string) string { return strings.Replace(query, unreadCount, "", 1) }
 
 const createPost = `mutation($input: CreatePostInput!) { createPost(input: $input) { post { id } } }`
 
@@ -381,7 +396,7 @@ func (r *run) create(ctx context.Context, author int, due time.Time) error {
 	var data struct {
 		CreatePost struct{ Post struct{ ID string } }
 	}
-	_, err := r.client.call(ctx, r.users[author].token, createPost, r.post(strconv.Itoa(n)), &data)
+	_, err := r.client.Call(ctx, r.users[author].token, createPost, r.post(strconv.Itoa(n)), &data)
 	r.ledger.end(n, err == nil, time.Now())
 	if r.options.Model && err == nil {
 		r.mu.Lock()
@@ -405,7 +420,7 @@ const timelineQuery = `query { timeline(first: 20) {
 // read reads the first page of one user's timeline.
 func (r *run) read(ctx context.Context) {
 	began := time.Now()
-	size, err := r.client.call(ctx, r.users[rand.IntN(len(r.users))].token, timelineQuery, nil, &struct{}{})
+	size, err := r.client.Call(ctx, r.users[rand.IntN(len(r.users))].token, timelineQuery, nil, &struct{}{})
 	took := time.Since(began)
 	if err != nil {
 		r.failed(err)
@@ -424,7 +439,7 @@ func (r *run) failed(err error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.errs[codeOf(err)]++
+	r.errs[client.CodeOf(err)]++
 }
 
 // settle waits for the events that must still arrive, then shortly for those that
