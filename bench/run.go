@@ -23,7 +23,7 @@ import (
 const (
 	preparing = 8                      // calls at once before the load: a sign-up is costly on purpose
 	atOnce    = 64                     // createPost calls under way at once; the rate falls behind when all are
-	deaf      = 30 * time.Second       // a subscription without an event after this time never gets one
+	deaf      = 30 * time.Second       // when none gets its first event in this time, none does
 	arrival   = 10 * time.Second       // an event that has not arrived this long after the load is missing
 	lateness  = 500 * time.Millisecond // how long the run waits for events that must not arrive
 )
@@ -173,11 +173,14 @@ func (r *run) dial(ctx context.Context) error {
 // awaitHeard waits until the server is known to serve each subscription. The protocol
 // does not tell, so their users post until all of them have received an event.
 func (r *run) awaitHeard(ctx context.Context) error {
-	deadline := time.Now().Add(deaf)
-	for {
+	var deadline time.Time
+	for fewest := len(r.users) + 1; ; {
 		silent := r.silent()
 		if len(silent) == 0 {
 			return nil
+		}
+		if len(silent) < fewest {
+			fewest, deadline = len(silent), time.Now().Add(deaf)
 		}
 		if time.Now().After(deadline) {
 			r.mu.Lock()
