@@ -255,6 +255,9 @@ func (d *modeller) measureLive(ctx context.Context, say func(string, ...any), sm
 		d.c.EventBytes = new(float64(d.eventBytes) / float64(d.events))
 	}
 	d.hangUp()
+	if len(d.errs) > 0 {
+		d.unknown("what %s cost, which came instead of events or of connections: the time of connecting and of deliveries has it", counts(d.errs))
+	}
 	say("Bytes of Redis and SQL …")
 	scarce, err := d.Bytes(ctx, d.c)
 	if len(scarce) > 0 {
