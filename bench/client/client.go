@@ -125,7 +125,7 @@ func CodeOf(err error) string {
 }
 
 // Open connects a socket and subscribes by a query, as the token's user. The
-// server has the subscription when it answers a query that follows it.
+// protocol does not tell when the subscription has begun.
 func (c *Client) Open(ctx context.Context, token, query string) (*websocket.Conn, error) {
 	dialer := websocket.Dialer{
 		HandshakeTimeout: Timeout, Subprotocols: []string{"graphql-transport-ws"},
