@@ -292,7 +292,7 @@ func TestSaveAndCompare(t *testing.T) {
 	ordinary := &result{Report: &report{Posts: series{Count: 3, PerSecond: 2, P50: 1, P99: 4}}}
 	table.Reset()
 	ordinary.compare(&result{Report: &report{}}, &table)
-	require.Contains(t, table.String(), "posts p99 ms                               –        4.00\n")
+	require.Contains(t, table.String(), "posts p99 ms                                                       –        4.00\n")
 }
 
 func TestFilesThatCannotBeUsed(t *testing.T) {
