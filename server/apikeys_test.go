@@ -158,10 +158,10 @@ func TestServersSendRows(t *testing.T) {
 			`{"data":{"upsertUsers":[{"status":"CREATED","code":null},{"status":"REFUSED","code":"BAD_USER_INPUT"},{"status":"CREATED","code":null}]}}`},
 		{`mutation{upsertFollows(follows:[{followerExternalId:\"1\",followeeExternalId:\"2\"},{followerExternalId:\"1\",followeeExternalId:\"3\"}]){status id reason}}`,
 			`{"data":{"upsertFollows":[{"status":"CREATED","id":null,"reason":null},{"status":"REFUSED","id":null,"reason":"There is no such user."}]}}`},
-		{`mutation{upsertPosts(posts:[{externalId:\"p\",authorExternalId:\"2\",text:\"then\",createdAt:\"2024-02-03T04:05:06.007Z\"},{externalId:\"q\",authorExternalId:\"2\",text:\"older\",createdAt:\"2020-02-03T04:05:06Z\"}]){status code}}`,
+		{`mutation{upsertPosts(posts:[{externalId:\"p\",authorExternalId:\"2\",text:\"then\",createdAt:\"2009-02-03T04:05:07.04Z\"},{externalId:\"q\",authorExternalId:\"2\",text:\"older\",createdAt:\"1980-02-03T04:05:06Z\"}]){status code}}`,
 			`{"data":{"upsertPosts":[{"status":"CREATED","code":null},{"status":"REFUSED","code":"BAD_USER_INPUT"}]}}`},
 		{`mutation{upsertLikes(likes:[{userExternalId:\"1\",postExternalId:\"p\"}]){status}}`, `{"data":{"upsertLikes":[{"status":"CREATED"}]}}`},
-		{`{users(query:\"Bob\"){nodes{posts{nodes{text createdAt likeCount}}}}}`, `{"data":{"users":{"nodes":[{"posts":{"nodes":[{"text":"then","createdAt":"2024-02-03T04:05:06.007Z","likeCount":1}]}}]}}}`},
+		{`{users(query:\"Bob\"){nodes{posts{nodes{text createdAt likeCount}}}}}`, `{"data":{"users":{"nodes":[{"posts":{"nodes":[{"text":"then","createdAt":"2009-02-03T04:05:07.040Z","likeCount":1}]}}]}}}`},
 		{`mutation{upsertBlocks(blocks:[{blockerExternalId:\"2\",blockedExternalId:\"1\"}]){status}}`, `{"data":{"upsertBlocks":[{"status":"CREATED"}]}}`},
 		{`{user(handle:\"ann\"){createdAt followingCount}}`, `{"data":{"user":{"createdAt":"2020-01-02T03:04:05.000Z","followingCount":0}}}`},
 	} {

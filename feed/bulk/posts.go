@@ -145,8 +145,8 @@ func (p *Post) clean(maxText int, now time.Time) (err error) {
 	if err := checkID(p.ExternalID); err != nil {
 		return err
 	}
-	if p.CreatedAt != nil && p.CreatedAt.Before(ids.Epoch) {
-		return refusal.New(refusal.BadInput, "No post is older than %s: ids begin there.", ids.Epoch.Format(time.DateOnly))
+	if p.CreatedAt != nil && p.CreatedAt.Before(ids.Earliest) {
+		return refusal.New(refusal.BadInput, "No post is older than %s: ids begin there.", ids.Earliest.Format(time.DateOnly))
 	}
 	if p.CreatedAt != nil && p.CreatedAt.After(now.Add(time.Minute)) {
 		return refusal.New(refusal.BadInput, "The post is of the future.")
@@ -180,11 +180,8 @@ func postsOf(ctx context.Context, tx *ent.Tx, issuer string, externalIDs []strin
 	return byName, nil
 }
 
-// slots is how many ids there are in a millisecond.
-var slots = ids.At(ids.Epoch.Add(time.Millisecond))
-
 // number gives the posts their ids, and returns those that are young. An old one takes a
-// free id of its millisecond; which one it tries first depends on its external id, so that
+// free id of its step of the id clock; which one it tries first depends on its external id, so that
 // posts of one moment are not all tried at the same.
 func (b *Bulk) number(ctx context.Context, tx *ent.Tx, issuer string, list []Post, at []int, fresh []*ent.Post, now time.Time) (young []*ent.Post, err error) {
 	var left []*ent.Post
@@ -199,11 +196,11 @@ func (b *Bulk) number(ctx context.Context, tx *ent.Tx, issuer string, list []Pos
 		}
 		hash := fnv.New64a()
 		_, _ = hash.Write([]byte(issuer + "\x00" + row.ExternalID))
-		p.ID = max(ids.At(*row.CreatedAt)+int64(hash.Sum64()%uint64(slots)), 1)
+		p.ID = max(ids.At(*row.CreatedAt)+int64(hash.Sum64()%ids.PerStep), 1)
 		left = append(left, p)
 	}
 	used := map[int64]bool{}
-	for range slots {
+	for range ids.PerStep {
 		taken, err := tx.Post.Query().Where(rows.Among(post.FieldID, rows.PostIDs(left))).IDs(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("look for free ids: %w", err)
@@ -214,7 +211,7 @@ func (b *Bulk) number(ctx context.Context, tx *ent.Tx, issuer string, list []Pos
 		var again []*ent.Post
 		for _, p := range left {
 			if used[p.ID] {
-				p.ID = max(p.ID-p.ID%slots+(p.ID+1)%slots, 1)
+				p.ID = max(p.ID-p.ID%ids.PerStep+(p.ID+1)%ids.PerStep, 1)
 				again = append(again, p)
 				continue
 			}
@@ -224,5 +221,5 @@ func (b *Bulk) number(ctx context.Context, tx *ent.Tx, issuer string, list []Pos
 			return young, nil
 		}
 	}
-	return nil, refusal.New(refusal.Conflict, "More than %d posts are of one millisecond.", slots)
+	return nil, refusal.New(refusal.Conflict, "More than %d posts are of one moment.", ids.PerStep)
 }

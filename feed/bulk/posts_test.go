@@ -47,7 +47,8 @@ func TestPosts(t *testing.T) {
 		private := schema.Private
 		_, err := w.Accounts.UpdateProfile(w.Ctx, users[1], account.Profile{DefaultVisibility: &followers})
 		require.NoError(w, err)
-		old, before := ago(800*24*time.Hour), ids.Epoch.Add(-time.Second)
+		then, before := time.Date(2009, 5, 4, 3, 2, 1, 0, time.UTC), ids.Earliest.Add(-time.Second)
+		old := &then
 		list := []bulk.Post{
 			{ExternalID: "p1", Author: "ann", Text: " one\r\n", CreatedAt: old},
 			{ExternalID: "p2", Author: "ann", Text: "two", CreatedAt: old, Visibility: &private},

@@ -23,14 +23,18 @@ const (
 	MaxRankDecay     = 8760 * time.Hour
 )
 
+// weightless is the time at which a post without likes weighs nothing. Earlier ones
+// weigh less than nothing.
+var weightless = time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)
+
 // Weight is what the ranked timeline orders by: the decimal logarithm of the likes
-// plus the age of the id clock at the time of the post in units of the decay. The
+// plus the time from the beginning of 2024 to the post in units of the decay. The
 // decay is how much newer a post must be to outweigh one with ten times its likes.
 // It is Reddit's "hot" ranking (reddit r2, lib/db/_sorts.pyx) for posts that cannot
 // be voted down. It uses the time of the post and not the present time, so a weight
 // changes only when a like does. The decay must be positive.
 func Weight(likes int, created time.Time, decay time.Duration) float64 {
-	return math.Log10(float64(max(likes, 1))) + created.Sub(ids.Epoch).Seconds()/decay.Seconds()
+	return math.Log10(float64(max(likes, 1))) + created.Sub(weightless).Seconds()/decay.Seconds()
 }
 
 // rankedCursor names the posts that a reader of the ranked timeline has been shown.

@@ -14,33 +14,58 @@ import (
 )
 
 // Ids have 53 bits, so that a Redis score and a JavaScript number hold them
-// exactly: 41 bits of milliseconds since Epoch, 5 of the writer, 7 of a
-// sequence. The layout is Twitter's Snowflake, cut to what a double can hold.
-// The range ends in 2093.
+// exactly: 41 bits of the id clock, 5 of the writer, 7 of a sequence. The layout is
+// Twitter's Snowflake, cut to what a double can hold.
+//
+// The id clock counts milliseconds since 2024. No server ran before 2026, so its first
+// two years are for the posts of long ago that other servers had: until 2026 one step
+// stands for 20 milliseconds, and the clock reaches back to Earliest. It ends in 2093.
 const (
 	writerBits   = 5
 	sequenceBits = 7
 	timeShift    = writerBits + sequenceBits
 	writers      = 1 << writerBits
 	sequences    = 1 << sequenceBits
+
+	coarse    = 20 * time.Millisecond
+	firstFine = 731 * 24 * 60 * 60 * 1000 // the step of fine
 )
 
-// Epoch is the beginning of the id clock.
-var Epoch = time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)
+// fine is when steps of one millisecond begin.
+var fine = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// Earliest is the beginning of the id clock, in December 1985.
+var Earliest = fine.Add(-firstFine * coarse)
+
+// PerStep is how many ids there are of one step of the id clock.
+const PerStep = 1 << timeShift
 
 // ErrNoLease is returned while this process has no lease: all writer numbers are
 // leased to others, or the database does not answer.
 var ErrNoLease = errors.New("no lease on a writer number for new ids")
 
-// TimeOf returns the time when the id was made, to the millisecond.
+// TimeOf returns the time of the id: when it was made, to the millisecond, or that of a
+// post of before 2026, rounded down to 20 of them.
 func TimeOf(id int64) time.Time {
-	return Epoch.Add(time.Duration(id>>timeShift) * time.Millisecond)
+	step := id>>timeShift - firstFine
+	if step < 0 {
+		return fine.Add(time.Duration(step) * coarse)
+	}
+	return fine.Add(time.Duration(step) * time.Millisecond)
 }
 
-// At returns the smallest id of the time t or later.
+// At returns the smallest id of the step of the id clock in which t lies. It is below 0
+// for a time before Earliest.
 func At(t time.Time) int64 { return millis(t) << timeShift }
 
-func millis(t time.Time) int64 { return t.Sub(Epoch).Milliseconds() }
+// millis is the reading of the id clock at t.
+func millis(t time.Time) int64 {
+	since := t.Sub(fine)
+	if since < 0 {
+		return firstFine - int64((coarse-1-since)/coarse)
+	}
+	return firstFine + since.Milliseconds()
+}
 
 // Config configures a Generator. Fields without a default are required.
 type Config struct {

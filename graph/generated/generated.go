@@ -454,7 +454,7 @@ input UpsertPostInput {
   text: String!
   "Defaults to the author's default."
   visibility: Visibility
-  "From 2024 on. A post that is older than a quarter of an hour takes its place among old ones, and nobody is told; a younger one is a new post of this moment. Defaults to now."
+  "From 1986 on, those of before 2026 to 20 milliseconds. A post that is older than a quarter of an hour takes its place among old ones, and nobody is told; a younger one is a new post of this moment. Defaults to now."
   createdAt: Time
 }
 input UpsertLikeInput { userExternalId: String! postExternalId: String! }
