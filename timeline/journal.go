@@ -47,6 +47,9 @@ type Arrival struct {
 	Pulled bool
 	// Again says that an earlier attempt may have pushed the post and told nobody.
 	Again bool
+	// Had says that the users had the post before. It arrives only where a removal has
+	// taken it out since, whatever Again says.
+	Had bool
 }
 
 // DeliverLate pushes a late post into those inboxes of the users that have coverage,
@@ -58,8 +61,16 @@ func (s *Store) DeliverLate(ctx context.Context, a Arrival, users []int64) error
 	if err := checkIDs(a.Post); err != nil {
 		return fmt.Errorf("deliver late: %w", err)
 	}
-	err := s.onInboxes(ctx, users, deliverLateScript, formatID(a.Post), flag(!a.Pulled), flag(a.Again), journalCap)
+	err := s.onInboxes(ctx, users, deliverLateScript, formatID(a.Post), flag(!a.Pulled), a.told(), journalCap)
 	return wrap(err, "late arrival of post %d", a.Post)
+}
+
+// told encodes, for the script, what the users may know.
+func (a Arrival) told() string {
+	if a.Had {
+		return "2"
+	}
+	return flag(a.Again)
 }
 
 // flag encodes a bool for the scripts.

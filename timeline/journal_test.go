@@ -91,6 +91,27 @@ func TestJournal(t *testing.T) {
 		list, now, _ = changes(now)
 		require.Equal(t, []Change{{30, true}, {30, false}}, list)
 
+		// Who had a post is told only of its return.
+		require.NoError(t, s.Replace(ctx, user, nil, []int64{31}, 0, false))
+		for _, a := range []Arrival{{Post: 31, Had: true}, {Post: 31, Had: true, Again: true}, {Post: 32, Had: true, Pulled: true}} {
+			deliverLate(a)
+			list, _, whole = changes(now)
+			require.True(t, whole)
+			require.Empty(t, list, a)
+		}
+		require.NoError(t, s.Remove(ctx, Inbox(user), 31))
+		require.NoError(t, s.RemoveUnjournaled(ctx, []int64{30}, []int64{user}))
+		for range 2 {
+			deliverLate(Arrival{Post: 31, Had: true})
+			deliverLate(Arrival{Post: 30, Had: true})
+		}
+		_, now, whole = changes(now)
+		require.False(t, whole, "unjournaled")
+		require.NoError(t, s.Remove(ctx, Inbox(user), 31))
+		deliverLate(Arrival{Post: 31, Had: true})
+		list, now, _ = changes(now)
+		require.Equal(t, []Change{{31, true}, {31, false}}, list)
+
 		// Erase leaves the journal as it is.
 		_, err = s.Deliver(ctx, 40, []int64{user})
 		require.NoError(t, err)

@@ -100,6 +100,7 @@ func (w *Workers) distribute(ctx context.Context, j *queue.Job, withdraw bool) e
 	// An earlier attempt may have pushed by a visibility that no longer holds.
 	f.withdraw = withdraw || j.Again
 	if f.args.From != "" {
+		f.change.Before = f.args.WithVisibility(f.args.From)
 		f.wasVisible(f.args.From)
 	}
 	f.telling.SetLimit(1)
@@ -274,7 +275,7 @@ func (f *fanOut) toFollowers(ctx context.Context) error {
 // nextPage does a page, and a checkpoint when one is due.
 func (f *fanOut) nextPage(ctx context.Context, page page) error {
 	// Followers who never saw the post are not told that it is gone, nor which.
-	var gain, muters, lose, neverSaw []int64
+	var gain, had, muters, lose, neverSaw []int64
 	for _, follower := range page.followers {
 		if follower.Counts && !follower.Sees {
 			muters = append(muters, follower.ID)
@@ -282,6 +283,9 @@ func (f *fanOut) nextPage(ctx context.Context, page page) error {
 		switch {
 		case follower.Sees:
 			gain = append(gain, follower.ID)
+			if follower.Had {
+				had = append(had, follower.ID)
+			}
 		case f.withdraw && follower.Saw:
 			lose = append(lose, follower.ID)
 		case f.withdraw:
@@ -297,7 +301,8 @@ func (f *fanOut) nextPage(ctx context.Context, page page) error {
 	told := [3][]int64{gain, lose, neverSaw}
 	only := f.progress.Only
 	gain, lose, neverSaw, muters = only.of(gain), only.of(lose), only.of(neverSaw), only.of(muters)
-	reached, err := f.deliverPage(ctx, gain, muters, page.allActive)
+	had = only.of(had)
+	reached, err := f.deliverPage(ctx, gain, had, muters, page.allActive)
 	if err != nil {
 		return err
 	}
@@ -326,9 +331,9 @@ func (f *fanOut) nextPage(ctx context.Context, page page) error {
 
 // deliverPage brings the post to followers who may see it, and returns those of
 // them who are active: a user who is not has no connection. AllActive says that
-// all of them are. Those who mute the author get nothing and are counted alike, in
-// the same steps.
-func (f *fanOut) deliverPage(ctx context.Context, gain, muters []int64, allActive bool) (reached []int64, err error) {
+// all of them are. Had are those of them who had it right before the change. Those
+// who mute the author get nothing and are counted alike, in the same steps.
+func (f *fanOut) deliverPage(ctx context.Context, gain, had, muters []int64, allActive bool) (reached []int64, err error) {
 	post, p := f.args.Post, &f.progress
 	if f.hiddenThenShown() { // the journals say that it is gone before it is there again
 		if err := f.reached(f.w.Timelines.Withdraw(ctx, []int64{post}, gain)); err != nil {
@@ -337,7 +342,13 @@ func (f *fanOut) deliverPage(ctx context.Context, gain, muters []int64, allActiv
 	}
 	if f.w.Now().Sub(ids.TimeOf(post)) > arrival.LateAfter {
 		late := timeline.Arrival{Post: post, Pulled: !f.pushes, Again: f.job.Again && f.args.Widens()}
-		if err := f.reached(f.w.Timelines.DeliverLate(ctx, late, gain)); err != nil {
+		slices.Sort(had)
+		hadNot := slices.DeleteFunc(slices.Clone(gain), func(user int64) bool { return contains(had, user) })
+		if err := f.reached(f.w.Timelines.DeliverLate(ctx, late, hadNot)); err != nil {
+			return nil, err
+		}
+		late.Had = true
+		if err := f.reached(f.w.Timelines.DeliverLate(ctx, late, had)); err != nil {
 			return nil, err
 		}
 	}

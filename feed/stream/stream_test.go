@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tideline/ent/schema"
+	"tideline/ent/user"
 	"tideline/feed"
 	"tideline/feed/account"
 	"tideline/feed/refusal"
@@ -332,6 +333,51 @@ func TestSecondAttemptAtAChangeTellsNothingTwice(t *testing.T) {
 		require.False(w, hook.set.Load())
 		l.expectNothingBefore(bob)
 	})
+}
+
+// Followers who could see a post before its change have it: nobody tells them of it
+// once more, whatever the author's mode, the inbox, and the attempt.
+func TestAChangeTellsNobodyWhoHadThePost(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		mode     user.FanOutMode
+		from, to schema.Visibility
+		again    bool
+	}{
+		"second attempt": {user.FanOutModePUSH, schema.Mutuals, schema.Public, true},
+		"author pulled":  {user.FanOutModePULL, schema.Public, schema.Followers, false},
+		"below floor":    {user.FanOutModePUSH, schema.Public, schema.Followers, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			eachIdle(t, func(w *world) {
+				ann, bob := w.followed()
+				require.NoError(w, w.Stores.DB.Follow.Create().SetFollowerID(bob.ID).SetFolloweeID(ann.ID).Exec(w.Ctx))
+				if name == "below floor" {
+					w.AwaitInbox(ann) // which lacks the post
+				}
+				id := w.postMinutesAgo(bob)
+				change := w.Stores.DB.Post.UpdateOneID(id).SetVisibility(c.from)
+				require.NoError(w, change.Exec(w.Ctx))
+				require.NoError(w, w.Stores.DB.User.UpdateOneID(bob.ID).SetFanOutMode(c.mode).Exec(w.Ctx))
+				w.AwaitInbox(ann)
+				if name == "below floor" {
+					require.NoError(w, w.Timelines.Replace(w.Ctx, ann.ID, nil, nil, id+1, false))
+				}
+				l := w.listen(ann, nil)
+				_, err := w.Feed.SetVisibility(w.Ctx, bob, id, c.to)
+				require.NoError(w, err)
+				var hook failsOnce
+				if hook.set.Store(c.again); c.again {
+					w.Stores.Redis.AddHook(&hook)
+				}
+				w.Work()
+				w.Drain()
+				require.False(w, hook.set.Load())
+				l.expectNothingBefore(bob)
+			})
+		})
+	}
 }
 
 // A cursor names an entry and has no client state. The posts that its client then

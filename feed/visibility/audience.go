@@ -21,15 +21,18 @@ type Follower struct {
 	ID   int64
 	Sees bool // the follower's timeline has the post
 	Saw  bool // it had the post at some time before
+	Had  bool // it had the post right before the change
 	// Counts says that the receipt counts the follower among those who get the post:
 	// also one who mutes the author, for that is the follower's own affair.
 	Counts bool
 }
 
 // PostChange describes a change of a post. Current is the post as it is, nil when
-// it is gone and in nobody's timeline; Previous is the post before the change.
+// it is gone and in nobody's timeline; Before is the post right before the change, nil
+// when it is new; Previous is the post as it was at any time before.
 type PostChange struct {
 	Current  *ent.Post
+	Before   *ent.Post
 	Previous []*ent.Post
 }
 
@@ -152,7 +155,7 @@ func (r *Reader) followers(ctx context.Context, author int64, c PostChange, mute
 		follower := n / 4
 		to := Relation{Following: true, FollowedBy: n&2 != 0, Muting: n&1 != 0 || muters[follower]}
 		sees := func(p *ent.Post) bool { return p != nil && mayShow(Home, follower, to, p) }
-		f := Follower{ID: follower, Sees: sees(c.Current), Saw: slices.ContainsFunc(c.Previous, sees)}
+		f := Follower{ID: follower, Sees: sees(c.Current), Saw: slices.ContainsFunc(c.Previous, sees), Had: sees(c.Before)}
 		to.Muting = false
 		f.Counts = sees(c.Current)
 		list = append(list, f)

@@ -2,7 +2,8 @@
 --          journal.
 -- ARGV:    1 id, 2 '1': push it, '0': readers find it elsewhere, 3 '1': add it to the
 --          journal even if the feed has it already, as an earlier attempt may not
---          have told of it, 4 cap of the journal
+--          have told of it; '2': the user had it before, so that only a feed that lost it
+--          lacks it, 4 cap of the journal
 -- Returns: 1 added to the journal; 0 the feed is missing, or the post had arrived
 --          otherwise than by a reader that put it there early, or the journal says that it arrived and was not removed since
 -- Cost:    O(log size + cap)
@@ -24,6 +25,13 @@ for _, entry in ipairs(read_journal(0, cap)) do
 end
 if last == id then
   return 0
+end
+if ARGV[3] == '2' and not last then
+  -- What is pulled, below the floor or not yet built was never in the set.
+  local have = redis.call('HMGET', meta, 'state', 'floor')
+  if ARGV[2] ~= '1' or have[1] ~= 'ready' or tonumber(id) < tonumber(have[2]) then
+    return 0
+  end
 end
 append_journal(id, cap)
 return 1
