@@ -23,7 +23,7 @@ var mostSteps = setting("TIDELINE_ORACLE_STEPS", 60, strconv.Atoi)
 
 // ordinary is how long an engine is tested, unless -rapid.checks gives a number of
 // runs.
-var ordinary = setting("TIDELINE_ORACLE_FOR", 20*time.Second, time.ParseDuration)
+var ordinary = setting("TIDELINE_ORACLE_FOR", 16*time.Second, time.ParseDuration)
 
 func setting[T any](name string, standard T, parse func(string) (T, error)) T {
 	text, ok := os.LookupEnv(name)

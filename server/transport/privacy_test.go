@@ -27,7 +27,7 @@ import (
 // between the queries.
 func TestManyViewersSeeTheirOwn(t *testing.T) {
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
-		const viewers, atOnce = 100, 2000
+		const viewers, atOnce = 100, 1000
 		share := 1
 		if s.Embedded { // SQLite takes its time with many readers under the race detector
 			share = 5
@@ -37,8 +37,8 @@ func TestManyViewersSeeTheirOwn(t *testing.T) {
 			queries     int
 			query, want string
 		}{
-			{10_000, `{ viewer { handle } }`, `{"data":{"viewer":{"handle":"v%[1]d"}}}`},
-			{1_000, `{ viewer { handle } timeline(first: 1) { nodes { text author { handle } } } }`,
+			{5_000, `{ viewer { handle } }`, `{"data":{"viewer":{"handle":"v%[1]d"}}}`},
+			{500, `{ viewer { handle } timeline(first: 1) { nodes { text author { handle } } } }`,
 				`{"data":{"viewer":{"handle":"v%[1]d"},"timeline":{"nodes":[{"text":"only v%[1]d","author":{"handle":"v%[1]d"}}]}}}`},
 		} {
 			var group errgroup.Group
