@@ -73,9 +73,8 @@ func newMaker(seed uint64, now time.Time) *maker {
 
 // id makes an id of the time t that this network does not have yet.
 func (m *maker) id(t time.Time) int64 {
-	first, next := ids.At(t), ids.At(t.Add(time.Millisecond))
 	for {
-		if id := first + m.Int64N(next-first); !m.used[id] {
+		if id := ids.At(t) + m.Int64N(ids.PerStep); !m.used[id] {
 			m.used[id] = true
 			return id
 		}
