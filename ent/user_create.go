@@ -600,6 +600,18 @@ type (
 	}
 )
 
+// SetHandle sets the "handle" field.
+func (u *UserUpsert) SetHandle(v string) *UserUpsert {
+	u.Set(user.FieldHandle, v)
+	return u
+}
+
+// UpdateHandle sets the "handle" field to the value that was provided on create.
+func (u *UserUpsert) UpdateHandle() *UserUpsert {
+	u.SetExcluded(user.FieldHandle)
+	return u
+}
+
 // SetName sets the "name" field.
 func (u *UserUpsert) SetName(v string) *UserUpsert {
 	u.Set(user.FieldName, v)
@@ -851,9 +863,6 @@ func (u *UserUpsertOne) UpdateNewValues() *UserUpsertOne {
 		if _, exists := u.create.mutation.ID(); exists {
 			s.SetIgnore(user.FieldID)
 		}
-		if _, exists := u.create.mutation.Handle(); exists {
-			s.SetIgnore(user.FieldHandle)
-		}
 		if _, exists := u.create.mutation.Issuer(); exists {
 			s.SetIgnore(user.FieldIssuer)
 		}
@@ -892,6 +901,20 @@ func (u *UserUpsertOne) Update(set func(*UserUpsert)) *UserUpsertOne {
 		set(&UserUpsert{UpdateSet: update})
 	}))
 	return u
+}
+
+// SetHandle sets the "handle" field.
+func (u *UserUpsertOne) SetHandle(v string) *UserUpsertOne {
+	return u.Update(func(s *UserUpsert) {
+		s.SetHandle(v)
+	})
+}
+
+// UpdateHandle sets the "handle" field to the value that was provided on create.
+func (u *UserUpsertOne) UpdateHandle() *UserUpsertOne {
+	return u.Update(func(s *UserUpsert) {
+		s.UpdateHandle()
+	})
 }
 
 // SetName sets the "name" field.
@@ -1349,9 +1372,6 @@ func (u *UserUpsertBulk) UpdateNewValues() *UserUpsertBulk {
 			if _, exists := b.mutation.ID(); exists {
 				s.SetIgnore(user.FieldID)
 			}
-			if _, exists := b.mutation.Handle(); exists {
-				s.SetIgnore(user.FieldHandle)
-			}
 			if _, exists := b.mutation.Issuer(); exists {
 				s.SetIgnore(user.FieldIssuer)
 			}
@@ -1391,6 +1411,20 @@ func (u *UserUpsertBulk) Update(set func(*UserUpsert)) *UserUpsertBulk {
 		set(&UserUpsert{UpdateSet: update})
 	}))
 	return u
+}
+
+// SetHandle sets the "handle" field.
+func (u *UserUpsertBulk) SetHandle(v string) *UserUpsertBulk {
+	return u.Update(func(s *UserUpsert) {
+		s.SetHandle(v)
+	})
+}
+
+// UpdateHandle sets the "handle" field to the value that was provided on create.
+func (u *UserUpsertBulk) UpdateHandle() *UserUpsertBulk {
+	return u.Update(func(s *UserUpsert) {
+		s.UpdateHandle()
+	})
 }
 
 // SetName sets the "name" field.

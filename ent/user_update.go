@@ -30,6 +30,20 @@ func (_u *UserUpdate) Where(ps ...predicate.User) *UserUpdate {
 	return _u
 }
 
+// SetHandle sets the "handle" field.
+func (_u *UserUpdate) SetHandle(v string) *UserUpdate {
+	_u.mutation.SetHandle(v)
+	return _u
+}
+
+// SetNillableHandle sets the "handle" field if the given value is not nil.
+func (_u *UserUpdate) SetNillableHandle(v *string) *UserUpdate {
+	if v != nil {
+		_u.SetHandle(*v)
+	}
+	return _u
+}
+
 // SetName sets the "name" field.
 func (_u *UserUpdate) SetName(v string) *UserUpdate {
 	_u.mutation.SetName(v)
@@ -336,6 +350,11 @@ func (_u *UserUpdate) ExecX(ctx context.Context) {
 
 // check runs all checks and user-defined validators on the builder.
 func (_u *UserUpdate) check() error {
+	if v, ok := _u.mutation.Handle(); ok {
+		if err := user.HandleValidator(v); err != nil {
+			return &ValidationError{Name: "handle", err: fmt.Errorf(`ent: validator failed for field "User.handle": %w`, err)}
+		}
+	}
 	if v, ok := _u.mutation.DefaultVisibility(); ok {
 		if err := user.DefaultVisibilityValidator(v); err != nil {
 			return &ValidationError{Name: "default_visibility", err: fmt.Errorf(`ent: validator failed for field "User.default_visibility": %w`, err)}
@@ -366,6 +385,9 @@ func (_u *UserUpdate) sqlSave(ctx context.Context) (_node int, err error) {
 				ps[i](selector)
 			}
 		}
+	}
+	if value, ok := _u.mutation.Handle(); ok {
+		_spec.SetField(user.FieldHandle, field.TypeString, value)
 	}
 	if value, ok := _u.mutation.Name(); ok {
 		_spec.SetField(user.FieldName, field.TypeString, value)
@@ -465,6 +487,20 @@ type UserUpdateOne struct {
 	hooks     []Hook
 	mutation  *UserMutation
 	modifiers []func(*sql.UpdateBuilder)
+}
+
+// SetHandle sets the "handle" field.
+func (_u *UserUpdateOne) SetHandle(v string) *UserUpdateOne {
+	_u.mutation.SetHandle(v)
+	return _u
+}
+
+// SetNillableHandle sets the "handle" field if the given value is not nil.
+func (_u *UserUpdateOne) SetNillableHandle(v *string) *UserUpdateOne {
+	if v != nil {
+		_u.SetHandle(*v)
+	}
+	return _u
 }
 
 // SetName sets the "name" field.
@@ -786,6 +822,11 @@ func (_u *UserUpdateOne) ExecX(ctx context.Context) {
 
 // check runs all checks and user-defined validators on the builder.
 func (_u *UserUpdateOne) check() error {
+	if v, ok := _u.mutation.Handle(); ok {
+		if err := user.HandleValidator(v); err != nil {
+			return &ValidationError{Name: "handle", err: fmt.Errorf(`ent: validator failed for field "User.handle": %w`, err)}
+		}
+	}
 	if v, ok := _u.mutation.DefaultVisibility(); ok {
 		if err := user.DefaultVisibilityValidator(v); err != nil {
 			return &ValidationError{Name: "default_visibility", err: fmt.Errorf(`ent: validator failed for field "User.default_visibility": %w`, err)}
@@ -833,6 +874,9 @@ func (_u *UserUpdateOne) sqlSave(ctx context.Context) (_node *User, err error) {
 				ps[i](selector)
 			}
 		}
+	}
+	if value, ok := _u.mutation.Handle(); ok {
+		_spec.SetField(user.FieldHandle, field.TypeString, value)
 	}
 	if value, ok := _u.mutation.Name(); ok {
 		_spec.SetField(user.FieldName, field.TypeString, value)

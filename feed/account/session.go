@@ -87,7 +87,9 @@ func (s *Sessions) start(ctx context.Context, table *ent.SessionClient, u *ent.U
 	token := base64.RawURLEncoding.EncodeToString(raw)
 	expires := s.now().Add(s.cfg.TTL).Truncate(time.Millisecond)
 	hash := hashOf(token)
-	if err := table.Create().SetTokenHash(hash[:]).SetUserID(u.ID).SetExpiresAt(expires).Exec(ctx); err != nil {
+	err := table.Create().SetTokenHash(hash[:]).SetUserID(u.ID).SetExpiresAt(expires).SetUserAgent(userAgent(ctx)).
+		SetCreatedAt(s.now()).Exec(ctx)
+	if err != nil {
 		return nil, fmt.Errorf("start session: %w", err)
 	}
 	return &Auth{Token: token, ExpiresAt: expires, User: u}, nil
@@ -149,23 +151,29 @@ func (s *Sessions) LogOut(ctx context.Context, v Viewer) error {
 	if v.ID == 0 {
 		return refusal.ErrSignIn
 	}
-	row, err := s.cfg.DB.Session.Query().Where(session.ID(v.Session), session.UserID(v.ID)).Only(ctx)
+	_, err := s.end(ctx, v.ID, v.Session)
+	return err
+}
+
+// end ends a session of the user; found is false when there is none.
+func (s *Sessions) end(ctx context.Context, userID, id int64) (found bool, err error) {
+	row, err := s.cfg.DB.Session.Query().Where(session.ID(id), session.UserID(userID)).Only(ctx)
 	if ent.IsNotFound(err) {
-		s.known.forget(v.Session)
-		return nil
+		s.known.forget(id)
+		return false, nil
 	}
 	if err != nil {
-		return fmt.Errorf("find session: %w", err)
+		return false, fmt.Errorf("find session: %w", err)
 	}
 	if row.TokensSince != nil {
-		_, err := s.SignOut(ctx, v.ID)
-		return err
+		_, err := s.SignOut(ctx, userID)
+		return true, err
 	}
-	if _, err := s.cfg.DB.Session.Delete().Where(session.ID(v.Session), session.UserID(v.ID)).Exec(ctx); err != nil {
-		return fmt.Errorf("end session: %w", err)
+	if _, err := s.cfg.DB.Session.Delete().Where(session.ID(id), session.UserID(userID)).Exec(ctx); err != nil {
+		return false, fmt.Errorf("end session: %w", err)
 	}
-	s.tell(ctx, v.ID, v.Session)
-	return nil
+	s.tell(ctx, userID, id)
+	return true, nil
 }
 
 // SignOut ends all sessions of a user, as LogOut does with one, and has the tokens refused
@@ -184,11 +192,8 @@ func (s *Sessions) SignOut(ctx context.Context, userID int64) (ended int, err er
 		if err != nil {
 			return fmt.Errorf("sign out: %w", err)
 		}
-		if ids, err = tx.Session.Query().Where(session.UserID(userID)).IDs(ctx); err != nil {
-			return fmt.Errorf("list sessions: %w", err)
-		}
-		_, err = tx.Session.Delete().Where(session.IDIn(ids...)).Exec(ctx)
-		return rows.Wrap("end sessions", err)
+		ids, err = endAll(ctx, tx, userID, 0)
+		return err
 	})
 	if err != nil {
 		return 0, err

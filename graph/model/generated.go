@@ -8,6 +8,23 @@ import (
 	"tideline/feed/apikey"
 )
 
+type ChangeHandleInput struct {
+	Handle string `json:"handle"`
+}
+
+type ChangeHandlePayload struct {
+	User *ent.User `json:"user"`
+}
+
+type ChangePasswordInput struct {
+	CurrentPassword string `json:"currentPassword"`
+	NewPassword     string `json:"newPassword"`
+}
+
+type ChangePasswordPayload struct {
+	EndedSessions int `json:"endedSessions"`
+}
+
 type CreateAPIKeyInput struct {
 	Name   string         `json:"name"`
 	Issuer *string        `json:"issuer,omitempty"`
@@ -32,6 +49,14 @@ type DeletePostPayload struct {
 	DeletedPostID string `json:"deletedPostId"`
 }
 
+type EndSessionInput struct {
+	SessionID string `json:"sessionId"`
+}
+
+type EndSessionPayload struct {
+	EndedSessionID string `json:"endedSessionId"`
+}
+
 type LikePostInput struct {
 	PostID string `json:"postId"`
 }
@@ -43,6 +68,10 @@ type LikePostPayload struct {
 type LogInInput struct {
 	Handle   string `json:"handle"`
 	Password string `json:"password"`
+}
+
+type LogOutEverywherePayload struct {
+	EndedSessions int `json:"endedSessions"`
 }
 
 type MarkTimelineReadInput struct {

@@ -40,6 +40,9 @@ type api struct {
 	beginning *semaphore.Weighted // the subscriptions that begin
 }
 
+// accountFields are the mutations that hash a password.
+var accountFields = []string{"signUp", "logIn", "changePassword"}
+
 // errForbidden refuses what cannot be a credential.
 var errForbidden = refusal.New(refusal.Unauthenticated, "The session has ended. Log in again.")
 
@@ -113,7 +116,7 @@ func demandOf(o *exec.Operation) limit.Demand {
 	return d
 }
 
-func isAccountField(name string) bool { return name == "signUp" || name == "logIn" }
+func isAccountField(name string) bool { return slices.Contains(accountFields, name) }
 
 // timeout is how long an operation may take.
 func (a *api) timeout(operation *exec.Operation) time.Duration {
