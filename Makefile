@@ -159,6 +159,13 @@ peers: ## Benchmark Tideline beside gqlgen, centrifuge and gorilla, ten minutes;
 	@bash .ci/deps
 	@$(GO) -C bench/peers test -run - -bench '$(value BENCH)' -benchtime 1x -timeout 0 . -args -rounds=$(ROUNDS) $(ARGS)
 
+.PHONY: model
+model: SEED = 10000
+model: ## Measure the constants of docs/capacity.md beside SEED=10000 users; ARGS="--for 100000000 --save model.json"
+	@bash .ci/deps
+	@$(MAKE) --no-print-directory build
+	@bash .ci/model $(SEED) $(ARGS)
+
 # A module of its own is not in ./... of this one.
 .PHONY: peers-test
 peers-test:

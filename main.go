@@ -37,7 +37,7 @@ func main() {
 	var cli commands
 	parser := kong.Must(&cli, kong.Name("tideline"), kong.ShortUsageOnError(),
 		kong.Description("Tideline keeps a timeline for every user and delivers it live.\n\nEvery setting is a flag and an environment variable; the flag wins."),
-		kong.DefaultEnvars(server.EnvPrefix), kong.Vars(server.Vars()), kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true}))
+		kong.DefaultEnvars(server.EnvPrefix), kong.Vars(server.Vars()), kong.Vars(command.Vars()), kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true}))
 	if err := server.CheckEnv(os.Environ(), variables(parser.Model.Node)); err != nil {
 		fmt.Fprintf(os.Stderr, "tideline: warning: %v\n", err)
 	}

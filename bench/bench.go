@@ -1,6 +1,6 @@
 // Package bench is the load generator behind "tideline bench". It is a client of
-// a running Tideline and nothing else: it knows the public API, and no package
-// of the server.
+// a running Tideline: but for --model it knows the public API, and no package of the
+// server.
 //
 // A run signs up users, has them follow each other (the user of rank k has 1/k of
 // the followers of the first), opens WebSocket subscriptions, and then, for a given
@@ -37,8 +37,13 @@
 // Except for the last two, live deliveries count as operations too, from the moment at
 // which their post was due.
 //
+// With --model it measures what things cost instead: what the processes of the server, of its
+// workers and stores use while users read, post, connect and are told, and the bytes that
+// they leave. From that it works out what --for so many users takes: see bench/capacity.
+// This alone looks past the API, at metrics and stores.
+//
 // Bounds: the load ends by itself after Options.Duration, the run within half a
-// minute after that; --find makes at most 30 steps, each with at most a minute to come to
+// minute after that; --model has eight steps, each of at most Options.Duration; --find makes at most 30 steps, each with at most a minute to come to
 // rest; signing up takes as long as the server's rate limits make it. Memory grows by
 // about 10 bytes per delivery, post and read. A run leaves its users and posts behind,
 // under handles of their own, so use an instance whose data do not matter.
@@ -55,6 +60,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"tideline/bench/capacity"
+	"tideline/bench/client"
 )
 
 // Options configure a run; the tags make them flags of the command line.
@@ -76,6 +84,12 @@ type Options struct {
 	Save     string        `env:"-" placeholder:"FILE.json" help:"Keep the result in this file."`
 	Compare  string        `env:"-" placeholder:"FILE.json" help:"Print the result beside one that --save kept."`
 	JSON     bool          `name:"json" env:"-" help:"Print the report as JSON."`
+
+	Model         bool               `env:"-" help:"Measure what a page, a post, a push, a live delivery and a connection cost, in processor time, memory and bytes: in steps of at most --duration. Everybody follows the first user. Give it the settings of the server, to look into its stores, and the server --rate-limit=off."`
+	WorkerMetrics []string           `env:"-" placeholder:"URL" help:"With --model: the /metrics of workers that are processes of their own; without, those inside the server count as the server."`
+	For           float64            `env:"-" placeholder:"USERS" help:"With --model: work out what so many users take, 1 to 10000000000."`
+	Assume        map[string]float64 `env:"-" mapsep:"," placeholder:"NAME=NUMBER,…" help:"With --for: other assumptions than these: ${assumptions}."`
+	Constants     string             `env:"-" placeholder:"FILE.json" help:"With --for: take the constants that --model kept by --save, and measure nothing."`
 }
 
 // openLoop reports whether operations arrive by themselves.
@@ -98,18 +112,27 @@ func (o Options) Validate() error {
 	}
 	check(o.Duration >= time.Second && o.Duration <= 10*time.Minute, "--duration is %v: it must be 1s to 10m", o.Duration)
 	check(o.Users >= 2 && o.Users <= 10_000, "--users is %d: it must be 2 to 10000", o.Users)
-	check(o.Followers >= 1 && o.Followers < o.Users, "--followers is %d: it must be 1 to %d, one fewer than there are users", o.Followers, o.Users-1)
+	check(o.Model || o.Followers >= 1 && o.Followers < o.Users, "--followers is %d: it must be 1 to %d, one fewer than there are users", o.Followers, o.Users-1)
 	check(o.Subscribers >= 1 && o.Subscribers <= 10_000, "--subscribers is %d: it must be 1 to 10000", o.Subscribers)
 	check(o.PostRate >= 0.1 && o.PostRate <= 1000, "--posts-per-second is %v: it must be 0.1 to 1000", o.PostRate)
 	check(o.Readers >= 0 && o.Readers <= 1000, "--readers is %d: it must be 0 to 1000", o.Readers)
 	_, known := scenarios[o.Scenario]
 	check(known || o.Scenario == "", "--scenario is %q: it must be one of %s", o.Scenario, strings.Join(slices.Sorted(maps.Keys(scenarios)), ", "))
 	check(!o.openLoop() || o.Rate >= minRate && o.Rate <= maxRate, "--rate is %v: it must be %d to %d", o.Rate, minRate, maxRate)
-	check(!o.Find || o.P99 >= time.Millisecond && o.P99 <= callTimeout, "--p99 is %v: --find needs it, 1ms to %v", o.P99, callTimeout)
+	check(!o.Find || o.P99 >= time.Millisecond && o.P99 <= client.Timeout, "--p99 is %v: --find needs it, 1ms to %v", o.P99, client.Timeout)
 	check(o.Find || o.P99 == 0, "--p99 is the latency for --find, which is not given")
 	check(o.Find || o.Plot == "", "--plot draws what --find measures, which is not given")
 	check(o.Plot == "" || strings.HasSuffix(o.Plot, ".svg"), "--plot is %q: it must end with .svg", o.Plot)
 	check(o.Compare == "" || !o.JSON, "--compare prints a table: it does not go with --json")
+	check(!o.Model || !o.openLoop(), "--model has a load of its own: it does not go with --scenario and --find")
+	check(o.Model || o.For == 0, "--for works out a model: give --model too")
+	check(o.Model || len(o.WorkerMetrics) == 0, "--worker-metrics are for --model, which is not given")
+	check(o.For != 0 || len(o.Assume) == 0, "--assume is for --for, which is not given")
+	check(o.For != 0 || o.Constants == "", "--constants are for --for, which is not given")
+	if o.For != 0 {
+		_, err := capacity.Assume(o.For, o.Assume)
+		errs = append(errs, err)
+	}
 	return errors.Join(errs...)
 }
 
@@ -122,14 +145,18 @@ func isLoopback(host string) bool {
 // Run makes a run and prints its report to out, its progress to progress. When ctx
 // ends under load, the report covers the time until then, and says so. Errors:
 // options that are not allowed; a file that cannot be read or written, before the load; a
-// server that does not let the run begin; after the report, live events that were missing,
+// server that does not let the run begin; with --model, stores of another server, or a load
+// that fails; after the report, live events that were missing,
 // doubled or wrong, no post at all, or no rate that holds the latency.
-func Run(ctx context.Context, o Options, out, progress io.Writer) error {
+func Run(ctx context.Context, o Options, inside Inside, out, progress io.Writer) error {
 	if err := o.Validate(); err != nil {
 		return err
 	}
 	if o.Find && o.Scenario == "" {
 		o.Scenario = "mixed"
+	}
+	if o.Model {
+		o.Followers = o.Users - 1
 	}
 	earlier, err := openFiles(o)
 	if err != nil {
@@ -137,21 +164,16 @@ func Run(ctx context.Context, o Options, out, progress io.Writer) error {
 	}
 	say := func(format string, args ...any) { fmt.Fprintf(progress, format+"\n", args...) }
 	r := newRun(o)
-	defer r.client.close()
+	defer r.client.Close()
 	defer r.hangUp()
 
-	say("Signing up %d users …", o.Users)
-	if err := r.populate(ctx); err != nil {
-		return fmt.Errorf("prepare: %w", err)
-	}
-	say("Opening %d subscriptions …", o.Subscribers)
-	if err := r.subscribe(ctx); err != nil {
-		return fmt.Errorf("prepare: %w", err)
-	}
 	result := &result{Scenario: o.Scenario}
-	if o.openLoop() {
-		result.Search = r.search(ctx, say)
-	} else if result.Report, err = r.measure(ctx, say); err != nil {
+	if o.Model {
+		result.Model, err = r.model(ctx, inside, say)
+	} else {
+		err = r.measureLoad(ctx, result, say)
+	}
+	if err != nil {
 		return err
 	}
 	if err := result.print(out, o.JSON); err != nil {
@@ -161,6 +183,32 @@ func Run(ctx context.Context, o Options, out, progress io.Writer) error {
 		return err
 	}
 	return result.verdict()
+}
+
+// prepare signs up the users.
+func (r *run) prepare(ctx context.Context, say func(string, ...any)) error {
+	say("Signing up %d users …", r.options.Users)
+	if err := r.populate(ctx); err != nil {
+		return fmt.Errorf("prepare: %w", err)
+	}
+	return nil
+}
+
+// measureLoad is the load, with a scenario or without.
+func (r *run) measureLoad(ctx context.Context, result *result, say func(string, ...any)) (err error) {
+	if err := r.prepare(ctx, say); err != nil {
+		return err
+	}
+	say("Opening %d subscriptions …", r.options.Subscribers)
+	if err := r.subscribe(ctx); err != nil {
+		return fmt.Errorf("prepare: %w", err)
+	}
+	if r.options.openLoop() {
+		result.Search = r.search(ctx, say)
+		return nil
+	}
+	result.Report, err = r.measure(ctx, say)
+	return err
 }
 
 // measure is the load without a scenario.

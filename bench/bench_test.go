@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"tideline/bench/floor"
 )
 
 func TestPercentile(t *testing.T) {
@@ -141,6 +143,15 @@ func TestOptions(t *testing.T) {
 		"a latency alone":    {func(o *Options) { o.P99 = time.Second }, "--find"},
 		"a plot alone":       {func(o *Options) { o.Plot = "a.svg" }, "--find"},
 		"another picture":    {func(o *Options) { o.Find, o.Rate, o.P99, o.Plot = true, 5, time.Second, "a.png" }, ".svg"},
+		"a model":            {func(o *Options) { o.Model, o.Followers = true, 40 }, ""},
+		"a model's search":   {func(o *Options) { o.Model, o.Scenario, o.Rate = true, "mixed", 5 }, "--model has a load of its own"},
+		"a sizing":           {func(o *Options) { o.Model, o.For, o.Assume = true, 1e8, map[string]float64{"posts": 2} }, ""},
+		"of no model":        {func(o *Options) { o.For = 1e8 }, "give --model too"},
+		"for nobody":         {func(o *Options) { o.Model, o.For = true, -1 }, "--for is -1: it must be 1 to 10000000000"},
+		"no such assumption": {func(o *Options) { o.Model, o.For, o.Assume = true, 1, map[string]float64{"likes": 1} }, "--assume likes is not known: it must be one of active,"},
+		"for no size":        {func(o *Options) { o.Model, o.Assume = true, map[string]float64{"posts": 2} }, "--assume is for --for"},
+		"kept, for no size":  {func(o *Options) { o.Model, o.Constants = true, "a.json" }, "--constants are for --for"},
+		"workers alone":      {func(o *Options) { o.WorkerMetrics = []string{"http://localhost"} }, "--worker-metrics are for --model"},
 		"two outputs":        {func(o *Options) { o.JSON, o.Compare = true, "a.json" }, "--compare"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -160,10 +171,10 @@ func TestFloors(t *testing.T) {
 		t.Skip("takes seconds")
 	}
 	t.Parallel()
-	latencies, err := broadcastFloor(t.Context(), []int{3, 1, 2}, 400)
+	latencies, err := floor.Broadcast(t.Context(), []int{3, 1, 2}, 400)
 	require.NoError(t, err)
 	require.Greater(t, len(latencies), 3)
-	latencies, elapsed, err := pageFloor(t.Context(), 2, 4000)
+	latencies, elapsed, err := floor.Pages(t.Context(), timelineQuery, 2, 4000)
 	require.NoError(t, err)
 	require.NotEmpty(t, latencies)
 	require.Positive(t, elapsed)

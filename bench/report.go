@@ -10,6 +10,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"tideline/bench/floor"
 )
 
 // report is the result of a run; --json prints its JSON.
@@ -111,20 +113,20 @@ func (r *run) report(interrupted bool) *report {
 // addFloor measures the floors of the figures.
 func (rep *report) addFloor(ctx context.Context, r *run) error {
 	if rep.Deliveries.Count > 0 {
-		latencies, err := broadcastFloor(ctx, r.ledger.recipients(), r.eventBytes/r.events)
+		latencies, err := floor.Broadcast(ctx, r.ledger.recipients(), r.eventBytes/r.events)
 		if err != nil {
 			return fmt.Errorf("broadcast: %w", err)
 		}
-		floor := summarize(latencies, 0)
-		rep.DeliveryFloor, rep.DeliveryRatio = &floor, over(rep.Deliveries, floor)
+		bare := summarize(latencies, 0)
+		rep.DeliveryFloor, rep.DeliveryRatio = &bare, over(rep.Deliveries, bare)
 	}
 	if rep.Reads.Count > 0 {
-		latencies, elapsed, err := pageFloor(ctx, r.options.Readers, r.pageBytes/rep.Reads.Count)
+		latencies, elapsed, err := floor.Pages(ctx, timelineQuery, r.options.Readers, r.pageBytes/rep.Reads.Count)
 		if err != nil {
 			return fmt.Errorf("read pages: %w", err)
 		}
-		floor := summarize(latencies, elapsed)
-		rep.ReadFloor, rep.ReadRatio = &floor, over(rep.Reads, floor)
+		bare := summarize(latencies, elapsed)
+		rep.ReadFloor, rep.ReadRatio = &bare, over(rep.Reads, bare)
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ type result struct {
 	Scenario string  `json:"scenario,omitempty"`
 	Report   *report `json:"report,omitempty"` // without a scenario
 	Search   *search `json:"search,omitempty"` // with one
+	Model    *model  `json:"model,omitempty"`  // with --model
 }
 
 func (res *result) print(out io.Writer, asJSON bool) error {
@@ -23,14 +24,22 @@ func (res *result) print(out io.Writer, asJSON bool) error {
 	case asJSON:
 		encoder := json.NewEncoder(out)
 		encoder.SetIndent("", "  ")
+		if res.Model != nil {
+			return encoder.Encode(res.Model)
+		}
 		return encoder.Encode(res.Search)
+	case res.Model != nil:
+		return res.Model.print(out)
 	}
 	return res.Search.print(out, res.Scenario)
 }
 
 func (res *result) verdict() error {
-	if res.Report != nil {
+	switch {
+	case res.Report != nil:
 		return res.Report.verdict()
+	case res.Model != nil:
+		return nil
 	}
 	return res.Search.verdict()
 }
@@ -40,15 +49,11 @@ func (res *result) verdict() error {
 func openFiles(o Options) (*result, error) {
 	var earlier *result
 	if o.Compare != "" {
-		text, err := os.ReadFile(o.Compare)
-		if err != nil {
+		var err error
+		if earlier, err = readResult(o.Compare); err != nil {
 			return nil, fmt.Errorf("--compare: %w", err)
 		}
-		earlier = &result{}
-		if err := json.Unmarshal(text, earlier); err != nil || earlier.Report == nil && earlier.Search == nil {
-			return nil, fmt.Errorf("--compare: %s is not a result that --save kept", o.Compare)
-		}
-		if earlier.Scenario != o.Scenario || earlier.Search != nil && (earlier.Search.Limit > 0) != o.Find {
+		if earlier.Scenario != o.Scenario || (earlier.Model != nil) != o.Model || earlier.Search != nil && (earlier.Search.Limit > 0) != o.Find {
 			return nil, fmt.Errorf("--compare: %s is of another kind of run: %s", o.Compare, earlier.kind())
 		}
 	}
@@ -65,9 +70,24 @@ func openFiles(o Options) (*result, error) {
 	return earlier, nil
 }
 
+// readResult reads what --save kept.
+func readResult(path string) (*result, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	res := &result{}
+	if err := json.Unmarshal(text, res); err != nil || res.Report == nil && res.Search == nil && res.Model == nil {
+		return nil, fmt.Errorf("%s is not a result that --save kept", path)
+	}
+	return res, nil
+}
+
 // kind says with which options such a result is made.
 func (res *result) kind() string {
 	switch {
+	case res.Model != nil:
+		return "--model"
 	case res.Search == nil:
 		return "without --scenario"
 	case res.Search.Limit > 0:
@@ -127,6 +147,10 @@ func (res *result) figures() (all []named) {
 		add(reads, rep.Reads)
 		return all
 	}
+	if res.Model != nil {
+		res.Model.Constants.Each(func(name string, value float64) { all = append(all, named{name, value}) })
+		return all
+	}
 	rate := 0.0
 	if len(res.Search.Steps) > 0 {
 		rate = res.Search.Steps[0].Rate
@@ -147,14 +171,14 @@ func (res *result) figures() (all []named) {
 
 // compare prints the figures beside those of an earlier result.
 func (res *result) compare(earlier *result, out io.Writer) {
-	fmt.Fprintf(out, "\n%-32s%12s%12s%10s\n", "", "before", "now", "change")
+	fmt.Fprintf(out, "\n%-56s%12s%12s%10s\n", "", "before", "now", "change")
 	before := earlier.figures()
 	for _, now := range res.figures() {
 		i := slices.IndexFunc(before, func(n named) bool { return n.name == now.name })
 		if i < 0 || before[i].value == 0 {
-			fmt.Fprintf(out, "%-32s%12s%12.2f\n", now.name, "–", now.value)
+			fmt.Fprintf(out, "%-56s%12s%12.2f\n", now.name, "–", now.value)
 			continue
 		}
-		fmt.Fprintf(out, "%-32s%12.2f%12.2f%+9.0f%%\n", now.name, before[i].value, now.value, 100*(now.value/before[i].value-1))
+		fmt.Fprintf(out, "%-56s%12.2f%12.2f%+9.0f%%\n", now.name, before[i].value, now.value, 100*(now.value/before[i].value-1))
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,12 +15,15 @@ import (
 
 	"github.com/gorilla/websocket"
 	"golang.org/x/sync/errgroup"
+
+	"tideline/bench/client"
+	"tideline/bench/meter"
 )
 
 const (
 	preparing = 8                      // calls at once before the load: a sign-up is costly on purpose
 	atOnce    = 64                     // createPost calls under way at once; the rate falls behind when all are
-	deaf      = 30 * time.Second       // a subscription without an event after this time never gets one
+	deaf      = 30 * time.Second       // when none gets its first event in this time, none does
 	arrival   = 10 * time.Second       // an event that has not arrived this long after the load is missing
 	lateness  = 500 * time.Millisecond // how long the run waits for events that must not arrive
 )
@@ -27,7 +31,7 @@ const (
 // run is a run under way.
 type run struct {
 	options Options
-	client  *client
+	client  *client.Client
 	name    string // in its users' handles and its posts' texts
 	users   []account
 	graph   [][]int // followers of each user
@@ -36,7 +40,9 @@ type run struct {
 	heard   []atomic.Bool     // which of them have received an event
 	broken  atomic.Int64      // subscriptions that ended by themselves
 	closing atomic.Bool
-	hearing sync.WaitGroup // the goroutines that read them
+
+	subscription string         // the query of the subscriptions
+	hearing      sync.WaitGroup // the goroutines that read them
 
 	loaded time.Duration // how long the load lasted
 
@@ -48,6 +54,13 @@ type run struct {
 	invalidated int
 	errs        map[string]int // by code
 	toggled     map[int]bool   // who follows the first user in a follow-storm; nil before
+	made        []madePost     // with --model
+}
+
+// madePost is a post whose receipt may be asked for.
+type madePost struct {
+	author int
+	id     string
 }
 
 type account struct{ id, token string }
@@ -55,12 +68,14 @@ type account struct{ id, token string }
 func newRun(o Options) *run {
 	return &run{
 		options: o,
-		client:  newClient(o.URL),
+		client:  client.New(o.URL),
 		name:    strconv.FormatUint(rand.Uint64(), 36),
 		users:   make([]account, o.Users),
 		graph:   followGraph(o.Users, o.Followers),
 		heard:   make([]atomic.Bool, o.Subscribers),
 		errs:    map[string]int{},
+
+		subscription: eventsQuery,
 	}
 }
 
@@ -95,7 +110,7 @@ func (r *run) populate(ctx context.Context) error {
 					User  struct{ ID string }
 				}
 			}
-			err := r.client.insist(signUpCtx, "", `mutation($input: SignUpInput!) { signUp(input: $input) { token user { id } } }`,
+			err := r.client.Insist(signUpCtx, "", `mutation($input: SignUpInput!) { signUp(input: $input) { token user { id } } }`,
 				map[string]any{"input": map[string]string{
 					"handle": r.handle(i), "name": fmt.Sprintf("Bench %d", i), "password": r.password(),
 				}}, &data)
@@ -114,7 +129,7 @@ func (r *run) populate(ctx context.Context) error {
 	for user, followers := range r.graph {
 		for _, follower := range followers {
 			follows.Go(func() error {
-				err := r.client.insist(followCtx, r.users[follower].token,
+				err := r.client.Insist(followCtx, r.users[follower].token,
 					`mutation($user: ID!) { follow(input: {userId: $user}) { user { id } } }`,
 					map[string]any{"user": r.users[user].id}, &struct{}{})
 				if err != nil {
@@ -127,39 +142,53 @@ func (r *run) populate(ctx context.Context) error {
 	return follows.Wait()
 }
 
-// subscribe opens the subscriptions and waits until the server is known to serve
-// each of them. The protocol does not tell, so their users post until all of them
-// have received an event.
+// subscribe opens the subscriptions and waits until the server serves them.
 func (r *run) subscribe(ctx context.Context) error {
+	if err := r.dial(ctx); err != nil {
+		return err
+	}
+	return r.awaitHeard(ctx)
+}
+
+// dial opens the subscriptions.
+func (r *run) dial(ctx context.Context) error {
 	r.ledger = newLedger(r.graph, r.options.Subscribers)
 	r.conns = make([]*websocket.Conn, r.options.Subscribers)
 	opening, openCtx := errgroup.WithContext(ctx)
 	opening.SetLimit(preparing)
 	for sub := range r.conns {
 		opening.Go(func() error {
-			conn, err := r.client.open(openCtx, r.users[r.ledger.userOf(sub)].token)
+			conn, err := r.client.Open(openCtx, r.users[r.ledger.userOf(sub)].token, r.subscription)
 			if err != nil {
 				return fmt.Errorf("subscribe: %w", err)
 			}
-			r.conns[sub] = conn
-			r.hearing.Go(func() { r.listen(sub, conn) })
+			r.connected(sub, conn)
+			r.hearing.Go(func() { r.listen(ctx, sub, conn) })
 			return nil
 		})
 	}
-	if err := opening.Wait(); err != nil {
-		return err
-	}
-	deadline := time.Now().Add(deaf)
-	for {
+	return opening.Wait()
+}
+
+// awaitHeard waits until the server is known to serve each subscription. The protocol
+// does not tell, so their users post until all of them have received an event.
+func (r *run) awaitHeard(ctx context.Context) error {
+	var deadline time.Time
+	for fewest := len(r.users) + 1; ; {
 		silent := r.silent()
 		if len(silent) == 0 {
 			return nil
 		}
+		if len(silent) < fewest {
+			fewest, deadline = len(silent), time.Now().Add(deaf)
+		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("the subscriptions of %d users received nothing for %v", len(silent), deaf)
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			return fmt.Errorf("the subscriptions of %d users received nothing for %v; errors: %s", len(silent), deaf, counts(r.errs))
 		}
 		for _, user := range silent {
-			if err := r.client.insist(ctx, r.users[user].token, createPost, r.post("warm-up"), &struct{}{}); err != nil {
+			if err := r.client.Insist(ctx, r.users[user].token, createPost, r.post("warm-up"), &struct{}{}); err != nil {
 				return fmt.Errorf("create post: %w", err)
 			}
 		}
@@ -186,8 +215,11 @@ func (r *run) silent() []int {
 
 // hangUp closes the subscriptions. After that the ledger does not change.
 func (r *run) hangUp() {
+	r.mu.Lock()
 	r.closing.Store(true)
-	for _, conn := range r.conns {
+	conns := slices.Clone(r.conns)
+	r.mu.Unlock()
+	for _, conn := range conns {
 		if conn != nil {
 			conn.Close()
 		}
@@ -195,8 +227,35 @@ func (r *run) hangUp() {
 	r.hearing.Wait()
 }
 
+// connected notes the socket of a subscription, or closes it when all are closed.
+func (r *run) connected(sub int, conn *websocket.Conn) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.conns[sub] = conn
+	if r.closing.Load() {
+		conn.Close()
+	}
+}
+
+// reopen opens a subscription again that the server asked to come back later, before
+// anything has arrived by it.
+func (r *run) reopen(ctx context.Context, sub int, err error) *websocket.Conn {
+	if !websocket.IsCloseError(err, websocket.CloseTryAgainLater) || r.heard[sub].Load() || r.closing.Load() {
+		return nil
+	}
+	if meter.Pause(ctx, lateness) != nil {
+		return nil
+	}
+	conn, err := r.client.Open(ctx, r.users[r.ledger.userOf(sub)].token, r.subscription)
+	if err != nil {
+		return nil
+	}
+	r.connected(sub, conn)
+	return conn
+}
+
 // listen reads a subscription until it ends.
-func (r *run) listen(sub int, conn *websocket.Conn) {
+func (r *run) listen(ctx context.Context, sub int, conn *websocket.Conn) {
 	for {
 		_, raw, err := conn.ReadMessage()
 		at := time.Now()
@@ -204,11 +263,17 @@ func (r *run) listen(sub int, conn *websocket.Conn) {
 			err = r.obey(sub, conn, raw, at)
 		}
 		if err != nil {
+			again := r.reopen(ctx, sub, err)
 			if !r.closing.Load() {
-				r.broken.Add(1)
 				r.failed(err)
+				if again == nil {
+					r.broken.Add(1)
+				}
 			}
-			return
+			if again == nil {
+				return
+			}
+			conn = again
 		}
 	}
 }
@@ -228,7 +293,7 @@ func (r *run) obey(sub int, conn *websocket.Conn, raw []byte, at time.Time) erro
 	case "next":
 		return r.event(sub, m.Payload, len(raw), at)
 	case "error", "complete":
-		return &refusal{code: "SUBSCRIPTION_ENDED", message: string(m.Payload)}
+		return &client.Refusal{Code: "SUBSCRIPTION_ENDED", Message: string(m.Payload)}
 	}
 	return nil
 }
@@ -253,7 +318,7 @@ func (r *run) event(sub int, payload []byte, size int, at time.Time) error {
 		return fmt.Errorf("read an event: %w", err)
 	}
 	for _, e := range result.Errors {
-		r.failed(&refusal{code: e.Extensions.Code, message: e.Message})
+		r.failed(&client.Refusal{Code: e.Extensions.Code, Message: e.Message})
 	}
 	event := result.Data.TimelineEvents
 	switch event.Typename {
@@ -276,6 +341,18 @@ func (r *run) event(sub int, payload []byte, size int, at time.Time) error {
 	}
 	return nil
 }
+
+const (
+	eventsQuery = `subscription {
+	timelineEvents {
+		__typename
+		... on TimelinePostAdded { unreadCount edge { cursor score node { id text createdAt author { id handle name } } } }
+	}
+}`
+	unreadCount = "unreadCount" // in it and in timelineQuery; --model measures it apart
+)
+
+func uncounted(query string) string { return strings.Replace(query, unreadCount, "", 1) }
 
 const createPost = `mutation($input: CreatePostInput!) { createPost(input: $input) { post { id } } }`
 
@@ -319,9 +396,23 @@ func (r *run) load(ctx context.Context) {
 // create makes a post with a number. Its times count from the moment at which it was due.
 func (r *run) create(ctx context.Context, author int, due time.Time) error {
 	n := r.ledger.begin(author, due)
-	_, err := r.client.call(ctx, r.users[author].token, createPost, r.post(strconv.Itoa(n)), &struct{}{})
+	var data struct {
+		CreatePost struct{ Post struct{ ID string } }
+	}
+	_, err := r.client.Call(ctx, r.users[author].token, createPost, r.post(strconv.Itoa(n)), &data)
 	r.ledger.end(n, err == nil, time.Now())
+	if r.options.Model && err == nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.made = append(r.made, madePost{author, data.CreatePost.Post.ID})
+	}
 	return err
+}
+
+func (r *run) postsMade() []madePost {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.made
 }
 
 const timelineQuery = `query { timeline(first: 20) {
@@ -332,7 +423,7 @@ const timelineQuery = `query { timeline(first: 20) {
 // read reads the first page of one user's timeline.
 func (r *run) read(ctx context.Context) {
 	began := time.Now()
-	size, err := r.client.call(ctx, r.users[rand.IntN(len(r.users))].token, timelineQuery, nil, &struct{}{})
+	size, err := r.client.Call(ctx, r.users[rand.IntN(len(r.users))].token, timelineQuery, nil, &struct{}{})
 	took := time.Since(began)
 	if err != nil {
 		r.failed(err)
@@ -351,7 +442,7 @@ func (r *run) failed(err error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.errs[codeOf(err)]++
+	r.errs[client.CodeOf(err)]++
 }
 
 // settle waits for the events that must still arrive, then shortly for those that

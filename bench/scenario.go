@@ -137,29 +137,29 @@ func (r *run) operate(ctx context.Context, kind string, due time.Time) error {
 	case celebrityPosts:
 		return r.create(ctx, celebrity, due)
 	case untrackedPosts:
-		_, err := r.client.call(ctx, r.users[celebrity].token, createPost, r.post("to whom it may concern"), &struct{}{})
+		_, err := r.client.Call(ctx, r.users[celebrity].token, createPost, r.post("to whom it may concern"), &struct{}{})
 		return err
 	case logIns:
 		return r.logIn(ctx, rand.IntN(len(r.users)))
 	case follows:
 		return r.toggle(ctx, 1+rand.IntN(len(r.users)-1), celebrity)
 	}
-	_, err := r.client.call(ctx, r.users[rand.IntN(len(r.users))].token, timelineQuery, nil, &struct{}{})
+	_, err := r.client.Call(ctx, r.users[rand.IntN(len(r.users))].token, timelineQuery, nil, &struct{}{})
 	return err
 }
 
 // logIn does what an app does in the morning.
 func (r *run) logIn(ctx context.Context, user int) error {
 	var data struct{ LogIn struct{ Token string } }
-	_, err := r.client.call(ctx, "", `mutation($input: LogInInput!) { logIn(input: $input) { token } }`,
+	_, err := r.client.Call(ctx, "", `mutation($input: LogInInput!) { logIn(input: $input) { token } }`,
 		map[string]any{"input": map[string]string{"handle": r.handle(user), "password": r.password()}}, &data)
 	if err != nil {
 		return err
 	}
-	if _, err := r.client.call(ctx, data.LogIn.Token, timelineQuery, nil, &struct{}{}); err != nil {
+	if _, err := r.client.Call(ctx, data.LogIn.Token, timelineQuery, nil, &struct{}{}); err != nil {
 		return err
 	}
-	conn, err := r.client.open(ctx, data.LogIn.Token)
+	conn, err := r.client.Open(ctx, data.LogIn.Token, eventsQuery)
 	if err != nil {
 		return err
 	}
@@ -181,7 +181,7 @@ func (r *run) toggle(ctx context.Context, user, other int) error {
 	}
 	r.toggled[user] = !r.toggled[user]
 	r.mu.Unlock()
-	_, err := r.client.call(ctx, r.users[user].token, `mutation($user: ID!) { `+verb+`(input: {userId: $user}) { user { id } } }`,
+	_, err := r.client.Call(ctx, r.users[user].token, `mutation($user: ID!) { `+verb+`(input: {userId: $user}) { user { id } } }`,
 		map[string]any{"user": r.users[other].id}, &struct{}{})
 	return err
 }

@@ -286,13 +286,13 @@ func TestSaveAndCompare(t *testing.T) {
 	now.Search.Highest = 40
 	var table bytes.Buffer
 	require.NoError(t, now.keep(o, earlier, &table))
-	require.Contains(t, table.String(), "highest rate per second                60.00       40.00      -33%\n")
-	require.Contains(t, table.String(), "timeline reads p99 ms                   7.00        5.00      -29%\n")
+	require.Contains(t, table.String(), "highest rate per second                                        60.00       40.00      -33%\n")
+	require.Contains(t, table.String(), "timeline reads p99 ms                                           7.00        5.00      -29%\n")
 
 	ordinary := &result{Report: &report{Posts: series{Count: 3, PerSecond: 2, P50: 1, P99: 4}}}
 	table.Reset()
 	ordinary.compare(&result{Report: &report{}}, &table)
-	require.Contains(t, table.String(), "posts p99 ms                               –        4.00\n")
+	require.Contains(t, table.String(), "posts p99 ms                                                       –        4.00\n")
 }
 
 func TestFilesThatCannotBeUsed(t *testing.T) {

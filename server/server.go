@@ -115,7 +115,19 @@ func Migrate(ctx context.Context, c Config, console Console) error {
 
 // WithStores opens the stores for a command that is no server, and closes them when
 // fn returns. Its error is that of fn, or one as Run has it.
-func (c Config) WithStores(ctx context.Context, console Console, fn func(*storage.Stores, *slog.Logger) error) (err error) {
+func (c Config) WithStores(ctx context.Context, console Console, fn func(*storage.Stores, *slog.Logger) error) error {
+	return c.withStores(ctx, console, storage.Open, fn)
+}
+
+// WithStoresBeside is WithStores for a command that looks at the stores of a running
+// server, which may have its Redis inside: see storage.OpenBeside.
+func (c Config) WithStoresBeside(ctx context.Context, console Console, fn func(*storage.Stores) error) error {
+	return c.withStores(ctx, console, storage.OpenBeside, func(stores *storage.Stores, _ *slog.Logger) error { return fn(stores) })
+}
+
+func (c Config) withStores(ctx context.Context, console Console,
+	open func(context.Context, storage.Config, *slog.Logger) (*storage.Stores, error), fn func(*storage.Stores, *slog.Logger) error,
+) (err error) {
 	if err := c.Validate(); err != nil {
 		return err
 	}
@@ -123,7 +135,7 @@ func (c Config) WithStores(ctx context.Context, console Console, fn func(*storag
 	if err != nil {
 		return fmt.Errorf("log: %w", err)
 	}
-	stores, err := storage.Open(ctx, c.storage(), log)
+	stores, err := open(ctx, c.storage(), log)
 	if err != nil {
 		return err
 	}

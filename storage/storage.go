@@ -67,12 +67,29 @@ type Stores struct {
 // SQLite file when they are needed and missing, and does not migrate. Errors: cfg
 // is invalid, another process uses the data directory, a server does not answer;
 // nothing is left open then.
-func Open(ctx context.Context, cfg Config, log *slog.Logger) (_ *Stores, err error) {
+func Open(ctx context.Context, cfg Config, log *slog.Logger) (*Stores, error) {
+	return open(ctx, cfg, log, cfg.RedisURL == "")
+}
+
+// OpenBeside is Open for a process that looks at the stores of another one. A Redis
+// inside the other process is out of its reach: Stores.Redis is nil then, and the data
+// directory is not locked. Errors: as of Open; there is no SQLite file.
+func OpenBeside(ctx context.Context, cfg Config, log *slog.Logger) (*Stores, error) {
+	return open(ctx, cfg, log, false)
+}
+
+func open(ctx context.Context, cfg Config, log *slog.Logger, embedded bool) (_ *Stores, err error) {
 	target, err := cfg.parse()
 	if err != nil {
 		return nil, fmt.Errorf("open storage: %w", err)
 	}
-	s := &Stores{log: log, Embedded: cfg.RedisURL == ""}
+	beside := !embedded && target.redis == nil
+	if beside && target.sqlite != nil {
+		if _, err := os.Stat(target.sqlite.path); err != nil {
+			return nil, fmt.Errorf("open storage: the SQLite file: %w", err)
+		}
+	}
+	s := &Stores{log: log, Embedded: embedded}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("open storage: %w", err), s.Close())
@@ -93,6 +110,9 @@ func Open(ctx context.Context, cfg Config, log *slog.Logger) (_ *Stores, err err
 		return nil, err
 	}
 	s.DB = ent.NewClient(ent.Driver(s.Driver))
+	if beside {
+		return s, nil
+	}
 	if err := s.openRedis(ctx, target); err != nil {
 		return nil, err
 	}

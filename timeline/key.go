@@ -3,6 +3,7 @@ package timeline
 import (
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 // All keys, but for that of the active users, and the encoding of ids are in this file.
@@ -63,6 +64,44 @@ func (k Key) told(change int64) string { return k.part(":t" + formatID(change)) 
 
 // keys are the KEYS of every script on a feed.
 func (k Key) keys() []string { return []string{k.meta(), k.set()} }
+
+// KindOf names what a key holds, by one of the constants below; "" for a key that is not
+// of this package, or that remembers for a while what was told.
+func KindOf(key string) string {
+	tag, found := strings.CutPrefix(key, "tl:{")
+	if !found || tag == "" {
+		return ""
+	}
+	_, part, _ := strings.Cut(tag, "}")
+	switch string(tag[0]) + part {
+	case "i:z":
+		return KindInbox
+	case "i:m":
+		return KindJournal
+	case "o:z":
+		return KindOutbox
+	case "o:m":
+		return KindCoverage
+	case "o:f":
+		return KindFences
+	case "a":
+		return KindActive
+	case "n":
+		return KindLatest
+	}
+	return ""
+}
+
+// What KindOf returns. An inbox has a journal in the same key as its coverage.
+const (
+	KindInbox    = "inbox"
+	KindJournal  = "journal"
+	KindOutbox   = "outbox"
+	KindCoverage = "coverage"
+	KindFences   = "fences"
+	KindActive   = "active users"
+	KindLatest   = "latest posts"
+)
 
 func latestKey(shard int) string { return "tl:{n" + strconv.Itoa(shard) + "}" }
 

@@ -89,7 +89,9 @@ func (h *Home) SyncOwnInbox(ctx context.Context, viewer, other, change int64) {
 	}
 	h.log.WarnContext(ctx, "own inbox not updated; the next read goes past it, and a job will", "error", err)
 	h.distrust(ctx, viewer, timeline.Inbox(viewer), do)
-	err = rows.InTx(context.WithoutCancel(ctx), h.db, func(tx *ent.Tx) error {
+	ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), ownSyncLimit) // the limit, or the caller's, may have passed
+	defer cancel()
+	err = rows.InTx(ctx, h.db, func(tx *ent.Tx) error {
 		return h.cfg.Queue.Enqueue(ctx, tx, queue.Relations, job.RelationChanged, job.Relation{Users: [2]int64{viewer, other}, First: true})
 	})
 	if err != nil {

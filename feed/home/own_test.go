@@ -2,6 +2,7 @@ package home_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"sync/atomic"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"tideline/ent/schema"
 	"tideline/feed/account"
 	"tideline/feed/feedtest"
+	"tideline/feed/job"
 	"tideline/storage"
 	"tideline/storage/storagetest"
 	"tideline/timeline"
@@ -97,6 +99,23 @@ func TestOwnWritesAreReadThoughRedisRefusedThem(t *testing.T) {
 		})
 		require.Empty(t, w.Timeline(ann, 10))
 		require.Empty(t, profile(ann))
+	})
+}
+
+// The time of the call is over before the caller's inbox is up to date. A job does that.
+func TestCallWhoseTimeIsOverLeavesTheInboxToAJob(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		w := newWorld(t, s, feedtest.Options{})
+		ann, bob := w.User("ann"), w.User("bob")
+		over, end := context.WithCancel(w.Ctx)
+		end()
+		w.Home.SyncOwnInbox(over, ann.ID, bob.ID, 1)
+		left := s.DB.Job.Query().OnlyX(w.Ctx)
+		require.Equal(t, job.RelationChanged, left.Kind)
+		var about job.Relation
+		require.NoError(t, json.Unmarshal(left.Payload, &about))
+		require.Equal(t, [2]int64{ann.ID, bob.ID}, about.Users)
 	})
 }
 

@@ -1,4 +1,5 @@
-package bench
+// Package client calls the API of a Tideline over HTTP, and opens sockets to it.
+package client
 
 import (
 	"bytes"
@@ -15,18 +16,19 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// callTimeout bounds every call and handshake.
-const callTimeout = 10 * time.Second
+// Timeout bounds every call and handshake.
+const Timeout = 10 * time.Second
 
-// client calls the API over HTTP and opens sockets to it.
-type client struct {
+// Client calls one API. It is safe for concurrent use.
+type Client struct {
 	url  string
-	http *http.Client
+	HTTP *http.Client // by which it calls
 }
 
-func newClient(url string) *client {
-	return &client{url, &http.Client{
-		Timeout: callTimeout,
+// New returns a client of the API at url.
+func New(url string) *Client {
+	return &Client{url, &http.Client{
+		Timeout: Timeout,
 		// No proxy and no redirect: the load reaches the given address, or none. Answers come
 		// plain: to inflate them would take processors from the server that is measured.
 		Transport:     &http.Transport{MaxIdleConnsPerHost: 1024, IdleConnTimeout: time.Minute, DisableCompression: true},
@@ -34,20 +36,22 @@ func newClient(url string) *client {
 	}}
 }
 
-func (c *client) close() { c.http.CloseIdleConnections() }
+// Close ends idle connections.
+func (c *Client) Close() { c.HTTP.CloseIdleConnections() }
 
-// refusal is an error in the answer of the API, or of a server before it.
-type refusal struct {
-	code    string // extensions.code, or HTTP_ and the status
-	message string
-	after   time.Duration // the time until the next try; 0: not given
+// Refusal is an error in the answer of the API, or of a server before it.
+type Refusal struct {
+	Code    string // extensions.code, or HTTP_ and the status
+	Message string
+	After   time.Duration // the time until the next try; 0: not given
 }
 
-func (r *refusal) Error() string { return r.code + ": " + r.message }
+// Error is the code and the message.
+func (r *Refusal) Error() string { return r.Code + ": " + r.Message }
 
-// call runs an operation, decodes its data and returns the size of the answer.
-// The error of an answered call is a *refusal.
-func (c *client) call(ctx context.Context, token, query string, variables map[string]any, data any) (size int, err error) {
+// Call runs an operation, decodes its data and returns the size of the answer.
+// The error of an answered call is a *Refusal.
+func (c *Client) Call(ctx context.Context, token, query string, variables map[string]any, data any) (size int, err error) {
 	body, err := json.Marshal(map[string]any{"query": query, "variables": variables})
 	if err != nil {
 		return 0, err
@@ -60,7 +64,7 @@ func (c *client) call(ctx context.Context, token, query string, variables map[st
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
-	response, err := c.http.Do(request)
+	response, err := c.HTTP.Do(request)
 	if err != nil {
 		return 0, err
 	}
@@ -77,41 +81,41 @@ func (c *client) call(ctx context.Context, token, query string, variables map[st
 		}
 	}
 	if err := json.Unmarshal(raw, &answer); err != nil {
-		return 0, &refusal{code: fmt.Sprintf("HTTP_%d", response.StatusCode), message: "the answer is not of a GraphQL API"}
+		return 0, &Refusal{Code: fmt.Sprintf("HTTP_%d", response.StatusCode), Message: "the answer is not of a GraphQL API"}
 	}
 	if len(answer.Errors) > 0 {
 		first := answer.Errors[0]
 		seconds, _ := strconv.Atoi(response.Header.Get("Retry-After")) // 0 without the header
-		return 0, &refusal{first.Extensions.Code, first.Message, time.Duration(seconds) * time.Second}
+		return 0, &Refusal{first.Extensions.Code, first.Message, time.Duration(seconds) * time.Second}
 	}
 	return len(raw), json.Unmarshal(answer.Data, data)
 }
 
-// insist is call, and waits as often as the server asks for it: before the load
+// Insist is Call, and waits as often as the server asks for it: before the load
 // begins, it obeys the rate limits.
-func (c *client) insist(ctx context.Context, token, query string, variables map[string]any, data any) error {
+func (c *Client) Insist(ctx context.Context, token, query string, variables map[string]any, data any) error {
 	for {
-		_, err := c.call(ctx, token, query, variables, data)
-		var no *refusal
-		if !errors.As(err, &no) || no.code != "RATE_LIMITED" || no.after == 0 {
+		_, err := c.Call(ctx, token, query, variables, data)
+		var no *Refusal
+		if !errors.As(err, &no) || no.Code != "RATE_LIMITED" || no.After == 0 {
 			return err
 		}
 		select {
-		case <-time.After(no.after):
+		case <-time.After(no.After):
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 }
 
-// codeOf returns the code of an error for the report.
-func codeOf(err error) string {
-	var no *refusal
+// CodeOf returns the code of an error for the report.
+func CodeOf(err error) string {
+	var no *Refusal
 	var closed *websocket.CloseError
 	var timeout interface{ Timeout() bool }
 	switch {
 	case errors.As(err, &no):
-		return no.code
+		return no.Code
 	case errors.As(err, &closed):
 		return fmt.Sprintf("SOCKET_%d", closed.Code)
 	case errors.As(err, &timeout) && timeout.Timeout():
@@ -120,36 +124,29 @@ func codeOf(err error) string {
 	return "CONNECTION"
 }
 
-const eventsQuery = `subscription {
-	timelineEvents {
-		__typename
-		... on TimelinePostAdded { unreadCount edge { cursor score node { id text createdAt author { id handle name } } } }
-	}
-}`
-
-// open connects a socket and subscribes to the timeline of the token's user. The
-// server has the subscription when it answers a query that follows it.
-func (c *client) open(ctx context.Context, token string) (*websocket.Conn, error) {
+// Open connects a socket and subscribes by a query, as the token's user. The
+// protocol does not tell when the subscription has begun.
+func (c *Client) Open(ctx context.Context, token, query string) (*websocket.Conn, error) {
 	dialer := websocket.Dialer{
-		HandshakeTimeout: callTimeout, Subprotocols: []string{"graphql-transport-ws"},
+		HandshakeTimeout: Timeout, Subprotocols: []string{"graphql-transport-ws"},
 		ReadBufferSize: 2048, WriteBufferSize: 512,
 	}
 	conn, response, err := dialer.DialContext(ctx, "ws"+strings.TrimPrefix(c.url, "http"), nil)
 	if err != nil {
 		if response != nil {
-			err = &refusal{code: fmt.Sprintf("HTTP_%d", response.StatusCode), message: err.Error()}
+			err = &Refusal{Code: fmt.Sprintf("HTTP_%d", response.StatusCode), Message: err.Error()}
 		}
 		return nil, err
 	}
-	if err := greet(conn, token); err != nil {
+	if err := greet(conn, token, query); err != nil {
 		conn.Close()
 		return nil, err
 	}
 	return conn, nil
 }
 
-func greet(conn *websocket.Conn, token string) error {
-	_ = conn.SetReadDeadline(time.Now().Add(callTimeout))
+func greet(conn *websocket.Conn, token, query string) error {
+	_ = conn.SetReadDeadline(time.Now().Add(Timeout))
 	err := conn.WriteJSON(map[string]any{
 		"type": "connection_init", "payload": map[string]string{"Authorization": "Bearer " + token},
 	})
@@ -165,6 +162,6 @@ func greet(conn *websocket.Conn, token string) error {
 	}
 	_ = conn.SetReadDeadline(time.Time{})
 	return conn.WriteJSON(map[string]any{
-		"id": "1", "type": "subscribe", "payload": map[string]string{"query": eventsQuery},
+		"id": "1", "type": "subscribe", "payload": map[string]string{"query": query},
 	})
 }

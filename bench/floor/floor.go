@@ -1,4 +1,6 @@
-package bench
+// Package floor measures what the figures of a load stand beside: the same, done by nothing but
+// the kernel and a thin server in this process.
+package floor
 
 import (
 	"context"
@@ -11,18 +13,20 @@ import (
 
 	"github.com/gorilla/websocket"
 	"golang.org/x/sync/errgroup"
+
+	"tideline/bench/client"
 )
 
 // floorTime bounds the measurement of each floor.
 const floorTime = 2 * time.Second
 
-// broadcastFloor measures how long a message takes to WebSocket clients through
+// Broadcast measures how long a message takes to WebSocket clients through
 // nothing but gorilla and the kernel: it is encoded once and written to one socket
 // after the other; the next message follows when all have it. It goes to as many
 // clients as each post of the load did, in turn, until the time is up.
-func broadcastFloor(ctx context.Context, recipients []int, bytes int) (latencies []time.Duration, err error) {
+func Broadcast(ctx context.Context, recipients []int, bytes int) (latencies []time.Duration, err error) {
 	sockets := slices.Max(recipients)
-	ctx, cancel := context.WithTimeout(ctx, callTimeout+floorTime)
+	ctx, cancel := context.WithTimeout(ctx, client.Timeout+floorTime)
 	defer cancel()
 	accepted := make(chan *websocket.Conn, sockets)
 	upgrader := websocket.Upgrader{ReadBufferSize: 1024, WriteBufferSize: 1024}
@@ -80,9 +84,9 @@ func broadcastFloor(ctx context.Context, recipients []int, bytes int) (latencies
 	return latencies, nil
 }
 
-// pageFloor measures as many readers of an HTTP server that has its answer of the
+// Pages measures as many readers of an HTTP server that has its answer of the
 // given length in memory. They are the readers of the load, with the same client.
-func pageFloor(ctx context.Context, readers, bytes int) (latencies []time.Duration, elapsed time.Duration, err error) {
+func Pages(ctx context.Context, query string, readers, bytes int) (latencies []time.Duration, elapsed time.Duration, err error) {
 	const frame = `{"data":{"timeline":""}}`
 	page := []byte(strings.Replace(frame, `""`, `"`+strings.Repeat("x", max(0, bytes-len(frame)))+`"`, 1))
 	url, stop, err := serve(ctx, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -93,8 +97,8 @@ func pageFloor(ctx context.Context, readers, bytes int) (latencies []time.Durati
 		return nil, 0, err
 	}
 	defer stop()
-	c := newClient(url)
-	defer c.close()
+	c := client.New(url)
+	defer c.Close()
 	samples := make([][]time.Duration, readers)
 	began := time.Now()
 	group, ctx := errgroup.WithContext(ctx)
@@ -102,7 +106,7 @@ func pageFloor(ctx context.Context, readers, bytes int) (latencies []time.Durati
 		group.Go(func() error {
 			for time.Since(began) < floorTime {
 				start := time.Now()
-				if _, err := c.call(ctx, "token", timelineQuery, nil, &struct{}{}); err != nil {
+				if _, err := c.Call(ctx, "token", query, nil, &struct{}{}); err != nil {
 					return err
 				}
 				samples[i] = append(samples[i], time.Since(start))
@@ -127,7 +131,7 @@ func serve(ctx context.Context, h http.Handler) (url string, stop func(), err er
 	if err != nil {
 		return "", nil, err
 	}
-	server := &http.Server{Handler: h, ReadHeaderTimeout: callTimeout}
+	server := &http.Server{Handler: h, ReadHeaderTimeout: client.Timeout}
 	go func() { _ = server.Serve(listener) }() // until Close
 	return fmt.Sprintf("http://%s", listener.Addr()), func() { server.Close() }, nil
 }

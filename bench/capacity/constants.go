@@ -1,0 +1,187 @@
+// Package capacity works out what a Tideline of a size needs: processors, memory, disk,
+// network, and how many machines. It is arithmetic: what an operation costs comes in as
+// Constants, which "tideline bench --model" measures; what users do, as Assumptions.
+// docs/capacity.md explains the formulas.
+//
+// It never takes what is not known for nothing: a figure that rests on an unknown constant
+// is unknown too.
+package capacity
+
+import (
+	"fmt"
+	"io"
+	"math"
+)
+
+// Figure is a number, or nil: not known.
+type Figure *float64
+
+// Work is the processor time of something, in µs, by the process that spends it. Worker is
+// nil where workers run inside the server, whose part is in Server then.
+type Work struct {
+	Server Figure `json:"server"`
+	Worker Figure `json:"worker"`
+	SQL    Figure `json:"sql"`
+	Redis  Figure `json:"redis"`
+}
+
+// Each applies f to the figures of works, process by process. The result is unknown for a
+// process of which one is.
+func Each(f func(of []float64) float64, works ...Work) Work {
+	one := func(part func(Work) Figure) Figure {
+		values := make([]float64, len(works))
+		for i, w := range works {
+			v := part(w)
+			if v == nil {
+				return nil
+			}
+			values[i] = *v
+		}
+		return new(f(values))
+	}
+	return Work{
+		one(func(w Work) Figure { return w.Server }), one(func(w Work) Figure { return w.Worker }),
+		one(func(w Work) Figure { return w.SQL }), one(func(w Work) Figure { return w.Redis }),
+	}
+}
+
+// Constants are what things cost. Times are of processors, in µs, but for LookUp.
+type Constants struct {
+	Machine string   `json:"machine"`
+	Unknown []string `json:"unknown"` // why figures are not known, a sentence each
+
+	Idle     Work `json:"idle"`     // µs a second, of one process of each kind
+	Page     Work `json:"page"`     // the first 20 entries of a timeline
+	Unread   Work `json:"unread"`   // its number of unread posts, of a full inbox that is unread
+	Post     Work `json:"post"`     // createPost with its job, nobody's inbox but the author's
+	Push     Work `json:"push"`     // into the inbox of one follower
+	Wake     Work `json:"wake"`     // the first live delivery of a post by a server
+	Delivery Work `json:"delivery"` // another one by the same server
+	Connect  Work `json:"connect"`  // a socket with a subscription
+	Hold     Work `json:"hold"`     // an idle one, for a second
+
+	LookUp Figure `json:"lookUp"` // Redis' clock, in µs: is a recipient connected to a server
+
+	Connection Figure `json:"connectionBytes"` // resident memory of an idle one
+	PageBytes  Figure `json:"pageBytes"`       // body of the answer, not compressed
+	EventBytes Figure `json:"eventBytes"`      // message on the socket
+
+	// Bytes of Redis.
+	InboxEntries Figure `json:"inboxEntries"` // in the inboxes that were measured
+	InboxEntry   Figure `json:"inboxEntryBytes"`
+	InboxRest    Figure `json:"inboxRestBytes"` // coverage and journal of an inbox
+	OutboxEntry  Figure `json:"outboxEntryBytes"`
+	OutboxRest   Figure `json:"outboxRestBytes"` // coverage of an outbox
+	Fences       Figure `json:"fencesBytes"`     // of an author
+	Active       Figure `json:"activeBytes"`     // entry of an active user
+	Latest       Figure `json:"latestBytes"`     // entry of an author
+
+	// Bytes of SQL a row, with indexes.
+	UserRow    Figure `json:"userRowBytes"`
+	SessionRow Figure `json:"sessionRowBytes"`
+	MarkerRow  Figure `json:"markerRowBytes"` // what a user has read
+	FollowRow  Figure `json:"followRowBytes"`
+	PostRow    Figure `json:"postRowBytes"`
+	ReceiptRow Figure `json:"receiptRowBytes"` // of a post's fan-out
+}
+
+// row is a line of the table: a single figure, or work.
+type row struct {
+	name, unit string
+	figure     Figure
+	work       *Work
+}
+
+func (c *Constants) rows() []row {
+	const us = "µs"
+	return []row{
+		{"page of 20", us, nil, &c.Page},
+		{"its number of unread posts, all unread", us, nil, &c.Unread},
+		{"createPost and its job", us, nil, &c.Post},
+		{"push to one follower", us, nil, &c.Push},
+		{"first live delivery of a post by a server", us, nil, &c.Wake},
+		{"each further live delivery", us, nil, &c.Delivery},
+		{"connection with its subscription", us, nil, &c.Connect},
+		{"the same idle, for a second", us, nil, &c.Hold},
+		{"nothing to do, for a second", us, nil, &c.Idle},
+		{"look-up of a recipient at a server, by Redis' clock", us, c.LookUp, nil},
+		{"idle connection, resident memory", "bytes", c.Connection, nil},
+		{"page of 20, body", "bytes", c.PageBytes, nil},
+		{"live event, message", "bytes", c.EventBytes, nil},
+		{"Redis: inbox, entries measured", "", c.InboxEntries, nil},
+		{"Redis: inbox, an entry", "bytes", c.InboxEntry, nil},
+		{"Redis: inbox, coverage and journal", "bytes", c.InboxRest, nil},
+		{"Redis: outbox, an entry", "bytes", c.OutboxEntry, nil},
+		{"Redis: outbox, coverage", "bytes", c.OutboxRest, nil},
+		{"Redis: fences of an author", "bytes", c.Fences, nil},
+		{"Redis: an active user", "bytes", c.Active, nil},
+		{"Redis: latest post of an author", "bytes", c.Latest, nil},
+		{"SQL: user", "bytes", c.UserRow, nil},
+		{"SQL: session", "bytes", c.SessionRow, nil},
+		{"SQL: read marker", "bytes", c.MarkerRow, nil},
+		{"SQL: follow", "bytes", c.FollowRow, nil},
+		{"SQL: post", "bytes", c.PostRow, nil},
+		{"SQL: receipt of a post", "bytes", c.ReceiptRow, nil},
+	}
+}
+
+// Print writes the constants as a table of Markdown.
+func (c *Constants) Print(out io.Writer) error {
+	fmt.Fprintf(out, "\nConstants, measured on %s:\n\n", c.Machine)
+	fmt.Fprintln(out, "| processor time of | server | worker | PostgreSQL | Redis |\n| --- | --- | --- | --- | --- |")
+	for _, r := range c.rows() {
+		if w := r.work; w != nil {
+			fmt.Fprintf(out, "| %s | %s | %s | %s | %s |\n", r.name, show(w.Server, r.unit), show(w.Worker, r.unit), show(w.SQL, r.unit), show(w.Redis, r.unit))
+		}
+	}
+	fmt.Fprintln(out, "\n| what | figure |\n| --- | --- |")
+	for _, r := range c.rows() {
+		if r.work == nil {
+			fmt.Fprintf(out, "| %s | %s |\n", r.name, show(r.figure, r.unit))
+		}
+	}
+	for _, why := range c.Unknown {
+		fmt.Fprintf(out, "\nNot known: %s\n", why)
+	}
+	_, err := fmt.Fprintln(out)
+	return err
+}
+
+// Each calls fn with what is known, in the order of the table.
+func (c *Constants) Each(fn func(name string, value float64)) {
+	known := func(name string, f Figure) {
+		if f != nil {
+			fn(name, *f)
+		}
+	}
+	for _, r := range c.rows() {
+		known(r.name, r.figure)
+		if w := r.work; w != nil {
+			known(r.name+": server", w.Server)
+			known(r.name+": worker", w.Worker)
+			known(r.name+": PostgreSQL", w.SQL)
+			known(r.name+": Redis", w.Redis)
+		}
+	}
+}
+
+// show is a figure with three digits and its unit.
+func show(f Figure, unit string) string {
+	if f == nil {
+		return "not known"
+	}
+	if unit != "" {
+		unit = " " + unit
+	}
+	return digits(*f) + unit
+}
+
+// digits is a number with at least three digits, none of them behind the point that are
+// not among the three.
+func digits(v float64) string {
+	places := 0
+	for limit := 100.0; places < 3 && v != 0 && math.Abs(v) < limit; limit /= 10 {
+		places++
+	}
+	return fmt.Sprintf("%.*f", places, v)
+}

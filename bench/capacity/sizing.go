@@ -1,0 +1,321 @@
+package capacity
+
+import (
+	"fmt"
+	"io"
+	"math"
+)
+
+const (
+	day  = 86_400.0 // seconds
+	year = 365.0    // days
+)
+
+// What Tideline's own code bounds.
+const (
+	writerNumbers   = 32   // servers, each with a lease on one: see feed/ids
+	sessionsEach    = 20   // connections to PostgreSQL of a process
+	redisMostNodes  = 1000 // which Redis Cluster is made for
+	mostToBreak     = 1e10 // users: no limit is looked for above
+	fixpointAtMost  = 100
+	oneServer       = 1.0
+	bytesOfGigabyte = 1e9
+)
+
+// Sizing is what so many users need. Its figures are unknown where a constant is.
+type Sizing struct {
+	Assumptions Assumptions `json:"assumptions"`
+
+	// A second, at the peak.
+	Reads      float64 `json:"reads"`
+	Posts      float64 `json:"posts"`
+	Pushes     float64 `json:"pushes"`
+	Deliveries float64 `json:"deliveries"`
+	Connects   float64 `json:"connects"`
+
+	// Processors in use at the peak: of servers, workers, PostgreSQL and Redis.
+	Processors Work `json:"processors"`
+
+	Servers Figure `json:"servers"` // machines
+	Workers Figure `json:"workers"` // machines; unknown where workers run inside servers
+	Masters Figure `json:"masters"` // of Redis
+
+	RedisBytes Figure `json:"redisBytes"`
+	SQLBytes   Figure `json:"sqlBytes"`
+	SQLGrowth  Figure `json:"sqlBytesAYear"`
+	SendBytes  Figure `json:"sendBytesASecond"`
+	SocketRAM  Figure `json:"connectionBytes"` // of all servers
+
+	Largest Largest `json:"largest"`
+}
+
+// Largest is one post of the most followed author.
+type Largest struct {
+	Pushes     float64 `json:"pushes"` // 0: the author is above pull-above
+	Deliveries float64 `json:"deliveries"`
+	LookUps    float64 `json:"lookUps"`       // of recipients at servers
+	LookUpTime Figure  `json:"lookUpSeconds"` // of all masters
+	ServerTime Figure  `json:"serverSeconds"` // of processors, of all servers
+	WorkerTime Figure  `json:"workerSeconds"` // of processors, for the pushes
+}
+
+// of is f of the figures, unknown when one of them is.
+func of(f func(v []float64) float64, figures ...Figure) Figure {
+	values := make([]float64, len(figures))
+	for i, x := range figures {
+		if x == nil {
+			return nil
+		}
+		values[i] = *x
+	}
+	return new(f(values))
+}
+
+// Size works out what the assumptions need.
+//
+// How many servers there are, and what they cost, depend on each other: a server that holds
+// one recipient of a post pays for the first delivery, and each recipient is looked up at
+// each server. Size starts with one server and goes on until their number does not change,
+// or, where none suffices, 100 times.
+//
+// Cost: some microseconds.
+func Size(c Constants, a Assumptions) Sizing {
+	perSecond := func(aUserAndDay float64) float64 { return a.Users * aUserAndDay * a.Peak / day }
+	s := Sizing{Assumptions: a, Reads: perSecond(a.Reads), Posts: perSecond(a.Posts), Connects: perSecond(a.Connects)}
+	audience, connected := min(a.Followers, a.Users)*a.Active, min(a.Followers, a.Users)*a.Connected
+	s.Pushes, s.Deliveries = s.Posts*audience, s.Posts*connected
+	sockets := a.Users * a.Connected
+
+	s.Servers = new(oneServer)
+	for range fixpointAtMost {
+		n := *s.Servers
+		reached := reach(connected, n)
+		s.Processors = Each(func(v []float64) float64 {
+			page, unread, post, push, wake, delivery, connect, hold, idle := v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8]
+			pages := s.Reads*page + a.Counts*(s.Reads+s.Deliveries)*unread
+			posts := s.Posts*post + s.Pushes*push + s.Posts*(reached*wake+(connected-reached)*delivery)
+			return (pages + posts + s.Connects*connect + sockets*hold + idle) / 1e6
+		}, c.Page, c.Unread, c.Post, c.Push, c.Wake, c.Delivery, c.Connect, c.Hold, c.Idle)
+		s.Processors.Server = of(func(v []float64) float64 { return v[0] + (n-1)*v[1]/1e6 }, s.Processors.Server, c.Idle.Server)
+		s.Processors.Redis = of(func(v []float64) float64 {
+			return v[0] + s.Pushes*(n-1)*v[1]/1e6
+		}, s.Processors.Redis, orZero(c.LookUp, n == 1))
+		next := of(func(v []float64) float64 {
+			return max(oneServer, math.Ceil(v[0]/a.Busy/a.Cores), math.Ceil(sockets/a.Sockets))
+		}, s.Processors.Server)
+		if next == nil || *next == n {
+			s.Servers = next
+			break
+		}
+		s.Servers = next
+	}
+	s.Workers = of(func(v []float64) float64 { return max(1, math.Ceil(v[0]/a.Busy/a.Cores)) }, s.Processors.Worker)
+	s.SocketRAM = of(func(v []float64) float64 { return sockets * v[0] }, c.Connection)
+	s.SendBytes = of(func(v []float64) float64 { return s.Reads*v[0] + s.Deliveries*v[1] }, c.PageBytes, c.EventBytes)
+
+	posts := a.Posts * a.Days
+	s.RedisBytes = of(func(v []float64) float64 {
+		inbox, outbox := a.InboxCap*v[0]+v[1]+v[2], a.OutboxCap*v[0] // an entry is the same in both
+		return a.Users * (a.Active*inbox + a.Pulled*outbox)
+	}, c.InboxEntry, c.InboxRest, c.Active)
+	s.Masters = of(func(v []float64) float64 {
+		return max(1, math.Ceil(v[0]/(a.MasterGB*bytesOfGigabyte)), math.Ceil(v[1]/a.Busy))
+	}, s.RedisBytes, s.Processors.Redis)
+	aPost := of(func(v []float64) float64 { return v[0] + v[1] }, c.PostRow, c.ReceiptRow)
+	s.SQLBytes = of(func(v []float64) float64 {
+		return a.Users * (v[0] + v[1] + v[2] + a.Follows*v[3] + posts*v[4])
+	}, c.UserRow, c.SessionRow, c.MarkerRow, c.FollowRow, aPost)
+	s.SQLGrowth = of(func(v []float64) float64 { return a.Users * a.Posts * year * v[0] }, aPost)
+	s.Largest = largest(c, a, s.Servers, s.Masters)
+	return s
+}
+
+// orZero returns 0 for what is multiplied by 0 anyway.
+func orZero(f Figure, zero bool) Figure {
+	if zero {
+		return new(0.0)
+	}
+	return f
+}
+
+// reach is how many of n servers hold one of so many connected recipients, who are spread
+// at random: n - n(1-1/n)^recipients.
+func reach(recipients, n float64) float64 {
+	return min(recipients, n*(1-math.Pow(1-1/n, recipients)))
+}
+
+func largest(c Constants, a Assumptions, servers, masters Figure) Largest {
+	followers := a.Users * a.Most
+	l := Largest{Deliveries: followers * a.Connected}
+	if followers <= a.PullAbove {
+		l.Pushes = followers * a.Active
+	}
+	if servers == nil {
+		return l
+	}
+	l.LookUps = followers * a.Active * *servers
+	l.LookUpTime = of(func(v []float64) float64 { return l.LookUps * v[0] / v[1] / 1e6 }, c.LookUp, masters)
+	reached := reach(l.Deliveries, *servers)
+	l.ServerTime = of(func(v []float64) float64 {
+		return (reached*v[0] + (l.Deliveries-reached)*v[1]) / 1e6
+	}, c.Wake.Server, c.Delivery.Server)
+	l.WorkerTime = of(func(v []float64) float64 { return l.Pushes * v[0] / 1e6 }, c.Push.Worker)
+	return l
+}
+
+// Break is a limit that the users pass as they grow.
+type Break struct {
+	What  string `json:"what"`
+	Users Figure `json:"users"` // the fewest that pass it; unknown: none up to 10 thousand million, or a constant is missing
+	Then  string `json:"then"`
+}
+
+// Breaks returns the limits that a single thing has, in the order in which growth meets them
+// with the same habits. What can be had more of, such as masters up to the limit of a
+// cluster, is no limit.
+func Breaks(c Constants, a Assumptions) []Break {
+	at := func(passed func(Sizing) (bool, bool)) Figure {
+		try := func(users float64) (bool, bool) {
+			grown := a
+			grown.Users = users
+			return passed(Size(c, grown))
+		}
+		low, high := float64(MinUsers), float64(mostToBreak)
+		if over, known := try(high); !over || !known {
+			return nil
+		}
+		for high/low > 1.001 {
+			middle := math.Sqrt(low * high)
+			if over, _ := try(middle); over {
+				high = middle
+			} else {
+				low = middle
+			}
+		}
+		return new(high)
+	}
+	more := func(limit float64, figures func(Sizing) []Figure) func(Sizing) (bool, bool) {
+		return func(s Sizing) (bool, bool) {
+			sum := of(func(v []float64) (total float64) {
+				for _, x := range v {
+					total += x
+				}
+				return total
+			}, figures(s)...)
+			return sum != nil && *sum > limit, sum != nil
+		}
+	}
+	breaks := []Break{
+		{
+			fmt.Sprintf("%.0f processors of PostgreSQL, of which there is one", a.SQLCores),
+			at(more(a.SQLCores*a.Busy, func(s Sizing) []Figure { return []Figure{s.Processors.SQL} })),
+			"read pages from replicas, then several databases, users shared out among them: neither exists",
+		},
+		{
+			fmt.Sprintf("%d servers, for each makes ids by a number of its own", writerNumbers),
+			at(more(writerNumbers, func(s Sizing) []Figure { return []Figure{s.Servers} })),
+			"larger machines and more sockets each, then more bits for the writer in an id",
+		},
+		{
+			fmt.Sprintf("%.0f connections to PostgreSQL, %d a process", a.SQLSessions, sessionsEach),
+			at(more(a.SQLSessions/sessionsEach, func(s Sizing) []Figure { return []Figure{s.Servers, orZero(s.Workers, c.Post.Worker == nil)} })),
+			"larger machines for servers and workers, or a pooler before PostgreSQL",
+		},
+		{
+			fmt.Sprintf("%d masters of a Redis Cluster", redisMostNodes),
+			at(more(redisMostNodes, func(s Sizing) []Figure { return []Figure{s.Masters} })),
+			"more memory a master, shorter inboxes, a shorter life of them",
+		},
+	}
+	// By insertion: known ones first, the fewest users before.
+	for i := range breaks {
+		for j := i; j > 0 && earlier(breaks[j].Users, breaks[j-1].Users); j-- {
+			breaks[j], breaks[j-1] = breaks[j-1], breaks[j]
+		}
+	}
+	return breaks
+}
+
+func earlier(a, b Figure) bool { return a != nil && (b == nil || *a < *b) }
+
+// Print writes the sizing as a table of Markdown, with the limits beside it.
+func (s *Sizing) Print(out io.Writer, breaks []Break) error {
+	a := s.Assumptions
+	fmt.Fprintf(out, "%s users, %s active, %s connected at the peak\n\n| at the peak | |\n| --- | --- |\n",
+		count(a.Users), count(a.Users*a.Active), count(a.Users*a.Connected))
+	line := func(name, value string) { fmt.Fprintf(out, "| %s | %s |\n", name, value) }
+	line("pages read a second", count(s.Reads))
+	line("posts a second", count(s.Posts))
+	line("pushes a second", count(s.Pushes))
+	line("live deliveries a second", count(s.Deliveries))
+	line("connections opened a second", count(s.Connects))
+	line("processors in use: servers", counted(s.Processors.Server))
+	line("processors in use: workers", counted(s.Processors.Worker))
+	line("processors in use: PostgreSQL", counted(s.Processors.SQL))
+	line("processors in use: Redis", counted(s.Processors.Redis))
+	line(fmt.Sprintf("servers of %.0f processors, %.0f %% in use", a.Cores, 100*a.Busy), whole(s.Servers))
+	line("workers, the same", whole(s.Workers))
+	line(fmt.Sprintf("Redis masters of %s GB", digits(a.MasterGB)), whole(s.Masters))
+	line("memory of Redis, without replicas", size(s.RedisBytes))
+	line("memory of connections, all servers", size(s.SocketRAM))
+	line("SQL on disk", size(s.SQLBytes))
+	line("SQL grows a year", size(s.SQLGrowth))
+	line("sent a second, not compressed", size(s.SendBytes))
+	l := s.Largest
+	line("post of the most followed: pushes", count(l.Pushes))
+	line("post of the most followed: live deliveries", count(l.Deliveries))
+	line("post of the most followed: server processor seconds", counted(l.ServerTime))
+	line("post of the most followed: seconds of each Redis master for look-ups", counted(l.LookUpTime))
+	fmt.Fprintln(out, "\n| what breaks, in this order | at users | then |\n| --- | --- | --- |")
+	for _, b := range breaks {
+		at := "not up to 10,000,000,000, or not known"
+		if b.Users != nil {
+			at = count(*b.Users)
+		}
+		fmt.Fprintf(out, "| %s | %s | %s |\n", b.What, at, b.Then)
+	}
+	_, err := fmt.Fprintln(out)
+	return err
+}
+
+func whole(f Figure) string {
+	if f == nil {
+		return "not known"
+	}
+	return fmt.Sprintf("%.0f", *f)
+}
+
+func counted(f Figure) string {
+	if f == nil {
+		return "not known"
+	}
+	return count(*f)
+}
+
+// count is a number with separators of thousands, of three digits when it is large.
+func count(v float64) string {
+	if v < 1000 {
+		return digits(v)
+	}
+	if magnitude := math.Pow(10, math.Floor(math.Log10(v))-2); v >= 10_000 {
+		v = math.Round(v/magnitude) * magnitude
+	}
+	text := fmt.Sprintf("%.0f", v)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
+
+// size is bytes, by powers of 1000.
+func size(f Figure) string {
+	if f == nil {
+		return "not known"
+	}
+	v, units := *f, []string{"bytes", "KB", "MB", "GB", "TB", "PB"}
+	i := 0
+	for ; v >= 1000 && i < len(units)-1; i++ {
+		v /= 1000
+	}
+	return digits(v) + " " + units[i]
+}

@@ -1,0 +1,245 @@
+// Package meter reads what the processes of a Tideline have used: the server and its workers
+// by their metrics, the stores from inside.
+//
+// It takes nothing that it cannot read for 0: see capacity.Figure.
+package meter
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"tideline/bench/capacity"
+	"tideline/storage"
+	"tideline/timeline"
+)
+
+const (
+	sampled = 200_000 // keys of each master of Redis
+	fewRows = 1000    // of a table: with fewer, half-empty pages make each too large
+	patient = 30 * time.Second
+	// Tick is the step of processor time.
+	Tick = 10 * time.Millisecond
+)
+
+// Meter reads what processes have used.
+type Meter struct {
+	HTTP    *http.Client
+	Server  string          // address of its metrics
+	Workers []string        // the same, of those that are processes of their own
+	Stores  *storage.Stores // nil: no look inside
+	// Idle is what all processes use when nothing happens, in µs a second. Each leaves it out.
+	Idle capacity.Work
+}
+
+// Reading is what processes have used until now: time in µs, and the server's memory.
+type Reading struct {
+	capacity.Work
+	Resident capacity.Figure
+	At       time.Time
+}
+
+// LookUpTime is what Redis has taken to look up who is connected where; 0: not known.
+func (m *Meter) LookUpTime(ctx context.Context) time.Duration {
+	if m.Stores == nil {
+		return 0
+	}
+	took, _ := m.Stores.CommandTime(ctx, "smismember") // what Redis does not tell is not known
+	return took
+}
+
+// Quiet waits until all processes together hardly use a processor, but not for ever: they may
+// have other users.
+func (m *Meter) Quiet(ctx context.Context) error {
+	const hardly = 0.04
+	for end := time.Now().Add(patient); time.Now().Before(end); {
+		before, err := m.Read(ctx)
+		if err != nil {
+			return err
+		}
+		if err := Pause(ctx, time.Second); err != nil {
+			return err
+		}
+		after, err := m.Read(ctx)
+		if err != nil {
+			return err
+		}
+		used := 0.0
+		for _, process := range [][2]capacity.Figure{
+			{before.Server, after.Server}, {before.Worker, after.Worker}, {before.SQL, after.SQL}, {before.Redis, after.Redis},
+		} {
+			if process[0] != nil && process[1] != nil {
+				used += *process[1] - *process[0]
+			}
+		}
+		if used < hardly*float64(after.At.Sub(before.At).Microseconds()) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// Rested reads after a pause.
+func (m *Meter) Rested(ctx context.Context, length time.Duration) (Reading, error) {
+	if err := Pause(ctx, length); err != nil {
+		return Reading{}, err
+	}
+	return m.Read(ctx)
+}
+
+// Each is what was spent between two moments, less what idleness costs, divided by n.
+func (m *Meter) Each(before, after Reading, n int) capacity.Work {
+	seconds := after.At.Sub(before.At).Seconds()
+	used := capacity.Each(func(v []float64) float64 { return v[1] - v[0] }, before.Work, after.Work)
+	idle := m.Idle
+	if idle == (capacity.Work{}) {
+		idle = capacity.Each(func([]float64) float64 { return 0 }, used)
+	}
+	return capacity.Each(func(v []float64) float64 { return (v[0] - seconds*v[1]) / float64(n) }, used, idle)
+}
+
+// Read asks all processes what they have used.
+func (m *Meter) Read(ctx context.Context) (s Reading, err error) {
+	server, err := m.metrics(ctx, m.Server)
+	if err != nil {
+		return s, err
+	}
+	if seconds, found := server["process_cpu_seconds_total"]; found {
+		s.Server = new(seconds * 1e6)
+	}
+	if resident, found := server["process_resident_memory_bytes"]; found {
+		s.Resident = new(resident)
+	}
+	for _, address := range m.Workers {
+		worker, err := m.metrics(ctx, address)
+		if err != nil {
+			return s, err
+		}
+		seconds, found := worker["process_cpu_seconds_total"]
+		if !found {
+			return s, fmt.Errorf("--worker-metrics: %s does not tell its processor time", address)
+		}
+		if s.Worker == nil {
+			s.Worker = new(0.0)
+		}
+		*s.Worker += seconds * 1e6
+	}
+	if m.Stores != nil {
+		used, err := m.Stores.Spent(ctx)
+		if err != nil {
+			return s, err
+		}
+		micros := func(took *time.Duration) capacity.Figure {
+			if took == nil {
+				return nil
+			}
+			return new(float64(took.Microseconds()))
+		}
+		s.SQL, s.Redis = micros(used.SQL), micros(used.Redis)
+	}
+	s.At = time.Now()
+	return s, nil
+}
+
+// metrics reads those without labels.
+func (m *Meter) metrics(ctx context.Context, address string) (map[string]float64, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := m.HTTP.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("read metrics: %w", err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("read metrics: %s answers %s; --model needs them", address, response.Status)
+	}
+	values := map[string]float64{}
+	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
+		name, value, _ := strings.Cut(lines.Text(), " ")
+		if v, err := strconv.ParseFloat(value, 64); err == nil && !strings.ContainsAny(name, "#{") {
+			values[name] = v
+		}
+	}
+	return values, nil
+}
+
+// Bytes sets what rows and keys take, and returns of which tables there are too few rows.
+func (m *Meter) Bytes(ctx context.Context, c *capacity.Constants) (few []string, err error) {
+	if m.Stores == nil {
+		return nil, nil
+	}
+	tables, err := m.Stores.Tables(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range tables {
+		row := map[string]*capacity.Figure{
+			"users": &c.UserRow, "sessions": &c.SessionRow, "read_markers": &c.MarkerRow,
+			"follows": &c.FollowRow, "posts": &c.PostRow, "deliveries": &c.ReceiptRow,
+		}[t.Name]
+		if row == nil || t.Rows == 0 {
+			continue
+		}
+		*row = new(float64(t.Bytes) / float64(t.Rows))
+		if t.Rows < fewRows {
+			few = append(few, fmt.Sprintf("%s (%d)", t.Name, t.Rows))
+		}
+	}
+	kinds, err := m.Stores.Keys(ctx, sampled, timeline.KindOf)
+	if err != nil {
+		return nil, err
+	}
+	per := func(kind string, entries bool) capacity.Figure {
+		k := kinds[kind]
+		n := k.Count
+		if entries {
+			n = k.Entries
+		}
+		if n == 0 {
+			return nil
+		}
+		return new(float64(k.Bytes) / float64(n))
+	}
+	c.InboxEntry, c.InboxRest = per(timeline.KindInbox, true), per(timeline.KindJournal, false)
+	c.OutboxEntry, c.OutboxRest = per(timeline.KindOutbox, true), per(timeline.KindCoverage, false)
+	c.Fences, c.Active, c.Latest = per(timeline.KindFences, false), per(timeline.KindActive, true), per(timeline.KindLatest, true)
+	if k := kinds[timeline.KindInbox]; k.Count > 0 {
+		c.InboxEntries = new(math.Round(float64(k.Entries) / float64(k.Count)))
+	}
+	return few, nil
+}
+
+// SameStores is an error unless the stores have this user: those of another server would
+// tell nothing about this one.
+func (m *Meter) SameStores(ctx context.Context, handle string) error {
+	if m.Stores == nil {
+		return nil
+	}
+	var n int
+	err := m.Stores.SQL.QueryRowContext(ctx, fmt.Sprintf("SELECT count(*) FROM users WHERE handle = '%s'", handle)).Scan(&n)
+	if err != nil {
+		return err
+	}
+	if n == 0 {
+		return errors.New("the stores of the settings are not those of the server at --url")
+	}
+	return nil
+}
+
+// Pause waits, or returns the error of ctx.
+func Pause(ctx context.Context, length time.Duration) error {
+	select {
+	case <-time.After(length):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
