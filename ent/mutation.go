@@ -8381,6 +8381,7 @@ type UserMutation struct {
 	fan_out_mode            *user.FanOutMode
 	fan_out_mode_since      *int64
 	addfan_out_mode_since   *int64
+	hidden                  *bool
 	created_at              *time.Time
 	clearedFields           map[string]struct{}
 	done                    bool
@@ -9339,6 +9340,42 @@ func (m *UserMutation) ResetFanOutModeSince() {
 	m.addfan_out_mode_since = nil
 }
 
+// SetHidden sets the "hidden" field.
+func (m *UserMutation) SetHidden(b bool) {
+	m.hidden = &b
+}
+
+// Hidden returns the value of the "hidden" field in the mutation.
+func (m *UserMutation) Hidden() (r bool, exists bool) {
+	v := m.hidden
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldHidden returns the old "hidden" field's value of the User entity.
+// If the User object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *UserMutation) OldHidden(ctx context.Context) (v bool, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldHidden is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldHidden requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldHidden: %w", err)
+	}
+	return oldValue.Hidden, nil
+}
+
+// ResetHidden resets all changes to the "hidden" field.
+func (m *UserMutation) ResetHidden() {
+	m.hidden = nil
+}
+
 // SetCreatedAt sets the "created_at" field.
 func (m *UserMutation) SetCreatedAt(t time.Time) {
 	m.created_at = &t
@@ -9409,7 +9446,7 @@ func (m *UserMutation) Type() string {
 // order to get all numeric fields that were incremented/decremented, call
 // AddedFields().
 func (m *UserMutation) Fields() []string {
-	fields := make([]string, 0, 19)
+	fields := make([]string, 0, 20)
 	if m.handle != nil {
 		fields = append(fields, user.FieldHandle)
 	}
@@ -9464,6 +9501,9 @@ func (m *UserMutation) Fields() []string {
 	if m.fan_out_mode_since != nil {
 		fields = append(fields, user.FieldFanOutModeSince)
 	}
+	if m.hidden != nil {
+		fields = append(fields, user.FieldHidden)
+	}
 	if m.created_at != nil {
 		fields = append(fields, user.FieldCreatedAt)
 	}
@@ -9511,6 +9551,8 @@ func (m *UserMutation) Field(name string) (ent.Value, bool) {
 		return m.FanOutMode()
 	case user.FieldFanOutModeSince:
 		return m.FanOutModeSince()
+	case user.FieldHidden:
+		return m.Hidden()
 	case user.FieldCreatedAt:
 		return m.CreatedAt()
 	}
@@ -9558,6 +9600,8 @@ func (m *UserMutation) OldField(ctx context.Context, name string) (ent.Value, er
 		return m.OldFanOutMode(ctx)
 	case user.FieldFanOutModeSince:
 		return m.OldFanOutModeSince(ctx)
+	case user.FieldHidden:
+		return m.OldHidden(ctx)
 	case user.FieldCreatedAt:
 		return m.OldCreatedAt(ctx)
 	}
@@ -9694,6 +9738,13 @@ func (m *UserMutation) SetField(name string, value ent.Value) error {
 			return fmt.Errorf("unexpected type %T for field %s", value, name)
 		}
 		m.SetFanOutModeSince(v)
+		return nil
+	case user.FieldHidden:
+		v, ok := value.(bool)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetHidden(v)
 		return nil
 	case user.FieldCreatedAt:
 		v, ok := value.(time.Time)
@@ -9924,6 +9975,9 @@ func (m *UserMutation) ResetField(name string) error {
 		return nil
 	case user.FieldFanOutModeSince:
 		m.ResetFanOutModeSince()
+		return nil
+	case user.FieldHidden:
+		m.ResetHidden()
 		return nil
 	case user.FieldCreatedAt:
 		m.ResetCreatedAt()

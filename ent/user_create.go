@@ -251,6 +251,20 @@ func (_c *UserCreate) SetNillableFanOutModeSince(v *int64) *UserCreate {
 	return _c
 }
 
+// SetHidden sets the "hidden" field.
+func (_c *UserCreate) SetHidden(v bool) *UserCreate {
+	_c.mutation.SetHidden(v)
+	return _c
+}
+
+// SetNillableHidden sets the "hidden" field if the given value is not nil.
+func (_c *UserCreate) SetNillableHidden(v *bool) *UserCreate {
+	if v != nil {
+		_c.SetHidden(*v)
+	}
+	return _c
+}
+
 // SetCreatedAt sets the "created_at" field.
 func (_c *UserCreate) SetCreatedAt(v time.Time) *UserCreate {
 	_c.mutation.SetCreatedAt(v)
@@ -358,6 +372,10 @@ func (_c *UserCreate) defaults() {
 		v := user.DefaultFanOutModeSince
 		_c.mutation.SetFanOutModeSince(v)
 	}
+	if _, ok := _c.mutation.Hidden(); !ok {
+		v := user.DefaultHidden
+		_c.mutation.SetHidden(v)
+	}
 	if _, ok := _c.mutation.CreatedAt(); !ok {
 		v := user.DefaultCreatedAt()
 		_c.mutation.SetCreatedAt(v)
@@ -435,6 +453,9 @@ func (_c *UserCreate) check() error {
 	}
 	if _, ok := _c.mutation.FanOutModeSince(); !ok {
 		return &ValidationError{Name: "fan_out_mode_since", err: errors.New(`ent: missing required field "User.fan_out_mode_since"`)}
+	}
+	if _, ok := _c.mutation.Hidden(); !ok {
+		return &ValidationError{Name: "hidden", err: errors.New(`ent: missing required field "User.hidden"`)}
 	}
 	if _, ok := _c.mutation.CreatedAt(); !ok {
 		return &ValidationError{Name: "created_at", err: errors.New(`ent: missing required field "User.created_at"`)}
@@ -543,6 +564,10 @@ func (_c *UserCreate) createSpec() (*User, *sqlgraph.CreateSpec) {
 	if value, ok := _c.mutation.FanOutModeSince(); ok {
 		_spec.SetField(user.FieldFanOutModeSince, field.TypeInt64, value)
 		_node.FanOutModeSince = value
+	}
+	if value, ok := _c.mutation.Hidden(); ok {
+		_spec.SetField(user.FieldHidden, field.TypeBool, value)
+		_node.Hidden = value
 	}
 	if value, ok := _c.mutation.CreatedAt(); ok {
 		_spec.SetField(user.FieldCreatedAt, field.TypeTime, value)
@@ -843,6 +868,18 @@ func (u *UserUpsert) UpdateFanOutModeSince() *UserUpsert {
 // AddFanOutModeSince adds v to the "fan_out_mode_since" field.
 func (u *UserUpsert) AddFanOutModeSince(v int64) *UserUpsert {
 	u.Add(user.FieldFanOutModeSince, v)
+	return u
+}
+
+// SetHidden sets the "hidden" field.
+func (u *UserUpsert) SetHidden(v bool) *UserUpsert {
+	u.Set(user.FieldHidden, v)
+	return u
+}
+
+// UpdateHidden sets the "hidden" field to the value that was provided on create.
+func (u *UserUpsert) UpdateHidden() *UserUpsert {
+	u.SetExcluded(user.FieldHidden)
 	return u
 }
 
@@ -1187,6 +1224,20 @@ func (u *UserUpsertOne) AddFanOutModeSince(v int64) *UserUpsertOne {
 func (u *UserUpsertOne) UpdateFanOutModeSince() *UserUpsertOne {
 	return u.Update(func(s *UserUpsert) {
 		s.UpdateFanOutModeSince()
+	})
+}
+
+// SetHidden sets the "hidden" field.
+func (u *UserUpsertOne) SetHidden(v bool) *UserUpsertOne {
+	return u.Update(func(s *UserUpsert) {
+		s.SetHidden(v)
+	})
+}
+
+// UpdateHidden sets the "hidden" field to the value that was provided on create.
+func (u *UserUpsertOne) UpdateHidden() *UserUpsertOne {
+	return u.Update(func(s *UserUpsert) {
+		s.UpdateHidden()
 	})
 }
 
@@ -1697,6 +1748,20 @@ func (u *UserUpsertBulk) AddFanOutModeSince(v int64) *UserUpsertBulk {
 func (u *UserUpsertBulk) UpdateFanOutModeSince() *UserUpsertBulk {
 	return u.Update(func(s *UserUpsert) {
 		s.UpdateFanOutModeSince()
+	})
+}
+
+// SetHidden sets the "hidden" field.
+func (u *UserUpsertBulk) SetHidden(v bool) *UserUpsertBulk {
+	return u.Update(func(s *UserUpsert) {
+		s.SetHidden(v)
+	})
+}
+
+// UpdateHidden sets the "hidden" field to the value that was provided on create.
+func (u *UserUpsertBulk) UpdateHidden() *UserUpsertBulk {
+	return u.Update(func(s *UserUpsert) {
+		s.UpdateHidden()
 	})
 }
 

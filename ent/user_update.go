@@ -316,6 +316,20 @@ func (_u *UserUpdate) AddFanOutModeSince(v int64) *UserUpdate {
 	return _u
 }
 
+// SetHidden sets the "hidden" field.
+func (_u *UserUpdate) SetHidden(v bool) *UserUpdate {
+	_u.mutation.SetHidden(v)
+	return _u
+}
+
+// SetNillableHidden sets the "hidden" field if the given value is not nil.
+func (_u *UserUpdate) SetNillableHidden(v *bool) *UserUpdate {
+	if v != nil {
+		_u.SetHidden(*v)
+	}
+	return _u
+}
+
 // Mutation returns the UserMutation object of the builder.
 func (_u *UserUpdate) Mutation() *UserMutation {
 	return _u.mutation
@@ -466,6 +480,9 @@ func (_u *UserUpdate) sqlSave(ctx context.Context) (_node int, err error) {
 	}
 	if value, ok := _u.mutation.AddedFanOutModeSince(); ok {
 		_spec.AddField(user.FieldFanOutModeSince, field.TypeInt64, value)
+	}
+	if value, ok := _u.mutation.Hidden(); ok {
+		_spec.SetField(user.FieldHidden, field.TypeBool, value)
 	}
 	_spec.AddModifiers(_u.modifiers...)
 	if _node, err = sqlgraph.UpdateNodes(ctx, _u.driver, _spec); err != nil {
@@ -775,6 +792,20 @@ func (_u *UserUpdateOne) AddFanOutModeSince(v int64) *UserUpdateOne {
 	return _u
 }
 
+// SetHidden sets the "hidden" field.
+func (_u *UserUpdateOne) SetHidden(v bool) *UserUpdateOne {
+	_u.mutation.SetHidden(v)
+	return _u
+}
+
+// SetNillableHidden sets the "hidden" field if the given value is not nil.
+func (_u *UserUpdateOne) SetNillableHidden(v *bool) *UserUpdateOne {
+	if v != nil {
+		_u.SetHidden(*v)
+	}
+	return _u
+}
+
 // Mutation returns the UserMutation object of the builder.
 func (_u *UserUpdateOne) Mutation() *UserMutation {
 	return _u.mutation
@@ -955,6 +986,9 @@ func (_u *UserUpdateOne) sqlSave(ctx context.Context) (_node *User, err error) {
 	}
 	if value, ok := _u.mutation.AddedFanOutModeSince(); ok {
 		_spec.AddField(user.FieldFanOutModeSince, field.TypeInt64, value)
+	}
+	if value, ok := _u.mutation.Hidden(); ok {
+		_spec.SetField(user.FieldHidden, field.TypeBool, value)
 	}
 	_spec.AddModifiers(_u.modifiers...)
 	_node = &User{config: _u.config}

@@ -474,6 +474,7 @@ var (
 		{Name: "last_post_id", Type: field.TypeInt64, Default: 0},
 		{Name: "fan_out_mode", Type: field.TypeEnum, Enums: []string{"PUSH", "PUSH_TO_PULL", "PULL", "PULL_TO_PUSH"}, Default: "PUSH"},
 		{Name: "fan_out_mode_since", Type: field.TypeInt64, Default: 0},
+		{Name: "hidden", Type: field.TypeBool, Default: false},
 		{Name: "created_at", Type: field.TypeTime},
 	}
 	// UsersTable holds the schema information for the "users" table.

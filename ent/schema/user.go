@@ -51,6 +51,7 @@ func (User) Fields() []ent.Field {
 		field.Enum("fan_out_mode").Values("PUSH", "PUSH_TO_PULL", "PULL", "PULL_TO_PUSH").Default("PUSH").
 			Comment("whether posts are pushed to inboxes, merged by readers, or both, on the way from one to the other"),
 		field.Int64("fan_out_mode_since").Default(0).Comment("Unix milliseconds"),
+		field.Bool("hidden").Default(false).Comment("whether HiddenUser has a row of the user: what locks the user's row need not look there"),
 		field.Time("created_at").Immutable().Default(now),
 	}
 }
@@ -112,6 +113,7 @@ func (ReadMarker) Annotations() []schema.Annotation {
 }
 
 // HiddenUser is a user whom nobody sees, because the account is on its way to be deleted.
+// Another reason to hide a user is a column of its own: the row is there while any holds.
 type HiddenUser struct{ ent.Schema }
 
 // Fields of HiddenUser.
