@@ -35,3 +35,32 @@ func TestAccountOverTheAPI(t *testing.T) {
 		require.EqualValues(t, 0, c.get("logOutEverywhere.endedSessions", `mutation { logOutEverywhere { endedSessions } }`, nil))
 	})
 }
+
+// An account is deleted, exported and restored, as a client sees it.
+func TestDeletionOverTheAPI(t *testing.T) {
+	t.Parallel()
+	each(t, func(c *client) {
+		id, _ := c.signUp("ann")
+		_, bob := c.signUp("bob")
+		logIn := func(restored bool) {
+			a := c.do(`mutation { logIn(input: {handle: "ann", password: "correct horse"}) { token restored } }`, nil)
+			require.Equal(t, restored, a.at("logIn.restored"))
+			v, _, err := c.Sessions.Authenticate(t.Context(), a.at("logIn.token").(string))
+			require.NoError(t, err)
+			c.viewer = v
+		}
+		logIn(false)
+		const export = `mutation($p: String) { exportAccount(input: {password: $p}) { path expiresAt } }`
+		c.refused("FORBIDDEN", export, map[string]any{"p": "wrong horse"})
+		require.Contains(t, c.get("exportAccount.path", export, map[string]any{"p": "correct horse"}), "/account/export?secret=")
+		const del = `mutation($p: String) { deleteAccount(input: {password: $p}) { restorableUntil } }`
+		c.refused("FORBIDDEN", del, nil)
+		require.NotNil(t, c.get("deleteAccount.restorableUntil", del, map[string]any{"p": "correct horse"}))
+		c.viewer = bob
+		require.Nil(t, c.get("node", `query($id: ID!) { node(id: $id) { id } }`, map[string]any{"id": id}))
+		require.Nil(t, c.get("user", `{ user(handle: "ann") { id } }`, nil))
+		logIn(true)
+		c.viewer = bob
+		require.Equal(t, id, c.get("user.id", `{ user(handle: "ann") { id } }`, nil))
+	})
+}

@@ -42,6 +42,16 @@ func (r mutation) ChangePassword(ctx context.Context, in model.ChangePasswordInp
 	return &model.ChangePasswordPayload{EndedSessions: n}, err
 }
 
+func (r mutation) DeleteAccount(ctx context.Context, in model.DeleteAccountInput) (*model.DeleteAccountPayload, error) {
+	until, err := r.Accounts.DeleteAccount(ctx, Viewer(ctx), orZero(in.Password))
+	return &model.DeleteAccountPayload{RestorableUntil: until}, err
+}
+
+func (r mutation) ExportAccount(ctx context.Context, in model.ExportAccountInput) (*model.ExportAccountPayload, error) {
+	path, until, err := r.Accounts.OfferExport(ctx, Viewer(ctx), orZero(in.Password))
+	return &model.ExportAccountPayload{Path: path, ExpiresAt: until}, err
+}
+
 func (r mutation) UpdateProfile(ctx context.Context, in account.Profile) (*model.UpdateProfilePayload, error) {
 	u, err := r.Accounts.UpdateProfile(ctx, Viewer(ctx), in)
 	return &model.UpdateProfilePayload{User: u}, err

@@ -98,7 +98,8 @@ func (a *Accounts) SignUp(ctx context.Context, handle, password, name string) (*
 }
 
 // LogIn starts a session. Errors: Unauthenticated, which is the same for an unknown
-// handle and a wrong password, after the same work; Forbidden when it is switched off.
+// handle and a wrong password, after the same work; Forbidden when it is switched off. It
+// restores an account that is about to be deleted, and not one that is being deleted.
 //
 // Cost: one password hash, as SignUp, a look-up and a short transaction; one hash and an
 // update more where the stored hash has another cost than the present one.
@@ -106,7 +107,6 @@ func (a *Accounts) LogIn(ctx context.Context, handle, password string) (*Auth, e
 	if a.with.NoPasswords {
 		return nil, refusal.New(refusal.Forbidden, "Nobody logs in with a password on this server.")
 	}
-	wrong := refusal.New(refusal.Unauthenticated, "Handle or password is wrong.")
 	handle, err := Handle(handle)
 	if err != nil {
 		handle = "" // which nobody has
@@ -125,7 +125,7 @@ func (a *Accounts) LogIn(ctx context.Context, handle, password string) (*Auth, e
 			return nil, err
 		}
 		if !fits || u == nil {
-			return nil, wrong
+			return nil, errWrong
 		}
 		if auth, err := a.startVerified(ctx, u); auth != nil || err != nil {
 			if err == nil && old {
@@ -134,8 +134,11 @@ func (a *Accounts) LogIn(ctx context.Context, handle, password string) (*Auth, e
 			return auth, err
 		}
 	}
-	return nil, wrong
+	return nil, errWrong
 }
+
+// errWrong refuses a log-in, whatever is wrong with it.
+var errWrong = refusal.New(refusal.Unauthenticated, "Handle or password is wrong.")
 
 // startVerified starts a session of a user whose password was found to match the hash of
 // the row; nil when the row has another hash by now: ChangePassword ends the sessions that
@@ -149,7 +152,13 @@ func (a *Accounts) startVerified(ctx context.Context, u *ent.User) (auth *Auth, 
 		if err != nil {
 			return fmt.Errorf("lock user: %w", err)
 		}
-		auth, err = a.start(ctx, tx.Session, now)
+		restored, err := a.restore(ctx, tx, now)
+		if err != nil {
+			return err
+		}
+		if auth, err = a.start(ctx, tx.Session, now); auth != nil {
+			auth.Restored = restored
+		}
 		return err
 	})
 	return auth, err

@@ -17,6 +17,7 @@ import (
 	"tideline/feed/internal/rows"
 	"tideline/feed/refusal"
 	"tideline/live"
+	"tideline/queue"
 )
 
 // Viewer says on whose behalf a call is made. The zero Viewer is anonymous.
@@ -27,6 +28,8 @@ type Viewer struct {
 	// Key is the API key by which a server makes the call for the user, or for nobody;
 	// nil without one. It is not changed.
 	Key *apikey.Key
+	// Issued is when an issuer made the token of the call; zero for a session of a log-in.
+	Issued time.Time
 }
 
 // Auth is a fresh session. Only now the server knows its token.
@@ -34,6 +37,8 @@ type Auth struct {
 	Token     string
 	ExpiresAt time.Time
 	User      *ent.User
+	// Restored says that the account was about to be deleted, and is not any more.
+	Restored bool
 }
 
 // The default of SessionsConfig.TTL, and its bounds.
@@ -43,14 +48,24 @@ const (
 	MaxSessionTTL     = 8760 * time.Hour
 )
 
+// DefaultGrace is the usual SessionsConfig.Grace, and MaxGrace its bound.
+const (
+	DefaultGrace = 30 * 24 * time.Hour
+	MaxGrace     = 8760 * time.Hour
+)
+
 // SessionsConfig configures Sessions. Fields without a default are required.
 type SessionsConfig struct {
 	DB        *ent.Client
 	Publisher *live.Publisher // tells open subscriptions that their session has ended
+	Queue     *queue.Queue    // deletes accounts
 	// Keys are the API keys that stand for sessions. Defaults to none.
 	Keys *apikey.Keys
 	// TTL is how long a log-in lasts. Defaults to DefaultSessionTTL.
 	TTL time.Duration
+	// Grace is how long an account that its user deleted is kept, to be restored by a
+	// log-in; 0: it is not.
+	Grace time.Duration
 	// Logger defaults to discarding.
 	Logger *slog.Logger
 	// Now is the clock. Defaults to time.Now.
@@ -65,8 +80,8 @@ type Sessions struct {
 
 // NewSessions returns Sessions. It fails when a required field is missing.
 func NewSessions(cfg SessionsConfig) (*Sessions, error) {
-	if cfg.DB == nil || cfg.Publisher == nil {
-		return nil, errors.New("sessions: DB and Publisher are required")
+	if cfg.DB == nil || cfg.Publisher == nil || cfg.Queue == nil {
+		return nil, errors.New("sessions: DB, Publisher and Queue are required")
 	}
 	cfg.TTL = cmp.Or(cfg.TTL, DefaultSessionTTL)
 	if cfg.Logger == nil {

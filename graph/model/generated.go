@@ -6,6 +6,7 @@ import (
 	"tideline/ent"
 	"tideline/ent/schema"
 	"tideline/feed/apikey"
+	"time"
 )
 
 type ChangeHandleInput struct {
@@ -41,6 +42,16 @@ type CreatePostPayload struct {
 	Post *ent.Post `json:"post"`
 }
 
+type DeleteAccountInput struct {
+	// The present password. A user of an issuer has none, and comes with a token of the last ten minutes.
+	Password *string `json:"password,omitempty"`
+}
+
+type DeleteAccountPayload struct {
+	// Until then a log-in with the password restores the account; null when it is being deleted already.
+	RestorableUntil *time.Time `json:"restorableUntil,omitempty"`
+}
+
 type DeletePostInput struct {
 	PostID string `json:"postId"`
 }
@@ -55,6 +66,17 @@ type EndSessionInput struct {
 
 type EndSessionPayload struct {
 	EndedSessionID string `json:"endedSessionId"`
+}
+
+type ExportAccountInput struct {
+	// As of deleteAccount.
+	Password *string `json:"password,omitempty"`
+}
+
+type ExportAccountPayload struct {
+	// The path of the file at this server: lines of JSON. It is good for one download.
+	Path      string    `json:"path"`
+	ExpiresAt time.Time `json:"expiresAt"`
 }
 
 type LikePostInput struct {

@@ -41,7 +41,7 @@ type api struct {
 }
 
 // accountFields are the mutations that hash a password.
-var accountFields = []string{"signUp", "logIn", "changePassword"}
+var accountFields = []string{"signUp", "logIn", "changePassword", "deleteAccount", "exportAccount"}
 
 // errForbidden refuses what cannot be a credential.
 var errForbidden = refusal.New(refusal.Unauthenticated, "The session has ended. Log in again.")
@@ -120,7 +120,7 @@ func isAccountField(name string) bool { return slices.Contains(accountFields, na
 
 // timeout is how long an operation may take.
 func (a *api) timeout(operation *exec.Operation) time.Duration {
-	long := func(field string) bool { return isAccountField(field) || strings.HasPrefix(field, "upsert") }
+	long := func(field string) bool { return isAccountField(field) || strings.HasPrefix(field, "upsert") || field == "deleteUsers" }
 	if operation.Kind() == ast.Mutation && slices.ContainsFunc(operation.RootFields(), long) {
 		return a.config.LongestRequest()
 	}
