@@ -1,8 +1,11 @@
 package command
 
 import (
+	"bufio"
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"tideline/feed/account"
 	"tideline/server"
@@ -11,6 +14,9 @@ import (
 // Users acts on people's accounts.
 type Users struct {
 	SignOut usersSignOut `cmd:"" help:"End all sessions of a user at once, and refuse the tokens that an issuer gave the user until now."`
+	Delete  usersDelete  `cmd:"" help:"Hide a user from everybody at once, and have everything of the user deleted."`
+	Restore usersRestore `cmd:"" help:"Call a deletion off, while its grace period lasts."`
+	Export  usersExport  `cmd:"" help:"Write all that is kept of a user, as lines of JSON."`
 }
 
 type usersSignOut struct {
@@ -29,5 +35,67 @@ func (s usersSignOut) Run(ctx context.Context, c server.Config, console server.C
 		}
 		fmt.Fprintf(console.Out, "@%s is signed out: %d sessions ended.\n", u.Handle, n)
 		return nil
+	})
+}
+
+type usersDelete struct {
+	Handle string        `arg:"" help:"The user's handle."`
+	Grace  time.Duration `env:"-" default:"0s" help:"Keep the account for this long, in which its user may restore it by a log-in."`
+}
+
+func (d usersDelete) Run(ctx context.Context, c server.Config, console server.Console) error {
+	return c.WithSessions(ctx, console, func(sessions *account.Sessions, _ *account.Directory) error {
+		id, err := sessions.AnyHandle(ctx, d.Handle)
+		if err != nil {
+			return err
+		}
+		until, _, err := sessions.Delete(ctx, id, d.Grace)
+		if err != nil {
+			return err
+		}
+		if until != nil {
+			fmt.Fprintf(console.Out, "@%s is hidden, and will be deleted after %s.\n", d.Handle, ifEver(until))
+			return nil
+		}
+		fmt.Fprintf(console.Out, "@%s is hidden, and the workers delete what is left.\n", d.Handle)
+		return nil
+	})
+}
+
+type usersRestore struct {
+	Handle string `arg:"" help:"The user's handle."`
+}
+
+func (r usersRestore) Run(ctx context.Context, c server.Config, console server.Console) error {
+	return c.WithSessions(ctx, console, func(sessions *account.Sessions, _ *account.Directory) error {
+		id, err := sessions.AnyHandle(ctx, r.Handle)
+		if err != nil {
+			return err
+		}
+		restored, err := sessions.Restore(ctx, id)
+		if err != nil {
+			return err
+		}
+		if !restored {
+			fmt.Fprintf(console.Out, "@%s was not about to be deleted.\n", r.Handle)
+			return nil
+		}
+		fmt.Fprintf(console.Out, "@%s is there again.\n", r.Handle)
+		return nil
+	})
+}
+
+type usersExport struct {
+	Handle string `arg:"" help:"The user's handle."`
+}
+
+func (e usersExport) Run(ctx context.Context, c server.Config, console server.Console) error {
+	return c.WithSessions(ctx, console, func(sessions *account.Sessions, _ *account.Directory) error {
+		id, err := sessions.AnyHandle(ctx, e.Handle)
+		if err != nil {
+			return err
+		}
+		out := bufio.NewWriter(console.Out)
+		return errors.Join(sessions.Export(ctx, id, out), out.Flush())
 	})
 }

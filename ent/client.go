@@ -17,6 +17,7 @@ import (
 	"tideline/ent/externalpost"
 	"tideline/ent/follow"
 	"tideline/ent/followrequest"
+	"tideline/ent/hiddenuser"
 	"tideline/ent/idempotencykey"
 	"tideline/ent/job"
 	"tideline/ent/like"
@@ -52,6 +53,8 @@ type Client struct {
 	Follow *FollowClient
 	// FollowRequest is the client for interacting with the FollowRequest builders.
 	FollowRequest *FollowRequestClient
+	// HiddenUser is the client for interacting with the HiddenUser builders.
+	HiddenUser *HiddenUserClient
 	// IdempotencyKey is the client for interacting with the IdempotencyKey builders.
 	IdempotencyKey *IdempotencyKeyClient
 	// Job is the client for interacting with the Job builders.
@@ -87,6 +90,7 @@ func (c *Client) init() {
 	c.ExternalPost = NewExternalPostClient(c.config)
 	c.Follow = NewFollowClient(c.config)
 	c.FollowRequest = NewFollowRequestClient(c.config)
+	c.HiddenUser = NewHiddenUserClient(c.config)
 	c.IdempotencyKey = NewIdempotencyKeyClient(c.config)
 	c.Job = NewJobClient(c.config)
 	c.Like = NewLikeClient(c.config)
@@ -194,6 +198,7 @@ func (c *Client) Tx(ctx context.Context) (*Tx, error) {
 		ExternalPost:   NewExternalPostClient(cfg),
 		Follow:         NewFollowClient(cfg),
 		FollowRequest:  NewFollowRequestClient(cfg),
+		HiddenUser:     NewHiddenUserClient(cfg),
 		IdempotencyKey: NewIdempotencyKeyClient(cfg),
 		Job:            NewJobClient(cfg),
 		Like:           NewLikeClient(cfg),
@@ -228,6 +233,7 @@ func (c *Client) BeginTx(ctx context.Context, opts *sql.TxOptions) (*Tx, error) 
 		ExternalPost:   NewExternalPostClient(cfg),
 		Follow:         NewFollowClient(cfg),
 		FollowRequest:  NewFollowRequestClient(cfg),
+		HiddenUser:     NewHiddenUserClient(cfg),
 		IdempotencyKey: NewIdempotencyKeyClient(cfg),
 		Job:            NewJobClient(cfg),
 		Like:           NewLikeClient(cfg),
@@ -267,8 +273,8 @@ func (c *Client) Close() error {
 func (c *Client) Use(hooks ...Hook) {
 	for _, n := range []interface{ Use(...Hook) }{
 		c.APIKey, c.Block, c.Delivery, c.ExternalPost, c.Follow, c.FollowRequest,
-		c.IdempotencyKey, c.Job, c.Like, c.Mute, c.Post, c.ReadMarker, c.Session,
-		c.User, c.Writer,
+		c.HiddenUser, c.IdempotencyKey, c.Job, c.Like, c.Mute, c.Post, c.ReadMarker,
+		c.Session, c.User, c.Writer,
 	} {
 		n.Use(hooks...)
 	}
@@ -279,8 +285,8 @@ func (c *Client) Use(hooks ...Hook) {
 func (c *Client) Intercept(interceptors ...Interceptor) {
 	for _, n := range []interface{ Intercept(...Interceptor) }{
 		c.APIKey, c.Block, c.Delivery, c.ExternalPost, c.Follow, c.FollowRequest,
-		c.IdempotencyKey, c.Job, c.Like, c.Mute, c.Post, c.ReadMarker, c.Session,
-		c.User, c.Writer,
+		c.HiddenUser, c.IdempotencyKey, c.Job, c.Like, c.Mute, c.Post, c.ReadMarker,
+		c.Session, c.User, c.Writer,
 	} {
 		n.Intercept(interceptors...)
 	}
@@ -301,6 +307,8 @@ func (c *Client) Mutate(ctx context.Context, m Mutation) (Value, error) {
 		return c.Follow.mutate(ctx, m)
 	case *FollowRequestMutation:
 		return c.FollowRequest.mutate(ctx, m)
+	case *HiddenUserMutation:
+		return c.HiddenUser.mutate(ctx, m)
 	case *IdempotencyKeyMutation:
 		return c.IdempotencyKey.mutate(ctx, m)
 	case *JobMutation:
@@ -1231,6 +1239,139 @@ func (c *FollowRequestClient) mutate(ctx context.Context, m *FollowRequestMutati
 		return (&FollowRequestDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
 	default:
 		return nil, fmt.Errorf("ent: unknown FollowRequest mutation op: %q", m.Op())
+	}
+}
+
+// HiddenUserClient is a client for the HiddenUser schema.
+type HiddenUserClient struct {
+	config
+}
+
+// NewHiddenUserClient returns a client for the HiddenUser from the given config.
+func NewHiddenUserClient(c config) *HiddenUserClient {
+	return &HiddenUserClient{config: c}
+}
+
+// Use adds a list of mutation hooks to the hooks stack.
+// A call to `Use(f, g, h)` equals to `hiddenuser.Hooks(f(g(h())))`.
+func (c *HiddenUserClient) Use(hooks ...Hook) {
+	c.hooks.HiddenUser = append(c.hooks.HiddenUser, hooks...)
+}
+
+// Intercept adds a list of query interceptors to the interceptors stack.
+// A call to `Intercept(f, g, h)` equals to `hiddenuser.Intercept(f(g(h())))`.
+func (c *HiddenUserClient) Intercept(interceptors ...Interceptor) {
+	c.inters.HiddenUser = append(c.inters.HiddenUser, interceptors...)
+}
+
+// Create returns a builder for creating a HiddenUser entity.
+func (c *HiddenUserClient) Create() *HiddenUserCreate {
+	mutation := newHiddenUserMutation(c.config, OpCreate)
+	return &HiddenUserCreate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// CreateBulk returns a builder for creating a bulk of HiddenUser entities.
+func (c *HiddenUserClient) CreateBulk(builders ...*HiddenUserCreate) *HiddenUserCreateBulk {
+	return &HiddenUserCreateBulk{config: c.config, builders: builders}
+}
+
+// MapCreateBulk creates a bulk creation builder from the given slice. For each item in the slice, the function creates
+// a builder and applies setFunc on it.
+func (c *HiddenUserClient) MapCreateBulk(slice any, setFunc func(*HiddenUserCreate, int)) *HiddenUserCreateBulk {
+	rv := reflect.ValueOf(slice)
+	if rv.Kind() != reflect.Slice {
+		return &HiddenUserCreateBulk{err: fmt.Errorf("calling to HiddenUserClient.MapCreateBulk with wrong type %T, need slice", slice)}
+	}
+	builders := make([]*HiddenUserCreate, rv.Len())
+	for i := 0; i < rv.Len(); i++ {
+		builders[i] = c.Create()
+		setFunc(builders[i], i)
+	}
+	return &HiddenUserCreateBulk{config: c.config, builders: builders}
+}
+
+// Update returns an update builder for HiddenUser.
+func (c *HiddenUserClient) Update() *HiddenUserUpdate {
+	mutation := newHiddenUserMutation(c.config, OpUpdate)
+	return &HiddenUserUpdate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOne returns an update builder for the given entity.
+func (c *HiddenUserClient) UpdateOne(_m *HiddenUser) *HiddenUserUpdateOne {
+	mutation := newHiddenUserMutation(c.config, OpUpdateOne, withHiddenUser(_m))
+	return &HiddenUserUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOneID returns an update builder for the given id.
+func (c *HiddenUserClient) UpdateOneID(id int64) *HiddenUserUpdateOne {
+	mutation := newHiddenUserMutation(c.config, OpUpdateOne, withHiddenUserID(id))
+	return &HiddenUserUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// Delete returns a delete builder for HiddenUser.
+func (c *HiddenUserClient) Delete() *HiddenUserDelete {
+	mutation := newHiddenUserMutation(c.config, OpDelete)
+	return &HiddenUserDelete{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// DeleteOne returns a builder for deleting the given entity.
+func (c *HiddenUserClient) DeleteOne(_m *HiddenUser) *HiddenUserDeleteOne {
+	return c.DeleteOneID(_m.ID)
+}
+
+// DeleteOneID returns a builder for deleting the given entity by its id.
+func (c *HiddenUserClient) DeleteOneID(id int64) *HiddenUserDeleteOne {
+	builder := c.Delete().Where(hiddenuser.ID(id))
+	builder.mutation.id = &id
+	builder.mutation.op = OpDeleteOne
+	return &HiddenUserDeleteOne{builder}
+}
+
+// Query returns a query builder for HiddenUser.
+func (c *HiddenUserClient) Query() *HiddenUserQuery {
+	return &HiddenUserQuery{
+		config: c.config,
+		ctx:    &QueryContext{Type: TypeHiddenUser},
+		inters: c.Interceptors(),
+	}
+}
+
+// Get returns a HiddenUser entity by its id.
+func (c *HiddenUserClient) Get(ctx context.Context, id int64) (*HiddenUser, error) {
+	return c.Query().Where(hiddenuser.ID(id)).Only(ctx)
+}
+
+// GetX is like Get, but panics if an error occurs.
+func (c *HiddenUserClient) GetX(ctx context.Context, id int64) *HiddenUser {
+	obj, err := c.Get(ctx, id)
+	if err != nil {
+		panic(err)
+	}
+	return obj
+}
+
+// Hooks returns the client hooks.
+func (c *HiddenUserClient) Hooks() []Hook {
+	return c.hooks.HiddenUser
+}
+
+// Interceptors returns the client interceptors.
+func (c *HiddenUserClient) Interceptors() []Interceptor {
+	return c.inters.HiddenUser
+}
+
+func (c *HiddenUserClient) mutate(ctx context.Context, m *HiddenUserMutation) (Value, error) {
+	switch m.Op() {
+	case OpCreate:
+		return (&HiddenUserCreate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdate:
+		return (&HiddenUserUpdate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdateOne:
+		return (&HiddenUserUpdateOne{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpDelete, OpDeleteOne:
+		return (&HiddenUserDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
+	default:
+		return nil, fmt.Errorf("ent: unknown HiddenUser mutation op: %q", m.Op())
 	}
 }
 
@@ -2530,12 +2671,14 @@ func (c *WriterClient) mutate(ctx context.Context, m *WriterMutation) (Value, er
 // hooks and interceptors per client, for fast access.
 type (
 	hooks struct {
-		APIKey, Block, Delivery, ExternalPost, Follow, FollowRequest, IdempotencyKey,
-		Job, Like, Mute, Post, ReadMarker, Session, User, Writer []ent.Hook
+		APIKey, Block, Delivery, ExternalPost, Follow, FollowRequest, HiddenUser,
+		IdempotencyKey, Job, Like, Mute, Post, ReadMarker, Session, User,
+		Writer []ent.Hook
 	}
 	inters struct {
-		APIKey, Block, Delivery, ExternalPost, Follow, FollowRequest, IdempotencyKey,
-		Job, Like, Mute, Post, ReadMarker, Session, User, Writer []ent.Interceptor
+		APIKey, Block, Delivery, ExternalPost, Follow, FollowRequest, HiddenUser,
+		IdempotencyKey, Job, Like, Mute, Post, ReadMarker, Session, User,
+		Writer []ent.Interceptor
 	}
 )
 

@@ -14,6 +14,7 @@ import (
 	"tideline/ent/externalpost"
 	"tideline/ent/follow"
 	"tideline/ent/followrequest"
+	"tideline/ent/hiddenuser"
 	"tideline/ent/idempotencykey"
 	"tideline/ent/job"
 	"tideline/ent/like"
@@ -93,6 +94,7 @@ func checkColumn(t, c string) error {
 			externalpost.Table:   externalpost.ValidColumn,
 			follow.Table:         follow.ValidColumn,
 			followrequest.Table:  followrequest.ValidColumn,
+			hiddenuser.Table:     hiddenuser.ValidColumn,
 			idempotencykey.Table: idempotencykey.ValidColumn,
 			job.Table:            job.ValidColumn,
 			like.Table:           like.ValidColumn,

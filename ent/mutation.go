@@ -14,6 +14,7 @@ import (
 	"tideline/ent/externalpost"
 	"tideline/ent/follow"
 	"tideline/ent/followrequest"
+	"tideline/ent/hiddenuser"
 	"tideline/ent/idempotencykey"
 	"tideline/ent/job"
 	"tideline/ent/like"
@@ -46,6 +47,7 @@ const (
 	TypeExternalPost   = "ExternalPost"
 	TypeFollow         = "Follow"
 	TypeFollowRequest  = "FollowRequest"
+	TypeHiddenUser     = "HiddenUser"
 	TypeIdempotencyKey = "IdempotencyKey"
 	TypeJob            = "Job"
 	TypeLike           = "Like"
@@ -3737,6 +3739,392 @@ func (m *FollowRequestMutation) ResetEdge(name string) error {
 	return fmt.Errorf("unknown FollowRequest edge %s", name)
 }
 
+// HiddenUserMutation represents an operation that mutates the HiddenUser nodes in the graph.
+type HiddenUserMutation struct {
+	config
+	op            Op
+	typ           string
+	id            *int64
+	state         *hiddenuser.State
+	due_at        *time.Time
+	clearedFields map[string]struct{}
+	done          bool
+	oldValue      func(context.Context) (*HiddenUser, error)
+	predicates    []predicate.HiddenUser
+}
+
+var _ ent.Mutation = (*HiddenUserMutation)(nil)
+
+// hiddenuserOption allows management of the mutation configuration using functional options.
+type hiddenuserOption func(*HiddenUserMutation)
+
+// newHiddenUserMutation creates new mutation for the HiddenUser entity.
+func newHiddenUserMutation(c config, op Op, opts ...hiddenuserOption) *HiddenUserMutation {
+	m := &HiddenUserMutation{
+		config:        c,
+		op:            op,
+		typ:           TypeHiddenUser,
+		clearedFields: make(map[string]struct{}),
+	}
+	for _, opt := range opts {
+		opt(m)
+	}
+	return m
+}
+
+// withHiddenUserID sets the ID field of the mutation.
+func withHiddenUserID(id int64) hiddenuserOption {
+	return func(m *HiddenUserMutation) {
+		var (
+			err   error
+			once  sync.Once
+			value *HiddenUser
+		)
+		m.oldValue = func(ctx context.Context) (*HiddenUser, error) {
+			once.Do(func() {
+				if m.done {
+					err = errors.New("querying old values post mutation is not allowed")
+				} else {
+					value, err = m.Client().HiddenUser.Get(ctx, id)
+				}
+			})
+			return value, err
+		}
+		m.id = &id
+	}
+}
+
+// withHiddenUser sets the old HiddenUser of the mutation.
+func withHiddenUser(node *HiddenUser) hiddenuserOption {
+	return func(m *HiddenUserMutation) {
+		m.oldValue = func(context.Context) (*HiddenUser, error) {
+			return node, nil
+		}
+		m.id = &node.ID
+	}
+}
+
+// Client returns a new `ent.Client` from the mutation. If the mutation was
+// executed in a transaction (ent.Tx), a transactional client is returned.
+func (m HiddenUserMutation) Client() *Client {
+	client := &Client{config: m.config}
+	client.init()
+	return client
+}
+
+// Tx returns an `ent.Tx` for mutations that were executed in transactions;
+// it returns an error otherwise.
+func (m HiddenUserMutation) Tx() (*Tx, error) {
+	if _, ok := m.driver.(*txDriver); !ok {
+		return nil, errors.New("ent: mutation is not running in a transaction")
+	}
+	tx := &Tx{config: m.config}
+	tx.init()
+	return tx, nil
+}
+
+// SetID sets the value of the id field. Note that this
+// operation is only accepted on creation of HiddenUser entities.
+func (m *HiddenUserMutation) SetID(id int64) {
+	m.id = &id
+}
+
+// ID returns the ID value in the mutation. Note that the ID is only available
+// if it was provided to the builder or after it was returned from the database.
+func (m *HiddenUserMutation) ID() (id int64, exists bool) {
+	if m.id == nil {
+		return
+	}
+	return *m.id, true
+}
+
+// IDs queries the database and returns the entity ids that match the mutation's predicate.
+// That means, if the mutation is applied within a transaction with an isolation level such
+// as sql.LevelSerializable, the returned ids match the ids of the rows that will be updated
+// or updated by the mutation.
+func (m *HiddenUserMutation) IDs(ctx context.Context) ([]int64, error) {
+	switch {
+	case m.op.Is(OpUpdateOne | OpDeleteOne):
+		id, exists := m.ID()
+		if exists {
+			return []int64{id}, nil
+		}
+		fallthrough
+	case m.op.Is(OpUpdate | OpDelete):
+		return m.Client().HiddenUser.Query().Where(m.predicates...).IDs(ctx)
+	default:
+		return nil, fmt.Errorf("IDs is not allowed on %s operations", m.op)
+	}
+}
+
+// SetState sets the "state" field.
+func (m *HiddenUserMutation) SetState(h hiddenuser.State) {
+	m.state = &h
+}
+
+// State returns the value of the "state" field in the mutation.
+func (m *HiddenUserMutation) State() (r hiddenuser.State, exists bool) {
+	v := m.state
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldState returns the old "state" field's value of the HiddenUser entity.
+// If the HiddenUser object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *HiddenUserMutation) OldState(ctx context.Context) (v hiddenuser.State, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldState is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldState requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldState: %w", err)
+	}
+	return oldValue.State, nil
+}
+
+// ResetState resets all changes to the "state" field.
+func (m *HiddenUserMutation) ResetState() {
+	m.state = nil
+}
+
+// SetDueAt sets the "due_at" field.
+func (m *HiddenUserMutation) SetDueAt(t time.Time) {
+	m.due_at = &t
+}
+
+// DueAt returns the value of the "due_at" field in the mutation.
+func (m *HiddenUserMutation) DueAt() (r time.Time, exists bool) {
+	v := m.due_at
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldDueAt returns the old "due_at" field's value of the HiddenUser entity.
+// If the HiddenUser object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *HiddenUserMutation) OldDueAt(ctx context.Context) (v time.Time, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldDueAt is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldDueAt requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldDueAt: %w", err)
+	}
+	return oldValue.DueAt, nil
+}
+
+// ResetDueAt resets all changes to the "due_at" field.
+func (m *HiddenUserMutation) ResetDueAt() {
+	m.due_at = nil
+}
+
+// Where appends a list predicates to the HiddenUserMutation builder.
+func (m *HiddenUserMutation) Where(ps ...predicate.HiddenUser) {
+	m.predicates = append(m.predicates, ps...)
+}
+
+// WhereP appends storage-level predicates to the HiddenUserMutation builder. Using this method,
+// users can use type-assertion to append predicates that do not depend on any generated package.
+func (m *HiddenUserMutation) WhereP(ps ...func(*sql.Selector)) {
+	p := make([]predicate.HiddenUser, len(ps))
+	for i := range ps {
+		p[i] = ps[i]
+	}
+	m.Where(p...)
+}
+
+// Op returns the operation name.
+func (m *HiddenUserMutation) Op() Op {
+	return m.op
+}
+
+// SetOp allows setting the mutation operation.
+func (m *HiddenUserMutation) SetOp(op Op) {
+	m.op = op
+}
+
+// Type returns the node type of this mutation (HiddenUser).
+func (m *HiddenUserMutation) Type() string {
+	return m.typ
+}
+
+// Fields returns all fields that were changed during this mutation. Note that in
+// order to get all numeric fields that were incremented/decremented, call
+// AddedFields().
+func (m *HiddenUserMutation) Fields() []string {
+	fields := make([]string, 0, 2)
+	if m.state != nil {
+		fields = append(fields, hiddenuser.FieldState)
+	}
+	if m.due_at != nil {
+		fields = append(fields, hiddenuser.FieldDueAt)
+	}
+	return fields
+}
+
+// Field returns the value of a field with the given name. The second boolean
+// return value indicates that this field was not set, or was not defined in the
+// schema.
+func (m *HiddenUserMutation) Field(name string) (ent.Value, bool) {
+	switch name {
+	case hiddenuser.FieldState:
+		return m.State()
+	case hiddenuser.FieldDueAt:
+		return m.DueAt()
+	}
+	return nil, false
+}
+
+// OldField returns the old value of the field from the database. An error is
+// returned if the mutation operation is not UpdateOne, or the query to the
+// database failed.
+func (m *HiddenUserMutation) OldField(ctx context.Context, name string) (ent.Value, error) {
+	switch name {
+	case hiddenuser.FieldState:
+		return m.OldState(ctx)
+	case hiddenuser.FieldDueAt:
+		return m.OldDueAt(ctx)
+	}
+	return nil, fmt.Errorf("unknown HiddenUser field %s", name)
+}
+
+// SetField sets the value of a field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *HiddenUserMutation) SetField(name string, value ent.Value) error {
+	switch name {
+	case hiddenuser.FieldState:
+		v, ok := value.(hiddenuser.State)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetState(v)
+		return nil
+	case hiddenuser.FieldDueAt:
+		v, ok := value.(time.Time)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetDueAt(v)
+		return nil
+	}
+	return fmt.Errorf("unknown HiddenUser field %s", name)
+}
+
+// AddedFields returns all numeric fields that were incremented/decremented during
+// this mutation.
+func (m *HiddenUserMutation) AddedFields() []string {
+	return nil
+}
+
+// AddedField returns the numeric value that was incremented/decremented on a field
+// with the given name. The second boolean return value indicates that this field
+// was not set, or was not defined in the schema.
+func (m *HiddenUserMutation) AddedField(name string) (ent.Value, bool) {
+	return nil, false
+}
+
+// AddField adds the value to the field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *HiddenUserMutation) AddField(name string, value ent.Value) error {
+	switch name {
+	}
+	return fmt.Errorf("unknown HiddenUser numeric field %s", name)
+}
+
+// ClearedFields returns all nullable fields that were cleared during this
+// mutation.
+func (m *HiddenUserMutation) ClearedFields() []string {
+	return nil
+}
+
+// FieldCleared returns a boolean indicating if a field with the given name was
+// cleared in this mutation.
+func (m *HiddenUserMutation) FieldCleared(name string) bool {
+	_, ok := m.clearedFields[name]
+	return ok
+}
+
+// ClearField clears the value of the field with the given name. It returns an
+// error if the field is not defined in the schema.
+func (m *HiddenUserMutation) ClearField(name string) error {
+	return fmt.Errorf("unknown HiddenUser nullable field %s", name)
+}
+
+// ResetField resets all changes in the mutation for the field with the given name.
+// It returns an error if the field is not defined in the schema.
+func (m *HiddenUserMutation) ResetField(name string) error {
+	switch name {
+	case hiddenuser.FieldState:
+		m.ResetState()
+		return nil
+	case hiddenuser.FieldDueAt:
+		m.ResetDueAt()
+		return nil
+	}
+	return fmt.Errorf("unknown HiddenUser field %s", name)
+}
+
+// AddedEdges returns all edge names that were set/added in this mutation.
+func (m *HiddenUserMutation) AddedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// AddedIDs returns all IDs (to other nodes) that were added for the given edge
+// name in this mutation.
+func (m *HiddenUserMutation) AddedIDs(name string) []ent.Value {
+	return nil
+}
+
+// RemovedEdges returns all edge names that were removed in this mutation.
+func (m *HiddenUserMutation) RemovedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// RemovedIDs returns all IDs (to other nodes) that were removed for the edge with
+// the given name in this mutation.
+func (m *HiddenUserMutation) RemovedIDs(name string) []ent.Value {
+	return nil
+}
+
+// ClearedEdges returns all edge names that were cleared in this mutation.
+func (m *HiddenUserMutation) ClearedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// EdgeCleared returns a boolean which indicates if the edge with the given name
+// was cleared in this mutation.
+func (m *HiddenUserMutation) EdgeCleared(name string) bool {
+	return false
+}
+
+// ClearEdge clears the value of the edge with the given name. It returns an error
+// if that edge is not defined in the schema.
+func (m *HiddenUserMutation) ClearEdge(name string) error {
+	return fmt.Errorf("unknown HiddenUser unique edge %s", name)
+}
+
+// ResetEdge resets all changes to the edge with the given name in this mutation.
+// It returns an error if the edge is not defined in the schema.
+func (m *HiddenUserMutation) ResetEdge(name string) error {
+	return fmt.Errorf("unknown HiddenUser edge %s", name)
+}
+
 // IdempotencyKeyMutation represents an operation that mutates the IdempotencyKey nodes in the graph.
 type IdempotencyKeyMutation struct {
 	config
@@ -7290,6 +7678,7 @@ type SessionMutation struct {
 	created_at    *time.Time
 	expires_at    *time.Time
 	tokens_since  *time.Time
+	user_agent    *string
 	clearedFields map[string]struct{}
 	user          *int64
 	cleareduser   bool
@@ -7595,6 +7984,42 @@ func (m *SessionMutation) ResetTokensSince() {
 	delete(m.clearedFields, session.FieldTokensSince)
 }
 
+// SetUserAgent sets the "user_agent" field.
+func (m *SessionMutation) SetUserAgent(s string) {
+	m.user_agent = &s
+}
+
+// UserAgent returns the value of the "user_agent" field in the mutation.
+func (m *SessionMutation) UserAgent() (r string, exists bool) {
+	v := m.user_agent
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldUserAgent returns the old "user_agent" field's value of the Session entity.
+// If the Session object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *SessionMutation) OldUserAgent(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldUserAgent is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldUserAgent requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldUserAgent: %w", err)
+	}
+	return oldValue.UserAgent, nil
+}
+
+// ResetUserAgent resets all changes to the "user_agent" field.
+func (m *SessionMutation) ResetUserAgent() {
+	m.user_agent = nil
+}
+
 // ClearUser clears the "user" edge to the User entity.
 func (m *SessionMutation) ClearUser() {
 	m.cleareduser = true
@@ -7656,7 +8081,7 @@ func (m *SessionMutation) Type() string {
 // order to get all numeric fields that were incremented/decremented, call
 // AddedFields().
 func (m *SessionMutation) Fields() []string {
-	fields := make([]string, 0, 5)
+	fields := make([]string, 0, 6)
 	if m.token_hash != nil {
 		fields = append(fields, session.FieldTokenHash)
 	}
@@ -7671,6 +8096,9 @@ func (m *SessionMutation) Fields() []string {
 	}
 	if m.tokens_since != nil {
 		fields = append(fields, session.FieldTokensSince)
+	}
+	if m.user_agent != nil {
+		fields = append(fields, session.FieldUserAgent)
 	}
 	return fields
 }
@@ -7690,6 +8118,8 @@ func (m *SessionMutation) Field(name string) (ent.Value, bool) {
 		return m.ExpiresAt()
 	case session.FieldTokensSince:
 		return m.TokensSince()
+	case session.FieldUserAgent:
+		return m.UserAgent()
 	}
 	return nil, false
 }
@@ -7709,6 +8139,8 @@ func (m *SessionMutation) OldField(ctx context.Context, name string) (ent.Value,
 		return m.OldExpiresAt(ctx)
 	case session.FieldTokensSince:
 		return m.OldTokensSince(ctx)
+	case session.FieldUserAgent:
+		return m.OldUserAgent(ctx)
 	}
 	return nil, fmt.Errorf("unknown Session field %s", name)
 }
@@ -7752,6 +8184,13 @@ func (m *SessionMutation) SetField(name string, value ent.Value) error {
 			return fmt.Errorf("unexpected type %T for field %s", value, name)
 		}
 		m.SetTokensSince(v)
+		return nil
+	case session.FieldUserAgent:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetUserAgent(v)
 		return nil
 	}
 	return fmt.Errorf("unknown Session field %s", name)
@@ -7828,6 +8267,9 @@ func (m *SessionMutation) ResetField(name string) error {
 		return nil
 	case session.FieldTokensSince:
 		m.ResetTokensSince()
+		return nil
+	case session.FieldUserAgent:
+		m.ResetUserAgent()
 		return nil
 	}
 	return fmt.Errorf("unknown Session field %s", name)
@@ -7939,6 +8381,7 @@ type UserMutation struct {
 	fan_out_mode            *user.FanOutMode
 	fan_out_mode_since      *int64
 	addfan_out_mode_since   *int64
+	hidden                  *bool
 	created_at              *time.Time
 	clearedFields           map[string]struct{}
 	done                    bool
@@ -8897,6 +9340,42 @@ func (m *UserMutation) ResetFanOutModeSince() {
 	m.addfan_out_mode_since = nil
 }
 
+// SetHidden sets the "hidden" field.
+func (m *UserMutation) SetHidden(b bool) {
+	m.hidden = &b
+}
+
+// Hidden returns the value of the "hidden" field in the mutation.
+func (m *UserMutation) Hidden() (r bool, exists bool) {
+	v := m.hidden
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldHidden returns the old "hidden" field's value of the User entity.
+// If the User object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *UserMutation) OldHidden(ctx context.Context) (v bool, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldHidden is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldHidden requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldHidden: %w", err)
+	}
+	return oldValue.Hidden, nil
+}
+
+// ResetHidden resets all changes to the "hidden" field.
+func (m *UserMutation) ResetHidden() {
+	m.hidden = nil
+}
+
 // SetCreatedAt sets the "created_at" field.
 func (m *UserMutation) SetCreatedAt(t time.Time) {
 	m.created_at = &t
@@ -8967,7 +9446,7 @@ func (m *UserMutation) Type() string {
 // order to get all numeric fields that were incremented/decremented, call
 // AddedFields().
 func (m *UserMutation) Fields() []string {
-	fields := make([]string, 0, 19)
+	fields := make([]string, 0, 20)
 	if m.handle != nil {
 		fields = append(fields, user.FieldHandle)
 	}
@@ -9022,6 +9501,9 @@ func (m *UserMutation) Fields() []string {
 	if m.fan_out_mode_since != nil {
 		fields = append(fields, user.FieldFanOutModeSince)
 	}
+	if m.hidden != nil {
+		fields = append(fields, user.FieldHidden)
+	}
 	if m.created_at != nil {
 		fields = append(fields, user.FieldCreatedAt)
 	}
@@ -9069,6 +9551,8 @@ func (m *UserMutation) Field(name string) (ent.Value, bool) {
 		return m.FanOutMode()
 	case user.FieldFanOutModeSince:
 		return m.FanOutModeSince()
+	case user.FieldHidden:
+		return m.Hidden()
 	case user.FieldCreatedAt:
 		return m.CreatedAt()
 	}
@@ -9116,6 +9600,8 @@ func (m *UserMutation) OldField(ctx context.Context, name string) (ent.Value, er
 		return m.OldFanOutMode(ctx)
 	case user.FieldFanOutModeSince:
 		return m.OldFanOutModeSince(ctx)
+	case user.FieldHidden:
+		return m.OldHidden(ctx)
 	case user.FieldCreatedAt:
 		return m.OldCreatedAt(ctx)
 	}
@@ -9252,6 +9738,13 @@ func (m *UserMutation) SetField(name string, value ent.Value) error {
 			return fmt.Errorf("unexpected type %T for field %s", value, name)
 		}
 		m.SetFanOutModeSince(v)
+		return nil
+	case user.FieldHidden:
+		v, ok := value.(bool)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetHidden(v)
 		return nil
 	case user.FieldCreatedAt:
 		v, ok := value.(time.Time)
@@ -9482,6 +9975,9 @@ func (m *UserMutation) ResetField(name string) error {
 		return nil
 	case user.FieldFanOutModeSince:
 		m.ResetFanOutModeSince()
+		return nil
+	case user.FieldHidden:
+		m.ResetHidden()
 		return nil
 	case user.FieldCreatedAt:
 		m.ResetCreatedAt()

@@ -163,6 +163,10 @@ func init() {
 	sessionDescCreatedAt := sessionFields[3].Descriptor()
 	// session.DefaultCreatedAt holds the default value on creation for the created_at field.
 	session.DefaultCreatedAt = sessionDescCreatedAt.Default.(func() time.Time)
+	// sessionDescUserAgent is the schema descriptor for user_agent field.
+	sessionDescUserAgent := sessionFields[6].Descriptor()
+	// session.DefaultUserAgent holds the default value on creation for the user_agent field.
+	session.DefaultUserAgent = sessionDescUserAgent.Default.(string)
 	userFields := schema.User{}.Fields()
 	_ = userFields
 	// userDescHandle is the schema descriptor for handle field.
@@ -221,8 +225,12 @@ func init() {
 	userDescFanOutModeSince := userFields[18].Descriptor()
 	// user.DefaultFanOutModeSince holds the default value on creation for the fan_out_mode_since field.
 	user.DefaultFanOutModeSince = userDescFanOutModeSince.Default.(int64)
+	// userDescHidden is the schema descriptor for hidden field.
+	userDescHidden := userFields[19].Descriptor()
+	// user.DefaultHidden holds the default value on creation for the hidden field.
+	user.DefaultHidden = userDescHidden.Default.(bool)
 	// userDescCreatedAt is the schema descriptor for created_at field.
-	userDescCreatedAt := userFields[19].Descriptor()
+	userDescCreatedAt := userFields[20].Descriptor()
 	// user.DefaultCreatedAt holds the default value on creation for the created_at field.
 	user.DefaultCreatedAt = userDescCreatedAt.Default.(func() time.Time)
 	writerFields := schema.Writer{}.Fields()

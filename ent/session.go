@@ -28,6 +28,8 @@ type Session struct {
 	ExpiresAt time.Time `json:"expires_at,omitempty"`
 	// of a user of an issuer: tokens issued before are refused, as User.signed_out_before said when the session began
 	TokensSince *time.Time `json:"tokens_since,omitempty"`
+	// of the client that logged in, as it said
+	UserAgent string `json:"user_agent,omitempty"`
 	// Edges holds the relations/edges for other nodes in the graph.
 	// The values are being populated by the SessionQuery when eager-loading is set.
 	Edges        SessionEdges `json:"edges"`
@@ -63,6 +65,8 @@ func (*Session) scanValues(columns []string) ([]any, error) {
 			values[i] = new([]byte)
 		case session.FieldID, session.FieldUserID:
 			values[i] = new(sql.NullInt64)
+		case session.FieldUserAgent:
+			values[i] = new(sql.NullString)
 		case session.FieldCreatedAt, session.FieldExpiresAt, session.FieldTokensSince:
 			values[i] = new(sql.NullTime)
 		default:
@@ -116,6 +120,12 @@ func (_m *Session) assignValues(columns []string, values []any) error {
 			} else if value.Valid {
 				_m.TokensSince = new(time.Time)
 				*_m.TokensSince = value.Time
+			}
+		case session.FieldUserAgent:
+			if value, ok := values[i].(*sql.NullString); !ok {
+				return fmt.Errorf("unexpected type %T for field user_agent", values[i])
+			} else if value.Valid {
+				_m.UserAgent = value.String
 			}
 		default:
 			_m.selectValues.Set(columns[i], values[i])
@@ -173,6 +183,9 @@ func (_m *Session) String() string {
 		builder.WriteString("tokens_since=")
 		builder.WriteString(v.Format(time.ANSIC))
 	}
+	builder.WriteString(", ")
+	builder.WriteString("user_agent=")
+	builder.WriteString(_m.UserAgent)
 	builder.WriteByte(')')
 	return builder.String()
 }

@@ -69,6 +69,20 @@ func (_c *SessionCreate) SetNillableTokensSince(v *time.Time) *SessionCreate {
 	return _c
 }
 
+// SetUserAgent sets the "user_agent" field.
+func (_c *SessionCreate) SetUserAgent(v string) *SessionCreate {
+	_c.mutation.SetUserAgent(v)
+	return _c
+}
+
+// SetNillableUserAgent sets the "user_agent" field if the given value is not nil.
+func (_c *SessionCreate) SetNillableUserAgent(v *string) *SessionCreate {
+	if v != nil {
+		_c.SetUserAgent(*v)
+	}
+	return _c
+}
+
 // SetID sets the "id" field.
 func (_c *SessionCreate) SetID(v int64) *SessionCreate {
 	_c.mutation.SetID(v)
@@ -119,6 +133,10 @@ func (_c *SessionCreate) defaults() {
 		v := session.DefaultCreatedAt()
 		_c.mutation.SetCreatedAt(v)
 	}
+	if _, ok := _c.mutation.UserAgent(); !ok {
+		v := session.DefaultUserAgent
+		_c.mutation.SetUserAgent(v)
+	}
 }
 
 // check runs all checks and user-defined validators on the builder.
@@ -139,6 +157,9 @@ func (_c *SessionCreate) check() error {
 	}
 	if _, ok := _c.mutation.ExpiresAt(); !ok {
 		return &ValidationError{Name: "expires_at", err: errors.New(`ent: missing required field "Session.expires_at"`)}
+	}
+	if _, ok := _c.mutation.UserAgent(); !ok {
+		return &ValidationError{Name: "user_agent", err: errors.New(`ent: missing required field "Session.user_agent"`)}
 	}
 	if len(_c.mutation.UserIDs()) == 0 {
 		return &ValidationError{Name: "user", err: errors.New(`ent: missing required edge "Session.user"`)}
@@ -191,6 +212,10 @@ func (_c *SessionCreate) createSpec() (*Session, *sqlgraph.CreateSpec) {
 	if value, ok := _c.mutation.TokensSince(); ok {
 		_spec.SetField(session.FieldTokensSince, field.TypeTime, value)
 		_node.TokensSince = &value
+	}
+	if value, ok := _c.mutation.UserAgent(); ok {
+		_spec.SetField(session.FieldUserAgent, field.TypeString, value)
+		_node.UserAgent = value
 	}
 	if nodes := _c.mutation.UserIDs(); len(nodes) > 0 {
 		edge := &sqlgraph.EdgeSpec{
@@ -316,6 +341,9 @@ func (u *SessionUpsertOne) UpdateNewValues() *SessionUpsertOne {
 		}
 		if _, exists := u.create.mutation.CreatedAt(); exists {
 			s.SetIgnore(session.FieldCreatedAt)
+		}
+		if _, exists := u.create.mutation.UserAgent(); exists {
+			s.SetIgnore(session.FieldUserAgent)
 		}
 	}))
 	return u
@@ -573,6 +601,9 @@ func (u *SessionUpsertBulk) UpdateNewValues() *SessionUpsertBulk {
 			}
 			if _, exists := b.mutation.CreatedAt(); exists {
 				s.SetIgnore(session.FieldCreatedAt)
+			}
+			if _, exists := b.mutation.UserAgent(); exists {
+				s.SetIgnore(session.FieldUserAgent)
 			}
 		}
 	}))

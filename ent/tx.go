@@ -26,6 +26,8 @@ type Tx struct {
 	Follow *FollowClient
 	// FollowRequest is the client for interacting with the FollowRequest builders.
 	FollowRequest *FollowRequestClient
+	// HiddenUser is the client for interacting with the HiddenUser builders.
+	HiddenUser *HiddenUserClient
 	// IdempotencyKey is the client for interacting with the IdempotencyKey builders.
 	IdempotencyKey *IdempotencyKeyClient
 	// Job is the client for interacting with the Job builders.
@@ -181,6 +183,7 @@ func (tx *Tx) init() {
 	tx.ExternalPost = NewExternalPostClient(tx.config)
 	tx.Follow = NewFollowClient(tx.config)
 	tx.FollowRequest = NewFollowRequestClient(tx.config)
+	tx.HiddenUser = NewHiddenUserClient(tx.config)
 	tx.IdempotencyKey = NewIdempotencyKeyClient(tx.config)
 	tx.Job = NewJobClient(tx.config)
 	tx.Like = NewLikeClient(tx.config)

@@ -54,6 +54,8 @@ type User struct {
 	FanOutMode user.FanOutMode `json:"fan_out_mode,omitempty"`
 	// Unix milliseconds
 	FanOutModeSince int64 `json:"fan_out_mode_since,omitempty"`
+	// whether HiddenUser has a row of the user: what locks the user's row need not look there
+	Hidden bool `json:"hidden,omitempty"`
 	// CreatedAt holds the value of the "created_at" field.
 	CreatedAt    time.Time `json:"created_at,omitempty"`
 	selectValues sql.SelectValues
@@ -66,7 +68,7 @@ func (*User) scanValues(columns []string) ([]any, error) {
 		switch columns[i] {
 		case user.FieldExternalID:
 			values[i] = new([]byte)
-		case user.FieldApprovesFollowers:
+		case user.FieldApprovesFollowers, user.FieldHidden:
 			values[i] = new(sql.NullBool)
 		case user.FieldID, user.FieldFollowerCount, user.FieldFollowingCount, user.FieldPostCount, user.FieldPublicPostCount, user.FieldFollowersPostCount, user.FieldMutualsPostCount, user.FieldLastPostID, user.FieldFanOutModeSince:
 			values[i] = new(sql.NullInt64)
@@ -205,6 +207,12 @@ func (_m *User) assignValues(columns []string, values []any) error {
 			} else if value.Valid {
 				_m.FanOutModeSince = value.Int64
 			}
+		case user.FieldHidden:
+			if value, ok := values[i].(*sql.NullBool); !ok {
+				return fmt.Errorf("unexpected type %T for field hidden", values[i])
+			} else if value.Valid {
+				_m.Hidden = value.Bool
+			}
 		case user.FieldCreatedAt:
 			if value, ok := values[i].(*sql.NullTime); !ok {
 				return fmt.Errorf("unexpected type %T for field created_at", values[i])
@@ -303,6 +311,9 @@ func (_m *User) String() string {
 	builder.WriteString(", ")
 	builder.WriteString("fan_out_mode_since=")
 	builder.WriteString(fmt.Sprintf("%v", _m.FanOutModeSince))
+	builder.WriteString(", ")
+	builder.WriteString("hidden=")
+	builder.WriteString(fmt.Sprintf("%v", _m.Hidden))
 	builder.WriteString(", ")
 	builder.WriteString("created_at=")
 	builder.WriteString(_m.CreatedAt.Format(time.ANSIC))

@@ -251,6 +251,20 @@ func (_c *UserCreate) SetNillableFanOutModeSince(v *int64) *UserCreate {
 	return _c
 }
 
+// SetHidden sets the "hidden" field.
+func (_c *UserCreate) SetHidden(v bool) *UserCreate {
+	_c.mutation.SetHidden(v)
+	return _c
+}
+
+// SetNillableHidden sets the "hidden" field if the given value is not nil.
+func (_c *UserCreate) SetNillableHidden(v *bool) *UserCreate {
+	if v != nil {
+		_c.SetHidden(*v)
+	}
+	return _c
+}
+
 // SetCreatedAt sets the "created_at" field.
 func (_c *UserCreate) SetCreatedAt(v time.Time) *UserCreate {
 	_c.mutation.SetCreatedAt(v)
@@ -358,6 +372,10 @@ func (_c *UserCreate) defaults() {
 		v := user.DefaultFanOutModeSince
 		_c.mutation.SetFanOutModeSince(v)
 	}
+	if _, ok := _c.mutation.Hidden(); !ok {
+		v := user.DefaultHidden
+		_c.mutation.SetHidden(v)
+	}
 	if _, ok := _c.mutation.CreatedAt(); !ok {
 		v := user.DefaultCreatedAt()
 		_c.mutation.SetCreatedAt(v)
@@ -435,6 +453,9 @@ func (_c *UserCreate) check() error {
 	}
 	if _, ok := _c.mutation.FanOutModeSince(); !ok {
 		return &ValidationError{Name: "fan_out_mode_since", err: errors.New(`ent: missing required field "User.fan_out_mode_since"`)}
+	}
+	if _, ok := _c.mutation.Hidden(); !ok {
+		return &ValidationError{Name: "hidden", err: errors.New(`ent: missing required field "User.hidden"`)}
 	}
 	if _, ok := _c.mutation.CreatedAt(); !ok {
 		return &ValidationError{Name: "created_at", err: errors.New(`ent: missing required field "User.created_at"`)}
@@ -544,6 +565,10 @@ func (_c *UserCreate) createSpec() (*User, *sqlgraph.CreateSpec) {
 		_spec.SetField(user.FieldFanOutModeSince, field.TypeInt64, value)
 		_node.FanOutModeSince = value
 	}
+	if value, ok := _c.mutation.Hidden(); ok {
+		_spec.SetField(user.FieldHidden, field.TypeBool, value)
+		_node.Hidden = value
+	}
 	if value, ok := _c.mutation.CreatedAt(); ok {
 		_spec.SetField(user.FieldCreatedAt, field.TypeTime, value)
 		_node.CreatedAt = value
@@ -599,6 +624,18 @@ type (
 		*sql.UpdateSet
 	}
 )
+
+// SetHandle sets the "handle" field.
+func (u *UserUpsert) SetHandle(v string) *UserUpsert {
+	u.Set(user.FieldHandle, v)
+	return u
+}
+
+// UpdateHandle sets the "handle" field to the value that was provided on create.
+func (u *UserUpsert) UpdateHandle() *UserUpsert {
+	u.SetExcluded(user.FieldHandle)
+	return u
+}
 
 // SetName sets the "name" field.
 func (u *UserUpsert) SetName(v string) *UserUpsert {
@@ -834,6 +871,18 @@ func (u *UserUpsert) AddFanOutModeSince(v int64) *UserUpsert {
 	return u
 }
 
+// SetHidden sets the "hidden" field.
+func (u *UserUpsert) SetHidden(v bool) *UserUpsert {
+	u.Set(user.FieldHidden, v)
+	return u
+}
+
+// UpdateHidden sets the "hidden" field to the value that was provided on create.
+func (u *UserUpsert) UpdateHidden() *UserUpsert {
+	u.SetExcluded(user.FieldHidden)
+	return u
+}
+
 // UpdateNewValues updates the mutable fields using the new values that were set on create except the ID field.
 // Using this option is equivalent to using:
 //
@@ -850,9 +899,6 @@ func (u *UserUpsertOne) UpdateNewValues() *UserUpsertOne {
 	u.create.conflict = append(u.create.conflict, sql.ResolveWith(func(s *sql.UpdateSet) {
 		if _, exists := u.create.mutation.ID(); exists {
 			s.SetIgnore(user.FieldID)
-		}
-		if _, exists := u.create.mutation.Handle(); exists {
-			s.SetIgnore(user.FieldHandle)
 		}
 		if _, exists := u.create.mutation.Issuer(); exists {
 			s.SetIgnore(user.FieldIssuer)
@@ -892,6 +938,20 @@ func (u *UserUpsertOne) Update(set func(*UserUpsert)) *UserUpsertOne {
 		set(&UserUpsert{UpdateSet: update})
 	}))
 	return u
+}
+
+// SetHandle sets the "handle" field.
+func (u *UserUpsertOne) SetHandle(v string) *UserUpsertOne {
+	return u.Update(func(s *UserUpsert) {
+		s.SetHandle(v)
+	})
+}
+
+// UpdateHandle sets the "handle" field to the value that was provided on create.
+func (u *UserUpsertOne) UpdateHandle() *UserUpsertOne {
+	return u.Update(func(s *UserUpsert) {
+		s.UpdateHandle()
+	})
 }
 
 // SetName sets the "name" field.
@@ -1167,6 +1227,20 @@ func (u *UserUpsertOne) UpdateFanOutModeSince() *UserUpsertOne {
 	})
 }
 
+// SetHidden sets the "hidden" field.
+func (u *UserUpsertOne) SetHidden(v bool) *UserUpsertOne {
+	return u.Update(func(s *UserUpsert) {
+		s.SetHidden(v)
+	})
+}
+
+// UpdateHidden sets the "hidden" field to the value that was provided on create.
+func (u *UserUpsertOne) UpdateHidden() *UserUpsertOne {
+	return u.Update(func(s *UserUpsert) {
+		s.UpdateHidden()
+	})
+}
+
 // Exec executes the query.
 func (u *UserUpsertOne) Exec(ctx context.Context) error {
 	if len(u.create.conflict) == 0 {
@@ -1349,9 +1423,6 @@ func (u *UserUpsertBulk) UpdateNewValues() *UserUpsertBulk {
 			if _, exists := b.mutation.ID(); exists {
 				s.SetIgnore(user.FieldID)
 			}
-			if _, exists := b.mutation.Handle(); exists {
-				s.SetIgnore(user.FieldHandle)
-			}
 			if _, exists := b.mutation.Issuer(); exists {
 				s.SetIgnore(user.FieldIssuer)
 			}
@@ -1391,6 +1462,20 @@ func (u *UserUpsertBulk) Update(set func(*UserUpsert)) *UserUpsertBulk {
 		set(&UserUpsert{UpdateSet: update})
 	}))
 	return u
+}
+
+// SetHandle sets the "handle" field.
+func (u *UserUpsertBulk) SetHandle(v string) *UserUpsertBulk {
+	return u.Update(func(s *UserUpsert) {
+		s.SetHandle(v)
+	})
+}
+
+// UpdateHandle sets the "handle" field to the value that was provided on create.
+func (u *UserUpsertBulk) UpdateHandle() *UserUpsertBulk {
+	return u.Update(func(s *UserUpsert) {
+		s.UpdateHandle()
+	})
 }
 
 // SetName sets the "name" field.
@@ -1663,6 +1748,20 @@ func (u *UserUpsertBulk) AddFanOutModeSince(v int64) *UserUpsertBulk {
 func (u *UserUpsertBulk) UpdateFanOutModeSince() *UserUpsertBulk {
 	return u.Update(func(s *UserUpsert) {
 		s.UpdateFanOutModeSince()
+	})
+}
+
+// SetHidden sets the "hidden" field.
+func (u *UserUpsertBulk) SetHidden(v bool) *UserUpsertBulk {
+	return u.Update(func(s *UserUpsert) {
+		s.SetHidden(v)
+	})
+}
+
+// UpdateHidden sets the "hidden" field to the value that was provided on create.
+func (u *UserUpsertBulk) UpdateHidden() *UserUpsertBulk {
+	return u.Update(func(s *UserUpsert) {
+		s.UpdateHidden()
 	})
 }
 

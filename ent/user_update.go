@@ -30,6 +30,20 @@ func (_u *UserUpdate) Where(ps ...predicate.User) *UserUpdate {
 	return _u
 }
 
+// SetHandle sets the "handle" field.
+func (_u *UserUpdate) SetHandle(v string) *UserUpdate {
+	_u.mutation.SetHandle(v)
+	return _u
+}
+
+// SetNillableHandle sets the "handle" field if the given value is not nil.
+func (_u *UserUpdate) SetNillableHandle(v *string) *UserUpdate {
+	if v != nil {
+		_u.SetHandle(*v)
+	}
+	return _u
+}
+
 // SetName sets the "name" field.
 func (_u *UserUpdate) SetName(v string) *UserUpdate {
 	_u.mutation.SetName(v)
@@ -302,6 +316,20 @@ func (_u *UserUpdate) AddFanOutModeSince(v int64) *UserUpdate {
 	return _u
 }
 
+// SetHidden sets the "hidden" field.
+func (_u *UserUpdate) SetHidden(v bool) *UserUpdate {
+	_u.mutation.SetHidden(v)
+	return _u
+}
+
+// SetNillableHidden sets the "hidden" field if the given value is not nil.
+func (_u *UserUpdate) SetNillableHidden(v *bool) *UserUpdate {
+	if v != nil {
+		_u.SetHidden(*v)
+	}
+	return _u
+}
+
 // Mutation returns the UserMutation object of the builder.
 func (_u *UserUpdate) Mutation() *UserMutation {
 	return _u.mutation
@@ -336,6 +364,11 @@ func (_u *UserUpdate) ExecX(ctx context.Context) {
 
 // check runs all checks and user-defined validators on the builder.
 func (_u *UserUpdate) check() error {
+	if v, ok := _u.mutation.Handle(); ok {
+		if err := user.HandleValidator(v); err != nil {
+			return &ValidationError{Name: "handle", err: fmt.Errorf(`ent: validator failed for field "User.handle": %w`, err)}
+		}
+	}
 	if v, ok := _u.mutation.DefaultVisibility(); ok {
 		if err := user.DefaultVisibilityValidator(v); err != nil {
 			return &ValidationError{Name: "default_visibility", err: fmt.Errorf(`ent: validator failed for field "User.default_visibility": %w`, err)}
@@ -366,6 +399,9 @@ func (_u *UserUpdate) sqlSave(ctx context.Context) (_node int, err error) {
 				ps[i](selector)
 			}
 		}
+	}
+	if value, ok := _u.mutation.Handle(); ok {
+		_spec.SetField(user.FieldHandle, field.TypeString, value)
 	}
 	if value, ok := _u.mutation.Name(); ok {
 		_spec.SetField(user.FieldName, field.TypeString, value)
@@ -445,6 +481,9 @@ func (_u *UserUpdate) sqlSave(ctx context.Context) (_node int, err error) {
 	if value, ok := _u.mutation.AddedFanOutModeSince(); ok {
 		_spec.AddField(user.FieldFanOutModeSince, field.TypeInt64, value)
 	}
+	if value, ok := _u.mutation.Hidden(); ok {
+		_spec.SetField(user.FieldHidden, field.TypeBool, value)
+	}
 	_spec.AddModifiers(_u.modifiers...)
 	if _node, err = sqlgraph.UpdateNodes(ctx, _u.driver, _spec); err != nil {
 		if _, ok := err.(*sqlgraph.NotFoundError); ok {
@@ -465,6 +504,20 @@ type UserUpdateOne struct {
 	hooks     []Hook
 	mutation  *UserMutation
 	modifiers []func(*sql.UpdateBuilder)
+}
+
+// SetHandle sets the "handle" field.
+func (_u *UserUpdateOne) SetHandle(v string) *UserUpdateOne {
+	_u.mutation.SetHandle(v)
+	return _u
+}
+
+// SetNillableHandle sets the "handle" field if the given value is not nil.
+func (_u *UserUpdateOne) SetNillableHandle(v *string) *UserUpdateOne {
+	if v != nil {
+		_u.SetHandle(*v)
+	}
+	return _u
 }
 
 // SetName sets the "name" field.
@@ -739,6 +792,20 @@ func (_u *UserUpdateOne) AddFanOutModeSince(v int64) *UserUpdateOne {
 	return _u
 }
 
+// SetHidden sets the "hidden" field.
+func (_u *UserUpdateOne) SetHidden(v bool) *UserUpdateOne {
+	_u.mutation.SetHidden(v)
+	return _u
+}
+
+// SetNillableHidden sets the "hidden" field if the given value is not nil.
+func (_u *UserUpdateOne) SetNillableHidden(v *bool) *UserUpdateOne {
+	if v != nil {
+		_u.SetHidden(*v)
+	}
+	return _u
+}
+
 // Mutation returns the UserMutation object of the builder.
 func (_u *UserUpdateOne) Mutation() *UserMutation {
 	return _u.mutation
@@ -786,6 +853,11 @@ func (_u *UserUpdateOne) ExecX(ctx context.Context) {
 
 // check runs all checks and user-defined validators on the builder.
 func (_u *UserUpdateOne) check() error {
+	if v, ok := _u.mutation.Handle(); ok {
+		if err := user.HandleValidator(v); err != nil {
+			return &ValidationError{Name: "handle", err: fmt.Errorf(`ent: validator failed for field "User.handle": %w`, err)}
+		}
+	}
 	if v, ok := _u.mutation.DefaultVisibility(); ok {
 		if err := user.DefaultVisibilityValidator(v); err != nil {
 			return &ValidationError{Name: "default_visibility", err: fmt.Errorf(`ent: validator failed for field "User.default_visibility": %w`, err)}
@@ -833,6 +905,9 @@ func (_u *UserUpdateOne) sqlSave(ctx context.Context) (_node *User, err error) {
 				ps[i](selector)
 			}
 		}
+	}
+	if value, ok := _u.mutation.Handle(); ok {
+		_spec.SetField(user.FieldHandle, field.TypeString, value)
 	}
 	if value, ok := _u.mutation.Name(); ok {
 		_spec.SetField(user.FieldName, field.TypeString, value)
@@ -911,6 +986,9 @@ func (_u *UserUpdateOne) sqlSave(ctx context.Context) (_node *User, err error) {
 	}
 	if value, ok := _u.mutation.AddedFanOutModeSince(); ok {
 		_spec.AddField(user.FieldFanOutModeSince, field.TypeInt64, value)
+	}
+	if value, ok := _u.mutation.Hidden(); ok {
+		_spec.SetField(user.FieldHidden, field.TypeBool, value)
 	}
 	_spec.AddModifiers(_u.modifiers...)
 	_node = &User{config: _u.config}

@@ -3,12 +3,14 @@ package feed
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"entgo.io/ent/dialect/sql"
 
 	"tideline/ent"
 	"tideline/ent/follow"
 	"tideline/ent/followrequest"
+	"tideline/ent/hiddenuser"
 	"tideline/feed/account"
 	"tideline/feed/paging"
 )
@@ -68,7 +70,8 @@ func (f *Feed) edgePage(ctx context.Context, l paging.List, owner int64, p pagin
 	r := w.Range()
 	t := sql.Dialect(f.cfg.Dialect).Select().From(sql.Table(table))
 	query, args := t.Select(t.C("id"), t.C(theirs)).
-		Where(sql.And(sql.EQ(t.C(mine), owner), sql.GT(t.C("id"), r.After), sql.LT(t.C("id"), r.Upper()))).
+		Where(sql.And(sql.EQ(t.C(mine), owner), sql.GT(t.C("id"), r.After), sql.LT(t.C("id"), r.Upper()),
+			sql.NotIn(t.C(theirs), sql.Select(hiddenuser.FieldID).From(sql.Table(hiddenuser.Table))))).
 		OrderBy(sql.Desc(t.C("id"))).Limit(r.Limit).Query()
 	list, err := f.db.QueryContext(ctx, query, args...)
 	if err != nil {
@@ -91,7 +94,11 @@ func (f *Feed) edgePage(ctx context.Context, l paging.List, owner int64, p pagin
 	if err != nil {
 		return nil, err
 	}
-	return paging.Connect(w, users, func(u *ent.User) paging.Edge[ent.User] {
+	more := len(users) > w.N
+	users = slices.DeleteFunc(users, func(u *ent.User) bool { return u == nil }) // hidden, or gone, since
+	page := paging.Connect(w, users, func(u *ent.User) paging.Edge[ent.User] {
 		return paging.Edge[ent.User]{Cursor: paging.Cursor{ID: edges[u.ID]}.Encode(l, owner), Node: u}
-	}), nil
+	})
+	page.HasNextPage = page.HasNextPage || more
+	return page, nil
 }

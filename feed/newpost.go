@@ -14,6 +14,7 @@ import (
 	"tideline/feed/account"
 	"tideline/feed/internal/rows"
 	"tideline/feed/job"
+	"tideline/feed/refusal"
 	"tideline/feed/visibility"
 	"tideline/queue"
 )
@@ -40,11 +41,11 @@ func (f *Feed) insertPost(ctx context.Context, v account.Viewer, body string, d 
 	return p, nil
 }
 
-// countNewPost counts the post $2 of the author $1. It returns its visibility, which is
+// countNewPost counts the post $2 of the author $1, if the author is not hidden. It returns its visibility, which is
 // $3 or, if that is empty, the author's default.
 var countNewPost = "UPDATE users SET " + visibility.CountNewPost(seenBy) +
 	", last_post_id = greatest(last_post_id, CAST($2 AS bigint))" +
-	" WHERE id = $1 RETURNING id, follower_count, " + seenBy + " AS visibility"
+	" WHERE id = $1 AND NOT hidden RETURNING id, follower_count, " + seenBy + " AS visibility"
 
 const seenBy = "coalesce(nullif(CAST($3 AS text), ''), default_visibility)"
 
@@ -88,12 +89,16 @@ func (f *Feed) insertAtOnce(ctx context.Context, p *ent.Post, key string) error 
 	return nil
 }
 
-var errNoAuthor = errors.New("there is no author")
+// errNoAuthor is the error of a call that was under way when its user was hidden, or deleted.
+var errNoAuthor = refusal.ErrSignIn
 
 // insertInTx inserts the post in one transaction, and stores what that decides in p.
 func (f *Feed) insertInTx(ctx context.Context, p *ent.Post, key string) error {
 	return rows.InTx(ctx, f.db, func(tx *ent.Tx) error {
 		author, err := tx.User.Query().Where(user.ID(p.AuthorID)).Modify(rows.ForUpdate).Only(ctx)
+		if ent.IsNotFound(err) || err == nil && author.Hidden {
+			return errNoAuthor
+		}
 		if err != nil {
 			return fmt.Errorf("lock author: %w", err)
 		}

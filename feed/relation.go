@@ -83,6 +83,12 @@ func (f *Feed) change(ctx context.Context, v account.Viewer, other int64, c rela
 		if p.viewer.ID != v.ID {
 			p.viewer, p.other = p.other, p.viewer
 		}
+		if p.viewer.Hidden {
+			return refusal.ErrSignIn
+		}
+		if p.other.Hidden {
+			return refusal.ErrNoSuchUser
+		}
 		if changed, err = c.make(p); err != nil || !changed {
 			return err
 		}
@@ -103,7 +109,7 @@ func (f *Feed) change(ctx context.Context, v account.Viewer, other int64, c rela
 
 func (f *Feed) otherUser(ctx context.Context, id int64) (*ent.User, error) {
 	u, err := f.db.User.Get(ctx, id)
-	if ent.IsNotFound(err) {
+	if ent.IsNotFound(err) || err == nil && u.Hidden {
 		return nil, refusal.ErrNoSuchUser
 	}
 	return u, rows.Wrap("read user", err)

@@ -23,6 +23,35 @@ func (r mutation) LogOut(ctx context.Context) (bool, error) {
 	return true, r.Accounts.LogOut(ctx, Viewer(ctx))
 }
 
+func (r mutation) LogOutEverywhere(ctx context.Context) (*model.LogOutEverywherePayload, error) {
+	n, err := r.Accounts.LogOutEverywhere(ctx, Viewer(ctx))
+	return &model.LogOutEverywherePayload{EndedSessions: n}, err
+}
+
+func (r mutation) EndSession(ctx context.Context, in model.EndSessionInput) (*model.EndSessionPayload, error) {
+	return &model.EndSessionPayload{EndedSessionID: in.SessionID}, r.Accounts.End(ctx, Viewer(ctx), in.SessionID)
+}
+
+func (r mutation) ChangeHandle(ctx context.Context, in model.ChangeHandleInput) (*model.ChangeHandlePayload, error) {
+	u, err := r.Accounts.ChangeHandle(ctx, Viewer(ctx), in.Handle)
+	return &model.ChangeHandlePayload{User: u}, err
+}
+
+func (r mutation) ChangePassword(ctx context.Context, in model.ChangePasswordInput) (*model.ChangePasswordPayload, error) {
+	n, err := r.Accounts.ChangePassword(ctx, Viewer(ctx), in.CurrentPassword, in.NewPassword)
+	return &model.ChangePasswordPayload{EndedSessions: n}, err
+}
+
+func (r mutation) DeleteAccount(ctx context.Context, in model.DeleteAccountInput) (*model.DeleteAccountPayload, error) {
+	until, err := r.Accounts.DeleteAccount(ctx, Viewer(ctx), orZero(in.Password))
+	return &model.DeleteAccountPayload{RestorableUntil: until}, err
+}
+
+func (r mutation) ExportAccount(ctx context.Context, in model.ExportAccountInput) (*model.ExportAccountPayload, error) {
+	path, until, err := r.Accounts.OfferExport(ctx, Viewer(ctx), orZero(in.Password))
+	return &model.ExportAccountPayload{Path: path, ExpiresAt: until}, err
+}
+
 func (r mutation) UpdateProfile(ctx context.Context, in account.Profile) (*model.UpdateProfilePayload, error) {
 	u, err := r.Accounts.UpdateProfile(ctx, Viewer(ctx), in)
 	return &model.UpdateProfilePayload{User: u}, err

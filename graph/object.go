@@ -6,6 +6,7 @@ import (
 
 	"tideline/ent"
 	"tideline/ent/schema"
+	"tideline/feed/account"
 	"tideline/feed/ids"
 	"tideline/feed/paging"
 	"tideline/feed/stream"
@@ -50,6 +51,10 @@ func (r user) Following(ctx context.Context, u *ent.User, first *int, after *str
 func (r user) FollowRequests(ctx context.Context, u *ent.User, first *int, after *string) (*paging.Connection[ent.User], error) {
 	c, err := r.Feed.FollowRequests(ctx, Viewer(ctx), u.ID, paging.Page{First: first, After: after})
 	return userPage(ctx, c, err)
+}
+
+func (r user) Sessions(ctx context.Context, u *ent.User, first *int, after *string) (*paging.Connection[account.Session], error) {
+	return r.Accounts.List(ctx, Viewer(ctx), u.ID, paging.Page{First: first, After: after}, r.Home.MaxPage())
 }
 
 func (r user) Relationship(ctx context.Context, u *ent.User) (*visibility.Relation, error) {

@@ -18,7 +18,7 @@ import (
 var keyScopes = map[string]apikey.Scope{
 	"apiKeys": apikey.Manage, "createApiKey": apikey.Manage, "revokeApiKey": apikey.Manage,
 	"upsertUsers": apikey.Import, "upsertFollows": apikey.Import, "upsertBlocks": apikey.Import,
-	"upsertPosts": apikey.Import, "upsertLikes": apikey.Import,
+	"upsertPosts": apikey.Import, "upsertLikes": apikey.Import, "deleteUsers": apikey.Import,
 }
 
 // permit refuses an operation with a field at its root for which the viewer's API key has
@@ -83,6 +83,26 @@ func (r mutation) UpsertPosts(ctx context.Context, list []*bulk.Post) ([]*bulk.R
 
 func (r mutation) UpsertLikes(ctx context.Context, list []*bulk.Like) ([]*bulk.Result, error) {
 	return r.Bulk.Likes(ctx, issuer(ctx), values(list))
+}
+
+// maxDeletes is how many users one call deletes.
+const maxDeletes = 100
+
+func (r mutation) DeleteUsers(ctx context.Context, externalIDs []string) ([]*bulk.Result, error) {
+	if len(externalIDs) > maxDeletes {
+		return nil, refusal.New(refusal.BadInput, "At most %d users at a time, not %d.", maxDeletes, len(externalIDs))
+	}
+	results := make([]*bulk.Result, len(externalIDs))
+	for i, externalID := range externalIDs {
+		deleted, err := r.Accounts.DeleteExternal(ctx, issuer(ctx), externalID)
+		if err != nil {
+			return nil, err
+		}
+		if results[i] = (&bulk.Result{Status: bulk.Unchanged}); deleted {
+			results[i].Status = bulk.Deleted
+		}
+	}
+	return results, nil
 }
 
 func values[T any](list []*T) []T {

@@ -170,6 +170,11 @@ func TestServersSendRows(t *testing.T) {
 	}
 	_, answer := askFor(t, url, key, "external:1", "{viewer{handle externalId}}")
 	require.JSONEq(t, `{"data":{"viewer":{"handle":"ann","externalId":"1"}}}`, answer)
+	const deletion = `mutation{deleteUsers(externalIds:[\"2\",\"9\"]){status id}}`
+	_, answer = askFor(t, url, key, "", deletion)
+	require.JSONEq(t, `{"data":{"deleteUsers":[{"status":"DELETED","id":null},{"status":"UNCHANGED","id":null}]}}`, answer)
+	_, answer = askFor(t, url, key, "", `{users(query:\"Bob\"){nodes{id}}}`)
+	require.JSONEq(t, `{"data":{"users":{"nodes":[]}}}`, answer)
 	many := strings.Repeat(`{externalId:\"7\"},`, 300)
 	for asked, refused := range map[string]bool{"status": false, strings.Repeat("status ", 30): false, "status id code reason a:id b:id c:id d:id e:id f:id g:id h:id i:id j:id k:id l:id m:id n:id o:id p:id q:id r:id s:id t:id u:id v:id w:id x:id y:id z:id aa:id bb:id cc:id dd:id": true} {
 		_, answer := askFor(t, url, key, "", "mutation{upsertUsers(users:["+many+"]){"+asked+"}}")

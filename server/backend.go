@@ -56,7 +56,7 @@ func (c Config) backend(stores *storage.Stores, log *slog.Logger, m *metrics) (b
 	if b.keys, err = apikey.New(apikey.Config{DB: stores.DB, MaxPage: c.MaxPage, Logger: log}); err != nil {
 		return b, err
 	}
-	b.sessions, err = account.NewSessions(account.SessionsConfig{DB: stores.DB, Publisher: b.publisher, Keys: b.keys, TTL: c.SessionTTL, Logger: log})
+	b.sessions, err = account.NewSessions(account.SessionsConfig{DB: stores.DB, Publisher: b.publisher, Queue: b.jobs, Keys: b.keys, TTL: c.SessionTTL, Grace: c.DeletionGrace, Logger: log})
 	if err != nil {
 		return b, err
 	}

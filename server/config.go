@@ -85,6 +85,8 @@ type Config struct {
 	RankDecay  time.Duration `group:"Timelines" default:"${rank_decay}" help:"In the ranked timeline a post outweighs one with ten times its likes when it is this much newer, 1m to 8760h."`
 	SessionTTL time.Duration `group:"Timelines" name:"session-ttl" default:"${session_ttl}" help:"A log-in lasts this long, 1m to 8760h."`
 
+	DeletionGrace time.Duration `group:"Timelines" default:"${deletion_grace}" help:"An account that its user deleted may be restored by a log-in for this long, 0s to 8760h."`
+
 	SmallWorkers    int    `group:"Workers" default:"8" help:"Ordinary jobs that run at once in a worker, 1 to 1024."`
 	LargeWorkers    int    `group:"Workers" default:"2" help:"Fan-outs to large audiences that run at once in a worker, 1 to 1024."`
 	RelationWorkers int    `group:"Workers" default:"4" help:"Changes of relations, such as follows, that run at once in a worker, 1 to 1024."`
@@ -99,7 +101,7 @@ type Config struct {
 // command line puts them in place of ${...}.
 func Vars() map[string]string {
 	vars := map[string]string{
-		"active_for": short(timeline.DefaultActiveFor), "rank_decay": short(home.DefaultRankDecay), "session_ttl": short(account.DefaultSessionTTL),
+		"active_for": short(timeline.DefaultActiveFor), "rank_decay": short(home.DefaultRankDecay), "session_ttl": short(account.DefaultSessionTTL), "deletion_grace": short(account.DefaultGrace),
 	}
 	for name, value := range map[string]int{
 		"max_text": feed.DefaultMaxText, "most_max_text": feed.MostMaxText,
@@ -160,6 +162,7 @@ func (c Config) Validate() error {
 	number("MaxErrors", c.MaxErrors, 1, 1000)
 	number("PullAbove", c.PullAbove, -1, 1_000_000_000)
 	duration("SessionTTL", c.SessionTTL, account.MinSessionTTL, account.MaxSessionTTL)
+	duration("DeletionGrace", c.DeletionGrace, 0, account.MaxGrace)
 	number("SmallWorkers", c.SmallWorkers, 1, queue.MaxWorkers)
 	number("LargeWorkers", c.LargeWorkers, 1, queue.MaxWorkers)
 	number("RelationWorkers", c.RelationWorkers, 1, queue.MaxWorkers)

@@ -19,8 +19,9 @@ type forgotten struct {
 	outstanding
 }
 
-// postGivenUp handles a post whose fan-out, or whose change, was given up. Nobody knows
-// whom it reached. All inboxes that it was for become missing, and so do the author's
+// postGivenUp handles a post whose fan-out, or whose change, was given up, and an author
+// who is hidden, or shown again. Nobody knows whom the post reached, and an inbox that was
+// built while the author was hidden lacks the author's posts. All inboxes that it was for become missing, and so do the author's
 // own feeds: their next reads have SQL's answer. Whoever is connected is told to read
 // again. It is never given up because something cannot be reached.
 func (w *Workers) postGivenUp(ctx context.Context, j *queue.Job) error {

@@ -8,9 +8,10 @@
 //     When a job of either is given up, what it may not have reached is forgotten,
 //     and read from SQL (givenup.go).
 //
-// Beside them, three loops run in every process with workers:
+// Beside them, four loops run in every process with workers:
 //
 //   - The trimmer keeps what is stored within its bounds.
+//   - The eraser begins to delete the users whose time has come (eraser.go).
 //   - The balancer moves authors between push and pull.
 //   - The monitor raises alarms.
 //
@@ -155,6 +156,8 @@ func New(cfg Config) (*Workers, error) {
 	cfg.Queue.Handle(job.RelationGivenUp, w.relationGivenUp)
 	cfg.Queue.Handle(job.InboxesStale, w.inboxesStale)
 	cfg.Queue.Handle(job.PostsBackdated, w.postsBackdated)
+	cfg.Queue.Handle(job.AuthorStale, w.postGivenUp)
+	cfg.Queue.Handle(job.UserDeleted, w.userDeleted)
 	cfg.Queue.WhenGivenUp(job.PostCreated, job.PostGivenUp)
 	cfg.Queue.WhenGivenUp(job.PostChanged, job.PostGivenUp)
 	cfg.Queue.WhenGivenUp(job.RelationChanged, job.RelationGivenUp)
@@ -171,6 +174,7 @@ func (w *Workers) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return w.Queue.Run(ctx) })
 	g.Go(func() error { return every(ctx, w.TrimEvery, w.trim) })
+	g.Go(func() error { return every(ctx, w.TrimEvery, w.deleteDue) })
 	g.Go(func() error { return every(ctx, w.WatchEvery, w.watch) })
 	g.Go(func() error { return every(ctx, w.WatchEvery, w.balance) })
 	return g.Wait()

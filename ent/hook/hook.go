@@ -80,6 +80,18 @@ func (f FollowRequestFunc) Mutate(ctx context.Context, m ent.Mutation) (ent.Valu
 	return nil, fmt.Errorf("unexpected mutation type %T. expect *ent.FollowRequestMutation", m)
 }
 
+// The HiddenUserFunc type is an adapter to allow the use of ordinary
+// function as HiddenUser mutator.
+type HiddenUserFunc func(context.Context, *ent.HiddenUserMutation) (ent.Value, error)
+
+// Mutate calls f(ctx, m).
+func (f HiddenUserFunc) Mutate(ctx context.Context, m ent.Mutation) (ent.Value, error) {
+	if mv, ok := m.(*ent.HiddenUserMutation); ok {
+		return f(ctx, mv)
+	}
+	return nil, fmt.Errorf("unexpected mutation type %T. expect *ent.HiddenUserMutation", m)
+}
+
 // The IdempotencyKeyFunc type is an adapter to allow the use of ordinary
 // function as IdempotencyKey mutator.
 type IdempotencyKeyFunc func(context.Context, *ent.IdempotencyKeyMutation) (ent.Value, error)

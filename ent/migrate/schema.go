@@ -207,6 +207,25 @@ var (
 			},
 		},
 	}
+	// HiddenUsersColumns holds the columns for the "hidden_users" table.
+	HiddenUsersColumns = []*schema.Column{
+		{Name: "id", Type: field.TypeInt64},
+		{Name: "state", Type: field.TypeEnum, Enums: []string{"LEAVING", "DELETING", "GONE"}},
+		{Name: "due_at", Type: field.TypeTime},
+	}
+	// HiddenUsersTable holds the schema information for the "hidden_users" table.
+	HiddenUsersTable = &schema.Table{
+		Name:       "hidden_users",
+		Columns:    HiddenUsersColumns,
+		PrimaryKey: []*schema.Column{HiddenUsersColumns[0]},
+		Indexes: []*schema.Index{
+			{
+				Name:    "hiddenuser_due_at",
+				Unique:  false,
+				Columns: []*schema.Column{HiddenUsersColumns[2]},
+			},
+		},
+	}
 	// IdempotencyKeysColumns holds the columns for the "idempotency_keys" table.
 	IdempotencyKeysColumns = []*schema.Column{
 		{Name: "id", Type: field.TypeInt64, Increment: true},
@@ -400,6 +419,7 @@ var (
 		{Name: "created_at", Type: field.TypeTime},
 		{Name: "expires_at", Type: field.TypeTime},
 		{Name: "tokens_since", Type: field.TypeTime, Nullable: true},
+		{Name: "user_agent", Type: field.TypeString, Default: ""},
 		{Name: "user_id", Type: field.TypeInt64},
 	}
 	// SessionsTable holds the schema information for the "sessions" table.
@@ -410,7 +430,7 @@ var (
 		ForeignKeys: []*schema.ForeignKey{
 			{
 				Symbol:     "sessions_users_user",
-				Columns:    []*schema.Column{SessionsColumns[5]},
+				Columns:    []*schema.Column{SessionsColumns[6]},
 				RefColumns: []*schema.Column{UsersColumns[0]},
 				OnDelete:   schema.Cascade,
 			},
@@ -424,7 +444,7 @@ var (
 			{
 				Name:    "session_user_id",
 				Unique:  false,
-				Columns: []*schema.Column{SessionsColumns[5]},
+				Columns: []*schema.Column{SessionsColumns[6]},
 			},
 			{
 				Name:    "session_expires_at",
@@ -454,6 +474,7 @@ var (
 		{Name: "last_post_id", Type: field.TypeInt64, Default: 0},
 		{Name: "fan_out_mode", Type: field.TypeEnum, Enums: []string{"PUSH", "PUSH_TO_PULL", "PULL", "PULL_TO_PUSH"}, Default: "PUSH"},
 		{Name: "fan_out_mode_since", Type: field.TypeInt64, Default: 0},
+		{Name: "hidden", Type: field.TypeBool, Default: false},
 		{Name: "created_at", Type: field.TypeTime},
 	}
 	// UsersTable holds the schema information for the "users" table.
@@ -499,6 +520,7 @@ var (
 		ExternalPostsTable,
 		FollowsTable,
 		FollowRequestsTable,
+		HiddenUsersTable,
 		IdempotencyKeysTable,
 		JobsTable,
 		LikesTable,

@@ -24,6 +24,9 @@ type Follow func(*sql.Selector)
 // FollowRequest is the predicate function for followrequest builders.
 type FollowRequest func(*sql.Selector)
 
+// HiddenUser is the predicate function for hiddenuser builders.
+type HiddenUser func(*sql.Selector)
+
 // IdempotencyKey is the predicate function for idempotencykey builders.
 type IdempotencyKey func(*sql.Selector)
 

@@ -28,7 +28,7 @@ type User struct{ ent.Schema }
 func (User) Fields() []ent.Field {
 	return []ent.Field{
 		plainID(),
-		field.String("handle").MaxLen(30).Immutable(),
+		field.String("handle").MaxLen(30),
 		field.String("name").Default(""),
 		field.String("bio").Default(""),
 		field.String("password_hash").Sensitive(),
@@ -51,6 +51,7 @@ func (User) Fields() []ent.Field {
 		field.Enum("fan_out_mode").Values("PUSH", "PUSH_TO_PULL", "PULL", "PULL_TO_PUSH").Default("PUSH").
 			Comment("whether posts are pushed to inboxes, merged by readers, or both, on the way from one to the other"),
 		field.Int64("fan_out_mode_since").Default(0).Comment("Unix milliseconds"),
+		field.Bool("hidden").Default(false).Comment("whether HiddenUser has a row of the user: what locks the user's row need not look there"),
 		field.Time("created_at").Immutable().Default(now),
 	}
 }
@@ -78,6 +79,7 @@ func (Session) Fields() []ent.Field {
 		field.Time("expires_at"),
 		field.Time("tokens_since").Optional().Nillable().
 			Comment("of a user of an issuer: tokens issued before are refused, as User.signed_out_before said when the session began"),
+		field.String("user_agent").Default("").Immutable().Comment("of the client that logged in, as it said"),
 	}
 }
 
@@ -108,4 +110,26 @@ func (ReadMarker) Fields() []ent.Field {
 // Annotations of ReadMarker.
 func (ReadMarker) Annotations() []schema.Annotation {
 	return []schema.Annotation{schema.Comment("one row a user, keyed by the user's id")}
+}
+
+// HiddenUser is a user whom nobody sees, because the account is on its way to be deleted.
+// Another reason to hide a user is a column of its own: the row is there while any holds.
+type HiddenUser struct{ ent.Schema }
+
+// Fields of HiddenUser.
+func (HiddenUser) Fields() []ent.Field {
+	return []ent.Field{
+		plainID(),
+		field.Enum("state").Values("LEAVING", "DELETING", "GONE").
+			Comment("may be restored; is being deleted; has no row any more, and the last traces are looked for"),
+		field.Time("due_at").Comment("when the state ends by itself"),
+	}
+}
+
+// Indexes of HiddenUser.
+func (HiddenUser) Indexes() []ent.Index { return []ent.Index{index.Fields("due_at")} }
+
+// Annotations of HiddenUser.
+func (HiddenUser) Annotations() []schema.Annotation {
+	return []schema.Annotation{schema.Comment("keyed by the user's id; no foreign key, for the row outlasts the user's")}
 }

@@ -13,9 +13,12 @@ const (
 	Mutuals Visibility = "MUTUALS"
 	// Private posts are for the author alone.
 	Private Visibility = "PRIVATE"
+	// Deleted posts are for nobody. Their rows stay until their likes are deleted, which
+	// are many. It is no value of the API.
+	Deleted Visibility = "DELETED"
 )
 
-// Values lists the visibilities from the widest to the narrowest.
+// Values lists the visibilities of the API from the widest to the narrowest.
 func (Visibility) Values() []string {
 	return []string{string(Public), string(Followers), string(Mutuals), string(Private)}
 }

@@ -24,6 +24,8 @@ const (
 	FieldExpiresAt = "expires_at"
 	// FieldTokensSince holds the string denoting the tokens_since field in the database.
 	FieldTokensSince = "tokens_since"
+	// FieldUserAgent holds the string denoting the user_agent field in the database.
+	FieldUserAgent = "user_agent"
 	// EdgeUser holds the string denoting the user edge name in mutations.
 	EdgeUser = "user"
 	// Table holds the table name of the session in the database.
@@ -45,6 +47,7 @@ var Columns = []string{
 	FieldCreatedAt,
 	FieldExpiresAt,
 	FieldTokensSince,
+	FieldUserAgent,
 }
 
 // ValidColumn reports if the column name is valid (part of the table columns).
@@ -62,6 +65,8 @@ var (
 	TokenHashValidator func([]byte) error
 	// DefaultCreatedAt holds the default value on creation for the "created_at" field.
 	DefaultCreatedAt func() time.Time
+	// DefaultUserAgent holds the default value on creation for the "user_agent" field.
+	DefaultUserAgent string
 )
 
 // OrderOption defines the ordering options for the Session queries.
@@ -90,6 +95,11 @@ func ByExpiresAt(opts ...sql.OrderTermOption) OrderOption {
 // ByTokensSince orders the results by the tokens_since field.
 func ByTokensSince(opts ...sql.OrderTermOption) OrderOption {
 	return sql.OrderByField(FieldTokensSince, opts...).ToFunc()
+}
+
+// ByUserAgent orders the results by the user_agent field.
+func ByUserAgent(opts ...sql.OrderTermOption) OrderOption {
+	return sql.OrderByField(FieldUserAgent, opts...).ToFunc()
 }
 
 // ByUserField orders the results by user field.

@@ -51,6 +51,8 @@ const (
 	FieldFanOutMode = "fan_out_mode"
 	// FieldFanOutModeSince holds the string denoting the fan_out_mode_since field in the database.
 	FieldFanOutModeSince = "fan_out_mode_since"
+	// FieldHidden holds the string denoting the hidden field in the database.
+	FieldHidden = "hidden"
 	// FieldCreatedAt holds the string denoting the created_at field in the database.
 	FieldCreatedAt = "created_at"
 	// Table holds the table name of the user in the database.
@@ -78,6 +80,7 @@ var Columns = []string{
 	FieldLastPostID,
 	FieldFanOutMode,
 	FieldFanOutModeSince,
+	FieldHidden,
 	FieldCreatedAt,
 }
 
@@ -120,6 +123,8 @@ var (
 	DefaultLastPostID int64
 	// DefaultFanOutModeSince holds the default value on creation for the "fan_out_mode_since" field.
 	DefaultFanOutModeSince int64
+	// DefaultHidden holds the default value on creation for the "hidden" field.
+	DefaultHidden bool
 	// DefaultCreatedAt holds the default value on creation for the "created_at" field.
 	DefaultCreatedAt func() time.Time
 )
@@ -255,6 +260,11 @@ func ByFanOutMode(opts ...sql.OrderTermOption) OrderOption {
 // ByFanOutModeSince orders the results by the fan_out_mode_since field.
 func ByFanOutModeSince(opts ...sql.OrderTermOption) OrderOption {
 	return sql.OrderByField(FieldFanOutModeSince, opts...).ToFunc()
+}
+
+// ByHidden orders the results by the hidden field.
+func ByHidden(opts ...sql.OrderTermOption) OrderOption {
+	return sql.OrderByField(FieldHidden, opts...).ToFunc()
 }
 
 // ByCreatedAt orders the results by the created_at field.

@@ -135,6 +135,11 @@ func FanOutModeSince(v int64) predicate.User {
 	return predicate.User(sql.FieldEQ(FieldFanOutModeSince, v))
 }
 
+// Hidden applies equality check predicate on the "hidden" field. It's identical to HiddenEQ.
+func Hidden(v bool) predicate.User {
+	return predicate.User(sql.FieldEQ(FieldHidden, v))
+}
+
 // CreatedAt applies equality check predicate on the "created_at" field. It's identical to CreatedAtEQ.
 func CreatedAt(v time.Time) predicate.User {
 	return predicate.User(sql.FieldEQ(FieldCreatedAt, v))
@@ -953,6 +958,16 @@ func FanOutModeSinceLT(v int64) predicate.User {
 // FanOutModeSinceLTE applies the LTE predicate on the "fan_out_mode_since" field.
 func FanOutModeSinceLTE(v int64) predicate.User {
 	return predicate.User(sql.FieldLTE(FieldFanOutModeSince, v))
+}
+
+// HiddenEQ applies the EQ predicate on the "hidden" field.
+func HiddenEQ(v bool) predicate.User {
+	return predicate.User(sql.FieldEQ(FieldHidden, v))
+}
+
+// HiddenNEQ applies the NEQ predicate on the "hidden" field.
+func HiddenNEQ(v bool) predicate.User {
+	return predicate.User(sql.FieldNEQ(FieldHidden, v))
 }
 
 // CreatedAtEQ applies the EQ predicate on the "created_at" field.

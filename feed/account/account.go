@@ -98,38 +98,70 @@ func (a *Accounts) SignUp(ctx context.Context, handle, password, name string) (*
 }
 
 // LogIn starts a session. Errors: Unauthenticated, which is the same for an unknown
-// handle and a wrong password, after the same work; Forbidden when it is switched off.
+// handle and a wrong password, after the same work; Forbidden when it is switched off. It
+// restores an account that is about to be deleted, and not one that is being deleted.
 //
-// Cost: one password hash, as SignUp, a look-up and an insert; one hash and an
+// Cost: one password hash, as SignUp, a look-up and a short transaction; one hash and an
 // update more where the stored hash has another cost than the present one.
 func (a *Accounts) LogIn(ctx context.Context, handle, password string) (*Auth, error) {
 	if a.with.NoPasswords {
 		return nil, refusal.New(refusal.Forbidden, "Nobody logs in with a password on this server.")
 	}
-	wrong := refusal.New(refusal.Unauthenticated, "Handle or password is wrong.")
-	var u *ent.User
 	handle, err := Handle(handle)
-	if err == nil {
-		u, err = a.cfg.DB.User.Query().Where(user.Handle(handle)).Only(ctx)
+	if err != nil {
+		handle = "" // which nobody has
+	}
+	for range 3 { // the hash may change at the same time
+		u, err := a.cfg.DB.User.Query().Where(user.Handle(handle)).Only(ctx)
 		if err != nil && !ent.IsNotFound(err) {
 			return nil, fmt.Errorf("find user: %w", err)
 		}
+		stored := a.dummyHash
+		if u != nil {
+			stored = u.PasswordHash
+		}
+		fits, old, err := a.verify(ctx, password, stored)
+		if err != nil {
+			return nil, err
+		}
+		if !fits || u == nil {
+			return nil, errWrong
+		}
+		if auth, err := a.startVerified(ctx, u); auth != nil || err != nil {
+			if err == nil && old {
+				a.renewHash(ctx, u, password)
+			}
+			return auth, err
+		}
 	}
-	stored := a.dummyHash
-	if u != nil {
-		stored = u.PasswordHash
-	}
-	fits, old, err := a.verify(ctx, password, stored)
-	if err != nil {
-		return nil, err
-	}
-	if !fits || u == nil {
-		return nil, wrong
-	}
-	if old {
-		a.renewHash(ctx, u, password)
-	}
-	return a.start(ctx, a.cfg.DB.Session, u)
+	return nil, errWrong
+}
+
+// errWrong refuses a log-in, whatever is wrong with it.
+var errWrong = refusal.New(refusal.Unauthenticated, "Handle or password is wrong.")
+
+// startVerified starts a session of a user whose password was found to match the hash of
+// the row; nil when the row has another hash by now: ChangePassword ends the sessions that
+// are there, and this one must not come after.
+func (a *Accounts) startVerified(ctx context.Context, u *ent.User) (auth *Auth, err error) {
+	err = rows.InTx(ctx, a.cfg.DB, func(tx *ent.Tx) error {
+		now, err := tx.User.Query().Where(user.ID(u.ID), rows.ForUpdate).Only(ctx)
+		if ent.IsNotFound(err) || err == nil && now.PasswordHash != u.PasswordHash {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("lock user: %w", err)
+		}
+		restored, err := a.restore(ctx, tx, now)
+		if err != nil {
+			return err
+		}
+		if auth, err = a.start(ctx, tx.Session, now); auth != nil {
+			auth.Restored = restored
+		}
+		return err
+	})
+	return auth, err
 }
 
 // Profile is a change of a user's own profile; nil fields do not change.

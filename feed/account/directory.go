@@ -59,18 +59,18 @@ func NewDirectory(db *ent.Client, maxPage int) *Directory {
 // has no others.
 var public = slices.DeleteFunc(slices.Clone(user.Columns), func(column string) bool {
 	return slices.Contains([]string{user.FieldPasswordHash, user.FieldIssuer, user.FieldExternalID, user.FieldSignedOutBefore,
-		user.FieldFanOutMode, user.FieldFanOutModeSince, user.FieldLastPostID}, column)
+		user.FieldFanOutMode, user.FieldFanOutModeSince, user.FieldLastPostID, user.FieldHidden}, column)
 })
 
-// users is a query of users, with their public columns.
+// users is a query of users who are not hidden, with their public columns.
 func (d *Directory) users() *ent.UserQuery {
-	q := d.db.User.Query()
+	q := d.db.User.Query().Where(user.Hidden(false))
 	q.Select(public...)
 	return q
 }
 
-// Users returns the users of the ids, in their order; nil where there is none. It
-// costs one query.
+// Users returns the users of the ids, in their order; nil where there is none, or one
+// that is hidden. It costs one query.
 func (d *Directory) Users(ctx context.Context, ids []int64) ([]*ent.User, error) {
 	list, err := d.users().Where(rows.Among(user.FieldID, ids)).All(ctx)
 	if err != nil {

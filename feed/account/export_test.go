@@ -3,6 +3,7 @@ package account
 import (
 	"context"
 
+	"tideline/ent"
 	"tideline/live"
 )
 
@@ -18,3 +19,8 @@ func (s *Sessions) Hear(ctx context.Context, hub *live.Hub) error {
 
 // TrustFor is how long an answer of SQL is trusted.
 const TrustFor = trustFor
+
+// StartVerified is the end of LogIn, once the password was verified.
+func (a *Accounts) StartVerified(ctx context.Context, u *ent.User) (*Auth, error) {
+	return a.startVerified(ctx, u)
+}

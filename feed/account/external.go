@@ -78,6 +78,7 @@ func (a *Accounts) admit(ctx context.Context, c identity.Claims) (Viewer, time.T
 			break
 		}
 		if found && !s.expires.Before(c.Expires) {
+			s.viewer.Issued = c.Issued
 			return s.viewer, c.Expires, nil
 		}
 		if err := a.open(ctx, key, c); err != nil {
@@ -106,7 +107,7 @@ func (a *Accounts) open(ctx context.Context, key tokenHash, c identity.Claims) e
 		if u.SignedOutBefore != nil {
 			since = *u.SignedOutBefore
 		}
-		if c.Issued.Before(since) {
+		if c.Issued.Before(since) || u.Hidden {
 			return errEnded
 		}
 		err = tx.Session.Create().SetTokenHash(key[:]).SetUserID(id).SetTokensSince(since.UTC()).

@@ -17,6 +17,7 @@ import (
 	"tideline/feed/internal/rows"
 	"tideline/feed/refusal"
 	"tideline/live"
+	"tideline/queue"
 )
 
 // Viewer says on whose behalf a call is made. The zero Viewer is anonymous.
@@ -27,6 +28,8 @@ type Viewer struct {
 	// Key is the API key by which a server makes the call for the user, or for nobody;
 	// nil without one. It is not changed.
 	Key *apikey.Key
+	// Issued is when an issuer made the token of the call; zero for a session of a log-in.
+	Issued time.Time
 }
 
 // Auth is a fresh session. Only now the server knows its token.
@@ -34,6 +37,8 @@ type Auth struct {
 	Token     string
 	ExpiresAt time.Time
 	User      *ent.User
+	// Restored says that the account was about to be deleted, and is not any more.
+	Restored bool
 }
 
 // The default of SessionsConfig.TTL, and its bounds.
@@ -43,14 +48,24 @@ const (
 	MaxSessionTTL     = 8760 * time.Hour
 )
 
+// DefaultGrace is the usual SessionsConfig.Grace, and MaxGrace its bound.
+const (
+	DefaultGrace = 30 * 24 * time.Hour
+	MaxGrace     = 8760 * time.Hour
+)
+
 // SessionsConfig configures Sessions. Fields without a default are required.
 type SessionsConfig struct {
 	DB        *ent.Client
 	Publisher *live.Publisher // tells open subscriptions that their session has ended
+	Queue     *queue.Queue    // deletes accounts
 	// Keys are the API keys that stand for sessions. Defaults to none.
 	Keys *apikey.Keys
 	// TTL is how long a log-in lasts. Defaults to DefaultSessionTTL.
 	TTL time.Duration
+	// Grace is how long an account that its user deleted is kept, to be restored by a
+	// log-in; 0: it is not.
+	Grace time.Duration
 	// Logger defaults to discarding.
 	Logger *slog.Logger
 	// Now is the clock. Defaults to time.Now.
@@ -65,8 +80,8 @@ type Sessions struct {
 
 // NewSessions returns Sessions. It fails when a required field is missing.
 func NewSessions(cfg SessionsConfig) (*Sessions, error) {
-	if cfg.DB == nil || cfg.Publisher == nil {
-		return nil, errors.New("sessions: DB and Publisher are required")
+	if cfg.DB == nil || cfg.Publisher == nil || cfg.Queue == nil {
+		return nil, errors.New("sessions: DB, Publisher and Queue are required")
 	}
 	cfg.TTL = cmp.Or(cfg.TTL, DefaultSessionTTL)
 	if cfg.Logger == nil {
@@ -87,7 +102,9 @@ func (s *Sessions) start(ctx context.Context, table *ent.SessionClient, u *ent.U
 	token := base64.RawURLEncoding.EncodeToString(raw)
 	expires := s.now().Add(s.cfg.TTL).Truncate(time.Millisecond)
 	hash := hashOf(token)
-	if err := table.Create().SetTokenHash(hash[:]).SetUserID(u.ID).SetExpiresAt(expires).Exec(ctx); err != nil {
+	err := table.Create().SetTokenHash(hash[:]).SetUserID(u.ID).SetExpiresAt(expires).SetUserAgent(userAgent(ctx)).
+		SetCreatedAt(s.now()).Exec(ctx)
+	if err != nil {
 		return nil, fmt.Errorf("start session: %w", err)
 	}
 	return &Auth{Token: token, ExpiresAt: expires, User: u}, nil
@@ -149,23 +166,29 @@ func (s *Sessions) LogOut(ctx context.Context, v Viewer) error {
 	if v.ID == 0 {
 		return refusal.ErrSignIn
 	}
-	row, err := s.cfg.DB.Session.Query().Where(session.ID(v.Session), session.UserID(v.ID)).Only(ctx)
+	_, err := s.end(ctx, v.ID, v.Session)
+	return err
+}
+
+// end ends a session of the user; found is false when there is none.
+func (s *Sessions) end(ctx context.Context, userID, id int64) (found bool, err error) {
+	row, err := s.cfg.DB.Session.Query().Where(session.ID(id), session.UserID(userID)).Only(ctx)
 	if ent.IsNotFound(err) {
-		s.known.forget(v.Session)
-		return nil
+		s.known.forget(id)
+		return false, nil
 	}
 	if err != nil {
-		return fmt.Errorf("find session: %w", err)
+		return false, fmt.Errorf("find session: %w", err)
 	}
 	if row.TokensSince != nil {
-		_, err := s.SignOut(ctx, v.ID)
-		return err
+		_, err := s.SignOut(ctx, userID)
+		return true, err
 	}
-	if _, err := s.cfg.DB.Session.Delete().Where(session.ID(v.Session), session.UserID(v.ID)).Exec(ctx); err != nil {
-		return fmt.Errorf("end session: %w", err)
+	if _, err := s.cfg.DB.Session.Delete().Where(session.ID(id), session.UserID(userID)).Exec(ctx); err != nil {
+		return false, fmt.Errorf("end session: %w", err)
 	}
-	s.tell(ctx, v.ID, v.Session)
-	return nil
+	s.tell(ctx, userID, id)
+	return true, nil
 }
 
 // SignOut ends all sessions of a user, as LogOut does with one, and has the tokens refused
@@ -184,11 +207,8 @@ func (s *Sessions) SignOut(ctx context.Context, userID int64) (ended int, err er
 		if err != nil {
 			return fmt.Errorf("sign out: %w", err)
 		}
-		if ids, err = tx.Session.Query().Where(session.UserID(userID)).IDs(ctx); err != nil {
-			return fmt.Errorf("list sessions: %w", err)
-		}
-		_, err = tx.Session.Delete().Where(session.IDIn(ids...)).Exec(ctx)
-		return rows.Wrap("end sessions", err)
+		ids, err = endAll(ctx, tx, userID, 0)
+		return err
 	})
 	if err != nil {
 		return 0, err

@@ -348,7 +348,7 @@ func (k *Keys) find(ctx context.Context, token string) (*Key, error) {
 
 // userOf returns the user whom a key is asked to act for.
 func (k *Keys) userOf(ctx context.Context, key *Key, actAs string) (int64, error) {
-	q := k.cfg.DB.User.Query()
+	q := k.cfg.DB.User.Query().Where(user.Hidden(false))
 	if external, ok := strings.CutPrefix(actAs, "external:"); ok {
 		id, err := url.PathUnescape(external)
 		if err != nil || id == "" {

@@ -20,6 +20,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 
@@ -53,6 +54,7 @@ const (
 	Updated   Status = "UPDATED"
 	Unchanged Status = "UNCHANGED"
 	Refused   Status = "REFUSED"
+	Deleted   Status = "DELETED"
 )
 
 // Result is what became of one row.
@@ -165,6 +167,14 @@ func checkID(id string) error {
 	return nil
 }
 
+// visibleUsersOf is usersOf without those who are hidden: nobody sees them, and nothing
+// is done to them, or for them.
+func visibleUsersOf(ctx context.Context, tx *ent.Tx, issuer string, externalIDs []string) (map[string]*ent.User, error) {
+	found, err := usersOf(ctx, tx, issuer, externalIDs)
+	maps.DeleteFunc(found, func(_ string, u *ent.User) bool { return u.Hidden })
+	return found, err
+}
+
 // usersOf returns the users who have the ids at the issuer, by these.
 func usersOf(ctx context.Context, tx *ent.Tx, issuer string, externalIDs []string) (map[string]*ent.User, error) {
 	slices.Sort(externalIDs)
@@ -174,7 +184,7 @@ func usersOf(ctx context.Context, tx *ent.Tx, issuer string, externalIDs []strin
 		bytes[i] = []byte(id)
 	}
 	found, err := tx.User.Query().Where(user.Issuer(issuer), user.ExternalIDIn(bytes...)).
-		Select(user.FieldID, user.FieldExternalID, user.FieldName, user.FieldBio, user.FieldDefaultVisibility).All(ctx)
+		Select(user.FieldID, user.FieldExternalID, user.FieldName, user.FieldBio, user.FieldDefaultVisibility, user.FieldHidden).All(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("find users: %w", err)
 	}

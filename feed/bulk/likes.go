@@ -23,7 +23,7 @@ func (b *Bulk) Likes(ctx context.Context, issuer string, list []Like) ([]*Result
 		for _, row := range list {
 			userIDs, externalIDs = append(userIDs, row.User), append(externalIDs, row.Post)
 		}
-		users, err := usersOf(ctx, tx, issuer, userIDs)
+		users, err := visibleUsersOf(ctx, tx, issuer, userIDs)
 		if err != nil {
 			return err
 		}

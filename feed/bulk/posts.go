@@ -63,7 +63,7 @@ func (b *Bulk) posts(ctx context.Context, tx *ent.Tx, issuer string, list []Post
 		seen[list[i].ExternalID] = true
 		externalIDs, authorIDs = append(externalIDs, list[i].ExternalID), append(authorIDs, list[i].Author)
 	}
-	authors, err := usersOf(ctx, tx, issuer, authorIDs)
+	authors, err := visibleUsersOf(ctx, tx, issuer, authorIDs)
 	if err != nil {
 		return err
 	}

@@ -74,6 +74,10 @@ func (b *Bulk) users(ctx context.Context, tx *ent.Tx, issuer string, list []User
 			fresh = append(fresh, i)
 			continue
 		}
+		if u.Hidden {
+			results[i] = refused(refusal.New(refusal.Conflict, "The account is about to be deleted."))
+			continue
+		}
 		results[i] = &Result{Status: Unchanged, User: u.ID}
 		p := profile{u.ID, or(row.Name, u.Name), or(row.Bio, u.Bio)}
 		if p.Name != u.Name || p.Bio != u.Bio {

@@ -39,6 +39,9 @@ const (
 	OutboxCap = 100
 )
 
+// Grace is how long a deleted account of a world may be restored.
+const Grace = time.Hour
+
 // Options change the defaults of a world.
 type Options struct {
 	// DB is the client of the rooms, if it is not that of the stores.
@@ -120,7 +123,7 @@ func New(t testing.TB, s *storage.Stores, o Options) *World {
 	w.Directory = account.NewDirectory(db, o.Policy.MaxPage)
 	w.Keys, err = apikey.New(apikey.Config{DB: db, Now: o.Now})
 	require.NoError(t, err)
-	w.Sessions, err = account.NewSessions(account.SessionsConfig{DB: db, Publisher: w.Publisher, Keys: w.Keys, Now: o.Now})
+	w.Sessions, err = account.NewSessions(account.SessionsConfig{DB: db, Publisher: w.Publisher, Queue: w.Queue, Keys: w.Keys, Grace: Grace, Now: o.Now})
 	require.NoError(t, err)
 	w.Accounts, err = account.New(account.Config{Sessions: w.Sessions, IDs: w.IDs, Issuers: o.Issuers, NoSignUp: o.NoSignUp, NoPasswords: o.NoPasswords})
 	require.NoError(t, err)

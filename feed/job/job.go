@@ -31,12 +31,17 @@ const (
 	// InboxesStale: so many relations changed at once that the inboxes of their users are
 	// to be read from SQL.
 	InboxesStale = "inboxes.stale"
+	// AuthorStale: an author was hidden, or is shown again; the inboxes that the posts are
+	// for are to be read from SQL.
+	AuthorStale = "author.stale"
+	// UserDeleted: everything that is kept of a user is to be deleted.
+	UserDeleted = "user.deleted"
 	// PostsBackdated: authors gained posts of long ago; the feeds where they belong are to
 	// be read from SQL, and nobody is told.
 	PostsBackdated = "posts.backdated"
 )
 
-// Post is the payload of PostCreated and PostChanged. The author is named because
+// Post is the payload of PostCreated and PostChanged, and without a post of AuthorStale. The author is named because
 // the post may be gone when the job runs.
 type Post struct {
 	Post   int64 `json:"post"`
@@ -78,6 +83,11 @@ type Relation struct {
 type Author struct {
 	Author int64 `json:"author"`
 	Since  int64 `json:"since"` // when the return to push began, in Unix milliseconds
+}
+
+// User is the payload of UserDeleted.
+type User struct {
+	User int64 `json:"user"`
 }
 
 // Users is the payload of InboxesStale.

@@ -38,6 +38,7 @@ const (
 	Requests
 	Users
 	Keys
+	Sessions
 )
 
 const (

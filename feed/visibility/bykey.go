@@ -96,6 +96,9 @@ func (r *Reader) byKey(ctx context.Context, viewer int64, ids []int64, with Fiel
 
 // flagsExpr is flagsFor in a query that ent builds.
 func (r *Reader) flagsExpr(viewer int64) sql.Querier {
+	if viewer == 0 {
+		return sql.Expr(flagsForAnyone(post.Table))
+	}
 	const parameter = "$viewer"
 	parts := strings.Split(flagsFor(parameter, post.Table, true), parameter)
 	return sql.ExprFunc(func(b *sql.Builder) {

@@ -25,7 +25,7 @@ type Reader struct {
 
 // New returns a Reader of the database; dialect is dialect.SQLite or dialect.Postgres.
 func New(db *ent.Client, dialect string) *Reader {
-	r := &Reader{db: db, dialect: dialect, anonymous: statement(dialect, "$1 * 0", 0)}
+	r := &Reader{db: db, dialect: dialect, anonymous: statement(dialect, "$1 * 0 + "+flagsForAnyone("p"), 0)}
 	for with := range r.statements {
 		with := Fields(with)
 		r.statements[with] = statement(dialect, flagsFor("$1", "p", with&Likes != 0), with)
@@ -101,15 +101,11 @@ func Fill(ctx context.Context, on Surface, viewer int64, r timeline.Range, from 
 func shown(on Surface, viewer int64, posts []*ent.Post) ([]*ent.Post, error) {
 	kept := make([]*ent.Post, 0, len(posts))
 	for _, p := range posts {
-		var r Relation
-		if viewer != 0 {
-			flags, err := flagsOf(p)
-			if err != nil {
-				return nil, err
-			}
-			r = flags.relation()
+		flags, err := flagsOf(p)
+		if err != nil {
+			return nil, err
 		}
-		if mayShow(on, viewer, r, p) {
+		if mayShow(on, viewer, flags.relation(), p) {
 			kept = append(kept, p)
 		}
 	}
@@ -169,11 +165,9 @@ func (r *Reader) matching(match predicate.Post) Source {
 			order = ent.Asc(post.FieldID)
 		}
 		q := r.db.Post.Query().Where(match, post.IDGT(in.After), post.IDLT(in.Upper())).Order(order).Limit(in.Limit)
-		if viewer != 0 {
-			q.Modify(func(s *sql.Selector) { s.AppendSelectExprAs(r.flagsExpr(viewer), columnFlags) })
-		}
+		q.Modify(func(s *sql.Selector) { s.AppendSelectExprAs(r.flagsExpr(viewer), columnFlags) })
 		list, err := q.All(ctx)
-		if err == nil && viewer != 0 {
+		if err == nil {
 			err = keepFlags(list)
 		}
 		if err != nil || len(list) == 0 {

@@ -10,6 +10,7 @@ import (
 	"tideline/ent/block"
 	"tideline/ent/follow"
 	"tideline/ent/followrequest"
+	"tideline/ent/hiddenuser"
 	"tideline/ent/like"
 	"tideline/ent/mute"
 	"tideline/ent/schema"
@@ -29,6 +30,7 @@ const (
 	liked
 	likesKnown // whether the viewer likes the post was read
 	known      // the rest was read
+	hidden     // the user, or the post's author, is hidden from everybody
 )
 
 // edge is a table in which a row of a viewer and another user sets a flag.
@@ -55,7 +57,7 @@ var likesOf = edge{liked, like.Table, like.FieldUserID, like.FieldPostID}
 func (f flag) relation() Relation {
 	return Relation{
 		Following: f&following != 0, FollowedBy: f&followedBy != 0, Blocking: f&blocking != 0,
-		BlockedBy: f&blockedBy != 0, Muting: f&muting != 0, Requested: f&requested != 0,
+		BlockedBy: f&blockedBy != 0, Muting: f&muting != 0, Requested: f&requested != 0, Hidden: f&hidden != 0,
 	}
 }
 
@@ -68,14 +70,14 @@ const columnFlags = "for_viewer"
 // about posts for friends only, and a viewer who mutes nobody, or has no block with
 // anybody, has none with the author. The database finds that out once a statement.
 //
-// Cost: one index look-up a post, one more with likes, and three; one more a post for each
-// of mutes, blocks and being blocked that the viewer has any of.
+// Cost: one index look-up a post, one more with likes, and four; one more a post for each
+// of mutes, blocks and being blocked that the viewer has any of, and while anybody is hidden.
 func flagsFor(viewer, post string, likes bool) string {
 	// A scalar: of an EXISTS, PostgreSQL may make a hash of all the viewer's rows.
 	look := func(e edge, of string) string {
 		return fmt.Sprintf("coalesce((SELECT %d FROM %s r WHERE r.%s = %s AND r.%s = %s.%s), 0)", e.flag, e.table, e.mine, viewer, e.theirs, post, of)
 	}
-	flags := fmt.Sprint(int64(known))
+	flags := flagsForAnyone(post)
 	for _, e := range edges {
 		found := look(e, fieldAuthor)
 		switch e.flag {
@@ -93,6 +95,12 @@ func flagsFor(viewer, post string, likes bool) string {
 		flags += fmt.Sprintf(" + %d + %s", likesKnown, look(likesOf, "id"))
 	}
 	return flags
+}
+
+// flagsForAnyone is flagsFor without a viewer: whether the author is hidden.
+func flagsForAnyone(post string) string {
+	return fmt.Sprintf("%d + CASE WHEN EXISTS (SELECT 1 FROM %[2]s) THEN coalesce((SELECT %[3]d FROM %[2]s r WHERE r.%[4]s = %[5]s.%[6]s), 0) ELSE 0 END",
+		known, hiddenuser.Table, hidden, hiddenuser.FieldID, post, fieldAuthor)
 }
 
 // fieldAuthor is the column of a post's author.
@@ -117,7 +125,7 @@ func Liked(p *ent.Post) (likes, known bool) {
 // Relations returns the viewer's relation to each of the others. An anonymous
 // viewer has no relation to anybody, and nobody has one to themselves.
 //
-// Cost: one query of six index look-ups a user.
+// Cost: one query of seven index look-ups a user.
 func (r *Reader) Relations(ctx context.Context, viewer int64, others []int64) (map[int64]Relation, error) {
 	found := map[int64]Relation{}
 	ids := make([]any, 0, len(others))
@@ -141,6 +149,8 @@ func (r *Reader) Relations(ctx context.Context, viewer int64, others []int64) (m
 			union.UnionAll(part)
 		}
 	}
+	hide := sql.Dialect(r.dialect).Select().From(sql.Table(hiddenuser.Table))
+	union.UnionAll(hide.SelectExpr(sql.Raw(fmt.Sprint(int64(hidden))), sql.Raw(hide.C(hiddenuser.FieldID))).Where(sql.In(hide.C(hiddenuser.FieldID), ids...)))
 	query, args := union.Query()
 	list, err := r.db.QueryContext(ctx, query, args...)
 	if err != nil {

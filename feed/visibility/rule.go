@@ -22,6 +22,7 @@ type Relation struct {
 	BlockedBy  bool // the other blocks the viewer
 	Muting     bool // the viewer mutes the other
 	Requested  bool // the viewer asked to follow and waits for the answer
+	Hidden     bool // nobody sees the other, see ent/schema.HiddenUser
 }
 
 // Mutual reports whether both follow each other: friends.
@@ -42,6 +43,9 @@ const (
 // mayShow decides whether a viewer with the relation r to the author may be shown p
 // on the surface.
 func mayShow(on Surface, viewer int64, r Relation, p *ent.Post) bool {
+	if r.Hidden {
+		return false
+	}
 	if viewer != 0 && p.AuthorID == viewer {
 		return true
 	}
@@ -66,6 +70,8 @@ func mayShow(on Surface, viewer int64, r Relation, p *ent.Post) bool {
 // whyNot names the rule by which mayShow hides a post from a home timeline.
 func whyNot(r Relation, p *ent.Post) string {
 	switch {
+	case r.Hidden:
+		return "the author's account is hidden"
 	case r.Blocking:
 		return "the viewer blocks the author"
 	case r.BlockedBy:

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 
+	"entgo.io/ent/dialect/sql"
+
 	"tideline/ent"
 	"tideline/ent/follow"
 	"tideline/ent/mute"
@@ -38,6 +40,9 @@ func (r *Reader) Judge(ctx context.Context, id int64, users []int64) (Verdict, e
 		return v, rows.Wrap("read post", err)
 	}
 	v.Post, v.sees = list[0], make(map[int64]bool, len(users))
+	if v.Post.Edges.Author.Hidden {
+		return v, nil
+	}
 	for chunk := range slices.Chunk(users, 20_000) {
 		// Only the author and the author's followers may be shown it.
 		followers, err := r.Among(ctx, v.Post.AuthorID, PostChange{Current: v.Post}, chunk)
@@ -78,7 +83,11 @@ func (r *Reader) CountUnread(ctx context.Context, timelines map[int64][]int64, f
 		}
 	}
 	for chunk := range slices.Chunk(slices.Sorted(maps.Keys(posts)), 5000) {
-		list, err := r.db.Post.Query().Where(rows.Among(post.FieldID, chunk)).All(ctx)
+		list, err := r.db.Post.Query().Where(rows.Among(post.FieldID, chunk)).
+			Modify(func(s *sql.Selector) { s.AppendSelectExprAs(r.flagsExpr(0), columnFlags) }).All(ctx)
+		if err == nil {
+			err = keepFlags(list)
+		}
 		if err != nil {
 			return fmt.Errorf("read posts: %w", err)
 		}
@@ -91,17 +100,23 @@ func (r *Reader) CountUnread(ctx context.Context, timelines map[int64][]int64, f
 		return err
 	}
 	for _, user := range users {
-		unread, hidden := 0, 0
+		unread, unseen := 0, 0
 		for _, id := range timelines[user] {
 			p := posts[id]
+			if p == nil {
+				unseen++
+				continue
+			}
+			to := relations[pair{user, p.AuthorID}]
+			to.Hidden = flag(p.ForViewer)&hidden != 0
 			switch {
-			case p == nil || !mayShow(Home, user, relations[pair{user, p.AuthorID}], p):
-				hidden++
+			case !mayShow(Home, user, to, p):
+				unseen++
 			case p.AuthorID != user:
 				unread++
 			}
 		}
-		if hidden == 0 || len(timelines[user]) < full { // else there may be more below
+		if unseen == 0 || len(timelines[user]) < full { // else there may be more below
 			counts[user] = unread
 		}
 	}

@@ -6,7 +6,25 @@ import (
 	"tideline/ent"
 	"tideline/ent/schema"
 	"tideline/feed/apikey"
+	"time"
 )
+
+type ChangeHandleInput struct {
+	Handle string `json:"handle"`
+}
+
+type ChangeHandlePayload struct {
+	User *ent.User `json:"user"`
+}
+
+type ChangePasswordInput struct {
+	CurrentPassword string `json:"currentPassword"`
+	NewPassword     string `json:"newPassword"`
+}
+
+type ChangePasswordPayload struct {
+	EndedSessions int `json:"endedSessions"`
+}
 
 type CreateAPIKeyInput struct {
 	Name   string         `json:"name"`
@@ -24,12 +42,41 @@ type CreatePostPayload struct {
 	Post *ent.Post `json:"post"`
 }
 
+type DeleteAccountInput struct {
+	// The present password. A user of an issuer has none, and comes with a token of the last ten minutes.
+	Password *string `json:"password,omitempty"`
+}
+
+type DeleteAccountPayload struct {
+	// Until then a log-in with the password restores the account; null when it is being deleted already.
+	RestorableUntil *time.Time `json:"restorableUntil,omitempty"`
+}
+
 type DeletePostInput struct {
 	PostID string `json:"postId"`
 }
 
 type DeletePostPayload struct {
 	DeletedPostID string `json:"deletedPostId"`
+}
+
+type EndSessionInput struct {
+	SessionID string `json:"sessionId"`
+}
+
+type EndSessionPayload struct {
+	EndedSessionID string `json:"endedSessionId"`
+}
+
+type ExportAccountInput struct {
+	// As of deleteAccount.
+	Password *string `json:"password,omitempty"`
+}
+
+type ExportAccountPayload struct {
+	// The path of the file at this server: lines of JSON. It is good for one download.
+	Path      string    `json:"path"`
+	ExpiresAt time.Time `json:"expiresAt"`
 }
 
 type LikePostInput struct {
@@ -43,6 +90,10 @@ type LikePostPayload struct {
 type LogInInput struct {
 	Handle   string `json:"handle"`
 	Password string `json:"password"`
+}
+
+type LogOutEverywherePayload struct {
+	EndedSessions int `json:"endedSessions"`
 }
 
 type MarkTimelineReadInput struct {

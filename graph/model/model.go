@@ -11,6 +11,7 @@ import (
 
 	"tideline/ent"
 	"tideline/ent/schema"
+	"tideline/feed/account"
 	"tideline/feed/apikey"
 	"tideline/feed/bulk"
 	"tideline/feed/home"
@@ -23,6 +24,9 @@ type (
 	PostEdge       = paging.Edge[ent.Post]
 	UserConnection = paging.Connection[ent.User]
 	UserEdge       = paging.Edge[ent.User]
+
+	SessionConnection = paging.Connection[account.Session]
+	SessionEdge       = paging.Edge[account.Session]
 
 	APIKeyConnection = paging.Connection[apikey.Key]
 	APIKeyEdge       = paging.Edge[apikey.Key]

@@ -40,6 +40,9 @@ type api struct {
 	beginning *semaphore.Weighted // the subscriptions that begin
 }
 
+// accountFields are the mutations that hash a password.
+var accountFields = []string{"signUp", "logIn", "changePassword", "deleteAccount", "exportAccount"}
+
 // errForbidden refuses what cannot be a credential.
 var errForbidden = refusal.New(refusal.Unauthenticated, "The session has ended. Log in again.")
 
@@ -113,11 +116,11 @@ func demandOf(o *exec.Operation) limit.Demand {
 	return d
 }
 
-func isAccountField(name string) bool { return name == "signUp" || name == "logIn" }
+func isAccountField(name string) bool { return slices.Contains(accountFields, name) }
 
 // timeout is how long an operation may take.
 func (a *api) timeout(operation *exec.Operation) time.Duration {
-	long := func(field string) bool { return isAccountField(field) || strings.HasPrefix(field, "upsert") }
+	long := func(field string) bool { return isAccountField(field) || strings.HasPrefix(field, "upsert") || field == "deleteUsers" }
 	if operation.Kind() == ast.Mutation && slices.ContainsFunc(operation.RootFields(), long) {
 		return a.config.LongestRequest()
 	}

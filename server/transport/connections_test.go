@@ -187,6 +187,7 @@ func TestDemandOfAnOperation(t *testing.T) {
 		"{hello}":                                                {Cost: least},
 		"mutation{a:set(n:1) b:set(n:2)}":                        {Mutations: 2, Cost: least},
 		"mutation{a:logIn b:logIn c:signUp}":                     {Accounts: 3, Cost: least},
+		"mutation{set(n:1) changePassword}":                      {Accounts: 1, Mutations: 1, Cost: least},
 		"mutation{set(n:1) logIn}":                               {Accounts: 1, Mutations: 1, Cost: least},
 		"subscription{news}":                                     {Cost: least},
 		"{__schema{queryType{name}}}":                            {Cost: 503},

@@ -39,6 +39,7 @@ type Mutation {
   hold: Boolean!
   signUp: Boolean!
   logIn: Boolean!
+  changePassword: Boolean!
 }
 type Subscription {
   count(to: Int!): Int!
@@ -139,7 +140,7 @@ func (f *fixture) fields() map[string]exectest.Resolver {
 				return false, ctx.Err()
 			}
 		},
-		"Mutation.signUp": yes, "Mutation.logIn": yes,
+		"Mutation.signUp": yes, "Mutation.logIn": yes, "Mutation.changePassword": yes,
 		"Subscription.count": func(ctx context.Context, args map[string]any) (any, error) {
 			to, err := graphql.UnmarshalInt(args["to"])
 			if err != nil {

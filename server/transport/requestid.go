@@ -5,6 +5,8 @@ import (
 	"crypto/rand"
 	"net/http"
 	"regexp"
+
+	"tideline/feed/account"
 )
 
 const requestIDHeader = "X-Request-Id"
@@ -35,6 +37,6 @@ func IdentifyRequests(next http.Handler) http.Handler {
 			id = rand.Text()
 		}
 		w.Header().Set(requestIDHeader, id)
-		next.ServeHTTP(w, r.WithContext(WithRequestID(r.Context(), id)))
+		next.ServeHTTP(w, r.WithContext(account.WithUserAgent(WithRequestID(r.Context(), id), r.UserAgent())))
 	})
 }

@@ -1,0 +1,114 @@
+package account
+
+import (
+	"context"
+	"fmt"
+
+	"tideline/ent"
+	"tideline/ent/session"
+	"tideline/ent/user"
+	"tideline/feed/internal/rows"
+	"tideline/feed/refusal"
+)
+
+// ChangeHandle gives the viewer another handle. The former one is free at once: who asks
+// for it finds nobody, or somebody else. Errors: Unauthenticated, BadInput; Conflict when
+// it is taken.
+//
+// Cost: one update by primary key.
+func (a *Accounts) ChangeHandle(ctx context.Context, v Viewer, handle string) (*ent.User, error) {
+	if v.ID == 0 {
+		return nil, refusal.ErrSignIn
+	}
+	handle, err := Handle(handle)
+	if err != nil {
+		return nil, err
+	}
+	u, err := a.cfg.DB.User.UpdateOneID(v.ID).SetHandle(handle).Save(ctx)
+	if ent.IsConstraintError(err) {
+		return nil, refusal.New(refusal.Conflict, "The handle @%s is taken.", handle)
+	}
+	if ent.IsNotFound(err) {
+		return nil, refusal.ErrSignIn
+	}
+	return u, rows.Wrap("change handle", err)
+}
+
+// ChangePassword changes the viewer's password and ends all other sessions, as SignOut. A
+// log-in with the former password that is under way fails. It returns how many sessions
+// ended. Errors: Unauthenticated; BadInput for the new password; Forbidden when the present
+// one is wrong, or the user has none.
+//
+// Cost: two password hashes, as SignUp, two look-ups and an update by primary key, a
+// deletion by index, and one message a process for each session that ends.
+func (a *Accounts) ChangePassword(ctx context.Context, v Viewer, current, changed string) (ended int, err error) {
+	if err := checkPassword(changed); err != nil {
+		return 0, err
+	}
+	u, err := a.ConfirmPassword(ctx, v, current)
+	if err != nil {
+		return 0, err
+	}
+	hash, err := a.hash(ctx, changed)
+	if err != nil {
+		return 0, err
+	}
+	var ids []int64
+	err = rows.InTx(ctx, a.cfg.DB, func(tx *ent.Tx) error {
+		// The row is locked until the sessions are deleted: no log-in comes in between.
+		err := tx.User.UpdateOneID(u.ID).Where(user.PasswordHash(u.PasswordHash)).SetPasswordHash(hash).Exec(ctx)
+		if ent.IsNotFound(err) {
+			return refusal.New(refusal.Conflict, "The password was changed at the same time. Try again.")
+		}
+		if err != nil {
+			return fmt.Errorf("change password: %w", err)
+		}
+		ids, err = endAll(ctx, tx, u.ID, v.Session)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	for _, id := range ids {
+		a.tell(ctx, u.ID, id)
+	}
+	return len(ids), nil
+}
+
+// endAll deletes all sessions of a user but one, and returns their ids.
+func endAll(ctx context.Context, tx *ent.Tx, userID, but int64) ([]int64, error) {
+	ids, err := tx.Session.Query().Where(session.UserID(userID), session.IDNEQ(but)).IDs(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list sessions: %w", err)
+	}
+	_, err = tx.Session.Delete().Where(session.IDIn(ids...)).Exec(ctx)
+	return ids, rows.Wrap("end sessions", err)
+}
+
+// ConfirmPassword returns the viewer's row when the password is the viewer's. Errors:
+// Unauthenticated; Forbidden when it is wrong, or the user has none.
+//
+// Cost: one password hash, as LogIn, and a look-up.
+func (a *Accounts) ConfirmPassword(ctx context.Context, v Viewer, password string) (*ent.User, error) {
+	if v.ID == 0 {
+		return nil, refusal.ErrSignIn
+	}
+	u, err := a.cfg.DB.User.Get(ctx, v.ID)
+	if ent.IsNotFound(err) {
+		return nil, refusal.ErrSignIn
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find user: %w", err)
+	}
+	if u.Issuer != nil || a.with.NoPasswords {
+		return nil, refusal.New(refusal.Forbidden, "This account has no password.")
+	}
+	fits, _, err := a.verify(ctx, password, u.PasswordHash)
+	if err != nil {
+		return nil, err
+	}
+	if !fits {
+		return nil, refusal.New(refusal.Forbidden, "The present password is wrong.")
+	}
+	return u, nil
+}

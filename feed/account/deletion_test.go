@@ -1,0 +1,536 @@
+package account_test
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"entgo.io/ent/dialect"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"tideline/ent/follow"
+	"tideline/ent/hiddenuser"
+	entjob "tideline/ent/job"
+	"tideline/ent/schema"
+	"tideline/feed"
+	"tideline/feed/account"
+	"tideline/feed/feedtest"
+	"tideline/feed/job"
+	"tideline/feed/paging"
+	"tideline/feed/refusal"
+	"tideline/storage"
+	"tideline/storage/storagetest"
+)
+
+// eachLater runs the test on every engine, in a world whose clock is put forward by later.
+// Nothing works in it.
+func eachLater(t *testing.T, test func(w *feedtest.World, later func(time.Duration))) {
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		var ahead atomic.Int64
+		w := feedtest.Idle(t, s, feedtest.Options{Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }})
+		test(w, func(d time.Duration) { ahead.Add(int64(d)) })
+	})
+}
+
+// dump returns everything that SQL and Redis have, a line a row or key.
+func dump(w *feedtest.World) (lines []string) {
+	w.Helper()
+	tables := "SELECT name FROM sqlite_master WHERE type = 'table'"
+	if w.Stores.Dialect == dialect.Postgres {
+		tables = "SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema()"
+	}
+	query := func(query string, row func(rows *sql.Rows)) {
+		rows, err := w.Stores.SQL.QueryContext(w.Ctx, query)
+		require.NoError(w, err)
+		defer rows.Close()
+		for rows.Next() {
+			row(rows)
+		}
+		require.NoError(w, rows.Err())
+	}
+	var names []string
+	query(tables, func(rows *sql.Rows) {
+		var name string
+		require.NoError(w, rows.Scan(&name))
+		names = append(names, name)
+	})
+	require.Contains(w, names, "hidden_users")
+	for _, table := range names {
+		query(`SELECT * FROM "`+table+`"`, func(rows *sql.Rows) {
+			columns, err := rows.Columns()
+			require.NoError(w, err)
+			values := make([]any, len(columns))
+			for i := range values {
+				values[i] = new(any)
+			}
+			require.NoError(w, rows.Scan(values...))
+			line := table + ":"
+			for _, value := range values {
+				value := *value.(*any)
+				if text, ok := value.([]byte); ok {
+					value = string(text)
+				}
+				line += fmt.Sprintf(" %v", value)
+			}
+			lines = append(lines, line)
+		})
+	}
+	keys, err := w.Stores.Redis.Keys(w.Ctx, "*").Result()
+	require.NoError(w, err)
+	for _, key := range keys {
+		kind, err := w.Stores.Redis.Type(w.Ctx, key).Result()
+		require.NoError(w, err)
+		var value any
+		switch kind {
+		case "string":
+			value, err = w.Stores.Redis.Get(w.Ctx, key).Result()
+		case "hash":
+			value, err = w.Stores.Redis.HGetAll(w.Ctx, key).Result()
+		case "set":
+			value, err = w.Stores.Redis.SMembers(w.Ctx, key).Result()
+		case "zset":
+			value, err = w.Stores.Redis.ZRangeWithScores(w.Ctx, key, 0, -1).Result()
+		case "stream":
+			value, err = w.Stores.Redis.XRange(w.Ctx, key, "-", "+").Result()
+		case "none": // it has ended meanwhile
+		default:
+			require.Fail(w, "keys of type "+kind+" are not known here")
+		}
+		if err != nil && !errors.Is(err, redis.Nil) {
+			require.NoError(w, err)
+		}
+		lines = append(lines, fmt.Sprintf("%s: %v", key, value))
+	}
+	return lines
+}
+
+// requireNoTrace requires that nothing has any of the texts, but what ends by itself before
+// traces are looked for: the fences of other authors, which the clock of Redis ends, and what
+// says which changes a user was told of.
+func requireNoTrace(w *feedtest.World, texts ...string) {
+	w.Helper()
+	for _, line := range dump(w) {
+		for _, text := range texts {
+			key, _, _ := strings.Cut(line, ": ")
+			if strings.Contains(key, "}:t") || strings.HasSuffix(key, "}:f") && !strings.Contains(key, text) {
+				life, err := w.Stores.Redis.TTL(w.Ctx, key).Result()
+				require.NoError(w, err)
+				require.LessOrEqual(w, life, 2*time.Hour)
+				require.Positive(w, life)
+				continue
+			}
+			require.NotContains(w, line, text)
+		}
+	}
+}
+
+func texts(ids ...int64) []string {
+	list := make([]string, len(ids))
+	for i, id := range ids {
+		list[i] = strconv.FormatInt(id, 10)
+	}
+	return list
+}
+
+// circle is a user who is to go, with everything that there can be of one.
+type circle struct {
+	gone, follower, followee, friend account.Viewer
+	posts                            []int64
+	liked                            int64 // a post of the friend that the user likes
+}
+
+func newCircle(w *feedtest.World) circle {
+	w.Helper()
+	c := circle{gone: signUp(w, "soongone", "correct horse"), follower: w.User("follower"), followee: w.User("followee"), friend: w.User("friend")}
+	stranger, shy := w.User("stranger"), w.User("shy")
+	w.Stores.DB.User.UpdateOneID(shy.ID).SetApprovesFollowers(true).ExecX(w.Ctx)
+	w.Follow(c.follower, c.gone)
+	w.Follow(c.gone, c.followee)
+	w.Befriend(c.gone, c.friend)
+	w.Follow(c.gone, shy)
+	_, err := w.Feed.Block(w.Ctx, c.gone, stranger.ID)
+	require.NoError(w, err)
+	for _, v := range []account.Viewer{c.follower, c.friend, c.gone} {
+		w.AwaitInbox(v)
+	}
+	for _, v := range []schema.Visibility{"PUBLIC", "FOLLOWERS", "MUTUALS", "PRIVATE"} {
+		c.posts = append(c.posts, w.Post(c.gone, v))
+	}
+	p, err := w.Feed.CreatePost(w.Ctx, c.gone, feed.Draft{Text: "once", IdempotencyKey: "once"})
+	require.NoError(w, err)
+	c.posts = append(c.posts, p.ID)
+	c.liked = w.Post(c.friend, "PUBLIC")
+	for _, like := range []struct {
+		by   account.Viewer
+		post int64
+	}{{c.gone, c.liked}, {c.follower, c.liked}, {c.friend, c.posts[0]}, {c.follower, c.posts[0]}} {
+		_, err := w.Feed.LikePost(w.Ctx, like.by, like.post)
+		require.NoError(w, err)
+	}
+	_, err = w.Feed.Mute(w.Ctx, c.friend, c.gone.ID)
+	require.NoError(w, err)
+	_, err = w.Feed.Mute(w.Ctx, c.gone, c.friend.ID)
+	require.NoError(w, err)
+	w.Stores.DB.ReadMarker.Create().SetID(c.gone.ID).SetPostID(c.liked).ExecX(w.Ctx)
+	return c
+}
+
+// requireGone requires that there is nothing of the user of the circle.
+func (c circle) requireGone(w *feedtest.World) {
+	w.Helper()
+	requireNoTrace(w, append(texts(append(c.posts, c.gone.ID)...), "soongone")...)
+	friend := w.Stores.DB.User.GetX(w.Ctx, c.friend.ID)
+	require.Equal(w, []int{0, 0}, []int{friend.FollowerCount, friend.FollowingCount})
+	require.Zero(w, w.Stores.DB.User.GetX(w.Ctx, c.follower.ID).FollowingCount)
+	require.Zero(w, w.Stores.DB.User.GetX(w.Ctx, c.followee.ID).FollowerCount)
+	liked := w.Stores.DB.Post.GetX(w.Ctx, c.liked)
+	require.Equal(w, 1, liked.LikeCount)
+	require.Equal(w, 1, w.Stores.DB.Like.Query().CountX(w.Ctx))
+}
+
+func TestNothingIsLeftOfADeletedUser(t *testing.T) {
+	t.Parallel()
+	eachLater(t, func(w *feedtest.World, later func(time.Duration)) {
+		stop := w.Work()
+		c := newCircle(w)
+		w.Drain()
+		all := strings.Join(dump(w), "\n")
+		for _, text := range append(texts(append(c.posts, c.gone.ID)...), "soongone") {
+			require.Contains(w, all, text, "the dump has everything")
+		}
+		_, changed, err := w.Sessions.Delete(w.Ctx, c.gone.ID, 0)
+		require.NoError(w, err)
+		require.True(w, changed)
+		w.Drain()
+		stop()
+		_, _, err = w.Sessions.Delete(w.Ctx, c.gone.ID, 0)
+		requireCode(w, refusal.NotFound, err)
+
+		// A call that was under way all the time leaves its trace.
+		w.Stores.DB.ReadMarker.Create().SetID(c.gone.ID).SetPostID(c.liked).ExecX(w.Ctx)
+		w.AwaitInbox(c.gone)
+		n, err := w.Sessions.EraseTraces(w.Ctx, w.Timelines.ForgetUser)
+		require.NoError(w, err)
+		require.Zero(w, n, "it is too early")
+		later(4 * time.Hour)
+		n, err = w.Sessions.EraseTraces(w.Ctx, w.Timelines.ForgetUser)
+		require.NoError(w, err)
+		require.Equal(w, 1, n)
+		c.requireGone(w)
+	})
+}
+
+// While users post, like and follow as fast as they can, one of them is deleted.
+func TestNothingIsLeftOfAUserWhoIsDeletedUnderLoad(t *testing.T) {
+	t.Parallel()
+	eachLater(t, func(w *feedtest.World, later func(time.Duration)) {
+		w.Work()
+		users := w.Users(4)
+		gone := users[0]
+		var mu sync.Mutex
+		var posts []int64
+		var all sync.WaitGroup
+		ctx, stop := context.WithCancel(w.Ctx)
+		defer stop()
+		for i, v := range users {
+			all.Go(func() {
+				for n := 0; ctx.Err() == nil; n++ {
+					other := users[(i+1+n%3)%4]
+					_, _ = w.Feed.Follow(w.Ctx, v, other.ID)
+					p, err := w.Feed.CreatePost(w.Ctx, v, feed.Draft{Text: "hello", IdempotencyKey: strconv.Itoa(n)})
+					if err == nil && v.ID == gone.ID {
+						mu.Lock()
+						posts = append(posts, p.ID)
+						mu.Unlock()
+					}
+					mu.Lock()
+					mine := slices.Clone(posts)
+					mu.Unlock()
+					if len(mine) > 0 {
+						_, _ = w.Feed.LikePost(w.Ctx, v, mine[len(mine)-1])
+					}
+					if p != nil {
+						_, _ = w.Feed.LikePost(w.Ctx, gone, p.ID)
+					}
+					if n%5 == 4 {
+						_, _ = w.Feed.Unfollow(w.Ctx, v, other.ID)
+					}
+				}
+			})
+		}
+		require.Eventually(w, func() bool { mu.Lock(); defer mu.Unlock(); return len(posts) > 5 }, time.Minute, time.Millisecond)
+		_, _, err := w.Sessions.Delete(w.Ctx, gone.ID, 0)
+		require.NoError(w, err)
+		stop()
+		all.Wait()
+		w.Drain()
+		later(4 * time.Hour)
+		_, err = w.Sessions.EraseTraces(w.Ctx, w.Timelines.ForgetUser)
+		require.NoError(w, err)
+		requireNoTrace(w, texts(append(posts, gone.ID)...)...)
+		for _, u := range w.Stores.DB.User.Query().AllX(w.Ctx) {
+			require.Equal(w, w.Stores.DB.Follow.Query().Where(follow.FolloweeID(u.ID)).CountX(w.Ctx), u.FollowerCount)
+			require.Equal(w, w.Stores.DB.Follow.Query().Where(follow.FollowerID(u.ID)).CountX(w.Ctx), u.FollowingCount)
+		}
+	})
+}
+
+func TestDeletedUserIsHiddenAndALogInRestores(t *testing.T) {
+	t.Parallel()
+	eachLater(t, func(w *feedtest.World, later func(time.Duration)) {
+		w.Work()
+		c := newCircle(w)
+		w.Drain()
+		_, err := w.Accounts.DeleteAccount(w.Ctx, account.Viewer{}, "")
+		requireCode(w, refusal.Unauthenticated, err)
+		_, err = w.Accounts.DeleteAccount(w.Ctx, c.gone, "wrong horse")
+		requireCode(w, refusal.Forbidden, err)
+		before := w.Timeline(c.follower, 10)
+		require.NotEmpty(w, before)
+		auth, err := w.Accounts.LogIn(w.Ctx, "soongone", "correct horse")
+		require.NoError(w, err)
+		require.False(w, auth.Restored)
+
+		until, err := w.Accounts.DeleteAccount(w.Ctx, c.gone, "correct horse")
+		require.NoError(w, err)
+		require.WithinDuration(w, time.Now().Add(feedtest.Grace), *until, time.Minute)
+		requireRefused(w, auth.Token)
+		hidden := func() {
+			w.Helper()
+			require.Empty(w, w.Timeline(c.follower, 10))
+			for _, v := range []account.Viewer{c.follower, {}} {
+				_, err = w.Feed.Post(w.Ctx, v, c.posts[0])
+				requireCode(w, refusal.NotFound, err)
+				page, err := w.Feed.UserPosts(w.Ctx, v, c.gone.ID, paging.Page{})
+				require.NoError(w, err)
+				require.Empty(w, page.Edges)
+			}
+			_, err = w.Directory.User(w.Ctx, "soongone")
+			requireCode(w, refusal.NotFound, err)
+			found, err := w.Directory.Search(w.Ctx, "soongone", paging.Page{})
+			require.NoError(w, err)
+			require.Empty(w, found.Edges)
+			found, err = w.Feed.Followers(w.Ctx, c.friend.ID, paging.Page{})
+			require.NoError(w, err)
+			require.Empty(w, found.Edges)
+			list, err := w.Directory.Users(w.Ctx, []int64{c.gone.ID})
+			require.NoError(w, err)
+			require.Nil(w, list[0])
+			verdict, err := w.Visibility.Judge(w.Ctx, c.posts[0], []int64{c.follower.ID, c.gone.ID})
+			require.NoError(w, err)
+			require.False(w, verdict.Sees(c.follower.ID))
+			require.False(w, verdict.Sees(c.gone.ID))
+			counts := map[int64]int{}
+			require.NoError(w, w.Visibility.CountUnread(w.Ctx, map[int64][]int64{c.follower.ID: c.posts}, 100, counts))
+			require.Equal(w, map[int64]int{c.follower.ID: 0}, counts)
+		}
+		hidden()
+		// Calls that were under way change nothing.
+		_, err = w.Feed.Follow(w.Ctx, c.followee, c.gone.ID)
+		requireCode(w, refusal.NotFound, err)
+		_, err = w.Feed.Follow(w.Ctx, c.follower, c.gone.ID)
+		requireCode(w, refusal.NotFound, err)
+		_, err = w.Feed.Follow(w.Ctx, c.gone, c.follower.ID)
+		requireCode(w, refusal.Unauthenticated, err)
+		_, err = w.Feed.CreatePost(w.Ctx, c.gone, feed.Draft{Text: "late"})
+		requireCode(w, refusal.Unauthenticated, err)
+		w.Drain()
+		w.AwaitInbox(c.follower) // an inbox that is built now has none of the posts
+		hidden()
+		again, _, err := w.Sessions.Delete(w.Ctx, c.gone.ID, 2*feedtest.Grace)
+		require.NoError(w, err)
+		require.Equal(w, until.UnixMilli(), again.UnixMilli(), "it stays as it was")
+
+		later(2 * feedtest.Grace)
+		auth, err = w.Accounts.LogIn(w.Ctx, "soongone", "correct horse")
+		require.NoError(w, err)
+		require.True(w, auth.Restored, "nobody has begun to delete the user")
+		n, err := w.Sessions.BeginDeletions(w.Ctx)
+		require.NoError(w, err)
+		require.Zero(w, n)
+		w.Drain()
+		require.Equal(w, before, w.Timeline(c.follower, 10))
+		_, err = w.Feed.Post(w.Ctx, account.Viewer{}, c.posts[0])
+		require.NoError(w, err)
+	})
+}
+
+// Once the deletion has begun there is no way back.
+func TestLogInAfterTheGracePeriodRestoresNothing(t *testing.T) {
+	t.Parallel()
+	eachLater(t, func(w *feedtest.World, later func(time.Duration)) {
+		gone := signUp(w, "soongone", "correct horse")
+		_, err := w.Accounts.DeleteAccount(w.Ctx, gone, "correct horse")
+		require.NoError(w, err)
+		n, err := w.Sessions.BeginDeletions(w.Ctx)
+		require.NoError(w, err)
+		require.Zero(w, n)
+		later(2 * feedtest.Grace)
+		n, err = w.Sessions.BeginDeletions(w.Ctx)
+		require.NoError(w, err)
+		require.Equal(w, 1, n)
+		_, err = w.Accounts.LogIn(w.Ctx, "soongone", "correct horse")
+		requireCode(w, refusal.Unauthenticated, err)
+		_, err = w.Sessions.Restore(w.Ctx, gone.ID)
+		requireCode(w, refusal.Conflict, err)
+		n, err = w.Sessions.BeginDeletions(w.Ctx)
+		require.NoError(w, err)
+		require.Zero(w, n)
+		require.Equal(w, 1, w.Stores.DB.Job.Query().Where(entjob.Kind(job.UserDeleted)).CountX(w.Ctx))
+	})
+}
+
+// However often a worker dies, the next attempt goes on, and nothing is left or counted
+// twice.
+func TestErasureGoesOnWhereAWorkerDied(t *testing.T) {
+	t.Parallel()
+	eachLater(t, func(w *feedtest.World, later func(time.Duration)) {
+		stop := w.Work()
+		c := newCircle(w)
+		w.Drain()
+		stop()
+		_, _, err := w.Sessions.Delete(w.Ctx, c.gone.ID, 0)
+		require.NoError(w, err)
+		w.Stores.DB.Job.Delete().Where(entjob.Kind(job.AuthorStale)).ExecX(w.Ctx)
+		own := w.Stores.DB.Job.Query().OnlyIDX(w.Ctx)
+		died := errors.New("the worker died")
+		for attempts := 1; ; attempts++ {
+			require.Less(w, attempts, 100)
+			e, err := w.Sessions.Erase(w.Ctx, c.gone.ID)
+			require.NoError(w, err)
+			if e == nil {
+				break
+			}
+			pages := 0
+			e.Forget = w.Timelines.Forget
+			e.Pace = func(context.Context) error {
+				if pages++; pages == attempts {
+					return died
+				}
+				return nil
+			}
+			if err = e.Run(w.Ctx, own); err != nil {
+				require.ErrorIs(w, err, died)
+			}
+		}
+		require.Equal(w, hiddenuser.StateGONE, w.Stores.DB.HiddenUser.GetX(w.Ctx, c.gone.ID).State)
+		w.Stores.DB.Job.DeleteOneID(own).ExecX(w.Ctx)
+		later(4 * time.Hour)
+		_, err = w.Sessions.EraseTraces(w.Ctx, w.Timelines.ForgetUser)
+		require.NoError(w, err)
+		require.NoError(w, w.Stores.Redis.Del(w.Ctx, streams(w)...).Err(), "nobody takes the jobs")
+		c.requireGone(w)
+	})
+}
+
+func streams(w *feedtest.World) []string {
+	keys, err := w.Stores.Redis.Keys(w.Ctx, "*").Result()
+	require.NoError(w, err)
+	return append(slices.DeleteFunc(keys, func(key string) bool {
+		return w.Stores.Redis.Type(w.Ctx, key).Val() != "stream"
+	}), "none")
+}
+
+// A fan-out that is under way may put a post into an inbox from which the deletion has
+// taken it: the deletion waits for it.
+func TestErasureWaitsForJobsAboutTheUser(t *testing.T) {
+	t.Parallel()
+	eachLater(t, func(w *feedtest.World, _ func(time.Duration)) {
+		gone := w.User("soongone")
+		post := w.Post(gone, "PUBLIC")
+		_, _, err := w.Sessions.Delete(w.Ctx, gone.ID, 0)
+		require.NoError(w, err)
+		own := w.Stores.DB.Job.Query().Where(entjob.Kind(job.UserDeleted)).OnlyIDX(w.Ctx)
+		run := func() error {
+			e, err := w.Sessions.Erase(w.Ctx, gone.ID)
+			require.NoError(w, err)
+			e.Pace = func(context.Context) error { return nil }
+			return e.Run(w.Ctx, own)
+		}
+		require.ErrorIs(w, run(), account.ErrInUse)
+		require.True(w, w.Stores.DB.Post.Query().ExistX(w.Ctx))
+		w.Stores.DB.Job.Delete().Where(entjob.Kind(job.AuthorStale)).ExecX(w.Ctx)
+		require.ErrorIs(w, run(), account.ErrInUse)
+		w.Stores.DB.Job.Update().Where(entjob.Kind(job.PostCreated)).SetDead(true).ExecX(w.Ctx)
+		require.NoError(w, run(), "post %d", post)
+		require.Equal(w, 1, w.Stores.DB.Job.Query().CountX(w.Ctx))
+		require.Zero(w, w.Stores.DB.User.Query().CountX(w.Ctx))
+	})
+}
+
+// A user of an issuer shows a fresh token, and no token brings the user back.
+func TestUserOfAnIssuerDeletesTheAccount(t *testing.T) {
+	eachWithIssuers(t, feedtest.Options{}, func(t *testing.T, w *feedtest.World) {
+		old := signIn(w, tokenOf(t, "app", "7", time.Now().Add(-time.Hour), nil))
+		_, err := w.Accounts.DeleteAccount(w.Ctx, old, "")
+		requireCode(w, refusal.Forbidden, err)
+		fresh := signIn(w, tokenOf(t, "app", "7", time.Now(), nil))
+		require.Equal(t, old.ID, fresh.ID)
+		_, err = w.Accounts.DeleteAccount(w.Ctx, fresh, "")
+		require.NoError(t, err)
+		_, _, err = w.Accounts.Authenticate(w.Ctx, tokenOf(t, "app", "7", time.Now().Add(5*time.Second), nil))
+		requireCode(w, refusal.Unauthenticated, err)
+		restored, err := w.Sessions.Restore(w.Ctx, fresh.ID)
+		require.NoError(t, err)
+		require.True(t, restored)
+		restored, err = w.Sessions.Restore(w.Ctx, fresh.ID)
+		require.NoError(t, err)
+		require.False(t, restored)
+	})
+}
+
+func TestExportAccount(t *testing.T) {
+	t.Parallel()
+	eachLater(t, func(w *feedtest.World, later func(time.Duration)) {
+		c := newCircle(w)
+		_, _, err := w.Accounts.OfferExport(w.Ctx, c.gone, "wrong horse")
+		requireCode(w, refusal.Forbidden, err)
+		secretOf := func() string {
+			path, _, err := w.Accounts.OfferExport(w.Ctx, c.gone, "correct horse")
+			require.NoError(w, err)
+			secret, found := strings.CutPrefix(path, account.ExportPath+"?secret=")
+			require.True(w, found)
+			return secret
+		}
+		secret := secretOf()
+		requireRefused(w, secret)
+		id, err := w.Sessions.TakeExport(w.Ctx, secret)
+		require.NoError(w, err)
+		require.Equal(w, c.gone.ID, id)
+		_, err = w.Sessions.TakeExport(w.Ctx, secret)
+		requireCode(w, refusal.Unauthenticated, err)
+		secret = secretOf()
+		later(time.Hour)
+		_, err = w.Sessions.TakeExport(w.Ctx, secret)
+		requireCode(w, refusal.Unauthenticated, err)
+
+		w.History(c.gone, 1500) // more than a page
+		var file bytes.Buffer
+		require.NoError(w, w.Sessions.Export(w.Ctx, id, &file))
+		counts := map[string]int{}
+		for line := range strings.Lines(file.String()) {
+			var fields map[string]any
+			require.NoError(w, json.Unmarshal([]byte(line), &fields))
+			counts[fields["type"].(string)]++
+		}
+		sessions := counts["session"]
+		delete(counts, "session")
+		require.Positive(w, sessions)
+		require.Equal(w, map[string]int{"user": 1, "post": 1505, "like": 1, "follow": 2, "follower": 2, "request": 1, "block": 1, "mute": 1}, counts,
+			slices.Collect(maps.Keys(counts)))
+		require.NotContains(w, file.String(), w.Stores.DB.User.GetX(w.Ctx, id).PasswordHash)
+		requireCode(w, refusal.NotFound, w.Sessions.Export(w.Ctx, 1, &file))
+	})
+}

@@ -1,0 +1,217 @@
+package account
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha512"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"tideline/ent"
+	"tideline/ent/block"
+	"tideline/ent/follow"
+	"tideline/ent/followrequest"
+	"tideline/ent/like"
+	"tideline/ent/mute"
+	"tideline/ent/post"
+	"tideline/ent/session"
+	"tideline/feed/ids"
+	"tideline/feed/internal/rows"
+	"tideline/feed/refusal"
+)
+
+const (
+	// ExportPath is where a server has the files that OfferExport names.
+	ExportPath = "/account/export"
+	// exportTTL is how long a path is good for the one download.
+	exportTTL = 5 * time.Minute
+	// exportPage is how many rows of an export are in memory at a time.
+	exportPage = 1000
+	// exportAgent is what the list of sessions says of a path that was not used yet.
+	exportAgent = "export of the account"
+)
+
+// exportHash stands for the secret of a path in the table of sessions, where the hash of a
+// token stands for others. It is another hash function: the secret is no token.
+func exportHash(secret string) tokenHash { return sha512.Sum512_256([]byte("export:" + secret)) }
+
+// OfferExport returns the path of a file with all that is kept of the viewer, after
+// Confirm. The path is good for one download, and ends as a session does. Errors:
+// Unauthenticated, Forbidden.
+//
+// Cost: that of Confirm, and an insert.
+func (a *Accounts) OfferExport(ctx context.Context, v Viewer, password string) (path string, until time.Time, err error) {
+	if err := a.Confirm(ctx, v, password); err != nil {
+		return "", time.Time{}, err
+	}
+	raw := make([]byte, 32)
+	rand.Read(raw)
+	secret := base64.RawURLEncoding.EncodeToString(raw)
+	hash, until := exportHash(secret), a.now().Add(exportTTL).Truncate(time.Millisecond)
+	err = a.cfg.DB.Session.Create().SetTokenHash(hash[:]).SetUserID(v.ID).SetExpiresAt(until).SetUserAgent(exportAgent).
+		SetCreatedAt(a.now()).Exec(ctx)
+	return ExportPath + "?secret=" + secret, until, rows.Wrap("offer export", err)
+}
+
+// TakeExport returns the user of the secret in a path, which is good no more. Error:
+// Unauthenticated.
+//
+// Cost: a look-up by index and a deletion by primary key.
+func (s *Sessions) TakeExport(ctx context.Context, secret string) (int64, error) {
+	hash := exportHash(secret)
+	row, err := s.cfg.DB.Session.Query().Where(session.TokenHash(hash[:]), session.ExpiresAtGT(s.now())).Only(ctx)
+	if err != nil && !ent.IsNotFound(err) {
+		return 0, fmt.Errorf("find export: %w", err)
+	}
+	if row == nil {
+		return 0, errNoExport
+	}
+	n, err := s.cfg.DB.Session.Delete().Where(session.ID(row.ID)).Exec(ctx)
+	if err == nil && n == 0 { // another request took it
+		err = errNoExport
+	}
+	return row.UserID, err
+}
+
+var errNoExport = refusal.New(refusal.Unauthenticated, "This path was used, or has ended. Ask for another one.")
+
+// Export writes all that is kept of a user to w, as lines of JSON, each with a type: user,
+// session, post, like, follow, follower, request, requester, block, mute. Of others it names the
+// handle and the id only. It is a sequence of reads, not one moment. Error: NotFound.
+//
+// Cost: a query for each thousand rows, which is what is in memory at a time.
+func (s *Sessions) Export(ctx context.Context, id int64, w io.Writer) error {
+	u, err := s.cfg.DB.User.Get(ctx, id)
+	if ent.IsNotFound(err) {
+		return refusal.ErrNoSuchUser
+	}
+	if err != nil {
+		return fmt.Errorf("find user: %w", err)
+	}
+	x := export{s.cfg.DB, id, json.NewEncoder(w)}
+	profile := map[string]any{
+		"type": "user", "id": u.NodeID(), "handle": u.Handle, "name": u.Name, "bio": u.Bio, "createdAt": u.CreatedAt.UTC(),
+		"approvesFollowers": u.ApprovesFollowers, "defaultVisibility": u.DefaultVisibility,
+	}
+	if u.Issuer != nil {
+		profile["issuer"], profile["externalId"] = *u.Issuer, string(u.ExternalID)
+	}
+	marker, err := s.cfg.DB.ReadMarker.Get(ctx, id)
+	if err == nil {
+		profile["readUpTo"] = ent.NodeID("Post", marker.PostID)
+	} else if !ent.IsNotFound(err) {
+		return fmt.Errorf("find read marker: %w", err)
+	}
+	if err := x.to.Encode(profile); err != nil {
+		return err
+	}
+	for _, part := range []func(context.Context) error{x.sessions, x.posts, x.likes, x.relations} {
+		if err := part(ctx); err != nil {
+			return fmt.Errorf("export user: %w", err)
+		}
+	}
+	return nil
+}
+
+// export writes the parts of an Export.
+type export struct {
+	db   *ent.Client
+	user int64
+	to   *json.Encoder
+}
+
+// exported writes all that page finds, ascending, by the id of which next goes on.
+func exported[T any](ctx context.Context, to *json.Encoder, page func(ctx context.Context, after int64) ([]T, error), line func(T) (id int64, fields map[string]any)) error {
+	var after int64
+	for {
+		list, err := page(ctx, after)
+		if err != nil {
+			return err
+		}
+		for _, row := range list {
+			var fields map[string]any
+			if after, fields = line(row); fields == nil {
+				continue
+			}
+			if err := to.Encode(fields); err != nil {
+				return err
+			}
+		}
+		if len(list) < exportPage {
+			return nil
+		}
+	}
+}
+
+func (x export) sessions(ctx context.Context) error {
+	return exported(ctx, x.to, func(ctx context.Context, after int64) ([]*ent.Session, error) {
+		return x.db.Session.Query().Where(session.UserID(x.user), session.IDGT(after)).Order(ent.Asc(session.FieldID)).Limit(exportPage).All(ctx)
+	}, func(s *ent.Session) (int64, map[string]any) {
+		return s.ID, map[string]any{"type": "session", "createdAt": s.CreatedAt.UTC(), "expiresAt": s.ExpiresAt.UTC(), "userAgent": s.UserAgent}
+	})
+}
+
+func (x export) posts(ctx context.Context) error {
+	return exported(ctx, x.to, func(ctx context.Context, after int64) ([]*ent.Post, error) {
+		return x.db.Post.Query().Where(post.AuthorID(x.user), post.IDGT(after)).Order(ent.Asc(post.FieldID)).Limit(exportPage).All(ctx)
+	}, func(p *ent.Post) (int64, map[string]any) {
+		return p.ID, map[string]any{
+			"type": "post", "id": p.NodeID(), "createdAt": ids.TimeOf(p.ID).UTC(), "text": p.Text, "visibility": p.Visibility, "likeCount": p.LikeCount,
+		}
+	})
+}
+
+func (x export) likes(ctx context.Context) error {
+	return exported(ctx, x.to, func(ctx context.Context, after int64) ([]*ent.Like, error) {
+		return x.db.Like.Query().Where(like.UserID(x.user), like.IDGT(after)).Order(ent.Asc(like.FieldID)).Limit(exportPage).All(ctx)
+	}, func(l *ent.Like) (int64, map[string]any) {
+		return l.ID, map[string]any{"type": "like", "post": ent.NodeID("Post", l.PostID)}
+	})
+}
+
+// edge is a row of a table of relations, with the user at the other end.
+type edge struct {
+	id, other int64
+	at        time.Time
+	handle    string
+}
+
+// relations writes the user's relations. Who blocks or mutes the user is not the user's to
+// know.
+func (x export) relations(ctx context.Context) error {
+	for _, r := range []struct{ name, table, mine, theirs string }{
+		{"follow", follow.Table, follow.FieldFollowerID, follow.FieldFolloweeID},
+		{"follower", follow.Table, follow.FieldFolloweeID, follow.FieldFollowerID},
+		{"request", followrequest.Table, followrequest.FieldRequesterID, followrequest.FieldTargetID},
+		{"requester", followrequest.Table, followrequest.FieldTargetID, followrequest.FieldRequesterID},
+		{"block", block.Table, block.FieldBlockerID, block.FieldBlockedID},
+		{"mute", mute.Table, mute.FieldMuterID, mute.FieldMutedID},
+	} {
+		query := fmt.Sprintf("SELECT r.id, r.%[3]s, r.created_at, u.handle FROM %[1]s r JOIN users u ON u.id = r.%[3]s"+
+			" WHERE r.%[2]s = $1 AND r.id > $2 ORDER BY r.id LIMIT %[4]d", r.table, r.mine, r.theirs, exportPage)
+		err := exported(ctx, x.to, func(ctx context.Context, after int64) (list []edge, err error) {
+			found, err := x.db.QueryContext(ctx, query, x.user, after)
+			if err != nil {
+				return nil, err
+			}
+			defer found.Close()
+			for found.Next() {
+				var e edge
+				if err := found.Scan(&e.id, &e.other, &e.at, &e.handle); err != nil {
+					return nil, err
+				}
+				list = append(list, e)
+			}
+			return list, found.Err()
+		}, func(e edge) (int64, map[string]any) {
+			return e.id, map[string]any{"type": r.name, "user": ent.NodeID("User", e.other), "handle": e.handle, "createdAt": e.at.UTC()}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

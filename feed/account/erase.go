@@ -1,0 +1,365 @@
+package account
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"entgo.io/ent/dialect/sql"
+
+	"tideline/ent"
+	"tideline/ent/block"
+	"tideline/ent/delivery"
+	"tideline/ent/follow"
+	"tideline/ent/followrequest"
+	"tideline/ent/hiddenuser"
+	"tideline/ent/idempotencykey"
+	"tideline/ent/job"
+	"tideline/ent/like"
+	"tideline/ent/mute"
+	"tideline/ent/post"
+	"tideline/ent/predicate"
+	"tideline/ent/readmarker"
+	"tideline/ent/user"
+	"tideline/feed/internal/rows"
+	"tideline/feed/refusal"
+)
+
+const (
+	// erasePage is how many rows one statement deletes, at most, of those that others'
+	// counters or posts depend on, and eraseMany of others.
+	erasePage = 500
+	eraseMany = 5000
+	// tracesFor is how long after the user traces are looked for: longer than anything in
+	// Redis lives that names the user and is not deleted before, which is the fences of two
+	// hours.
+	tracesFor = 3 * time.Hour
+)
+
+// ErrInUse says that jobs about a user are still to be done, who therefore cannot go yet.
+var ErrInUse = errors.New("jobs about the user are still to be done")
+
+// Erasure deletes what is kept of one user in SQL, in pages. Each statement finds what is
+// left, so what another attempt has done is not done again.
+type Erasure struct {
+	db   *ent.Client
+	user int64
+	now  func() time.Time
+	// Forget is called with a page of the user's followers, before they are none any more:
+	// their inboxes may have posts of the user.
+	Forget func(ctx context.Context, followers []int64) error
+	// Pace is called between two pages. An error of it ends the erasure.
+	Pace func(ctx context.Context) error
+}
+
+// Erase begins to delete a user for whom a job UserDeleted is there; nil when there is
+// nothing to do any more.
+//
+// Cost: one look-up by primary key.
+func (s *Sessions) Erase(ctx context.Context, id int64) (*Erasure, error) {
+	found, err := s.cfg.DB.HiddenUser.Query().Where(hiddenuser.ID(id), hiddenuser.StateEQ(hiddenuser.StateDELETING)).Exist(ctx)
+	if err != nil || !found {
+		return nil, rows.Wrap("find user to delete", err)
+	}
+	return &Erasure{db: s.cfg.DB, user: id, now: s.now}, nil
+}
+
+// Run deletes everything, and last the user, for the job of the id. Error: ErrInUse, for any
+// other job: fan-outs of the user's posts must not put into inboxes what has been taken out.
+//
+// Cost: a statement or a short transaction for each page of what there is.
+func (e *Erasure) Run(ctx context.Context, ofJob int64) error {
+	for {
+		busy, err := e.inUse(ctx, e.db.Job, ofJob)
+		if err != nil {
+			return err
+		}
+		if busy {
+			return ErrInUse
+		}
+		for _, step := range []func(context.Context) (int, error){
+			e.likes, e.posts, e.followers, e.followees, e.others,
+		} {
+			for n := 1; n > 0; {
+				if n, err = step(ctx); err != nil {
+					return err
+				}
+				if err := e.Pace(ctx); err != nil {
+					return err
+				}
+			}
+		}
+		done, err := e.last(ctx, ofJob)
+		if done || err != nil {
+			return err
+		}
+	}
+}
+
+// inUse reports whether a job but this one names the user and is still to be done. It looks
+// through all jobs, of which there are few unless workers are behind.
+func (e *Erasure) inUse(ctx context.Context, jobs *ent.JobClient, but int64) (bool, error) {
+	found, err := jobs.Query().Where(job.IDNEQ(but), job.Dead(false), e.named(job.FieldPayload)).Exist(ctx)
+	return found, rows.Wrap("find jobs about the user", err)
+}
+
+// named matches jobs in whose column the user's id is.
+func (e *Erasure) named(column string) predicate.Job {
+	return func(s *sql.Selector) {
+		s.Where(sql.P(func(b *sql.Builder) {
+			b.WriteString("CAST(").Ident(s.C(column)).WriteString(" AS TEXT) LIKE ").Arg("%" + strconv.FormatInt(e.user, 10) + "%")
+		}))
+	}
+}
+
+// last deletes the user, unless something has come that depends on it. What refers to the
+// user waits for the lock on the row, and then finds no user.
+func (e *Erasure) last(ctx context.Context, ofJob int64) (done bool, err error) {
+	err = rows.InTx(ctx, e.db, func(tx *ent.Tx) error {
+		done = false
+		err := lockUser(ctx, tx, e.user)
+		if refusal.CodeOf(err) == refusal.NotFound {
+			done = true
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		for _, left := range []func(context.Context) (bool, error){
+			tx.Like.Query().Where(like.UserID(e.user)).Exist,
+			tx.Post.Query().Where(post.AuthorID(e.user)).Exist,
+			tx.Follow.Query().Where(follow.FollowerID(e.user)).Exist,
+			tx.Follow.Query().Where(follow.FolloweeID(e.user)).Exist,
+			func(ctx context.Context) (bool, error) { return e.inUse(ctx, tx.Job, ofJob) },
+		} {
+			if found, err := left(ctx); err != nil || found {
+				return rows.Wrap("look for what is left", err)
+			}
+		}
+		if _, err := tx.Job.Delete().Where(job.Dead(true), e.named(job.FieldPayload)).Exec(ctx); err != nil {
+			return fmt.Errorf("delete jobs that were given up: %w", err)
+		}
+		if err := deleteTraces(ctx, tx, e.user); err != nil {
+			return err
+		}
+		if err := tx.User.DeleteOneID(e.user).Exec(ctx); err != nil {
+			return fmt.Errorf("delete user: %w", err)
+		}
+		done = true
+		err = tx.HiddenUser.UpdateOneID(e.user).SetState(hiddenuser.StateGONE).SetDueAt(e.now().Add(tracesFor)).Exec(ctx)
+		return rows.Wrap("note that the user is gone", err)
+	})
+	return done, err
+}
+
+// deleteTraces deletes what does not go with the user's row, and may be written by a call
+// that was under way.
+func deleteTraces(ctx context.Context, tx *ent.Tx, id int64) error {
+	if _, err := tx.IdempotencyKey.Delete().Where(idempotencykey.UserID(id)).Exec(ctx); err != nil {
+		return fmt.Errorf("delete idempotency keys: %w", err)
+	}
+	_, err := tx.ReadMarker.Delete().Where(readmarker.ID(id)).Exec(ctx)
+	return rows.Wrap("delete read marker", err)
+}
+
+// EraseTraces looks once more for traces of users who have been gone for hours, a hundred
+// at most, and then forgets their ids. It calls forget for what is in Redis. It reports how
+// many users there were.
+//
+// Cost: an index range, and of each user three deletions by key and what forget costs.
+func (s *Sessions) EraseTraces(ctx context.Context, forget func(ctx context.Context, id int64) error) (int, error) {
+	ids, err := s.cfg.DB.HiddenUser.Query().Where(hiddenuser.DueAtLTE(s.now()), hiddenuser.StateEQ(hiddenuser.StateGONE)).
+		Order(ent.Asc(hiddenuser.FieldDueAt)).Limit(100).IDs(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("find users who are gone: %w", err)
+	}
+	for i, id := range ids {
+		if err := forget(ctx, id); err != nil {
+			return i, err
+		}
+		err := rows.InTx(ctx, s.cfg.DB, func(tx *ent.Tx) error {
+			if err := deleteTraces(ctx, tx, id); err != nil {
+				return err
+			}
+			_, err := tx.HiddenUser.Delete().Where(hiddenuser.ID(id), hiddenuser.StateEQ(hiddenuser.StateGONE)).Exec(ctx)
+			return rows.Wrap("forget user", err)
+		})
+		if err != nil {
+			return i, err
+		}
+	}
+	return len(ids), nil
+}
+
+func (e *Erasure) likes(ctx context.Context) (int, error) {
+	page, err := e.db.Like.Query().Where(like.UserID(e.user)).Limit(erasePage).All(ctx)
+	if err != nil || len(page) == 0 {
+		return 0, rows.Wrap("find likes", err)
+	}
+	posts := make([]int64, len(page))
+	for i, l := range page {
+		posts[i] = l.PostID
+	}
+	slices.Sort(posts)
+	return len(page), rows.InTx(ctx, e.db, func(tx *ent.Tx) error {
+		if err := lockPosts(ctx, tx, posts); err != nil {
+			return err
+		}
+		left, err := tx.Like.Query().Where(like.UserID(e.user), rows.Among(like.FieldPostID, posts)).All(ctx)
+		if err != nil {
+			return fmt.Errorf("find likes: %w", err)
+		}
+		likes, liked := make([]int64, len(left)), make([]int64, len(left))
+		for i, l := range left {
+			likes[i], liked[i] = l.ID, l.PostID
+		}
+		if _, err := tx.Like.Delete().Where(rows.Among(like.FieldID, likes)).Exec(ctx); err != nil {
+			return fmt.Errorf("delete likes: %w", err)
+		}
+		return rows.Wrap("count likes", tx.Post.Update().Where(rows.Among(post.FieldID, liked)).AddLikeCount(-1).Exec(ctx))
+	})
+}
+
+func lockPosts(ctx context.Context, tx *ent.Tx, posts []int64) error {
+	_, err := tx.Post.Query().Where(rows.Among(post.FieldID, posts), rows.ForUpdate).Order(ent.Asc(post.FieldID)).IDs(ctx)
+	return rows.Wrap("lock posts", err)
+}
+
+func (e *Erasure) posts(ctx context.Context) (int, error) {
+	posts, err := e.db.Post.Query().Where(post.AuthorID(e.user)).Limit(erasePage).IDs(ctx)
+	if err != nil || len(posts) == 0 {
+		return 0, rows.Wrap("find posts", err)
+	}
+	for n := 1; n > 0; {
+		if n, err = deletePage(ctx, e.db.Like.Query().Where(rows.Among(like.FieldPostID, posts)).Limit(eraseMany).IDs,
+			func(ids []int64) error {
+				_, err := e.db.Like.Delete().Where(rows.Among(like.FieldID, ids)).Exec(ctx)
+				return err
+			}); err != nil {
+			return 0, fmt.Errorf("delete likes of posts: %w", err)
+		}
+		if err := e.Pace(ctx); err != nil {
+			return 0, err
+		}
+	}
+	return len(posts), rows.InTx(ctx, e.db, func(tx *ent.Tx) error {
+		if _, err := tx.Delivery.Delete().Where(rows.Among(delivery.FieldID, posts)).Exec(ctx); err != nil {
+			return fmt.Errorf("delete receipts: %w", err)
+		}
+		_, err := tx.Post.Delete().Where(rows.Among(post.FieldID, posts)).Exec(ctx)
+		return rows.Wrap("delete posts", err)
+	})
+}
+
+// deletePage deletes the rows that list finds, and returns how many.
+func deletePage(ctx context.Context, list func(context.Context) ([]int64, error), del func([]int64) error) (int, error) {
+	ids, err := list(ctx)
+	if err != nil || len(ids) == 0 {
+		return 0, err
+	}
+	return len(ids), del(ids)
+}
+
+func (e *Erasure) followers(ctx context.Context) (int, error) {
+	page, err := e.db.Follow.Query().Where(follow.FolloweeID(e.user)).Limit(erasePage).All(ctx)
+	if err != nil || len(page) == 0 {
+		return 0, rows.Wrap("find followers", err)
+	}
+	users := make([]int64, len(page))
+	for i, f := range page {
+		users[i] = f.FollowerID
+	}
+	if err := e.Forget(ctx, users); err != nil {
+		return 0, err
+	}
+	return len(page), e.unfollow(ctx, page, users, func(change *ent.UserUpdate) { change.AddFollowingCount(-1) },
+		func(f *ent.Follow) int64 { return f.FollowerID })
+}
+
+func (e *Erasure) followees(ctx context.Context) (int, error) {
+	page, err := e.db.Follow.Query().Where(follow.FollowerID(e.user)).Limit(erasePage).All(ctx)
+	if err != nil || len(page) == 0 {
+		return 0, rows.Wrap("find followees", err)
+	}
+	users := make([]int64, len(page))
+	for i, f := range page {
+		users[i] = f.FolloweeID
+	}
+	return len(page), e.unfollow(ctx, page, users, func(change *ent.UserUpdate) { change.AddFollowerCount(-1) },
+		func(f *ent.Follow) int64 { return f.FolloweeID })
+}
+
+// unfollow deletes follows and counts them at the other ends, who are the users.
+func (e *Erasure) unfollow(ctx context.Context, page []*ent.Follow, users []int64, count func(*ent.UserUpdate), other func(*ent.Follow) int64) error {
+	return rows.InTx(ctx, e.db, func(tx *ent.Tx) error {
+		_, err := tx.User.Query().Where(rows.Among(user.FieldID, append(users, e.user)), rows.ForUpdate).Order(user.ByID()).IDs(ctx)
+		if err != nil {
+			return fmt.Errorf("lock users: %w", err)
+		}
+		ids := make([]int64, len(page))
+		for i, f := range page {
+			ids[i] = f.ID
+		}
+		left, err := tx.Follow.Query().Where(rows.Among(follow.FieldID, ids)).All(ctx)
+		if err != nil {
+			return fmt.Errorf("find follows: %w", err)
+		}
+		others := make([]int64, len(left))
+		for i, f := range left {
+			others[i] = other(f)
+		}
+		if _, err := tx.Follow.Delete().Where(rows.Among(follow.FieldID, ids)).Exec(ctx); err != nil {
+			return fmt.Errorf("delete follows: %w", err)
+		}
+		change := tx.User.Update().Where(rows.Among(user.FieldID, others))
+		count(change)
+		return rows.Wrap("count follows", change.Exec(ctx))
+	})
+}
+
+// others deletes what no counter depends on.
+func (e *Erasure) others(ctx context.Context) (int, error) {
+	all := 0
+	for table, one := range map[string]struct {
+		list func(context.Context) ([]int64, error)
+		del  func([]int64) (int, error)
+	}{
+		"requests": {
+			e.db.FollowRequest.Query().Where(followrequest.Or(followrequest.RequesterID(e.user), followrequest.TargetID(e.user))).Limit(eraseMany).IDs,
+			func(ids []int64) (int, error) {
+				return e.db.FollowRequest.Delete().Where(rows.Among(followrequest.FieldID, ids)).Exec(ctx)
+			},
+		},
+		"blocks": {
+			e.db.Block.Query().Where(block.Or(block.BlockerID(e.user), block.BlockedID(e.user))).Limit(eraseMany).IDs,
+			func(ids []int64) (int, error) {
+				return e.db.Block.Delete().Where(rows.Among(block.FieldID, ids)).Exec(ctx)
+			},
+		},
+		"mutes": {
+			e.db.Mute.Query().Where(mute.Or(mute.MuterID(e.user), mute.MutedID(e.user))).Limit(eraseMany).IDs,
+			func(ids []int64) (int, error) {
+				return e.db.Mute.Delete().Where(rows.Among(mute.FieldID, ids)).Exec(ctx)
+			},
+		},
+		"idempotency keys": {
+			e.db.IdempotencyKey.Query().Where(idempotencykey.UserID(e.user)).Limit(eraseMany).IDs,
+			func(ids []int64) (int, error) {
+				return e.db.IdempotencyKey.Delete().Where(rows.Among(idempotencykey.FieldID, ids)).Exec(ctx)
+			},
+		},
+	} {
+		ids, err := one.list(ctx)
+		if err == nil && len(ids) > 0 {
+			_, err = one.del(ids)
+		}
+		if err != nil {
+			return 0, fmt.Errorf("delete %s: %w", table, err)
+		}
+		all += len(ids)
+	}
+	return all, nil
+}

@@ -1,0 +1,118 @@
+package account
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+
+	"tideline/ent"
+	"tideline/ent/session"
+	"tideline/feed/paging"
+	"tideline/feed/refusal"
+)
+
+// MaxUserAgent is how many characters are kept of what a client says about itself.
+const MaxUserAgent = 200
+
+type userAgentKey struct{}
+
+// WithUserAgent returns a context whose log-ins are made by a client that says this about
+// itself. It keeps MaxUserAgent characters, without control characters.
+func WithUserAgent(ctx context.Context, agent string) context.Context {
+	if agent == "" {
+		return ctx
+	}
+	clean := strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || unicode.In(r, unicode.Cf) || r == unicode.ReplacementChar {
+			return -1
+		}
+		return r
+	}, agent[:min(len(agent), 4*MaxUserAgent)])
+	runes := []rune(clean)
+	return context.WithValue(ctx, userAgentKey{}, string(runes[:min(len(runes), MaxUserAgent)]))
+}
+
+func userAgent(ctx context.Context) string {
+	agent, _ := ctx.Value(userAgentKey{}).(string)
+	return agent
+}
+
+// Session is a log-in as its user sees it, or all tokens that an issuer gave the user.
+type Session struct {
+	ID                   string // global
+	CreatedAt, ExpiresAt time.Time
+	Current              bool    // the call is made with it
+	UserAgent            *string // nil when the client did not say, and for tokens of an issuer
+
+	row int64
+}
+
+// List is a page of the viewer's own sessions that have not ended, newest first; nil for
+// anyone but the owner. A page has at most most entries. Error: BadInput.
+//
+// Cost: an index range of the user's sessions.
+func (s *Sessions) List(ctx context.Context, v Viewer, owner int64, p paging.Page, most int) (*paging.Connection[Session], error) {
+	if v.ID != owner {
+		return nil, nil
+	}
+	w, err := paging.Open(p, paging.Sessions, owner, most)
+	if err != nil {
+		return nil, err
+	}
+	r := w.Range()
+	q := s.cfg.DB.Session.Query().Where(session.UserID(owner), session.ExpiresAtGT(s.now())).Order(ent.Desc(session.FieldID)).Limit(r.Limit)
+	if w.After != nil {
+		q.Where(session.IDLT(r.Upper()))
+	}
+	found, err := q.All(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list sessions: %w", err)
+	}
+	list := make([]*Session, len(found))
+	for i, row := range found {
+		list[i] = &Session{
+			ID: ent.NodeID(sessionKind, row.ID), CreatedAt: row.CreatedAt, ExpiresAt: row.ExpiresAt, Current: row.ID == v.Session, row: row.ID,
+		}
+		if row.UserAgent != "" {
+			list[i].UserAgent = &row.UserAgent
+		}
+	}
+	return paging.Connect(w, list, func(s *Session) paging.Edge[Session] {
+		return paging.Edge[Session]{Cursor: paging.Cursor{ID: s.row}.Encode(paging.Sessions, owner), Node: s}
+	}), nil
+}
+
+const sessionKind = "Session"
+
+// End ends one of the viewer's own sessions, as LogOut does. Errors: Unauthenticated;
+// BadInput; NotFound, also for a session of somebody else.
+//
+// Cost: as LogOut.
+func (s *Sessions) End(ctx context.Context, v Viewer, id string) error {
+	if v.ID == 0 {
+		return refusal.ErrSignIn
+	}
+	kind, row, ok := ent.ParseNodeID(id)
+	if !ok || kind != sessionKind {
+		return refusal.New(refusal.BadInput, "That is not the id of a session.")
+	}
+	found, err := s.end(ctx, v.ID, row)
+	if err == nil && !found {
+		err = refusal.New(refusal.NotFound, "There is no such session.")
+	}
+	return err
+}
+
+// LogOutEverywhere is SignOut of the viewer. Error: Unauthenticated.
+func (s *Sessions) LogOutEverywhere(ctx context.Context, v Viewer) (ended int, err error) {
+	if v.ID == 0 {
+		return 0, refusal.ErrSignIn
+	}
+	ended, err = s.SignOut(ctx, v.ID)
+	if refusal.CodeOf(err) == refusal.NotFound {
+		err = refusal.ErrSignIn
+	}
+	return ended, err
+}

@@ -1,0 +1,51 @@
+package workers
+
+import (
+	"context"
+	"fmt"
+
+	"tideline/feed/job"
+	"tideline/queue"
+)
+
+// userDeleted handles a user who is to go. It is never given up: what has not gone yet is
+// found again. See feed/account/DELETION.md.
+func (w *Workers) userDeleted(ctx context.Context, j *queue.Job) error {
+	var args job.User
+	if err := decode(j, &args, nil); err != nil {
+		return err
+	}
+	e, err := w.Sessions.Erase(ctx, args.User)
+	if e != nil && err == nil {
+		e.Forget = w.Timelines.Forget
+		pace := j.GiveWay(ctx)
+		e.Pace = func(ctx context.Context) error {
+			pace()
+			return j.Confirm(ctx)
+		}
+		err = e.Run(ctx, j.ID)
+	}
+	if err == nil { // also after an attempt whose worker died behind the last row
+		err = w.Timelines.ForgetUser(ctx, args.User)
+	}
+	if err != nil {
+		return queue.Unavailable(fmt.Errorf("delete user %d: %w", args.User, err))
+	}
+	return nil
+}
+
+// deleteDue begins to delete the users whose grace period is over, and looks once more for
+// traces of those who are gone.
+func (w *Workers) deleteDue(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, trimFor)
+	defer cancel()
+	n, err := w.Sessions.BeginDeletions(ctx)
+	if err != nil {
+		w.Logger.WarnContext(ctx, "deletions of users not begun", "error", err)
+	} else if n > 0 {
+		w.Logger.InfoContext(ctx, "deletions of users begun", "users", n)
+	}
+	if _, err := w.Sessions.EraseTraces(ctx, w.Timelines.ForgetUser); err != nil {
+		w.Logger.WarnContext(ctx, "traces of deleted users not looked for", "error", err)
+	}
+}
