@@ -7,6 +7,7 @@ import (
 	"tideline/ent"
 	"tideline/ent/like"
 	"tideline/ent/post"
+	"tideline/ent/schema"
 	"tideline/feed/account"
 	"tideline/feed/internal/rows"
 	"tideline/feed/refusal"
@@ -50,7 +51,7 @@ func (f *Feed) changeLike(ctx context.Context, v account.Viewer, id int64, fn fu
 	err := rows.InTx(ctx, f.db, func(tx *ent.Tx) error {
 		var err error
 		p, err = tx.Post.Query().Where(post.ID(id)).Modify(rows.ForUpdate).Only(ctx)
-		if ent.IsNotFound(err) {
+		if ent.IsNotFound(err) || err == nil && p.Visibility == schema.Deleted {
 			return refusal.ErrNoSuchPost
 		}
 		if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"tideline/ent"
 	"tideline/ent/delivery"
+	"tideline/ent/externalpost"
 	"tideline/ent/idempotencykey"
 	"tideline/ent/post"
 	"tideline/ent/schema"
@@ -85,7 +86,7 @@ func (f *Feed) firstPost(ctx context.Context, v account.Viewer, key string) (*en
 		return nil, fmt.Errorf("find idempotency key: %w", err)
 	}
 	p, err := f.db.Post.Get(ctx, k.PostID)
-	if ent.IsNotFound(err) {
+	if ent.IsNotFound(err) || err == nil && p.Visibility == schema.Deleted {
 		return nil, refusal.New(refusal.Conflict, "The post made with this idempotency key has been deleted.")
 	}
 	return p, err
@@ -100,7 +101,7 @@ func (f *Feed) ownPost(ctx context.Context, tx *ent.Tx, v account.Viewer, id int
 		return nil, nil, fmt.Errorf("lock author: %w", err)
 	}
 	p, err := tx.Post.Query().Where(post.ID(id)).Modify(rows.ForUpdate).Only(ctx)
-	if ent.IsNotFound(err) || (err == nil && p.AuthorID != v.ID) {
+	if ent.IsNotFound(err) || err == nil && (p.AuthorID != v.ID || p.Visibility == schema.Deleted) {
 		return nil, nil, refusal.ErrNoSuchPost
 	}
 	if err != nil {
@@ -157,10 +158,14 @@ func (f *Feed) SetVisibility(ctx context.Context, v account.Viewer, id int64, to
 	return p, err
 }
 
+// manyLikes is how many likes DeletePost deletes at the most; a job deletes more.
+const manyLikes = 1000
+
 // DeletePost deletes the viewer's post and its likes. From its return on no
 // read shows it. Errors: Unauthenticated, NotFound, Forbidden.
 //
-// Cost: as SetVisibility, and a row for each like.
+// Cost: as SetVisibility, and a row for each like, of a thousand at the most. The row of a
+// post with more stays, without its text, until a job has deleted the likes.
 func (f *Feed) DeletePost(ctx context.Context, v account.Viewer, id int64) error {
 	if err := f.mayChange(ctx, v, id); err != nil {
 		return err
@@ -170,7 +175,7 @@ func (f *Feed) DeletePost(ctx context.Context, v account.Viewer, id int64) error
 		if err != nil {
 			return err
 		}
-		if err := tx.Post.DeleteOne(p).Exec(ctx); err != nil {
+		if err := f.erase(ctx, tx, p); err != nil {
 			return fmt.Errorf("delete post: %w", err)
 		}
 		if _, err := tx.Delivery.Delete().Where(delivery.ID(id)).Exec(ctx); err != nil {
@@ -178,7 +183,7 @@ func (f *Feed) DeletePost(ctx context.Context, v account.Viewer, id int64) error
 		}
 		last := author.LastPostID
 		if last == id {
-			last, err = tx.Post.Query().Where(post.AuthorID(v.ID)).Order(ent.Desc(post.FieldID)).FirstID(ctx)
+			last, err = tx.Post.Query().Where(post.AuthorID(v.ID), post.VisibilityNEQ(schema.Deleted)).Order(ent.Desc(post.FieldID)).FirstID(ctx)
 			if err != nil && !ent.IsNotFound(err) {
 				return fmt.Errorf("find newest post: %w", err)
 			}
@@ -194,6 +199,20 @@ func (f *Feed) DeletePost(ctx context.Context, v account.Viewer, id int64) error
 	f.posts.Narrowed()
 	f.home.RemoveOwn(ctx, v.ID, id)
 	return nil
+}
+
+// erase deletes a post, or leaves that to a job of the transaction.
+func (f *Feed) erase(ctx context.Context, tx *ent.Tx, p *ent.Post) error {
+	if p.LikeCount <= manyLikes {
+		return tx.Post.DeleteOne(p).Exec(ctx)
+	}
+	if _, err := tx.ExternalPost.Delete().Where(externalpost.PostID(p.ID)).Exec(ctx); err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, "UPDATE posts SET visibility = $1, text = '' WHERE id = $2", string(schema.Deleted), p.ID); err != nil {
+		return err
+	}
+	return f.cfg.Queue.Enqueue(ctx, tx, queue.Large, job.PostErased, job.Post{Post: p.ID, Author: p.AuthorID})
 }
 
 // Post returns one post. Error: NotFound, also when the viewer may not see it. It

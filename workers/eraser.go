@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 
+	"tideline/ent/post"
+	"tideline/ent/schema"
+	"tideline/feed/account"
 	"tideline/feed/job"
 	"tideline/queue"
 )
@@ -30,6 +33,26 @@ func (w *Workers) userDeleted(ctx context.Context, j *queue.Job) error {
 	}
 	if err != nil {
 		return queue.Unavailable(fmt.Errorf("delete user %d: %w", args.User, err))
+	}
+	return nil
+}
+
+// postErased handles a post that is deleted but for its likes. It is never given up.
+func (w *Workers) postErased(ctx context.Context, j *queue.Job) error {
+	var args job.Post
+	if err := decode(j, &args, nil); err != nil {
+		return err
+	}
+	pace := j.GiveWay(ctx)
+	err := account.ErasePostLikes(ctx, w.DB, []int64{args.Post}, func(ctx context.Context) error {
+		pace()
+		return j.Confirm(ctx)
+	})
+	if err == nil {
+		_, err = w.DB.Post.Delete().Where(post.ID(args.Post), post.VisibilityEQ(schema.Deleted)).Exec(ctx)
+	}
+	if err != nil {
+		return queue.Unavailable(fmt.Errorf("delete likes of post %d: %w", args.Post, err))
 	}
 	return nil
 }

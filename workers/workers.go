@@ -158,6 +158,7 @@ func New(cfg Config) (*Workers, error) {
 	cfg.Queue.Handle(job.PostsBackdated, w.postsBackdated)
 	cfg.Queue.Handle(job.AuthorStale, w.postGivenUp)
 	cfg.Queue.Handle(job.UserDeleted, w.userDeleted)
+	cfg.Queue.Handle(job.PostErased, w.postErased)
 	cfg.Queue.WhenGivenUp(job.PostCreated, job.PostGivenUp)
 	cfg.Queue.WhenGivenUp(job.PostChanged, job.PostGivenUp)
 	cfg.Queue.WhenGivenUp(job.RelationChanged, job.RelationGivenUp)

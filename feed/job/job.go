@@ -36,12 +36,14 @@ const (
 	AuthorStale = "author.stale"
 	// UserDeleted: everything that is kept of a user is to be deleted.
 	UserDeleted = "user.deleted"
+	// PostErased: a post was deleted, and its likes, which are many, are to be.
+	PostErased = "post.erased"
 	// PostsBackdated: authors gained posts of long ago; the feeds where they belong are to
 	// be read from SQL, and nobody is told.
 	PostsBackdated = "posts.backdated"
 )
 
-// Post is the payload of PostCreated and PostChanged, and without a post of AuthorStale. The author is named because
+// Post is the payload of PostCreated, PostChanged and PostErased, and without a post of AuthorStale. The author is named because
 // the post may be gone when the job runs.
 type Post struct {
 	Post   int64 `json:"post"`

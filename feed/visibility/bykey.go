@@ -48,7 +48,7 @@ func statement(of, flags string, with Fields) string {
 	if of == dialect.SQLite {
 		among = "IN (SELECT value FROM json_each($2))"
 	}
-	return fmt.Sprintf("SELECT %s FROM %s WHERE p.id %s", columns, from, among)
+	return fmt.Sprintf("SELECT %s FROM %s WHERE p.id %s AND p.visibility <> '%s'", columns, from, among, schema.Deleted)
 }
 
 // byKey reads the posts of the ids for a viewer, in any order.

@@ -10,6 +10,7 @@ import (
 	"tideline/ent"
 	"tideline/ent/post"
 	"tideline/ent/predicate"
+	"tideline/ent/schema"
 	"tideline/feed/internal/rows"
 	"tideline/timeline"
 )
@@ -164,7 +165,7 @@ func (r *Reader) matching(match predicate.Post) Source {
 		if in.Ascending {
 			order = ent.Asc(post.FieldID)
 		}
-		q := r.db.Post.Query().Where(match, post.IDGT(in.After), post.IDLT(in.Upper())).Order(order).Limit(in.Limit)
+		q := r.db.Post.Query().Where(match, post.VisibilityNEQ(schema.Deleted), post.IDGT(in.After), post.IDLT(in.Upper())).Order(order).Limit(in.Limit)
 		q.Modify(func(s *sql.Selector) { s.AppendSelectExprAs(r.flagsExpr(viewer), columnFlags) })
 		list, err := q.All(ctx)
 		if err == nil {
@@ -193,7 +194,7 @@ func (r *Reader) WrittenBy(ctx context.Context, author int64, ids []int64) ([]in
 //
 // Cost: one query by primary key.
 func (r *Reader) Stored(ctx context.Context, id int64) (*ent.Post, error) {
-	_, p, err := r.stored(ctx, "SELECT 0, '', 0, id, author_id, visibility FROM posts WHERE id = $1", id)
+	_, p, err := r.stored(ctx, "SELECT 0, '', 0, id, author_id, visibility FROM posts WHERE id = $1 AND visibility <> '"+string(schema.Deleted)+"'", id)
 	return p, rows.Wrap("read post", err)
 }
 
@@ -203,7 +204,7 @@ func (r *Reader) Stored(ctx context.Context, id int64) (*ent.Post, error) {
 // Cost: one query, two look-ups by primary key.
 func (r *Reader) StoredWithAuthor(ctx context.Context, author, id int64) (*ent.User, *ent.Post, error) {
 	u, p, err := r.stored(ctx, "SELECT u.id, u.fan_out_mode, u.follower_count, coalesce(p.id, 0), coalesce(p.author_id, 0), coalesce(p.visibility, '')"+
-		" FROM users u LEFT JOIN posts p ON p.id = $2 WHERE u.id = $1", author, id)
+		" FROM users u LEFT JOIN posts p ON p.id = $2 AND p.visibility <> '"+string(schema.Deleted)+"' WHERE u.id = $1", author, id)
 	return u, p, rows.Wrap("read author and post", err)
 }
 

@@ -43,7 +43,7 @@ const (
 // mayShow decides whether a viewer with the relation r to the author may be shown p
 // on the surface.
 func mayShow(on Surface, viewer int64, r Relation, p *ent.Post) bool {
-	if r.Hidden {
+	if r.Hidden || p.Visibility == schema.Deleted {
 		return false
 	}
 	if viewer != 0 && p.AuthorID == viewer {

@@ -36,7 +36,7 @@ func (v *Verdict) Sees(user int64) bool { return v.sees[user] }
 func (r *Reader) Judge(ctx context.Context, id int64, users []int64) (Verdict, error) {
 	v := Verdict{Version: r.Version()}
 	list, err := r.db.Post.Query().Where(post.ID(id)).WithAuthor().All(ctx)
-	if err != nil || len(list) == 0 {
+	if err != nil || len(list) == 0 || list[0].Visibility == schema.Deleted {
 		return v, rows.Wrap("read post", err)
 	}
 	v.Post, v.sees = list[0], make(map[int64]bool, len(users))
