@@ -26,6 +26,8 @@ type commands struct {
 	Worker  command.Worker  `cmd:"" help:"Run workers without a server; needs a Redis that they share with it."`
 	Migrate command.Migrate `cmd:"" name:"migrate" help:"Bring the database's schema up to date."`
 	Seed    command.Seed    `cmd:"" help:"Make a demo network, or import a follow graph."`
+	Import  command.Import  `cmd:"" help:"Take users, follows, blocks, posts and likes from a file; may be interrupted and run again."`
+	Export  command.Export  `cmd:"" help:"Write users, follows, blocks, posts and likes to a file that import takes."`
 	Feeds   command.Feeds   `cmd:"" help:"Look into timelines: inspect, explain, verify, rebuild."`
 	Jobs    command.Jobs    `cmd:"" help:"Look at jobs that are outstanding or given up, and retry them."`
 	Users   command.Users   `cmd:"" help:"Act on accounts: sign-out."`

@@ -91,15 +91,19 @@ func (b backend) api(c Config, issuers *identity.Verifier, generator *ids.Genera
 	if err != nil {
 		return a, err
 	}
-	a.Bulk, err = bulk.New(bulk.Config{
-		DB: b.stores.DB, Dialect: b.stores.Dialect, Visibility: b.visibility, Timelines: b.timelines, Queue: b.jobs, IDs: generator,
-		MaxText: c.MaxText, Logger: log,
-	})
-	if err != nil {
+	if a.Bulk, err = b.bulk(c, generator, log); err != nil {
 		return a, err
 	}
 	a.Streams, err = stream.New(stream.Config{
 		DB: b.stores.DB, Visibility: b.visibility, Home: b.home, Sessions: b.sessions, Hub: hub, Logger: log,
 	})
 	return a, err
+}
+
+// bulk takes many rows of other servers.
+func (b backend) bulk(c Config, generator *ids.Generator, log *slog.Logger) (*bulk.Bulk, error) {
+	return bulk.New(bulk.Config{
+		DB: b.stores.DB, Dialect: b.stores.Dialect, Visibility: b.visibility, Timelines: b.timelines, Queue: b.jobs, IDs: generator,
+		MaxText: c.MaxText, Logger: log,
+	})
 }

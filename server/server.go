@@ -24,9 +24,14 @@ import (
 	"io"
 	"log/slog"
 
+	"entgo.io/ent/dialect"
+	"golang.org/x/sync/errgroup"
+
 	"tideline/feed/account"
 	"tideline/feed/apikey"
 	"tideline/feed/audit"
+	"tideline/feed/bulk"
+	"tideline/feed/ids"
 	"tideline/storage"
 )
 
@@ -165,15 +170,15 @@ func (c Config) WithAudit(ctx context.Context, console Console, fn func(*audit.A
 // WithSessions lets a command that is no server end sessions, of which running servers
 // hear. Errors: the schema is not up to date, or as those of WithStores.
 func (c Config) WithSessions(ctx context.Context, console Console, fn func(*account.Sessions, *account.Directory) error) error {
-	return c.withBackend(ctx, console, func(b backend) error { return fn(b.sessions, b.directory) })
+	return c.withBackend(ctx, console, func(b backend, _ *slog.Logger) error { return fn(b.sessions, b.directory) })
 }
 
 // WithKeys lets a command manage API keys. Errors: as those of WithSessions.
 func (c Config) WithKeys(ctx context.Context, console Console, fn func(*apikey.Keys) error) error {
-	return c.withBackend(ctx, console, func(b backend) error { return fn(b.keys) })
+	return c.withBackend(ctx, console, func(b backend, _ *slog.Logger) error { return fn(b.keys) })
 }
 
-func (c Config) withBackend(ctx context.Context, console Console, fn func(backend) error) error {
+func (c Config) withBackend(ctx context.Context, console Console, fn func(backend, *slog.Logger) error) error {
 	return c.WithStores(ctx, console, func(stores *storage.Stores, log *slog.Logger) error {
 		if err := upToDate(ctx, stores); err != nil {
 			return err
@@ -182,6 +187,35 @@ func (c Config) withBackend(ctx context.Context, console Console, fn func(backen
 		if err != nil {
 			return err
 		}
-		return fn(b)
+		return fn(b, log)
+	})
+}
+
+// WithBulk lets a command write many rows beside running servers, until its context ends.
+// Analyze has PostgreSQL look at tables that have grown. Errors: as those of WithAudit.
+func (c Config) WithBulk(ctx context.Context, console Console, fn func(ctx context.Context, b *bulk.Bulk, analyze func(context.Context) error) error) error {
+	return c.withBackend(ctx, console, func(b backend, log *slog.Logger) error {
+		generator, err := ids.Open(ctx, ids.Config{DB: b.stores.DB, Logger: log})
+		if err != nil {
+			return err
+		}
+		rows, err := b.bulk(c, generator, log)
+		if err != nil {
+			return err
+		}
+		g, ctx := errgroup.WithContext(ctx)
+		leased, release := context.WithCancel(ctx)
+		g.Go(func() error { return generator.Run(leased) })
+		g.Go(func() error {
+			defer release()
+			return fn(ctx, rows, func(ctx context.Context) error {
+				if b.stores.Dialect != dialect.Postgres {
+					return nil
+				}
+				_, err := b.stores.SQL.ExecContext(ctx, "ANALYZE users, posts, external_posts, follows, follow_requests, blocks, likes")
+				return err
+			})
+		})
+		return g.Wait()
 	})
 }

@@ -2,7 +2,6 @@ package account
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"unicode/utf8"
 
@@ -59,23 +58,23 @@ func (a *Accounts) hash(ctx context.Context, password string) (string, error) {
 	return hash(password)
 }
 
-// verify reports whether the password matches the stored hash, and whether that has
-// another cost than the present one. No password matches an account without a
-// usable hash, such as an imported one; to find that out takes as long.
+// verify reports whether the password matches the stored hash, and whether that is of
+// another kind or cost than the present one. No password matches an account without a
+// usable hash; to find that out takes as long as a hash of the present cost.
 func (a *Accounts) verify(ctx context.Context, password, stored string) (fits, old bool, err error) {
 	if err := a.hashing.Acquire(ctx, 1); err != nil {
 		return false, false, err
 	}
 	defer a.hashing.Release(1)
-	fits, params, err := argon2id.CheckHash(password, stored)
-	if errors.Is(err, argon2id.ErrInvalidHash) || errors.Is(err, argon2id.ErrIncompatibleVariant) || errors.Is(err, argon2id.ErrIncompatibleVersion) {
-		_, _, err = argon2id.CheckHash(password, a.dummyHash)
+	h, unusable := parseHash(stored)
+	if unusable != nil {
+		_, err = argon2id.ComparePasswordAndHash(password, a.dummyHash)
 		return false, false, err
 	}
-	if err != nil {
+	if fits, err = h.matches(password); err != nil {
 		return false, false, fmt.Errorf("verify a password: %w", err)
 	}
-	return fits, *params != *cost, nil
+	return fits, !h.current, nil
 }
 
 // renewHash stores a hash of the present cost for a password that has been

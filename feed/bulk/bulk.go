@@ -16,6 +16,7 @@ package bulk
 import (
 	"cmp"
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,8 +24,11 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"entgo.io/ent/dialect"
+	entsql "entgo.io/ent/dialect/sql"
+	"entgo.io/ent/dialect/sql/sqlgraph"
 
 	"tideline/ent"
 	"tideline/ent/user"
@@ -145,7 +149,7 @@ func take[T any](ctx context.Context, b *Bulk, list []T, write func(ctx context.
 				clear(results[from:to])
 				return write(ctx, tx, list[from:to], results[from:to])
 			})
-			if !ent.IsConstraintError(err) {
+			if !ent.IsConstraintError(err) && !sqlgraph.IsConstraintError(err) {
 				break
 			}
 		}
@@ -179,12 +183,8 @@ func visibleUsersOf(ctx context.Context, tx *ent.Tx, issuer string, externalIDs 
 func usersOf(ctx context.Context, tx *ent.Tx, issuer string, externalIDs []string) (map[string]*ent.User, error) {
 	slices.Sort(externalIDs)
 	externalIDs = slices.Compact(externalIDs)
-	bytes := make([][]byte, len(externalIDs))
-	for i, id := range externalIDs {
-		bytes[i] = []byte(id)
-	}
-	found, err := tx.User.Query().Where(user.Issuer(issuer), user.ExternalIDIn(bytes...)).
-		Select(user.FieldID, user.FieldExternalID, user.FieldName, user.FieldBio, user.FieldDefaultVisibility, user.FieldHidden).All(ctx)
+	found, err := tx.User.Query().Where(user.Issuer(issuer), named(user.FieldExternalID, externalIDs)).
+		Select(user.FieldID, user.FieldExternalID, user.FieldName, user.FieldBio, user.FieldDefaultVisibility, user.FieldApprovesFollowers, user.FieldPasswordHash, user.FieldHidden).All(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("find users: %w", err)
 	}
@@ -193,6 +193,30 @@ func usersOf(ctx context.Context, tx *ent.Tx, issuer string, externalIDs []strin
 		byID[string(u.ExternalID)] = u
 	}
 	return byID, nil
+}
+
+// named matches rows whose column is one of the external ids. All are one parameter, as
+// those of rows.Among.
+func named(column string, externalIDs []string) func(*entsql.Selector) {
+	return func(s *entsql.Selector) {
+		s.Where(entsql.P(func(b *entsql.Builder) {
+			b.Ident(s.C(column))
+			if s.Dialect() == dialect.Postgres {
+				list := make([][]byte, len(externalIDs))
+				for i, id := range externalIDs {
+					list[i] = []byte(id)
+				}
+				b.WriteString(" = ANY(").Arg(list).WriteString(")")
+				return
+			}
+			list := make([]string, len(externalIDs))
+			for i, id := range externalIDs {
+				list[i] = hex.EncodeToString([]byte(id))
+			}
+			data, _ := json.Marshal(list) // texts always marshal
+			b.WriteString(" IN (SELECT unhex(value) FROM json_each(").Arg(string(data)).WriteString("))")
+		}))
+	}
 }
 
 // lock locks the users, in the order in which all lock them.
@@ -215,13 +239,33 @@ func (b *Bulk) table(columns ...string) string {
 	return "(SELECT " + strings.Join(values, ", ") + " FROM json_each($1)) AS r"
 }
 
-// exec executes a statement whose parameter is a table.
-func exec(ctx context.Context, tx *ent.Tx, statement string, list any) error {
+// exec executes a statement whose first parameter is a table.
+func exec(ctx context.Context, tx *ent.Tx, statement string, list any, others ...any) error {
 	data, err := json.Marshal(list)
 	if err == nil {
-		_, err = tx.ExecContext(ctx, statement, string(data))
+		_, err = tx.ExecContext(ctx, statement, append([]any{string(data)}, others...)...)
 	}
 	return err
+}
+
+// relate inserts pairs into a table of relations, in their order: lists of followers are
+// by it.
+func (b *Bulk) relate(ctx context.Context, tx *ent.Tx, table, from, to string, pairs []pair) error {
+	now := "$2"
+	if b.cfg.Dialect == dialect.Postgres {
+		now = "CAST($2 AS timestamptz)"
+	}
+	err := exec(ctx, tx, fmt.Sprintf("INSERT INTO %s (%s, %s, created_at) SELECT r.a, r.b, %s FROM %s",
+		table, from, to, now, b.table("a bigint", "b bigint")), pairs, time.Now().UTC())
+	return rows.Wrap("create "+table, err)
+}
+
+// unhex is the SQL of the bytes that a column of a table has in hexadecimal digits.
+func (b *Bulk) unhex(column string) string {
+	if b.cfg.Dialect == dialect.Postgres {
+		return "decode(" + column + ", 'hex')"
+	}
+	return "unhex(" + column + ")"
 }
 
 // stale has the inboxes of the users read anew, and the users told: by a job of the

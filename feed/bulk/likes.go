@@ -51,7 +51,7 @@ func (b *Bulk) Likes(ctx context.Context, issuer string, list []Like) ([]*Result
 		if err != nil {
 			return err
 		}
-		var create []*ent.LikeCreate
+		var fresh []pair
 		added := map[int64]int64{}
 		for i, p := range pairs {
 			if results[i] != nil {
@@ -60,14 +60,14 @@ func (b *Bulk) Likes(ctx context.Context, issuer string, list []Like) ([]*Result
 			results[i] = &Result{Status: Unchanged}
 			if !likes[p] {
 				results[i].Status, likes[p] = Created, true
-				create = append(create, tx.Like.Create().SetUserID(p.From).SetPostID(p.To))
+				fresh = append(fresh, p)
 				added[p.To]++
 			}
 		}
-		if len(create) == 0 {
+		if len(fresh) == 0 {
 			return nil
 		}
-		if err := tx.Like.CreateBulk(create...).Exec(ctx); err != nil {
+		if err := exec(ctx, tx, "INSERT INTO likes (user_id, post_id) SELECT r.a, r.b FROM "+b.table("a bigint", "b bigint"), fresh); err != nil {
 			return fmt.Errorf("create likes: %w", err)
 		}
 		var counts []pair

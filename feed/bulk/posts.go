@@ -2,6 +2,7 @@ package bulk
 
 import (
 	"context"
+	"encoding/hex"
 	"fmt"
 	"hash/fnv"
 	"slices"
@@ -105,23 +106,11 @@ func (b *Bulk) posts(ctx context.Context, tx *ent.Tx, issuer string, list []Post
 	if err != nil {
 		return err
 	}
-	create, name := make([]*ent.PostCreate, len(fresh)), make([]*ent.ExternalPostCreate, len(fresh))
+	if err := b.insert(ctx, tx, issuer, list, at, fresh); err != nil {
+		return err
+	}
 	for n, p := range fresh {
 		results[at[n]] = &Result{Status: Created, Post: p.ID}
-		create[n] = tx.Post.Create().SetID(p.ID).SetAuthorID(p.AuthorID).SetText(p.Text).SetVisibility(p.Visibility)
-		name[n] = tx.ExternalPost.Create().SetPostID(p.ID).SetIssuer(issuer).SetExternalID([]byte(list[at[n]].ExternalID))
-	}
-	if err := tx.Post.CreateBulk(create...).Exec(ctx); err != nil {
-		return fmt.Errorf("create posts: %w", err)
-	}
-	// All insert in the same order, so that no two wait for each other.
-	slices.SortFunc(name, func(a, b *ent.ExternalPostCreate) int {
-		one, _ := a.Mutation().ExternalID()
-		other, _ := b.Mutation().ExternalID()
-		return strings.Compare(string(one), string(other))
-	})
-	if err := tx.ExternalPost.CreateBulk(name...).Exec(ctx); err != nil {
-		return fmt.Errorf("name posts: %w", err)
 	}
 	counts := visibility.CountNewPosts(fresh)
 	if err := exec(ctx, tx, "UPDATE users SET "+visibility.AddCounts+" FROM "+b.table(visibility.CountColumns...)+" WHERE users.id = r.author", counts); err != nil {
@@ -138,6 +127,31 @@ func (b *Bulk) posts(ctx context.Context, tx *ent.Tx, issuer string, list []Post
 	}
 	b.onCommit(tx, func(ctx context.Context) error { return b.cfg.Timelines.ForgetOwn(ctx, old.Authors, old.Newest) })
 	return b.cfg.Queue.Enqueue(ctx, tx, queue.Large, job.PostsBackdated, old)
+}
+
+// newPost is a row of the insert of a post and of its external id.
+type newPost struct {
+	ID         int64             `json:"a"`
+	Author     int64             `json:"b"`
+	Text       string            `json:"c"`
+	Visibility schema.Visibility `json:"d"`
+	ExternalID string            `json:"e"` // in hexadecimal digits
+}
+
+func (b *Bulk) insert(ctx context.Context, tx *ent.Tx, issuer string, list []Post, at []int, fresh []*ent.Post) error {
+	create := make([]newPost, len(fresh))
+	for n, p := range fresh {
+		create[n] = newPost{p.ID, p.AuthorID, p.Text, p.Visibility, hex.EncodeToString([]byte(list[at[n]].ExternalID))}
+	}
+	// All insert in the same order, so that no two wait for each other.
+	slices.SortFunc(create, func(a, b newPost) int { return strings.Compare(a.ExternalID, b.ExternalID) })
+	from := b.table("a bigint", "b bigint", "c text", "d text", "e text")
+	err := exec(ctx, tx, "INSERT INTO posts (id, author_id, text, visibility) SELECT r.a, r.b, r.c, r.d FROM "+from, create)
+	if err != nil {
+		return fmt.Errorf("create posts: %w", err)
+	}
+	err = exec(ctx, tx, "INSERT INTO external_posts (post_id, issuer, external_id) SELECT r.a, $2, "+b.unhex("r.e")+" FROM "+from, create, issuer)
+	return rows.Wrap("name posts", err)
 }
 
 // clean checks the row, and brings its text into the form that is kept.
@@ -157,11 +171,7 @@ func (p *Post) clean(maxText int, now time.Time) (err error) {
 
 // postsOf returns the posts that have the ids at the issuer, by these.
 func postsOf(ctx context.Context, tx *ent.Tx, issuer string, externalIDs []string) (map[string]*ent.Post, error) {
-	bytes := make([][]byte, len(externalIDs))
-	for i, id := range externalIDs {
-		bytes[i] = []byte(id)
-	}
-	names, err := tx.ExternalPost.Query().Where(externalpost.Issuer(issuer), externalpost.ExternalIDIn(bytes...)).All(ctx)
+	names, err := tx.ExternalPost.Query().Where(externalpost.Issuer(issuer), named(externalpost.FieldExternalID, externalIDs)).All(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("find posts: %w", err)
 	}

@@ -61,12 +61,8 @@ func (b *Bulk) Follows(ctx context.Context, issuer string, list []Follow) ([]*Re
 		if err := b.deletePairs(ctx, tx, "follow_requests", "requester_id", "target_id", fresh); err != nil {
 			return err
 		}
-		create := make([]*ent.FollowCreate, len(fresh))
-		for i, p := range fresh {
-			create[i] = tx.Follow.Create().SetFollowerID(p.From).SetFolloweeID(p.To)
-		}
-		if err := tx.Follow.CreateBulk(create...).Exec(ctx); err != nil {
-			return fmt.Errorf("create follows: %w", err)
+		if err := b.relate(ctx, tx, "follows", "follower_id", "followee_id", fresh); err != nil {
+			return err
 		}
 		if err := b.count(ctx, tx, fresh, 1); err != nil {
 			return err
@@ -103,12 +99,8 @@ func (b *Bulk) Blocks(ctx context.Context, issuer string, list []Block) ([]*Resu
 		if len(fresh) == 0 {
 			return nil
 		}
-		create := make([]*ent.BlockCreate, len(fresh))
-		for i, p := range fresh {
-			create[i] = tx.Block.Create().SetBlockerID(p.From).SetBlockedID(p.To)
-		}
-		if err := tx.Block.CreateBulk(create...).Exec(ctx); err != nil {
-			return fmt.Errorf("create blocks: %w", err)
+		if err := b.relate(ctx, tx, "blocks", "blocker_id", "blocked_id", fresh); err != nil {
+			return err
 		}
 		between := append(reversed(fresh), fresh...)
 		follows, err := b.among(ctx, tx, "follows", "follower_id", "followee_id", between)

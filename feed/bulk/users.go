@@ -1,13 +1,14 @@
 package bulk
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"tideline/ent"
+	"tideline/ent/schema"
 	"tideline/ent/user"
 	"tideline/feed/account"
 	"tideline/feed/internal/rows"
@@ -22,14 +23,20 @@ type User struct {
 	// token is. Later it does not change.
 	Handle    *string
 	Name, Bio *string
-	CreatedAt *time.Time // of a new user; defaults to now
+	CreatedAt *time.Time // of a new user, to the microsecond; defaults to now
+	// The defaults are those of a sign-up.
+	DefaultVisibility *schema.Visibility
+	ApprovesFollowers *bool
+	// PasswordHash is one that account.CheckPasswordHash takes. It is for a user without
+	// a password: one that the user has here already stays.
+	PasswordHash *string
 }
 
 // Users makes users, or changes their names and bios, at the issuer. Error: BadInput for
 // more than MaxRows.
 //
 // Cost: three statements a thousand rows for users that are there already; for new ones
-// an insert more, and for changed ones two.
+// an insert more, and for changed ones three.
 func (b *Bulk) Users(ctx context.Context, issuer string, list []User) ([]*Result, error) {
 	return take(ctx, b, list, func(ctx context.Context, tx *ent.Tx, list []User, results []*Result) error {
 		return b.users(ctx, tx, issuer, list, results)
@@ -38,9 +45,50 @@ func (b *Bulk) Users(ctx context.Context, issuer string, list []User) ([]*Result
 
 // profile is a row of the change of a user.
 type profile struct {
-	ID   int64  `json:"a"`
-	Name string `json:"b"`
-	Bio  string `json:"c"`
+	ID                int64             `json:"a"`
+	Name              string            `json:"b"`
+	Bio               string            `json:"c"`
+	DefaultVisibility schema.Visibility `json:"d"`
+	ApprovesFollowers bool              `json:"e"`
+	PasswordHash      string            `json:"f"`
+}
+
+func profileOf(u *ent.User) profile {
+	return profile{u.ID, u.Name, u.Bio, u.DefaultVisibility, u.ApprovesFollowers, u.PasswordHash}
+}
+
+// changed is the user as the row says.
+func (u *User) changed(now *ent.User) profile {
+	p := profile{now.ID, or(u.Name, now.Name), or(u.Bio, now.Bio), or(u.DefaultVisibility, now.DefaultVisibility), or(u.ApprovesFollowers, now.ApprovesFollowers), now.PasswordHash}
+	if now.PasswordHash == account.NoPassword {
+		p.PasswordHash = or(u.PasswordHash, now.PasswordHash)
+	}
+	return p
+}
+
+// change changes the users of those rows. It reads them again under their locks: what
+// they have changed themselves meanwhile stays where the row does not say otherwise.
+func (b *Bulk) change(ctx context.Context, tx *ent.Tx, issuer string, list []User, at []int, userIDs []int64) error {
+	if err := lock(ctx, tx, userIDs); err != nil {
+		return err
+	}
+	externalIDs := make([]string, len(at))
+	for n, i := range at {
+		externalIDs[n] = list[i].ExternalID
+	}
+	known, err := usersOf(ctx, tx, issuer, externalIDs)
+	if err != nil {
+		return err
+	}
+	var profiles []profile
+	for _, i := range at {
+		if u := known[list[i].ExternalID]; u != nil {
+			profiles = append(profiles, list[i].changed(u))
+		}
+	}
+	err = exec(ctx, tx, "UPDATE users SET name = r.b, bio = r.c, default_visibility = r.d, approves_followers = r.e, password_hash = r.f FROM "+
+		b.table("a bigint", "b text", "c text", "d text", "e boolean", "f text")+" WHERE users.id = r.a", profiles)
+	return rows.Wrap("change users", err)
 }
 
 func (b *Bulk) users(ctx context.Context, tx *ent.Tx, issuer string, list []User, results []*Result) error {
@@ -62,9 +110,8 @@ func (b *Bulk) users(ctx context.Context, tx *ent.Tx, issuer string, list []User
 	if err != nil {
 		return err
 	}
-	var changed []profile
+	var changed, fresh []int
 	var changedIDs []int64
-	var fresh []int
 	for i, row := range list {
 		if results[i] != nil {
 			continue
@@ -79,18 +126,14 @@ func (b *Bulk) users(ctx context.Context, tx *ent.Tx, issuer string, list []User
 			continue
 		}
 		results[i] = &Result{Status: Unchanged, User: u.ID}
-		p := profile{u.ID, or(row.Name, u.Name), or(row.Bio, u.Bio)}
-		if p.Name != u.Name || p.Bio != u.Bio {
+		if row.changed(u) != profileOf(u) {
 			results[i].Status = Updated
-			changed, changedIDs = append(changed, p), append(changedIDs, u.ID)
+			changed, changedIDs = append(changed, i), append(changedIDs, u.ID)
 		}
 	}
 	if len(changed) > 0 {
-		if err := lock(ctx, tx, changedIDs); err != nil {
+		if err := b.change(ctx, tx, issuer, list, changed, changedIDs); err != nil {
 			return err
-		}
-		if err := exec(ctx, tx, "UPDATE users SET name = r.b, bio = r.c FROM "+b.table("a bigint", "b text", "c text")+" WHERE users.id = r.a", changed); err != nil {
-			return fmt.Errorf("change users: %w", err)
 		}
 	}
 	return b.newUsers(ctx, tx, issuer, list, fresh, results)
@@ -115,6 +158,9 @@ func (u *User) clean() (err error) {
 		}
 		u.Bio = &bio
 	}
+	if u.PasswordHash != nil {
+		return account.CheckPasswordHash(*u.PasswordHash)
+	}
 	return nil
 }
 
@@ -124,15 +170,15 @@ func (b *Bulk) newUsers(ctx context.Context, tx *ent.Tx, issuer string, list []U
 	if len(fresh) == 0 {
 		return nil
 	}
-	// All insert in the same order, so that no two wait for each other.
-	slices.SortFunc(fresh, func(i, j int) int { return strings.Compare(list[i].ExternalID, list[j].ExternalID) })
 	newIDs, handles := make([]int64, len(fresh)), make([]string, len(fresh))
-	for n, i := range fresh {
+	for n, i := range fresh { // the ids ascend as the rows do
 		var err error
 		if newIDs[n], err = b.cfg.IDs.Next(); err != nil {
 			return err
 		}
-		handles[n] = account.HandleFrom(or(list[i].Handle, ""), newIDs[n], 0)
+		if handles[n], err = account.Handle(or(list[i].Handle, "")); err != nil {
+			handles[n] = account.HandleFrom(or(list[i].Handle, ""), newIDs[n], 0)
+		}
 	}
 	found, err := tx.User.Query().Where(user.HandleIn(handles...)).Select(user.FieldHandle).Strings(ctx)
 	if err != nil {
@@ -150,12 +196,19 @@ func (b *Bulk) newUsers(ctx context.Context, tx *ent.Tx, issuer string, list []U
 		}
 		taken[handle] = true
 		makeUsers[n] = tx.User.Create().SetID(newIDs[n]).SetHandle(handle).SetName(or(row.Name, handle)).SetBio(or(row.Bio, "")).
-			SetPasswordHash(account.NoPassword).SetIssuer(issuer).SetExternalID([]byte(row.ExternalID))
+			SetPasswordHash(or(row.PasswordHash, account.NoPassword)).SetIssuer(issuer).SetExternalID([]byte(row.ExternalID)).
+			SetNillableDefaultVisibility(row.DefaultVisibility).SetNillableApprovesFollowers(row.ApprovesFollowers)
 		if row.CreatedAt != nil {
-			makeUsers[n].SetCreatedAt(row.CreatedAt.UTC())
+			makeUsers[n].SetCreatedAt(row.CreatedAt.UTC().Truncate(time.Microsecond)) // as PostgreSQL keeps it
 		}
 		results[i] = &Result{Status: Created, User: newIDs[n]}
 	}
+	// All insert in the same order, so that no two wait for each other.
+	slices.SortFunc(makeUsers, func(a, b *ent.UserCreate) int {
+		one, _ := a.Mutation().ExternalID()
+		other, _ := b.Mutation().ExternalID()
+		return bytes.Compare(one, other)
+	})
 	return rows.Wrap("create users", tx.User.CreateBulk(makeUsers...).Exec(ctx))
 }
 

@@ -1,0 +1,281 @@
+package command
+
+import (
+	"bufio"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"tideline/feed/bulk"
+	"tideline/feed/transfer"
+	"tideline/progress"
+	"tideline/server"
+	"tideline/storage"
+)
+
+const (
+	badShown  = 20 // bad lines told on a terminal
+	saveEvery = time.Second
+	// someBad is the exit code of an import that has refused lines, and interrupted
+	// the one that shells expect of a process that SIGINT stopped.
+	someBad, interrupted = 3, 130
+)
+
+// exit ends the process with a code of its own.
+type exit struct {
+	code int
+	says string
+}
+
+func (e exit) Error() string { return e.says }
+
+// ExitCode is the code.
+func (e exit) ExitCode() int { return e.code }
+
+// Import takes users, follows, blocks, posts and likes from a file.
+type Import struct {
+	File   string `arg:"" help:"Lines of JSON, plain or gzip; - is standard input. docs/import.md describes them."`
+	Issuer string `env:"-" help:"Whose ids of users the file has: the issuer of your tokens, or as that of your API key."`
+	Bad    string `env:"-" placeholder:"FILE" help:"Write the lines that are refused there, each with its number and the reason. Default: the first 20, to standard error."`
+}
+
+// Run imports, from where an import of the same file was interrupted.
+func (i Import) Run(ctx context.Context, c server.Config, console server.Console) error {
+	in, size, err := i.open()
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	from, err := i.saved()
+	if err != nil {
+		return err
+	}
+	bad, err := i.badLines(console, from.Lines > 0)
+	if err != nil {
+		return err
+	}
+	var state transfer.State
+	err = c.WithBulk(ctx, console, func(ctx context.Context, b *bulk.Bulk, analyze func(context.Context) error) error {
+		counted := &countedReader{r: in}
+		shown := progress.Start(console.Log, "Importing", size, "lines")
+		defer shown.Stop()
+		bad.clear = shown.Clear
+		last, next := time.Now(), 10_000
+		im := &transfer.Import{Bulk: b, Issuer: i.Issuer, Bad: bad.tell, Written: func(ctx context.Context, s transfer.State) error {
+			shown.At(counted.n.Load(), s.Lines-from.Lines)
+			if s.Created >= next { // PostgreSQL plans for small tables until then
+				next = 4 * s.Created
+				if err := analyze(ctx); err != nil {
+					return err
+				}
+			}
+			if time.Since(last) < saveEvery {
+				return nil
+			}
+			last = time.Now()
+			return i.save(s)
+		}}
+		var err error
+		state, err = im.Run(ctx, counted, from)
+		return err
+	})
+	if err != nil {
+		if state.Offset > 0 {
+			err = errors.Join(err, i.save(state))
+		}
+	} else if i.File != "-" {
+		err = os.RemoveAll(i.stateFile())
+	}
+	err = errors.Join(err, bad.close())
+	fmt.Fprintf(console.Out, "%d lines: %d made, %d changed, %d as they were, %d bad and not imported.\n", state.Lines, state.Created, state.Updated, state.Unchanged, state.Bad)
+	switch {
+	case ctx.Err() != nil:
+		return exit{interrupted, "Interrupted. Run the same command again: " + i.goesOn()}
+	case errors.Is(err, transfer.ErrOtherFile):
+		return fmt.Errorf("%w: remove %s to import it from the beginning", err, i.stateFile())
+	case err != nil:
+		return fmt.Errorf("import %s: %w; the same command again: %s", i.File, err, i.goesOn())
+	case state.Bad > 0:
+		return exit{someBad, fmt.Sprintf("%d lines are bad and were not imported", state.Bad)}
+	}
+	return nil
+}
+
+// goesOn says what a second run does.
+func (i Import) goesOn() string {
+	if i.File == "-" {
+		return "what is there already stays so."
+	}
+	return "it goes on from here, as " + i.stateFile() + " says."
+}
+
+func (i Import) open() (in io.ReadCloser, size int64, err error) {
+	if i.File == "-" {
+		return io.NopCloser(os.Stdin), 0, nil
+	}
+	file, err := os.Open(i.File)
+	if err != nil {
+		return nil, 0, err
+	}
+	if info, err := file.Stat(); err == nil {
+		size = info.Size()
+	}
+	return file, size, nil
+}
+
+func (i Import) stateFile() string { return i.File + ".progress" }
+
+// saved returns how far an import of the file was.
+func (i Import) saved() (s transfer.State, err error) {
+	if i.File == "-" {
+		return s, nil
+	}
+	data, err := os.ReadFile(i.stateFile())
+	if errors.Is(err, os.ErrNotExist) {
+		return s, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &s)
+	}
+	if err != nil {
+		return s, fmt.Errorf("%s, remove it to begin anew: %w", i.stateFile(), err)
+	}
+	return s, nil
+}
+
+// save notes how far the import is. A process that dies leaves the note before.
+func (i Import) save(s transfer.State) error {
+	if i.File == "-" {
+		return nil
+	}
+	data, err := json.Marshal(s)
+	if err == nil {
+		err = os.WriteFile(i.stateFile()+".new", data, 0o600)
+	}
+	if err == nil {
+		err = os.Rename(i.stateFile()+".new", i.stateFile())
+	}
+	return err
+}
+
+// badLines tells of bad lines.
+type badLines struct {
+	file  *os.File // nil when they go to out
+	to    *bufio.Writer
+	left  int // of those that are still shown there
+	clear func()
+}
+
+func (i Import) badLines(console server.Console, goesOn bool) (*badLines, error) {
+	if i.Bad == "" {
+		return &badLines{to: bufio.NewWriterSize(console.Log, 0), left: badShown}, nil
+	}
+	how := os.O_CREATE | os.O_WRONLY | os.O_TRUNC
+	if goesOn {
+		how = os.O_CREATE | os.O_WRONLY | os.O_APPEND
+	}
+	file, err := os.OpenFile(i.Bad, how, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	return &badLines{file: file, to: bufio.NewWriter(file)}, nil
+}
+
+func (b *badLines) tell(line int, reason string) {
+	if b.file != nil {
+		fmt.Fprintf(b.to, "line %d: %s\n", line, reason)
+		return
+	}
+	if b.left--; b.left < 0 {
+		return
+	}
+	b.clear()
+	fmt.Fprintf(b.to, "line %d: %s\n", line, reason)
+	if b.left == 0 {
+		fmt.Fprintln(b.to, "More bad lines are counted only; --bad FILE has them all.")
+	}
+	_ = b.to.Flush()
+}
+
+func (b *badLines) close() error {
+	err := b.to.Flush()
+	if b.file != nil {
+		err = errors.Join(err, b.file.Close())
+	}
+	return err
+}
+
+// countedReader counts the bytes that have been read.
+type countedReader struct {
+	r io.Reader
+	n atomic.Int64
+}
+
+func (c *countedReader) Read(b []byte) (int, error) {
+	n, err := c.r.Read(b)
+	c.n.Add(int64(n))
+	return n, err
+}
+
+// Export writes the file that Import takes.
+type Export struct {
+	File           string `arg:"" optional:"" default:"-" help:"Where to; - is standard output."`
+	Issuer         string `env:"-" help:"Whose users: those of this issuer, and those with accounts made here."`
+	Gzip           bool   `env:"-" help:"Compress it."`
+	PasswordHashes bool   `env:"-" help:"With the hashes of passwords. Keep the file as you keep the database."`
+}
+
+// Run exports. A file is there when it is complete only.
+func (e Export) Run(ctx context.Context, c server.Config, console server.Console) error {
+	return c.WithStoresBeside(ctx, console, func(stores *storage.Stores) error {
+		out, name := io.Writer(console.Out), ""
+		if e.File != "-" {
+			name = e.File + ".new"
+			file, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+			if err != nil {
+				return err
+			}
+			defer file.Close()
+			out = file
+		}
+		done, err := e.write(ctx, stores, out, console)
+		if err != nil {
+			if name != "" {
+				_ = os.Remove(name)
+			}
+			if ctx.Err() != nil {
+				return exit{interrupted, "Interrupted: nothing is exported."}
+			}
+			return err
+		}
+		if name != "" {
+			if err := os.Rename(name, e.File); err != nil {
+				return err
+			}
+		}
+		fmt.Fprintf(console.Log, "%d users, %d posts, %d follows, %d blocks, %d likes.\n", done.Users, done.Posts, done.Follows, done.Blocks, done.Likes)
+		if done.Left > 0 {
+			fmt.Fprintf(console.Log, "%d rows are not in it: they are of users of other issuers, or about them.\n", done.Left)
+		}
+		return nil
+	})
+}
+
+func (e Export) write(ctx context.Context, stores *storage.Stores, out io.Writer, console server.Console) (done transfer.Exported, err error) {
+	if e.Gzip {
+		zipped := gzip.NewWriter(out)
+		defer func() { err = errors.Join(err, zipped.Close()) }()
+		out = zipped
+	}
+	shown := progress.Start(console.Log, "Exporting", 0, "lines")
+	defer shown.Stop()
+	export := &transfer.Export{DB: stores.DB, Dialect: stores.Dialect, Issuer: e.Issuer, PasswordHashes: e.PasswordHashes,
+		Step: func(d transfer.Exported) { shown.At(int64(d.Lines()), d.Lines()) }}
+	return export.Run(ctx, out)
+}

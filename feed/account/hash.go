@@ -1,0 +1,220 @@
+package account
+
+import (
+	"crypto/pbkdf2"
+	"crypto/sha1" // other systems have made hashes with it
+	"crypto/sha256"
+	"crypto/sha512"
+	"crypto/subtle"
+	"encoding/base64"
+	gohash "hash"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/alexedwards/argon2id"
+	"golang.org/x/crypto/argon2"
+	"golang.org/x/crypto/bcrypt"
+	"golang.org/x/crypto/scrypt"
+
+	"tideline/feed/refusal"
+)
+
+// Bounds of what a stored hash may cost. At each of them one check takes about a second
+// of one processor.
+const (
+	maxHash         = 512       // bytes of a hash as it is written
+	maxHashMemory   = 256 << 20 // bytes at once
+	maxHashWork     = 1 << 30   // bytes of memory times passes, or times lanes of scrypt
+	maxHashLanes    = 16
+	maxPBKDF2Rounds = 2_000_000
+	maxBcryptCost   = 14
+	// minKey keeps a hash that was cut off from matching many passwords.
+	minKey, maxKey, maxSalt = 16, 64, 64
+)
+
+// storedHash is a hash as text, understood.
+type storedHash struct {
+	matches func(password string) (bool, error)
+	current bool // SignUp would make it with the same cost today
+}
+
+// CheckPasswordHash refuses a text that is no hash by which LogIn can check a password:
+// argon2id, argon2i, scrypt and pbkdf2 (with SHA-1, SHA-256 or SHA-512) in the PHC string
+// format and as passlib writes it, and bcrypt. It refuses one that would take much more
+// memory or time than today's hashes. Error: BadInput.
+//
+// Cost: none of the hash.
+func CheckPasswordHash(text string) error {
+	_, err := parseHash(text)
+	return err
+}
+
+// parseHash understands a stored hash. Error: BadInput, as CheckPasswordHash has it.
+func parseHash(text string) (*storedHash, error) {
+	if len(text) > maxHash {
+		return nil, refusal.New(refusal.BadInput, "A password hash has at most %d bytes.", maxHash)
+	}
+	kind := ""
+	if parts := strings.Split(text, "$"); len(parts) > 2 && parts[0] == "" {
+		kind = parts[1]
+		switch kind {
+		case "argon2id", "argon2i":
+			return parseArgon2(text, parts)
+		case "scrypt":
+			return parseScrypt(parts)
+		case "2a", "2b", "2y":
+			return parseBcrypt(text)
+		}
+		if newHash := pbkdf2Hashes[kind]; newHash != nil {
+			return parsePBKDF2(newHash, parts)
+		}
+	}
+	return nil, refusal.New(refusal.BadInput, "This is no password hash that can be checked: argon2id, argon2i, scrypt, pbkdf2, pbkdf2-sha256, pbkdf2-sha512 and bcrypt (2a, 2b, 2y) can.")
+}
+
+func badHash(kind string) error {
+	return refusal.New(refusal.BadInput, "The password hash begins as one of %s, but is not one.", kind)
+}
+
+func dearHash(kind string) error {
+	return refusal.New(refusal.BadInput, "The password hash of %s costs more than a log-in may.", kind)
+}
+
+func parseArgon2(text string, parts []string) (*storedHash, error) {
+	kind := parts[1]
+	if len(parts) != 6 || parts[2] != "v=19" {
+		return nil, badHash(kind)
+	}
+	spec, ok := numbers(parts[3], "m", "t", "p")
+	salt, key, fine := saltAndKey(parts[4], parts[5])
+	if !ok || !fine || len(salt) < 8 {
+		return nil, badHash(kind)
+	}
+	memory, passes, lanes := spec[0], spec[1], spec[2]
+	if passes < 1 || lanes < 1 || memory < 8*lanes {
+		return nil, badHash(kind)
+	}
+	if lanes > maxHashLanes || memory > maxHashMemory>>10 || passes > maxHashWork || memory*passes > maxHashWork>>10 {
+		return nil, dearHash(kind)
+	}
+	if kind == "argon2id" {
+		params, _, _, err := argon2id.DecodeHash(text)
+		if err != nil {
+			return nil, badHash(kind)
+		}
+		return &storedHash{func(password string) (bool, error) { return argon2id.ComparePasswordAndHash(password, text) }, *params == *cost}, nil
+	}
+	return keyed(key, func(password string) ([]byte, error) {
+		return argon2.Key([]byte(password), salt, uint32(passes), uint32(memory), uint8(lanes), uint32(len(key))), nil
+	}), nil
+}
+
+func parseScrypt(parts []string) (*storedHash, error) {
+	if len(parts) != 5 {
+		return nil, badHash("scrypt")
+	}
+	spec, ok := numbers(parts[2], "ln", "r", "p")
+	salt, key, fine := saltAndKey(parts[3], parts[4])
+	if !ok || !fine {
+		return nil, badHash("scrypt")
+	}
+	logN, blocks, lanes := spec[0], spec[1], spec[2]
+	if logN < 1 || blocks < 1 || lanes < 1 {
+		return nil, badHash("scrypt")
+	}
+	if logN > 30 || blocks > 64 || lanes > maxHashLanes || 128*blocks<<logN > maxHashMemory || 128*blocks*lanes<<logN > maxHashWork {
+		return nil, dearHash("scrypt")
+	}
+	return keyed(key, func(password string) ([]byte, error) {
+		return scrypt.Key([]byte(password), salt, 1<<logN, int(blocks), int(lanes), len(key))
+	}), nil
+}
+
+// pbkdf2Hashes are the hash functions by the names that PBKDF2 has with them.
+var pbkdf2Hashes = map[string]func() gohash.Hash{
+	"pbkdf2": sha1.New, "pbkdf2-sha1": sha1.New, "pbkdf2-sha256": sha256.New, "pbkdf2-sha512": sha512.New,
+}
+
+func parsePBKDF2(newHash func() gohash.Hash, parts []string) (*storedHash, error) {
+	kind := parts[1]
+	if len(parts) != 5 {
+		return nil, badHash(kind)
+	}
+	// As passlib writes it, $29000$, and as others do, $i=29000$ or $i=29000,l=32$.
+	rounds, length, long := strings.Cut(strings.TrimPrefix(parts[2], "i="), ",l=")
+	n, ok := number(rounds)
+	salt, key, fine := saltAndKey(parts[3], parts[4])
+	if !ok || !fine || n < 1 || long && length != strconv.Itoa(len(key)) {
+		return nil, badHash(kind)
+	}
+	if n > maxPBKDF2Rounds {
+		return nil, dearHash(kind)
+	}
+	return keyed(key, func(password string) ([]byte, error) {
+		return pbkdf2.Key(newHash, password, salt, int(n), len(key))
+	}), nil
+}
+
+var bcryptForm = regexp.MustCompile(`^\$2[aby]\$[0-9]{2}\$[./A-Za-z0-9]{53}$`)
+
+func parseBcrypt(text string) (*storedHash, error) {
+	stored := []byte(text)
+	if !bcryptForm.MatchString(text) {
+		return nil, badHash("bcrypt")
+	}
+	switch cost, err := bcrypt.Cost(stored); {
+	case err != nil:
+		return nil, badHash("bcrypt")
+	case cost > maxBcryptCost:
+		return nil, dearHash("bcrypt")
+	}
+	return &storedHash{matches: func(password string) (bool, error) {
+		return bcrypt.CompareHashAndPassword(stored, []byte(password)) == nil, nil
+	}}, nil
+}
+
+// keyed is a hash whose key is derived from the password.
+func keyed(key []byte, derive func(password string) ([]byte, error)) *storedHash {
+	return &storedHash{matches: func(password string) (bool, error) {
+		derived, err := derive(password)
+		return err == nil && subtle.ConstantTimeCompare(derived, key) == 1, err
+	}}
+}
+
+// numbers reads "m=1,t=2,p=3".
+func numbers(text string, names ...string) ([]int64, bool) {
+	fields := strings.Split(text, ",")
+	if len(fields) != len(names) {
+		return nil, false
+	}
+	values := make([]int64, len(names))
+	for i, field := range fields {
+		value, named := strings.CutPrefix(field, names[i]+"=")
+		n, ok := number(value)
+		if !named || !ok {
+			return nil, false
+		}
+		values[i] = n
+	}
+	return values, true
+}
+
+// number reads a decimal number of 31 bits: products of two do not overflow.
+func number(text string) (int64, bool) {
+	n, err := strconv.ParseUint(text, 10, 31)
+	return int64(n), err == nil
+}
+
+// saltAndKey reads them in base64 without padding; passlib writes . for +.
+func saltAndKey(saltText, keyText string) (salt, key []byte, ok bool) {
+	read := func(text string) []byte {
+		raw, err := base64.RawStdEncoding.Strict().DecodeString(strings.ReplaceAll(strings.TrimRight(text, "="), ".", "+"))
+		if err != nil {
+			return nil
+		}
+		return raw
+	}
+	salt, key = read(saltText), read(keyText)
+	return salt, key, salt != nil && len(salt) <= maxSalt && len(key) >= minKey && len(key) <= maxKey
+}

@@ -1,0 +1,327 @@
+package transfer
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"time"
+
+	"entgo.io/ent/dialect"
+
+	"tideline/ent"
+	"tideline/ent/block"
+	"tideline/ent/externalpost"
+	"tideline/ent/follow"
+	"tideline/ent/like"
+	"tideline/ent/post"
+	"tideline/ent/user"
+	"tideline/feed/account"
+	"tideline/feed/ids"
+	inner "tideline/feed/internal/rows"
+)
+
+// perPage is how many rows an export reads at once.
+const perPage = 2000
+
+// ownPrefix begins the external id that a file has for what was made here and has none.
+const ownPrefix = "tideline:"
+
+// Exported counts the lines of an export.
+type Exported struct {
+	Users, Posts, Follows, Blocks, Likes int
+	// Left counts the rows of, or with, users of other issuers.
+	Left int
+}
+
+// Lines is how many lines the file has.
+func (e Exported) Lines() int { return e.Users + e.Posts + e.Follows + e.Blocks + e.Likes }
+
+// Export is an export to one file.
+type Export struct {
+	DB             *ent.Client
+	Dialect        string
+	Issuer         string // whose users are exported, beside those without an issuer
+	PasswordHashes bool
+	// Step is told of each page.
+	Step func(Exported)
+
+	out  *json.Encoder
+	done Exported
+}
+
+// Run writes users, posts, follows, blocks and likes, each in the order of their ids. On
+// PostgreSQL the file is of one moment. On SQLite it is as the pages were when they were
+// read: what is written meanwhile may refer to lines that are missing.
+//
+// Cost: a few look-ups by key for each two thousand rows, and memory for these; on PostgreSQL a
+// snapshot, which keeps old rows from being removed until the end.
+func (e *Export) Run(ctx context.Context, w io.Writer) (Exported, error) {
+	db := e.DB
+	if e.Dialect == dialect.Postgres {
+		tx, err := e.DB.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
+		if err != nil {
+			return e.done, fmt.Errorf("begin a snapshot: %w", err)
+		}
+		defer func() { _ = tx.Rollback() }() // it has written nothing
+		db = tx.Client()
+	}
+	buffer := bufio.NewWriterSize(w, 1<<16)
+	e.out = json.NewEncoder(buffer)
+	e.out.SetEscapeHTML(false)
+	for _, kind := range []struct {
+		name  string
+		write func(context.Context, *ent.Client) error
+	}{{"users", e.users}, {"posts", e.posts}, {"follows", e.follows}, {"blocks", e.blocks}, {"likes", e.likes}} {
+		if err := kind.write(ctx, db); err != nil {
+			return e.done, fmt.Errorf("export %s: %w", kind.name, err)
+		}
+	}
+	return e.done, buffer.Flush()
+}
+
+// pages calls do for all rows by their ids, page by page.
+func pages[T any](ctx context.Context, e *Export, read func(ctx context.Context, after int64) ([]T, error), id func(T) int64, do func([]T) error) error {
+	for after := int64(0); ; {
+		page, err := read(ctx, after)
+		if err != nil {
+			return err
+		}
+		if len(page) > 0 {
+			after = id(page[len(page)-1])
+		}
+		if err := do(page); err != nil {
+			return err
+		}
+		e.Step(e.done)
+		if len(page) < perPage {
+			return nil
+		}
+	}
+}
+
+func (e *Export) users(ctx context.Context, db *ent.Client) error {
+	return pages(ctx, e, func(ctx context.Context, after int64) ([]*ent.User, error) {
+		return db.User.Query().Where(user.IDGT(after)).Order(user.ByID()).Limit(perPage).All(ctx)
+	}, func(u *ent.User) int64 { return u.ID }, func(page []*ent.User) error {
+		for _, u := range page {
+			id, ok := e.nameOf(u)
+			if !ok {
+				e.done.Left++
+				continue
+			}
+			created := moment(u.CreatedAt.Truncate(time.Microsecond))
+			line := userLine{Type: "user", ID: id, Handle: &u.Handle, CreatedAt: &created, DefaultVisibility: &u.DefaultVisibility, ApprovesFollowers: &u.ApprovesFollowers}
+			if u.Name != "" {
+				line.Name = &u.Name
+			}
+			if u.Bio != "" {
+				line.Bio = &u.Bio
+			}
+			if e.PasswordHashes && u.PasswordHash != account.NoPassword && u.PasswordHash != "" {
+				line.PasswordHash = &u.PasswordHash
+			}
+			if err := e.out.Encode(line); err != nil {
+				return err
+			}
+			e.done.Users++
+		}
+		return nil
+	})
+}
+
+// nameOf is the id of a user in the file; there is none for those of other issuers.
+func (e *Export) nameOf(u *ent.User) (string, bool) {
+	switch {
+	case u.Issuer == nil:
+		return ownPrefix + strconv.FormatInt(u.ID, 10), true
+	case *u.Issuer == e.Issuer:
+		return string(u.ExternalID), true
+	}
+	return "", false
+}
+
+// userNames returns the ids in the file of those users who have one.
+func (e *Export) userNames(ctx context.Context, db *ent.Client, userIDs []int64) (map[int64]string, error) {
+	found, err := db.User.Query().Where(inner.Among(user.FieldID, distinct(userIDs))).Select(user.FieldID, user.FieldIssuer, user.FieldExternalID).All(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names := make(map[int64]string, len(found))
+	for _, u := range found {
+		if name, ok := e.nameOf(u); ok {
+			names[u.ID] = name
+		}
+	}
+	return names, nil
+}
+
+// postNames returns the ids of posts in the file.
+func (e *Export) postNames(ctx context.Context, db *ent.Client, postIDs []int64) (map[int64]string, error) {
+	found, err := db.ExternalPost.Query().Where(inner.Among(externalpost.FieldPostID, distinct(postIDs)), externalpost.Issuer(e.Issuer)).
+		Order(ent.Desc(externalpost.FieldID)).All(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names := make(map[int64]string, len(postIDs))
+	for _, id := range postIDs {
+		names[id] = ownPrefix + strconv.FormatInt(id, 10)
+	}
+	for _, p := range found {
+		names[p.PostID] = string(p.ExternalID)
+	}
+	return names, nil
+}
+
+func distinct(list []int64) []int64 {
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// posts writes posts by their time. Those of one millisecond are by their ids in the file:
+// which of its ids a post of another server has depends on what was there before.
+func (e *Export) posts(ctx context.Context, db *ent.Client) error {
+	var last []*ent.Post // those of the last millisecond: the next page may have more
+	err := pages(ctx, e, func(ctx context.Context, after int64) ([]*ent.Post, error) {
+		return db.Post.Query().Where(post.IDGT(after)).Order(post.ByID()).Limit(perPage).All(ctx)
+	}, func(p *ent.Post) int64 { return p.ID }, func(page []*ent.Post) error {
+		page = append(last, page...)
+		end := len(page)
+		for end > 0 && ids.TimeOf(page[end-1].ID).Equal(ids.TimeOf(page[len(page)-1].ID)) {
+			end--
+		}
+		last = slices.Clone(page[end:])
+		return e.writePosts(ctx, db, page[:end])
+	})
+	if err != nil {
+		return err
+	}
+	return e.writePosts(ctx, db, last)
+}
+
+func (e *Export) writePosts(ctx context.Context, db *ent.Client, posts []*ent.Post) error {
+	if len(posts) == 0 {
+		return nil
+	}
+	authorIDs := make([]int64, len(posts))
+	for i, p := range posts {
+		authorIDs[i] = p.AuthorID
+	}
+	authors, err := e.userNames(ctx, db, authorIDs)
+	if err != nil {
+		return err
+	}
+	names, err := e.postNames(ctx, db, inner.PostIDs(posts))
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(posts, func(a, b *ent.Post) int {
+		return cmp.Or(ids.TimeOf(a.ID).Compare(ids.TimeOf(b.ID)), cmp.Compare(names[a.ID], names[b.ID]))
+	})
+	for _, p := range posts {
+		author, ok := authors[p.AuthorID]
+		if !ok {
+			e.done.Left++
+			continue
+		}
+		created := moment(ids.TimeOf(p.ID))
+		if err := e.out.Encode(postLine{"post", names[p.ID], author, p.Text, &p.Visibility, &created}); err != nil {
+			return err
+		}
+		e.done.Posts++
+	}
+	return nil
+}
+
+func (e *Export) follows(ctx context.Context, db *ent.Client) error {
+	return pages(ctx, e, func(ctx context.Context, after int64) ([]*ent.Follow, error) {
+		return db.Follow.Query().Where(follow.IDGT(after)).Order(follow.ByID()).Limit(perPage).All(ctx)
+	}, func(f *ent.Follow) int64 { return f.ID }, func(page []*ent.Follow) error {
+		return e.relations(ctx, db, len(page), func(i int) (from, to int64) { return page[i].FollowerID, page[i].FolloweeID }, &e.done.Follows,
+			func(from, to string) any { return followLine{"follow", from, to} })
+	})
+}
+
+func (e *Export) blocks(ctx context.Context, db *ent.Client) error {
+	return pages(ctx, e, func(ctx context.Context, after int64) ([]*ent.Block, error) {
+		return db.Block.Query().Where(block.IDGT(after)).Order(block.ByID()).Limit(perPage).All(ctx)
+	}, func(b *ent.Block) int64 { return b.ID }, func(page []*ent.Block) error {
+		return e.relations(ctx, db, len(page), func(i int) (from, to int64) { return page[i].BlockerID, page[i].BlockedID }, &e.done.Blocks,
+			func(from, to string) any { return blockLine{"block", from, to} })
+	})
+}
+
+// relations writes lines about two users each.
+func (e *Export) relations(ctx context.Context, db *ent.Client, n int, row func(int) (from, to int64), done *int, line func(from, to string) any) error {
+	users := make([]int64, 0, 2*n)
+	for i := range n {
+		from, to := row(i)
+		users = append(users, from, to)
+	}
+	names, err := e.userNames(ctx, db, users)
+	if err != nil {
+		return err
+	}
+	for i := range n {
+		a, b := row(i)
+		from, known := names[a]
+		to, both := names[b]
+		if !known || !both {
+			e.done.Left++
+			continue
+		}
+		if err := e.out.Encode(line(from, to)); err != nil {
+			return err
+		}
+		*done++
+	}
+	return nil
+}
+
+func (e *Export) likes(ctx context.Context, db *ent.Client) error {
+	return pages(ctx, e, func(ctx context.Context, after int64) ([]*ent.Like, error) {
+		return db.Like.Query().Where(like.IDGT(after)).Order(like.ByID()).Limit(perPage).All(ctx)
+	}, func(l *ent.Like) int64 { return l.ID }, func(page []*ent.Like) error {
+		if len(page) == 0 {
+			return nil
+		}
+		userIDs, postIDs := make([]int64, len(page)), make([]int64, len(page))
+		for i, l := range page {
+			userIDs[i], postIDs[i] = l.UserID, l.PostID
+		}
+		posts, err := db.Post.Query().Where(inner.Among(post.FieldID, distinct(slices.Clone(postIDs)))).Select(post.FieldID, post.FieldAuthorID).All(ctx)
+		if err != nil {
+			return err
+		}
+		authors := make(map[int64]int64, len(posts))
+		for _, p := range posts {
+			authors[p.ID] = p.AuthorID
+			userIDs = append(userIDs, p.AuthorID)
+		}
+		users, err := e.userNames(ctx, db, userIDs)
+		if err != nil {
+			return err
+		}
+		names, err := e.postNames(ctx, db, distinct(postIDs))
+		if err != nil {
+			return err
+		}
+		for _, l := range page {
+			who, known := users[l.UserID]
+			if _, written := users[authors[l.PostID]]; !known || !written {
+				e.done.Left++
+				continue
+			}
+			if err := e.out.Encode(likeLine{"like", who, names[l.PostID]}); err != nil {
+				return err
+			}
+			e.done.Likes++
+		}
+		return nil
+	})
+}

@@ -1,0 +1,212 @@
+package transfer
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"tideline/ent/schema"
+	"tideline/feed/bulk"
+)
+
+// MaxLine is the longest line in bytes: the longest text fits, however it is escaped.
+const MaxLine = 1 << 20
+
+// The lines of a file. A field without omitempty is required.
+type (
+	userLine struct {
+		Type              string             `json:"type"`
+		ID                string             `json:"id"`
+		Handle            *string            `json:"handle,omitempty"`
+		Name              *string            `json:"name,omitempty"`
+		Bio               *string            `json:"bio,omitempty"`
+		CreatedAt         *moment            `json:"createdAt,omitempty"`
+		DefaultVisibility *schema.Visibility `json:"defaultVisibility,omitempty"`
+		ApprovesFollowers *bool              `json:"approvesFollowers,omitempty"`
+		PasswordHash      *string            `json:"passwordHash,omitempty"`
+	}
+	postLine struct {
+		Type       string             `json:"type"`
+		ID         string             `json:"id"`
+		Author     string             `json:"author"`
+		Text       string             `json:"text"`
+		Visibility *schema.Visibility `json:"visibility,omitempty"`
+		CreatedAt  *moment            `json:"createdAt,omitempty"`
+	}
+	followLine struct {
+		Type     string `json:"type"`
+		Follower string `json:"follower"`
+		Followee string `json:"followee"`
+	}
+	blockLine struct {
+		Type    string `json:"type"`
+		Blocker string `json:"blocker"`
+		Blocked string `json:"blocked"`
+	}
+	likeLine struct {
+		Type string `json:"type"`
+		User string `json:"user"`
+		Post string `json:"post"`
+	}
+)
+
+// moment is the time of a field createdAt, as RFC 3339 has it; written in UTC, with the
+// digits that it needs.
+type moment time.Time
+
+func (m moment) MarshalText() ([]byte, error) {
+	return time.Time(m).UTC().AppendFormat(nil, time.RFC3339Nano), nil
+}
+
+func (m *moment) UnmarshalText(text []byte) error {
+	t, err := time.Parse(time.RFC3339, string(text))
+	if err != nil {
+		return fmt.Errorf(`field "createdAt": a time is as 2024-12-31T23:59:59Z, not %s`, shown(string(text)))
+	}
+	*m = moment(t)
+	return nil
+}
+
+func (m *moment) time() *time.Time { return (*time.Time)(m) }
+
+// rows are lines that are written together.
+type rows struct {
+	users   []bulk.User
+	posts   []bulk.Post
+	follows []bulk.Follow
+	blocks  []bulk.Block
+	likes   []bulk.Like
+
+	numbers map[string][]int // by type, the number of the line of each row
+	seen    map[string]bool  // users and posts, as which no two rows of a call may be
+	lines   int
+	bytes   int
+	bad     int // lines among them that were refused
+}
+
+func newRows() *rows { return &rows{numbers: map[string][]int{}, seen: map[string]bool{}} }
+
+// add adds a line. It returns false, and adds nothing, where the rows have the user or
+// the post already. Error: why the line is bad.
+func (r *rows) add(number int, line []byte) (added bool, err error) {
+	if !utf8.Valid(line) {
+		return false, errors.New("the line is not valid UTF-8")
+	}
+	var head struct{ Type *string }
+	if err := json.Unmarshal(line, &head); err != nil {
+		return false, syntax(err)
+	}
+	if head.Type == nil {
+		return false, missing("type")
+	}
+	switch kind := *head.Type; kind {
+	case "user":
+		l, err := read[userLine](line, func(l *userLine) map[string]string { return map[string]string{"id": l.ID} })
+		if err == nil {
+			err = visibility("defaultVisibility", l.DefaultVisibility)
+		}
+		if err != nil || r.seen["user "+l.ID] {
+			return false, err
+		}
+		r.seen["user "+l.ID] = true
+		r.users = append(r.users, bulk.User{ExternalID: l.ID, Handle: l.Handle, Name: l.Name, Bio: l.Bio, CreatedAt: l.CreatedAt.time(),
+			DefaultVisibility: l.DefaultVisibility, ApprovesFollowers: l.ApprovesFollowers, PasswordHash: l.PasswordHash})
+	case "post":
+		l, err := read[postLine](line, func(l *postLine) map[string]string {
+			return map[string]string{"id": l.ID, "author": l.Author, "text": l.Text}
+		})
+		if err == nil {
+			err = visibility("visibility", l.Visibility)
+		}
+		if err != nil || r.seen["post "+l.ID] {
+			return false, err
+		}
+		r.seen["post "+l.ID] = true
+		r.posts = append(r.posts, bulk.Post{ExternalID: l.ID, Author: l.Author, Text: l.Text, Visibility: l.Visibility, CreatedAt: l.CreatedAt.time()})
+	case "follow":
+		l, err := read[followLine](line, func(l *followLine) map[string]string {
+			return map[string]string{"follower": l.Follower, "followee": l.Followee}
+		})
+		if err != nil {
+			return false, err
+		}
+		r.follows = append(r.follows, bulk.Follow{Follower: l.Follower, Followee: l.Followee})
+	case "block":
+		l, err := read[blockLine](line, func(l *blockLine) map[string]string {
+			return map[string]string{"blocker": l.Blocker, "blocked": l.Blocked}
+		})
+		if err != nil {
+			return false, err
+		}
+		r.blocks = append(r.blocks, bulk.Block{Blocker: l.Blocker, Blocked: l.Blocked})
+	case "like":
+		l, err := read[likeLine](line, func(l *likeLine) map[string]string { return map[string]string{"user": l.User, "post": l.Post} })
+		if err != nil {
+			return false, err
+		}
+		r.likes = append(r.likes, bulk.Like{User: l.User, Post: l.Post})
+	default:
+		return false, fmt.Errorf(`field "type": %s is none of user, follow, block, post, like`, shown(kind))
+	}
+	r.numbers[*head.Type] = append(r.numbers[*head.Type], number)
+	r.lines++
+	r.bytes += len(line)
+	return true, nil
+}
+
+// read reads a line of a known type. Required returns the fields that must not be empty.
+func read[T any](line []byte, required func(*T) map[string]string) (l *T, err error) {
+	l = new(T)
+	d := json.NewDecoder(bytes.NewReader(line))
+	d.DisallowUnknownFields()
+	if err := d.Decode(l); err != nil {
+		return nil, syntax(err)
+	}
+	for field, value := range required(l) {
+		if value == "" {
+			return nil, missing(field)
+		}
+	}
+	return l, nil
+}
+
+func missing(field string) error { return fmt.Errorf("field %q is missing", field) }
+
+// syntax says what is wrong with a line that is not as its type has it.
+func syntax(err error) error {
+	if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) {
+		if wrong.Field == "" {
+			return fmt.Errorf("a line is a JSON object, not a %s", wrong.Value)
+		}
+		return fmt.Errorf("field %q: a %s does not belong there", wrong.Field, wrong.Value)
+	}
+	if broken := (*json.SyntaxError)(nil); errors.As(err, &broken) {
+		return fmt.Errorf("the line is not JSON: %w", err)
+	}
+	return errors.New(strings.TrimPrefix(err.Error(), "json: "))
+}
+
+func visibility(field string, v *schema.Visibility) error {
+	if v == nil {
+		return nil
+	}
+	for _, known := range v.Values() {
+		if string(*v) == known {
+			return nil
+		}
+	}
+	return fmt.Errorf("field %q: %s is none of %s", field, shown(string(*v)), strings.Join(v.Values(), ", "))
+}
+
+// shown returns a short form of a piece of a file that is safe on a terminal.
+func shown(s string) string {
+	const most = 60
+	if len(s) > most {
+		s = s[:most] + "…"
+	}
+	return fmt.Sprintf("%q", s)
+}

@@ -1,0 +1,236 @@
+package transfer_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tideline/ent/post"
+	"tideline/ent/user"
+	"tideline/feed/account"
+	"tideline/feed/bulk"
+	"tideline/feed/feedtest"
+	"tideline/feed/transfer"
+	"tideline/storage"
+	"tideline/storage/storagetest"
+)
+
+const app = "https://app.example.com"
+
+// small is a file with every field that there is.
+const small = `{"type":"user","id":"1","handle":"ada","name":"Ada Lovelace","bio":"wrote <notes>\nand more","createdAt":"2019-05-01T14:00:00.5+02:00","defaultVisibility":"FOLLOWERS","approvesFollowers":true,"passwordHash":"$2y$04$abcdefghijklmnopqrstuuKRze7BjvIHM2j/Mlifwl1ZipE2V9mZ."}
+{"type":"user","id":"2","handle":"_grace_"}
+{"type":"user","id":"c\u0000d","handle":"mary","name":"玛丽"}
+
+{"type":"post","id":"a","author":"1","text":"hello \u2028 \"you\"","visibility":"PUBLIC","createdAt":"2024-02-29T12:00:00.123Z"}
+{"type":"post","id":"b","author":"1","text":"of the same moment","createdAt":"2024-02-29T12:00:00.123Z"}
+{"type":"post","id":"c","author":"2","text":"later","visibility":"MUTUALS","createdAt":"2025-01-01T00:00:00Z"}
+{"type":"follow","follower":"2","followee":"1"}
+{"type":"follow","follower":"1","followee":"2"}
+{"type":"block","blocker":"c\u0000d","blocked":"1"}
+{"type":"like","user":"2","post":"a"}
+{"type":"like","user":"1","post":"c"}
+`
+
+type badLine struct {
+	line   int
+	reason string
+}
+
+// take imports a file, which is read to its end, and returns the bad lines.
+func take(w *feedtest.World, file string) (transfer.State, []badLine) {
+	w.Helper()
+	var bad []badLine
+	im := &transfer.Import{Bulk: w.Bulk, Issuer: app, Bad: func(line int, reason string) { bad = append(bad, badLine{line, reason}) },
+		Written: func(context.Context, transfer.State) error { return nil }}
+	state, err := im.Run(w.Ctx, strings.NewReader(file), transfer.State{})
+	require.NoError(w, err)
+	return state, bad
+}
+
+func give(w *feedtest.World, hashes bool) (string, transfer.Exported) {
+	w.Helper()
+	var file bytes.Buffer
+	e := &transfer.Export{DB: w.Stores.DB, Dialect: w.Stores.Dialect, Issuer: app, PasswordHashes: hashes, Step: func(transfer.Exported) {}}
+	done, err := e.Run(w.Ctx, &file)
+	require.NoError(w, err)
+	return file.String(), done
+}
+
+// What is imported and exported is the same again in another database, to the byte; what
+// was made here is in it, too.
+func TestRoundTrip(t *testing.T) {
+	t.Parallel()
+	feedtest.Each(t, func(w *feedtest.World) {
+		file := strings.Builder{}
+		file.WriteString(small)
+		const users, posts = 100, 2500
+		for i := range users {
+			fmt.Fprintf(&file, `{"type":"user","id":"u%d","handle":"%d","createdAt":"2020-01-01T00:00:00Z"}`+"\n", (i*7)%users, i)
+		}
+		for i := range posts { // of few moments: pages end within one
+			at := time.Date(2024, 3, 1, 0, 0, i/900, 0, time.UTC).Format(time.RFC3339)
+			fmt.Fprintf(&file, `{"type":"post","id":"p%d","author":"u%d","text":"post %d","createdAt":%q}`+"\n", i, i%users, i, at)
+		}
+		for i := range posts {
+			fmt.Fprintf(&file, `{"type":"like","user":"u%d","post":"p%d"}`+"\n", (i*3)%users, posts-1-i)
+			fmt.Fprintf(&file, `{"type":"follow","follower":"u%d","followee":"u%d"}`+"\n", i%users, (i%users+1+i/users)%users)
+		}
+		state, bad := take(w, file.String())
+		require.Empty(w, bad)
+		require.Equal(w, transfer.State{Offset: int64(file.Len()), SHA256: state.SHA256, Lines: strings.Count(file.String(), "\n"), Created: state.Lines - 1}, state)
+		again, bad := take(w, file.String())
+		require.Empty(w, bad)
+		require.Equal(w, []int{0, 0, state.Created}, []int{again.Created, again.Updated, again.Unchanged})
+
+		own := w.User("own")
+		w.PostAged(own, time.Hour)
+		_, err := w.Feed.LikePost(w.Ctx, own, w.PostAged(own, 2*time.Hour))
+		require.NoError(w, err)
+		w.Follow(own, w.User("friend"))
+		_, err = w.Bulk.Users(w.Ctx, "elsewhere", []bulk.User{{ExternalID: "1"}})
+		require.NoError(w, err)
+		first, done := give(w, true)
+		require.Equal(w, transfer.Exported{Users: users + 5, Posts: posts + 5, Follows: posts + 3, Blocks: 1, Likes: posts + 3, Left: 1}, done)
+		for _, s := range []*storage.Stores{storagetest.Embedded(w.TB), storagetest.Real(w.TB)} {
+			other := feedtest.Idle(w.TB, s, feedtest.Options{})
+			_, bad := take(other, first)
+			require.Empty(w, bad)
+			second, _ := give(other, true)
+			require.Equal(w, strings.Split(first, "\n"), strings.Split(second, "\n"))
+		}
+		without, _ := give(w, false)
+		require.Contains(w, first, "passwordHash")
+		require.NotContains(w, without, "passwordHash")
+		require.Contains(w, first, `{"type":"user","id":"1","handle":"ada","name":"Ada Lovelace","bio":"wrote <notes>\nand more","createdAt":"2019-05-01T12:00:00.5Z","defaultVisibility":"FOLLOWERS","approvesFollowers":true,"passwordHash":"$2y$`)
+		require.Contains(w, first, `"handle":"_grace_"`)
+	})
+}
+
+// Follows and old posts that are imported beside a running server are in the timelines
+// at once, and as SQL has them. An imported user logs in with the password of before.
+func TestTimelinesHaveWhatIsImported(t *testing.T) {
+	t.Parallel()
+	feedtest.Each(t, func(w *feedtest.World) {
+		take(w, `{"type":"user","id":"1","handle":"ada","passwordHash":"$2y$04$abcdefghijklmnopqrstuuKRze7BjvIHM2j/Mlifwl1ZipE2V9mZ."}`+"\n")
+		auth, err := w.Accounts.LogIn(w.Ctx, "ada", "päss word")
+		require.NoError(w, err)
+		ada := account.Viewer{ID: auth.User.ID}
+		w.AwaitInbox(ada)
+		_, bad := take(w, small)
+		require.Empty(w, bad)
+		grace := w.Stores.DB.User.Query().Where(user.Handle("_grace_")).OnlyX(w.Ctx)
+		own := w.Stores.DB.Post.Query().Where(post.AuthorID(ada.ID)).Order(post.ByID()).IDsX(w.Ctx)
+		hers := w.Stores.DB.Post.Query().Where(post.AuthorID(grace.ID)).OnlyIDX(w.Ctx)
+		want := []int64{hers, own[1], own[0]}
+		require.Equal(w, want, w.Timeline(ada, 10))
+		w.Drain()
+		require.Equal(w, want, w.Timeline(ada, 10))
+		require.Equal(w, []int{1, 1, 2, 1}, []int{grace.FollowerCount, grace.FollowingCount, len(own), grace.PostCount})
+		require.NotContains(w, w.Stores.DB.User.GetX(w.Ctx, ada.ID).PasswordHash, "$2y$", "the log-in has renewed it, and the second import leaves it")
+	})
+}
+
+// A bad line is told with its number and what is wrong with it, and stops no other.
+func TestBadLines(t *testing.T) {
+	t.Parallel()
+	w := feedtest.Idle(t, storagetest.Embedded(t), feedtest.Options{})
+	lines := []struct{ line, says string }{
+		{`{"type":"user","id":"1"}`, ""},
+		{`{"type":"user","id":"2","nmae":"x"}`, `unknown field "nmae"`},
+		{`{"type":"user","id":3}`, `field "id": a number`},
+		{`{"type":"user"}`, `field "id" is missing`},
+		{`{"type":"usr","id":"1"}`, `field "type": "usr"`},
+		{`{"id":"1"}`, `field "type" is missing`},
+		{`["user"]`, `a JSON object`},
+		{`{"type":"user","id":"1"`, "not JSON"},
+		{`{"type":"user","id":"1"} {}`, "not JSON"},
+		{"{\"type\":\"user\",\"id\":\"\xff\"}", "UTF-8"},
+		{`{"type":"user","id":"4","createdAt":"yesterday"}`, `field "createdAt": a time is as`},
+		{`{"type":"user","id":"4","defaultVisibility":"public"}`, `field "defaultVisibility": "public" is none of PUBLIC`},
+		{`{"type":"user","id":"4","passwordHash":"secret"}`, "no password hash"},
+		{`{"type":"user","id":"4","passwordHash":"$2b$31$abcdefghijklmnopqrstuuKRze7BjvIHM2j/Mlifwl1ZipE2V9mZ."}`, "costs more"},
+		{`{"type":"user","id":"` + strings.Repeat("x", 256) + `"}`, "1 to 255 bytes"},
+		{`{"type":"user","id":"5","bio":"` + strings.Repeat("x", transfer.MaxLine) + `"}`, "more than 1048576 bytes"},
+		{`{"type":"post","id":"a","author":"1","text":"x","createdAt":"2023-12-31T23:59:59Z"}`, "No post is older than 2024-01-01"},
+		{`{"type":"post","id":"a","author":"9","text":"x"}`, "no such user"},
+		{`{"type":"post","id":"a","author":"1"}`, `field "text" is missing`},
+		{`{"type":"follow","follower":"1","followee":"9"}`, "no such user"},
+		{`{"type":"follow","follower":"1"}`, `field "followee" is missing`},
+		{`{"type":"like","user":"1","post":"zz"}`, "no such post"},
+		{`{"type":"user","id":"1","name":"again"}`, ""},
+		{``, ""},
+	}
+	file, want := "", 0
+	for _, l := range lines {
+		file += l.line + "\r\n"
+		if l.says != "" {
+			want++
+		}
+	}
+	state, bad := take(w, strings.TrimSuffix(file, "\r\n"))
+	require.Equal(t, want, state.Bad)
+	require.Equal(t, []int{1, 1}, []int{state.Created, state.Updated})
+	told := map[int]string{}
+	for _, b := range bad {
+		told[b.line] += b.reason
+	}
+	for i, l := range lines {
+		if l.says == "" {
+			require.Empty(t, told[i+1], l.line)
+		} else {
+			require.Contains(t, told[i+1], l.says, "line %d", i+1)
+		}
+	}
+}
+
+// An import that ends at any commit goes on from there, also in a gzip file, and counts as
+// one that went through; a file that has changed before that is refused.
+func TestGoesOn(t *testing.T) {
+	t.Parallel()
+	w := feedtest.Idle(t, storagetest.Embedded(t), feedtest.Options{})
+	var file strings.Builder
+	for i := range 4500 {
+		fmt.Fprintf(&file, `{"type":"user","id":"%d"}`+"\n", i)
+		if i%1000 == 0 {
+			file.WriteString("bad\n")
+		}
+	}
+	var zipped bytes.Buffer
+	z := gzip.NewWriter(&zipped)
+	_, err := z.Write([]byte(file.String()))
+	require.NoError(t, errors.Join(err, z.Close()))
+	killed := errors.New("killed")
+	state, runs := transfer.State{}, 0
+	for {
+		bad := 0
+		im := &transfer.Import{Bulk: w.Bulk, Issuer: app, Bad: func(int, string) { bad++ },
+			Written: func(context.Context, transfer.State) error { return killed }}
+		before := state
+		if state, err = im.Run(w.Ctx, bytes.NewReader(zipped.Bytes()), state); err == nil {
+			break
+		}
+		require.ErrorIs(t, err, killed)
+		runs++
+		require.Equal(t, bad, state.Bad-before.Bad)
+		require.LessOrEqual(t, runs, 5)
+		if state.Lines == 4505 {
+			break
+		}
+	}
+	require.Equal(t, 3, runs)
+	require.Equal(t, []int{4505, 4500, 0, 5}, []int{state.Lines, state.Created, state.Unchanged, state.Bad})
+	require.Equal(t, 4500, w.Stores.DB.User.Query().CountX(w.Ctx))
+	im := &transfer.Import{Bulk: w.Bulk}
+	_, err = im.Run(w.Ctx, strings.NewReader(strings.Replace(file.String(), `"7"`, `"8"`, 1)), state)
+	require.ErrorIs(t, err, transfer.ErrOtherFile)
+	_, err = im.Run(w.Ctx, strings.NewReader(file.String()[:100]), state)
+	require.ErrorIs(t, err, transfer.ErrOtherFile)
+}
