@@ -21,18 +21,19 @@ import (
 type commands struct {
 	server.Config
 
-	Serve   command.Serve   `cmd:"" default:"1" help:"Run the server and its workers in one process. The default."`
-	Server  command.Server  `cmd:"" help:"Run a server without workers; needs a Redis that it shares with them."`
-	Worker  command.Worker  `cmd:"" help:"Run workers without a server; needs a Redis that they share with it."`
-	Migrate command.Migrate `cmd:"" name:"migrate" help:"Bring the database's schema up to date."`
-	Seed    command.Seed    `cmd:"" help:"Make a demo network, or import a follow graph."`
-	Import  command.Import  `cmd:"" help:"Take users, follows, blocks, posts and likes from a file; may be interrupted and run again."`
-	Export  command.Export  `cmd:"" help:"Write users, follows, blocks, posts and likes to a file that import takes."`
-	Feeds   command.Feeds   `cmd:"" help:"Look into timelines: inspect, explain, verify, rebuild."`
-	Jobs    command.Jobs    `cmd:"" help:"Look at jobs that are outstanding or given up, and retry them."`
-	Users   command.Users   `cmd:"" help:"Act on accounts: sign-out."`
-	Keys    command.Keys    `cmd:"" help:"Make, list and revoke the API keys of servers."`
-	Bench   command.Bench   `cmd:"" help:"Load a running Tideline as its users would, and report."`
+	Serve    command.Serve    `cmd:"" default:"1" help:"Run the server and its workers in one process. The default."`
+	Server   command.Server   `cmd:"" help:"Run a server without workers; needs a Redis that it shares with them."`
+	Worker   command.Worker   `cmd:"" help:"Run workers without a server; needs a Redis that they share with it."`
+	Migrate  command.Migrate  `cmd:"" name:"migrate" help:"Bring the database's schema up to date."`
+	Seed     command.Seed     `cmd:"" help:"Make a demo network, or import a follow graph."`
+	Import   command.Import   `cmd:"" help:"Take users, follows, blocks, posts and likes from a file; may be interrupted and run again."`
+	Export   command.Export   `cmd:"" help:"Write users, follows, blocks, posts and likes to a file that import takes."`
+	Feeds    command.Feeds    `cmd:"" help:"Look into timelines: inspect, explain, verify, rebuild."`
+	Jobs     command.Jobs     `cmd:"" help:"Look at jobs that are outstanding or given up, and retry them."`
+	Users    command.Users    `cmd:"" help:"Act on accounts: sign-out."`
+	Keys     command.Keys     `cmd:"" help:"Make, list and revoke the API keys of servers."`
+	Webhooks command.Webhooks `cmd:"" help:"Tell other servers what happens: endpoints, deliveries, replays."`
+	Bench    command.Bench    `cmd:"" help:"Load a running Tideline as its users would, and report."`
 }
 
 func main() {

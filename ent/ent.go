@@ -23,6 +23,8 @@ import (
 	"tideline/ent/readmarker"
 	"tideline/ent/session"
 	"tideline/ent/user"
+	"tideline/ent/webhookdelivery"
+	"tideline/ent/webhookendpoint"
 	"tideline/ent/writer"
 
 	"entgo.io/ent"
@@ -88,22 +90,24 @@ var (
 func checkColumn(t, c string) error {
 	initCheck.Do(func() {
 		columnCheck = sql.NewColumnCheck(map[string]func(string) bool{
-			apikey.Table:         apikey.ValidColumn,
-			block.Table:          block.ValidColumn,
-			delivery.Table:       delivery.ValidColumn,
-			externalpost.Table:   externalpost.ValidColumn,
-			follow.Table:         follow.ValidColumn,
-			followrequest.Table:  followrequest.ValidColumn,
-			hiddenuser.Table:     hiddenuser.ValidColumn,
-			idempotencykey.Table: idempotencykey.ValidColumn,
-			job.Table:            job.ValidColumn,
-			like.Table:           like.ValidColumn,
-			mute.Table:           mute.ValidColumn,
-			post.Table:           post.ValidColumn,
-			readmarker.Table:     readmarker.ValidColumn,
-			session.Table:        session.ValidColumn,
-			user.Table:           user.ValidColumn,
-			writer.Table:         writer.ValidColumn,
+			apikey.Table:          apikey.ValidColumn,
+			block.Table:           block.ValidColumn,
+			delivery.Table:        delivery.ValidColumn,
+			externalpost.Table:    externalpost.ValidColumn,
+			follow.Table:          follow.ValidColumn,
+			followrequest.Table:   followrequest.ValidColumn,
+			hiddenuser.Table:      hiddenuser.ValidColumn,
+			idempotencykey.Table:  idempotencykey.ValidColumn,
+			job.Table:             job.ValidColumn,
+			like.Table:            like.ValidColumn,
+			mute.Table:            mute.ValidColumn,
+			post.Table:            post.ValidColumn,
+			readmarker.Table:      readmarker.ValidColumn,
+			session.Table:         session.ValidColumn,
+			user.Table:            user.ValidColumn,
+			webhookdelivery.Table: webhookdelivery.ValidColumn,
+			webhookendpoint.Table: webhookendpoint.ValidColumn,
+			writer.Table:          writer.ValidColumn,
 		})
 	})
 	return columnCheck(t, c)

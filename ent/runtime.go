@@ -17,6 +17,8 @@ import (
 	"tideline/ent/schema"
 	"tideline/ent/session"
 	"tideline/ent/user"
+	"tideline/ent/webhookdelivery"
+	"tideline/ent/webhookendpoint"
 	"tideline/ent/writer"
 	"time"
 )
@@ -233,6 +235,38 @@ func init() {
 	userDescCreatedAt := userFields[20].Descriptor()
 	// user.DefaultCreatedAt holds the default value on creation for the created_at field.
 	user.DefaultCreatedAt = userDescCreatedAt.Default.(func() time.Time)
+	webhookdeliveryFields := schema.WebhookDelivery{}.Fields()
+	_ = webhookdeliveryFields
+	// webhookdeliveryDescAttempts is the schema descriptor for attempts field.
+	webhookdeliveryDescAttempts := webhookdeliveryFields[10].Descriptor()
+	// webhookdelivery.DefaultAttempts holds the default value on creation for the attempts field.
+	webhookdelivery.DefaultAttempts = webhookdeliveryDescAttempts.Default.(int)
+	// webhookdeliveryDescStatus is the schema descriptor for status field.
+	webhookdeliveryDescStatus := webhookdeliveryFields[11].Descriptor()
+	// webhookdelivery.DefaultStatus holds the default value on creation for the status field.
+	webhookdelivery.DefaultStatus = webhookdeliveryDescStatus.Default.(int)
+	// webhookdeliveryDescLastError is the schema descriptor for last_error field.
+	webhookdeliveryDescLastError := webhookdeliveryFields[12].Descriptor()
+	// webhookdelivery.DefaultLastError holds the default value on creation for the last_error field.
+	webhookdelivery.DefaultLastError = webhookdeliveryDescLastError.Default.(string)
+	// webhookdeliveryDescClaim is the schema descriptor for claim field.
+	webhookdeliveryDescClaim := webhookdeliveryFields[13].Descriptor()
+	// webhookdelivery.DefaultClaim holds the default value on creation for the claim field.
+	webhookdelivery.DefaultClaim = webhookdeliveryDescClaim.Default.(int64)
+	// webhookdeliveryDescEndedAt is the schema descriptor for ended_at field.
+	webhookdeliveryDescEndedAt := webhookdeliveryFields[17].Descriptor()
+	// webhookdelivery.DefaultEndedAt holds the default value on creation for the ended_at field.
+	webhookdelivery.DefaultEndedAt = webhookdeliveryDescEndedAt.Default.(int64)
+	webhookendpointFields := schema.WebhookEndpoint{}.Fields()
+	_ = webhookendpointFields
+	// webhookendpointDescDisabledAt is the schema descriptor for disabled_at field.
+	webhookendpointDescDisabledAt := webhookendpointFields[5].Descriptor()
+	// webhookendpoint.DefaultDisabledAt holds the default value on creation for the disabled_at field.
+	webhookendpoint.DefaultDisabledAt = webhookendpointDescDisabledAt.Default.(int64)
+	// webhookendpointDescDisabledWhy is the schema descriptor for disabled_why field.
+	webhookendpointDescDisabledWhy := webhookendpointFields[6].Descriptor()
+	// webhookendpoint.DefaultDisabledWhy holds the default value on creation for the disabled_why field.
+	webhookendpoint.DefaultDisabledWhy = webhookendpointDescDisabledWhy.Default.(string)
 	writerFields := schema.Writer{}.Fields()
 	_ = writerFields
 	// writerDescHolder is the schema descriptor for holder field.

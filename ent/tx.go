@@ -44,6 +44,10 @@ type Tx struct {
 	Session *SessionClient
 	// User is the client for interacting with the User builders.
 	User *UserClient
+	// WebhookDelivery is the client for interacting with the WebhookDelivery builders.
+	WebhookDelivery *WebhookDeliveryClient
+	// WebhookEndpoint is the client for interacting with the WebhookEndpoint builders.
+	WebhookEndpoint *WebhookEndpointClient
 	// Writer is the client for interacting with the Writer builders.
 	Writer *WriterClient
 
@@ -192,6 +196,8 @@ func (tx *Tx) init() {
 	tx.ReadMarker = NewReadMarkerClient(tx.config)
 	tx.Session = NewSessionClient(tx.config)
 	tx.User = NewUserClient(tx.config)
+	tx.WebhookDelivery = NewWebhookDeliveryClient(tx.config)
+	tx.WebhookEndpoint = NewWebhookEndpointClient(tx.config)
 	tx.Writer = NewWriterClient(tx.config)
 }
 

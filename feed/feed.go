@@ -27,6 +27,7 @@ import (
 	"tideline/feed/ids"
 	"tideline/feed/paging"
 	"tideline/feed/visibility"
+	"tideline/feed/webhook"
 	"tideline/queue"
 )
 
@@ -39,6 +40,8 @@ type Config struct {
 	Directory  *account.Directory
 	Queue      *queue.Queue
 	IDs        *ids.Generator
+	// Webhooks records what happens for endpoints of other servers. Defaults to none.
+	Webhooks *webhook.Outbox
 
 	// LargeAudience is the follower count from which the pool for large jobs fans
 	// out an author's posts, so that they do not delay those of others. Defaults to

@@ -12,6 +12,7 @@ import (
 	"tideline/feed/internal/rows"
 	"tideline/feed/refusal"
 	"tideline/feed/visibility"
+	"tideline/feed/webhook"
 )
 
 // LikePost adds the viewer's like; liking again changes nothing. Errors:
@@ -61,10 +62,17 @@ func (f *Feed) changeLike(ctx context.Context, v account.Viewer, id int64, fn fu
 		if err != nil {
 			return fmt.Errorf("change like: %w", err)
 		}
-		if n != 0 {
-			p, err = tx.Post.UpdateOne(p).AddLikeCount(n).Save(ctx)
+		if n == 0 {
+			return nil
 		}
-		return err
+		if p, err = tx.Post.UpdateOne(p).AddLikeCount(n).Save(ctx); err != nil {
+			return fmt.Errorf("count like: %w", err)
+		}
+		kind := webhook.LikeCreated
+		if n < 0 {
+			kind = webhook.LikeDeleted
+		}
+		return f.cfg.Webhooks.Like(ctx, tx, kind, v.ID, id)
 	})
 	return p, err
 }

@@ -16,6 +16,7 @@ import (
 	"tideline/feed/job"
 	"tideline/feed/refusal"
 	"tideline/feed/visibility"
+	"tideline/feed/webhook"
 	"tideline/queue"
 )
 
@@ -45,7 +46,7 @@ func (f *Feed) insertPost(ctx context.Context, v account.Viewer, body string, d 
 // $3 or, if that is empty, the author's default.
 var countNewPost = "UPDATE users SET " + visibility.CountNewPost(seenBy) +
 	", last_post_id = greatest(last_post_id, CAST($2 AS bigint))" +
-	" WHERE id = $1 AND NOT hidden RETURNING id, follower_count, " + seenBy + " AS visibility"
+	" WHERE id = $1 AND NOT hidden RETURNING id, follower_count, " + seenBy + " AS visibility, issuer, external_id"
 
 const seenBy = "coalesce(nullif(CAST($3 AS text), ''), default_visibility)"
 
@@ -64,6 +65,14 @@ func (f *Feed) insertAtOnce(ctx context.Context, p *ent.Post, key string) error 
 		query += fmt.Sprintf(", remembered AS (INSERT INTO idempotency_keys (user_id, key, post_id, created_at)"+
 			" SELECT id, $%d, $2, CAST($%d AS timestamptz) FROM author)", len(args)+1, len(args)+2)
 		args = append(args, key, time.Now().UTC())
+	}
+	if f.cfg.Webhooks.Wanted() {
+		told, more, err := f.cfg.Webhooks.NewPost(p, "author", len(args)+1)
+		if err != nil {
+			return err
+		}
+		query += ", told AS (" + told + ")"
+		args = append(args, more...)
 	}
 	query += ", job AS (" + insertJob + ") SELECT job.id, job.pool, author.visibility FROM job, author"
 	found, err := f.db.QueryContext(ctx, query, args...)
@@ -115,6 +124,9 @@ func (f *Feed) insertInTx(ctx context.Context, p *ent.Post, key string) error {
 		count := visibility.AddToPostCount(tx.User.UpdateOne(author), p.Visibility, 1).SetLastPostID(max(p.ID, author.LastPostID))
 		if err := count.Exec(ctx); err != nil {
 			return fmt.Errorf("count post: %w", err)
+		}
+		if err := f.cfg.Webhooks.Post(ctx, tx, webhook.PostCreated, author, p); err != nil {
+			return err
 		}
 		return f.enqueuePost(ctx, tx, job.PostCreated, author, job.Post{Post: p.ID, Author: p.AuthorID})
 	})

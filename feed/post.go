@@ -20,6 +20,7 @@ import (
 	"tideline/feed/job"
 	"tideline/feed/refusal"
 	"tideline/feed/visibility"
+	"tideline/feed/webhook"
 	"tideline/queue"
 )
 
@@ -152,6 +153,9 @@ func (f *Feed) SetVisibility(ctx context.Context, v account.Viewer, id int64, to
 		if err := count.Exec(ctx); err != nil {
 			return fmt.Errorf("count post: %w", err)
 		}
+		if err := f.cfg.Webhooks.Post(ctx, tx, webhook.PostUpdated, author, p); err != nil {
+			return err
+		}
 		return f.enqueuePost(ctx, tx, job.PostChanged, author, job.Post{Post: id, Author: v.ID, From: from, To: to})
 	})
 	f.posts.Narrowed()
@@ -173,6 +177,9 @@ func (f *Feed) DeletePost(ctx context.Context, v account.Viewer, id int64) error
 	err := rows.InTx(ctx, f.db, func(tx *ent.Tx) error {
 		author, p, err := f.ownPost(ctx, tx, v, id)
 		if err != nil {
+			return err
+		}
+		if err := f.cfg.Webhooks.Post(ctx, tx, webhook.PostDeleted, author, p); err != nil {
 			return err
 		}
 		if err := f.erase(ctx, tx, p); err != nil {

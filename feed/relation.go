@@ -17,6 +17,7 @@ import (
 	"tideline/feed/job"
 	"tideline/feed/refusal"
 	"tideline/feed/visibility"
+	"tideline/feed/webhook"
 	"tideline/queue"
 )
 
@@ -25,6 +26,7 @@ import (
 type pair struct {
 	tx            *ent.Tx
 	viewer, other *ent.User
+	webhooks      *webhook.Outbox
 }
 
 // relationChange is a change of how the viewer stands to another user.
@@ -79,7 +81,7 @@ func (f *Feed) change(ctx context.Context, v account.Viewer, other int64, c rela
 		if len(users) != 2 {
 			return refusal.ErrNoSuchUser
 		}
-		p := pair{tx: tx, viewer: users[0], other: users[1]}
+		p := pair{tx: tx, viewer: users[0], other: users[1], webhooks: f.cfg.Webhooks}
 		if p.viewer.ID != v.ID {
 			p.viewer, p.other = p.other, p.viewer
 		}
@@ -138,14 +140,25 @@ func (f *Feed) Follow(ctx context.Context, v account.Viewer, other int64) (*ent.
 			if !p.other.ApprovesFollowers {
 				return true, p.follow(ctx, p.viewer, p.other)
 			}
-			err = p.tx.FollowRequest.Create().SetRequesterID(v.ID).SetTargetID(other).
-				OnConflictColumns(followrequest.FieldRequesterID, followrequest.FieldTargetID).Ignore().Exec(ctx)
-			if err != nil {
-				return false, fmt.Errorf("ask to follow: %w", err)
-			}
-			return false, nil
+			return false, p.ask(ctx)
 		},
 	})
+}
+
+// ask adds the viewer's request to follow other.
+func (p pair) ask(ctx context.Context) error {
+	if p.webhooks.Wanted() {
+		asked, err := p.tx.FollowRequest.Query().Where(followrequest.RequesterID(p.viewer.ID), followrequest.TargetID(p.other.ID)).Exist(ctx)
+		if err != nil || asked {
+			return rows.Wrap("look for a follow request", err)
+		}
+	}
+	err := p.tx.FollowRequest.Create().SetRequesterID(p.viewer.ID).SetTargetID(p.other.ID).
+		OnConflictColumns(followrequest.FieldRequesterID, followrequest.FieldTargetID).Ignore().Exec(ctx)
+	if err != nil {
+		return fmt.Errorf("ask to follow: %w", err)
+	}
+	return p.webhooks.Follow(ctx, p.tx, webhook.FollowRequested, p.viewer, p.other)
 }
 
 // follow adds the edge and counts it; a request for it has served its purpose.
@@ -158,19 +171,29 @@ func (p pair) follow(ctx context.Context, follower, followee *ent.User) error {
 	if err := p.tx.Follow.Create().SetFollowerID(follower.ID).SetFolloweeID(followee.ID).Exec(ctx); err != nil {
 		return fmt.Errorf("create follow: %w", err)
 	}
-	return p.count(ctx, follower, followee, 1)
+	if err := p.count(ctx, follower, followee, 1); err != nil {
+		return err
+	}
+	return p.webhooks.Follow(ctx, p.tx, webhook.FollowCreated, follower, followee)
 }
 
-// unfollow takes the edge away if there is one.
+// unfollow takes the edge away, or the request for it, and reports whether there was an edge.
 func (p pair) unfollow(ctx context.Context, follower, followee *ent.User) (bool, error) {
+	asked, err := p.deleteRequest(ctx, follower.ID, followee.ID)
+	if err != nil {
+		return false, err
+	}
 	n, err := p.tx.Follow.Delete().Where(follow.FollowerID(follower.ID), follow.FolloweeID(followee.ID)).Exec(ctx)
 	if err != nil {
 		return false, fmt.Errorf("delete follow: %w", err)
 	}
-	if n == 0 {
-		return false, nil
+	if n > 0 {
+		err = p.count(ctx, follower, followee, -1)
 	}
-	return true, p.count(ctx, follower, followee, -1)
+	if err == nil && (asked || n > 0) {
+		err = p.webhooks.Follow(ctx, p.tx, webhook.FollowDeleted, follower, followee)
+	}
+	return n > 0, err
 }
 
 func (p pair) count(ctx context.Context, follower, followee *ent.User, n int) error {
@@ -191,9 +214,6 @@ func (f *Feed) Unfollow(ctx context.Context, v account.Viewer, other int64) (*en
 	return f.change(ctx, v, other, relationChange{
 		already: func(r visibility.Relation) bool { return !r.Following && !r.Requested },
 		make: func(p pair) (bool, error) {
-			if _, err := p.deleteRequest(ctx, v.ID, other); err != nil {
-				return false, err
-			}
 			return p.unfollow(ctx, p.viewer, p.other)
 		},
 	})
@@ -238,10 +258,13 @@ func (f *Feed) AcceptFollower(ctx context.Context, v account.Viewer, other int64
 func (f *Feed) RejectFollower(ctx context.Context, v account.Viewer, other int64) (*ent.User, error) {
 	return f.change(ctx, v, other, relationChange{make: func(p pair) (bool, error) {
 		asked, err := p.deleteRequest(ctx, other, v.ID)
-		if err == nil && !asked {
-			err = refusal.New(refusal.NotFound, "This user has not asked to follow you.")
+		if err != nil {
+			return false, err
 		}
-		return false, err
+		if !asked {
+			return false, refusal.New(refusal.NotFound, "This user has not asked to follow you.")
+		}
+		return false, p.webhooks.Follow(ctx, p.tx, webhook.FollowDeleted, p.other, p.viewer)
 	},
 	})
 }
@@ -262,9 +285,6 @@ func (f *Feed) Block(ctx context.Context, v account.Viewer, other int64) (*ent.U
 				return false, fmt.Errorf("create block: %w", err)
 			}
 			for _, way := range [][2]*ent.User{{p.viewer, p.other}, {p.other, p.viewer}} {
-				if _, err := p.deleteRequest(ctx, way[0].ID, way[1].ID); err != nil {
-					return false, err
-				}
 				if _, err := p.unfollow(ctx, way[0], way[1]); err != nil {
 					return false, err
 				}

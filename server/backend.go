@@ -12,6 +12,7 @@ import (
 	"tideline/feed/ids"
 	"tideline/feed/stream"
 	"tideline/feed/visibility"
+	"tideline/feed/webhook"
 	"tideline/graph"
 	"tideline/live"
 	"tideline/queue"
@@ -30,6 +31,8 @@ type backend struct {
 	directory  *account.Directory
 	keys       *apikey.Keys
 	sessions   *account.Sessions
+	outbox     *webhook.Outbox
+	webhooks   *webhook.Deliverer
 }
 
 func (c Config) backend(stores *storage.Stores, log *slog.Logger, m *metrics) (b backend, err error) {
@@ -56,7 +59,16 @@ func (c Config) backend(stores *storage.Stores, log *slog.Logger, m *metrics) (b
 	if b.keys, err = apikey.New(apikey.Config{DB: stores.DB, MaxPage: c.MaxPage, Logger: log}); err != nil {
 		return b, err
 	}
-	b.sessions, err = account.NewSessions(account.SessionsConfig{DB: stores.DB, Publisher: b.publisher, Queue: b.jobs, Keys: b.keys, TTL: c.SessionTTL, Grace: c.DeletionGrace, Logger: log})
+	reach, err := c.webhookReach()
+	if err != nil {
+		return b, err
+	}
+	b.outbox = webhook.NewOutbox(stores.DB, log, nil)
+	b.webhooks, err = webhook.NewDeliverer(webhook.Config{DB: stores.DB, Dialect: stores.Dialect, Reach: reach, Observe: m.webhook, Logger: log})
+	if err != nil {
+		return b, err
+	}
+	b.sessions, err = account.NewSessions(account.SessionsConfig{DB: stores.DB, Publisher: b.publisher, Queue: b.jobs, Keys: b.keys, TTL: c.SessionTTL, Grace: c.DeletionGrace, Webhooks: b.outbox, Logger: log})
 	if err != nil {
 		return b, err
 	}
@@ -81,12 +93,14 @@ func (b backend) api(c Config, issuers *identity.Verifier, generator *ids.Genera
 	a.Home, a.Directory, a.Keys = b.home, b.directory, b.keys
 	if a.Accounts, err = account.New(account.Config{
 		Sessions: b.sessions, IDs: generator, Issuers: issuers, NoSignUp: c.SignUp == "off", NoPasswords: c.OwnAccounts == "off",
+		Webhooks: b.outbox,
 	}); err != nil {
 		return a, err
 	}
 	a.Feed, err = feed.New(feed.Config{
 		DB: b.stores.DB, Dialect: b.stores.Dialect, Visibility: b.visibility, Home: b.home, Directory: b.directory,
 		Queue: b.jobs, IDs: generator, MaxText: c.MaxText, MaxPage: c.MaxPage, Logger: log,
+		Webhooks: b.outbox,
 	})
 	if err != nil {
 		return a, err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"reflect"
 	"regexp"
 	"strconv"
@@ -16,6 +17,7 @@ import (
 	"tideline/feed/home"
 	"tideline/feed/identity"
 	"tideline/feed/paging"
+	"tideline/feed/webhook"
 	"tideline/graph/exec"
 	"tideline/queue"
 	"tideline/server/limit"
@@ -91,6 +93,9 @@ type Config struct {
 	LargeWorkers    int    `group:"Workers" default:"2" help:"Fan-outs to large audiences that run at once in a worker, 1 to 1024."`
 	RelationWorkers int    `group:"Workers" default:"4" help:"Changes of relations, such as follows, that run at once in a worker, 1 to 1024."`
 	WorkerAddr      string `group:"Workers" placeholder:"HOST:PORT" help:"Address where 'tideline worker' answers /livez, /readyz and /metrics. Default: none."`
+
+	WebhookNetworks []string `group:"Webhooks" placeholder:"CIDR" help:"Private networks to which webhooks may be sent, such as 10.1.0.0/16. Default: none, public addresses only."`
+	WebhookHTTP     string   `group:"Webhooks" name:"webhook-http" enum:"on,off" default:"off" help:"Send webhooks to addresses without TLS, too: on or off."`
 
 	LogFormat     string        `group:"Process" enum:"text,json" default:"text" help:"Form of the log on standard error: text or json."`
 	LogLevel      string        `group:"Process" enum:"debug,info,warn,error" default:"info" help:"Least level that is logged: debug, info, warn or error."`
@@ -171,6 +176,9 @@ func (c Config) Validate() error {
 		for line := range strings.Lines(err.Error()) {
 			errs = append(errs, fmt.Errorf("Issuers cannot be taken: %s", strings.TrimSpace(line)))
 		}
+	}
+	if _, err := c.webhookReach(); err != nil {
+		bad("WebhookNetworks", quote(strings.Join(c.WebhookNetworks, ",")), "networks such as 10.1.0.0/16")
 	}
 	errs = append(errs, c.timelines().Validate(), c.policy().Validate(), c.transport().Validate(), c.limits(nil).Validate(), c.storage().Validate())
 	return asSettings(errors.Join(errs...))
@@ -254,6 +262,19 @@ func (c Config) policy() home.Policy {
 // timelines is how feeds are kept in Redis.
 func (c Config) timelines() timeline.Config {
 	return timeline.Config{InboxCap: c.InboxCap, OutboxCap: c.OutboxCap, ActiveFor: c.ActiveFor}
+}
+
+// webhookReach is where webhooks may be sent.
+func (c Config) webhookReach() (r webhook.Reach, err error) {
+	r.HTTP = c.WebhookHTTP == "on"
+	for _, text := range c.WebhookNetworks {
+		network, err := netip.ParsePrefix(text)
+		if err != nil {
+			return r, err
+		}
+		r.Networks = append(r.Networks, network)
+	}
+	return r, nil
 }
 
 func (c Config) graphiql() bool { return c.GraphiQL == "on" && !c.Production }

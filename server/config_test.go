@@ -22,6 +22,7 @@ import (
 	"tideline/feed/account"
 	"tideline/feed/home"
 	"tideline/feed/paging"
+	"tideline/feed/webhook"
 	"tideline/graph/exec"
 	"tideline/live"
 	"tideline/queue"
@@ -218,6 +219,8 @@ func TestCheckEnv(t *testing.T) {
 	require.NotContains(t, err.Error(), "=x", "a value may be a secret")
 }
 
+func noWebhooks(context.Context) (webhook.Stats, error) { return webhook.Stats{}, nil }
+
 func TestReadiness(t *testing.T) {
 	t.Parallel()
 	failure := error(nil)
@@ -234,7 +237,7 @@ func TestReadiness(t *testing.T) {
 	}
 	scraped := func() string {
 		w := httptest.NewRecorder()
-		m.handler(func(context.Context) (queue.Stats, error) { return queue.Stats{}, nil }, h.log).
+		m.handler(func(context.Context) (queue.Stats, error) { return queue.Stats{}, nil }, noWebhooks, h.log).
 			ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 		return w.Body.String()
 	}
@@ -283,10 +286,13 @@ func TestMetrics(t *testing.T) {
 	m.timelineRead(false)
 	m.attempt(queue.Result{Kind: "post.created", Pool: queue.Small, Attempt: 1, Outcome: queue.Done})
 	m.fanOut(workers.FanOutReport{Kind: "post.created", Followers: 10, Pushed: 4, Live: 2})
+	m.webhook(webhook.Failed, time.Second)
 	asked := 0
 	handler := m.handler(func(context.Context) (queue.Stats, error) {
 		asked++
 		return queue.Stats{Dead: 2, Pools: map[queue.Pool]queue.PoolStats{queue.Large: {Depth: 5, Oldest: time.Minute}}}, nil
+	}, func(context.Context) (webhook.Stats, error) {
+		return webhook.Stats{Pending: 3, Dead: 4, Oldest: time.Minute}, nil
 	}, slog.New(slog.DiscardHandler))
 	var w *httptest.ResponseRecorder
 	for range 2 {
@@ -304,7 +310,8 @@ func TestMetrics(t *testing.T) {
 		`tideline_queue_oldest_seconds{pool="large"} 60`,
 		`tideline_jobs_lagging 1`,
 		`tideline_jobs_dead 2`, `tideline_sockets 3`, `tideline_live_subscriptions 1`, `tideline_slow_sockets_total 1`,
-		`tideline_live_messages_total 4`, `tideline_live_lagged_total 5`, `tideline_live_connects_total 0`, `go_goroutines `,
+		`tideline_webhooks_total{outcome="failed"} 1`, `tideline_webhook_seconds_count 1`, `tideline_webhooks_pending 3`, `tideline_webhooks_dead 4`,
+		`tideline_webhooks_oldest_seconds 60`, `tideline_live_messages_total 4`, `tideline_live_lagged_total 5`, `tideline_live_connects_total 0`, `go_goroutines `,
 	} {
 		require.Contains(t, w.Body.String(), want)
 	}
@@ -326,7 +333,7 @@ func TestLagAlarm(t *testing.T) {
 			}}, nil
 		}
 		w := httptest.NewRecorder()
-		m.handler(stats, slog.New(slog.DiscardHandler)).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		m.handler(stats, noWebhooks, slog.New(slog.DiscardHandler)).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 		return regexp.MustCompile(`(?m)^tideline_jobs_lagging (.+)$`).FindStringSubmatch(w.Body.String())[1]
 	}
 	require.Equal(t, "0", alarm())

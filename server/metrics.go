@@ -13,6 +13,7 @@ import (
 
 	"tideline/feed/ids"
 	"tideline/feed/job"
+	"tideline/feed/webhook"
 	"tideline/live"
 	"tideline/queue"
 	"tideline/workers"
@@ -42,6 +43,11 @@ type metrics struct {
 	lagging         prometheus.Gauge
 	canarySeconds   prometheus.Gauge
 	checks          *prometheus.GaugeVec
+	webhooks        *prometheus.CounterVec
+	webhookSeconds  prometheus.Histogram
+	webhooksPending prometheus.Gauge
+	webhooksDead    prometheus.Gauge
+	webhookOldest   prometheus.Gauge
 }
 
 func newMetrics() *metrics {
@@ -105,6 +111,21 @@ func newMetrics() *metrics {
 		checks: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "tideline_check", Help: "1 for the state that a part of /readyz is in, 0 for the others.",
 		}, []string{"check", "state"}),
+		webhooks: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "tideline_webhooks_total", Help: "Attempts to deliver webhooks by outcome: delivered, failed (tried again), given_up, returned (the process stopped).",
+		}, []string{"outcome"}),
+		webhookSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "tideline_webhook_seconds", Help: "Duration of attempts to deliver webhooks.", Buckets: seconds,
+		}),
+		webhooksPending: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "tideline_webhooks_pending", Help: "Webhooks not delivered yet, counted for each endpoint.",
+		}),
+		webhooksDead: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "tideline_webhooks_dead", Help: "Webhooks given up, which can be replayed.",
+		}),
+		webhookOldest: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "tideline_webhooks_oldest_seconds", Help: "Age of the oldest webhook that is not delivered yet.",
+		}),
 		canarySeconds: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "tideline_canary_seconds", Help: "Time that the last canary job took from just before it was enqueued to a worker, measured while the queue is idle.",
 		}),
@@ -115,6 +136,7 @@ func newMetrics() *metrics {
 		m.jobs, m.jobSeconds, m.jobWaitSeconds, m.queueDepth, m.queueOldest, m.deadJobs,
 		m.fanOutFollowers, m.fanOutTook, m.fanOutSeconds, m.fanOutLag,
 		m.audited, m.lagging, m.canarySeconds, m.checks,
+		m.webhooks, m.webhookSeconds, m.webhooksPending, m.webhooksDead, m.webhookOldest,
 	)
 	return m
 }
@@ -212,6 +234,12 @@ func (m *metrics) attempt(r queue.Result) {
 	}
 }
 
+// webhook is webhook.Config.Observe.
+func (m *metrics) webhook(outcome webhook.Outcome, took time.Duration) {
+	m.webhooks.WithLabelValues(string(outcome)).Inc()
+	m.webhookSeconds.Observe(took.Seconds())
+}
+
 // fanOut is workers.Config.Observe.
 func (m *metrics) fanOut(f workers.FanOutReport) {
 	m.fanOutFollowers.Observe(float64(f.Followers))
@@ -224,11 +252,11 @@ func (m *metrics) fanOut(f workers.FanOutReport) {
 	}
 }
 
-// handler serves /metrics. It counts the queue in SQL, at most once a second
+// handler serves /metrics. It counts the queue and the webhooks in SQL, at most once a second
 // however often it is asked. Servers do so, too: with no worker left, they alone
 // can tell that jobs wait. When the queue cannot be counted, its metrics stay as
 // they were.
-func (m *metrics) handler(stats func(context.Context) (queue.Stats, error), log *slog.Logger) http.Handler {
+func (m *metrics) handler(stats func(context.Context) (queue.Stats, error), webhooks func(context.Context) (webhook.Stats, error), log *slog.Logger) http.Handler {
 	var mu sync.Mutex
 	var counted time.Time
 	count := func(ctx context.Context) {
@@ -255,6 +283,14 @@ func (m *metrics) handler(stats func(context.Context) (queue.Stats, error), log 
 			}
 		}
 		m.lagging.Set(lagging)
+		told, err := webhooks(ctx)
+		if err != nil {
+			log.WarnContext(ctx, "webhooks not counted", "err", err)
+			return
+		}
+		m.webhooksPending.Set(float64(told.Pending))
+		m.webhooksDead.Set(float64(told.Dead))
+		m.webhookOldest.Set(told.Oldest.Seconds())
 	}
 	scrape := promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -61,7 +61,7 @@ func newProcess(ctx context.Context, c Config, role Role, stores *storage.Stores
 	if role.server {
 		hub = live.NewHub(stores.Redis, live.HubConfig{Sharded: stores.Sharded, Logger: log, Mark: b.home.ArrivedID})
 		p.health.checks = append(p.health.checks, check{"live", hub.Ready})
-		p.base = append(p.base, hub.Run, func(ctx context.Context) error { return b.sessions.Run(ctx, hub) }, b.keys.Run)
+		p.base = append(p.base, hub.Run, func(ctx context.Context) error { return b.sessions.Run(ctx, hub) }, b.keys.Run, b.outbox.Run)
 		p.metrics.countHub(hub.Stats)
 	}
 	if role.worker {
@@ -72,14 +72,14 @@ func newProcess(ctx context.Context, c Config, role Role, stores *storage.Stores
 		if err != nil {
 			return nil, err
 		}
-		p.work = append(p.work, w.Run)
+		p.work = append(p.work, w.Run, b.webhooks.Run)
 	}
 
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", p.health.live)
 	mux.HandleFunc("GET /readyz", p.health.ready)
 	if c.Metrics == "on" {
-		mux.Handle("GET /metrics", p.metrics.handler(b.jobs.Stats, log))
+		mux.Handle("GET /metrics", p.metrics.handler(b.jobs.Stats, b.webhooks.Stats, log))
 	}
 	if role.server {
 		generator, err := ids.Open(ctx, ids.Config{DB: stores.DB, Logger: log})

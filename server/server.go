@@ -32,6 +32,7 @@ import (
 	"tideline/feed/audit"
 	"tideline/feed/bulk"
 	"tideline/feed/ids"
+	"tideline/feed/webhook"
 	"tideline/storage"
 )
 
@@ -176,6 +177,11 @@ func (c Config) WithSessions(ctx context.Context, console Console, fn func(*acco
 // WithKeys lets a command manage API keys. Errors: as those of WithSessions.
 func (c Config) WithKeys(ctx context.Context, console Console, fn func(*apikey.Keys) error) error {
 	return c.withBackend(ctx, console, func(b backend, _ *slog.Logger) error { return fn(b.keys) })
+}
+
+// WithWebhooks lets a command manage webhooks. Errors: as those of WithSessions.
+func (c Config) WithWebhooks(ctx context.Context, console Console, fn func(*webhook.Deliverer) error) error {
+	return c.withBackend(ctx, console, func(b backend, _ *slog.Logger) error { return fn(b.webhooks) })
 }
 
 func (c Config) withBackend(ctx context.Context, console Console, fn func(backend, *slog.Logger) error) error {

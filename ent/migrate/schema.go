@@ -500,6 +500,66 @@ var (
 			},
 		},
 	}
+	// WebhookDeliveriesColumns holds the columns for the "webhook_deliveries" table.
+	WebhookDeliveriesColumns = []*schema.Column{
+		{Name: "id", Type: field.TypeInt64, Increment: true},
+		{Name: "endpoint_id", Type: field.TypeInt64},
+		{Name: "message", Type: field.TypeString},
+		{Name: "type", Type: field.TypeString},
+		{Name: "subject", Type: field.TypeString},
+		{Name: "body", Type: field.TypeString, Size: 2147483647},
+		{Name: "visibility", Type: field.TypeString, Nullable: true},
+		{Name: "author_issuer", Type: field.TypeString, Nullable: true},
+		{Name: "author_external_id", Type: field.TypeBytes, Nullable: true},
+		{Name: "state", Type: field.TypeString},
+		{Name: "attempts", Type: field.TypeInt, Default: 0},
+		{Name: "status", Type: field.TypeInt, Default: 0},
+		{Name: "last_error", Type: field.TypeString, Default: ""},
+		{Name: "claim", Type: field.TypeInt64, Default: 0},
+		{Name: "due_at", Type: field.TypeInt64},
+		{Name: "created_at", Type: field.TypeInt64},
+		{Name: "retry_since", Type: field.TypeInt64},
+		{Name: "ended_at", Type: field.TypeInt64, Default: 0},
+	}
+	// WebhookDeliveriesTable holds the schema information for the "webhook_deliveries" table.
+	WebhookDeliveriesTable = &schema.Table{
+		Name:       "webhook_deliveries",
+		Columns:    WebhookDeliveriesColumns,
+		PrimaryKey: []*schema.Column{WebhookDeliveriesColumns[0]},
+		Indexes: []*schema.Index{
+			{
+				Name:    "webhookdelivery_endpoint_id_state_due_at_id",
+				Unique:  false,
+				Columns: []*schema.Column{WebhookDeliveriesColumns[1], WebhookDeliveriesColumns[9], WebhookDeliveriesColumns[14], WebhookDeliveriesColumns[0]},
+			},
+			{
+				Name:    "webhookdelivery_endpoint_id_subject_state_id",
+				Unique:  false,
+				Columns: []*schema.Column{WebhookDeliveriesColumns[1], WebhookDeliveriesColumns[4], WebhookDeliveriesColumns[9], WebhookDeliveriesColumns[0]},
+			},
+			{
+				Name:    "webhookdelivery_state_ended_at",
+				Unique:  false,
+				Columns: []*schema.Column{WebhookDeliveriesColumns[9], WebhookDeliveriesColumns[17]},
+			},
+		},
+	}
+	// WebhookEndpointsColumns holds the columns for the "webhook_endpoints" table.
+	WebhookEndpointsColumns = []*schema.Column{
+		{Name: "id", Type: field.TypeInt64, Increment: true},
+		{Name: "url", Type: field.TypeString},
+		{Name: "types", Type: field.TypeString},
+		{Name: "secrets", Type: field.TypeString},
+		{Name: "created_at", Type: field.TypeInt64},
+		{Name: "disabled_at", Type: field.TypeInt64, Default: 0},
+		{Name: "disabled_why", Type: field.TypeString, Default: ""},
+	}
+	// WebhookEndpointsTable holds the schema information for the "webhook_endpoints" table.
+	WebhookEndpointsTable = &schema.Table{
+		Name:       "webhook_endpoints",
+		Columns:    WebhookEndpointsColumns,
+		PrimaryKey: []*schema.Column{WebhookEndpointsColumns[0]},
+	}
 	// WritersColumns holds the columns for the "writers" table.
 	WritersColumns = []*schema.Column{
 		{Name: "id", Type: field.TypeInt64},
@@ -529,6 +589,8 @@ var (
 		ReadMarkersTable,
 		SessionsTable,
 		UsersTable,
+		WebhookDeliveriesTable,
+		WebhookEndpointsTable,
 		WritersTable,
 	}
 )

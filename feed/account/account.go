@@ -18,6 +18,7 @@ import (
 	"tideline/feed/internal/rows"
 	"tideline/feed/internal/text"
 	"tideline/feed/refusal"
+	"tideline/feed/webhook"
 )
 
 // Config configures Accounts. Fields without a default are required.
@@ -29,6 +30,8 @@ type Config struct {
 	// NoSignUp refuses to make accounts with a password, and NoPasswords to sign in by
 	// one, too. The tokens of such sessions are then refused.
 	NoSignUp, NoPasswords bool
+	// Webhooks records what happens for endpoints of other servers. Defaults to none.
+	Webhooks *webhook.Outbox
 }
 
 // Accounts makes accounts and signs users in. It is safe for concurrent use.
@@ -90,6 +93,9 @@ func (a *Accounts) SignUp(ctx context.Context, handle, password, name string) (*
 		}
 		if err != nil {
 			return fmt.Errorf("create user: %w", err)
+		}
+		if err := a.with.Webhooks.User(ctx, tx, webhook.UserCreated, u); err != nil {
+			return err
 		}
 		auth, err = a.start(ctx, tx.Session, u)
 		return err
@@ -178,27 +184,34 @@ func (a *Accounts) UpdateProfile(ctx context.Context, v Viewer, p Profile) (*ent
 	if v.ID == 0 {
 		return nil, refusal.ErrSignIn
 	}
-	change := a.cfg.DB.User.UpdateOneID(v.ID)
-	if p.Name != nil {
-		name, err := text.CleanLine("The name", *p.Name, 1, MaxName)
-		if err != nil {
-			return nil, err
+	var u *ent.User
+	err := rows.InTx(ctx, a.cfg.DB, func(tx *ent.Tx) error {
+		change := tx.User.UpdateOneID(v.ID)
+		if p.Name != nil {
+			name, err := text.CleanLine("The name", *p.Name, 1, MaxName)
+			if err != nil {
+				return err
+			}
+			change.SetName(name)
 		}
-		change.SetName(name)
-	}
-	if p.Bio != nil {
-		bio, err := text.Clean("The bio", *p.Bio, 0, MaxBio)
-		if err != nil {
-			return nil, err
+		if p.Bio != nil {
+			bio, err := text.Clean("The bio", *p.Bio, 0, MaxBio)
+			if err != nil {
+				return err
+			}
+			change.SetBio(bio)
 		}
-		change.SetBio(bio)
-	}
-	if p.DefaultVisibility != nil {
-		change.SetDefaultVisibility(*p.DefaultVisibility)
-	}
-	if p.ApprovesFollowers != nil {
-		change.SetApprovesFollowers(*p.ApprovesFollowers)
-	}
-	u, err := change.Save(ctx)
-	return u, rows.Wrap("update profile", err)
+		if p.DefaultVisibility != nil {
+			change.SetDefaultVisibility(*p.DefaultVisibility)
+		}
+		if p.ApprovesFollowers != nil {
+			change.SetApprovesFollowers(*p.ApprovesFollowers)
+		}
+		var err error
+		if u, err = change.Save(ctx); err != nil {
+			return fmt.Errorf("update profile: %w", err)
+		}
+		return a.with.Webhooks.User(ctx, tx, webhook.UserUpdated, u)
+	})
+	return u, err
 }

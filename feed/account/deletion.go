@@ -12,6 +12,7 @@ import (
 	"tideline/feed/internal/rows"
 	"tideline/feed/job"
 	"tideline/feed/refusal"
+	"tideline/feed/webhook"
 	"tideline/queue"
 )
 
@@ -130,6 +131,13 @@ func (s *Sessions) stale(ctx context.Context, tx *ent.Tx, id int64) error {
 func (s *Sessions) beginDeletion(ctx context.Context, tx *ent.Tx, id int64) error {
 	if err := tx.HiddenUser.UpdateOneID(id).SetState(hiddenuser.StateDELETING).SetDueAt(s.now()).Exec(ctx); err != nil {
 		return fmt.Errorf("begin to delete user: %w", err)
+	}
+	u, err := tx.User.Get(ctx, id)
+	if err != nil {
+		return fmt.Errorf("begin to delete user: %w", err)
+	}
+	if err := s.cfg.Webhooks.User(ctx, tx, webhook.UserDeleted, u); err != nil {
+		return err
 	}
 	return s.cfg.Queue.Enqueue(ctx, tx, queue.Large, job.UserDeleted, job.User{User: id})
 }

@@ -24,8 +24,10 @@ import (
 	"tideline/ent/predicate"
 	"tideline/ent/readmarker"
 	"tideline/ent/user"
+	"tideline/ent/webhookdelivery"
 	"tideline/feed/internal/rows"
 	"tideline/feed/refusal"
+	"tideline/feed/webhook"
 )
 
 const (
@@ -240,6 +242,9 @@ func (e *Erasure) posts(ctx context.Context) (int, error) {
 		if _, err := tx.Delivery.Delete().Where(rows.Among(delivery.FieldID, posts)).Exec(ctx); err != nil {
 			return fmt.Errorf("delete receipts: %w", err)
 		}
+		if _, err := tx.WebhookDelivery.Delete().Where(webhookdelivery.SubjectIn(webhook.PostSubjects(posts)...)).Exec(ctx); err != nil {
+			return fmt.Errorf("delete webhooks of posts: %w", err)
+		}
 		_, err := tx.Post.Delete().Where(rows.Among(post.FieldID, posts)).Exec(ctx)
 		return rows.Wrap("delete posts", err)
 	})
@@ -344,6 +349,14 @@ func (e *Erasure) others(ctx context.Context) (int, error) {
 			e.db.Mute.Query().Where(mute.Or(mute.MuterID(e.user), mute.MutedID(e.user))).Limit(eraseMany).IDs,
 			func(ids []int64) (int, error) {
 				return e.db.Mute.Delete().Where(rows.Among(mute.FieldID, ids)).Exec(ctx)
+			},
+		},
+		// What is on its way goes, too: the other server is told that the user is deleted.
+		"webhooks": {
+			e.db.WebhookDelivery.Query().Where(webhookdelivery.TypeNEQ(webhook.UserDeleted), webhookdelivery.BodyContains(ent.NodeID("User", e.user))).
+				Limit(eraseMany).IDs,
+			func(ids []int64) (int, error) {
+				return e.db.WebhookDelivery.Delete().Where(rows.Among(webhookdelivery.FieldID, ids)).Exec(ctx)
 			},
 		},
 		"idempotency keys": {

@@ -18,6 +18,7 @@ import (
 	"tideline/feed/identity"
 	"tideline/feed/internal/rows"
 	"tideline/feed/refusal"
+	"tideline/feed/webhook"
 )
 
 // Users of an issuer are those who come with its tokens. The first token makes the user.
@@ -129,8 +130,14 @@ func (a *Accounts) userOf(ctx context.Context, c identity.Claims) (int64, error)
 			return 0, err
 		}
 		handle := HandleFrom(c.Handle, id, attempt)
-		err = a.cfg.DB.User.Create().SetID(id).SetHandle(handle).SetName(NameFrom(c.Name, handle)).SetPasswordHash(NoPassword).
-			SetIssuer(c.Issuer).SetExternalID([]byte(c.ExternalID)).Exec(ctx)
+		err = rows.InTx(ctx, a.cfg.DB, func(tx *ent.Tx) error {
+			u, err := tx.User.Create().SetID(id).SetHandle(handle).SetName(NameFrom(c.Name, handle)).SetPasswordHash(NoPassword).
+				SetIssuer(c.Issuer).SetExternalID([]byte(c.ExternalID)).Save(ctx)
+			if err != nil {
+				return err
+			}
+			return a.with.Webhooks.User(ctx, tx, webhook.UserCreated, u)
+		})
 		if !ent.IsConstraintError(err) {
 			return id, rows.Wrap("create user", err)
 		}

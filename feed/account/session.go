@@ -16,6 +16,7 @@ import (
 	"tideline/feed/apikey"
 	"tideline/feed/internal/rows"
 	"tideline/feed/refusal"
+	"tideline/feed/webhook"
 	"tideline/live"
 	"tideline/queue"
 )
@@ -66,6 +67,8 @@ type SessionsConfig struct {
 	// Grace is how long an account that its user deleted is kept, to be restored by a
 	// log-in; 0: it is not.
 	Grace time.Duration
+	// Webhooks records deletions for endpoints of other servers. Defaults to none.
+	Webhooks *webhook.Outbox
 	// Logger defaults to discarding.
 	Logger *slog.Logger
 	// Now is the clock. Defaults to time.Now.

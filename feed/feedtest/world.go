@@ -25,6 +25,7 @@ import (
 	"tideline/feed/paging"
 	"tideline/feed/stream"
 	"tideline/feed/visibility"
+	"tideline/feed/webhook"
 	"tideline/live"
 	"tideline/queue"
 	"tideline/storage"
@@ -55,6 +56,8 @@ type Options struct {
 	// Issuers, NoSignUp and NoPasswords are as in account.Config.
 	Issuers               *identity.Verifier
 	NoSignUp, NoPasswords bool
+	// Webhooks is as in feed.Config and account.Config.
+	Webhooks *webhook.Outbox
 	// Now is the clock of all rooms.
 	Now func() time.Time
 	// NowEverywhere makes the queue and the ids go by Now, too. A lease of ids ends when
@@ -123,13 +126,13 @@ func New(t testing.TB, s *storage.Stores, o Options) *World {
 	w.Directory = account.NewDirectory(db, o.Policy.MaxPage)
 	w.Keys, err = apikey.New(apikey.Config{DB: db, Now: o.Now})
 	require.NoError(t, err)
-	w.Sessions, err = account.NewSessions(account.SessionsConfig{DB: db, Publisher: w.Publisher, Queue: w.Queue, Keys: w.Keys, Grace: Grace, Now: o.Now})
+	w.Sessions, err = account.NewSessions(account.SessionsConfig{DB: db, Publisher: w.Publisher, Queue: w.Queue, Keys: w.Keys, Grace: Grace, Webhooks: o.Webhooks, Now: o.Now})
 	require.NoError(t, err)
-	w.Accounts, err = account.New(account.Config{Sessions: w.Sessions, IDs: w.IDs, Issuers: o.Issuers, NoSignUp: o.NoSignUp, NoPasswords: o.NoPasswords})
+	w.Accounts, err = account.New(account.Config{Sessions: w.Sessions, IDs: w.IDs, Issuers: o.Issuers, NoSignUp: o.NoSignUp, NoPasswords: o.NoPasswords, Webhooks: o.Webhooks})
 	require.NoError(t, err)
 	w.Feed, err = feed.New(feed.Config{
 		DB: db, Dialect: s.Dialect, Visibility: w.Visibility, Home: w.Home, Directory: w.Directory, Queue: w.Queue, IDs: w.IDs,
-		LargeAudience: o.LargeAudience, MaxText: o.MaxText, MaxPage: o.Policy.MaxPage,
+		LargeAudience: o.LargeAudience, MaxText: o.MaxText, MaxPage: o.Policy.MaxPage, Webhooks: o.Webhooks,
 	})
 	require.NoError(t, err)
 	w.Bulk, err = bulk.New(bulk.Config{DB: db, Dialect: s.Dialect, Visibility: w.Visibility, Timelines: w.Timelines, Queue: w.Queue, IDs: w.IDs, MaxText: cmp.Or(o.MaxText, feed.DefaultMaxText)})

@@ -120,7 +120,9 @@ func isAccountField(name string) bool { return slices.Contains(accountFields, na
 
 // timeout is how long an operation may take.
 func (a *api) timeout(operation *exec.Operation) time.Duration {
-	long := func(field string) bool { return isAccountField(field) || strings.HasPrefix(field, "upsert") || field == "deleteUsers" }
+	long := func(field string) bool {
+		return isAccountField(field) || strings.HasPrefix(field, "upsert") || field == "deleteUsers"
+	}
 	if operation.Kind() == ast.Mutation && slices.ContainsFunc(operation.RootFields(), long) {
 		return a.config.LongestRequest()
 	}

@@ -1,0 +1,312 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"entgo.io/ent/dialect"
+
+	"tideline/ent"
+	"tideline/ent/webhookdelivery"
+	"tideline/ent/webhookendpoint"
+	"tideline/feed/internal/rows"
+)
+
+const (
+	// perEndpoint is how many deliveries a process has under way to one endpoint.
+	perEndpoint = 8
+	// lease is how long a claim lasts. It is longer than an attempt and the storing of its end.
+	lease = time.Minute
+	// storeTimeout bounds the storing of an attempt's end.
+	storeTimeout = 10 * time.Second
+	// pollEvery is how often the deliverer looks for what is due.
+	pollEvery = time.Second
+	// purgeEvery is how often it deletes what is old.
+	purgeEvery = time.Minute
+	// maxRetryAfter bounds what an answer may ask for.
+	maxRetryAfter = 24 * time.Hour
+)
+
+// schedule are the times before the attempts, each since the end of the one before: those of
+// the specification. A tenth at the most is added by chance.
+var schedule = []time.Duration{
+	0, 5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour,
+	10 * time.Hour, 14 * time.Hour, 20 * time.Hour, 24 * time.Hour,
+}
+
+// giveUpAfter is the age from which an event is given up with the next attempt that fails:
+// what waited behind another of its subject has no schedule of its own left.
+const giveUpAfter = 76 * time.Hour
+
+// Outcome is how an attempt ended.
+type Outcome string
+
+// The outcomes.
+const (
+	Delivered Outcome = "delivered"
+	Failed    Outcome = "failed" // it will be tried again
+	GivenUp   Outcome = "given_up"
+	Returned  Outcome = "returned" // the process stops, or the endpoint is gone
+)
+
+// Config configures a Deliverer. Fields without a default are required.
+type Config struct {
+	DB      *ent.Client
+	Dialect string // of DB: dialect.SQLite or dialect.Postgres
+	Reach   Reach
+	// Observe is called after each attempt with how long it took. Optional.
+	Observe func(Outcome, time.Duration)
+	// Logger defaults to discarding.
+	Logger *slog.Logger
+	// Now is the clock by which deliveries are due. Defaults to time.Now.
+	Now func() time.Time
+}
+
+// Deliverer delivers events, and manages endpoints for operators. It is safe for concurrent
+// use; any number of processes may have one.
+type Deliverer struct {
+	cfg    Config
+	client *http.Client
+
+	mu     sync.Mutex
+	active map[int64]int // deliveries under way, by endpoint
+	wake   chan struct{} // has room for one: an attempt has ended
+	all    sync.WaitGroup
+}
+
+// NewDeliverer returns a Deliverer. It fails when a required field is missing.
+func NewDeliverer(cfg Config) (*Deliverer, error) {
+	if cfg.DB == nil || cfg.Dialect == "" {
+		return nil, errors.New("webhooks: DB and Dialect are required")
+	}
+	if cfg.Observe == nil {
+		cfg.Observe = func(Outcome, time.Duration) {}
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	return &Deliverer{cfg: cfg, client: cfg.Reach.client(), active: map[int64]int{}, wake: make(chan struct{}, 1)}, nil
+}
+
+// Run delivers until ctx ends, and hands back what is under way then.
+//
+// Cost: while nothing happens, a query a second, and one more for each endpoint. A delivery
+// costs a part of a claim of eight, and an update.
+func (d *Deliverer) Run(ctx context.Context) error {
+	defer d.all.Wait()
+	poll, purge := time.NewTicker(pollEvery), time.NewTicker(purgeEvery)
+	defer poll.Stop()
+	defer purge.Stop()
+	for {
+		if err := d.round(ctx); err != nil && ctx.Err() == nil {
+			d.cfg.Logger.WarnContext(ctx, "webhooks are not delivered", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-d.wake:
+		case <-poll.C:
+		case <-purge.C:
+			if err := d.purge(ctx); err != nil && ctx.Err() == nil {
+				d.cfg.Logger.WarnContext(ctx, "old webhooks are not purged", "error", err)
+			}
+		}
+	}
+}
+
+// round begins what is due and finds room. It waits for no attempt.
+func (d *Deliverer) round(ctx context.Context) error {
+	endpoints, err := d.cfg.DB.WebhookEndpoint.Query().Where(webhookendpoint.DisabledAt(0)).All(ctx)
+	if err != nil {
+		return fmt.Errorf("read endpoints: %w", err)
+	}
+	for _, e := range endpoints {
+		d.mu.Lock()
+		room := perEndpoint - d.active[e.ID]
+		d.mu.Unlock()
+		if room <= 0 {
+			continue
+		}
+		claimed, err := d.claim(ctx, e.ID, room)
+		if err != nil {
+			return err
+		}
+		d.mu.Lock()
+		d.active[e.ID] += len(claimed)
+		d.mu.Unlock()
+		for _, c := range claimed {
+			d.all.Go(func() {
+				d.attempt(ctx, e, c)
+				d.mu.Lock()
+				if d.active[e.ID]--; d.active[e.ID] == 0 {
+					delete(d.active, e.ID)
+				}
+				d.mu.Unlock()
+				select {
+				case d.wake <- struct{}{}:
+				default: // a round is coming
+				}
+			})
+		}
+	}
+	return nil
+}
+
+// claim takes what is due for an endpoint: the first that is pending of each subject, and so
+// one of a subject at a time. Nobody else takes it before the lease ends.
+func (d *Deliverer) claim(ctx context.Context, endpoint int64, room int) ([]*ent.WebhookDelivery, error) {
+	lock := ""
+	if d.cfg.Dialect == dialect.Postgres {
+		lock = " FOR UPDATE SKIP LOCKED"
+	}
+	claim, now := rand.Int64N(1<<62)+1, d.cfg.Now()
+	result, err := d.cfg.DB.ExecContext(ctx, "UPDATE webhook_deliveries SET claim = $1, due_at = $2 WHERE id IN ("+
+		"SELECT w.id FROM webhook_deliveries w WHERE w.endpoint_id = $3 AND w.state = $4 AND w.due_at <= $5"+
+		" AND NOT EXISTS (SELECT 1 FROM webhook_deliveries b WHERE b.endpoint_id = w.endpoint_id AND b.subject = w.subject"+
+		" AND b.state = $4 AND b.id < w.id) ORDER BY w.due_at, w.id LIMIT $6"+lock+")",
+		claim, now.Add(lease).UnixMilli(), endpoint, pending, now.UnixMilli(), room)
+	if err != nil {
+		return nil, fmt.Errorf("claim webhooks: %w", err)
+	}
+	if n, err := result.RowsAffected(); err != nil || n == 0 {
+		return nil, err
+	}
+	found, err := d.cfg.DB.WebhookDelivery.Query().Where(webhookdelivery.EndpointID(endpoint), webhookdelivery.State(pending),
+		webhookdelivery.DueAt(now.Add(lease).UnixMilli()), webhookdelivery.Claim(claim)).Order(ent.Asc(webhookdelivery.FieldID)).All(ctx)
+	return found, rows.Wrap("read claimed webhooks", err)
+}
+
+// answer is what came of an attempt.
+type answer struct {
+	status     int // 0: there was none
+	retryAfter time.Duration
+	err        error // nil: it is delivered
+}
+
+// attempt sends a delivery once, and stores how it goes on.
+func (d *Deliverer) attempt(ctx context.Context, e *ent.WebhookEndpoint, row *ent.WebhookDelivery) {
+	if d.cfg.Now().UnixMilli() >= row.DueAt { // the process was stopped, and the claim has lapsed
+		return
+	}
+	began := time.Now()
+	body, err := bodyOf(row)
+	a := answer{err: err}
+	if err == nil {
+		a = d.post(ctx, e, row.Message, body)
+	}
+	stopped := ctx.Err() != nil && a.err != nil && a.status == 0
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	defer cancel()
+	outcome, err := d.store(ctx, row, a, stopped)
+	d.cfg.Observe(outcome, time.Since(began))
+	if err != nil {
+		d.cfg.Logger.WarnContext(ctx, "the end of a webhook's attempt is not stored: it comes again", "delivery", row.ID, "error", err)
+	}
+	if outcome == GivenUp {
+		d.cfg.Logger.WarnContext(ctx, "webhook given up; see `tideline webhooks deliveries --state=dead`",
+			"endpoint", row.EndpointID, "delivery", row.ID, "type", row.Type, "error", a.err)
+	}
+}
+
+// post sends a body to an endpoint. Of the answer only the status and Retry-After are kept.
+func (d *Deliverer) post(ctx context.Context, e *ent.WebhookEndpoint, message string, body []byte) answer {
+	if err := d.cfg.Reach.checkURL(e.URL); err != nil {
+		return answer{err: err}
+	}
+	now := d.cfg.Now()
+	secrets, err := parseSecrets(e.Secrets)
+	if err != nil {
+		return answer{err: err}
+	}
+	signature, err := sign(secrets, message, now, body)
+	if err != nil {
+		return answer{err: err}
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, e.URL, bytes.NewReader(body))
+	if err != nil {
+		return answer{err: err}
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("User-Agent", "Tideline-Webhooks/1")
+	request.Header.Set("Webhook-Id", message)
+	request.Header.Set("Webhook-Timestamp", strconv.FormatInt(now.Unix(), 10))
+	request.Header.Set("Webhook-Signature", signature)
+	response, err := d.client.Do(request)
+	if err != nil {
+		return answer{err: err}
+	}
+	defer response.Body.Close()
+	_, _ = io.CopyN(io.Discard, response.Body, maxAnswer) // the status has come; the rest is for the connection
+	a := answer{status: response.StatusCode}
+	if a.status < 200 || a.status > 299 {
+		a.err = fmt.Errorf("status %d", a.status)
+		if seconds, err := strconv.Atoi(response.Header.Get("Retry-After")); err == nil && seconds > 0 {
+			a.retryAfter = min(time.Duration(min(seconds, 1<<20))*time.Second, maxRetryAfter)
+		}
+	}
+	return a
+}
+
+// store stores the end of an attempt, unless its claim was lost.
+func (d *Deliverer) store(ctx context.Context, row *ent.WebhookDelivery, a answer, stopped bool) (Outcome, error) {
+	now := d.cfg.Now()
+	end := d.cfg.DB.WebhookDelivery.Update().Where(webhookdelivery.ID(row.ID), webhookdelivery.Claim(row.Claim), webhookdelivery.State(pending))
+	if stopped {
+		return Returned, end.SetDueAt(now.UnixMilli()).Exec(ctx)
+	}
+	attempts := row.Attempts + 1
+	end.SetAttempts(attempts).SetStatus(a.status)
+	if a.err == nil {
+		return Delivered, end.SetState(delivered).SetLastError("").SetEndedAt(now.UnixMilli()).Exec(ctx)
+	}
+	end.SetLastError(firstBytes(a.err.Error(), 300))
+	if a.status == http.StatusGone {
+		if err := end.SetState(dead).SetEndedAt(now.UnixMilli()).Exec(ctx); err != nil {
+			return GivenUp, err
+		}
+		return GivenUp, d.disable(ctx, row.EndpointID)
+	}
+	if attempts >= len(schedule) || now.Sub(time.UnixMilli(row.RetrySince)) >= giveUpAfter {
+		return GivenUp, end.SetState(dead).SetEndedAt(now.UnixMilli()).Exec(ctx)
+	}
+	wait := schedule[attempts]
+	due := now.Add(max(wait+rand.N(wait/10+1), a.retryAfter)).UnixMilli()
+	if err := end.SetDueAt(due).Exec(ctx); err != nil {
+		return Failed, err
+	}
+	// What waits behind it need not be looked at before.
+	_, err := d.cfg.DB.WebhookDelivery.Update().Where(webhookdelivery.EndpointID(row.EndpointID), webhookdelivery.Subject(row.Subject),
+		webhookdelivery.State(pending), webhookdelivery.IDGT(row.ID), webhookdelivery.DueAtLT(due)).SetDueAt(due).Save(ctx)
+	return Failed, rows.Wrap("put off webhooks", err)
+}
+
+// disable has an endpoint told nothing more, and gives up what was on its way to it.
+func (d *Deliverer) disable(ctx context.Context, endpoint int64) error {
+	now := d.cfg.Now().UnixMilli()
+	_, err := d.cfg.DB.WebhookEndpoint.Update().Where(webhookendpoint.ID(endpoint), webhookendpoint.DisabledAt(0)).
+		SetDisabledAt(now).SetDisabledWhy("410 Gone").Save(ctx)
+	if err == nil {
+		_, err = d.cfg.DB.WebhookDelivery.Update().Where(webhookdelivery.EndpointID(endpoint), webhookdelivery.State(pending)).
+			SetState(dead).SetEndedAt(now).SetLastError("the endpoint answered 410 Gone").Save(ctx)
+	}
+	d.cfg.Logger.WarnContext(ctx, "webhook endpoint disabled: it answered 410 Gone; `tideline webhooks enable` has it told again", "endpoint", endpoint)
+	return rows.Wrap("disable endpoint", err)
+}
+
+// firstBytes is the beginning of a text, without what PostgreSQL does not keep.
+func firstBytes(text string, most int) string {
+	return strings.ToValidUTF8(strings.ReplaceAll(text[:min(len(text), most)], "\x00", ""), "")
+}

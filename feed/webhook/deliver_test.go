@@ -1,0 +1,441 @@
+package webhook_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tideline/ent"
+	"tideline/ent/schema"
+	"tideline/feed/feedtest"
+	"tideline/feed/webhook"
+	"tideline/storage"
+	"tideline/storage/storagetest"
+)
+
+// local is a reach that includes the servers of tests.
+var local = webhook.Reach{Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, HTTP: true}
+
+// clock is the time of a deliverer.
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (c *clock) Now() time.Time { c.mu.Lock(); defer c.mu.Unlock(); return c.now }
+func (c *clock) add(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+// receiver is another server. It answers with 200, or with what answer says.
+type receiver struct {
+	*httptest.Server
+	mu     sync.Mutex
+	got    []string // type of event and webhook-id
+	answer func(w http.ResponseWriter, r *http.Request, body string)
+}
+
+func newReceiver(t testing.TB, answer func(w http.ResponseWriter, r *http.Request, body string)) *receiver {
+	r := &receiver{answer: answer}
+	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		body, _ := io.ReadAll(request.Body)
+		kind, _, _ := strings.Cut(strings.TrimPrefix(string(body), `{"type":"`), `"`)
+		r.mu.Lock()
+		r.got = append(r.got, kind+" "+request.Header.Get("Webhook-Id"))
+		answer := r.answer
+		r.mu.Unlock()
+		if answer != nil {
+			answer(w, request, string(body))
+		}
+	}))
+	t.Cleanup(r.Close)
+	return r
+}
+
+func (r *receiver) will(answer func(w http.ResponseWriter, r *http.Request, body string)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.answer = answer
+}
+
+// received returns the types of what has come since the last call, and their ids.
+func (r *receiver) received() (types, ids []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, got := range r.got {
+		kind, id, _ := strings.Cut(got, " ")
+		types, ids = append(types, kind), append(ids, id)
+	}
+	r.got = nil
+	return types, ids
+}
+
+func fails(w http.ResponseWriter, _ *http.Request, _ string) {
+	w.WriteHeader(http.StatusInternalServerError)
+}
+
+// eachDelivering is each with a clock, and a deliverer that reaches receivers.
+func eachDelivering(t *testing.T, test func(w *feedtest.World, d *webhook.Deliverer, c *clock)) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		c := &clock{now: time.Now()}
+		w := feedtest.New(t, s, feedtest.Options{Webhooks: webhook.NewOutbox(s.DB, nil, c.Now)})
+		w.Run(w.IDs.Run)
+		test(w, deliverer(w, webhook.Config{Reach: local, Now: c.Now}), c)
+	})
+}
+
+// deliver begins what is due, and waits for it, until nothing is left.
+func deliver(w *feedtest.World, d *webhook.Deliverer, r *receiver) (types, ids []string) {
+	w.Helper()
+	for {
+		require.NoError(w, d.Round(w.Ctx))
+		d.Wait()
+		more, moreIDs := r.received()
+		if len(more) == 0 {
+			return types, ids
+		}
+		types, ids = append(types, more...), append(ids, moreIDs...)
+	}
+}
+
+// Events of one subject come in their order. One that fails is tried again with its id, and
+// holds up those of its subject alone.
+func TestOrderOfASubject(t *testing.T) {
+	eachDelivering(t, func(w *feedtest.World, d *webhook.Deliverer, c *clock) {
+		ada, bob := w.User("ada"), w.User("bob")
+		r := newReceiver(w, nil)
+		e := endpoint(w, d, r.URL)
+		post := w.Post(ada, schema.Public)
+		_, err := w.Feed.SetVisibility(w.Ctx, ada, post, schema.Private)
+		require.NoError(w, err)
+		require.NoError(w, w.Feed.DeletePost(w.Ctx, ada, post))
+		failing := ent.NodeID("Post", post)
+		r.will(func(w http.ResponseWriter, r *http.Request, body string) {
+			if strings.Contains(body, failing) {
+				fails(w, r, body)
+			}
+		})
+		w.Follow(bob, ada)
+		require.NoError(w, d.Round(w.Ctx))
+		d.Wait()
+		types, ids := r.received()
+		require.ElementsMatch(w, []string{"post.created", "follow.created"}, types)
+		first := ids[0]
+		if types[0] != "post.created" {
+			first = ids[1]
+		}
+		more, _ := deliver(w, d, r)
+		require.Empty(w, more, "it is not due again yet, and what follows waits")
+		c.add(7 * time.Second)
+		types, ids = deliver(w, d, r)
+		require.Equal(w, []string{"post.created"}, types)
+		require.Equal(w, first, ids[0], "the same event has the same id")
+		r.will(nil)
+		c.add(6 * time.Minute)
+		types, ids = deliver(w, d, r)
+		require.Equal(w, []string{"post.created", "post.updated", "post.deleted"}, types)
+		require.Equal(w, first, ids[0])
+		for _, row := range deliveries(w, d, e) {
+			require.Equal(w, "DELIVERED", row.State)
+		}
+	})
+}
+
+// What fails is tried by the schedule, then given up: what follows is tried then. A replay
+// has the same id. What waited for longer than the schedule is given up at its first failure.
+func TestRetriesEndInADeadLetter(t *testing.T) {
+	eachDelivering(t, func(w *feedtest.World, d *webhook.Deliverer, c *clock) {
+		ada := w.User("ada")
+		r := newReceiver(w, fails)
+		e := endpoint(w, d, r.URL)
+		post := w.Post(ada, schema.Public)
+		require.NoError(w, w.Feed.DeletePost(w.Ctx, ada, post))
+		var ids []string
+		for n, wait := range webhook.Schedule {
+			c.add(wait + wait/10 + time.Millisecond)
+			types, now := deliver(w, d, r)
+			ids = append(ids, now...)
+			if n < len(webhook.Schedule)-1 {
+				require.Equal(w, []string{"post.created"}, types)
+				row := deliveries(w, d, e)[0]
+				next := webhook.Schedule[n+1]
+				due := time.UnixMilli(row.DueAt).Sub(c.Now())
+				require.GreaterOrEqual(w, due+time.Millisecond, next)
+				require.LessOrEqual(w, due, next+next/10+time.Millisecond)
+				require.Equal(w, 500, row.Status)
+			} else {
+				require.Equal(w, []string{"post.created", "post.deleted"}, types)
+			}
+		}
+		for _, id := range ids[:len(webhook.Schedule)] {
+			require.Equal(w, ids[0], id)
+		}
+		rows := deliveries(w, d, e)
+		require.Equal(w, []string{"DEAD", "DEAD"}, []string{rows[0].State, rows[1].State})
+		require.Equal(w, []int{len(webhook.Schedule), 1}, []int{rows[0].Attempts, rows[1].Attempts})
+		stats, err := d.Stats(w.Ctx)
+		require.NoError(w, err)
+		require.Equal(w, webhook.Stats{Dead: 2}, stats)
+
+		r.will(nil)
+		n, err := d.Replay(w.Ctx, e)
+		require.NoError(w, err)
+		require.Equal(w, 2, n)
+		types, again := deliver(w, d, r)
+		require.Equal(w, []string{"post.created", "post.deleted"}, types)
+		require.Equal(w, ids[0], again[0])
+		n, err = d.Replay(w.Ctx, 0, rows[0].ID)
+		require.NoError(w, err)
+		require.Equal(w, 1, n)
+		_, again = deliver(w, d, r)
+		require.Equal(w, ids[:1], again)
+
+		c.add(25 * time.Hour)
+		require.NoError(w, d.Purge(w.Ctx))
+		require.Empty(w, deliveries(w, d, e), "what was delivered is kept for a day")
+	})
+}
+
+// A process that ends between the commit and the delivery, or in the middle of it, loses
+// nothing: another takes over when the claim has lapsed. The late end of a lost claim is not
+// stored.
+func TestCrashBeforeTheDelivery(t *testing.T) {
+	eachDelivering(t, func(w *feedtest.World, d *webhook.Deliverer, c *clock) {
+		r := newReceiver(w, nil)
+		e := endpoint(w, d, r.URL)
+		w.Post(w.User("ada"), schema.Public)
+		crashed := deliverer(w, webhook.Config{Reach: local, Now: c.Now})
+		claimed, err := crashed.Claim(w.Ctx, e, 8)
+		require.NoError(w, err)
+		require.Len(w, claimed, 1)
+		types, _ := deliver(w, d, r)
+		require.Empty(w, types, "it is claimed")
+		c.add(webhook.Lease)
+		types, _ = deliver(w, d, r)
+		require.Equal(w, []string{"post.created"}, types)
+		crashed.Attempt(w.Ctx, w.Stores.DB.WebhookEndpoint.GetX(w.Ctx, e), claimed[0])
+		types, _ = r.received()
+		require.Empty(w, types, "whoever has lost the claim sends nothing")
+	})
+}
+
+// A receiver that does not answer has its own few attempts under way. Others are told, and
+// nobody who posts waits.
+func TestSlowReceiverDelaysNobody(t *testing.T) {
+	eachDelivering(t, func(w *feedtest.World, d *webhook.Deliverer, _ *clock) {
+		release, stuck := make(chan struct{}), make(chan struct{}, 100)
+		slow := newReceiver(w, func(http.ResponseWriter, *http.Request, string) { stuck <- struct{}{}; <-release })
+		quick := newReceiver(w, nil)
+		endpoint(w, d, slow.URL)
+		endpoint(w, d, quick.URL)
+		ada := w.User("ada")
+		const posts = 3 * webhook.PerEndpoint
+		for range posts {
+			w.Post(ada, schema.Public)
+		}
+		running := w.Run(d.Run)
+		for range webhook.PerEndpoint {
+			<-stuck
+		}
+		require.Eventually(w, func() bool {
+			quick.mu.Lock()
+			defer quick.mu.Unlock()
+			return len(quick.got) == posts
+		}, time.Minute, 5*time.Millisecond)
+		require.Empty(w, stuck, "no more than its share is under way")
+		close(release)
+		running()
+	})
+}
+
+// A process that stops hands its deliveries back: the next one sends them at once.
+func TestStopHandsBack(t *testing.T) {
+	eachDelivering(t, func(w *feedtest.World, d *webhook.Deliverer, _ *clock) {
+		release, stuck := make(chan struct{}), make(chan struct{}, 1)
+		r := newReceiver(w, func(http.ResponseWriter, *http.Request, string) { stuck <- struct{}{}; <-release })
+		e := endpoint(w, d, r.URL)
+		w.Post(w.User("ada"), schema.Public)
+		stop := w.Run(d.Run)
+		<-stuck
+		stop()
+		close(release)
+		row := deliveries(w, d, e)[0]
+		require.Equal(w, "PENDING", row.State)
+		require.Zero(w, row.Attempts)
+		r.received()
+		r.will(nil)
+		types, _ := deliver(w, deliverer(w, webhook.Config{Reach: local}), r)
+		require.Equal(w, []string{"post.created"}, types)
+	})
+}
+
+// An endpoint that answers 410 Gone is disabled and told nothing, until it is enabled.
+func TestGoneDisables(t *testing.T) {
+	eachDelivering(t, func(w *feedtest.World, d *webhook.Deliverer, _ *clock) {
+		r := newReceiver(w, func(w http.ResponseWriter, _ *http.Request, _ string) { w.WriteHeader(http.StatusGone) })
+		e := endpoint(w, d, r.URL)
+		ada := w.User("ada")
+		post := w.Post(ada, schema.Public)
+		require.NoError(w, w.Feed.DeletePost(w.Ctx, ada, post))
+		types, _ := deliver(w, d, r)
+		require.Equal(w, []string{"post.created"}, types)
+		w.Post(ada, schema.Public)
+		rows := deliveries(w, d, e)
+		require.Len(w, rows, 2)
+		for _, row := range rows {
+			require.Equal(w, "DEAD", row.State)
+		}
+		list, err := d.Endpoints(w.Ctx)
+		require.NoError(w, err)
+		require.Equal(w, "410 Gone", list[0].DisabledWhy)
+		require.Equal(w, 2, list[0].Dead)
+		require.NoError(w, d.Enable(w.Ctx, e))
+		r.will(nil)
+		w.Post(ada, schema.Public)
+		types, _ = deliver(w, d, r)
+		require.Equal(w, []string{"post.created"}, types)
+		require.NoError(w, d.Remove(w.Ctx, e))
+		require.ErrorIs(w, d.Remove(w.Ctx, e), webhook.ErrNoSuch)
+		require.NoError(w, d.Purge(w.Ctx))
+		require.Empty(w, deliveries(w, d, e), "what belongs to no endpoint is deleted")
+	})
+}
+
+// An answer may ask for more time, of which it gets a day at the most. A redirect is a
+// failure, and followed nowhere. Of an answer without end a part is read.
+func TestAnswers(t *testing.T) {
+	eachDelivering(t, func(w *feedtest.World, d *webhook.Deliverer, c *clock) {
+		ada := w.User("ada")
+		r := newReceiver(w, nil)
+		e := endpoint(w, d, r.URL)
+		last := func() *ent.WebhookDelivery {
+			w.Helper()
+			w.Post(ada, schema.Public)
+			deliver(w, d, r)
+			rows := deliveries(w, d, e)
+			return rows[len(rows)-1]
+		}
+		for text, want := range map[string]time.Duration{"600": 10 * time.Minute, "99999999": 24 * time.Hour} {
+			r.will(func(w http.ResponseWriter, _ *http.Request, _ string) {
+				w.Header().Set("Retry-After", text)
+				w.WriteHeader(http.StatusTooManyRequests)
+			})
+			row := last()
+			require.Equal(w, want.Milliseconds(), row.DueAt-c.Now().UnixMilli())
+		}
+		target := newReceiver(w, nil)
+		r.will(func(w http.ResponseWriter, r *http.Request, _ string) {
+			http.Redirect(w, r, target.URL, http.StatusTemporaryRedirect)
+		})
+		require.Equal(w, "status 307", last().LastError)
+		types, _ := target.received()
+		require.Empty(w, types)
+		r.will(func(w http.ResponseWriter, r *http.Request, _ string) {
+			for chunk := make([]byte, 64<<10); r.Context().Err() == nil; {
+				if _, err := w.Write(chunk); err != nil {
+					return
+				}
+			}
+		})
+		require.Equal(w, "DELIVERED", last().State)
+	})
+}
+
+// Every attempt is signed by all secrets in force, at its own time.
+func TestRotation(t *testing.T) {
+	eachDelivering(t, func(w *feedtest.World, d *webhook.Deliverer, c *clock) {
+		headers := make(chan http.Header, 1)
+		bodies := make(chan string, 1)
+		r := newReceiver(w, func(_ http.ResponseWriter, r *http.Request, body string) { headers <- r.Header; bodies <- body })
+		added, old, err := d.Add(w.Ctx, r.URL, nil)
+		require.NoError(w, err)
+		check := func(secrets ...string) {
+			w.Helper()
+			status, err := d.Test(w.Ctx, added.ID)
+			require.NoError(w, err)
+			require.Equal(w, http.StatusOK, status)
+			h, body := <-headers, <-bodies
+			require.Equal(w, strconv.FormatInt(c.Now().Unix(), 10), h.Get("Webhook-Timestamp"))
+			var want []string
+			for _, s := range secrets {
+				one, err := webhook.SignWith(s, h.Get("Webhook-Id"), c.Now(), []byte(body))
+				require.NoError(w, err)
+				want = append(want, one)
+			}
+			require.Equal(w, strings.Join(want, " "), h.Get("Webhook-Signature"))
+		}
+		check(old)
+		next, err := d.Rotate(w.Ctx, added.ID, time.Hour)
+		require.NoError(w, err)
+		check(next, old)
+		c.add(time.Hour)
+		check(next)
+		list, err := d.Endpoints(w.Ctx)
+		require.NoError(w, err)
+		require.Equal(w, 1, list[0].Secrets)
+	})
+}
+
+// The example of the specification's own library.
+func TestSignature(t *testing.T) {
+	t.Parallel()
+	signature, err := webhook.SignWith("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "msg_p5jXN8AQM9LWM0D4loKWxJek", time.Unix(1614265330, 0), []byte(`{"test": 2432232314}`))
+	require.NoError(t, err)
+	require.Equal(t, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=", signature)
+}
+
+// Nothing is sent where only this machine and its neighbours can be reached, by whatever
+// name or spelling.
+func TestPrivateAddresses(t *testing.T) {
+	t.Parallel()
+	closed, public := webhook.Reach{HTTP: true}, webhook.Reach{}
+	for _, host := range []string{
+		"127.0.0.1", "127.8.8.8", "[::1]", "10.1.2.3", "172.16.0.1", "172.31.255.255", "192.168.1.1", "169.254.169.254", "0.0.0.0", "[::]",
+		"100.64.0.1", "192.0.0.8", "198.18.0.1", "203.0.113.1", "224.0.0.1", "240.0.0.1", "255.255.255.255",
+		"[fc00::1]", "[fd12::1]", "[fe80::1]", "[fe80::1%25eth0]", "[fec0::1]", "[ff02::1]", "[2001:db8::1]",
+		"[::ffff:127.0.0.1]", "[::ffff:10.0.0.1]", "[::127.0.0.1]", "[64:ff9b::7f00:1]", "[64:ff9b:1::1]", "[2002:7f00:1::]", "[2001::1]",
+	} {
+		require.ErrorIs(t, closed.CheckURL("http://"+host+"/"), webhook.ErrPrivate, host)
+	}
+	for _, address := range []string{"https://93.184.216.34/", "https://[2606:4700::1111]:8443/x?y", "https://app.example.com/hook", "https://172.32.0.1/", "https://100.128.0.1/"} {
+		require.NoError(t, public.CheckURL(address), address)
+	}
+	for _, address := range []string{"http://app.example.com/", "ftp://app.example.com/", "https:///x", "https://u:p@app.example.com/", "https://app.example.com/#f", "app.example.com", "https://" + strings.Repeat("x", 2001)} {
+		require.Error(t, public.CheckURL(address), address)
+	}
+	allowed := webhook.Reach{HTTP: true, Networks: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}}
+	require.NoError(t, allowed.CheckURL("http://10.1.2.3/"))
+	require.NoError(t, allowed.CheckURL("http://[::ffff:10.1.2.3]/"))
+	require.ErrorIs(t, allowed.CheckURL("http://10.2.2.3/"), webhook.ErrPrivate)
+}
+
+// A name is what it resolves to when the connection is made.
+func TestNamesOfPrivateAddresses(t *testing.T) {
+	t.Parallel()
+	s := storagetest.Embedded(t)
+	w := feedtest.New(t, s, feedtest.Options{})
+	r := newReceiver(t, nil)
+	_, port, _ := strings.Cut(strings.TrimPrefix(r.URL, "http://"), ":")
+	d := deliverer(w, webhook.Config{Reach: webhook.Reach{HTTP: true}})
+	_, err := d.Test(t.Context(), endpoint(w, d, fmt.Sprintf("http://localhost:%s/", port)))
+	require.ErrorIs(t, err, webhook.ErrPrivate)
+	types, _ := r.received()
+	require.Empty(t, types)
+	open := deliverer(w, webhook.Config{Reach: local})
+	e := endpoint(w, open, r.URL)
+	status, err := open.Test(t.Context(), e)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, status)
+}

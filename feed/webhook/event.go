@@ -1,0 +1,228 @@
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"tideline/ent"
+	"tideline/ent/externalpost"
+	"tideline/ent/user"
+	"tideline/feed/ids"
+	"tideline/feed/internal/rows"
+)
+
+// Version is that of the payloads. Fields may be added to a version; none is taken away, and
+// none changes its meaning.
+const Version = 1
+
+// The types of events. Those of reports will be report.created and the like.
+const (
+	UserCreated     = "user.created"
+	UserUpdated     = "user.updated"
+	UserDeleted     = "user.deleted"
+	PostCreated     = "post.created"
+	PostUpdated     = "post.updated" // its visibility changed
+	PostDeleted     = "post.deleted"
+	FollowRequested = "follow.requested"
+	FollowCreated   = "follow.created"
+	FollowDeleted   = "follow.deleted" // the follow, or the request, has ended
+	LikeCreated     = "like.created"
+	LikeDeleted     = "like.deleted"
+	// Test is sent by Deliverer.Test alone.
+	Test = "webhook.test"
+)
+
+// Groups are what a type begins with: an endpoint that asks for post.* is told all of them.
+var Groups = []string{"user", "post", "follow", "like", "report"}
+
+// Types are all types that an endpoint can ask for.
+var Types = []string{
+	UserCreated, UserUpdated, UserDeleted, PostCreated, PostUpdated, PostDeleted,
+	FollowRequested, FollowCreated, FollowDeleted, LikeCreated, LikeDeleted,
+}
+
+// payload is what is sent.
+type payload struct {
+	Type      string    `json:"type"`
+	Version   int       `json:"version"`
+	Timestamp time.Time `json:"timestamp"` // of the change
+	Data      Data      `json:"data"`
+}
+
+// Data is what an event is about: one of its fields is set.
+type Data struct {
+	User   *User   `json:"user,omitempty"`
+	Post   *Post   `json:"post,omitempty"`
+	Follow *Follow `json:"follow,omitempty"`
+	Like   *Like   `json:"like,omitempty"`
+}
+
+// Person names a user.
+type Person struct {
+	ID         string `json:"id"` // as the API has it
+	ExternalID string `json:"externalId,omitempty"`
+	Issuer     string `json:"issuer,omitempty"` // whose id that is
+}
+
+// User is a user, with the public profile unless the user is deleted.
+type User struct {
+	Person
+	*Profile
+}
+
+// Profile is what everybody may see of a user.
+type Profile struct {
+	Handle            string    `json:"handle"`
+	Name              string    `json:"name"`
+	Bio               string    `json:"bio"`
+	ApprovesFollowers bool      `json:"approvesFollowers"`
+	CreatedAt         time.Time `json:"createdAt"`
+}
+
+// Post is a post as it is at the time of the event. Of a deleted one there are only ids.
+type Post struct {
+	ID         string     `json:"id"`
+	ExternalID string     `json:"externalId,omitempty"`
+	Issuer     string     `json:"issuer,omitempty"` // whose id that is
+	Author     *Person    `json:"author,omitempty"`
+	Text       *string    `json:"text,omitempty"`
+	Visibility string     `json:"visibility,omitempty"`
+	CreatedAt  *time.Time `json:"createdAt,omitempty"`
+}
+
+// Follow is who follows, or asks to follow, whom.
+type Follow struct {
+	Follower Person `json:"follower"`
+	Followee Person `json:"followee"`
+}
+
+// Like is who likes what.
+type Like struct {
+	User Person `json:"user"`
+	Post Post   `json:"post"` // its ids
+}
+
+func person(u *ent.User) Person {
+	p := Person{ID: ent.NodeID("User", u.ID), ExternalID: string(u.ExternalID)}
+	if u.Issuer != nil {
+		p.Issuer = *u.Issuer
+	}
+	return p
+}
+
+// postOf is a post without its author and external id.
+func postOf(p *ent.Post) *Post {
+	at := ids.TimeOf(p.ID).UTC()
+	return &Post{ID: ent.NodeID("Post", p.ID), Text: &p.Text, Visibility: string(p.Visibility), CreatedAt: &at}
+}
+
+func userSubject(id int64) string { return "user:" + strconv.FormatInt(id, 10) }
+
+// PostSubjects are the subjects of events about the posts themselves.
+func PostSubjects(posts []int64) []string {
+	subjects := make([]string, len(posts))
+	for i, id := range posts {
+		subjects[i] = postSubject(id)
+	}
+	return subjects
+}
+
+func postSubject(id int64) string { return "post:" + strconv.FormatInt(id, 10) }
+
+// User records that the user was created, updated or deleted, in the transaction of that. The
+// caller has written the user's row before.
+//
+// Cost, of all that record: nothing without an endpoint; else one insert, and here no more.
+func (o *Outbox) User(ctx context.Context, tx *ent.Tx, kind string, u *ent.User) error {
+	if !o.Wanted() {
+		return nil
+	}
+	data := User{Person: person(u)}
+	if kind != UserDeleted {
+		data.Profile = &Profile{u.Handle, u.Name, u.Bio, u.ApprovesFollowers, u.CreatedAt.UTC()}
+	}
+	return o.record(ctx, tx, event{kind, userSubject(u.ID), Data{User: &data}})
+}
+
+// Post records that the post was created, updated or is being deleted. The caller has locked
+// the author, and deletes the post later.
+//
+// Cost: a look-up of the post's external id, but for a new post.
+func (o *Outbox) Post(ctx context.Context, tx *ent.Tx, kind string, author *ent.User, p *ent.Post) error {
+	if !o.Wanted() {
+		return nil
+	}
+	data := postOf(p)
+	if kind == PostDeleted {
+		data = &Post{ID: data.ID}
+	}
+	by := person(author)
+	data.Author = &by
+	if kind != PostCreated {
+		if err := data.identify(ctx, tx, p.ID); err != nil {
+			return err
+		}
+	}
+	return o.record(ctx, tx, event{kind, postSubject(p.ID), Data{Post: data}})
+}
+
+// identify adds the id that the post has at another server, if there is one.
+func (p *Post) identify(ctx context.Context, tx *ent.Tx, id int64) error {
+	name, err := tx.ExternalPost.Query().Where(externalpost.PostID(id)).Order(ent.Asc(externalpost.FieldID)).First(ctx)
+	if ent.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("find external id of a post: %w", err)
+	}
+	p.ExternalID, p.Issuer = string(name.ExternalID), name.Issuer
+	return nil
+}
+
+// Follow records that a follow was asked for, created or ended. The caller has locked both
+// users.
+func (o *Outbox) Follow(ctx context.Context, tx *ent.Tx, kind string, follower, followee *ent.User) error {
+	if !o.Wanted() {
+		return nil
+	}
+	subject := fmt.Sprintf("follow:%d:%d", follower.ID, followee.ID)
+	return o.record(ctx, tx, event{kind, subject, Data{Follow: &Follow{person(follower), person(followee)}}})
+}
+
+// Like records that the user's like of the post was created or deleted. The caller has locked
+// the post.
+//
+// Cost: look-ups of the user and of the post's external id.
+func (o *Outbox) Like(ctx context.Context, tx *ent.Tx, kind string, userID, postID int64) error {
+	if !o.Wanted() {
+		return nil
+	}
+	u, err := tx.User.Query().Where(user.ID(userID)).Select(user.FieldID, user.FieldIssuer, user.FieldExternalID).Only(ctx)
+	if err != nil {
+		return rows.Wrap("find who likes a post", err)
+	}
+	data := Like{User: person(u), Post: Post{ID: ent.NodeID("Post", postID)}}
+	if err := data.Post.identify(ctx, tx, postID); err != nil {
+		return err
+	}
+	return o.record(ctx, tx, event{kind, fmt.Sprintf("like:%d:%d", userID, postID), Data{Like: &data}})
+}
+
+// bodyOf is what is sent of a delivery. It is the same at each attempt.
+func bodyOf(d *ent.WebhookDelivery) ([]byte, error) {
+	if d.Visibility == nil {
+		return []byte(d.Body), nil
+	}
+	var p payload
+	if err := json.Unmarshal([]byte(d.Body), &p); err != nil {
+		return nil, fmt.Errorf("read event: %w", err)
+	}
+	p.Data.Post.Visibility = *d.Visibility
+	if d.AuthorIssuer != nil {
+		p.Data.Post.Author.Issuer, p.Data.Post.Author.ExternalID = *d.AuthorIssuer, string(d.AuthorExternalID)
+	}
+	return json.Marshal(p)
+}

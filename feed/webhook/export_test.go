@@ -1,0 +1,54 @@
+package webhook
+
+import (
+	"context"
+	"time"
+
+	"tideline/ent"
+)
+
+// What tests see of this package.
+var (
+	Schedule   = schedule
+	ErrPrivate = errPrivate
+	ErrNoSuch  = errNoEndpoint
+	SignWith   = func(text, message string, at time.Time, body []byte) (string, error) {
+		return sign([]secret{{Text: text}}, message, at, body)
+	}
+	SecretPrefix = secretPrefix
+	BodyOf       = bodyOf
+)
+
+// The constants that tests count with.
+const (
+	Lease       = lease
+	PerEndpoint = perEndpoint
+	KnownFor    = knownFor
+	GiveUpAfter = giveUpAfter
+	MaxAnswer   = maxAnswer
+)
+
+// Round begins what is due.
+func (d *Deliverer) Round(ctx context.Context) error { return d.round(ctx) }
+
+// Wait waits for all attempts.
+func (d *Deliverer) Wait() { d.all.Wait() }
+
+// Claim claims what is due, and sends nothing.
+func (d *Deliverer) Claim(ctx context.Context, endpoint int64, room int) ([]*ent.WebhookDelivery, error) {
+	return d.claim(ctx, endpoint, room)
+}
+
+// Purge deletes what is old.
+func (d *Deliverer) Purge(ctx context.Context) error { return d.purge(ctx) }
+
+// Refresh looks for endpoints.
+func (o *Outbox) Refresh(ctx context.Context) error { return o.refresh(ctx) }
+
+// Attempt sends what was claimed.
+func (d *Deliverer) Attempt(ctx context.Context, e *ent.WebhookEndpoint, row *ent.WebhookDelivery) {
+	d.attempt(ctx, e, row)
+}
+
+// CheckURL checks an address.
+func (r Reach) CheckURL(text string) error { return r.checkURL(text) }

@@ -1,0 +1,266 @@
+package webhook_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"entgo.io/ent/dialect"
+	"github.com/stretchr/testify/require"
+
+	"tideline/ent"
+	"tideline/ent/schema"
+	"tideline/feed"
+	"tideline/feed/account"
+	"tideline/feed/bulk"
+	"tideline/feed/feedtest"
+	"tideline/feed/ids"
+	"tideline/feed/webhook"
+	"tideline/storage"
+	"tideline/storage/storagetest"
+)
+
+// each runs the test on every engine, in a world that records events.
+func each(t *testing.T, test func(w *feedtest.World, d *webhook.Deliverer)) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		w := feedtest.New(t, s, feedtest.Options{Webhooks: webhook.NewOutbox(s.DB, nil, nil)})
+		w.Run(w.IDs.Run)
+		test(w, deliverer(w, webhook.Config{}))
+	})
+}
+
+func deliverer(w *feedtest.World, cfg webhook.Config) *webhook.Deliverer {
+	cfg.DB, cfg.Dialect = w.Stores.DB, w.Stores.Dialect
+	d, err := webhook.NewDeliverer(cfg)
+	require.NoError(w, err)
+	w.Cleanup(d.Wait)
+	return d
+}
+
+func endpoint(w *feedtest.World, d *webhook.Deliverer, url string, types ...string) int64 {
+	w.Helper()
+	e, secret, err := d.Add(w.Ctx, url, types)
+	require.NoError(w, err)
+	require.True(w, strings.HasPrefix(secret, webhook.SecretPrefix))
+	return e.ID
+}
+
+func deliveries(w *feedtest.World, d *webhook.Deliverer, endpoint int64) []*ent.WebhookDelivery {
+	w.Helper()
+	list, err := d.Deliveries(w.Ctx, webhook.ListOptions{Endpoint: endpoint})
+	require.NoError(w, err)
+	return list
+}
+
+// typesOf are the types of the endpoint's deliveries, in their order.
+func typesOf(w *feedtest.World, d *webhook.Deliverer, endpoint int64) (types []string) {
+	for _, row := range deliveries(w, d, endpoint) {
+		types = append(types, row.Type)
+	}
+	return types
+}
+
+// Every change is recorded with it, once, with what is public and the ids of the other
+// server; an endpoint has what it asked for.
+func TestEventsOfChanges(t *testing.T) {
+	each(t, func(w *feedtest.World, d *webhook.Deliverer) {
+		all := endpoint(w, d, "https://app.example.com/all")
+		follows := endpoint(w, d, "https://app.example.com/some", "follow.*", webhook.LikeDeleted)
+		auth, err := w.Accounts.SignUp(w.Ctx, "ada", "correct horse", "Ada")
+		require.NoError(w, err)
+		results, err := w.Bulk.Users(w.Ctx, "app", []bulk.User{{ExternalID: "7"}, {ExternalID: "8"}})
+		require.NoError(w, err)
+		ada, seven := account.Viewer{ID: auth.User.ID}, account.Viewer{ID: results[0].User}
+		bio, yes, no := "Hello", true, false
+		_, err = w.Accounts.UpdateProfile(w.Ctx, ada, account.Profile{Bio: &bio, ApprovesFollowers: &yes})
+		require.NoError(w, err)
+		for range 2 {
+			_, err = w.Feed.Follow(w.Ctx, seven, ada.ID)
+			require.NoError(w, err)
+		}
+		_, err = w.Feed.AcceptFollower(w.Ctx, ada, seven.ID)
+		require.NoError(w, err)
+		_, err = w.Feed.Block(w.Ctx, ada, seven.ID)
+		require.NoError(w, err)
+		_, err = w.Feed.Unblock(w.Ctx, ada, seven.ID)
+		require.NoError(w, err)
+		for _, end := range []func() error{
+			func() error { _, err := w.Feed.Unfollow(w.Ctx, seven, ada.ID); return err },
+			func() error { _, err := w.Feed.RejectFollower(w.Ctx, ada, seven.ID); return err },
+		} {
+			_, err = w.Feed.Follow(w.Ctx, seven, ada.ID)
+			require.NoError(w, err)
+			require.NoError(w, end())
+		}
+		_, err = w.Accounts.UpdateProfile(w.Ctx, ada, account.Profile{ApprovesFollowers: &no})
+		require.NoError(w, err)
+		post, err := w.Feed.CreatePost(w.Ctx, seven, feed.Draft{Text: `A "quote"`, IdempotencyKey: "k"})
+		require.NoError(w, err)
+		_, err = w.Feed.CreatePost(w.Ctx, seven, feed.Draft{Text: `A "quote"`, IdempotencyKey: "k"})
+		require.NoError(w, err)
+		for range 2 {
+			_, err = w.Feed.LikePost(w.Ctx, ada, post.ID)
+			require.NoError(w, err)
+		}
+		_, err = w.Feed.UnlikePost(w.Ctx, ada, post.ID)
+		require.NoError(w, err)
+		for range 2 {
+			_, err = w.Feed.SetVisibility(w.Ctx, seven, post.ID, schema.Followers)
+			require.NoError(w, err)
+		}
+		require.NoError(w, w.Feed.DeletePost(w.Ctx, seven, post.ID))
+		require.Equal(w, []string{
+			"user.created", "user.updated", "follow.requested", "follow.created", "follow.deleted", "follow.requested", "follow.deleted",
+			"follow.requested", "follow.deleted", "user.updated", "post.created", "like.created", "like.deleted", "post.updated", "post.deleted",
+		}, typesOf(w, d, all))
+		require.Equal(w, []string{
+			"follow.requested", "follow.created", "follow.deleted", "follow.requested", "follow.deleted", "follow.requested", "follow.deleted", "like.deleted",
+		}, typesOf(w, d, follows))
+
+		person := func(v account.Viewer, external string) string {
+			if external == "" {
+				return fmt.Sprintf(`{"id":%q}`, ent.NodeID("User", v.ID))
+			}
+			return fmt.Sprintf(`{"id":%q,"externalId":%q,"issuer":"app"}`, ent.NodeID("User", v.ID), external)
+		}
+		bodies := map[string]string{}
+		messages := map[string]bool{}
+		for _, row := range deliveries(w, d, all) {
+			body, err := webhook.BodyOf(row)
+			require.NoError(w, err)
+			var p struct {
+				Type      string
+				Version   int
+				Timestamp time.Time
+				Data      json.RawMessage
+			}
+			require.NoError(w, json.Unmarshal(body, &p))
+			require.Equal(w, row.Type, p.Type)
+			require.Equal(w, 1, p.Version)
+			require.WithinDuration(w, time.UnixMilli(row.CreatedAt), p.Timestamp, time.Second)
+			bodies[row.Type] = string(p.Data)
+			messages[row.Message] = true
+		}
+		require.Len(w, messages, 15)
+		id := ent.NodeID("Post", post.ID)
+		at := func(id int64) string { return ids.TimeOf(id).UTC().Format(time.RFC3339Nano) }
+		require.JSONEq(w, `{"post":{"id":"`+id+`","author":`+person(seven, "7")+`,"text":"A \"quote\"","visibility":"PUBLIC","createdAt":"`+at(post.ID)+`"}}`, bodies["post.created"])
+		require.JSONEq(w, `{"post":{"id":"`+id+`","author":`+person(seven, "7")+`,"text":"A \"quote\"","visibility":"FOLLOWERS","createdAt":"`+at(post.ID)+`"}}`, bodies["post.updated"])
+		require.JSONEq(w, `{"post":{"id":"`+id+`","author":`+person(seven, "7")+`}}`, bodies["post.deleted"])
+		require.JSONEq(w, `{"follow":{"follower":`+person(seven, "7")+`,"followee":`+person(ada, "")+`}}`, bodies["follow.deleted"])
+		require.JSONEq(w, `{"like":{"user":`+person(ada, "")+`,"post":{"id":"`+id+`"}}}`, bodies["like.deleted"])
+		require.Contains(w, bodies["user.updated"], `"handle":"ada","name":"Ada","bio":"Hello","approvesFollowers":false`)
+	})
+}
+
+// A post of another server has its id there in the events about it, and in those about its
+// deletion; a deleted user has only ids.
+func TestEventsNameExternalIDs(t *testing.T) {
+	each(t, func(w *feedtest.World, d *webhook.Deliverer) {
+		all := endpoint(w, d, "https://app.example.com/all")
+		users, err := w.Bulk.Users(w.Ctx, "app", []bulk.User{{ExternalID: "7"}})
+		require.NoError(w, err)
+		posts, err := w.Bulk.Posts(w.Ctx, "app", []bulk.Post{{ExternalID: "p1", Author: "7", Text: "Hello"}})
+		require.NoError(w, err)
+		seven := account.Viewer{ID: users[0].User}
+		_, err = w.Feed.LikePost(w.Ctx, seven, posts[0].Post)
+		require.NoError(w, err)
+		require.NoError(w, w.Feed.DeletePost(w.Ctx, seven, posts[0].Post))
+		tx, err := w.Stores.DB.Tx(w.Ctx)
+		require.NoError(w, err)
+		u, err := tx.User.Get(w.Ctx, seven.ID)
+		require.NoError(w, err)
+		require.NoError(w, webhook.NewOutbox(w.Stores.DB, nil, nil).User(w.Ctx, tx, webhook.UserDeleted, u))
+		require.NoError(w, tx.Commit())
+		rows := deliveries(w, d, all)
+		require.Len(w, rows, 3, "what the other server sends in bulk is not told to it")
+		for i, part := range []string{`"externalId":"p1","issuer":"app"`, `"externalId":"p1","issuer":"app","author"`, `{"user":{"id":"` + ent.NodeID("User", seven.ID) + `","externalId":"7","issuer":"app"}}`} {
+			require.Contains(w, rows[i].Body, part)
+		}
+	})
+}
+
+// What is rolled back, or commits without an endpoint, leaves no event; a new post costs no
+// statement for it, and with endpoints one at the most: on PostgreSQL none.
+func TestEventsCostNothingWithoutAnEndpoint(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		now := time.Now()
+		outbox := webhook.NewOutbox(s.DB, nil, func() time.Time { return now })
+		plain := feedtest.New(t, s, feedtest.Options{})
+		w := feedtest.New(t, s, feedtest.Options{Webhooks: outbox})
+		w.Run(w.IDs.Run)
+		d := deliverer(w, webhook.Config{})
+		ada := w.User("ada")
+		cost := func(w *feedtest.World) int {
+			before := storagetest.Queries(s)
+			w.Post(ada, schema.Public)
+			return storagetest.Queries(s) - before
+		}
+		without := cost(plain)
+		require.True(t, outbox.Wanted(), "nobody has looked yet")
+		require.NoError(t, outbox.Refresh(t.Context()))
+		require.False(t, outbox.Wanted())
+		require.Equal(t, without, cost(w))
+
+		all := endpoint(w, d, "https://app.example.com/all")
+		w.Post(ada, schema.Public)
+		require.Empty(t, deliveries(w, d, all), "the process does not know of the endpoint yet")
+		now = now.Add(webhook.KnownFor + time.Millisecond)
+		require.True(t, outbox.Wanted(), "what a process knows does not last")
+		w.Post(ada, schema.Public)
+		require.Len(t, deliveries(w, d, all), 1)
+		require.NoError(t, outbox.Refresh(t.Context()))
+		require.True(t, outbox.Wanted())
+		more := 1
+		if s.Dialect == dialect.Postgres {
+			more = 0 // it is a part of the one statement
+		}
+		require.Equal(t, without+more, cost(w))
+
+		tx, err := s.DB.Tx(t.Context())
+		require.NoError(t, err)
+		u, err := tx.User.Get(t.Context(), ada.ID)
+		require.NoError(t, err)
+		require.NoError(t, outbox.User(t.Context(), tx, webhook.UserUpdated, u))
+		require.NoError(t, tx.Rollback())
+		require.Len(t, deliveries(w, d, all), 2)
+		_, err = w.Feed.CreatePost(t.Context(), ada, feed.Draft{Text: strings.Repeat("x", feed.DefaultMaxText+1)})
+		require.Error(t, err)
+		require.Len(t, deliveries(w, d, all), 2)
+	})
+}
+
+// Another server is told of a deleted user once there is no way back. What else is on its
+// way about the user goes with the rest.
+func TestDeletedUserIsToldOnceAndLeavesNothingElse(t *testing.T) {
+	each(t, func(w *feedtest.World, d *webhook.Deliverer) {
+		all := endpoint(w, d, "https://app.example.com/all")
+		gone, stays := w.User("gone"), w.User("stays")
+		w.Follow(stays, gone)
+		_, err := w.Feed.LikePost(w.Ctx, gone, w.Post(stays, schema.Public))
+		require.NoError(w, err)
+		w.Post(gone, schema.Public)
+		w.Work()
+		w.Drain()
+		_, _, err = w.Sessions.Delete(w.Ctx, gone.ID, time.Hour)
+		require.NoError(w, err)
+		require.NotContains(w, typesOf(w, d, all), webhook.UserDeleted, "the user may come back")
+		for range 2 {
+			_, _, err = w.Sessions.Delete(w.Ctx, gone.ID, 0)
+			require.NoError(w, err)
+		}
+		w.Drain()
+		var types []string
+		for _, row := range deliveries(w, d, all) {
+			if strings.Contains(row.Body, ent.NodeID("User", gone.ID)) {
+				types = append(types, row.Type)
+			}
+		}
+		require.Equal(w, []string{webhook.UserDeleted}, types)
+		require.Contains(w, typesOf(w, d, all), webhook.PostCreated, "what others did stays")
+	})
+}

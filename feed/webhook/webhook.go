@@ -1,0 +1,178 @@
+// Package webhook tells other servers what happens here: it records events, and delivers
+// them to the endpoints that ask for them. WEBHOOKS.md tells how, step by step.
+//
+// What holds:
+//
+//   - An event is recorded in the transaction of its change, or not at all.
+//   - It is delivered at least once, or given up after three days and kept for a replay.
+//     The webhook-id is the same each time.
+//   - Events of one subject reach an endpoint in their order. One that fails holds up those
+//     of its subject at its endpoint, and nothing else.
+//   - No change waits for a receiver, and where there is no endpoint none costs a statement.
+//   - Nothing is sent to a private address, or without TLS, unless the operator allows it.
+//
+// It does not decide who may see what: an operator's endpoint is told everything.
+package webhook
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"tideline/ent"
+	"tideline/ent/webhookendpoint"
+	"tideline/feed/internal/rows"
+)
+
+const (
+	// refreshEvery is how often a process looks whether there are endpoints, and knownFor is
+	// how long it goes by what it saw.
+	refreshEvery = time.Second
+	knownFor     = 5 * time.Second
+)
+
+// SettleTime is how long after an endpoint was added every change of every process is told
+// to it. Of the changes before that, it is told some.
+const SettleTime = knownFor
+
+// States of a delivery.
+const (
+	pending   = "PENDING"
+	delivered = "DELIVERED"
+	dead      = "DEAD"
+)
+
+// Outbox records events in the transactions of their changes. It is safe for concurrent
+// use. A nil Outbox records nothing.
+type Outbox struct {
+	db    *ent.Client
+	log   *slog.Logger
+	now   func() time.Time
+	known atomic.Pointer[knowledge]
+}
+
+// knowledge is what SQL said of the endpoints, and when it was asked.
+type knowledge struct {
+	any   bool
+	asked time.Time
+}
+
+// NewOutbox returns an Outbox. Without a logger it discards, without a clock it goes by
+// time.Now. Until Run runs, each change costs one insert.
+func NewOutbox(db *ent.Client, log *slog.Logger, now func() time.Time) *Outbox {
+	if now == nil {
+		now = time.Now
+	}
+	return &Outbox{db: db, log: cmp.Or(log, slog.New(slog.DiscardHandler)), now: now}
+}
+
+// Run looks once a second whether there are endpoints, until ctx ends.
+//
+// Cost: one look-up in a table of a few rows.
+func (o *Outbox) Run(ctx context.Context) error {
+	tick := time.NewTicker(refreshEvery)
+	defer tick.Stop()
+	for {
+		if err := o.refresh(ctx); err != nil && ctx.Err() == nil {
+			o.log.WarnContext(ctx, "webhook endpoints not read: events are recorded as if there were some", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
+func (o *Outbox) refresh(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, knownFor)
+	defer cancel()
+	asked := o.now() // before the question: what commits later may be missing
+	found, err := o.db.WebhookEndpoint.Query().Where(webhookendpoint.DisabledAt(0)).Exist(ctx)
+	if err != nil {
+		return err
+	}
+	o.known.Store(&knowledge{found, asked})
+	return nil
+}
+
+// Wanted reports whether some endpoint may want to know of changes. It costs a look at
+// memory. When that is too old, the answer is yes: the insert finds no endpoint then.
+func (o *Outbox) Wanted() bool {
+	if o == nil {
+		return false
+	}
+	known := o.known.Load()
+	return known == nil || known.any || !within(knownFor, known.asked, o.now())
+}
+
+// within reports whether two moments lie no more apart, by the monotonic clock and by that
+// of the wall: the first stands still while a machine is suspended.
+func within(d time.Duration, a, b time.Time) bool {
+	return b.Sub(a).Abs() <= d && b.Round(0).Sub(a.Round(0)).Abs() <= d
+}
+
+// event is something that happened.
+type event struct {
+	Type    string
+	Subject string // events of one subject are delivered in their order
+	Data    Data
+}
+
+// columns are those that an insert fills in; the others have their defaults.
+const columns = "endpoint_id, message, type, subject, body, visibility, author_issuer, author_external_id," +
+	" state, attempts, status, last_error, claim, due_at, created_at, retry_since, ended_at"
+
+// insert returns the statement that records the event for every endpoint that asks for its
+// type, and its arguments, of which the first has the number first. The expressions are of
+// what the statement takes from the table from.
+func (o *Outbox) insert(e event, first int, from, visibility, issuer, externalID string) (string, []any, error) {
+	now := o.now()
+	body, err := json.Marshal(payload{Type: e.Type, Version: Version, Timestamp: now.UTC().Truncate(time.Millisecond), Data: e.Data})
+	if err != nil {
+		return "", nil, fmt.Errorf("encode %s: %w", e.Type, err)
+	}
+	group, _, _ := strings.Cut(e.Type, ".")
+	p := func(n int, kind string) string { return fmt.Sprintf("CAST($%d AS %s)", first+n, kind) }
+	query := "INSERT INTO webhook_deliveries (" + columns + ") SELECT e.id, " +
+		p(0, "text") + ", " + p(1, "text") + ", " + p(2, "text") + ", " + p(3, "text") + ", " +
+		visibility + ", " + issuer + ", " + externalID + ", " + p(4, "text") + ", 0, 0, '', 0, " +
+		p(5, "bigint") + ", " + p(5, "bigint") + ", " + p(5, "bigint") + ", 0 FROM " + from + "webhook_endpoints e" +
+		" WHERE e.disabled_at = 0 AND (e.types LIKE " + p(6, "text") + " OR e.types LIKE " + p(7, "text") + ")"
+	return query, []any{
+		newMessageID(), e.Type, e.Subject, string(body), pending, now.UnixMilli(), "%," + e.Type + ",%", "%," + group + ".*,%",
+	}, nil
+}
+
+func newMessageID() string { return "msg_" + rand.Text() }
+
+// record records the event in tx. The caller has locked its subject, so that the ids of the
+// subject's deliveries ascend in the order of the commits.
+func (o *Outbox) record(ctx context.Context, tx *ent.Tx, e event) error {
+	query, args, err := o.insert(e, 1, "", "CAST(NULL AS text)", "CAST(NULL AS text)", "NULL")
+	if err == nil {
+		_, err = tx.ExecContext(ctx, query, args...)
+	}
+	return rows.Wrap("record "+e.Type, err)
+}
+
+// NewPost makes the part of a statement of PostgreSQL that records a new post, and its
+// arguments, of which the first has the number first. It takes visibility, issuer and
+// external_id of the author from another part of the statement. The caller has asked Wanted.
+//
+// Cost: the row for each endpoint that asks for new posts.
+func (o *Outbox) NewPost(p *ent.Post, from string, first int) (string, []any, error) {
+	e := event{PostCreated, postSubject(p.ID), Data{Post: postOf(p)}}
+	e.Data.Post.Author = &Person{ID: ent.NodeID("User", p.AuthorID)}
+	return o.insert(e, first, from+" AS author_of, ", "author_of.visibility", "author_of.issuer", "author_of.external_id")
+}
+
+// errNoEndpoint is what an operator asks for that is not there.
+var errNoEndpoint = errors.New("there is no such endpoint")
