@@ -234,7 +234,7 @@ type Export struct {
 // Run exports. A file is there when it is complete only.
 func (e Export) Run(ctx context.Context, c server.Config, console server.Console) error {
 	return c.WithStoresBeside(ctx, console, func(stores *storage.Stores) error {
-		out, name := io.Writer(console.Out), ""
+		out, name := console.Out, ""
 		if e.File != "-" {
 			name = e.File + ".new"
 			file, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)

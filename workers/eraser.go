@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"tideline/ent/post"
-	"tideline/ent/schema"
 	"tideline/feed/account"
 	"tideline/feed/job"
 	"tideline/queue"
@@ -44,15 +42,12 @@ func (w *Workers) postErased(ctx context.Context, j *queue.Job) error {
 		return err
 	}
 	pace := j.GiveWay(ctx)
-	err := account.ErasePostLikes(ctx, w.DB, []int64{args.Post}, func(ctx context.Context) error {
+	err := account.ErasePost(ctx, w.DB, args.Post, func(ctx context.Context) error {
 		pace()
 		return j.Confirm(ctx)
 	})
-	if err == nil {
-		_, err = w.DB.Post.Delete().Where(post.ID(args.Post), post.VisibilityEQ(schema.Deleted)).Exec(ctx)
-	}
 	if err != nil {
-		return queue.Unavailable(fmt.Errorf("delete likes of post %d: %w", args.Post, err))
+		return queue.Unavailable(fmt.Errorf("delete post %d: %w", args.Post, err))
 	}
 	return nil
 }

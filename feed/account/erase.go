@@ -23,6 +23,7 @@ import (
 	"tideline/ent/post"
 	"tideline/ent/predicate"
 	"tideline/ent/readmarker"
+	"tideline/ent/schema"
 	"tideline/ent/user"
 	"tideline/ent/webhookdelivery"
 	"tideline/feed/internal/rows"
@@ -235,7 +236,7 @@ func (e *Erasure) posts(ctx context.Context) (int, error) {
 	if err != nil || len(posts) == 0 {
 		return 0, rows.Wrap("find posts", err)
 	}
-	if err := ErasePostLikes(ctx, e.db, posts, e.Pace); err != nil {
+	if err := erasePostLikes(ctx, e.db, posts, e.Pace); err != nil {
 		return 0, err
 	}
 	return len(posts), rows.InTx(ctx, e.db, func(tx *ent.Tx) error {
@@ -250,11 +251,20 @@ func (e *Erasure) posts(ctx context.Context) (int, error) {
 	})
 }
 
-// ErasePostLikes deletes the likes of posts that nobody can like any more, in pages. Pace is
-// called between two pages.
+// ErasePost deletes the likes of a deleted post, in pages, and then the post. Pace is called
+// between two pages.
 //
-// Cost: two statements for each 5,000 likes.
-func ErasePostLikes(ctx context.Context, db *ent.Client, posts []int64, pace func(context.Context) error) error {
+// Cost: two statements for each 5,000 likes, and one.
+func ErasePost(ctx context.Context, db *ent.Client, id int64, pace func(context.Context) error) error {
+	if err := erasePostLikes(ctx, db, []int64{id}, pace); err != nil {
+		return err
+	}
+	_, err := db.Post.Delete().Where(post.ID(id), post.VisibilityEQ(schema.Deleted)).Exec(ctx)
+	return rows.Wrap("delete post", err)
+}
+
+// erasePostLikes deletes the likes of posts that nobody can like any more.
+func erasePostLikes(ctx context.Context, db *ent.Client, posts []int64, pace func(context.Context) error) error {
 	for {
 		ids, err := db.Like.Query().Where(rows.Among(like.FieldPostID, posts)).Limit(eraseMany).IDs(ctx)
 		if err == nil && len(ids) > 0 {

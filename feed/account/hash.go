@@ -55,9 +55,8 @@ func parseHash(text string) (*storedHash, error) {
 	if len(text) > maxHash {
 		return nil, refusal.New(refusal.BadInput, "A password hash has at most %d bytes.", maxHash)
 	}
-	kind := ""
 	if parts := strings.Split(text, "$"); len(parts) > 2 && parts[0] == "" {
-		kind = parts[1]
+		kind := parts[1]
 		switch kind {
 		case "argon2id", "argon2i":
 			return parseArgon2(text, parts)

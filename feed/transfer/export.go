@@ -290,9 +290,9 @@ func (e *Export) likes(ctx context.Context, db *ent.Client) error {
 		if len(page) == 0 {
 			return nil
 		}
-		userIDs, postIDs := make([]int64, len(page)), make([]int64, len(page))
-		for i, l := range page {
-			userIDs[i], postIDs[i] = l.UserID, l.PostID
+		var userIDs, postIDs []int64
+		for _, l := range page {
+			userIDs, postIDs = append(userIDs, l.UserID), append(postIDs, l.PostID)
 		}
 		posts, err := db.Post.Query().Where(inner.Among(post.FieldID, distinct(slices.Clone(postIDs)))).Select(post.FieldID, post.FieldAuthorID).All(ctx)
 		if err != nil {

@@ -77,7 +77,7 @@ func (im *Import) Run(ctx context.Context, r io.Reader, from State) (State, erro
 	run := &running{im, lines, from, newRows()}
 	for {
 		line, err := lines.next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return run.state, run.write(ctx)
 		}
 		long := errors.Is(err, bufio.ErrBufferFull)
@@ -224,7 +224,7 @@ func open(r io.Reader) (*lineReader, error) {
 // skip reads past what the state has.
 func (l *lineReader) skip(s State) error {
 	n, err := io.CopyN(l.sum, l.r, s.Offset)
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("read what was imported before: %w", err)
 	}
 	l.offset, l.number = n, s.Lines

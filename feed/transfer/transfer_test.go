@@ -144,7 +144,7 @@ func TestBadLines(t *testing.T) {
 	w := feedtest.Idle(t, storagetest.Embedded(t), feedtest.Options{})
 	lines := []struct{ line, says string }{
 		{`{"type":"user","id":"1"}`, ""},
-		{`{"type":"user","id":"2","nmae":"x"}`, `unknown field "nmae"`},
+		{`{"type":"user","id":"2","names":"x"}`, `unknown field "names"`},
 		{`{"type":"user","id":3}`, `field "id": a number`},
 		{`{"type":"user"}`, `field "id" is missing`},
 		{`{"type":"usr","id":"1"}`, `field "type": "usr"`},
