@@ -81,13 +81,18 @@ func flag(b bool) string {
 	return "0"
 }
 
+// changesCap bounds the list of the changes that made positions worthless, in
+// characters: some thirty of their numbers.
+const changesCap = 30 * 17
+
 // InvalidatePositions makes all earlier positions in the journal of the user's inbox
-// worthless. It stands for changes that are too many to add to the journal one by
-// one.
+// worthless. It stands for a change that is too large to add to the journal entry by
+// entry. It does so once for the number of a change, whoever else does the same at that
+// moment: a later position is of a client that knows. Each call with the number 0 counts.
 //
 // Cost: one round trip, O(1).
-func (s *Store) InvalidatePositions(ctx context.Context, user int64) error {
-	_, err := s.runOne(ctx, invalidatePositionsScript, Inbox(user))
+func (s *Store) InvalidatePositions(ctx context.Context, user, change int64) error {
+	_, err := s.runOne(ctx, invalidatePositionsScript, Inbox(user), change, changesCap)
 	return wrap(err, "invalidate positions in the inbox of %d", user)
 }
 
