@@ -28,6 +28,9 @@ func (k Key) journal() int {
 	return 0
 }
 
+// Journals are the journals of all inboxes. They are safe for concurrent use.
+type Journals struct{ scripts }
+
 // Position is a point in the journal of one inbox. The zero Position is none.
 type Position struct {
 	Epoch  int64 // of the inbox's coverage
@@ -91,8 +94,8 @@ const changesCap = 30 * 17
 // moment: a later position is of a client that knows. Each call with the number 0 counts.
 //
 // Cost: one round trip, O(1).
-func (s *Store) InvalidatePositions(ctx context.Context, user, change int64) error {
-	_, err := s.runOne(ctx, invalidatePositionsScript, Inbox(user), change, changesCap)
+func (j *Journals) InvalidatePositions(ctx context.Context, user, change int64) error {
+	_, err := j.runOne(ctx, invalidatePositionsScript, Inbox(user), change, changesCap)
 	return wrap(err, "invalidate positions in the inbox of %d", user)
 }
 
@@ -119,16 +122,16 @@ func (s *Store) Replace(ctx context.Context, user int64, gone, ids []int64, floo
 // the inbox is as the change wants it. Redis loses this no later than the inbox.
 //
 // Cost: one round trip, O(1).
-func (s *Store) Tell(ctx context.Context, user, change int64) error {
-	err := s.rdb.Set(ctx, Inbox(user).told(change), "", toldLife).Err()
+func (j *Journals) Tell(ctx context.Context, user, change int64) error {
+	err := j.rdb.Set(ctx, Inbox(user).told(change), "", toldLife).Err()
 	return wrap(err, "remember what user %d was told", user)
 }
 
 // Told reports whether Tell was called, as far as Redis remembers.
 //
 // Cost: one round trip, O(1).
-func (s *Store) Told(ctx context.Context, user, change int64) (bool, error) {
-	n, err := s.rdb.Exists(ctx, Inbox(user).told(change)).Result()
+func (j *Journals) Told(ctx context.Context, user, change int64) (bool, error) {
+	n, err := j.rdb.Exists(ctx, Inbox(user).told(change)).Result()
 	return n > 0, wrap(err, "look up what user %d was told", user)
 }
 
@@ -137,8 +140,8 @@ func (s *Store) Told(ctx context.Context, user, change int64) (bool, error) {
 // position is of another epoch, too old, or none.
 //
 // Cost: one round trip, O(changes).
-func (s *Store) Changes(ctx context.Context, user int64, since Position) (changes []Change, now Position, whole bool, err error) {
-	cmd, err := s.runOne(ctx, changesScript, Inbox(user), formatID(since.Epoch), since.Offset, journalCap)
+func (j *Journals) Changes(ctx context.Context, user int64, since Position) (changes []Change, now Position, whole bool, err error) {
+	cmd, err := j.runOne(ctx, changesScript, Inbox(user), formatID(since.Epoch), since.Offset, journalCap)
 	if err != nil {
 		return nil, Position{}, false, fmt.Errorf("changes of the inbox of %d: %w", user, err)
 	}

@@ -182,6 +182,9 @@ func (w *World) WorkersConfig() workers.Config {
 	}
 }
 
+// Now is the time of the world's rooms.
+func (w *World) Now() time.Time { return w.now() }
+
 // Work starts workers whose pages have seven followers. The function it returns stops
 // them, and waits for that.
 func (w *World) Work() (stop func()) {
