@@ -211,7 +211,7 @@ func (w *World) Drain() {
 	require.Eventually(w, func() bool {
 		left, err := w.Stores.DB.Job.Query().Where(job.Dead(false)).Exist(w.Ctx)
 		return err == nil && !left
-	}, time.Minute, 2*time.Millisecond)
+	}, time.Minute, 5*time.Millisecond)
 }
 
 // User makes a user without the cost of a password hash.
