@@ -89,7 +89,7 @@ func (h *Home) SyncOwnInbox(ctx context.Context, viewer, other, change int64) {
 		return
 	}
 	h.log.WarnContext(ctx, "own inbox not updated; the next read goes past it, and a job will", "error", err)
-	h.ownFeeds.distrust(ctx, viewer, timeline.Inbox(viewer), do)
+	h.distrust(ctx, viewer, timeline.Inbox(viewer), do)
 	ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), ownSyncLimit) // the limit, or the caller's, may have passed
 	defer cancel()
 	err = rows.InTx(ctx, h.db, func(tx *ent.Tx) error {
