@@ -144,8 +144,8 @@ function useReadMarker(timeline: Timeline, newest: string | undefined) {
       clearTimeout(timer)
       if (seen && document.visibilityState === 'visible') timer = setTimeout(() => timeline.markRead(), readAfter)
     }
-    const observer = new IntersectionObserver(([entry]) => {
-      if (seen || !entry!.isIntersecting) return
+    const observer = new IntersectionObserver((entries) => {
+      if (seen || !entries.some((entry) => entry.isIntersecting)) return
       seen = true
       look()
     })

@@ -246,7 +246,8 @@ export function More({ busy, onMore }: { busy: boolean; onMore: () => void }) {
   useEffect(() => {
     // Observed anew after each page, or a page that leaves the button in view would be the last.
     if (busy) return
-    const observer = new IntersectionObserver(([entry]) => entry!.isIntersecting && latest.current(), { rootMargin: '1200px' })
+    // A busy browser tells of several moments at once: the last one is now.
+    const observer = new IntersectionObserver((entries) => entries.at(-1)!.isIntersecting && latest.current(), { rootMargin: '1200px' })
     observer.observe(element.current!)
     return () => observer.disconnect()
   }, [busy])

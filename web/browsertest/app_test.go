@@ -320,6 +320,34 @@ func TestEndlessScroll(t *testing.T) {
 	still(before)
 }
 
+// A busy browser tells observers late, and of several moments at once.
+func TestScrollOfABusyBrowser(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	ada, bob := s.signUp("ada"), s.signUp("bob")
+	ada.relate("follow", bob)
+	const posts = 50
+	for i := range posts {
+		bob.post(fmt.Sprintf("post %d", i))
+	}
+	a := ada.browse(begins(`window.IntersectionObserver = class extends IntersectionObserver {
+		constructor(tell, options) {
+			let late = []
+			super((entries, self) => {
+				if (late.push(...entries) === entries.length) setTimeout(() => tell(late.splice(0), self), 500)
+			}, options)
+		}
+	}`))
+	const drawn = `document.querySelectorAll('article').length`
+	a.size(1280, 400, false)
+	a.see(drawn + ` === 20`)
+	a.value(`new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))`)
+	for n := 20.0; n < posts; n = a.value(drawn).(float64) {
+		a.see(fmt.Sprintf(`(scrollBy(0, -300), scrollTo(0, document.body.scrollHeight), `+drawn+`) > %v`, n))
+	}
+	a.sees("You have reached the beginning.")
+}
+
 func TestKeyboardOnly(t *testing.T) {
 	t.Parallel()
 	s := serve(t)

@@ -223,12 +223,17 @@ func (p *person) browse(before ...chromedp.Action[chromedp.Void]) *page {
 		sessionStorage['kept'] = true
 		localStorage['tideline:session'] = ` + js(string(p.session)) + `
 	}`
-	b := open(p.s.t, p.s.url, append(before, chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
-		_, err := cdp.Call(ctx, target, cdppage.AddScriptToEvaluateOnNewDocument, cdppage.AddScriptToEvaluateOnNewDocumentParams{Source: keep})
-		return err
-	}))...)
+	b := open(p.s.t, p.s.url, append(before, begins(keep))...)
 	b.see(live)
 	return b
+}
+
+// begins has each page of the browser begin with a script.
+func begins(script string) chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		_, err := cdp.Call(ctx, target, cdppage.AddScriptToEvaluateOnNewDocument, cdppage.AddScriptToEvaluateOnNewDocumentParams{Source: script})
+		return err
+	})
 }
 
 // live is true on a page with a live subscription, in every language.
