@@ -15,6 +15,10 @@ help: ## Print this
 run: build ## Build and start Tideline with everything inside; ARGS="..." for other commands
 	@exec ./bin/tideline $(ARGS)
 
+.PHONY: example
+example: build ## Start Tideline and the example app beside it; DATA=./folder keeps what they have
+	@exec bash examples/app/run
+
 # The first build compiles SQLite and some hundred other packages.
 .PHONY: build
 build: ## Build bin/tideline
