@@ -53,7 +53,7 @@ export function listen({ url, position, token, event, status }) {
       refused = code === 4403; // the token has ended
       again();
     };
-    mine.onmessage = async ({ data }) => {
+    mine.onmessage = ({ data }) => {
       if (mine !== socket) return;
       patience();
       const { type, payload } = JSON.parse(data);
