@@ -1,5 +1,5 @@
-// Package progress shows how far a long command has come: as a bar on a terminal,
-// elsewhere as a line now and then.
+// Package progress shows how far a long command has come. On a terminal that is a bar,
+// elsewhere a line once in a while.
 package progress
 
 import (

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"tideline/ent/schema"
-	"tideline/feed/account"
+	"tideline/feed/password"
 	"tideline/storage"
 )
 
@@ -28,7 +28,7 @@ func makeDemo(ctx context.Context, s *storage.Stores, o Options, now time.Time) 
 	m.makeRelations()
 	m.makePosts(o.Posts)
 	m.makeLikes()
-	hash, err := account.HashPassword(DemoPassword)
+	hash, err := password.Hash(DemoPassword)
 	if err != nil {
 		return nil, err
 	}

@@ -15,8 +15,8 @@ import (
 	entsql "entgo.io/ent/dialect/sql"
 	"golang.org/x/sync/errgroup"
 
-	"tideline/feed/account"
 	"tideline/feed/ids"
+	"tideline/feed/password"
 	"tideline/progress"
 	"tideline/storage"
 )
@@ -56,7 +56,7 @@ func runImport(ctx context.Context, s *storage.Stores, o Options, out, bar io.Wr
 	hash := "" // no password matches this
 	if o.Password != "" {
 		var err error
-		if hash, err = account.HashPassword(o.Password); err != nil {
+		if hash, err = password.Hash(o.Password); err != nil {
 			return fmt.Errorf("--password: %w", err)
 		}
 	}

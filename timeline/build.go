@@ -31,7 +31,7 @@ type Build struct {
 //
 // Cost: one round trip.
 func (s *Store) Begin(ctx context.Context, k Key) (b Build, started bool, err error) {
-	now := s.nowMillis()
+	now := s.cfg.nowMillis()
 	b = Build{key: k, epoch: 1 + rand.Int64N(idMax), heard: now}
 	activity := ""
 	if k.kind == inbox {
@@ -40,7 +40,7 @@ func (s *Store) Begin(ctx context.Context, k Key) (b Build, started bool, err er
 		}
 	}
 	cmd, err := s.runOne(ctx, beginScript, k,
-		formatID(b.epoch), now, now-staleAfter.Milliseconds(), s.life(k), s.setLife(k), activity)
+		formatID(b.epoch), now, now-staleAfter.Milliseconds(), s.cfg.life(k), s.cfg.setLife(k), activity)
 	if err != nil {
 		return Build{}, false, fmt.Errorf("begin build of %s: %w", k, err)
 	}
@@ -64,11 +64,11 @@ func (s *Store) Finish(ctx context.Context, b *Build, ids []int64, floor int64) 
 	if err := checkIDs(ids...); err != nil {
 		return false, fmt.Errorf("finish build of %s: %w", b.key, err)
 	}
-	limit := s.cap(b.key)
+	limit := s.cfg.cap(b.key)
 	ids, floor = keepNewest(ids, limit, floor)
-	now := s.nowMillis()
+	now := s.cfg.nowMillis()
 	args := []any{formatID(b.epoch), formatID(b.generation), formatID(floor), limit,
-		s.life(b.key), s.setLife(b.key), now}
+		s.cfg.life(b.key), s.cfg.setLife(b.key), now}
 	done, err := s.run(ctx, withLatestRaised(b.key, ids, call{finishScript, b.key.keys(), appendIDs(args, ids)})...)
 	if err != nil {
 		return false, fmt.Errorf("finish build of %s: %w", b.key, err)
@@ -91,7 +91,7 @@ func (s *Store) Finish(ctx context.Context, b *Build, ids []int64, floor int64) 
 // Overdue reports whether the builder has been silent for so long that another one may
 // have replaced it.
 func (s *Store) Overdue(b Build) bool {
-	return s.nowMillis()-b.heard >= staleAfter.Milliseconds()
+	return s.cfg.nowMillis()-b.heard >= staleAfter.Milliseconds()
 }
 
 // Coverage returns the coverage of the feed as it is when the build begins.

@@ -232,11 +232,11 @@ func (s *Store) Add(ctx context.Context, k Key, ids ...int64) error {
 
 // addition are the calls of Add.
 func (s *Store) addition(k Key, ids ...int64) []call {
-	limit := s.cap(k)
+	limit := s.cfg.cap(k)
 	ids, floor := keepNewest(ids, limit, 0)
 	args := []any{formatID(floor), limit, slack(limit), "0", "0"}
 	if k.kind == outbox {
-		args[3], args[4] = s.life(k), s.setLife(k)
+		args[3], args[4] = s.cfg.life(k), s.cfg.setLife(k)
 	}
 	return withLatestRaised(k, ids, call{addScript, k.keys(), appendIDs(args, ids)})
 }

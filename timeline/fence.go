@@ -9,25 +9,32 @@ import (
 	"time"
 )
 
+// Fences remember whose relation to an author changed lately. They are safe for concurrent
+// use.
+type Fences struct {
+	scripts
+	now func() time.Time
+}
+
 // Fence remembers for one hour that the relation between the viewer and the author
 // changed, so that a fan-out which read its followers before can look at the viewer
 // again. It forgets what is older. So what is stored is bounded by the relations of
 // one author that change within an hour, and the fan-outs under way.
 //
 // Cost: one round trip, O(log fences).
-func (s *Store) Fence(ctx context.Context, author, viewer int64) error {
-	return wrap(s.mark(ctx, author, formatID(viewer), false), "fence viewer %d and author %d", viewer, author)
+func (f *Fences) Fence(ctx context.Context, author, viewer int64) error {
+	return wrap(f.mark(ctx, author, formatID(viewer), false), "fence viewer %d and author %d", viewer, author)
 }
 
 // mark adds a member to the author's fences, and removes those that are over.
-func (s *Store) mark(ctx context.Context, author int64, member string, watch bool) error {
-	_, err := s.run(ctx, s.marking(author, member, watch))
+func (f *Fences) mark(ctx context.Context, author int64, member string, watch bool) error {
+	_, err := f.run(ctx, f.marking(author, member, watch))
 	return err
 }
 
 // marking is the call of mark.
-func (s *Store) marking(author int64, member string, watch bool) call {
-	now := s.cfg.Now().Unix()
+func (f *Fences) marking(author int64, member string, watch bool) call {
+	now := f.now().Unix()
 	return call{markScript, []string{Outbox(author).fences()},
 		[]any{member, now, fencesBefore(now), int64((fenceLife + clockMargin).Seconds()), flag(watch)}}
 }
@@ -36,15 +43,15 @@ func (s *Store) marking(author int64, member string, watch bool) call {
 // lost from now on, also by a Redis that comes back older, Fenced says so.
 //
 // Cost: one round trip, O(log fences).
-func (s *Store) Watch(ctx context.Context, author, job int64) error {
-	return wrap(s.mark(ctx, author, watch(job), true), "watch the fences of author %d", author)
+func (f *Fences) Watch(ctx context.Context, author, job int64) error {
+	return wrap(f.mark(ctx, author, watch(job), true), "watch the fences of author %d", author)
 }
 
 // Unwatch ends what Watch began.
 //
 // Cost: as Watch.
-func (s *Store) Unwatch(ctx context.Context, author, job int64) error {
-	_, err := s.run(ctx, call{unwatchScript, []string{Outbox(author).fences()}, []any{watch(job)}})
+func (f *Fences) Unwatch(ctx context.Context, author, job int64) error {
+	_, err := f.run(ctx, call{unwatchScript, []string{Outbox(author).fences()}, []any{watch(job)}})
 	return wrap(err, "watch the fences of author %d no more", author)
 }
 
@@ -57,9 +64,9 @@ func watch(job int64) string { return "w" + formatID(job) + ":" }
 // Watch, or Watch was not called within the last hour.
 //
 // Cost: one round trip, O(fences returned).
-func (s *Store) Fenced(ctx context.Context, author, job int64, since time.Time) (viewers []int64, whole bool, err error) {
-	first := max(since.Unix(), s.cfg.Now().Add(-fenceLife).Unix())
-	done, err := s.run(ctx, call{fencedScript, []string{Outbox(author).fences()}, []any{first, watch(job)}})
+func (f *Fences) Fenced(ctx context.Context, author, job int64, since time.Time) (viewers []int64, whole bool, err error) {
+	first := max(since.Unix(), f.now().Add(-fenceLife).Unix())
+	done, err := f.run(ctx, call{fencedScript, []string{Outbox(author).fences()}, []any{first, watch(job)}})
 	if err != nil {
 		return nil, false, wrap(err, "fences of author %d", author)
 	}

@@ -118,7 +118,7 @@ func TestChangeOfARolledBackFeedEndsIt(t *testing.T) {
 			return s.Replace(ctx, 1, []int64{3}, nil, 0, true)
 		},
 		"invalidate": func(s *timeline.Store, ctx context.Context, _ timeline.Key) error {
-			return s.InvalidatePositions(ctx, 1)
+			return s.InvalidatePositions(ctx, 1, 0)
 		},
 		"arrive late": func(s *timeline.Store, ctx context.Context, _ timeline.Key) error {
 			return s.DeliverLate(ctx, timeline.Arrival{Post: 9}, []int64{1})

@@ -28,6 +28,9 @@ func (k Key) journal() int {
 	return 0
 }
 
+// Journals are the journals of all inboxes. They are safe for concurrent use.
+type Journals struct{ scripts }
+
 // Position is a point in the journal of one inbox. The zero Position is none.
 type Position struct {
 	Epoch  int64 // of the inbox's coverage
@@ -81,13 +84,18 @@ func flag(b bool) string {
 	return "0"
 }
 
+// changesCap bounds the list of the changes that made positions worthless, in
+// characters: some thirty of their numbers.
+const changesCap = 30 * 17
+
 // InvalidatePositions makes all earlier positions in the journal of the user's inbox
-// worthless. It stands for changes that are too many to add to the journal one by
-// one.
+// worthless. It stands for a change that is too large to add to the journal entry by
+// entry. It does so once for the number of a change, whoever else does the same at that
+// moment: a later position is of a client that knows. Each call with the number 0 counts.
 //
 // Cost: one round trip, O(1).
-func (s *Store) InvalidatePositions(ctx context.Context, user int64) error {
-	_, err := s.runOne(ctx, invalidatePositionsScript, Inbox(user))
+func (j *Journals) InvalidatePositions(ctx context.Context, user, change int64) error {
+	_, err := j.runOne(ctx, invalidatePositionsScript, Inbox(user), change, changesCap)
 	return wrap(err, "invalidate positions in the inbox of %d", user)
 }
 
@@ -114,16 +122,16 @@ func (s *Store) Replace(ctx context.Context, user int64, gone, ids []int64, floo
 // the inbox is as the change wants it. Redis loses this no later than the inbox.
 //
 // Cost: one round trip, O(1).
-func (s *Store) Tell(ctx context.Context, user, change int64) error {
-	err := s.rdb.Set(ctx, Inbox(user).told(change), "", toldLife).Err()
+func (j *Journals) Tell(ctx context.Context, user, change int64) error {
+	err := j.rdb.Set(ctx, Inbox(user).told(change), "", toldLife).Err()
 	return wrap(err, "remember what user %d was told", user)
 }
 
 // Told reports whether Tell was called, as far as Redis remembers.
 //
 // Cost: one round trip, O(1).
-func (s *Store) Told(ctx context.Context, user, change int64) (bool, error) {
-	n, err := s.rdb.Exists(ctx, Inbox(user).told(change)).Result()
+func (j *Journals) Told(ctx context.Context, user, change int64) (bool, error) {
+	n, err := j.rdb.Exists(ctx, Inbox(user).told(change)).Result()
 	return n > 0, wrap(err, "look up what user %d was told", user)
 }
 
@@ -132,8 +140,8 @@ func (s *Store) Told(ctx context.Context, user, change int64) (bool, error) {
 // position is of another epoch, too old, or none.
 //
 // Cost: one round trip, O(changes).
-func (s *Store) Changes(ctx context.Context, user int64, since Position) (changes []Change, now Position, whole bool, err error) {
-	cmd, err := s.runOne(ctx, changesScript, Inbox(user), formatID(since.Epoch), since.Offset, journalCap)
+func (j *Journals) Changes(ctx context.Context, user int64, since Position) (changes []Change, now Position, whole bool, err error) {
+	cmd, err := j.runOne(ctx, changesScript, Inbox(user), formatID(since.Epoch), since.Offset, journalCap)
 	if err != nil {
 		return nil, Position{}, false, fmt.Errorf("changes of the inbox of %d: %w", user, err)
 	}

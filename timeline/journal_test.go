@@ -137,12 +137,25 @@ func TestJournal(t *testing.T) {
 		require.Equal(t, []Change{{2000, false}}, list)
 
 		// Too much changes to add it entry by entry.
-		require.NoError(t, s.InvalidatePositions(ctx, user))
+		require.NoError(t, s.InvalidatePositions(ctx, user, 0))
 		_, later, whole := changes(now)
 		require.False(t, whole)
 		require.Greater(t, later.Offset, now.Offset)
 		_, _, whole = changes(later)
 		require.True(t, whole)
+
+		// A change does so once, however many tell of it.
+		for _, change := range []int64{7, 77} {
+			require.NoError(t, s.InvalidatePositions(ctx, user, change))
+			_, now, whole = changes(later)
+			require.False(t, whole)
+			for _, told := range []int64{change, 7} {
+				require.NoError(t, s.InvalidatePositions(ctx, user, told))
+				_, _, whole = changes(now)
+				require.True(t, whole)
+			}
+			later = now
+		}
 
 		// Nor does Replace add what it changes, in one step with it, if it changes anything.
 		require.NoError(t, s.Replace(ctx, user, []int64{2000}, []int64{50}, 0, false))

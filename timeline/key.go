@@ -10,7 +10,7 @@ import (
 //
 //	tl:{i<user>}:z    inbox: sorted set, member = post id, score = -post id
 //	tl:{i<user>}:m    its coverage: hash of epoch, state, floor, gen, started, redis,
-//	                  activity; and its journal: pos, kept, j<n>; see lua/feed.lua
+//	                  activity; and its journal: pos, kept, changes, j<n>; see lua/feed.lua
 //	tl:{i<user>}:t<n> exists while Redis remembers that the user was told of change n
 //	tl:{o<author>}:z  outbox, as above, without a journal
 //	tl:{o<author>}:m

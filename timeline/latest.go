@@ -37,6 +37,9 @@ const latestLife = outboxLife
 // through all fields.
 func newEpoch() string { return fmt.Sprintf("%080d", rand.Int64()) }
 
+// Latest has the ids of authors' latest posts. It is safe for concurrent use.
+type Latest struct{ scripts }
+
 // LatestPosts is what Redis knows about the latest posts of authors.
 type LatestPosts struct {
 	// IDs has for each author an id that none in the outbox is above: 0 when there
@@ -52,7 +55,7 @@ type LatestPosts struct {
 //
 // Cost: one round trip of at most 16 HMGET for each 1,000 authors of a shard,
 // O(authors), and 16 scripts.
-func (s *Store) LatestPostIDs(ctx context.Context, authors []int64) (LatestPosts, error) {
+func (l *Latest) LatestPostIDs(ctx context.Context, authors []int64) (LatestPosts, error) {
 	n := LatestPosts{IDs: make([]int64, len(authors))}
 	var at [active.Shards][]int // position in authors
 	for i, author := range authors {
@@ -74,7 +77,7 @@ func (s *Store) LatestPostIDs(ctx context.Context, authors []int64) (LatestPosts
 	// The ids come with the epoch that they are of. Which one is good is asked after that:
 	// in the other order Redis might come back older in between, in the epoch that was
 	// good before.
-	done, err := s.runBehind(ctx, func(p redis.Pipeliner) {
+	done, err := l.runBehind(ctx, func(p redis.Pipeliner) {
 		for shard := range active.Shards {
 			for chunk := range slices.Chunk(at[shard], batch) {
 				fields := make([]string, 1, 1+len(chunk))
@@ -120,7 +123,7 @@ func (s *Store) LatestPostIDs(ctx context.Context, authors []int64) (LatestPosts
 // what has been added since, and stores nothing in a hash that was lost since.
 //
 // Cost: one round trip of at most 16 scripts for each 500 authors of a shard.
-func (s *Store) StoreLatest(ctx context.Context, n LatestPosts, ids map[int64]int64) error {
+func (l *Latest) StoreLatest(ctx context.Context, n LatestPosts, ids map[int64]int64) error {
 	var args [active.Shards][]any
 	for author, id := range ids {
 		shard := active.ShardOf(author)
@@ -135,7 +138,7 @@ func (s *Store) StoreLatest(ctx context.Context, n LatestPosts, ids map[int64]in
 	if len(calls) == 0 {
 		return nil
 	}
-	_, err := s.run(ctx, calls...)
+	_, err := l.run(ctx, calls...)
 	return wrap(err, "store latest posts of %d authors", len(ids))
 }
 

@@ -67,15 +67,18 @@ func onFeeds(script *redis.Script, feeds []Key, args ...any) []call {
 	return calls
 }
 
+// scripts runs scripts on a Redis.
+type scripts struct{ rdb redis.UniversalClient }
+
 // run executes the calls in one pipeline, in order where they share a slot. A server
 // that is new or was wiped does not know the scripts, and runs none. Then a second
 // pipeline executes these calls with the text of their script.
-func (s *Store) run(ctx context.Context, calls ...call) ([]*redis.Cmd, error) {
+func (s scripts) run(ctx context.Context, calls ...call) ([]*redis.Cmd, error) {
 	return s.runBehind(ctx, func(redis.Pipeliner) {}, calls...)
 }
 
 // runBehind is run, with other commands before the calls in the pipeline.
-func (s *Store) runBehind(ctx context.Context, others func(redis.Pipeliner), calls ...call) ([]*redis.Cmd, error) {
+func (s scripts) runBehind(ctx context.Context, others func(redis.Pipeliner), calls ...call) ([]*redis.Cmd, error) {
 	done := make([]*redis.Cmd, len(calls))
 	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		others(p)
@@ -113,7 +116,7 @@ func (s *Store) runBehind(ctx context.Context, others func(redis.Pipeliner), cal
 }
 
 // runOne executes one script on one feed.
-func (s *Store) runOne(ctx context.Context, script *redis.Script, k Key, args ...any) (*redis.Cmd, error) {
+func (s scripts) runOne(ctx context.Context, script *redis.Script, k Key, args ...any) (*redis.Cmd, error) {
 	done, err := s.run(ctx, call{script, k.keys(), args})
 	if err != nil {
 		return nil, err

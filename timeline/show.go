@@ -36,7 +36,7 @@ func (s *Store) Show(ctx context.Context, shown ...Showing) (again map[Key]Cover
 		if err := checkIDs(f.IDs...); err != nil {
 			return nil, fmt.Errorf("show in %s: %w", f.Key, err)
 		}
-		limit := s.cap(f.Key)
+		limit := s.cfg.cap(f.Key)
 		args := []any{formatID(f.Read.Epoch), formatID(f.Read.generation), limit, slack(limit), earlyCap}
 		calls = append(calls, withLatestRaised(f.Key, f.IDs, call{showScript, f.Key.keys(), appendIDs(args, f.IDs)})...)
 		last = append(last, len(calls)-1)

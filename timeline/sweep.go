@@ -80,7 +80,7 @@ func (s *Store) Sweep(ctx context.Context) (SweepResult, error) {
 // inboxes expire by themselves. Nobody comes by them any more, so it looks at them
 // once more, for sets that do not.
 func (s *Store) expire(ctx context.Context, result *SweepResult) error {
-	now := strconv.FormatInt(s.nowMillis(), 10)
+	now := strconv.FormatInt(s.cfg.nowMillis(), 10)
 	var found [active.Shards]*redis.ZSliceCmd
 	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for n := range active.Shards {
@@ -123,7 +123,7 @@ func (s *Store) expire(ctx context.Context, result *SweepResult) error {
 func (s *Store) nextActive(ctx context.Context, at sweepPosition) (users []int64, next sweepPosition, err error) {
 	for ; at.shard < active.Shards; at = (sweepPosition{shard: at.shard + 1}) {
 		if at.until == 0 {
-			at.until = s.deadline(s.nowMillis())
+			at.until = s.cfg.deadline(s.cfg.nowMillis())
 		}
 		room := batch - len(users)
 		found, err := s.rdb.ZRangeByScoreWithScores(ctx, active.Key(at.shard), &redis.ZRangeBy{

@@ -167,7 +167,10 @@ func (c Config) Validate() error {
 // it met Redis, and which masters of a cluster could not be reached lately.
 type Store struct {
 	*active.Users
-	rdb     redis.UniversalClient
+	*Fences
+	*Latest
+	*Journals
+	scripts
 	cfg     Config
 	sweep   sweeper
 	met     met
@@ -181,8 +184,11 @@ func New(rdb redis.UniversalClient, cfg Config) (*Store, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	masters := reach.New(rdb)
-	return &Store{Users: active.New(rdb, masters, cfg.Now), rdb: rdb, cfg: cfg, masters: masters}, nil
+	masters, run := reach.New(rdb), scripts{rdb}
+	return &Store{
+		Users: active.New(rdb, masters, cfg.Now), Fences: &Fences{run, cfg.Now}, Latest: &Latest{run}, Journals: &Journals{run},
+		scripts: run, cfg: cfg, masters: masters,
+	}, nil
 }
 
 // Unreached is the error of a call that was done for some users only: the masters that
@@ -202,11 +208,11 @@ func (s *Store) InboxCap() int { return s.cfg.InboxCap }
 func (s *Store) OutboxCap() int { return s.cfg.OutboxCap }
 
 // cap is how many ids a trim leaves in the feed.
-func (s *Store) cap(k Key) int {
+func (c Config) cap(k Key) int {
 	if k.kind == outbox {
-		return s.cfg.OutboxCap
+		return c.OutboxCap
 	}
-	return s.cfg.InboxCap
+	return c.InboxCap
 }
 
 // slack is how far past the cap a feed may grow before it is trimmed: a trim at
@@ -214,19 +220,19 @@ func (s *Store) cap(k Key) int {
 func slack(limit int) int { return limit / 10 }
 
 // life is how long the coverage of the feed lives, in milliseconds.
-func (s *Store) life(k Key) int64 {
+func (c Config) life(k Key) int64 {
 	if k.kind == outbox {
 		return outboxLife.Milliseconds()
 	}
-	return s.cfg.ActiveFor.Milliseconds()
+	return c.ActiveFor.Milliseconds()
 }
 
 // setLife is how long the set of a feed lives, in milliseconds.
-func (s *Store) setLife(k Key) int64 { return s.life(k) + 2*clockMargin.Milliseconds() }
+func (c Config) setLife(k Key) int64 { return c.life(k) + 2*clockMargin.Milliseconds() }
 
 // deadline is until when a user who visits now is pushed to, in Unix milliseconds.
-func (s *Store) deadline(now int64) int64 {
-	return now + (s.cfg.ActiveFor + clockMargin).Milliseconds()
+func (c Config) deadline(now int64) int64 {
+	return now + (c.ActiveFor + clockMargin).Milliseconds()
 }
 
-func (s *Store) nowMillis() int64 { return s.cfg.Now().UnixMilli() }
+func (c Config) nowMillis() int64 { return c.Now().UnixMilli() }

@@ -53,12 +53,12 @@ func (s *Store) VisitPage(ctx context.Context, user int64, r Range) (at Position
 // is intact.
 func (s *Store) visit(ctx context.Context, user int64, more ...call) (at Position, answer *redis.Cmd, err error) {
 	k, shard, member := Inbox(user), active.Key(active.ShardOf(user)), formatID(user)
-	now := s.nowMillis()
-	deadline := s.deadline(now)
+	now := s.cfg.nowMillis()
+	deadline := s.cfg.deadline(now)
 	// In this order: a reader that finds the inbox which another has begun also finds
 	// the user active.
 	done, err := s.run(ctx, append([]call{
-		{extendScript, k.keys(), []any{s.life(k), s.setLife(k), flag(len(more) == 0)}},
+		{extendScript, k.keys(), []any{s.cfg.life(k), s.cfg.setLife(k), flag(len(more) == 0)}},
 		{activateScript, []string{shard}, []any{member, now, deadline}},
 	}, more...)...)
 	if err != nil {
@@ -110,7 +110,7 @@ func (s *Store) incarnation(ctx context.Context, user int64) (string, error) {
 	if known := s.met.last(shard); known != "" {
 		return known, nil
 	}
-	now := s.nowMillis()
+	now := s.cfg.nowMillis()
 	done, err := s.run(ctx, call{activateScript, []string{active.Key(shard)}, []any{formatID(user), now, now}})
 	if err != nil {
 		return "", err

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"tideline/feed/account"
+	"tideline/feed/erase"
 	"tideline/feed/job"
 	"tideline/queue"
 )
@@ -16,7 +16,7 @@ func (w *Workers) userDeleted(ctx context.Context, j *queue.Job) error {
 	if err := decode(j, &args, nil); err != nil {
 		return err
 	}
-	e, err := w.Sessions.Erase(ctx, args.User)
+	e, err := erase.Begin(ctx, w.DB, args.User, w.Now)
 	if e != nil && err == nil {
 		e.Forget = w.Timelines.Forget
 		pace := j.GiveWay(ctx)
@@ -42,7 +42,7 @@ func (w *Workers) postErased(ctx context.Context, j *queue.Job) error {
 		return err
 	}
 	pace := j.GiveWay(ctx)
-	err := account.ErasePost(ctx, w.DB, args.Post, func(ctx context.Context) error {
+	err := erase.Post(ctx, w.DB, args.Post, func(ctx context.Context) error {
 		pace()
 		return j.Confirm(ctx)
 	})
@@ -63,7 +63,7 @@ func (w *Workers) deleteDue(ctx context.Context) {
 	} else if n > 0 {
 		w.Logger.InfoContext(ctx, "deletions of users begun", "users", n)
 	}
-	if _, err := w.Sessions.EraseTraces(ctx, w.Timelines.ForgetUser); err != nil {
+	if _, err := erase.Traces(ctx, w.DB, w.Now(), w.Timelines.ForgetUser); err != nil {
 		w.Logger.WarnContext(ctx, "traces of deleted users not looked for", "error", err)
 	}
 }

@@ -1,5 +1,5 @@
-// Package capacity works out what a Tideline of a size needs: processors, memory, disk,
-// network, and how many machines. It is arithmetic: what an operation costs comes in as
+// Package capacity works out how many machines a Tideline of a size needs. It is
+// arithmetic: what an operation costs in processor time, memory, disk or network comes in as
 // Constants, which "tideline bench --model" measures; what users do, as Assumptions.
 // docs/capacity.md explains the formulas.
 //

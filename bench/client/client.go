@@ -1,4 +1,4 @@
-// Package client calls the API of a Tideline over HTTP, and opens sockets to it.
+// Package client calls the API of a Tideline, over HTTP or by a socket.
 package client
 
 import (

@@ -1,5 +1,5 @@
-// Package floor measures what the figures of a load stand beside: the same, done by nothing but
-// the kernel and a thin server in this process.
+// Package floor measures what the figures of a load stand beside: the same load on a thin
+// server in this process.
 package floor
 
 import (

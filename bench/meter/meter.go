@@ -1,5 +1,5 @@
-// Package meter reads what the processes of a Tideline have used: the server and its workers
-// by their metrics, the stores from inside.
+// Package meter reads what the processes of a Tideline have used. It asks the server for
+// metrics, its workers too, and looks into the stores from inside.
 //
 // It takes nothing that it cannot read for 0: see capacity.Figure.
 package meter

@@ -6,9 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
-
-	"golang.org/x/sync/semaphore"
 
 	"tideline/ent"
 	"tideline/ent/schema"
@@ -17,6 +14,7 @@ import (
 	"tideline/feed/ids"
 	"tideline/feed/internal/rows"
 	"tideline/feed/internal/text"
+	"tideline/feed/password"
 	"tideline/feed/refusal"
 	"tideline/feed/webhook"
 )
@@ -39,8 +37,7 @@ type Accounts struct {
 	*Sessions
 	ids       *ids.Generator
 	with      Config
-	hashing   *semaphore.Weighted // bounds the concurrent password hashes
-	dummyHash string              // is checked for handles that do not exist
+	passwords *password.Hasher
 }
 
 // New returns Accounts. It fails when a required field is missing.
@@ -48,11 +45,8 @@ func New(c Config) (*Accounts, error) {
 	if c.Sessions == nil || c.IDs == nil {
 		return nil, errors.New("accounts: Sessions and IDs are required")
 	}
-	dummy, err := hash("nobody has this password")
-	if err != nil {
-		return nil, err
-	}
-	return &Accounts{c.Sessions, c.IDs, c, semaphore.NewWeighted(int64(runtime.GOMAXPROCS(0))), dummy}, nil
+	passwords, err := password.NewHasher()
+	return &Accounts{c.Sessions, c.IDs, c, passwords}, err
 }
 
 // SignUp makes an account and signs it in. The name defaults to the handle.
@@ -60,7 +54,7 @@ func New(c Config) (*Accounts, error) {
 //
 // Cost: one password hash, of which a process computes few at a time, and a
 // transaction of two inserts.
-func (a *Accounts) SignUp(ctx context.Context, handle, password, name string) (*Auth, error) {
+func (a *Accounts) SignUp(ctx context.Context, handle, secret, name string) (*Auth, error) {
 	if a.with.NoSignUp || a.with.NoPasswords {
 		return nil, refusal.New(refusal.Forbidden, "This server makes no accounts with a password.")
 	}
@@ -68,7 +62,7 @@ func (a *Accounts) SignUp(ctx context.Context, handle, password, name string) (*
 	if err != nil {
 		return nil, err
 	}
-	if err := checkPassword(password); err != nil {
+	if err := password.Check(secret); err != nil {
 		return nil, err
 	}
 	if name == "" {
@@ -77,7 +71,7 @@ func (a *Accounts) SignUp(ctx context.Context, handle, password, name string) (*
 	if name, err = text.CleanLine("The name", name, 1, MaxName); err != nil {
 		return nil, err
 	}
-	hash, err := a.hash(ctx, password)
+	hash, err := a.passwords.Hash(ctx, secret)
 	if err != nil {
 		return nil, err
 	}
@@ -122,11 +116,11 @@ func (a *Accounts) LogIn(ctx context.Context, handle, password string) (*Auth, e
 		if err != nil && !ent.IsNotFound(err) {
 			return nil, fmt.Errorf("find user: %w", err)
 		}
-		stored := a.dummyHash
+		stored := ""
 		if u != nil {
 			stored = u.PasswordHash
 		}
-		fits, old, err := a.verify(ctx, password, stored)
+		fits, old, err := a.passwords.Verify(ctx, password, stored)
 		if err != nil {
 			return nil, err
 		}

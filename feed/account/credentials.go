@@ -8,6 +8,7 @@ import (
 	"tideline/ent/session"
 	"tideline/ent/user"
 	"tideline/feed/internal/rows"
+	"tideline/feed/password"
 	"tideline/feed/refusal"
 )
 
@@ -42,14 +43,14 @@ func (a *Accounts) ChangeHandle(ctx context.Context, v Viewer, handle string) (*
 // Cost: two password hashes, as SignUp, two look-ups and an update by primary key, a
 // deletion by index, and one message a process for each session that ends.
 func (a *Accounts) ChangePassword(ctx context.Context, v Viewer, current, changed string) (ended int, err error) {
-	if err := checkPassword(changed); err != nil {
+	if err := password.Check(changed); err != nil {
 		return 0, err
 	}
 	u, err := a.ConfirmPassword(ctx, v, current)
 	if err != nil {
 		return 0, err
 	}
-	hash, err := a.hash(ctx, changed)
+	hash, err := a.passwords.Hash(ctx, changed)
 	if err != nil {
 		return 0, err
 	}
@@ -89,7 +90,7 @@ func endAll(ctx context.Context, tx *ent.Tx, userID, but int64) ([]int64, error)
 // Unauthenticated; Forbidden when it is wrong, or the user has none.
 //
 // Cost: one password hash, as LogIn, and a look-up.
-func (a *Accounts) ConfirmPassword(ctx context.Context, v Viewer, password string) (*ent.User, error) {
+func (a *Accounts) ConfirmPassword(ctx context.Context, v Viewer, secret string) (*ent.User, error) {
 	if v.ID == 0 {
 		return nil, refusal.ErrSignIn
 	}
@@ -103,7 +104,7 @@ func (a *Accounts) ConfirmPassword(ctx context.Context, v Viewer, password strin
 	if u.Issuer != nil || a.with.NoPasswords {
 		return nil, refusal.New(refusal.Forbidden, "This account has no password.")
 	}
-	fits, _, err := a.verify(ctx, password, u.PasswordHash)
+	fits, _, err := a.passwords.Verify(ctx, secret, u.PasswordHash)
 	if err != nil {
 		return nil, err
 	}
@@ -111,4 +112,16 @@ func (a *Accounts) ConfirmPassword(ctx context.Context, v Viewer, password strin
 		return nil, refusal.New(refusal.Forbidden, "The present password is wrong.")
 	}
 	return u, nil
+}
+
+// renewHash stores a hash of the present cost for a password that has been
+// verified. A failure does not refuse the log-in: the next one tries again.
+func (a *Accounts) renewHash(ctx context.Context, u *ent.User, password string) {
+	renewed, err := a.passwords.Hash(ctx, password)
+	if err == nil { // only if the password has not changed meanwhile
+		err = a.cfg.DB.User.Update().Where(user.ID(u.ID), user.PasswordHash(u.PasswordHash)).SetPasswordHash(renewed).Exec(ctx)
+	}
+	if err != nil {
+		a.cfg.Logger.WarnContext(ctx, "password hash not renewed", "user", u.ID, "error", err)
+	}
 }

@@ -1,5 +1,5 @@
-// Package bulk takes many rows of one kind from another server: users, follows, blocks,
-// posts and likes that are to be as the rows say.
+// Package bulk takes many rows of one kind at once from another server. They are users,
+// follows, blocks, posts or likes that are to be as the rows say.
 //
 // What holds:
 //

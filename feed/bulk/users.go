@@ -13,6 +13,7 @@ import (
 	"tideline/feed/account"
 	"tideline/feed/internal/rows"
 	"tideline/feed/internal/text"
+	"tideline/feed/password"
 	"tideline/feed/refusal"
 )
 
@@ -27,7 +28,7 @@ type User struct {
 	// The defaults are those of a sign-up.
 	DefaultVisibility *schema.Visibility
 	ApprovesFollowers *bool
-	// PasswordHash is one that account.CheckPasswordHash takes. It is for a user without
+	// PasswordHash is one that password.CheckHash takes. It is for a user without
 	// a password: one that the user has here already stays.
 	PasswordHash *string
 }
@@ -159,7 +160,7 @@ func (u *User) clean() (err error) {
 		u.Bio = &bio
 	}
 	if u.PasswordHash != nil {
-		return account.CheckPasswordHash(*u.PasswordHash)
+		return password.CheckHash(*u.PasswordHash)
 	}
 	return nil
 }

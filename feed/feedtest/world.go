@@ -182,6 +182,9 @@ func (w *World) WorkersConfig() workers.Config {
 	}
 }
 
+// Now is the time of the world's rooms.
+func (w *World) Now() time.Time { return w.now() }
+
 // Work starts workers whose pages have seven followers. The function it returns stops
 // them, and waits for that.
 func (w *World) Work() (stop func()) {
@@ -208,7 +211,7 @@ func (w *World) Drain() {
 	require.Eventually(w, func() bool {
 		left, err := w.Stores.DB.Job.Query().Where(job.Dead(false)).Exist(w.Ctx)
 		return err == nil && !left
-	}, time.Minute, 2*time.Millisecond)
+	}, time.Minute, 5*time.Millisecond)
 }
 
 // User makes a user without the cost of a password hash.

@@ -46,6 +46,14 @@ const (
 	rebalanceBatch = 100
 )
 
+// fanOutModes moves authors from mode to mode.
+type fanOutModes struct {
+	db     *ent.Client
+	queue  *queue.Queue
+	now    func() time.Time
+	policy Policy
+}
+
 // Pushes reports whether the author's new posts go to inboxes.
 func Pushes(author *ent.User) bool { return author.FanOutMode != user.FanOutModePULL }
 
@@ -55,15 +63,15 @@ func Pushes(author *ent.User) bool { return author.FanOutMode != user.FanOutMode
 // an author near it does not flap.
 //
 // Cost: one index range a step, however many users there are.
-func (h *Home) Rebalance(ctx context.Context) error {
-	above, below := h.cfg.PullAbove, h.cfg.PullAbove*4/5
-	switch h.cfg.PullAbove {
+func (m *fanOutModes) Rebalance(ctx context.Context) error {
+	above, below := m.policy.PullAbove, m.policy.PullAbove*4/5
+	switch m.policy.PullAbove {
 	case NeverPull:
 		above, below = 1<<40, 1<<40
 	case AlwaysPull:
 		above, below = -1, -1
 	}
-	pushedAndPulled := h.cfg.Now().Add(-h.cfg.PushAndPullFor).UnixMilli()
+	pushedAndPulled := m.now().Add(-m.policy.PushAndPullFor).UnixMilli()
 	for _, step := range []struct {
 		from, to user.FanOutMode
 		where    predicate.User
@@ -73,12 +81,12 @@ func (h *Home) Rebalance(ctx context.Context) error {
 		{user.FanOutModePULL, user.FanOutModePULL_TO_PUSH, user.FollowerCountLT(below)},
 		{user.FanOutModePUSH, user.FanOutModePUSH_TO_PULL, user.FollowerCountGT(above)},
 	} {
-		authors, err := h.db.User.Query().Where(user.FanOutModeEQ(step.from), step.where).Limit(rebalanceBatch).IDs(ctx)
+		authors, err := m.db.User.Query().Where(user.FanOutModeEQ(step.from), step.where).Limit(rebalanceBatch).IDs(ctx)
 		if err != nil {
 			return fmt.Errorf("find authors who cross the threshold: %w", err)
 		}
 		for _, author := range authors {
-			if err := h.changeMode(ctx, author, step.from, step.to); err != nil {
+			if err := m.changeMode(ctx, author, step.from, step.to); err != nil {
 				return fmt.Errorf("move %d from %s to %s: %w", author, step.from, step.to, err)
 			}
 		}
@@ -86,15 +94,15 @@ func (h *Home) Rebalance(ctx context.Context) error {
 	return nil
 }
 
-func (h *Home) changeMode(ctx context.Context, author int64, from, to user.FanOutMode) error {
-	return rows.InTx(ctx, h.db, func(tx *ent.Tx) error {
-		since := h.cfg.Now().UnixMilli()
+func (m *fanOutModes) changeMode(ctx context.Context, author int64, from, to user.FanOutMode) error {
+	return rows.InTx(ctx, m.db, func(tx *ent.Tx) error {
+		since := m.now().UnixMilli()
 		n, err := tx.User.Update().Where(user.ID(author), user.FanOutModeEQ(from)).
 			SetFanOutMode(to).SetFanOutModeSince(since).Save(ctx)
 		if err != nil || n == 0 || to != user.FanOutModePULL_TO_PUSH {
 			return err
 		}
-		return h.cfg.Queue.Enqueue(ctx, tx, queue.Large, job.AuthorReturns, job.Author{Author: author, Since: since})
+		return m.queue.Enqueue(ctx, tx, queue.Large, job.AuthorReturns, job.Author{Author: author, Since: since})
 	})
 }
 
@@ -104,9 +112,9 @@ func (h *Home) changeMode(ctx context.Context, author int64, from, to user.FanOu
 // more.
 //
 // Cost: one statement.
-func (h *Home) FinishReturnToPush(ctx context.Context, j job.Author) error {
-	err := h.db.User.Update().
+func (m *fanOutModes) FinishReturnToPush(ctx context.Context, j job.Author) error {
+	err := m.db.User.Update().
 		Where(user.ID(j.Author), user.FanOutModeEQ(user.FanOutModePULL_TO_PUSH), user.FanOutModeSince(j.Since)).
-		SetFanOutMode(user.FanOutModePUSH).SetFanOutModeSince(h.cfg.Now().UnixMilli()).Exec(ctx)
+		SetFanOutMode(user.FanOutModePUSH).SetFanOutModeSince(m.now().UnixMilli()).Exec(ctx)
 	return rows.Wrap("end the return to push", err)
 }

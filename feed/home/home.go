@@ -99,13 +99,14 @@ func (p Policy) Validate() error {
 // Home reads home timelines and caches their feeds. It is safe for concurrent use.
 type Home struct {
 	*arrival.Tracker
+	*fanOutModes
+	*ownFeeds
 	cfg     Config
 	db      *ent.Client
 	posts   *visibility.Reader
 	tl      *timeline.Store
 	log     *slog.Logger
 	merged  mergedAuthors
-	own     ownWrites
 	builder builder
 }
 
@@ -129,8 +130,10 @@ func New(cfg Config) (*Home, error) {
 		cfg.Now = time.Now
 	}
 	return &Home{
-		Tracker: arrival.New(cfg.Queue, cfg.Logger, cfg.Now),
-		cfg:     cfg, db: cfg.DB, posts: cfg.Visibility, tl: cfg.Timelines, log: cfg.Logger,
+		Tracker:     arrival.New(cfg.Queue, cfg.Logger, cfg.Now),
+		fanOutModes: &fanOutModes{db: cfg.DB, queue: cfg.Queue, now: cfg.Now, policy: cfg.Policy},
+		ownFeeds:    &ownFeeds{tl: cfg.Timelines, log: cfg.Logger},
+		cfg:         cfg, db: cfg.DB, posts: cfg.Visibility, tl: cfg.Timelines, log: cfg.Logger,
 		merged:  mergedAuthors{db: cfg.DB, tl: cfg.Timelines, log: cfg.Logger, now: cfg.Now, policy: cfg.Policy},
 		builder: builder{tl: cfg.Timelines, log: cfg.Logger, requests: make(chan buildRequest, waitingBuilds)},
 	}, nil

@@ -114,6 +114,13 @@ func (m *mergedAuthors) among(ctx context.Context, viewer int64, list []int64) (
 	return authors, true, rows.Wrap("read followees to merge", err)
 }
 
+// mayMerge reports whether reads of the author's followers merge the author's outbox: its
+// newest posts may be in no inbox.
+func (m *mergedAuthors) mayMerge(ctx context.Context, author int64) (bool, error) {
+	list, err := m.list(ctx)
+	return m.policy.PullAbove == AlwaysPull || len(list) == maxMergedAuthors || slices.Contains(list, author), err
+}
+
 // sources returns the authors of the viewer's timeline: followees not muted, and the viewer.
 func (m *mergedAuthors) sources(ctx context.Context, viewer int64) ([]int64, error) {
 	authors, err := rows.IDs(ctx, m.db, sourcesOf, viewer)

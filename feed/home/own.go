@@ -2,6 +2,7 @@ package home
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -99,39 +100,46 @@ func (h *Home) SyncOwnInbox(ctx context.Context, viewer, other, change int64) {
 	}
 }
 
+// ownFeeds changes the feeds of the user who acts, before the job of the change does.
+type ownFeeds struct {
+	tl     *timeline.Store
+	log    *slog.Logger
+	writes ownWrites
+}
+
 // distrust drops a feed that lacks what its user did, so that every server reads SQL: a
 // Redis whose memory is full takes that. If Redis takes nothing from this process, the
 // user's next read here repeats what was done.
-func (h *Home) distrust(ctx context.Context, user int64, k timeline.Key, repeat func(context.Context) error) {
+func (o *ownFeeds) distrust(ctx context.Context, user int64, k timeline.Key, repeat func(context.Context) error) {
 	patient, cancel := patiently(context.WithoutCancel(ctx))
 	defer cancel()
-	if err := h.tl.Drop(patient, k); err != nil {
-		h.log.WarnContext(ctx, "own feed not dropped; other servers show it as it was until a job is done", "feed", k.String(), "error", err)
-		h.own.remember(user, repeat)
+	if err := o.tl.Drop(patient, k); err != nil {
+		o.log.WarnContext(ctx, "own feed not dropped; other servers show it as it was until a job is done", "feed", k.String(), "error", err)
+		o.writes.remember(user, repeat)
 	}
 }
 
 // AddOwn shows authors their own post at once, before its job does. It waits no longer
 // for Redis than a page does; what Redis does not take, the author's next read has from
 // SQL. It costs one round trip.
-func (h *Home) AddOwn(ctx context.Context, author, post int64) {
-	h.changeOwn(ctx, timeline.OwnChange{Author: author, Post: post}, h.tl.Add)
+func (o *ownFeeds) AddOwn(ctx context.Context, author, post int64) {
+	o.changeOwn(ctx, timeline.OwnChange{Author: author, Post: post}, o.tl.Add)
 }
 
 // RemoveOwn takes a deleted post out of its author's own feeds, as AddOwn.
-func (h *Home) RemoveOwn(ctx context.Context, author, post int64) {
-	h.changeOwn(ctx, timeline.OwnChange{Author: author, Post: post, Gone: true}, h.tl.Remove)
+func (o *ownFeeds) RemoveOwn(ctx context.Context, author, post int64) {
+	o.changeOwn(ctx, timeline.OwnChange{Author: author, Post: post, Gone: true}, o.tl.Remove)
 }
 
 // changeOwn makes the change. The next read does not trust a feed for which Redis refuses it.
-func (h *Home) changeOwn(ctx context.Context, c timeline.OwnChange, repeat func(context.Context, timeline.Key, ...int64) error) {
+func (o *ownFeeds) changeOwn(ctx context.Context, c timeline.OwnChange, repeat func(context.Context, timeline.Key, ...int64) error) {
 	patient, cancel := patiently(ctx)
-	done := h.tl.ChangeOwn(patient, c)
+	done := o.tl.ChangeOwn(patient, c)
 	cancel()
 	for k, err := range map[timeline.Key]error{timeline.Inbox(c.Author): done.Inbox, timeline.Outbox(c.Author): done.Outbox} {
 		if err != nil {
-			h.log.WarnContext(ctx, "own feed not updated; the next read goes past it", "post", c.Post, "error", err)
-			h.distrust(ctx, c.Author, k, func(ctx context.Context) error { return repeat(ctx, k, c.Post) })
+			o.log.WarnContext(ctx, "own feed not updated; the next read goes past it", "post", c.Post, "error", err)
+			o.distrust(ctx, c.Author, k, func(ctx context.Context) error { return repeat(ctx, k, c.Post) })
 		}
 	}
 }

@@ -35,7 +35,7 @@ func (h *Home) SyncInboxAndNotify(ctx context.Context, viewer, author, change in
 	if err := h.tl.Fence(ctx, author, viewer); err != nil {
 		return err
 	}
-	changed, err := h.syncInbox(ctx, viewer, author, true)
+	changed, err := h.syncInbox(ctx, viewer, author, &change)
 	if err != nil {
 		return err
 	}
@@ -63,24 +63,35 @@ func (h *Home) SyncInboxAndNotify(ctx context.Context, viewer, author, change in
 // Cost: the inbox, and four queries of as many posts as it holds, at most; twice
 // when the inbox changes.
 func (h *Home) SyncInbox(ctx context.Context, viewer, author int64) (changed bool, err error) {
-	return h.syncInbox(ctx, viewer, author, false)
+	return h.syncInbox(ctx, viewer, author, nil)
 }
 
-// syncInbox is SyncInbox. With invalidate, all earlier positions in the journal of the
-// inbox are worthless once it has changed, or may have: a client that is away finds
+// syncInbox is SyncInbox. With the number of a change, all earlier positions in the
+// journal of the inbox are worthless once it has changed, or may have: a client that is away finds
 // out when it resumes. That is one step with the change, for an attempt that dies
 // behind its write leaves nothing for the next one to find.
-func (h *Home) syncInbox(ctx context.Context, viewer, author int64, invalidate bool) (changed bool, err error) {
+//
+// Where reads merge the author, the timeline changes although the inbox does not. With
+// the number of a change, the positions are worthless then, too, and it reports true.
+func (h *Home) syncInbox(ctx context.Context, viewer, author int64, change *int64) (changed bool, err error) {
 	var written []int64
 	for range buildAttempts {
-		wrote, known, err := h.syncOnce(ctx, viewer, author, invalidate, &written)
+		wrote, known, err := h.syncOnce(ctx, viewer, author, change, &written)
 		if err != nil {
 			return changed, fmt.Errorf("make the inbox of %d agree about %d: %w", viewer, author, err)
 		}
 		changed = changed || wrote || !known
-		if !wrote {
+		if wrote {
+			continue
+		}
+		if changed || change == nil {
 			return changed, nil
 		}
+		merges, err := h.merged.mayMerge(ctx, author)
+		if err != nil || !merges {
+			return false, rows.Wrap("read authors to merge", err)
+		}
+		return true, h.tl.InvalidatePositions(ctx, viewer, *change)
 	}
 	return changed, fmt.Errorf("the relation of %d and %d does not come to rest", viewer, author)
 }
@@ -88,7 +99,7 @@ func (h *Home) syncInbox(ctx context.Context, viewer, author int64, invalidate b
 // syncOnce reports whether it wrote to the inbox, and whether it could look at
 // it. It remembers what it wrote; if that is not the first time, it writes only what
 // it wrote before: other posts may come and go all the time.
-func (h *Home) syncOnce(ctx context.Context, viewer, author int64, invalidate bool, written *[]int64) (wrote, known bool, err error) {
+func (h *Home) syncOnce(ctx context.Context, viewer, author int64, change *int64, written *[]int64) (wrote, known bool, err error) {
 	k, limit := timeline.Inbox(viewer), h.tl.InboxCap()
 	// Builders at work read SQL again, whatever they have read by now.
 	if err := h.tl.Remove(ctx, k); err != nil {
@@ -99,8 +110,8 @@ func (h *Home) syncOnce(ctx context.Context, viewer, author int64, invalidate bo
 		return false, false, err
 	}
 	if covered.State != timeline.Ready {
-		if invalidate {
-			if err := h.tl.InvalidatePositions(ctx, viewer); err != nil {
+		if change != nil {
+			if err := h.tl.InvalidatePositions(ctx, viewer, *change); err != nil {
 				return false, false, err
 			}
 		}
@@ -138,7 +149,7 @@ func (h *Home) syncOnce(ctx context.Context, viewer, author int64, invalidate bo
 		gone, missing = slices.DeleteFunc(gone, other), slices.DeleteFunc(missing, other)
 	}
 	if len(gone)+len(missing) > 0 || floor > covered.Floor {
-		if err := h.tl.Replace(ctx, viewer, gone, missing, floor, invalidate); err != nil {
+		if err := h.tl.Replace(ctx, viewer, gone, missing, floor, change != nil); err != nil {
 			return false, false, err
 		}
 	}

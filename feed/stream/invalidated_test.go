@@ -63,7 +63,7 @@ func TestReadAgainIsToldOnce(t *testing.T) {
 		require.IsType(w, &stream.Invalidated{}, l.next())
 		l.expectQuiet("the client has been told")
 
-		require.NoError(w, w.Timelines.InvalidatePositions(w.Ctx, ann.ID))
+		require.NoError(w, w.Timelines.InvalidatePositions(w.Ctx, ann.ID, 0))
 		later := w.listen(ann, nil)
 		publish(live.Event{Kind: live.Invalidated})
 		later.expectQuiet("the client began to listen after that")
@@ -253,7 +253,7 @@ func TestWhatIsReadAgainIsToldAgain(t *testing.T) {
 		tell(live.Removed)
 		require.Equal(w, id, l.removed())
 		set(schema.Public)
-		require.NoError(w, w.Timelines.InvalidatePositions(w.Ctx, ann.ID)) // as all do who tell this
+		require.NoError(w, w.Timelines.InvalidatePositions(w.Ctx, ann.ID, 0)) // as all do who tell this
 		tell(live.Invalidated)
 		require.IsType(w, &stream.Invalidated{}, l.next())
 		set(schema.Private)

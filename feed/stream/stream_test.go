@@ -423,3 +423,23 @@ func TestInboxOfNobodyActiveIsNotBuilt(t *testing.T) {
 		require.Equal(w, []int64{id}, w.Timeline(ann, 9))
 	})
 }
+
+// A client is told that the posts of an author leave its timeline, also where they never
+// were in its inbox: readers merge that author's.
+func TestMergedAuthorLeaves(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		ann, star := w.followed()
+		require.NoError(w, w.Stores.DB.User.UpdateOneID(star.ID).SetFanOutMode(user.FanOutModePULL).Exec(w.Ctx))
+		w.AwaitInbox(ann)
+		l := w.listen(ann, nil)
+		w.Post(star, schema.Public)
+		after := l.position()
+		_, err := w.Feed.Mute(w.Ctx, ann, star.ID)
+		require.NoError(w, err)
+		require.IsType(w, &stream.Invalidated{}, l.next(), "the stream that is open")
+		require.IsType(w, &stream.Invalidated{}, w.listen(ann, after).next(), "one that resumes")
+		w.Drain()
+		l.expectQuiet("the job of the change tells nothing new")
+	})
+}

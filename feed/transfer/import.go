@@ -1,5 +1,5 @@
-// Package transfer brings users, follows, blocks, posts and likes in and out as a file of
-// lines: each is a JSON object with its type. docs/import.md describes them.
+// Package transfer is the file by which a network comes or goes. Each line is a JSON object
+// with its type: a user, follow, block, post or like. docs/import.md describes them.
 //
 // What holds:
 //

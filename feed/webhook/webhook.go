@@ -1,4 +1,4 @@
-// Package webhook tells other servers what happens here: it records events, and delivers
+// Package webhook tells other servers what happens here. It records events, and delivers
 // them to the endpoints that ask for them. WEBHOOKS.md tells how, step by step.
 //
 // What holds:

@@ -1,5 +1,5 @@
-// Package wire keeps the answers to HTTP requests small: gzip for clients that accept
-// it, and 304 for those that have the answer already.
+// Package wire keeps the answers to HTTP requests small. Clients that accept it get gzip,
+// those that have the answer already a 304.
 //
 // What holds:
 //

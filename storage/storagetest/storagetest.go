@@ -18,9 +18,11 @@ package storagetest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -89,11 +91,33 @@ func EachRedis(t *testing.T, fn func(t *testing.T, rdb redis.UniversalClient, sh
 // Embedded returns migrated stores on a new SQLite file and an in-process Redis.
 func Embedded(t testing.TB) *storage.Stores {
 	t.Helper()
+	migrated, err := migratedSQLite()
+	require.NoError(t, err)
 	// Commits are not durable: the databases end with the tests.
-	s := Open(t, storage.Config{DataDir: t.TempDir(), SQLiteSync: "normal"})
-	require.NoError(t, s.Migrate(t.Context()))
-	return s
+	cfg := storage.Config{DataDir: t.TempDir(), SQLiteSync: "normal"}
+	require.NoError(t, os.WriteFile(filepath.Join(cfg.DataDir, sqliteFile), migrated, 0o600))
+	return Open(t, cfg)
 }
+
+// sqliteFile is the database in a data directory.
+const sqliteFile = "tideline.db"
+
+// migratedSQLite is the file of a migrated database without rows.
+var migratedSQLite = sync.OnceValues(func() ([]byte, error) {
+	dir, err := newDir("sqlite")
+	if err != nil {
+		return nil, err
+	}
+	ctx := context.Background() // all tests share the file, so no test's context fits
+	s, err := storage.Open(ctx, storage.Config{DataDir: dir, SQLiteSync: "normal"}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(s.Migrate(ctx), s.Close()); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(filepath.Join(dir, sqliteFile))
+})
 
 // Real returns migrated stores on a new PostgreSQL database and a redis-server
 // of their own. It skips the test when either is not installed.

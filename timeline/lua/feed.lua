@@ -16,6 +16,8 @@
 --   kept     entries up to this position are forgotten
 --   early    ids that a reader put there before their fan-out came, with spaces
 --            around
+--   changes  the last changes that made positions worthless, by their numbers, with
+--            spaces around
 --   j<n>     the entry whose position is n, modulo the cap of the journal
 --
 -- The set always holds the end mark, member 0 with score 0, which sorts last

@@ -1,9 +1,20 @@
--- Purpose: makes all earlier positions in the journal of a feed worthless: too much
---          changed to add it entry by entry.
+-- Purpose: makes all earlier positions in the journal of a feed worthless, once for a
+--          change: too much changed to add it entry by entry.
+-- ARGV:    1 the number of the change ('0': it has none, and each call counts), 2 how
+--          many characters of `changes` are kept
 -- Returns: 1
 -- Cost:    O(1)
 
-if changeable() then
-  invalidate_positions()
+if not changeable() then
+  return 1
 end
+if ARGV[1] ~= '0' then
+  local done = redis.call('HGET', meta, 'changes') or ' '
+  if done:find(' ' .. ARGV[1] .. ' ', 1, true) then
+    return 1
+  end
+  done = done .. ARGV[1] .. ' '
+  redis.call('HSET', meta, 'changes', done:sub(-tonumber(ARGV[2])))
+end
+invalidate_positions()
 return 1

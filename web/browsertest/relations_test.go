@@ -159,16 +159,18 @@ func TestLikes(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	ada, bob := s.signUp("ada"), s.signUp("bob")
-	bob.post("by bob")
+	post := bob.post("by bob")
 	ada.relate("follow", bob)
 	a := ada.browse()
 	a.pressIn("by bob", "Like, 0 likes")
 	a.see(`document.querySelector('.like').ariaLabel === 'Like, 1 like'`)
+	bob.awaitLikes(post, 1) // the page shows the like before the server has it
 	a.reload()
 	a.see(`document.querySelector('.like')?.ariaPressed === 'true'`)
 	a.visit(s.url + "/@bob")
 	a.pressIn("by bob", "Like, 1 like")
 	a.see(`document.querySelector('.like').ariaLabel === 'Like, 0 likes'`)
+	bob.awaitLikes(post, 0)
 	a.click("Home")
 	a.see(`document.querySelector('.like')?.ariaPressed === 'false'`) // everywhere at once
 

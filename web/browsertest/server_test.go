@@ -159,6 +159,16 @@ func (p *person) tryPost(text string) (string, error) {
 	return answer.CreatePost.Post.ID, err
 }
 
+// awaitLikes waits until the server counts that many likes of the post.
+func (p *person) awaitLikes(post string, n int) {
+	p.s.t.Helper()
+	require.Eventually(p.s.t, func() bool {
+		var answer struct{ Node struct{ LikeCount int } }
+		err := p.ask(`query($i: ID!) { node(id: $i) { ... on Post { likeCount } } }`, post, &answer)
+		return err == nil && answer.Node.LikeCount == n
+	}, time.Minute, 20*time.Millisecond)
+}
+
 // relate follows, blocks and so on.
 func (p *person) relate(how string, other *person) {
 	p.s.t.Helper()
@@ -170,8 +180,8 @@ func (p *person) must(query string, input map[string]any, result any) {
 	require.NoError(p.s.t, p.ask(query, input, result))
 }
 
-// ask runs a mutation whose only variable is its input i.
-func (p *person) ask(query string, input map[string]any, result any) error {
+// ask runs an operation whose only variable is its input i.
+func (p *person) ask(query string, input, result any) error {
 	body, err := json.Marshal(map[string]any{"query": query, "variables": map[string]any{"i": input}})
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package account
+package password
 
 import (
 	"crypto/pbkdf2"
@@ -36,22 +36,22 @@ const (
 // storedHash is a hash as text, understood.
 type storedHash struct {
 	matches func(password string) (bool, error)
-	current bool // SignUp would make it with the same cost today
+	current bool // Hash would make it with the same cost today
 }
 
-// CheckPasswordHash refuses a text that is no hash by which LogIn can check a password:
+// CheckHash refuses a text that is no hash by which a Hasher can verify a password:
 // argon2id, argon2i, scrypt and pbkdf2 (with SHA-1, SHA-256 or SHA-512) in the PHC string
 // format and as passlib writes it, and bcrypt. It refuses one that would take much more
 // memory or time than today's hashes. Error: BadInput.
 //
 // Cost: none of the hash.
-func CheckPasswordHash(text string) error {
-	_, err := parseHash(text)
+func CheckHash(text string) error {
+	_, err := parse(text)
 	return err
 }
 
-// parseHash understands a stored hash. Error: BadInput, as CheckPasswordHash has it.
-func parseHash(text string) (*storedHash, error) {
+// parse understands a stored hash. Error: BadInput, as CheckHash has it.
+func parse(text string) (*storedHash, error) {
 	if len(text) > maxHash {
 		return nil, refusal.New(refusal.BadInput, "A password hash has at most %d bytes.", maxHash)
 	}

@@ -1,4 +1,5 @@
-package account
+// Package erase deletes what is kept of a user, page by page.
+package erase
 
 import (
 	"context"
@@ -27,7 +28,6 @@ import (
 	"tideline/ent/user"
 	"tideline/ent/webhookdelivery"
 	"tideline/feed/internal/rows"
-	"tideline/feed/refusal"
 	"tideline/feed/webhook"
 )
 
@@ -58,16 +58,16 @@ type Erasure struct {
 	Pace func(ctx context.Context) error
 }
 
-// Erase begins to delete a user for whom a job UserDeleted is there; nil when there is
+// Begin begins to delete a user for whom a job UserDeleted is there; nil when there is
 // nothing to do any more.
 //
 // Cost: one look-up by primary key.
-func (s *Sessions) Erase(ctx context.Context, id int64) (*Erasure, error) {
-	found, err := s.cfg.DB.HiddenUser.Query().Where(hiddenuser.ID(id), hiddenuser.StateEQ(hiddenuser.StateDELETING)).Exist(ctx)
+func Begin(ctx context.Context, db *ent.Client, id int64, now func() time.Time) (*Erasure, error) {
+	found, err := db.HiddenUser.Query().Where(hiddenuser.ID(id), hiddenuser.StateEQ(hiddenuser.StateDELETING)).Exist(ctx)
 	if err != nil || !found {
 		return nil, rows.Wrap("find user to delete", err)
 	}
-	return &Erasure{db: s.cfg.DB, user: id, now: s.now}, nil
+	return &Erasure{db: db, user: id, now: now}, nil
 }
 
 // Run deletes everything, and last the user, for the job of the id. Error: ErrInUse, for any
@@ -123,13 +123,13 @@ func (e *Erasure) named(column string) predicate.Job {
 func (e *Erasure) last(ctx context.Context, ofJob int64) (done bool, err error) {
 	err = rows.InTx(ctx, e.db, func(tx *ent.Tx) error {
 		done = false
-		err := lockUser(ctx, tx, e.user)
-		if refusal.CodeOf(err) == refusal.NotFound {
+		_, err := tx.User.Query().Where(user.ID(e.user), rows.ForUpdate).OnlyID(ctx)
+		if ent.IsNotFound(err) {
 			done = true
 			return nil
 		}
 		if err != nil {
-			return err
+			return fmt.Errorf("lock user: %w", err)
 		}
 		for _, left := range []func(context.Context) (bool, error){
 			tx.Like.Query().Where(like.UserID(e.user)).Exist,
@@ -168,13 +168,13 @@ func deleteTraces(ctx context.Context, tx *ent.Tx, id int64) error {
 	return rows.Wrap("delete read marker", err)
 }
 
-// EraseTraces looks once more for traces of users who have been gone for hours, a hundred
+// Traces looks once more for traces of users who have been gone for hours, a hundred
 // at most, and then forgets their ids. It calls forget for what is in Redis. It reports how
 // many users there were.
 //
 // Cost: an index range, and of each user three deletions by key and what forget costs.
-func (s *Sessions) EraseTraces(ctx context.Context, forget func(ctx context.Context, id int64) error) (int, error) {
-	ids, err := s.cfg.DB.HiddenUser.Query().Where(hiddenuser.DueAtLTE(s.now()), hiddenuser.StateEQ(hiddenuser.StateGONE)).
+func Traces(ctx context.Context, db *ent.Client, now time.Time, forget func(ctx context.Context, id int64) error) (int, error) {
+	ids, err := db.HiddenUser.Query().Where(hiddenuser.DueAtLTE(now), hiddenuser.StateEQ(hiddenuser.StateGONE)).
 		Order(ent.Asc(hiddenuser.FieldDueAt)).Limit(100).IDs(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("find users who are gone: %w", err)
@@ -183,7 +183,7 @@ func (s *Sessions) EraseTraces(ctx context.Context, forget func(ctx context.Cont
 		if err := forget(ctx, id); err != nil {
 			return i, err
 		}
-		err := rows.InTx(ctx, s.cfg.DB, func(tx *ent.Tx) error {
+		err := rows.InTx(ctx, db, func(tx *ent.Tx) error {
 			if err := deleteTraces(ctx, tx, id); err != nil {
 				return err
 			}
@@ -251,11 +251,11 @@ func (e *Erasure) posts(ctx context.Context) (int, error) {
 	})
 }
 
-// ErasePost deletes the likes of a deleted post, in pages, and then the post. Pace is called
+// Post deletes the likes of a deleted post, in pages, and then the post. Pace is called
 // between two pages.
 //
 // Cost: two statements for each 5,000 likes, and one.
-func ErasePost(ctx context.Context, db *ent.Client, id int64, pace func(context.Context) error) error {
+func Post(ctx context.Context, db *ent.Client, id int64, pace func(context.Context) error) error {
 	if err := erasePostLikes(ctx, db, []int64{id}, pace); err != nil {
 		return err
 	}
