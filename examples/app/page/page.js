@@ -234,8 +234,14 @@ at('sure').onclose = () => {
   if (at('sure').returnValue !== 'delete') return;
   at('sure').returnValue = '';
   attempt(async () => {
-    await app('/delete-account');
-    show('outside');
+    show('leaving'); // a token that is used once the user is gone would make a new one
+    try {
+      await app('/delete-account');
+      show('outside');
+    } catch (error) {
+      refresh();
+      throw error;
+    }
   });
 };
 
