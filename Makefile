@@ -15,6 +15,10 @@ help: ## Print this
 run: build ## Build and start Tideline with everything inside; ARGS="..." for other commands
 	@exec ./bin/tideline $(ARGS)
 
+.PHONY: example
+example: build ## Start Tideline and the example app beside it; DATA=./folder keeps what they have
+	@exec bash examples/app/run
+
 # The first build compiles SQLite and some hundred other packages.
 .PHONY: build
 build: ## Build bin/tideline
@@ -62,7 +66,7 @@ flakes: deps ## Run tests COUNT=20 times beside busy processors, say which faile
 
 # The limits of time are the tests' own.
 MINUTES = $(GO) test -v -count=1 -timeout=0
-chaos soak: export TIDELINE_TEST_REQUIRE_REAL = 1
+chaos soak transfer: export TIDELINE_TEST_REQUIRE_REAL = 1
 chaos soak: FOR = 10m
 
 .PHONY: chaos
@@ -72,6 +76,11 @@ chaos: deps ## Break machines under load for FOR=10m and look for what is lost: 
 .PHONY: soak
 soak: deps ## Load one server and one worker for FOR=10m and see whether memory, files, keys and rows come back
 	@$(MINUTES) -run '^TestSoak$$' ./e2e/soak -args -for='$(FOR)' -plain
+
+.PHONY: transfer
+transfer: SIZE = 1
+transfer: deps ## Import and export SIZE=1 times 100,000 users, 1,000,000 follows, 300,000 posts; compare, and say how fast
+	@$(MINUTES) -run '^TestTransfer$$' ./e2e/transfer -args -size='$(SIZE)'
 
 .PHONY: deps
 deps:

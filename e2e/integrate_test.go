@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net"
 	"os"
@@ -13,80 +14,134 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"tideline/storage/storagetest"
 )
 
 // blocks are those of a page in Markdown, with their language.
 var blocks = regexp.MustCompile("(?ms)^```(\\w+)\n(.*?)^```")
 
-// The commands of docs/integrate.md do what it says: the commands of a section are one
-// script, and the JSON after the last of them is what that one prints.
+// step is a block of commands, and the JSON that it prints, if the next block tells it.
+type step struct{ commands, want string }
+
+// The commands of the pages in docs/integrate do what these say: those of a section are
+// one script, and JSON after commands is what they print.
 func TestIntegrate(t *testing.T) {
 	t.Parallel()
-	for _, tool := range []string{"bash", "openssl", "curl", "python3"} {
+	for _, tool := range []string{"bash", "openssl", "curl", "python3", "node", "psql", "sqlite3"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Skipf("there is no %s here", tool)
 		}
 	}
-	page, err := os.ReadFile("../docs/integrate.md")
+	pages, err := filepath.Glob("../docs/integrate/*.md")
 	require.NoError(t, err)
 	ran := 0
-	for section := range strings.SplitSeq(string(page), "\n## ") {
-		var script []string
-		last, want := "", ""
-		for _, block := range blocks.FindAllStringSubmatch(section, -1) {
-			switch language, text := block[1], block[2]; {
-			case language == "sh":
-				script = append(script, text)
-			case language == "json" && last == "sh":
-				want = text
+	for _, file := range pages {
+		page, err := os.ReadFile(file)
+		require.NoError(t, err)
+		for section := range strings.SplitSeq(string(page), "\n## ") {
+			var script []step
+			last := ""
+			for _, block := range blocks.FindAllStringSubmatch(section, -1) {
+				switch language, text := block[1], block[2]; {
+				case language == "sh":
+					script = append(script, step{commands: text})
+				case language == "json" && last == "sh":
+					script[len(script)-1].want = text
+				}
+				last = block[1]
 			}
-			last = block[1]
+			if len(script) == 0 {
+				continue
+			}
+			ran++
+			title, _, _ := strings.Cut(section, "\n")
+			t.Run(filepath.Base(file)+": "+title, func(t *testing.T) {
+				t.Parallel()
+				require.NotEmpty(t, script[len(script)-1].want, "the section does not say what its last commands print")
+				runScript(t, script)
+			})
 		}
-		if len(script) == 0 {
-			continue
-		}
-		ran++
-		title, _, _ := strings.Cut(section, "\n")
-		t.Run(title, func(t *testing.T) {
-			t.Parallel()
-			require.NotEmpty(t, want, "the section does not say what its commands print")
-			require.JSONEq(t, want, runScript(t, script))
-		})
 	}
-	require.Equal(t, 4, ran)
+	require.Equal(t, 7, ran)
 }
 
-// runScript runs commands of a page and returns what the last block prints. Addresses of
-// the page become free ones.
-func runScript(t *testing.T, commands []string) string {
+// runScript runs commands of a page. Addresses of the page become free ones.
+func runScript(t *testing.T, script []step) {
 	t.Helper()
 	dir := t.TempDir()
 	tideline, err := filepath.Abs(binary)
 	require.NoError(t, err)
 	require.NoError(t, os.Symlink(tideline, filepath.Join(dir, "tideline")))
-	addresses := strings.NewReplacer("127.0.0.1:8080", freeAddress(t), "127.0.0.1:9000", freeAddress(t))
-	text := strings.Join(commands[:len(commands)-1], "\n") + "\necho THE LAST BLOCK\n" + commands[len(commands)-1]
-	text = addresses.Replace(text)
-	text = regexp.MustCompile(`http\.server 9000 `).ReplaceAllString(text, "http.server "+portOf(addresses.Replace("127.0.0.1:9000"))+" ")
+	webhooks, err := os.ReadFile("../docs/webhooks.md")
+	require.NoError(t, err)
+	receiver := regexp.MustCompile("(?ms)^```js\n(.*?)^```").FindSubmatch(webhooks)[1]
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "receiver.mjs"), receiver, 0o600))
+
+	address, other := freeAddress(t), freeAddress(t)
+	_, port, _ := net.SplitHostPort(other)
+	text := ""
+	for i, s := range script {
+		text += fmt.Sprintf("exec >printed%d\n%s\n", i, s.commands)
+	}
+	text = strings.NewReplacer("127.0.0.1:8080", address, "127.0.0.1:9000", other,
+		"http.server 9000 ", "http.server "+port+" ", "PORT=9000 ", "PORT="+port+" ").Replace(text)
+	settings := []string{"PATH=" + dir + ":" + os.Getenv("PATH"), "TIDELINE_ADDR=" + address, "TIDELINE_LOG_LEVEL=warn"}
+	if strings.Contains(text, "$APP_DATABASE") {
+		settings = append(settings, "APP_DATABASE="+storagetest.EmptyPostgresURL(t))
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	cmd := command(ctx, []string{"PATH=" + dir + ":" + os.Getenv("PATH"), "TIDELINE_ADDR=" + addresses.Replace("127.0.0.1:8080"), "TIDELINE_LOG_LEVEL=warn"})
+	cmd := command(ctx, settings)
 	cmd.Path, cmd.Args = "/bin/bash", []string{"bash", "-eo", "pipefail"}
 	cmd.Dir, cmd.Stdin = dir, strings.NewReader(text)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // its servers end with it
-	file, err := os.Create(filepath.Join(dir, "out"))
+	file, err := os.Create(filepath.Join(dir, "complaints"))
 	require.NoError(t, err)
 	defer file.Close()
-	cmd.Stdout, cmd.Stderr = file, file
+	cmd.Stderr = file
 	require.NoError(t, cmd.Start())
 	err = cmd.Wait()
 	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
-	printed, unread := os.ReadFile(file.Name())
+	complaints, unread := os.ReadFile(file.Name())
 	require.NoError(t, unread)
-	require.NoError(t, err, string(printed))
-	_, answer, found := strings.Cut(string(printed), "THE LAST BLOCK\n")
-	require.True(t, found, string(printed))
-	return answer
+	require.NoError(t, err, string(complaints))
+	for i, s := range script {
+		if s.want == "" {
+			continue
+		}
+		printed, err := os.ReadFile(filepath.Join(dir, fmt.Sprintf("printed%d", i)))
+		require.NoError(t, err)
+		var want, got any
+		require.NoError(t, json.Unmarshal([]byte(s.want), &want))
+		require.NoError(t, json.Unmarshal(printed, &got), "%s\nprinted:\n%s\n%s", s.commands, printed, complaints)
+		require.Equal(t, want, blank(want, got), "%s\nprinted:\n%s\n%s", s.commands, printed, complaints)
+	}
+}
+
+// blank returns what was printed, with … for what is … on the page: it is another each time.
+func blank(want, got any) any {
+	switch want := want.(type) {
+	case string:
+		if _, text := got.(string); text && want == "…" {
+			return want
+		}
+	case []any:
+		if got, list := got.([]any); list && len(got) == len(want) {
+			for i := range want {
+				got[i] = blank(want[i], got[i])
+			}
+		}
+	case map[string]any:
+		if got, object := got.(map[string]any); object {
+			for key, value := range want {
+				if _, there := got[key]; there {
+					got[key] = blank(value, got[key])
+				}
+			}
+		}
+	}
+	return got
 }
 
 // freeAddress is one of this machine that nobody listens on now.
@@ -95,9 +150,4 @@ func freeAddress(t *testing.T) string {
 	require.NoError(t, err)
 	defer listener.Close()
 	return fmt.Sprint(listener.Addr())
-}
-
-func portOf(address string) string {
-	_, port, _ := net.SplitHostPort(address)
-	return port
 }

@@ -1,4 +1,4 @@
-// Package examples holds short clients of the API, to start one's own from. Its
+// Package examples holds programs to start one's own from: clients of the API, an app. Its
 // test runs each of them against the real program.
 package examples
 

@@ -1,0 +1,96 @@
+// The live events of a timeline, over the protocol graphql-transport-ws, without a package.
+
+const subscription = `subscription ($after: Cursor) {
+  timelineEvents(after: $after, heartbeat: 20) { __typename
+    ... on TimelinePostAdded { position edge { score node { id text createdAt author { id handle name } } } }
+    ... on TimelinePostRemoved { position postId }
+    ... on TimelineInvalidated { position }
+    ... on TimelineHeartbeat { position } } }`;
+
+// The server sends a heartbeat every 20 seconds. Who misses two is no longer connected.
+const silence = 45_000;
+
+// listen calls event(e) for each event after the position, in their order, and
+// status("live" | "reconnecting") when that changes. It connects again by itself, with a new
+// token, and goes on after the last event; await token(anew) returns one, or null to end it.
+// It returns a function that ends it.
+export function listen({ url, position, token, event, status }) {
+  let socket, timer, turn = 0, failures = 0, ended = false, refused = false;
+
+  const patience = () => {
+    clearTimeout(timer);
+    timer = setTimeout(() => again(), silence);
+  };
+
+  // again drops the connection, and makes a new one after a while: the longer, the more have
+  // failed, and not when everybody else does.
+  const again = (least = 0) => {
+    socket?.close();
+    socket = undefined;
+    clearTimeout(timer);
+    if (ended) return;
+    status('reconnecting');
+    timer = setTimeout(connect, least + Math.min(15_000, 300 * 2 ** failures++) * (0.5 + Math.random() / 2));
+  };
+
+  const connect = async () => {
+    const now = ++turn;
+    let bearer;
+    try {
+      bearer = await token(refused);
+    } catch {
+      bearer = undefined;
+    }
+    if (ended || bearer === null || now !== turn) return;
+    if (!bearer) return again();
+    refused = false;
+    const mine = (socket = new WebSocket(url, 'graphql-transport-ws'));
+    const send = (message) => mine.send(JSON.stringify(message));
+    patience();
+    mine.onopen = () => send({ type: 'connection_init', payload: { Authorization: `Bearer ${bearer}` } });
+    mine.onclose = ({ code }) => {
+      if (mine !== socket) return;
+      refused = code === 4403; // the token has ended
+      again();
+    };
+    mine.onmessage = ({ data }) => {
+      if (mine !== socket) return;
+      patience();
+      const { type, payload } = JSON.parse(data);
+      switch (type) {
+        case 'connection_ack':
+          send({ id: '1', type: 'subscribe', payload: { query: subscription, variables: { after: position } } });
+          status('live');
+          return;
+        case 'ping':
+          send({ type: 'pong' });
+          return;
+        case 'next':
+          if (!payload.data) return again();
+          failures = 0;
+          position = payload.data.timelineEvents.position;
+          event(payload.data.timelineEvents);
+          return;
+        case 'error':
+        case 'complete':
+          again(1000);
+      }
+    };
+  };
+
+  // A computer that wakes up, or a network that is back, need not wait.
+  const awake = () => {
+    if (socket || ended) return;
+    failures = 0;
+    clearTimeout(timer);
+    connect();
+  };
+  addEventListener('online', awake);
+  connect();
+  return () => {
+    ended = true;
+    removeEventListener('online', awake);
+    clearTimeout(timer);
+    socket?.close();
+  };
+}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// issuer is the app as Tideline is told it, see TIDELINE_ISSUERS in the script run.
+const issuer = "example-app"
+
+// tokenLife is short: a token outlasts the session that it was made for.
+const tokenLife = 5 * time.Minute
+
+// tideline is all that the app has to do with Tideline: it signs tokens with a secret
+// that both know, and has a key for the calls of its own.
+type tideline struct {
+	url, key string
+	secret   []byte
+}
+
+// token returns a JWT by which Tideline knows the user. The first one makes the user there.
+func (t tideline) token(u user, now time.Time) string {
+	claims, err := json.Marshal(map[string]any{
+		"iss": issuer, "aud": "tideline", "sub": u.id, "preferred_username": u.name, "name": u.name,
+		"iat": now.Unix(), "exp": now.Add(tokenLife).Unix(),
+	})
+	if err != nil {
+		panic(err) // texts and numbers
+	}
+	text := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"HS256"}`)) + "." + base64.RawURLEncoding.EncodeToString(claims)
+	mac := hmac.New(sha256.New, t.secret)
+	mac.Write([]byte(text))
+	return text + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+}
+
+// deleteUsers has up to 100 users deleted with all that is theirs: they are hidden when it
+// returns. Users who are not there, or no longer, are no error.
+func (t tideline) deleteUsers(ctx context.Context, ids []string) error {
+	var answer struct {
+		DeleteUsers []struct{ Status, Reason string }
+	}
+	err := t.ask(ctx, `mutation ($ids: [String!]!) { deleteUsers(externalIds: $ids) { status reason } }`, map[string]any{"ids": ids}, &answer)
+	if err != nil {
+		return err
+	}
+	for i, result := range answer.DeleteUsers {
+		if result.Status == "REFUSED" {
+			return fmt.Errorf("delete user %s: %s", ids[i], result.Reason)
+		}
+	}
+	return nil
+}
+
+// ask makes a call with the app's key.
+func (t tideline) ask(ctx context.Context, document string, variables map[string]any, result any) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	body, err := json.Marshal(map[string]any{"query": document, "variables": variables})
+	if err != nil {
+		return err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, t.url+"/graphql", bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Authorization", "Bearer "+t.key)
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	answer := struct {
+		Data   any
+		Errors []struct{ Message string }
+	}{Data: result}
+	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
+		return fmt.Errorf("status %s: %w", response.Status, err)
+	}
+	if len(answer.Errors) > 0 {
+		return fmt.Errorf("status %s: %s", response.Status, answer.Errors[0].Message)
+	}
+	return nil
+}
+
+// ready waits until Tideline is, or the context ends.
+func (t tideline) ready(ctx context.Context) error {
+	for again := time.NewTicker(100 * time.Millisecond); ; {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, t.url+"/readyz", nil)
+		if err != nil {
+			return err
+		}
+		if response, err := http.DefaultClient.Do(request); err == nil {
+			response.Body.Close()
+			if response.StatusCode == http.StatusOK {
+				return nil
+			}
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	_ "modernc.org/sqlite" // the driver
+)
+
+var (
+	errSignedOut = errors.New("signed out")
+	errName      = errors.New("no name")
+	errLeaving   = errors.New("the account is being deleted")
+)
+
+// users is the app's own table of users, and that of their sessions.
+type users struct{ db *sql.DB }
+
+// user is one of them. The id is what Tideline calls the external id. It tells nothing of
+// the user, and nobody else ever gets it.
+type user struct{ id, name string }
+
+const tables = `
+CREATE TABLE IF NOT EXISTS users (
+	id      TEXT PRIMARY KEY,
+	name    TEXT NOT NULL UNIQUE COLLATE NOCASE,
+	leaving INTEGER NOT NULL DEFAULT 0 -- wants the account to be deleted
+);
+CREATE TABLE IF NOT EXISTS sessions (
+	secret_hash BLOB PRIMARY KEY,
+	user_id     TEXT NOT NULL REFERENCES users ON DELETE CASCADE
+);`
+
+func openUsers(ctx context.Context, file string) (*users, error) {
+	db, err := sql.Open("sqlite", file+"?_pragma=foreign_keys(1)&_pragma=journal_mode(wal)")
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(1)
+	if _, err := db.ExecContext(ctx, tables); err != nil {
+		db.Close()
+		return nil, fmt.Errorf("open %s: %w", file, err)
+	}
+	return &users{db}, nil
+}
+
+// signIn returns a new session of the user of this name, who is made when there is none.
+// Errors: errName, errLeaving.
+func (u *users) signIn(ctx context.Context, name string) (session string, err error) {
+	name = strings.Join(strings.Fields(name), " ")
+	if n := utf8.RuneCountInString(name); n < 1 || n > 30 || !utf8.ValidString(name) {
+		return "", errName
+	}
+	var id string
+	var leaving bool
+	err = u.db.QueryRowContext(ctx, `INSERT INTO users (id, name) VALUES (?, ?)
+		ON CONFLICT (name) DO UPDATE SET name = users.name RETURNING id, leaving`, rand.Text(), name).Scan(&id, &leaving)
+	if err != nil {
+		return "", err
+	}
+	if leaving {
+		return "", errLeaving
+	}
+	session = rand.Text()
+	_, err = u.db.ExecContext(ctx, `INSERT INTO sessions (secret_hash, user_id) VALUES (?, ?)`, hashOf(session), id)
+	return session, err
+}
+
+// signedIn returns the user of a session. Error: errSignedOut.
+func (u *users) signedIn(ctx context.Context, session string) (found user, err error) {
+	err = u.db.QueryRowContext(ctx, `SELECT users.id, users.name FROM sessions JOIN users ON users.id = user_id
+		WHERE secret_hash = ? AND NOT leaving`, hashOf(session)).Scan(&found.id, &found.name)
+	if errors.Is(err, sql.ErrNoRows) {
+		return user{}, errSignedOut
+	}
+	return found, err
+}
+
+func (u *users) signOut(ctx context.Context, session string) error {
+	_, err := u.db.ExecContext(ctx, `DELETE FROM sessions WHERE secret_hash = ?`, hashOf(session))
+	return err
+}
+
+// leave ends all sessions of a user, and notes that the account is to be deleted.
+func (u *users) leave(ctx context.Context, id string) error {
+	tx, err := u.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	for _, statement := range []string{`UPDATE users SET leaving = 1 WHERE id = ?`, `DELETE FROM sessions WHERE user_id = ?`} {
+		if _, err := tx.ExecContext(ctx, statement, id); err != nil {
+			return err
+		}
+	}
+	return tx.Commit()
+}
+
+// leaving returns users whose account is to be deleted, up to 100 of them.
+func (u *users) leaving(ctx context.Context) (ids []string, err error) {
+	rows, err := u.db.QueryContext(ctx, `SELECT id FROM users WHERE leaving LIMIT 100`)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
+	}
+	return ids, rows.Err()
+}
+
+func (u *users) delete(ctx context.Context, ids []string) error {
+	for _, id := range ids {
+		if _, err := u.db.ExecContext(ctx, `DELETE FROM users WHERE id = ?`, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func hashOf(session string) []byte {
+	hash := sha256.Sum256([]byte(session))
+	return hash[:]
+}
