@@ -22,6 +22,7 @@ import (
 	"tideline/ent/job"
 	"tideline/ent/like"
 	"tideline/ent/mute"
+	"tideline/ent/mutedword"
 	"tideline/ent/post"
 	"tideline/ent/readmarker"
 	"tideline/ent/session"
@@ -65,6 +66,8 @@ type Client struct {
 	Like *LikeClient
 	// Mute is the client for interacting with the Mute builders.
 	Mute *MuteClient
+	// MutedWord is the client for interacting with the MutedWord builders.
+	MutedWord *MutedWordClient
 	// Post is the client for interacting with the Post builders.
 	Post *PostClient
 	// ReadMarker is the client for interacting with the ReadMarker builders.
@@ -101,6 +104,7 @@ func (c *Client) init() {
 	c.Job = NewJobClient(c.config)
 	c.Like = NewLikeClient(c.config)
 	c.Mute = NewMuteClient(c.config)
+	c.MutedWord = NewMutedWordClient(c.config)
 	c.Post = NewPostClient(c.config)
 	c.ReadMarker = NewReadMarkerClient(c.config)
 	c.Session = NewSessionClient(c.config)
@@ -211,6 +215,7 @@ func (c *Client) Tx(ctx context.Context) (*Tx, error) {
 		Job:             NewJobClient(cfg),
 		Like:            NewLikeClient(cfg),
 		Mute:            NewMuteClient(cfg),
+		MutedWord:       NewMutedWordClient(cfg),
 		Post:            NewPostClient(cfg),
 		ReadMarker:      NewReadMarkerClient(cfg),
 		Session:         NewSessionClient(cfg),
@@ -248,6 +253,7 @@ func (c *Client) BeginTx(ctx context.Context, opts *sql.TxOptions) (*Tx, error) 
 		Job:             NewJobClient(cfg),
 		Like:            NewLikeClient(cfg),
 		Mute:            NewMuteClient(cfg),
+		MutedWord:       NewMutedWordClient(cfg),
 		Post:            NewPostClient(cfg),
 		ReadMarker:      NewReadMarkerClient(cfg),
 		Session:         NewSessionClient(cfg),
@@ -285,8 +291,9 @@ func (c *Client) Close() error {
 func (c *Client) Use(hooks ...Hook) {
 	for _, n := range []interface{ Use(...Hook) }{
 		c.APIKey, c.Block, c.Delivery, c.ExternalPost, c.Follow, c.FollowRequest,
-		c.HiddenUser, c.IdempotencyKey, c.Job, c.Like, c.Mute, c.Post, c.ReadMarker,
-		c.Session, c.User, c.WebhookDelivery, c.WebhookEndpoint, c.Writer,
+		c.HiddenUser, c.IdempotencyKey, c.Job, c.Like, c.Mute, c.MutedWord, c.Post,
+		c.ReadMarker, c.Session, c.User, c.WebhookDelivery, c.WebhookEndpoint,
+		c.Writer,
 	} {
 		n.Use(hooks...)
 	}
@@ -297,8 +304,9 @@ func (c *Client) Use(hooks ...Hook) {
 func (c *Client) Intercept(interceptors ...Interceptor) {
 	for _, n := range []interface{ Intercept(...Interceptor) }{
 		c.APIKey, c.Block, c.Delivery, c.ExternalPost, c.Follow, c.FollowRequest,
-		c.HiddenUser, c.IdempotencyKey, c.Job, c.Like, c.Mute, c.Post, c.ReadMarker,
-		c.Session, c.User, c.WebhookDelivery, c.WebhookEndpoint, c.Writer,
+		c.HiddenUser, c.IdempotencyKey, c.Job, c.Like, c.Mute, c.MutedWord, c.Post,
+		c.ReadMarker, c.Session, c.User, c.WebhookDelivery, c.WebhookEndpoint,
+		c.Writer,
 	} {
 		n.Intercept(interceptors...)
 	}
@@ -329,6 +337,8 @@ func (c *Client) Mutate(ctx context.Context, m Mutation) (Value, error) {
 		return c.Like.mutate(ctx, m)
 	case *MuteMutation:
 		return c.Mute.mutate(ctx, m)
+	case *MutedWordMutation:
+		return c.MutedWord.mutate(ctx, m)
 	case *PostMutation:
 		return c.Post.mutate(ctx, m)
 	case *ReadMarkerMutation:
@@ -1987,6 +1997,155 @@ func (c *MuteClient) mutate(ctx context.Context, m *MuteMutation) (Value, error)
 	}
 }
 
+// MutedWordClient is a client for the MutedWord schema.
+type MutedWordClient struct {
+	config
+}
+
+// NewMutedWordClient returns a client for the MutedWord from the given config.
+func NewMutedWordClient(c config) *MutedWordClient {
+	return &MutedWordClient{config: c}
+}
+
+// Use adds a list of mutation hooks to the hooks stack.
+// A call to `Use(f, g, h)` equals to `mutedword.Hooks(f(g(h())))`.
+func (c *MutedWordClient) Use(hooks ...Hook) {
+	c.hooks.MutedWord = append(c.hooks.MutedWord, hooks...)
+}
+
+// Intercept adds a list of query interceptors to the interceptors stack.
+// A call to `Intercept(f, g, h)` equals to `mutedword.Intercept(f(g(h())))`.
+func (c *MutedWordClient) Intercept(interceptors ...Interceptor) {
+	c.inters.MutedWord = append(c.inters.MutedWord, interceptors...)
+}
+
+// Create returns a builder for creating a MutedWord entity.
+func (c *MutedWordClient) Create() *MutedWordCreate {
+	mutation := newMutedWordMutation(c.config, OpCreate)
+	return &MutedWordCreate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// CreateBulk returns a builder for creating a bulk of MutedWord entities.
+func (c *MutedWordClient) CreateBulk(builders ...*MutedWordCreate) *MutedWordCreateBulk {
+	return &MutedWordCreateBulk{config: c.config, builders: builders}
+}
+
+// MapCreateBulk creates a bulk creation builder from the given slice. For each item in the slice, the function creates
+// a builder and applies setFunc on it.
+func (c *MutedWordClient) MapCreateBulk(slice any, setFunc func(*MutedWordCreate, int)) *MutedWordCreateBulk {
+	rv := reflect.ValueOf(slice)
+	if rv.Kind() != reflect.Slice {
+		return &MutedWordCreateBulk{err: fmt.Errorf("calling to MutedWordClient.MapCreateBulk with wrong type %T, need slice", slice)}
+	}
+	builders := make([]*MutedWordCreate, rv.Len())
+	for i := 0; i < rv.Len(); i++ {
+		builders[i] = c.Create()
+		setFunc(builders[i], i)
+	}
+	return &MutedWordCreateBulk{config: c.config, builders: builders}
+}
+
+// Update returns an update builder for MutedWord.
+func (c *MutedWordClient) Update() *MutedWordUpdate {
+	mutation := newMutedWordMutation(c.config, OpUpdate)
+	return &MutedWordUpdate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOne returns an update builder for the given entity.
+func (c *MutedWordClient) UpdateOne(_m *MutedWord) *MutedWordUpdateOne {
+	mutation := newMutedWordMutation(c.config, OpUpdateOne, withMutedWord(_m))
+	return &MutedWordUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOneID returns an update builder for the given id.
+func (c *MutedWordClient) UpdateOneID(id int64) *MutedWordUpdateOne {
+	mutation := newMutedWordMutation(c.config, OpUpdateOne, withMutedWordID(id))
+	return &MutedWordUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// Delete returns a delete builder for MutedWord.
+func (c *MutedWordClient) Delete() *MutedWordDelete {
+	mutation := newMutedWordMutation(c.config, OpDelete)
+	return &MutedWordDelete{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// DeleteOne returns a builder for deleting the given entity.
+func (c *MutedWordClient) DeleteOne(_m *MutedWord) *MutedWordDeleteOne {
+	return c.DeleteOneID(_m.ID)
+}
+
+// DeleteOneID returns a builder for deleting the given entity by its id.
+func (c *MutedWordClient) DeleteOneID(id int64) *MutedWordDeleteOne {
+	builder := c.Delete().Where(mutedword.ID(id))
+	builder.mutation.id = &id
+	builder.mutation.op = OpDeleteOne
+	return &MutedWordDeleteOne{builder}
+}
+
+// Query returns a query builder for MutedWord.
+func (c *MutedWordClient) Query() *MutedWordQuery {
+	return &MutedWordQuery{
+		config: c.config,
+		ctx:    &QueryContext{Type: TypeMutedWord},
+		inters: c.Interceptors(),
+	}
+}
+
+// Get returns a MutedWord entity by its id.
+func (c *MutedWordClient) Get(ctx context.Context, id int64) (*MutedWord, error) {
+	return c.Query().Where(mutedword.ID(id)).Only(ctx)
+}
+
+// GetX is like Get, but panics if an error occurs.
+func (c *MutedWordClient) GetX(ctx context.Context, id int64) *MutedWord {
+	obj, err := c.Get(ctx, id)
+	if err != nil {
+		panic(err)
+	}
+	return obj
+}
+
+// QueryUser queries the user edge of a MutedWord.
+func (c *MutedWordClient) QueryUser(_m *MutedWord) *UserQuery {
+	query := (&UserClient{config: c.config}).Query()
+	query.path = func(context.Context) (fromV *sql.Selector, _ error) {
+		id := _m.ID
+		step := sqlgraph.NewStep(
+			sqlgraph.From(mutedword.Table, mutedword.FieldID, id),
+			sqlgraph.To(user.Table, user.FieldID),
+			sqlgraph.Edge(sqlgraph.M2O, false, mutedword.UserTable, mutedword.UserColumn),
+		)
+		fromV = sqlgraph.Neighbors(_m.driver.Dialect(), step)
+		return fromV, nil
+	}
+	return query
+}
+
+// Hooks returns the client hooks.
+func (c *MutedWordClient) Hooks() []Hook {
+	return c.hooks.MutedWord
+}
+
+// Interceptors returns the client interceptors.
+func (c *MutedWordClient) Interceptors() []Interceptor {
+	return c.inters.MutedWord
+}
+
+func (c *MutedWordClient) mutate(ctx context.Context, m *MutedWordMutation) (Value, error) {
+	switch m.Op() {
+	case OpCreate:
+		return (&MutedWordCreate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdate:
+		return (&MutedWordUpdate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdateOne:
+		return (&MutedWordUpdateOne{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpDelete, OpDeleteOne:
+		return (&MutedWordDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
+	default:
+		return nil, fmt.Errorf("ent: unknown MutedWord mutation op: %q", m.Op())
+	}
+}
+
 // PostClient is a client for the Post schema.
 type PostClient struct {
 	config
@@ -2954,12 +3113,12 @@ func (c *WriterClient) mutate(ctx context.Context, m *WriterMutation) (Value, er
 type (
 	hooks struct {
 		APIKey, Block, Delivery, ExternalPost, Follow, FollowRequest, HiddenUser,
-		IdempotencyKey, Job, Like, Mute, Post, ReadMarker, Session, User,
+		IdempotencyKey, Job, Like, Mute, MutedWord, Post, ReadMarker, Session, User,
 		WebhookDelivery, WebhookEndpoint, Writer []ent.Hook
 	}
 	inters struct {
 		APIKey, Block, Delivery, ExternalPost, Follow, FollowRequest, HiddenUser,
-		IdempotencyKey, Job, Like, Mute, Post, ReadMarker, Session, User,
+		IdempotencyKey, Job, Like, Mute, MutedWord, Post, ReadMarker, Session, User,
 		WebhookDelivery, WebhookEndpoint, Writer []ent.Interceptor
 	}
 )

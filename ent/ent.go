@@ -19,6 +19,7 @@ import (
 	"tideline/ent/job"
 	"tideline/ent/like"
 	"tideline/ent/mute"
+	"tideline/ent/mutedword"
 	"tideline/ent/post"
 	"tideline/ent/readmarker"
 	"tideline/ent/session"
@@ -101,6 +102,7 @@ func checkColumn(t, c string) error {
 			job.Table:             job.ValidColumn,
 			like.Table:            like.ValidColumn,
 			mute.Table:            mute.ValidColumn,
+			mutedword.Table:       mutedword.ValidColumn,
 			post.Table:            post.ValidColumn,
 			readmarker.Table:      readmarker.ValidColumn,
 			session.Table:         session.ValidColumn,

@@ -12,6 +12,7 @@ import (
 	"tideline/ent/idempotencykey"
 	"tideline/ent/job"
 	"tideline/ent/mute"
+	"tideline/ent/mutedword"
 	"tideline/ent/post"
 	"tideline/ent/readmarker"
 	"tideline/ent/schema"
@@ -143,6 +144,20 @@ func init() {
 	muteDescCreatedAt := muteFields[3].Descriptor()
 	// mute.DefaultCreatedAt holds the default value on creation for the created_at field.
 	mute.DefaultCreatedAt = muteDescCreatedAt.Default.(func() time.Time)
+	mutedwordFields := schema.MutedWord{}.Fields()
+	_ = mutedwordFields
+	// mutedwordDescWord is the schema descriptor for word field.
+	mutedwordDescWord := mutedwordFields[2].Descriptor()
+	// mutedword.WordValidator is a validator for the "word" field. It is called by the builders before save.
+	mutedword.WordValidator = mutedwordDescWord.Validators[0].(func(string) error)
+	// mutedwordDescHead is the schema descriptor for head field.
+	mutedwordDescHead := mutedwordFields[3].Descriptor()
+	// mutedword.HeadValidator is a validator for the "head" field. It is called by the builders before save.
+	mutedword.HeadValidator = mutedwordDescHead.Validators[0].(func(string) error)
+	// mutedwordDescCreatedAt is the schema descriptor for created_at field.
+	mutedwordDescCreatedAt := mutedwordFields[4].Descriptor()
+	// mutedword.DefaultCreatedAt holds the default value on creation for the created_at field.
+	mutedword.DefaultCreatedAt = mutedwordDescCreatedAt.Default.(func() time.Time)
 	postFields := schema.Post{}.Fields()
 	_ = postFields
 	// postDescLikeCount is the schema descriptor for like_count field.

@@ -36,6 +36,8 @@ type Tx struct {
 	Like *LikeClient
 	// Mute is the client for interacting with the Mute builders.
 	Mute *MuteClient
+	// MutedWord is the client for interacting with the MutedWord builders.
+	MutedWord *MutedWordClient
 	// Post is the client for interacting with the Post builders.
 	Post *PostClient
 	// ReadMarker is the client for interacting with the ReadMarker builders.
@@ -192,6 +194,7 @@ func (tx *Tx) init() {
 	tx.Job = NewJobClient(tx.config)
 	tx.Like = NewLikeClient(tx.config)
 	tx.Mute = NewMuteClient(tx.config)
+	tx.MutedWord = NewMutedWordClient(tx.config)
 	tx.Post = NewPostClient(tx.config)
 	tx.ReadMarker = NewReadMarkerClient(tx.config)
 	tx.Session = NewSessionClient(tx.config)

@@ -135,6 +135,16 @@ func (r mutation) Unmute(ctx context.Context, in model.UserInput) (*model.Relati
 	return relate(ctx, in, r.Feed.Unmute)
 }
 
+func (r mutation) MuteWord(ctx context.Context, in model.MuteWordInput) (*model.MuteWordPayload, error) {
+	word, u, err := r.Feed.MuteWord(ctx, Viewer(ctx), in.Word)
+	return &model.MuteWordPayload{Word: word, User: u}, err
+}
+
+func (r mutation) UnmuteWord(ctx context.Context, in model.MuteWordInput) (*model.MuteWordPayload, error) {
+	word, u, err := r.Feed.UnmuteWord(ctx, Viewer(ctx), in.Word)
+	return &model.MuteWordPayload{Word: word, User: u}, err
+}
+
 // relate changes the viewer's relation to a user.
 func relate(
 	ctx context.Context, in model.UserInput, change func(context.Context, account.Viewer, int64) (*ent.User, error),

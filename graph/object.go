@@ -57,6 +57,10 @@ func (r user) Sessions(ctx context.Context, u *ent.User, first *int, after *stri
 	return r.Accounts.List(ctx, Viewer(ctx), u.ID, paging.Page{First: first, After: after}, r.Home.MaxPage())
 }
 
+func (r user) MutedWords(ctx context.Context, u *ent.User) ([]string, error) {
+	return r.Feed.MutedWords(ctx, Viewer(ctx), u.ID)
+}
+
 func (r user) Relationship(ctx context.Context, u *ent.User) (*visibility.Relation, error) {
 	return r.relation(ctx, u)
 }

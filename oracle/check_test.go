@@ -315,7 +315,7 @@ func (r *run) exact(v int) error {
 		return err
 	}
 	for _, id := range ids {
-		if p := r.numbers[id]; !r.gets(v, p) {
+		if p := r.numbers[id]; !r.belongs(v, p) {
 			return fmt.Errorf("%s's inbox (%s) has #%d, which does not belong there", r.name(v), covered.State, p)
 		}
 	}

@@ -19,6 +19,7 @@ type model struct {
 	blocks   relation
 	mutes    relation
 	likes    map[[2]int]bool // user, post
+	words    map[[2]int]bool // user, word of texts that the user mutes
 }
 
 type person struct {
@@ -32,7 +33,14 @@ type note struct {
 	author     int
 	visibility schema.Visibility
 	deleted    bool
+	word       int // of texts
 }
+
+// texts are what people write. The first one has no word that anybody mutes.
+var texts = []string{"hello", "My CAT sleeps", "这里有猫咪"}
+
+// mutable are words of the texts; the first text has none.
+var mutable = []string{"", "cat", "猫"}
 
 // relation has pairs: the user who acts and the user who is the target.
 type relation map[[2]int]bool
@@ -44,7 +52,7 @@ const (
 )
 
 func newModel() *model {
-	return &model{follows: relation{}, requests: relation{}, blocks: relation{}, mutes: relation{}, likes: map[[2]int]bool{}}
+	return &model{follows: relation{}, requests: relation{}, blocks: relation{}, mutes: relation{}, likes: map[[2]int]bool{}, words: map[[2]int]bool{}}
 }
 
 // nobody is the anonymous viewer.
@@ -69,6 +77,11 @@ func (m *model) sees(viewer, post int) bool {
 
 // gets reports whether the viewer's home timeline has the post.
 func (m *model) gets(viewer, post int) bool {
+	return m.belongs(viewer, post) && (m.posts[post].author == viewer || !m.words[[2]int{viewer, m.posts[post].word}])
+}
+
+// belongs reports whether the viewer's inbox is for the post, whatever its words.
+func (m *model) belongs(viewer, post int) bool {
 	author := m.posts[post].author
 	return m.sees(viewer, post) &&
 		(author == viewer || m.follows[[2]int{viewer, author}] && !m.mutes[[2]int{viewer, author}])

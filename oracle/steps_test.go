@@ -31,7 +31,7 @@ var kinds = []struct {
 }{
 	{"post", 14}, {"narrow or widen", 8}, {"delete", 4}, {"like", 3}, {"unlike", 1},
 	{"follow", 12}, {"unfollow", 6}, {"accept", 4}, {"reject", 1}, {"approve", 3},
-	{"block", 3}, {"unblock", 3}, {"mute", 5}, {"unmute", 5}, {"mark read", 3}, {"sign up", 1},
+	{"block", 3}, {"unblock", 3}, {"mute", 5}, {"unmute", 5}, {"mute word", 3}, {"unmute word", 3}, {"mark read", 3}, {"sign up", 1},
 
 	{"hold", 8}, {"stall", 2}, {"release", 4}, {"kill", 4}, {"pause", 2}, {"repeat", 5},
 	{"wipe", 2}, {"snapshot", 3}, {"roll back", 3}, {"lose", 4}, {"dead builder", 2}, {"balance", 7}, {"wait", 3}, {"away", 1},
@@ -105,12 +105,12 @@ func (r *run) social(s step, a, b, p int) error {
 		r.readers = append(r.readers, len(r.users)-1)
 	case "post":
 		vis := schema.Visibility(visibilities[s.n%len(visibilities)])
-		made, err := f.Feed.CreatePost(r.ctx, v, feed.Draft{Text: "hello", Visibility: &vis})
+		made, err := f.Feed.CreatePost(r.ctx, v, feed.Draft{Text: texts[s.b%len(texts)], Visibility: &vis})
 		if err != nil {
 			return err
 		}
-		n := r.record(note{id: made.ID, author: a, visibility: vis})
-		r.say("%s posts #%d for %s", r.name(a), n, vis)
+		n := r.record(note{id: made.ID, author: a, visibility: vis, word: s.b % len(texts)})
+		r.say("%s posts #%d for %s: %s", r.name(a), n, vis, texts[s.b%len(texts)])
 		r.certain[a][n] = true
 	case "follow":
 		want, begun := r.follow(a, b)
@@ -144,6 +144,8 @@ func (r *run) social(s step, a, b, p int) error {
 		}
 		delete(r.mutes, [2]int{a, b})
 		return between("unmutes", relate(f.Feed.Unmute), "")
+	case "mute word", "unmute word":
+		return r.word(s, a)
 	case "approve":
 		approves := s.n%2 == 0
 		r.say("%s approves followers: %v", r.name(a), approves)
@@ -158,6 +160,21 @@ func (r *run) social(s step, a, b, p int) error {
 		}
 	}
 	return nil
+}
+
+// word mutes a word of the texts, or brings its posts back.
+func (r *run) word(s step, a int) error {
+	n := 1 + s.n%(len(mutable)-1)
+	r.say("%s does: %s %q", r.name(a), s.do, mutable[n])
+	call, v := r.front().Feed.MuteWord, r.viewer(a)
+	if s.do == "unmute word" {
+		call = r.front().Feed.UnmuteWord
+		delete(r.words, [2]int{a, n})
+	} else {
+		r.words[[2]int{a, n}] = true
+	}
+	_, _, err := call(r.ctx, v, mutable[n])
+	return err
 }
 
 // onPost does the steps of users on posts: mostly on their own, where only authors

@@ -57,17 +57,19 @@ type Config struct {
 	PersistedCache   int           `group:"Limits of a request" default:"8388608" help:"Bytes of documents that clients may register by their hash (automatic persisted queries), 0 to 1073741824; 0: none."`
 	TrustedDocuments string        `group:"Limits of a request" placeholder:"FILE" help:"Execute these documents only: a JSON object of hash and document. The app's own must be among them. Default: any document."`
 
-	RateLimit                  string `group:"Limits of a client" enum:"on,off" default:"on" help:"All limits of this group but the first, for every user and address: on or off."`
-	MaxSockets                 int    `group:"Limits of a client" default:"20000" help:"WebSocket connections open at once in one process, 1 to 1000000."`
-	MaxSocketsPerUser          int    `group:"Limits of a client" default:"50" help:"The same for one user, 1 to 1000000."`
-	MaxSocketsPerAddress       int    `group:"Limits of a client" default:"500" help:"The same for one address, 1 to 1000000."`
-	MaxSubscriptionsPerUser    int    `group:"Limits of a client" default:"200" help:"Subscriptions of one user at once in one process, 1 to 1000000."`
-	MaxSubscriptionsPerAddress int    `group:"Limits of a client" default:"2000" help:"The same for one address, 1 to 1000000."`
-	RateAccounts               int    `group:"Limits of a client" default:"30" help:"Sign-ups and log-ins a minute from one address in the long run, twice as many at once; 1 to 60000."`
-	RateMutations              int    `group:"Limits of a client" default:"600" help:"Other mutations a minute of one user, a fifth of them at once; 1 to 60000."`
-	RateCost                   int    `group:"Limits of a client" default:"600000" help:"Cost a minute of one user's operations, as of --max-cost and at least 100 each, a third of it at once; 1000 to 10000000."`
-	RateKeyMutations           int    `group:"Limits of a client" default:"30000" help:"Mutations a minute by one API key, sign-ups and log-ins among them, whomever it acts for; a fifth of them at once; 1 to 60000."`
-	RateKeyCost                int    `group:"Limits of a client" default:"10000000" help:"Cost a minute by one API key, as of --max-cost, a third of it at once; 1000 to 60000000."`
+	RateLimit                  string        `group:"Limits of a client" enum:"on,off" default:"on" help:"All limits of this group but the first, for every user and address: on or off."`
+	MaxSockets                 int           `group:"Limits of a client" default:"20000" help:"WebSocket connections open at once in one process, 1 to 1000000."`
+	MaxSocketsPerUser          int           `group:"Limits of a client" default:"50" help:"The same for one user, 1 to 1000000."`
+	MaxSocketsPerAddress       int           `group:"Limits of a client" default:"500" help:"The same for one address, 1 to 1000000."`
+	MaxSubscriptionsPerUser    int           `group:"Limits of a client" default:"200" help:"Subscriptions of one user at once in one process, 1 to 1000000."`
+	MaxSubscriptionsPerAddress int           `group:"Limits of a client" default:"2000" help:"The same for one address, 1 to 1000000."`
+	RateAccounts               int           `group:"Limits of a client" default:"30" help:"Sign-ups and log-ins a minute from one address in the long run, twice as many at once; 1 to 60000."`
+	RateMutations              int           `group:"Limits of a client" default:"600" help:"Other mutations a minute of one user, a fifth of them at once; 1 to 60000."`
+	RateCost                   int           `group:"Limits of a client" default:"600000" help:"Cost a minute of one user's operations, as of --max-cost and at least 100 each, a third of it at once; 1000 to 10000000."`
+	RateKeyMutations           int           `group:"Limits of a client" default:"30000" help:"Mutations a minute by one API key, sign-ups and log-ins among them, whomever it acts for; a fifth of them at once; 1 to 60000."`
+	RateKeyCost                int           `group:"Limits of a client" default:"10000000" help:"Cost a minute by one API key, as of --max-cost, a third of it at once; 1000 to 60000000."`
+	NewAccountFor              time.Duration `group:"Limits of a client" default:"0s" help:"How long an account is new, 0s to 2160h; a new one has the rate of --rate-new-account. 0s: none is new."`
+	RateNewAccount             int           `group:"Limits of a client" default:"60" help:"Mutations an hour of a new account, a fifth of them at once, whatever --rate-mutations allows; 1 to 60000."`
 
 	Issuers     string `group:"Accounts" placeholder:"FILE" help:"Issuers whose tokens (JWT) sign your own users in: a file with a JSON array of them, or the array itself. See docs/integrate.md. Default: none."`
 	OwnAccounts string `group:"Accounts" enum:"on,off" default:"on" help:"Let people log in with a password: on or off."`
@@ -231,6 +233,7 @@ func (c Config) limits(log *slog.Logger) limit.Config {
 		Off:          c.RateLimit == "off",
 		RateAccounts: c.RateAccounts, RateMutations: c.RateMutations, RateCost: c.RateCost, MaxCost: c.MaxCost,
 		RateKeyMutations: c.RateKeyMutations, RateKeyCost: c.RateKeyCost,
+		NewAccountFor: c.NewAccountFor, RateNewAccount: c.RateNewAccount,
 		MaxSocketsPerUser: c.MaxSocketsPerUser, MaxSocketsPerAddress: c.MaxSocketsPerAddress,
 		MaxSubscriptionsPerUser: c.MaxSubscriptionsPerUser, MaxSubscriptionsPerAddress: c.MaxSubscriptionsPerAddress,
 		TrustedProxies: c.TrustedProxies, ProxyHeader: c.ProxyHeader, Logger: log,

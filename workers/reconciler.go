@@ -27,6 +27,15 @@ func (w *Workers) relationChanged(ctx context.Context, j *queue.Job) error {
 	return w.patient(ctx, err)
 }
 
+// wordsChanged has the clients of a user read again whose muted words changed.
+func (w *Workers) wordsChanged(ctx context.Context, j *queue.Job) error {
+	var args job.Words
+	if err := decode(j, &args, nil); err != nil {
+		return err
+	}
+	return w.patient(ctx, w.Home.WordsChanged(ctx, args.User, args.Change))
+}
+
 // patient returns err, which is Unavailable if a part of a cluster cannot be reached.
 func (w *Workers) patient(ctx context.Context, err error) error {
 	if err = w.Timelines.Masters().Tolerate(ctx, err); unreached(err) {

@@ -156,6 +156,7 @@ func New(cfg Config) (*Workers, error) {
 	cfg.Queue.Handle(job.RelationGivenUp, w.relationGivenUp)
 	cfg.Queue.Handle(job.InboxesStale, w.inboxesStale)
 	cfg.Queue.Handle(job.PostsBackdated, w.postsBackdated)
+	cfg.Queue.Handle(job.WordsChanged, w.wordsChanged)
 	cfg.Queue.Handle(job.AuthorStale, w.postGivenUp)
 	cfg.Queue.Handle(job.UserDeleted, w.userDeleted)
 	cfg.Queue.Handle(job.PostErased, w.postErased)

@@ -140,6 +140,18 @@ func (f MuteFunc) Mutate(ctx context.Context, m ent.Mutation) (ent.Value, error)
 	return nil, fmt.Errorf("unexpected mutation type %T. expect *ent.MuteMutation", m)
 }
 
+// The MutedWordFunc type is an adapter to allow the use of ordinary
+// function as MutedWord mutator.
+type MutedWordFunc func(context.Context, *ent.MutedWordMutation) (ent.Value, error)
+
+// Mutate calls f(ctx, m).
+func (f MutedWordFunc) Mutate(ctx context.Context, m ent.Mutation) (ent.Value, error) {
+	if mv, ok := m.(*ent.MutedWordMutation); ok {
+		return f(ctx, mv)
+	}
+	return nil, fmt.Errorf("unexpected mutation type %T. expect *ent.MutedWordMutation", m)
+}
+
 // The PostFunc type is an adapter to allow the use of ordinary
 // function as Post mutator.
 type PostFunc func(context.Context, *ent.PostMutation) (ent.Value, error)

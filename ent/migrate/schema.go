@@ -367,6 +367,40 @@ var (
 			},
 		},
 	}
+	// MutedWordsColumns holds the columns for the "muted_words" table.
+	MutedWordsColumns = []*schema.Column{
+		{Name: "id", Type: field.TypeInt64, Increment: true},
+		{Name: "word", Type: field.TypeString, Size: 1024},
+		{Name: "head", Type: field.TypeString, Size: 1024},
+		{Name: "created_at", Type: field.TypeTime},
+		{Name: "user_id", Type: field.TypeInt64},
+	}
+	// MutedWordsTable holds the schema information for the "muted_words" table.
+	MutedWordsTable = &schema.Table{
+		Name:       "muted_words",
+		Columns:    MutedWordsColumns,
+		PrimaryKey: []*schema.Column{MutedWordsColumns[0]},
+		ForeignKeys: []*schema.ForeignKey{
+			{
+				Symbol:     "muted_words_users_user",
+				Columns:    []*schema.Column{MutedWordsColumns[4]},
+				RefColumns: []*schema.Column{UsersColumns[0]},
+				OnDelete:   schema.Cascade,
+			},
+		},
+		Indexes: []*schema.Index{
+			{
+				Name:    "mutedword_user_id_word",
+				Unique:  true,
+				Columns: []*schema.Column{MutedWordsColumns[4], MutedWordsColumns[1]},
+			},
+			{
+				Name:    "mutedword_head_user_id",
+				Unique:  false,
+				Columns: []*schema.Column{MutedWordsColumns[2], MutedWordsColumns[4]},
+			},
+		},
+	}
 	// PostsColumns holds the columns for the "posts" table.
 	PostsColumns = []*schema.Column{
 		{Name: "id", Type: field.TypeInt64},
@@ -585,6 +619,7 @@ var (
 		JobsTable,
 		LikesTable,
 		MutesTable,
+		MutedWordsTable,
 		PostsTable,
 		ReadMarkersTable,
 		SessionsTable,
@@ -607,6 +642,7 @@ func init() {
 	LikesTable.ForeignKeys[1].RefTable = PostsTable
 	MutesTable.ForeignKeys[0].RefTable = UsersTable
 	MutesTable.ForeignKeys[1].RefTable = UsersTable
+	MutedWordsTable.ForeignKeys[0].RefTable = UsersTable
 	PostsTable.ForeignKeys[0].RefTable = UsersTable
 	SessionsTable.ForeignKeys[0].RefTable = UsersTable
 }

@@ -39,6 +39,9 @@ type Like func(*sql.Selector)
 // Mute is the predicate function for mute builders.
 type Mute func(*sql.Selector)
 
+// MutedWord is the predicate function for mutedword builders.
+type MutedWord func(*sql.Selector)
+
 // Post is the predicate function for post builders.
 type Post func(*sql.Selector)
 

@@ -1,5 +1,5 @@
-// Command app is a small app that has Tideline beside it: its own table of users, a
-// page with a timeline, and tokens of its own by which its users are known at Tideline.
+// Command app is a small app that has Tideline beside it. It has its own table of users,
+// tokens of its own by which they are known at Tideline, and a page with a timeline.
 //
 //	make example
 //

@@ -93,7 +93,7 @@ func (u *users) leave(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	defer tx.Rollback()
+	defer func() { _ = tx.Rollback() }() // of what was committed it is none
 	for _, statement := range []string{`UPDATE users SET leaving = 1 WHERE id = ?`, `DELETE FROM sessions WHERE user_id = ?`} {
 		if _, err := tx.ExecContext(ctx, statement, id); err != nil {
 			return err

@@ -16,6 +16,7 @@ import (
 	"tideline/ent/followrequest"
 	"tideline/ent/like"
 	"tideline/ent/mute"
+	"tideline/ent/mutedword"
 	"tideline/ent/post"
 	"tideline/ent/schema"
 	"tideline/ent/session"
@@ -80,7 +81,7 @@ func (s *Sessions) TakeExport(ctx context.Context, secret string) (int64, error)
 var errNoExport = refusal.New(refusal.Unauthenticated, "This path was used, or has ended. Ask for another one.")
 
 // Export writes all that is kept of a user to w, as lines of JSON, each with a type: user,
-// session, post, like, follow, follower, request, requester, block, mute. Of others it names the
+// session, post, like, follow, follower, request, requester, block, mute, mutedWord. Of others it names the
 // handle and the id only. It is a sequence of reads, not one moment. Error: NotFound.
 //
 // Cost: a query for each thousand rows, which is what is in memory at a time.
@@ -109,7 +110,7 @@ func (s *Sessions) Export(ctx context.Context, id int64, w io.Writer) error {
 	if err := x.to.Encode(profile); err != nil {
 		return err
 	}
-	for _, part := range []func(context.Context) error{x.sessions, x.posts, x.likes, x.relations} {
+	for _, part := range []func(context.Context) error{x.sessions, x.posts, x.likes, x.relations, x.words} {
 		if err := part(ctx); err != nil {
 			return fmt.Errorf("export user: %w", err)
 		}
@@ -170,6 +171,14 @@ func (x export) likes(ctx context.Context) error {
 		return x.db.Like.Query().Where(like.UserID(x.user), like.IDGT(after)).Order(ent.Asc(like.FieldID)).Limit(exportPage).All(ctx)
 	}, func(l *ent.Like) (int64, map[string]any) {
 		return l.ID, map[string]any{"type": "like", "post": ent.NodeID("Post", l.PostID)}
+	})
+}
+
+func (x export) words(ctx context.Context) error {
+	return exported(ctx, x.to, func(ctx context.Context, after int64) ([]*ent.MutedWord, error) {
+		return x.db.MutedWord.Query().Where(mutedword.UserID(x.user), mutedword.IDGT(after)).Order(ent.Asc(mutedword.FieldID)).Limit(exportPage).All(ctx)
+	}, func(w *ent.MutedWord) (int64, map[string]any) {
+		return w.ID, map[string]any{"type": "mutedWord", "word": w.Word, "createdAt": w.CreatedAt.UTC()}
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 	"tideline/ent"
 	"tideline/ent/session"
 	"tideline/feed/apikey"
+	"tideline/feed/ids"
 	"tideline/feed/internal/rows"
 	"tideline/feed/refusal"
 	"tideline/feed/webhook"
@@ -32,6 +33,10 @@ type Viewer struct {
 	// Issued is when an issuer made the token of the call; zero for a session of a log-in.
 	Issued time.Time
 }
+
+// Since is when the viewer's account was made here; that of an import, when it came. It
+// is the beginning of time for an anonymous viewer. It costs nothing.
+func (v Viewer) Since() time.Time { return ids.TimeOf(v.ID) }
 
 // Auth is a fresh session. Only now the server knows its token.
 type Auth struct {

@@ -152,7 +152,7 @@ func (a *Audit) Verify(ctx context.Context, userID int64, grace time.Duration) (
 			d.Missing = append(d.Missing, id)
 		}
 	}
-	d.Extra, err = a.unshowable(ctx, visibility.Home, userID, rows.Without(held, rows.PostIDs(truth)))
+	d.Extra, err = a.unshowable(ctx, visibility.Inbox, userID, rows.Without(held, rows.PostIDs(truth)))
 	return d, err
 }
 

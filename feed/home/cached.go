@@ -26,7 +26,7 @@ type cachedFeed struct {
 // inbox returns the inbox of the user's home timeline.
 func (h *Home) inbox(user int64) cachedFeed {
 	return cachedFeed{
-		key: timeline.Inbox(user), cap: h.tl.InboxCap(), surface: visibility.Home, user: user,
+		key: timeline.Inbox(user), cap: h.tl.InboxCap(), surface: visibility.Inbox, user: user,
 		truth: h.pulled(user), merges: true, with: visibility.Likes, observe: h.cfg.Observe,
 	}
 }
@@ -204,12 +204,14 @@ func (h *Home) hydrate(ctx context.Context, viewer int64, with visibility.Fields
 	return b, nil
 }
 
-// fill reads those posts of a feed in the range that the viewer may be shown.
-func (h *Home) fill(ctx context.Context, viewer int64, feed cachedFeed, known prefetch, r timeline.Range) ([]*ent.Post, error) {
-	return visibility.Fill(ctx, feed.surface, viewer, r, h.cached(feed, known))
+// fill reads those posts of the user's home timeline in the range that the user may be
+// shown.
+func (h *Home) fill(ctx context.Context, user int64, known prefetch, r timeline.Range) ([]*ent.Post, error) {
+	return visibility.Fill(ctx, visibility.Home, user, r, h.cached(h.inbox(user), known))
 }
 
-// ReadTwice reads a range of the user's timeline in SQL, and as a page does. These reads
+// ReadTwice reads a range of the user's timeline in SQL, and as a page does, both with what
+// muted words hide. These reads
 // are not counted, and nobody sees them.
 //
 // Cost: as a first page without an inbox, and as a page, of as many posts.
@@ -219,7 +221,7 @@ func (h *Home) ReadTwice(ctx context.Context, user int64, r timeline.Range) (tru
 	if truth, err = visibility.Fill(ctx, inbox.surface, user, r, inbox.truth); err != nil {
 		return nil, nil, err
 	}
-	read, err = h.fill(ctx, user, inbox, prefetch{}, r)
+	read, err = visibility.Fill(ctx, inbox.surface, user, r, h.cached(inbox, prefetch{}))
 	return truth, read, err
 }
 

@@ -156,7 +156,7 @@ func (h *Home) recentIDs(ctx context.Context, user int64, r timeline.Range, must
 		}
 		known = prefetch{merged: &merged, asked: r, part: timeline.Part{IDs: found, Coverage: covered}}
 	}
-	posts, err := h.fill(ctx, user, h.inbox(user), known, r)
+	posts, err := h.fill(ctx, user, known, r)
 	return rows.PostIDs(posts), true, err
 }
 

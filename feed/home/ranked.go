@@ -141,7 +141,7 @@ func (h *Home) ranked(ctx context.Context, v account.Viewer, p paging.Page) (*pa
 		limit = h.tl.InboxCap()
 	}
 	at := h.Visit(ctx, v.ID)
-	posts, err := h.fill(ctx, v.ID, h.inbox(v.ID), prefetch{}, after.window.First(limit))
+	posts, err := h.fill(ctx, v.ID, prefetch{}, after.window.First(limit))
 	if err != nil {
 		return nil, err
 	}

@@ -49,6 +49,25 @@ func (h *Home) SyncInboxAndNotify(ctx context.Context, viewer, author, change in
 	return h.tl.Tell(ctx, viewer, change)
 }
 
+// WordsChanged tells the viewer's clients to read again after a change of the words that
+// the viewer mutes: an inbox has posts whatever their words, and the reads leave them out.
+// It does so once for the number of the change.
+//
+// Cost: four round trips at most.
+func (h *Home) WordsChanged(ctx context.Context, viewer, change int64) error {
+	if told, err := h.tl.Told(ctx, viewer, change); told || err != nil {
+		return err
+	}
+	if err := h.tl.InvalidatePositions(ctx, viewer, change); err != nil {
+		return err
+	}
+	ev := live.Event{Kind: live.Invalidated, Reason: "muted words changed"}
+	if _, err := h.cfg.Publisher.Publish(ctx, ev, []int64{viewer}); err != nil {
+		return fmt.Errorf("tell of changed words: %w", err)
+	}
+	return h.tl.Tell(ctx, viewer, change)
+}
+
 // SyncInbox makes the viewer's inbox agree with SQL about the posts of one author:
 // those that belong there come in, the others go. It is level-triggered: what
 // it does depends on the relation as it is, not on what happened to it, so it
@@ -135,7 +154,7 @@ func (h *Home) syncOnce(ctx context.Context, viewer, author int64, change *int64
 		}
 	}
 	above := timeline.Range{After: max(covered.Floor-1, 0), Limit: limit}
-	posts, err := visibility.Fill(ctx, visibility.Home, viewer, above, h.posts.By(visibility.Home, author))
+	posts, err := visibility.Fill(ctx, visibility.Inbox, viewer, above, h.posts.By(visibility.Inbox, author))
 	if err != nil {
 		return false, false, err
 	}

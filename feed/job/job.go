@@ -20,6 +20,8 @@ const (
 	PostChanged = "post.changed"
 	// RelationChanged: two users' relation changed, in either direction.
 	RelationChanged = "relation.changed"
+	// WordsChanged: the words that a user mutes changed.
+	WordsChanged = "words.changed"
 	// AuthorReturns: an author's posts are pushed again; inboxes are to get the
 	// posts that were not pushed.
 	AuthorReturns = "author.returns"
@@ -90,6 +92,12 @@ type Author struct {
 // User is the payload of UserDeleted.
 type User struct {
 	User int64 `json:"user"`
+}
+
+// Words is the payload of WordsChanged.
+type Words struct {
+	User   int64 `json:"user"`
+	Change int64 `json:"change"` // its number, see home.WordsChanged
 }
 
 // Users is the payload of InboxesStale.

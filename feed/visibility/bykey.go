@@ -35,8 +35,8 @@ const (
 // written once, whose rows go straight into posts.
 
 // statement is the query of posts by key. Its parameters are the viewer and the ids.
-func statement(of, flags string, with Fields) string {
-	columns, from := "p.id, p.author_id, p.text, p.visibility, p.like_count, "+flags, "posts p"
+func statement(of, flags, words string, with Fields) string {
+	columns, from := "p.id, p.author_id, p.text, p.visibility, p.like_count, "+flags+", "+words, "posts p"
 	if with&Author != 0 {
 		columns += ", u.handle, u.name"
 		from += " JOIN users u ON u.id = p.author_id"
@@ -70,10 +70,10 @@ func (r *Reader) byKey(ctx context.Context, viewer int64, ids []int64, with Fiel
 	if with&Author != 0 {
 		authors = make([]ent.User, len(ids))
 	}
-	var into [13]any
+	var into [14]any
 	for i := 0; found.Next(); i++ {
-		p, visibility := &posts[i], ""
-		row := append(into[:0], &p.ID, &p.AuthorID, &p.Text, &visibility, &p.LikeCount, &p.ForViewer)
+		p, visibility, words := &posts[i], "", ""
+		row := append(into[:0], &p.ID, &p.AuthorID, &p.Text, &visibility, &p.LikeCount, &p.ForViewer, &words)
 		if with&Author != 0 {
 			u := &authors[i]
 			p.Edges.Author = u
@@ -86,6 +86,7 @@ func (r *Reader) byKey(ctx context.Context, viewer int64, ids []int64, with Fiel
 			return nil, fmt.Errorf("read posts: %w", err)
 		}
 		p.Visibility = schema.Visibility(visibility)
+		keepWords(p, words)
 		if p.Edges.Author != nil {
 			p.Edges.Author.ID = p.AuthorID
 		}
@@ -94,13 +95,22 @@ func (r *Reader) byKey(ctx context.Context, viewer int64, ids []int64, with Fiel
 	return list, rows.Wrap("read posts", found.Err())
 }
 
-// flagsExpr is flagsFor in a query that ent builds.
-func (r *Reader) flagsExpr(viewer int64) sql.Querier {
-	if viewer == 0 {
-		return sql.Expr(flagsForAnyone(post.Table))
+// forViewer selects, in a query of posts that ent builds, what keepFlags keeps.
+func forViewer(viewer int64) func(*sql.Selector) {
+	return func(s *sql.Selector) {
+		if viewer == 0 {
+			s.AppendSelectExprAs(sql.Expr(flagsForAnyone(post.Table)), columnFlags)
+			return
+		}
+		s.AppendSelectExprAs(withViewer(viewer, func(parameter string) string { return flagsFor(parameter, post.Table, true) }), columnFlags)
+		s.AppendSelectExprAs(withViewer(viewer, wordsOf), columnWords)
 	}
+}
+
+// withViewer is an SQL expression of a viewer, whose parameter it puts in.
+func withViewer(viewer int64, expression func(parameter string) string) sql.Querier {
 	const parameter = "$viewer"
-	parts := strings.Split(flagsFor(parameter, post.Table, true), parameter)
+	parts := strings.Split(expression(parameter), parameter)
 	return sql.ExprFunc(func(b *sql.Builder) {
 		b.WriteString(parts[0])
 		for _, part := range parts[1:] {
@@ -121,6 +131,20 @@ func keepFlags(list []*ent.Post) error {
 			return fmt.Errorf("flags of post %d are %T", p.ID, value)
 		}
 		p.ForViewer = flags
+		if words, err := p.Value(columnWords); err == nil { // else it was read for nobody
+			text, ok := words.(string)
+			if !ok {
+				return fmt.Errorf("words of post %d are %T", p.ID, words)
+			}
+			keepWords(p, text)
+		}
 	}
 	return nil
+}
+
+// keepWords adds to the flags of a post whether it has one of the words.
+func keepWords(p *ent.Post, words string) {
+	if hasAny(p.Text, words) {
+		p.ForViewer |= int64(mutesWord)
+	}
 }

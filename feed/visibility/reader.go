@@ -5,8 +5,6 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"entgo.io/ent/dialect/sql"
-
 	"tideline/ent"
 	"tideline/ent/post"
 	"tideline/ent/predicate"
@@ -26,10 +24,10 @@ type Reader struct {
 
 // New returns a Reader of the database; dialect is dialect.SQLite or dialect.Postgres.
 func New(db *ent.Client, dialect string) *Reader {
-	r := &Reader{db: db, dialect: dialect, anonymous: statement(dialect, "$1 * 0 + "+flagsForAnyone("p"), 0)}
+	r := &Reader{db: db, dialect: dialect, anonymous: statement(dialect, "$1 * 0 + "+flagsForAnyone("p"), "''", 0)}
 	for with := range r.statements {
 		with := Fields(with)
-		r.statements[with] = statement(dialect, flagsFor("$1", "p", with&Likes != 0), with)
+		r.statements[with] = statement(dialect, flagsFor("$1", "p", with&Likes != 0), wordsOf("$1"), with)
 	}
 	return r
 }
@@ -166,7 +164,7 @@ func (r *Reader) matching(match predicate.Post) Source {
 			order = ent.Asc(post.FieldID)
 		}
 		q := r.db.Post.Query().Where(match, post.VisibilityNEQ(schema.Deleted), post.IDGT(in.After), post.IDLT(in.Upper())).Order(order).Limit(in.Limit)
-		q.Modify(func(s *sql.Selector) { s.AppendSelectExprAs(r.flagsExpr(viewer), columnFlags) })
+		q.Modify(forViewer(viewer))
 		list, err := q.All(ctx)
 		if err == nil {
 			err = keepFlags(list)
@@ -237,7 +235,7 @@ func (r *Reader) stored(ctx context.Context, query string, args ...any) (*ent.Us
 // WhyHidden returns the author of the post and the rule that hides it from the
 // viewer's home timeline; why is empty when no rule does.
 //
-// Cost: two queries by index.
+// Cost: three queries by index.
 func (r *Reader) WhyHidden(ctx context.Context, viewer, id int64) (author int64, why string, err error) {
 	p, err := r.Stored(ctx, id)
 	if err != nil {
@@ -247,8 +245,18 @@ func (r *Reader) WhyHidden(ctx context.Context, viewer, id int64) (author int64,
 		return 0, "there is no such post, or it was deleted", nil
 	}
 	to, err := r.relation(ctx, viewer, p.AuthorID)
-	if err == nil && !mayShow(Home, viewer, to, p) {
+	if err != nil {
+		return p.AuthorID, "", err
+	}
+	read, err := r.byKey(ctx, viewer, []int64{id}, 0)
+	if err != nil {
+		return p.AuthorID, "", err
+	}
+	for _, p := range read {
+		to.MutesWord = flag(p.ForViewer)&mutesWord != 0
+	}
+	if !mayShow(Home, viewer, to, p) {
 		why = whyNot(to, p)
 	}
-	return p.AuthorID, why, err
+	return p.AuthorID, why, nil
 }

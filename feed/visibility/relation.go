@@ -31,6 +31,7 @@ const (
 	likesKnown // whether the viewer likes the post was read
 	known      // the rest was read
 	hidden     // the user, or the post's author, is hidden from everybody
+	mutesWord  // the viewer mutes a word of the post; no query returns it
 )
 
 // edge is a table in which a row of a viewer and another user sets a flag.
@@ -58,6 +59,7 @@ func (f flag) relation() Relation {
 	return Relation{
 		Following: f&following != 0, FollowedBy: f&followedBy != 0, Blocking: f&blocking != 0,
 		BlockedBy: f&blockedBy != 0, Muting: f&muting != 0, Requested: f&requested != 0, Hidden: f&hidden != 0,
+		MutesWord: f&mutesWord != 0,
 	}
 }
 

@@ -23,6 +23,9 @@ type Relation struct {
 	Muting     bool // the viewer mutes the other
 	Requested  bool // the viewer asked to follow and waits for the answer
 	Hidden     bool // nobody sees the other, see ent/schema.HiddenUser
+	// MutesWord: the viewer mutes a word of the post in question. Only a relation that
+	// was read with a post has it.
+	MutesWord bool
 }
 
 // Mutual reports whether both follow each other: friends.
@@ -38,6 +41,9 @@ const (
 	Direct Surface = iota
 	// Home: in the home timeline or its live events.
 	Home
+	// Inbox: nobody is shown it here. It is kept where home timelines are read: as Home,
+	// whatever words the viewer mutes.
+	Inbox
 )
 
 // mayShow decides whether a viewer with the relation r to the author may be shown p
@@ -52,7 +58,7 @@ func mayShow(on Surface, viewer int64, r Relation, p *ent.Post) bool {
 	if r.Blocking || r.BlockedBy {
 		return false
 	}
-	if on == Home && (!r.Following || r.Muting) {
+	if on != Direct && (!r.Following || r.Muting) || on == Home && r.MutesWord {
 		return false
 	}
 	switch p.Visibility {
@@ -80,6 +86,8 @@ func whyNot(r Relation, p *ent.Post) string {
 		return "the viewer does not follow the author"
 	case r.Muting:
 		return "the viewer mutes the author"
+	case r.MutesWord:
+		return "the viewer mutes a word of it"
 	case p.Visibility == schema.Mutuals:
 		return "it is for friends, and the author does not follow the viewer"
 	default:

@@ -89,6 +89,8 @@ type MutationResolver interface {
 	Unblock(ctx context.Context, input model.UserInput) (*model.RelationshipPayload, error)
 	Mute(ctx context.Context, input model.UserInput) (*model.RelationshipPayload, error)
 	Unmute(ctx context.Context, input model.UserInput) (*model.RelationshipPayload, error)
+	MuteWord(ctx context.Context, input model.MuteWordInput) (*model.MuteWordPayload, error)
+	UnmuteWord(ctx context.Context, input model.MuteWordInput) (*model.MuteWordPayload, error)
 	MarkTimelineRead(ctx context.Context, input model.MarkTimelineReadInput) (*model.MarkTimelineReadPayload, error)
 	CreateAPIKey(ctx context.Context, input model.CreateAPIKeyInput) (*model.CreateAPIKeyPayload, error)
 	RevokeAPIKey(ctx context.Context, input model.RevokeAPIKeyInput) (*model.RevokeAPIKeyPayload, error)
@@ -147,6 +149,7 @@ type UserResolver interface {
 	Following(ctx context.Context, obj *ent.User, first *int, after *string) (*paging.Connection[ent.User], error)
 	FollowRequests(ctx context.Context, obj *ent.User, first *int, after *string) (*paging.Connection[ent.User], error)
 	Sessions(ctx context.Context, obj *ent.User, first *int, after *string) (*paging.Connection[account.Session], error)
+	MutedWords(ctx context.Context, obj *ent.User) ([]string, error)
 	Relationship(ctx context.Context, obj *ent.User) (*visibility.Relation, error)
 }
 
@@ -184,6 +187,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputLikePostInput,
 		ec.unmarshalInputLogInInput,
 		ec.unmarshalInputMarkTimelineReadInput,
+		ec.unmarshalInputMuteWordInput,
 		ec.unmarshalInputRevokeApiKeyInput,
 		ec.unmarshalInputSetPostVisibilityInput,
 		ec.unmarshalInputSignUpInput,
@@ -338,6 +342,8 @@ type User implements Node {
   followRequests(first: Int, after: Cursor): UserConnection
   "The viewer's log-ins that have not ended, newest first; null for anyone but the owner."
   sessions(first: Int, after: Cursor): SessionConnection
+  "The words and phrases that keep posts of others out of the viewer's timeline, in the order in which they were muted; null for anyone but the owner."
+  mutedWords: [String!]
   relationship: Relationship
 }
 
@@ -539,6 +545,10 @@ input MarkTimelineReadInput { "The newest entry seen." upTo: Cursor! }
 type MarkTimelineReadPayload { unreadCount: Int! }
 
 "Authenticated calls carry ` + "`" + `Authorization: Bearer <token>` + "`" + `; over WebSocket the same key in the connection_init payload."
+input MuteWordInput { word: String! }
+"The word is as it is compared, and as User.mutedWords has it."
+type MuteWordPayload { word: String! user: User! }
+
 type Mutation {
   signUp(input: SignUpInput!): AuthPayload!
   logIn(input: LogInInput!): AuthPayload!
@@ -572,6 +582,9 @@ type Mutation {
   "Keeps a followed user out of the viewer's timeline without their knowing."
   mute(input: UserInput!): RelationshipPayload!
   unmute(input: UserInput!): RelationshipPayload!
+  "Keeps posts of others that have the word or phrase out of the viewer's timeline, not out of profiles. Case and width of letters make no difference; \"cat\" is in \"Cat!\" and not in \"category\". Up to 100 words of up to 64 characters."
+  muteWord(input: MuteWordInput!): MuteWordPayload!
+  unmuteWord(input: MuteWordInput!): MuteWordPayload!
   markTimelineRead(input: MarkTimelineReadInput!): MarkTimelineReadPayload!
   "For an API key with the scope KEYS, as is revokeApiKey."
   createApiKey(input: CreateApiKeyInput!): CreateApiKeyPayload!
@@ -778,6 +791,16 @@ func (ec *executionContext) childFields_MarkTimelineReadPayload(ctx context.Cont
 		return ec.fieldContext_MarkTimelineReadPayload_unreadCount(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type MarkTimelineReadPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_MuteWordPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "word":
+		return ec.fieldContext_MuteWordPayload_word(ctx, field)
+	case "user":
+		return ec.fieldContext_MuteWordPayload_user(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type MuteWordPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_PageInfo(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -1024,6 +1047,8 @@ func (ec *executionContext) childFields_User(ctx context.Context, field graphql.
 		return ec.fieldContext_User_followRequests(ctx, field)
 	case "sessions":
 		return ec.fieldContext_User_sessions(ctx, field)
+	case "mutedWords":
+		return ec.fieldContext_User_mutedWords(ctx, field)
 	case "relationship":
 		return ec.fieldContext_User_relationship(ctx, field)
 	}
@@ -1378,6 +1403,20 @@ func (ec *executionContext) field_Mutation_markTimelineRead_args(ctx context.Con
 	return args, nil
 }
 
+func (ec *executionContext) field_Mutation_muteWord_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (model.MuteWordInput, error) {
+			return ec.unmarshalNMuteWordInput2tidelineᚋgraphᚋmodelᚐMuteWordInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
 func (ec *executionContext) field_Mutation_mute_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
 	var err error
 	args := map[string]any{}
@@ -1482,6 +1521,20 @@ func (ec *executionContext) field_Mutation_unlikePost_args(ctx context.Context, 
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
 		func(ctx context.Context, v any) (model.LikePostInput, error) {
 			return ec.unmarshalNLikePostInput2tidelineᚋgraphᚋmodelᚐLikePostInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_unmuteWord_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (model.MuteWordInput, error) {
+			return ec.unmarshalNMuteWordInput2tidelineᚋgraphᚋmodelᚐMuteWordInput(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -3721,6 +3774,94 @@ func (ec *executionContext) fieldContext_Mutation_unmute(ctx context.Context, fi
 	return fc, nil
 }
 
+func (ec *executionContext) _Mutation_muteWord(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_muteWord(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().MuteWord(ctx, fc.Args["input"].(model.MuteWordInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.MuteWordPayload) graphql.Marshaler {
+			return ec.marshalNMuteWordPayload2ᚖtidelineᚋgraphᚋmodelᚐMuteWordPayload(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_muteWord(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_MuteWordPayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_muteWord_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_unmuteWord(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_unmuteWord(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().UnmuteWord(ctx, fc.Args["input"].(model.MuteWordInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.MuteWordPayload) graphql.Marshaler {
+			return ec.marshalNMuteWordPayload2ᚖtidelineᚋgraphᚋmodelᚐMuteWordPayload(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_unmuteWord(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_MuteWordPayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_unmuteWord_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Mutation_markTimelineRead(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -4113,6 +4254,61 @@ func (ec *executionContext) fieldContext_Mutation_deleteUsers(ctx context.Contex
 	if fc.Args, err = ec.field_Mutation_deleteUsers_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
 		ec.Error(ctx, err)
 		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _MuteWordPayload_word(ctx context.Context, field graphql.CollectedField, obj *model.MuteWordPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_MuteWordPayload_word(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Word, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_MuteWordPayload_word(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("MuteWordPayload", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _MuteWordPayload_user(ctx context.Context, field graphql.CollectedField, obj *model.MuteWordPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_MuteWordPayload_user(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.User, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *ent.User) graphql.Marshaler {
+			return ec.marshalNUser2ᚖtidelineᚋentᚐUser(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_MuteWordPayload_user(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "MuteWordPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_User(ctx, field)
+		},
 	}
 	return fc, nil
 }
@@ -6792,6 +6988,29 @@ func (ec *executionContext) fieldContext_User_sessions(ctx context.Context, fiel
 	return fc, nil
 }
 
+func (ec *executionContext) _User_mutedWords(ctx context.Context, field graphql.CollectedField, obj *ent.User) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_User_mutedWords(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.User().MutedWords(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []string) graphql.Marshaler {
+			return ec.marshalOString2ᚕstringᚄ(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_User_mutedWords(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("User", field, true, true, errors.New("field of type String does not have child fields"))
+}
+
 func (ec *executionContext) _User_relationship(ctx context.Context, field graphql.CollectedField, obj *ent.User) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -8406,6 +8625,36 @@ func (ec *executionContext) unmarshalInputMarkTimelineReadInput(ctx context.Cont
 	return it, nil
 }
 
+func (ec *executionContext) unmarshalInputMuteWordInput(ctx context.Context, obj any) (model.MuteWordInput, error) {
+	var it model.MuteWordInput
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	fieldsInOrder := [...]string{"word"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "word":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("word"))
+			data, err := ec.unmarshalNString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Word = data
+		}
+	}
+	return it, nil
+}
+
 func (ec *executionContext) unmarshalInputRevokeApiKeyInput(ctx context.Context, obj any) (model.RevokeAPIKeyInput, error) {
 	var it model.RevokeAPIKeyInput
 	if obj == nil {
@@ -9748,6 +9997,20 @@ func (ec *executionContext) _Mutation(ctx context.Context, sel ast.SelectionSet)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
+		case "muteWord":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_muteWord(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "unmuteWord":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_unmuteWord(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "markTimelineRead":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_markTimelineRead(ctx, field)
@@ -9808,6 +10071,49 @@ func (ec *executionContext) _Mutation(ctx context.Context, sel ast.SelectionSet)
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_deleteUsers(ctx, field)
 			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var muteWordPayloadImplementors = []string{"MuteWordPayload"}
+
+func (ec *executionContext) _MuteWordPayload(ctx context.Context, sel ast.SelectionSet, obj *model.MuteWordPayload) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, muteWordPayloadImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("MuteWordPayload")
+		case "word":
+			out.Values[i] = ec._MuteWordPayload_word(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "user":
+			out.Values[i] = ec._MuteWordPayload_user(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -11748,6 +12054,44 @@ func (ec *executionContext) _User(ctx context.Context, sel ast.SelectionSet, obj
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "mutedWords":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._User_mutedWords(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "relationship":
 			field := field
 
@@ -12692,6 +13036,21 @@ func (ec *executionContext) marshalNMarkTimelineReadPayload2ᚖtidelineᚋgraph�
 	return ec._MarkTimelineReadPayload(ctx, sel, v)
 }
 
+func (ec *executionContext) unmarshalNMuteWordInput2tidelineᚋgraphᚋmodelᚐMuteWordInput(ctx context.Context, v any) (model.MuteWordInput, error) {
+	res, err := ec.unmarshalInputMuteWordInput(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNMuteWordPayload2ᚖtidelineᚋgraphᚋmodelᚐMuteWordPayload(ctx context.Context, sel ast.SelectionSet, v *model.MuteWordPayload) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	return ec._MuteWordPayload(ctx, sel, v)
+}
+
 func (ec *executionContext) marshalNNode2ᚕtidelineᚋentᚐNode(ctx context.Context, sel ast.SelectionSet, v []ent.Node) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
@@ -13500,6 +13859,41 @@ func (ec *executionContext) marshalOString2string(ctx context.Context, sel ast.S
 	_ = ctx
 	res := graphql.MarshalString(v)
 	return res
+}
+
+func (ec *executionContext) unmarshalOString2ᚕstringᚄ(ctx context.Context, v any) ([]string, error) {
+	if v == nil {
+		return nil, nil
+	}
+	vSlice := graphql.CoerceList(v)
+	var err error
+	res := make([]string, len(vSlice))
+	for i := range vSlice {
+		ctx := graphql.WithPathContext(ctx, graphql.NewPathWithIndex(i))
+		res[i], err = ec.unmarshalNString2string(ctx, vSlice[i])
+		if err != nil {
+			return nil, err
+		}
+	}
+	return res, nil
+}
+
+func (ec *executionContext) marshalOString2ᚕstringᚄ(ctx context.Context, sel ast.SelectionSet, v []string) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	ret := make(graphql.Array, len(v))
+	for i := range v {
+		ret[i] = ec.marshalNString2string(ctx, sel, v[i])
+	}
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
 }
 
 func (ec *executionContext) unmarshalOString2ᚖstring(ctx context.Context, v any) (*string, error) {

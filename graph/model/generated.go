@@ -105,6 +105,17 @@ type MarkTimelineReadPayload struct {
 	UnreadCount int `json:"unreadCount"`
 }
 
+// Authenticated calls carry `Authorization: Bearer <token>`; over WebSocket the same key in the connection_init payload.
+type MuteWordInput struct {
+	Word string `json:"word"`
+}
+
+// The word is as it is compared, and as User.mutedWords has it.
+type MuteWordPayload struct {
+	Word string    `json:"word"`
+	User *ent.User `json:"user"`
+}
+
 type RelationshipPayload struct {
 	User *ent.User `json:"user"`
 }

@@ -18,9 +18,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
+
+// MaxNewAccountFor bounds Config.NewAccountFor.
+const MaxNewAccountFor = 2160 * time.Hour
 
 // Config says how much a client may take. Fields without a default are required.
 type Config struct {
@@ -44,6 +48,11 @@ type Config struct {
 	// and log-ins among them, and a cost of 1,000 to 60,000,000 a minute.
 	RateKeyMutations int
 	RateKeyCost      int
+	// NewAccountFor is how long an account is new, 0 to MaxNewAccountFor. RateNewAccount is
+	// how many mutations an hour a new one may make, 1 to 60,000, a fifth of them at once,
+	// whatever RateMutations allows. 0: no account is new.
+	NewAccountFor  time.Duration
+	RateNewAccount int
 	// MaxCost is the cost of the dearest operation that is ever asked for, 0 or
 	// more. It may always be asked for at once, whatever RateCost is.
 	MaxCost int
@@ -84,6 +93,7 @@ func (c Config) Validate() error {
 		{"RateCost", c.RateCost, 1000, 10_000_000},
 		{"RateKeyMutations", c.RateKeyMutations, 1, 60_000},
 		{"RateKeyCost", c.RateKeyCost, 1000, 60_000_000},
+		{"RateNewAccount", c.RateNewAccount, 1, 60_000},
 		{"MaxSocketsPerUser", c.MaxSocketsPerUser, 1, 1_000_000},
 		{"MaxSocketsPerAddress", c.MaxSocketsPerAddress, 1, 1_000_000},
 		{"MaxSubscriptionsPerUser", c.MaxSubscriptionsPerUser, 1, 1_000_000},
@@ -92,6 +102,9 @@ func (c Config) Validate() error {
 		if field.value < field.least || field.value > field.most {
 			errs = append(errs, fmt.Errorf("%s is %d: it must be %d to %d", field.name, field.value, field.least, field.most))
 		}
+	}
+	if c.NewAccountFor < 0 || c.NewAccountFor > MaxNewAccountFor {
+		errs = append(errs, fmt.Errorf("NewAccountFor is %v: it must be 0s to %v", c.NewAccountFor, MaxNewAccountFor))
 	}
 	_, err := newProxies(c.TrustedProxies, c.ProxyHeader)
 	return errors.Join(append(errs, err)...)
@@ -134,8 +147,10 @@ func New(rdb redis.UniversalClient, c Config) (*Limits, error) {
 
 // Client is the client that asks for something.
 type Client struct {
-	Key     int64  // the API key by which it comes, 0: none
-	User    int64  // 0: not signed in
+	Key  int64 // the API key by which it comes, 0: none
+	User int64 // 0: not signed in
+	// Since is when the user's account was made.
+	Since   time.Time
 	Address string // as of [AddressOf]
 }
 

@@ -28,6 +28,9 @@ type rates struct {
 	cost      rate // the same; in addition, all users at one address share sharedCost times as much
 
 	keyMutations, keyCost rate // per API key; nothing of the above is taken
+
+	newFor  time.Duration // how long an account is new
+	newHour int           // mutations an hour of a new one
 }
 
 func (c Config) rates() rates {
@@ -38,6 +41,8 @@ func (c Config) rates() rates {
 
 		keyMutations: rate{max(c.RateKeyMutations/5, 1), c.RateKeyMutations},
 		keyCost:      rate{max(c.RateKeyCost/3, c.MaxCost, LeastCost), c.RateKeyCost},
+
+		newFor: c.NewAccountFor, newHour: c.RateNewAccount,
 	}
 }
 
@@ -112,6 +117,12 @@ func (l *rateLimiter) allow(ctx context.Context, c Client, d Demand) *Refusal {
 			return refusal
 		}
 	}
+	if c.User != 0 && time.Since(c.Since) < l.rates.newFor {
+		if refusal := l.takeEvery(ctx, "new:"+client, time.Hour/time.Duration(l.rates.newHour), max(l.rates.newHour/5, 1), d.Mutations); refusal != nil {
+			refusal.Message = "A new account may not do more than this. " + refusal.Message
+			return refusal
+		}
+	}
 	if refusal := l.take(ctx, "mutation:"+client, l.rates.mutations, d.Mutations); refusal != nil {
 		return refusal
 	}
@@ -148,17 +159,21 @@ func (l *rateLimiter) spend(ctx context.Context, bucket string, r rate, n int) *
 // take takes n units out of the bucket. It takes none, and refuses nothing, when
 // Redis does not answer.
 func (l *rateLimiter) take(ctx context.Context, bucket string, r rate, n int) *Refusal {
+	return l.takeEvery(ctx, bucket, max(time.Minute/time.Duration(r.perMinute), time.Microsecond), r.burst, n)
+}
+
+// takeEvery is take for a bucket into which a unit comes back after each interval.
+func (l *rateLimiter) takeEvery(ctx context.Context, bucket string, interval time.Duration, burst, n int) *Refusal {
 	if n == 0 {
 		return nil
 	}
-	if n > r.burst {
-		return &Refusal{Message: fmt.Sprintf("One request may not do this %d times; %d is the most.", n, r.burst)}
+	if n > burst {
+		return &Refusal{Message: fmt.Sprintf("One request may not do this %d times; %d is the most.", n, burst)}
 	}
 	if ctx.Err() != nil {
 		return nil // Redis has not answered the question before
 	}
-	interval := max(time.Minute/time.Duration(r.perMinute), time.Microsecond)
-	wait, err := gcra.Run(ctx, l.rdb, []string{"limit:" + bucket}, interval.Microseconds(), r.burst, n).Int64()
+	wait, err := gcra.Run(ctx, l.rdb, []string{"limit:" + bucket}, interval.Microseconds(), burst, n).Int64()
 	if err != nil {
 		l.log.WarnContext(ctx, "rate limit not checked", "err", err)
 		return nil

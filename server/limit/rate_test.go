@@ -23,6 +23,8 @@ var testRates = rates{
 
 	keyMutations: rate{burst: 50, perMinute: 600},
 	keyCost:      rate{burst: 80_000, perMinute: 60_000},
+
+	newFor: 24 * time.Hour, newHour: 60,
 }
 
 // newLimits returns limits with the testRates, and no quotas.
@@ -57,6 +59,29 @@ func TestMutationsOfAUser(t *testing.T) {
 	server.SetTime(now.Add(100 * time.Millisecond))
 	require.Nil(t, l.Allow(t.Context(), Client{User: alice, Address: "a"}, post))
 	require.NotNil(t, l.Allow(t.Context(), Client{User: alice, Address: "a"}, post))
+}
+
+// A new account makes fewer mutations than an old one, also by another address, and reads
+// as much. A server that acts for it by a key has decided for itself.
+func TestNewAccounts(t *testing.T) {
+	l, server, now := limited(t)
+	newcomer := Client{User: 1, Address: "a", Since: time.Now().Add(-23 * time.Hour)}
+	post := Demand{Mutations: 1}
+	for range 12 {
+		require.Nil(t, l.Allow(t.Context(), newcomer, post))
+	}
+	elsewhere := newcomer
+	elsewhere.Address = "b"
+	refusal := l.Allow(t.Context(), elsewhere, post)
+	require.NotNil(t, refusal)
+	require.Equal(t, 60, refusal.RetryAfter)
+	require.Contains(t, refusal.Message, "A new account")
+	require.Nil(t, l.Allow(t.Context(), newcomer, Demand{Cost: 1000}), "reading goes on")
+	require.Nil(t, l.Allow(t.Context(), Client{User: 2, Address: "a", Since: time.Now().Add(-25 * time.Hour)}, Demand{Mutations: 20}))
+	require.Nil(t, l.Allow(t.Context(), Client{Key: 1, User: 1, Address: "a", Since: newcomer.Since}, Demand{Mutations: 20}))
+	server.SetTime(now.Add(time.Minute))
+	require.Nil(t, l.Allow(t.Context(), newcomer, post), "one a minute comes back")
+	require.NotNil(t, l.Allow(t.Context(), newcomer, post))
 }
 
 // A key has rates of its own, whomever it acts for and wherever it is, and takes nothing

@@ -65,7 +65,7 @@ func clientOf(v account.Viewer, address string) limit.Client {
 	if v.Key != nil {
 		return limit.Client{Key: v.Key.ID, User: v.ID, Address: address}
 	}
-	return limit.Client{User: v.ID, Address: address}
+	return limit.Client{User: v.ID, Address: address, Since: v.Since()}
 }
 
 // prepare checks a request of the viewer up to the point where it could be

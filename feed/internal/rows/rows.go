@@ -34,9 +34,9 @@ func Among(column string, ids []int64) func(*sql.Selector) {
 	}
 }
 
-// JSON encodes ids as one parameter for SQLite.
-func JSON(ids []int64) string {
-	list, _ := json.Marshal(ids) // numbers always marshal
+// JSON encodes ids, or texts, as one parameter for SQLite.
+func JSON[T int64 | string](values []T) string {
+	list, _ := json.Marshal(values) // numbers and strings always marshal
 	return string(list)
 }
 

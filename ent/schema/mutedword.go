@@ -1,0 +1,32 @@
+package schema
+
+import (
+	"entgo.io/ent"
+	"entgo.io/ent/schema/field"
+	"entgo.io/ent/schema/index"
+)
+
+// MutedWord keeps posts of others that have the word out of the user's timeline.
+type MutedWord struct{ ent.Schema }
+
+// Fields of MutedWord.
+func (MutedWord) Fields() []ent.Field {
+	return []ent.Field{
+		field.Int64("id"),
+		field.Int64("user_id").Immutable(),
+		field.String("word").MaxLen(1024).Immutable().Comment("a word or a phrase, as package visibility normalises it"),
+		field.String("head").MaxLen(1024).Immutable().Comment("the first part of the word: what has no such part has not the word"),
+		field.Time("created_at").Immutable().Default(now),
+	}
+}
+
+// Edges of MutedWord.
+func (MutedWord) Edges() []ent.Edge { return []ent.Edge{owner("user", "user_id")} }
+
+// Indexes of MutedWord. By the second one a post finds who mutes its words.
+func (MutedWord) Indexes() []ent.Index {
+	return []ent.Index{
+		index.Fields("user_id", "word").Unique(),
+		index.Fields("head", "user_id"),
+	}
+}

@@ -1,0 +1,71 @@
+package visibility
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestMutedWordsMatch(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		word, text string
+		has        bool
+	}{
+		{"cat", "My CAT sleeps", true},
+		{"cat", "cat", true},
+		{"cat", "a category", false},
+		{"cat", "a tomcat", false},
+		{"cat", "category, and a cat.", true},
+		{"cat", "cat's", true},
+		{"cat", "cat5", false},
+		{"cat", "#cat", true},
+		{"#cat", "cat", false},
+		{"#cat", "my #Cat!", true},
+		{"#cat", "#category", false},
+		{"ＣＡＴ", "a cat", true},
+		{"cat", "ａ ｃａｔ", true},
+		{"straße", "STRASSE", true},
+		{"Strasse", "die Straße", true},
+		{"ΣΊΣΥΦΟΣ", "σίσυφος", true},
+		{"hot  dog", "a hot\ndog", true},
+		{"hot dog", "a hotdog", false},
+		{"hot dog", "a hot doge", false},
+		{"猫", "这里有猫咪", true},
+		{"猫咪", "这里有猫", false},
+		{"cat猫", "my cat猫咪", true},
+		{"ネコ", "カワイイﾈｺ", true},
+		{"사과", "사과는", true},
+		{"cafe", "café", false},
+		{"cafe\u0301", "CAFÉ", true},
+		{"🐙", "an 🐙!", true},
+		{":)", "fine :)", true},
+		{"a", "b c", false},
+	} {
+		word, head := NormalWord(c.word)
+		require.NotEmpty(t, head, c.word)
+		require.Equal(t, c.has, hasAny(c.text, "something else"+betweenWords+word), "%q in %q", c.word, c.text)
+		if c.has {
+			require.True(t, slices.Contains(slices.Collect(parts(spaced(c.text))), head), "the head %q is a part of %q", head, c.text)
+		}
+	}
+}
+
+// Whatever has a word has the word's head among its parts: by these the database finds it.
+func FuzzMutedWords(f *testing.F) {
+	f.Add("Cat", "my cat!")
+	f.Add("猫 ca", "大猫 ca 9")
+	f.Add("", " ")
+	f.Fuzz(func(t *testing.T, word, text string) {
+		word, head := NormalWord(word)
+		if (head == "") != (word == "") || !strings.HasPrefix(word, head) {
+			t.Fatalf("%q has the head %q", word, head)
+		}
+		text = spaced(text)
+		if head != "" && hasWord(text, word) && !slices.Contains(slices.Collect(parts(text)), head) {
+			t.Errorf("%q is in %q, and its head %q is not", word, text, head)
+		}
+	})
+}
