@@ -5,18 +5,24 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
+	"tideline/ent/user"
 	"tideline/feed/account"
+	"tideline/feed/moderation"
 	"tideline/server"
 )
 
 // Users acts on people's accounts.
 type Users struct {
-	SignOut usersSignOut `cmd:"" help:"End all sessions of a user at once, and refuse the tokens that an issuer gave the user until now."`
-	Delete  usersDelete  `cmd:"" help:"Hide a user from everybody at once, and have everything of the user deleted."`
-	Restore usersRestore `cmd:"" help:"Call a deletion off, while its grace period lasts."`
-	Export  usersExport  `cmd:"" help:"Write all that is kept of a user, as lines of JSON."`
+	SignOut   usersSignOut   `cmd:"" help:"End all sessions of a user at once, and refuse the tokens that an issuer gave the user until now."`
+	Delete    usersDelete    `cmd:"" help:"Hide a user from everybody at once, and have everything of the user deleted."`
+	Restore   usersRestore   `cmd:"" help:"Call a deletion off, while its grace period lasts."`
+	Role      usersRole      `cmd:"" help:"Give a user a role: user, moderator or admin."`
+	Suspend   usersSuspend   `cmd:"" help:"Hide a user from everybody at once, and refuse log-ins."`
+	Unsuspend usersUnsuspend `cmd:"" help:"End a suspension: everything is shown again."`
+	Export    usersExport    `cmd:"" help:"Write all that is kept of a user, as lines of JSON."`
 }
 
 type usersSignOut struct {
@@ -81,6 +87,69 @@ func (r usersRestore) Run(ctx context.Context, c server.Config, console server.C
 			return nil
 		}
 		fmt.Fprintf(console.Out, "@%s is there again.\n", r.Handle)
+		return nil
+	})
+}
+
+type usersRole struct {
+	Handle string `arg:"" help:"The user's handle."`
+	Role   string `arg:"" enum:"user,moderator,admin" help:"user, moderator or admin."`
+	Note   string `env:"-" help:"For the audit log."`
+}
+
+func (r usersRole) Run(ctx context.Context, c server.Config, console server.Console) error {
+	return c.WithModeration(ctx, console, func(m *moderation.Moderation, sessions *account.Sessions) error {
+		id, err := sessions.AnyHandle(ctx, r.Handle)
+		if err != nil {
+			return err
+		}
+		if _, err := m.SetRole(ctx, moderation.Console, id, user.Role(strings.ToUpper(r.Role)), r.Note); err != nil {
+			return err
+		}
+		fmt.Fprintf(console.Out, "@%s has the role %s.\n", r.Handle, r.Role)
+		return nil
+	})
+}
+
+type usersSuspend struct {
+	Handle string `arg:"" help:"The user's handle."`
+	Note   string `env:"-" help:"For the audit log."`
+}
+
+func (s usersSuspend) Run(ctx context.Context, c server.Config, console server.Console) error {
+	return c.WithModeration(ctx, console, func(m *moderation.Moderation, sessions *account.Sessions) error {
+		id, err := sessions.AnyHandle(ctx, s.Handle)
+		if err != nil {
+			return err
+		}
+		if _, err := m.Suspend(ctx, moderation.Console, id, s.Note); err != nil {
+			return err
+		}
+		fmt.Fprintf(console.Out, "@%s is suspended.\n", s.Handle)
+		return nil
+	})
+}
+
+type usersUnsuspend struct {
+	Handle string `arg:"" help:"The user's handle."`
+	Note   string `env:"-" help:"For the audit log."`
+}
+
+func (u usersUnsuspend) Run(ctx context.Context, c server.Config, console server.Console) error {
+	return c.WithModeration(ctx, console, func(m *moderation.Moderation, sessions *account.Sessions) error {
+		id, err := sessions.AnyHandle(ctx, u.Handle)
+		if err != nil {
+			return err
+		}
+		changed, err := m.Unsuspend(ctx, moderation.Console, id, u.Note)
+		if err != nil {
+			return err
+		}
+		if !changed {
+			fmt.Fprintf(console.Out, "@%s was not suspended.\n", u.Handle)
+			return nil
+		}
+		fmt.Fprintf(console.Out, "@%s is not suspended any more.\n", u.Handle)
 		return nil
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"sync"
 	"tideline/ent/apikey"
+	"tideline/ent/auditentry"
 	"tideline/ent/block"
 	"tideline/ent/delivery"
 	"tideline/ent/externalpost"
@@ -92,6 +93,7 @@ func checkColumn(t, c string) error {
 	initCheck.Do(func() {
 		columnCheck = sql.NewColumnCheck(map[string]func(string) bool{
 			apikey.Table:          apikey.ValidColumn,
+			auditentry.Table:      auditentry.ValidColumn,
 			block.Table:           block.ValidColumn,
 			delivery.Table:        delivery.ValidColumn,
 			externalpost.Table:    externalpost.ValidColumn,

@@ -17,9 +17,9 @@ type HiddenUser struct {
 	config `json:"-"`
 	// ID of the ent.
 	ID int64 `json:"id,omitempty"`
-	// may be restored; is being deleted; has no row any more, and the last traces are looked for
+	// may be restored; waits for a moderator; is being deleted; has no row any more, and the last traces are looked for
 	State hiddenuser.State `json:"state,omitempty"`
-	// when the state ends by itself
+	// when the state ends by itself; of SUSPENDED, when the LEAVING ends that comes back, or the year 9999 for none
 	DueAt        time.Time `json:"due_at,omitempty"`
 	selectValues sql.SelectValues
 }

@@ -37,3 +37,22 @@ func (u *User) NodeID() string { return NodeID("User", u.ID) }
 
 // NodeID implements Node.
 func (p *Post) NodeID() string { return NodeID("Post", p.ID) }
+
+// HiddenByModerators reports whether a moderator hid the post. Then nobody but its author
+// sees it.
+func (p *Post) HiddenByModerators() bool { return p.Visibility.IsHidden() }
+
+// PublicID is the id of the entry in the API, where it is no Node.
+func (e *AuditEntry) PublicID() string { return strconv.FormatInt(e.ID, 10) }
+
+// ActorNodeID is the global id of who did it; nil for the command line.
+func (e *AuditEntry) ActorNodeID() *string {
+	if e.ActorID == 0 {
+		return nil
+	}
+	id := NodeID("User", e.ActorID)
+	return &id
+}
+
+// SubjectNodeID is the global id of whom, or what, it was done to.
+func (e *AuditEntry) SubjectNodeID() string { return NodeID(string(e.SubjectKind), e.SubjectID) }

@@ -4,6 +4,7 @@ package ent
 
 import (
 	"tideline/ent/apikey"
+	"tideline/ent/auditentry"
 	"tideline/ent/block"
 	"tideline/ent/delivery"
 	"tideline/ent/externalpost"
@@ -44,6 +45,16 @@ func init() {
 	apikeyDescCreatedAt := apikeyFields[5].Descriptor()
 	// apikey.DefaultCreatedAt holds the default value on creation for the created_at field.
 	apikey.DefaultCreatedAt = apikeyDescCreatedAt.Default.(func() time.Time)
+	auditentryFields := schema.AuditEntry{}.Fields()
+	_ = auditentryFields
+	// auditentryDescNote is the schema descriptor for note field.
+	auditentryDescNote := auditentryFields[5].Descriptor()
+	// auditentry.DefaultNote holds the default value on creation for the note field.
+	auditentry.DefaultNote = auditentryDescNote.Default.(string)
+	// auditentryDescCreatedAt is the schema descriptor for created_at field.
+	auditentryDescCreatedAt := auditentryFields[6].Descriptor()
+	// auditentry.DefaultCreatedAt holds the default value on creation for the created_at field.
+	auditentry.DefaultCreatedAt = auditentryDescCreatedAt.Default.(func() time.Time)
 	blockFields := schema.Block{}.Fields()
 	_ = blockFields
 	// blockDescCreatedAt is the schema descriptor for created_at field.
@@ -247,7 +258,7 @@ func init() {
 	// user.DefaultHidden holds the default value on creation for the hidden field.
 	user.DefaultHidden = userDescHidden.Default.(bool)
 	// userDescCreatedAt is the schema descriptor for created_at field.
-	userDescCreatedAt := userFields[20].Descriptor()
+	userDescCreatedAt := userFields[21].Descriptor()
 	// user.DefaultCreatedAt holds the default value on creation for the created_at field.
 	user.DefaultCreatedAt = userDescCreatedAt.Default.(func() time.Time)
 	webhookdeliveryFields := schema.WebhookDelivery{}.Fields()

@@ -16,6 +16,8 @@ type Tx struct {
 	config
 	// APIKey is the client for interacting with the APIKey builders.
 	APIKey *APIKeyClient
+	// AuditEntry is the client for interacting with the AuditEntry builders.
+	AuditEntry *AuditEntryClient
 	// Block is the client for interacting with the Block builders.
 	Block *BlockClient
 	// Delivery is the client for interacting with the Delivery builders.
@@ -184,6 +186,7 @@ func (tx *Tx) Client() *Client {
 
 func (tx *Tx) init() {
 	tx.APIKey = NewAPIKeyClient(tx.config)
+	tx.AuditEntry = NewAuditEntryClient(tx.config)
 	tx.Block = NewBlockClient(tx.config)
 	tx.Delivery = NewDeliveryClient(tx.config)
 	tx.ExternalPost = NewExternalPostClient(tx.config)

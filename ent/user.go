@@ -56,6 +56,8 @@ type User struct {
 	FanOutModeSince int64 `json:"fan_out_mode_since,omitempty"`
 	// whether HiddenUser has a row of the user: what locks the user's row need not look there
 	Hidden bool `json:"hidden,omitempty"`
+	// what the user may do to others, see feed/moderation
+	Role user.Role `json:"role,omitempty"`
 	// CreatedAt holds the value of the "created_at" field.
 	CreatedAt    time.Time `json:"created_at,omitempty"`
 	selectValues sql.SelectValues
@@ -72,7 +74,7 @@ func (*User) scanValues(columns []string) ([]any, error) {
 			values[i] = new(sql.NullBool)
 		case user.FieldID, user.FieldFollowerCount, user.FieldFollowingCount, user.FieldPostCount, user.FieldPublicPostCount, user.FieldFollowersPostCount, user.FieldMutualsPostCount, user.FieldLastPostID, user.FieldFanOutModeSince:
 			values[i] = new(sql.NullInt64)
-		case user.FieldHandle, user.FieldName, user.FieldBio, user.FieldPasswordHash, user.FieldIssuer, user.FieldDefaultVisibility, user.FieldFanOutMode:
+		case user.FieldHandle, user.FieldName, user.FieldBio, user.FieldPasswordHash, user.FieldIssuer, user.FieldDefaultVisibility, user.FieldFanOutMode, user.FieldRole:
 			values[i] = new(sql.NullString)
 		case user.FieldSignedOutBefore, user.FieldCreatedAt:
 			values[i] = new(sql.NullTime)
@@ -213,6 +215,12 @@ func (_m *User) assignValues(columns []string, values []any) error {
 			} else if value.Valid {
 				_m.Hidden = value.Bool
 			}
+		case user.FieldRole:
+			if value, ok := values[i].(*sql.NullString); !ok {
+				return fmt.Errorf("unexpected type %T for field role", values[i])
+			} else if value.Valid {
+				_m.Role = user.Role(value.String)
+			}
 		case user.FieldCreatedAt:
 			if value, ok := values[i].(*sql.NullTime); !ok {
 				return fmt.Errorf("unexpected type %T for field created_at", values[i])
@@ -314,6 +322,9 @@ func (_m *User) String() string {
 	builder.WriteString(", ")
 	builder.WriteString("hidden=")
 	builder.WriteString(fmt.Sprintf("%v", _m.Hidden))
+	builder.WriteString(", ")
+	builder.WriteString("role=")
+	builder.WriteString(fmt.Sprintf("%v", _m.Role))
 	builder.WriteString(", ")
 	builder.WriteString("created_at=")
 	builder.WriteString(_m.CreatedAt.Format(time.ANSIC))

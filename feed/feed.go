@@ -65,6 +65,7 @@ const (
 
 // Feed does what users do. It is safe for concurrent use.
 type Feed struct {
+	*mutedWords
 	cfg   Config
 	db    *ent.Client
 	posts *visibility.Reader
@@ -82,5 +83,5 @@ func New(cfg Config) (*Feed, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Feed{cfg: cfg, db: cfg.DB, posts: cfg.Visibility, home: cfg.Home}, nil
+	return &Feed{&mutedWords{cfg, cfg.DB, cfg.Visibility, cfg.Home}, cfg, cfg.DB, cfg.Visibility, cfg.Home}, nil
 }

@@ -54,14 +54,14 @@ func (f *Feed) CreatePost(ctx context.Context, v account.Viewer, d Draft) (*ent.
 	if _, err := text.CleanLine("An idempotency key", d.IdempotencyKey, 0, maxKey); err != nil {
 		return nil, err
 	}
-	p, err := f.firstPost(ctx, v, d.IdempotencyKey)
+	p, err := firstPost(ctx, f.db, v, d.IdempotencyKey)
 	if p == nil && err == nil {
 		p, err = f.insertPost(ctx, v, body, d)
 	}
 	if sqlgraph.IsUniqueConstraintError(err) {
 		// A concurrent call with the same key may have come first. If none has, another
 		// constraint was violated, and the error stays.
-		if first, sooner := f.firstPost(ctx, v, d.IdempotencyKey); first != nil || sooner != nil {
+		if first, sooner := firstPost(ctx, f.db, v, d.IdempotencyKey); first != nil || sooner != nil {
 			p, err = first, sooner
 		}
 	}
@@ -75,18 +75,18 @@ func (f *Feed) CreatePost(ctx context.Context, v account.Viewer, d Draft) (*ent.
 }
 
 // firstPost returns the post that an earlier call with the key made, or nil.
-func (f *Feed) firstPost(ctx context.Context, v account.Viewer, key string) (*ent.Post, error) {
+func firstPost(ctx context.Context, db *ent.Client, v account.Viewer, key string) (*ent.Post, error) {
 	if key == "" {
 		return nil, nil
 	}
-	k, err := f.db.IdempotencyKey.Query().Where(idempotencykey.UserID(v.ID), idempotencykey.Key(key)).Only(ctx)
+	k, err := db.IdempotencyKey.Query().Where(idempotencykey.UserID(v.ID), idempotencykey.Key(key)).Only(ctx)
 	if ent.IsNotFound(err) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("find idempotency key: %w", err)
 	}
-	p, err := f.db.Post.Get(ctx, k.PostID)
+	p, err := db.Post.Get(ctx, k.PostID)
 	if ent.IsNotFound(err) || err == nil && p.Visibility == schema.Deleted {
 		return nil, refusal.New(refusal.Conflict, "The post made with this idempotency key has been deleted.")
 	}
@@ -101,14 +101,11 @@ func (f *Feed) ownPost(ctx context.Context, tx *ent.Tx, v account.Viewer, id int
 	if err != nil {
 		return nil, nil, fmt.Errorf("lock author: %w", err)
 	}
-	p, err := tx.Post.Query().Where(post.ID(id)).Modify(rows.ForUpdate).Only(ctx)
-	if ent.IsNotFound(err) || err == nil && (p.AuthorID != v.ID || p.Visibility == schema.Deleted) {
-		return nil, nil, refusal.ErrNoSuchPost
+	p, err := lockPost(ctx, tx, id)
+	if err == nil && p.AuthorID != v.ID {
+		err = refusal.ErrNoSuchPost
 	}
-	if err != nil {
-		return nil, nil, fmt.Errorf("lock post: %w", err)
-	}
-	return author, p, nil
+	return author, p, err
 }
 
 // mayChange tells NotFound from Forbidden before a change of a post: a viewer who
@@ -129,7 +126,7 @@ func (f *Feed) mayChange(ctx context.Context, v account.Viewer, id int64) error 
 
 // SetVisibility changes who may see the viewer's post. From its return on no read
 // shows the post to a viewer from whom it is hidden. Errors: Unauthenticated,
-// NotFound, Forbidden.
+// NotFound; Forbidden, also for a post that a moderator hid.
 //
 // Cost: one query and one short transaction, whatever the audience.
 func (f *Feed) SetVisibility(ctx context.Context, v account.Viewer, id int64, to schema.Visibility) (*ent.Post, error) {
@@ -142,24 +139,43 @@ func (f *Feed) SetVisibility(ctx context.Context, v account.Viewer, id int64, to
 		if err != nil {
 			return err
 		}
-		if p = found; p.Visibility == to {
+		if p = found; p.HiddenByModerators() {
+			return refusal.New(refusal.Forbidden, "A moderator hid the post: its visibility cannot be changed.")
+		}
+		if p.Visibility == to {
 			return nil
 		}
-		from := found.Visibility
-		if p, err = tx.Post.UpdateOne(found).SetVisibility(to).Save(ctx); err != nil {
-			return fmt.Errorf("set visibility: %w", err)
-		}
-		count := visibility.AddToPostCount(visibility.AddToPostCount(tx.User.UpdateOneID(v.ID), from, -1), to, 1)
-		if err := count.Exec(ctx); err != nil {
-			return fmt.Errorf("count post: %w", err)
-		}
-		if err := f.cfg.Webhooks.Post(ctx, tx, webhook.PostUpdated, author, p); err != nil {
-			return err
-		}
-		return f.enqueuePost(ctx, tx, job.PostChanged, author, job.Post{Post: id, Author: v.ID, From: from, To: to})
+		return f.changeVisibility(ctx, tx, author, p, to)
 	})
 	f.posts.Narrowed()
 	return p, err
+}
+
+// lockPost locks the row of a post, whoever may see it. Error: NotFound.
+func lockPost(ctx context.Context, tx *ent.Tx, id int64) (*ent.Post, error) {
+	p, err := tx.Post.Query().Where(post.ID(id)).Modify(rows.ForUpdate).Only(ctx)
+	if ent.IsNotFound(err) || err == nil && p.Visibility == schema.Deleted {
+		return nil, refusal.ErrNoSuchPost
+	}
+	return p, rows.Wrap("lock post", err)
+}
+
+// changeVisibility gives a post another visibility, under locks on it and its author.
+func (f *Feed) changeVisibility(ctx context.Context, tx *ent.Tx, author *ent.User, p *ent.Post, to schema.Visibility) error {
+	from := p.Visibility
+	// The builder of ent refuses what is no value of the API.
+	if _, err := tx.ExecContext(ctx, "UPDATE posts SET visibility = $1 WHERE id = $2", string(to), p.ID); err != nil {
+		return fmt.Errorf("set visibility: %w", err)
+	}
+	p.Visibility = to
+	count := visibility.AddToPostCount(visibility.AddToPostCount(tx.User.UpdateOneID(author.ID), from, -1), to, 1)
+	if err := count.Exec(ctx); err != nil {
+		return fmt.Errorf("count post: %w", err)
+	}
+	if err := f.cfg.Webhooks.Post(ctx, tx, webhook.PostUpdated, author, p); err != nil {
+		return err
+	}
+	return f.enqueuePost(ctx, tx, job.PostChanged, author, job.Post{Post: p.ID, Author: author.ID, From: from, To: to})
 }
 
 // manyLikes is how many likes DeletePost deletes at the most; a job deletes more.

@@ -10,6 +10,7 @@ import (
 	"tideline/ent/mutedword"
 	"tideline/ent/user"
 	"tideline/feed/account"
+	"tideline/feed/home"
 	"tideline/feed/internal/rows"
 	"tideline/feed/internal/text"
 	"tideline/feed/job"
@@ -25,14 +26,22 @@ const (
 	MaxMutedWord = 64
 )
 
+// mutedWords changes the words that users mute.
+type mutedWords struct {
+	cfg   Config
+	db    *ent.Client
+	posts *visibility.Reader
+	home  *home.Home
+}
+
 // MuteWord keeps posts of others that have the word or phrase out of the viewer's timeline;
 // nobody is told. It returns the word in the form in which it is compared, see
 // visibility.NormalWord, and the viewer's row. Muting it again changes nothing. Errors: Unauthenticated; BadInput
 // for a text without a word, one that is too long, and for too many words.
 //
 // Cost: a short transaction, a job and four round trips.
-func (f *Feed) MuteWord(ctx context.Context, v account.Viewer, word string) (normalised string, u *ent.User, err error) {
-	return f.changeWords(ctx, v, word, func(tx *ent.Tx, word, head string) (bool, error) {
+func (m *mutedWords) MuteWord(ctx context.Context, v account.Viewer, word string) (normalised string, u *ent.User, err error) {
+	return m.changeWords(ctx, v, word, func(tx *ent.Tx, word, head string) (bool, error) {
 		muted, err := tx.MutedWord.Query().Where(mutedword.UserID(v.ID)).Select(mutedword.FieldWord).Strings(ctx)
 		if err != nil {
 			return false, fmt.Errorf("read muted words: %w", err)
@@ -50,8 +59,8 @@ func (f *Feed) MuteWord(ctx context.Context, v account.Viewer, word string) (nor
 // UnmuteWord brings the posts back that MuteWord kept out. Errors: Unauthenticated, BadInput.
 //
 // Cost: as MuteWord.
-func (f *Feed) UnmuteWord(ctx context.Context, v account.Viewer, word string) (normalised string, u *ent.User, err error) {
-	return f.changeWords(ctx, v, word, func(tx *ent.Tx, word, _ string) (bool, error) {
+func (m *mutedWords) UnmuteWord(ctx context.Context, v account.Viewer, word string) (normalised string, u *ent.User, err error) {
+	return m.changeWords(ctx, v, word, func(tx *ent.Tx, word, _ string) (bool, error) {
 		n, err := tx.MutedWord.Delete().Where(mutedword.UserID(v.ID), mutedword.Word(word)).Exec(ctx)
 		return n > 0, err
 	})
@@ -59,7 +68,7 @@ func (f *Feed) UnmuteWord(ctx context.Context, v account.Viewer, word string) (n
 
 // changeWords changes the viewer's words, and has the viewer's clients read again if that
 // changed something.
-func (f *Feed) changeWords(ctx context.Context, v account.Viewer, word string, make func(tx *ent.Tx, word, head string) (bool, error)) (normalised string, u *ent.User, err error) {
+func (m *mutedWords) changeWords(ctx context.Context, v account.Viewer, word string, make func(tx *ent.Tx, word, head string) (bool, error)) (normalised string, u *ent.User, err error) {
 	if v.ID == 0 {
 		return "", nil, refusal.ErrSignIn
 	}
@@ -71,7 +80,7 @@ func (f *Feed) changeWords(ctx context.Context, v account.Viewer, word string, m
 		return "", nil, refusal.New(refusal.BadInput, "The word must not be empty.")
 	}
 	changed, j := false, job.Words{User: v.ID, Change: rand.Int64()}
-	err = rows.InTx(ctx, f.db, func(tx *ent.Tx) error {
+	err = rows.InTx(ctx, m.db, func(tx *ent.Tx) error {
 		u, err = tx.User.Query().Where(user.ID(v.ID), rows.ForUpdate).Only(ctx)
 		if ent.IsNotFound(err) || err == nil && u.Hidden {
 			return refusal.ErrSignIn
@@ -82,14 +91,14 @@ func (f *Feed) changeWords(ctx context.Context, v account.Viewer, word string, m
 		if changed, err = make(tx, word, head); err != nil || !changed {
 			return rows.Wrap("change muted words", err)
 		}
-		return f.cfg.Queue.Enqueue(ctx, tx, queue.Relations, job.WordsChanged, j)
+		return m.cfg.Queue.Enqueue(ctx, tx, queue.Relations, job.WordsChanged, j)
 	})
 	if err != nil || !changed {
 		return word, u, err
 	}
-	f.posts.Narrowed()
-	if err := f.home.WordsChanged(ctx, v.ID, j.Change); err != nil {
-		f.cfg.Logger.WarnContext(ctx, "clients not told of muted words; a job will", "error", err)
+	m.posts.Narrowed()
+	if err := m.home.WordsChanged(ctx, v.ID, j.Change); err != nil {
+		m.cfg.Logger.WarnContext(ctx, "clients not told of muted words; a job will", "error", err)
 	}
 	return word, u, nil
 }
@@ -98,11 +107,11 @@ func (f *Feed) changeWords(ctx context.Context, v account.Viewer, word string, m
 // muted; nil for anybody but the owner.
 //
 // Cost: one query by index.
-func (f *Feed) MutedWords(ctx context.Context, v account.Viewer, owner int64) ([]string, error) {
+func (m *mutedWords) MutedWords(ctx context.Context, v account.Viewer, owner int64) ([]string, error) {
 	if v.ID == 0 || v.ID != owner {
 		return nil, nil
 	}
-	words, err := f.db.MutedWord.Query().Where(mutedword.UserID(owner)).Order(mutedword.ByID()).Select(mutedword.FieldWord).Strings(ctx)
+	words, err := m.db.MutedWord.Query().Where(mutedword.UserID(owner)).Order(mutedword.ByID()).Select(mutedword.FieldWord).Strings(ctx)
 	if words == nil {
 		words = []string{}
 	}

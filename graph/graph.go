@@ -25,6 +25,7 @@ import (
 	"tideline/feed/apikey"
 	"tideline/feed/bulk"
 	"tideline/feed/home"
+	"tideline/feed/moderation"
 	"tideline/feed/refusal"
 	"tideline/feed/stream"
 	"tideline/graph/exec"
@@ -51,13 +52,14 @@ type Config struct {
 
 // Backend has what the resolvers call. All fields are required.
 type Backend struct {
-	Accounts  *account.Accounts
-	Bulk      *bulk.Bulk
-	Directory *account.Directory
-	Feed      *feed.Feed
-	Home      *home.Home
-	Keys      *apikey.Keys
-	Streams   *stream.Streams
+	Accounts   *account.Accounts
+	Bulk       *bulk.Bulk
+	Directory  *account.Directory
+	Feed       *feed.Feed
+	Home       *home.Home
+	Keys       *apikey.Keys
+	Moderation *moderation.Moderation
+	Streams    *stream.Streams
 }
 
 // New returns the engine that executes the API on the backend.

@@ -77,11 +77,12 @@ var edgeFields = fields[*shownPost]{
 }
 
 var postFields = fields[*shownPost]{
-	"id":         leaf(func(p *shownPost) graphql.Marshaler { return graphql.MarshalString(p.NodeID()) }),
-	"text":       leaf(func(p *shownPost) graphql.Marshaler { return graphql.MarshalString(p.Text) }),
-	"visibility": leaf(func(p *shownPost) graphql.Marshaler { return model.MarshalVisibility(p.Visibility) }),
-	"createdAt":  leaf(func(p *shownPost) graphql.Marshaler { return model.MarshalTime(ids.TimeOf(p.ID)) }),
-	"likeCount":  leaf(func(p *shownPost) graphql.Marshaler { return graphql.MarshalInt(p.LikeCount) }),
+	"id":                 leaf(func(p *shownPost) graphql.Marshaler { return graphql.MarshalString(p.NodeID()) }),
+	"text":               leaf(func(p *shownPost) graphql.Marshaler { return graphql.MarshalString(p.Text) }),
+	"visibility":         leaf(func(p *shownPost) graphql.Marshaler { return model.MarshalVisibility(p.Visibility) }),
+	"hiddenByModerators": leaf(func(p *shownPost) graphql.Marshaler { return graphql.MarshalBoolean(p.HiddenByModerators()) }),
+	"createdAt":          leaf(func(p *shownPost) graphql.Marshaler { return model.MarshalTime(ids.TimeOf(p.ID)) }),
+	"likeCount":          leaf(func(p *shownPost) graphql.Marshaler { return graphql.MarshalInt(p.LikeCount) }),
 	"viewerHasLiked": func(c *compiler, _ graphql.CollectedField) writer[*shownPost] {
 		c.with |= visibility.Likes
 		return func(w *bytes.Buffer, p *shownPost) { graphql.MarshalBoolean(p.liked).MarshalGQL(w) }

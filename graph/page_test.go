@@ -116,7 +116,7 @@ func selection(t *rapid.T, kind string) string {
 		"TimelineConnection": {"unreadCount", "position", "pageInfo", "edges", "nodes"},
 		"PageInfo":           {"hasNextPage", "hasPreviousPage", "startCursor", "endCursor"},
 		"TimelineEdge":       {"cursor", "score", "node"},
-		"Post":               {"id", "text", "visibility", "createdAt", "likeCount", "viewerHasLiked", "author"},
+		"Post":               {"id", "text", "visibility", "hiddenByModerators", "createdAt", "likeCount", "viewerHasLiked", "author"},
 		"User":               {"id", "handle", "name", "bio", "createdAt", "approvesFollowers", "followerCount", "followingCount"},
 	}
 	var b strings.Builder

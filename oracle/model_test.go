@@ -33,7 +33,8 @@ type note struct {
 	author     int
 	visibility schema.Visibility
 	deleted    bool
-	word       int // of texts
+	hidden     bool // by a moderator
+	word       int  // of texts
 }
 
 // texts are what people write. The first one has no word that anybody mutes.
@@ -66,6 +67,8 @@ func (m *model) sees(viewer, post int) bool {
 		return false
 	case viewer == p.author:
 		return true
+	case p.hidden:
+		return false
 	case m.blocks[[2]int{viewer, p.author}] || m.blocks[[2]int{p.author, viewer}]:
 		return false
 	case p.visibility == schema.Public:

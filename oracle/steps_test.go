@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"tideline/ent"
 	"tideline/ent/schema"
 	"tideline/feed"
 	"tideline/feed/account"
@@ -29,7 +30,7 @@ var kinds = []struct {
 	name   string
 	weight int
 }{
-	{"post", 14}, {"narrow or widen", 8}, {"delete", 4}, {"like", 3}, {"unlike", 1},
+	{"post", 14}, {"narrow or widen", 8}, {"delete", 4}, {"hide or show", 5}, {"like", 3}, {"unlike", 1},
 	{"follow", 12}, {"unfollow", 6}, {"accept", 4}, {"reject", 1}, {"approve", 3},
 	{"block", 3}, {"unblock", 3}, {"mute", 5}, {"unmute", 5}, {"mute word", 3}, {"unmute word", 3}, {"mark read", 3}, {"sign up", 1},
 
@@ -179,7 +180,6 @@ func (r *run) word(s step, a int) error {
 
 // onPost does the steps of users on posts: mostly on their own, where only authors
 // may act.
-// authors may.
 func (r *run) onPost(s step, a, p int) error {
 	f, post := r.front(), r.posts[p]
 	if (s.do == "narrow or widen" || s.do == "delete") && s.b%8 > 0 {
@@ -191,10 +191,23 @@ func (r *run) onPost(s step, a, p int) error {
 		vis := schema.Visibility(visibilities[s.n%len(visibilities)])
 		r.say("%s makes #%d %s", r.name(a), p, vis)
 		want := r.change(a, p)
+		if want == "" && post.hidden {
+			want = forbidden
+		}
 		if want == "" {
 			r.posts[p].visibility = vis
 		}
 		_, err := f.Feed.SetVisibility(r.ctx, v, post.id, vis)
+		return r.checkRefusal(err, want)
+	case "hide or show":
+		hide, want := s.n%2 == 0, ""
+		r.say("a moderator hides #%d: %t", p, hide)
+		if post.deleted {
+			want = notFound
+		} else {
+			r.posts[p].hidden = hide
+		}
+		_, err := f.Feed.HidePost(r.ctx, post.id, hide, func(*ent.Tx) error { return nil })
 		return r.checkRefusal(err, want)
 	case "delete":
 		r.say("%s deletes #%d", r.name(a), p)

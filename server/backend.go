@@ -10,6 +10,7 @@ import (
 	"tideline/feed/home"
 	"tideline/feed/identity"
 	"tideline/feed/ids"
+	"tideline/feed/moderation"
 	"tideline/feed/stream"
 	"tideline/feed/visibility"
 	"tideline/feed/webhook"
@@ -102,6 +103,10 @@ func (b backend) api(c Config, issuers *identity.Verifier, generator *ids.Genera
 		Queue: b.jobs, IDs: generator, MaxText: c.MaxText, MaxPage: c.MaxPage, Logger: log,
 		Webhooks: b.outbox,
 	})
+	if err != nil {
+		return a, err
+	}
+	a.Moderation, err = moderation.New(moderation.Config{DB: b.stores.DB, Sessions: b.sessions, Feed: a.Feed, MaxPage: c.MaxPage})
 	if err != nil {
 		return a, err
 	}

@@ -32,6 +32,7 @@ import (
 	"tideline/feed/audit"
 	"tideline/feed/bulk"
 	"tideline/feed/ids"
+	"tideline/feed/moderation"
 	"tideline/feed/webhook"
 	"tideline/storage"
 )
@@ -172,6 +173,18 @@ func (c Config) WithAudit(ctx context.Context, console Console, fn func(*audit.A
 // hear. Errors: the schema is not up to date, or as those of WithStores.
 func (c Config) WithSessions(ctx context.Context, console Console, fn func(*account.Sessions, *account.Directory) error) error {
 	return c.withBackend(ctx, console, func(b backend, _ *slog.Logger) error { return fn(b.sessions, b.directory) })
+}
+
+// WithModeration lets a command give roles and suspend users. Errors: as those of
+// WithSessions.
+func (c Config) WithModeration(ctx context.Context, console Console, fn func(*moderation.Moderation, *account.Sessions) error) error {
+	return c.withBackend(ctx, console, func(b backend, _ *slog.Logger) error {
+		m, err := moderation.New(moderation.Config{DB: b.stores.DB, Sessions: b.sessions, MaxPage: c.MaxPage})
+		if err != nil {
+			return err
+		}
+		return fn(m, b.sessions)
+	})
 }
 
 // WithKeys lets a command manage API keys. Errors: as those of WithSessions.

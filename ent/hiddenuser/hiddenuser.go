@@ -43,9 +43,10 @@ type State string
 
 // State values.
 const (
-	StateLEAVING  State = "LEAVING"
-	StateDELETING State = "DELETING"
-	StateGONE     State = "GONE"
+	StateLEAVING   State = "LEAVING"
+	StateSUSPENDED State = "SUSPENDED"
+	StateDELETING  State = "DELETING"
+	StateGONE      State = "GONE"
 )
 
 func (s State) String() string {
@@ -55,7 +56,7 @@ func (s State) String() string {
 // StateValidator is a validator for the "state" field enum values. It is called by the builders before save.
 func StateValidator(s State) error {
 	switch s {
-	case StateLEAVING, StateDELETING, StateGONE:
+	case StateLEAVING, StateSUSPENDED, StateDELETING, StateGONE:
 		return nil
 	default:
 		return fmt.Errorf("hiddenuser: invalid enum value for state field: %q", s)

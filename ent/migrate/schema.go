@@ -25,6 +25,22 @@ var (
 		Columns:    APIKeysColumns,
 		PrimaryKey: []*schema.Column{APIKeysColumns[0]},
 	}
+	// AuditEntriesColumns holds the columns for the "audit_entries" table.
+	AuditEntriesColumns = []*schema.Column{
+		{Name: "id", Type: field.TypeInt64, Increment: true},
+		{Name: "actor_id", Type: field.TypeInt64},
+		{Name: "action", Type: field.TypeEnum, Enums: []string{"SET_ROLE", "SUSPEND_USER", "UNSUSPEND_USER", "HIDE_POST", "UNHIDE_POST"}},
+		{Name: "subject_kind", Type: field.TypeEnum, Enums: []string{"User", "Post"}},
+		{Name: "subject_id", Type: field.TypeInt64},
+		{Name: "note", Type: field.TypeString, Default: ""},
+		{Name: "created_at", Type: field.TypeTime},
+	}
+	// AuditEntriesTable holds the schema information for the "audit_entries" table.
+	AuditEntriesTable = &schema.Table{
+		Name:       "audit_entries",
+		Columns:    AuditEntriesColumns,
+		PrimaryKey: []*schema.Column{AuditEntriesColumns[0]},
+	}
 	// BlocksColumns holds the columns for the "blocks" table.
 	BlocksColumns = []*schema.Column{
 		{Name: "id", Type: field.TypeInt64, Increment: true},
@@ -210,7 +226,7 @@ var (
 	// HiddenUsersColumns holds the columns for the "hidden_users" table.
 	HiddenUsersColumns = []*schema.Column{
 		{Name: "id", Type: field.TypeInt64},
-		{Name: "state", Type: field.TypeEnum, Enums: []string{"LEAVING", "DELETING", "GONE"}},
+		{Name: "state", Type: field.TypeEnum, Enums: []string{"LEAVING", "SUSPENDED", "DELETING", "GONE"}},
 		{Name: "due_at", Type: field.TypeTime},
 	}
 	// HiddenUsersTable holds the schema information for the "hidden_users" table.
@@ -509,6 +525,7 @@ var (
 		{Name: "fan_out_mode", Type: field.TypeEnum, Enums: []string{"PUSH", "PUSH_TO_PULL", "PULL", "PULL_TO_PUSH"}, Default: "PUSH"},
 		{Name: "fan_out_mode_since", Type: field.TypeInt64, Default: 0},
 		{Name: "hidden", Type: field.TypeBool, Default: false},
+		{Name: "role", Type: field.TypeEnum, Enums: []string{"USER", "MODERATOR", "ADMIN"}, Default: "USER"},
 		{Name: "created_at", Type: field.TypeTime},
 	}
 	// UsersTable holds the schema information for the "users" table.
@@ -609,6 +626,7 @@ var (
 	// Tables holds all the tables in the schema.
 	Tables = []*schema.Table{
 		APIKeysTable,
+		AuditEntriesTable,
 		BlocksTable,
 		DeliveriesTable,
 		ExternalPostsTable,

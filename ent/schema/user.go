@@ -52,6 +52,7 @@ func (User) Fields() []ent.Field {
 			Comment("whether posts are pushed to inboxes, merged by readers, or both, on the way from one to the other"),
 		field.Int64("fan_out_mode_since").Default(0).Comment("Unix milliseconds"),
 		field.Bool("hidden").Default(false).Comment("whether HiddenUser has a row of the user: what locks the user's row need not look there"),
+		field.Enum("role").Values("USER", "MODERATOR", "ADMIN").Default("USER").Comment("what the user may do to others, see feed/moderation"),
 		field.Time("created_at").Immutable().Default(now),
 	}
 }
@@ -112,17 +113,17 @@ func (ReadMarker) Annotations() []schema.Annotation {
 	return []schema.Annotation{schema.Comment("one row a user, keyed by the user's id")}
 }
 
-// HiddenUser is a user whom nobody sees, because the account is on its way to be deleted.
-// Another reason to hide a user is a column of its own: the row is there while any holds.
+// HiddenUser is a user whom nobody sees, because the account is on its way to be deleted,
+// or a moderator suspended it.
 type HiddenUser struct{ ent.Schema }
 
 // Fields of HiddenUser.
 func (HiddenUser) Fields() []ent.Field {
 	return []ent.Field{
 		plainID(),
-		field.Enum("state").Values("LEAVING", "DELETING", "GONE").
-			Comment("may be restored; is being deleted; has no row any more, and the last traces are looked for"),
-		field.Time("due_at").Comment("when the state ends by itself"),
+		field.Enum("state").Values("LEAVING", "SUSPENDED", "DELETING", "GONE").
+			Comment("may be restored; waits for a moderator; is being deleted; has no row any more, and the last traces are looked for"),
+		field.Time("due_at").Comment("when the state ends by itself; of SUSPENDED, when the LEAVING ends that comes back, or the year 9999 for none"),
 	}
 }
 

@@ -53,6 +53,8 @@ const (
 	FieldFanOutModeSince = "fan_out_mode_since"
 	// FieldHidden holds the string denoting the hidden field in the database.
 	FieldHidden = "hidden"
+	// FieldRole holds the string denoting the role field in the database.
+	FieldRole = "role"
 	// FieldCreatedAt holds the string denoting the created_at field in the database.
 	FieldCreatedAt = "created_at"
 	// Table holds the table name of the user in the database.
@@ -81,6 +83,7 @@ var Columns = []string{
 	FieldFanOutMode,
 	FieldFanOutModeSince,
 	FieldHidden,
+	FieldRole,
 	FieldCreatedAt,
 }
 
@@ -166,6 +169,33 @@ func FanOutModeValidator(fom FanOutMode) error {
 		return nil
 	default:
 		return fmt.Errorf("user: invalid enum value for fan_out_mode field: %q", fom)
+	}
+}
+
+// Role defines the type for the "role" enum field.
+type Role string
+
+// RoleUSER is the default value of the Role enum.
+const DefaultRole = RoleUSER
+
+// Role values.
+const (
+	RoleUSER      Role = "USER"
+	RoleMODERATOR Role = "MODERATOR"
+	RoleADMIN     Role = "ADMIN"
+)
+
+func (r Role) String() string {
+	return string(r)
+}
+
+// RoleValidator is a validator for the "role" field enum values. It is called by the builders before save.
+func RoleValidator(r Role) error {
+	switch r {
+	case RoleUSER, RoleMODERATOR, RoleADMIN:
+		return nil
+	default:
+		return fmt.Errorf("user: invalid enum value for role field: %q", r)
 	}
 }
 
@@ -265,6 +295,11 @@ func ByFanOutModeSince(opts ...sql.OrderTermOption) OrderOption {
 // ByHidden orders the results by the hidden field.
 func ByHidden(opts ...sql.OrderTermOption) OrderOption {
 	return sql.OrderByField(FieldHidden, opts...).ToFunc()
+}
+
+// ByRole orders the results by the role field.
+func ByRole(opts ...sql.OrderTermOption) OrderOption {
+	return sql.OrderByField(FieldRole, opts...).ToFunc()
 }
 
 // ByCreatedAt orders the results by the created_at field.

@@ -98,8 +98,8 @@ func (a *Accounts) SignUp(ctx context.Context, handle, secret, name string) (*Au
 }
 
 // LogIn starts a session. Errors: Unauthenticated, which is the same for an unknown
-// handle and a wrong password, after the same work; Forbidden when it is switched off. It
-// restores an account that is about to be deleted, and not one that is being deleted.
+// handle and a wrong password, after the same work; Forbidden when it is switched off, and
+// for the right password of an account that is suspended. It restores an account that is about to be deleted, and not one that is being deleted.
 //
 // Cost: one password hash, as SignUp, a look-up and a short transaction; one hash and an
 // update more where the stored hash has another cost than the present one.

@@ -59,8 +59,8 @@ func (a *Accounts) DeleteAccount(ctx context.Context, v Viewer, password string)
 // Delete hides a user from everybody and ends all sessions, as SignOut. After the grace
 // period the user is deleted, by a job. Without one there is no way back, also for a user
 // who was in one. To delete a user again changes nothing else. It returns until when the
-// user may be restored, nil for not at all, and whether the call has changed that. Error:
-// NotFound.
+// user may be restored, nil for not at all, and whether the call has changed that. Errors:
+// NotFound; Conflict for a grace period of a user who is suspended.
 //
 // Cost: a short transaction, a job or two, and one message a process for each session.
 func (s *Sessions) Delete(ctx context.Context, id int64, grace time.Duration) (until *time.Time, changed bool, err error) {
@@ -74,7 +74,11 @@ func (s *Sessions) Delete(ctx context.Context, id int64, grace time.Duration) (u
 		if err != nil && !ent.IsNotFound(err) {
 			return fmt.Errorf("find hidden user: %w", err)
 		}
-		if row != nil && (row.State != hiddenuser.StateLEAVING || grace > 0) {
+		suspended := row != nil && row.State == hiddenuser.StateSUSPENDED
+		if suspended && grace > 0 {
+			return refusal.New(refusal.Conflict, "The account is suspended: it can be deleted without a grace period alone.")
+		}
+		if row != nil && !suspended && (row.State != hiddenuser.StateLEAVING || grace > 0) {
 			if row.State == hiddenuser.StateLEAVING {
 				until = &row.DueAt
 			}
@@ -143,7 +147,8 @@ func (s *Sessions) beginDeletion(ctx context.Context, tx *ent.Tx, id int64) erro
 }
 
 // restore shows a user again, whose row is locked, and reports whether the user was hidden.
-// Error: Unauthenticated, as of a wrong password, when it is too late.
+// Errors: Forbidden for one who is suspended; Unauthenticated, as of a wrong password, when
+// it is too late.
 func (s *Sessions) restore(ctx context.Context, tx *ent.Tx, u *ent.User) (bool, error) {
 	if !u.Hidden {
 		return false, nil
@@ -153,7 +158,13 @@ func (s *Sessions) restore(ctx context.Context, tx *ent.Tx, u *ent.User) (bool, 
 		return false, fmt.Errorf("restore user: %w", err)
 	}
 	if n == 0 {
-		return false, errWrong
+		suspended, err := tx.HiddenUser.Query().Where(hiddenuser.ID(u.ID), hiddenuser.StateEQ(hiddenuser.StateSUSPENDED)).Exist(ctx)
+		if err == nil && suspended {
+			err = errSuspended
+		} else if err == nil {
+			err = errWrong
+		}
+		return false, err
 	}
 	if err := tx.User.UpdateOneID(u.ID).SetHidden(false).Exec(ctx); err != nil {
 		return false, fmt.Errorf("restore user: %w", err)
@@ -163,7 +174,7 @@ func (s *Sessions) restore(ctx context.Context, tx *ent.Tx, u *ent.User) (bool, 
 }
 
 // Restore calls the deletion of a user off, as LogIn does, and reports whether there was
-// one. Errors: NotFound; Conflict when it is too late.
+// one. Errors: NotFound; Forbidden for a user who is suspended; Conflict when it is too late.
 //
 // Cost: a short transaction, and a job.
 func (s *Sessions) Restore(ctx context.Context, id int64) (restored bool, err error) {

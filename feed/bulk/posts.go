@@ -85,7 +85,7 @@ func (b *Bulk) posts(ctx context.Context, tx *ent.Tx, issuer string, list []Post
 		case p == nil:
 			fresh = append(fresh, &ent.Post{AuthorID: author.ID, Text: row.Text, Visibility: or(row.Visibility, author.DefaultVisibility)})
 			at = append(at, i)
-		case p.AuthorID != author.ID || p.Text != row.Text || row.Visibility != nil && *row.Visibility != p.Visibility:
+		case p.AuthorID != author.ID || p.Text != row.Text || row.Visibility != nil && *row.Visibility != p.Visibility.Shown():
 			results[i] = refused(refusal.New(refusal.Conflict, "The post is there with another author, text or visibility."))
 		default:
 			results[i] = &Result{Status: Unchanged, Post: p.ID}

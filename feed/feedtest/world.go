@@ -22,6 +22,7 @@ import (
 	"tideline/feed/home"
 	"tideline/feed/identity"
 	"tideline/feed/ids"
+	"tideline/feed/moderation"
 	"tideline/feed/paging"
 	"tideline/feed/stream"
 	"tideline/feed/visibility"
@@ -87,6 +88,7 @@ type World struct {
 	Feed       *feed.Feed
 	Bulk       *bulk.Bulk
 	Streams    *stream.Streams
+	Moderation *moderation.Moderation
 }
 
 // New builds a world in which nothing runs yet.
@@ -134,6 +136,8 @@ func New(t testing.TB, s *storage.Stores, o Options) *World {
 		DB: db, Dialect: s.Dialect, Visibility: w.Visibility, Home: w.Home, Directory: w.Directory, Queue: w.Queue, IDs: w.IDs,
 		LargeAudience: o.LargeAudience, MaxText: o.MaxText, MaxPage: o.Policy.MaxPage, Webhooks: o.Webhooks,
 	})
+	require.NoError(t, err)
+	w.Moderation, err = moderation.New(moderation.Config{DB: db, Sessions: w.Sessions, Feed: w.Feed, MaxPage: o.Policy.MaxPage})
 	require.NoError(t, err)
 	w.Bulk, err = bulk.New(bulk.Config{DB: db, Dialect: s.Dialect, Visibility: w.Visibility, Timelines: w.Timelines, Queue: w.Queue, IDs: w.IDs, MaxText: cmp.Or(o.MaxText, feed.DefaultMaxText)})
 	require.NoError(t, err)

@@ -39,6 +39,7 @@ const (
 	Users
 	Keys
 	Sessions
+	AuditLog
 )
 
 const (

@@ -20,6 +20,7 @@ import (
 	"tideline/ent/follow"
 	"tideline/ent/like"
 	"tideline/ent/post"
+	"tideline/ent/schema"
 	"tideline/ent/user"
 	"tideline/feed/account"
 	"tideline/feed/ids"
@@ -230,6 +231,9 @@ func (e *Export) writePosts(ctx context.Context, db *ent.Client, posts []*ent.Po
 			continue
 		}
 		created := moment(ids.TimeOf(p.ID))
+		if p.HiddenByModerators() { // the format has no word for it, and nobody else may see it
+			p.Visibility = schema.Private
+		}
 		if err := e.out.Encode(postLine{"post", names[p.ID], author, p.Text, &p.Visibility, &created}); err != nil {
 			return err
 		}

@@ -88,11 +88,19 @@ func whyNot(r Relation, p *ent.Post) string {
 		return "the viewer mutes the author"
 	case r.MutesWord:
 		return "the viewer mutes a word of it"
+	case p.Visibility.IsHidden():
+		return "a moderator hid it"
 	case p.Visibility == schema.Mutuals:
 		return "it is for friends, and the author does not follow the viewer"
 	default:
 		return "it is for the author alone"
 	}
+}
+
+// seen are the visibilities of posts that somebody sees.
+var seen = []schema.Visibility{
+	schema.Public, schema.Followers, schema.Mutuals, schema.Private,
+	schema.HiddenPublic, schema.HiddenFollowers, schema.HiddenMutuals, schema.HiddenPrivate,
 }
 
 // visibleTo returns the visibilities of the author's posts that mayShow can let
@@ -101,8 +109,7 @@ func whyNot(r Relation, p *ent.Post) string {
 // post still passes mayShow, with the relation that was read with the post.
 func visibleTo(on Surface, viewer int64, r Relation, author int64) []schema.Visibility {
 	var visible []schema.Visibility
-	for _, name := range schema.Visibility("").Values() {
-		v := schema.Visibility(name)
+	for _, v := range seen {
 		if mayShow(on, viewer, r, &ent.Post{AuthorID: author, Visibility: v}) {
 			visible = append(visible, v)
 		}
@@ -128,8 +135,8 @@ func PostCount(viewer int64, r *Relation, author *ent.User) int {
 }
 
 // AddToPostCount adds n to the author's counters of posts with the visibility.
-// PRIVATE posts have no counter of their own: their number is the total without all
-// others.
+// PRIVATE posts, and those that a moderator hid, have no counter of their own: their
+// number is the total without all others.
 func AddToPostCount(author *ent.UserUpdateOne, v schema.Visibility, n int) *ent.UserUpdateOne {
 	switch v {
 	case schema.Public:
@@ -201,4 +208,6 @@ func CountNewPosts(posts []*ent.Post) []*Counts {
 func Widens(from schema.Visibility) bool { return from != schema.Public && from != schema.Followers }
 
 // Narrows reports whether a change to this visibility hides a post from followers.
-func Narrows(to schema.Visibility) bool { return to == schema.Private || to == schema.Mutuals }
+func Narrows(to schema.Visibility) bool {
+	return to == schema.Private || to == schema.Mutuals || to.IsHidden()
+}

@@ -24,7 +24,7 @@ const (
 	UserUpdated     = "user.updated"
 	UserDeleted     = "user.deleted"
 	PostCreated     = "post.created"
-	PostUpdated     = "post.updated" // its visibility changed
+	PostUpdated     = "post.updated" // its visibility changed, or a moderator hid it or showed it again
 	PostDeleted     = "post.deleted"
 	FollowRequested = "follow.requested"
 	FollowCreated   = "follow.created"
@@ -84,13 +84,15 @@ type Profile struct {
 
 // Post is a post as it is at the time of the event. Of a deleted one there are only ids.
 type Post struct {
-	ID         string     `json:"id"`
-	ExternalID string     `json:"externalId,omitempty"`
-	Issuer     string     `json:"issuer,omitempty"` // whose id that is
-	Author     *Person    `json:"author,omitempty"`
-	Text       *string    `json:"text,omitempty"`
-	Visibility string     `json:"visibility,omitempty"`
-	CreatedAt  *time.Time `json:"createdAt,omitempty"`
+	ID         string  `json:"id"`
+	ExternalID string  `json:"externalId,omitempty"`
+	Issuer     string  `json:"issuer,omitempty"` // whose id that is
+	Author     *Person `json:"author,omitempty"`
+	Text       *string `json:"text,omitempty"`
+	Visibility string  `json:"visibility,omitempty"`
+	// HiddenByModerators: nobody but the author sees it, whatever its visibility.
+	HiddenByModerators bool       `json:"hiddenByModerators,omitempty"`
+	CreatedAt          *time.Time `json:"createdAt,omitempty"`
 }
 
 // Follow is who follows, or asks to follow, whom.
@@ -116,7 +118,7 @@ func person(u *ent.User) Person {
 // postOf is a post without its author and external id.
 func postOf(p *ent.Post) *Post {
 	at := ids.TimeOf(p.ID).UTC()
-	return &Post{ID: ent.NodeID("Post", p.ID), Text: &p.Text, Visibility: string(p.Visibility), CreatedAt: &at}
+	return &Post{ID: ent.NodeID("Post", p.ID), Text: &p.Text, Visibility: string(p.Visibility.Shown()), HiddenByModerators: p.HiddenByModerators(), CreatedAt: &at}
 }
 
 func userSubject(id int64) string { return "user:" + strconv.FormatInt(id, 10) }

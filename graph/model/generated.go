@@ -5,6 +5,7 @@ package model
 import (
 	"tideline/ent"
 	"tideline/ent/schema"
+	"tideline/ent/user"
 	"tideline/feed/apikey"
 	"time"
 )
@@ -105,6 +106,30 @@ type MarkTimelineReadPayload struct {
 	UnreadCount int `json:"unreadCount"`
 }
 
+// The note is for the audit log: up to 1,000 characters.
+type ModeratePostInput struct {
+	PostID string  `json:"postId"`
+	Note   *string `json:"note,omitempty"`
+}
+
+// Changed is false for what was so already.
+type ModeratePostPayload struct {
+	PostID  string `json:"postId"`
+	Changed bool   `json:"changed"`
+}
+
+// The note is for the audit log: up to 1,000 characters.
+type ModerateUserInput struct {
+	UserID string  `json:"userId"`
+	Note   *string `json:"note,omitempty"`
+}
+
+// Changed is false for what was so already. A suspended user is seen by nobody, so there is only the id.
+type ModerateUserPayload struct {
+	UserID  string `json:"userId"`
+	Changed bool   `json:"changed"`
+}
+
 // Authenticated calls carry `Authorization: Bearer <token>`; over WebSocket the same key in the connection_init payload.
 type MuteWordInput struct {
 	Word string `json:"word"`
@@ -135,6 +160,18 @@ type SetPostVisibilityInput struct {
 
 type SetPostVisibilityPayload struct {
 	Post *ent.Post `json:"post"`
+}
+
+// The note is for the audit log: up to 1,000 characters.
+type SetRoleInput struct {
+	UserID string    `json:"userId"`
+	Role   user.Role `json:"role"`
+	Note   *string   `json:"note,omitempty"`
+}
+
+type SetRolePayload struct {
+	UserID string    `json:"userId"`
+	Role   user.Role `json:"role"`
 }
 
 type SignUpInput struct {

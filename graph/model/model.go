@@ -10,7 +10,9 @@ import (
 	"github.com/99designs/gqlgen/graphql"
 
 	"tideline/ent"
+	"tideline/ent/auditentry"
 	"tideline/ent/schema"
+	"tideline/ent/user"
 	"tideline/feed/account"
 	"tideline/feed/apikey"
 	"tideline/feed/bulk"
@@ -30,6 +32,9 @@ type (
 
 	APIKeyConnection = paging.Connection[apikey.Key]
 	APIKeyEdge       = paging.Edge[apikey.Key]
+
+	AuditEntryConnection = paging.Connection[ent.AuditEntry]
+	AuditEntryEdge       = paging.Edge[ent.AuditEntry]
 )
 
 // timeLayout is RFC 3339 with exactly three decimals.
@@ -45,9 +50,9 @@ func MarshalTime(t time.Time) graphql.Marshaler {
 // UnmarshalTime reads the scalar Time.
 func UnmarshalTime(v any) (time.Time, error) { return graphql.UnmarshalTime(v) }
 
-// MarshalVisibility writes the enum Visibility.
+// MarshalVisibility writes the enum Visibility, also of a post that a moderator hid.
 func MarshalVisibility(v schema.Visibility) graphql.Marshaler {
-	return graphql.MarshalString(string(v))
+	return graphql.MarshalString(string(v.Shown()))
 }
 
 // UnmarshalVisibility reads it; graph/exec has checked that it is one.
@@ -81,4 +86,24 @@ func MarshalUpsertStatus(s bulk.Status) graphql.Marshaler { return graphql.Marsh
 func UnmarshalUpsertStatus(v any) (bulk.Status, error) {
 	text, err := graphql.UnmarshalString(v)
 	return bulk.Status(text), err
+}
+
+// MarshalRole writes the enum Role.
+func MarshalRole(r user.Role) graphql.Marshaler { return graphql.MarshalString(string(r)) }
+
+// UnmarshalRole reads it; graph/exec has checked that it is one.
+func UnmarshalRole(v any) (user.Role, error) {
+	text, err := graphql.UnmarshalString(v)
+	return user.Role(text), err
+}
+
+// MarshalAuditAction writes the enum AuditAction.
+func MarshalAuditAction(a auditentry.Action) graphql.Marshaler {
+	return graphql.MarshalString(string(a))
+}
+
+// UnmarshalAuditAction reads it; graph/exec has checked that it is one.
+func UnmarshalAuditAction(v any) (auditentry.Action, error) {
+	text, err := graphql.UnmarshalString(v)
+	return auditentry.Action(text), err
 }

@@ -1,0 +1,29 @@
+package schema
+
+import (
+	"entgo.io/ent"
+	"entgo.io/ent/schema"
+	"entgo.io/ent/schema/field"
+)
+
+// AuditEntry is one thing that somebody with a role, or the command line, did. Rows are
+// inserted and read: triggers of the database refuse every other change.
+type AuditEntry struct{ ent.Schema }
+
+// Fields of AuditEntry.
+func (AuditEntry) Fields() []ent.Field {
+	return []ent.Field{
+		field.Int64("id"),
+		field.Int64("actor_id").Immutable().Comment("the user who did it; 0: the command line"),
+		field.Enum("action").Values("SET_ROLE", "SUSPEND_USER", "UNSUSPEND_USER", "HIDE_POST", "UNHIDE_POST").Immutable(),
+		field.Enum("subject_kind").Values("User", "Post").Immutable().Comment("the type of the API"),
+		field.Int64("subject_id").Immutable(),
+		field.String("note").Default("").Immutable(),
+		field.Time("created_at").Immutable().Default(now),
+	}
+}
+
+// Annotations of AuditEntry.
+func (AuditEntry) Annotations() []schema.Annotation {
+	return []schema.Annotation{schema.Comment("no foreign keys, for an entry outlasts what it tells of")}
+}

@@ -1,0 +1,111 @@
+package account
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"tideline/ent"
+	"tideline/ent/hiddenuser"
+	"tideline/ent/user"
+	"tideline/feed/internal/rows"
+	"tideline/feed/refusal"
+)
+
+// never is HiddenUser.due_at of a suspended user who was not about to be deleted.
+var never = time.Date(9999, time.December, 31, 0, 0, 0, 0, time.UTC)
+
+var errSuspended = refusal.New(refusal.Forbidden, "This account is suspended.")
+
+// Suspend hides a user from everybody and ends all sessions, as SignOut, until Unsuspend.
+// A user in the grace period of a deletion is not deleted meanwhile. A user who is
+// suspended already stays so. When there is something to change, allow is called first: in
+// the transaction, with the user's row, which is locked. Errors: NotFound, also for a user
+// who is being deleted; that of allow.
+//
+// Cost: a short transaction, a job, and one message a process for each session.
+func (s *Sessions) Suspend(ctx context.Context, id int64, allow func(*ent.Tx, *ent.User) error) (changed bool, err error) {
+	var ended []int64
+	err = rows.InTx(ctx, s.cfg.DB, func(tx *ent.Tx) error {
+		changed = false
+		u, row, err := lockHidden(ctx, tx, id)
+		if err != nil || row != nil && row.State == hiddenuser.StateSUSPENDED {
+			return err
+		}
+		if err := allow(tx, u); err != nil {
+			return err
+		}
+		changed = true
+		if err := tx.User.UpdateOneID(id).SetHidden(true).SetSignedOutBefore(s.now()).Exec(ctx); err != nil {
+			return fmt.Errorf("suspend user: %w", err)
+		}
+		if row != nil {
+			err = tx.HiddenUser.UpdateOneID(id).SetState(hiddenuser.StateSUSPENDED).Exec(ctx)
+		} else if err = tx.HiddenUser.Create().SetID(id).SetState(hiddenuser.StateSUSPENDED).SetDueAt(never).Exec(ctx); err == nil {
+			err = s.stale(ctx, tx, id)
+		}
+		if err != nil {
+			return fmt.Errorf("suspend user: %w", err)
+		}
+		ended, err = endAll(ctx, tx, id, 0)
+		return err
+	})
+	if err != nil {
+		return false, err
+	}
+	for _, session := range ended {
+		s.tell(ctx, id, session)
+	}
+	return changed, nil
+}
+
+// Unsuspend ends a suspension: everything is shown again. A user who was in the grace period
+// of a deletion is in it again, until the same time. A user who is not suspended stays as
+// before. Allow is as in Suspend. Errors: NotFound, also for a user who is being deleted;
+// that of allow.
+//
+// Cost: a short transaction, and a job.
+func (s *Sessions) Unsuspend(ctx context.Context, id int64, allow func(*ent.Tx, *ent.User) error) (changed bool, err error) {
+	err = rows.InTx(ctx, s.cfg.DB, func(tx *ent.Tx) error {
+		changed = false
+		u, row, err := lockHidden(ctx, tx, id)
+		if err != nil || row == nil || row.State != hiddenuser.StateSUSPENDED {
+			return err
+		}
+		if err := allow(tx, u); err != nil {
+			return err
+		}
+		changed = true
+		if !row.DueAt.Equal(never) {
+			return rows.Wrap("unsuspend user", tx.HiddenUser.UpdateOneID(id).SetState(hiddenuser.StateLEAVING).Exec(ctx))
+		}
+		if err := tx.HiddenUser.DeleteOneID(id).Exec(ctx); err != nil {
+			return fmt.Errorf("unsuspend user: %w", err)
+		}
+		if err := tx.User.UpdateOneID(id).SetHidden(false).Exec(ctx); err != nil {
+			return fmt.Errorf("unsuspend user: %w", err)
+		}
+		return s.stale(ctx, tx, id)
+	})
+	return changed && err == nil, err
+}
+
+// lockHidden locks the row of a user, and reads that of HiddenUser, nil for none. Error:
+// NotFound, also when there is no way back from a deletion.
+func lockHidden(ctx context.Context, tx *ent.Tx, id int64) (*ent.User, *ent.HiddenUser, error) {
+	u, err := tx.User.Query().Where(user.ID(id), rows.ForUpdate).Only(ctx)
+	if ent.IsNotFound(err) {
+		return nil, nil, refusal.ErrNoSuchUser
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("lock user: %w", err)
+	}
+	row, err := tx.HiddenUser.Get(ctx, id)
+	if ent.IsNotFound(err) {
+		return u, nil, nil
+	}
+	if err == nil && row.State != hiddenuser.StateLEAVING && row.State != hiddenuser.StateSUSPENDED {
+		return nil, nil, refusal.ErrNoSuchUser
+	}
+	return u, row, rows.Wrap("find hidden user", err)
+}

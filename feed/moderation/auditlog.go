@@ -1,0 +1,45 @@
+package moderation
+
+import (
+	"context"
+	"fmt"
+
+	"tideline/ent"
+	"tideline/ent/auditentry"
+	"tideline/ent/user"
+	"tideline/feed/internal/rows"
+	"tideline/feed/paging"
+)
+
+// record adds an entry to the audit log. Nothing changes or deletes one: the database
+// refuses it.
+func record(ctx context.Context, tx *ent.Tx, who Actor, a auditentry.Action, kind auditentry.SubjectKind, subject int64, note string) error {
+	err := tx.AuditEntry.Create().SetActorID(who.ID).SetAction(a).SetSubjectKind(kind).SetSubjectID(subject).SetNote(note).Exec(ctx)
+	return rows.Wrap("write the audit log", err)
+}
+
+// AuditLog is a page of what was done, newest first. Errors: Unauthenticated, BadInput;
+// Forbidden for who is no admin.
+//
+// Cost: a look-up, and an index range.
+func (m *Moderation) AuditLog(ctx context.Context, who Actor, p paging.Page) (*paging.Connection[ent.AuditEntry], error) {
+	if _, err := m.demand(ctx, who, user.RoleADMIN); err != nil {
+		return nil, err
+	}
+	w, err := paging.Open(p, paging.AuditLog, 0, m.cfg.MaxPage)
+	if err != nil {
+		return nil, err
+	}
+	r := w.Range()
+	q := m.cfg.DB.AuditEntry.Query().Order(ent.Desc(auditentry.FieldID)).Limit(r.Limit)
+	if w.After != nil {
+		q.Where(auditentry.IDLT(r.Upper()))
+	}
+	list, err := q.All(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the audit log: %w", err)
+	}
+	return paging.Connect(w, list, func(e *ent.AuditEntry) paging.Edge[ent.AuditEntry] {
+		return paging.Edge[ent.AuditEntry]{Cursor: paging.Cursor{ID: e.ID}.Encode(paging.AuditLog, 0), Node: e}
+	}), nil
+}

@@ -1,0 +1,201 @@
+// Package moderation lets those who have the role enforce the rules of the house.
+//
+// What it does is written into the audit log in the transaction that does it.
+package moderation
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"tideline/ent"
+	"tideline/ent/auditentry"
+	"tideline/ent/user"
+	"tideline/feed"
+	"tideline/feed/account"
+	"tideline/feed/internal/rows"
+	"tideline/feed/internal/text"
+	"tideline/feed/paging"
+	"tideline/feed/refusal"
+)
+
+// MaxNote bounds the characters of a note.
+const MaxNote = 1000
+
+// Config configures Moderation. Fields without a default are required.
+type Config struct {
+	DB       *ent.Client
+	Sessions *account.Sessions
+	// Feed hides posts. Without one, HidePost and UnhidePost fail.
+	Feed *feed.Feed
+	// MaxPage is how many entries a page may have. Defaults to paging.DefaultMaxSize.
+	MaxPage int
+}
+
+// Moderation does what moderators and admins do. It is safe for concurrent use.
+type Moderation struct{ cfg Config }
+
+// New returns the Moderation. It fails when a required field is missing.
+func New(c Config) (*Moderation, error) {
+	if c.DB == nil || c.Sessions == nil {
+		return nil, errors.New("moderation: DB and Sessions are required")
+	}
+	c.MaxPage = cmp.Or(c.MaxPage, paging.DefaultMaxSize)
+	return &Moderation{c}, nil
+}
+
+// Actor is who does something: a viewer, or the command line, which may do everything.
+type Actor struct {
+	ID      int64 // 0 for the command line, and for who is not signed in
+	Console bool
+}
+
+// Console is the command line.
+var Console = Actor{Console: true}
+
+// By is the actor of a call.
+func By(v account.Viewer) Actor { return Actor{ID: v.ID} }
+
+// The roles in their order: each may do what those before it may.
+var ranks = map[user.Role]int{user.RoleUSER: 0, user.RoleMODERATOR: 1, user.RoleADMIN: 2}
+
+// Role is that of a user. Error: NotFound.
+//
+// Cost: a look-up by primary key.
+func (m *Moderation) Role(ctx context.Context, id int64) (user.Role, error) {
+	u, err := m.cfg.DB.User.Query().Where(user.ID(id)).Select(user.FieldRole).Only(ctx)
+	if ent.IsNotFound(err) {
+		return "", refusal.ErrNoSuchUser
+	}
+	if err != nil {
+		return "", fmt.Errorf("read role: %w", err)
+	}
+	return u.Role, nil
+}
+
+// demand refuses an actor without the role, and returns the rank of the actor's. Errors:
+// Unauthenticated, Forbidden.
+func (m *Moderation) demand(ctx context.Context, who Actor, least user.Role) (int, error) {
+	if who.Console {
+		return len(ranks), nil
+	}
+	if who.ID == 0 {
+		return 0, refusal.ErrSignIn
+	}
+	role, err := m.Role(ctx, who.ID)
+	if refusal.CodeOf(err) == refusal.NotFound { // deleted meanwhile
+		return 0, refusal.ErrSignIn
+	}
+	if err != nil {
+		return 0, err
+	}
+	if ranks[role] < ranks[least] {
+		return 0, refusal.New(refusal.Forbidden, "This takes the role %s.", least)
+	}
+	return ranks[role], nil
+}
+
+// SetRole gives a user a role, and reports whether it is another than before. The next call
+// of the user goes by it. Errors: Unauthenticated, NotFound; Forbidden for who is no admin.
+//
+// Cost: a look-up and a short transaction.
+func (m *Moderation) SetRole(ctx context.Context, who Actor, id int64, role user.Role, note string) (changed bool, err error) {
+	if _, err := m.demand(ctx, who, user.RoleADMIN); err != nil {
+		return false, err
+	}
+	if note, err = text.Clean("The note", note, 0, MaxNote); err != nil {
+		return false, err
+	}
+	err = rows.InTx(ctx, m.cfg.DB, func(tx *ent.Tx) error {
+		u, err := tx.User.Query().Where(user.ID(id), rows.ForUpdate).Only(ctx)
+		if ent.IsNotFound(err) || err == nil && u.Hidden && !who.Console {
+			return refusal.ErrNoSuchUser
+		}
+		if err != nil {
+			return fmt.Errorf("lock user: %w", err)
+		}
+		if changed = u.Role != role; !changed {
+			return nil
+		}
+		if err := tx.User.UpdateOneID(id).SetRole(role).Exec(ctx); err != nil {
+			return fmt.Errorf("set role: %w", err)
+		}
+		return record(ctx, tx, who, auditentry.ActionSET_ROLE, auditentry.SubjectKindUser, id, noteOfRole(u.Role, role, note))
+	})
+	return changed && err == nil, err
+}
+
+// noteOfRole begins a note with what became of the role.
+func noteOfRole(from, to user.Role, note string) string {
+	change := fmt.Sprintf("%s -> %s", from, to)
+	if note == "" {
+		return change
+	}
+	return change + ": " + note
+}
+
+// Suspend hides a user and ends all sessions until Unsuspend, as account.Sessions says, and
+// reports whether the user was not suspended before. Errors: Unauthenticated, BadInput;
+// NotFound, also for a user who is being deleted; Forbidden for who is no moderator, and for
+// a user whose role is not below the actor's.
+//
+// Cost: a look-up, and that of account.Sessions.Suspend.
+func (m *Moderation) Suspend(ctx context.Context, who Actor, id int64, note string) (changed bool, err error) {
+	return m.judge(ctx, who, id, auditentry.ActionSUSPEND_USER, note, m.cfg.Sessions.Suspend)
+}
+
+// Unsuspend ends a suspension. Results, errors and cost are as those of Suspend.
+func (m *Moderation) Unsuspend(ctx context.Context, who Actor, id int64, note string) (changed bool, err error) {
+	return m.judge(ctx, who, id, auditentry.ActionUNSUSPEND_USER, note, m.cfg.Sessions.Unsuspend)
+}
+
+// judge does to a user what is allowed, and records it.
+func (m *Moderation) judge(ctx context.Context, who Actor, id int64, action auditentry.Action, note string,
+	do func(context.Context, int64, func(*ent.Tx, *ent.User) error) (bool, error),
+) (bool, error) {
+	rank, err := m.demand(ctx, who, user.RoleMODERATOR)
+	if err != nil {
+		return false, err
+	}
+	if note, err = text.Clean("The note", note, 0, MaxNote); err != nil {
+		return false, err
+	}
+	return do(ctx, id, func(tx *ent.Tx, u *ent.User) error {
+		if ranks[u.Role] >= rank {
+			return refusal.New(refusal.Forbidden, "The role of the user is not below yours.")
+		}
+		return record(ctx, tx, who, action, auditentry.SubjectKindUser, id, note)
+	})
+}
+
+// HidePost hides a post from everybody but its author, whatever its visibility, and reports
+// whether it was not hidden before. Errors: Unauthenticated, BadInput, NotFound; Forbidden
+// for who is no moderator.
+//
+// Cost: a look-up, and that of feed.HidePost.
+func (m *Moderation) HidePost(ctx context.Context, who Actor, id int64, note string) (changed bool, err error) {
+	return m.hide(ctx, who, id, auditentry.ActionHIDE_POST, note)
+}
+
+// UnhidePost shows a post again to those who saw it before HidePost. Results, errors and
+// cost are as those of HidePost.
+func (m *Moderation) UnhidePost(ctx context.Context, who Actor, id int64, note string) (changed bool, err error) {
+	return m.hide(ctx, who, id, auditentry.ActionUNHIDE_POST, note)
+}
+
+func (m *Moderation) hide(ctx context.Context, who Actor, id int64, action auditentry.Action, note string) (bool, error) {
+	if m.cfg.Feed == nil {
+		return false, errors.New("moderation: there is no feed to hide posts")
+	}
+	if _, err := m.demand(ctx, who, user.RoleMODERATOR); err != nil {
+		return false, err
+	}
+	note, err := text.Clean("The note", note, 0, MaxNote)
+	if err != nil {
+		return false, err
+	}
+	return m.cfg.Feed.HidePost(ctx, id, action == auditentry.ActionHIDE_POST, func(tx *ent.Tx) error {
+		return record(ctx, tx, who, action, auditentry.SubjectKindPost, id, note)
+	})
+}

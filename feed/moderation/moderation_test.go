@@ -1,0 +1,268 @@
+package moderation_test
+
+import (
+	"testing"
+
+	"entgo.io/ent/dialect"
+	"github.com/stretchr/testify/require"
+
+	"tideline/ent/auditentry"
+	"tideline/ent/hiddenuser"
+	"tideline/ent/schema"
+	"tideline/ent/user"
+	"tideline/feed/account"
+	"tideline/feed/feedtest"
+	"tideline/feed/moderation"
+	"tideline/feed/paging"
+	"tideline/feed/refusal"
+	"tideline/feed/visibility"
+)
+
+// staff makes a moderator and an admin.
+func staff(w *feedtest.World) (moderator, admin account.Viewer) {
+	w.Helper()
+	moderator, admin = w.User("mod"), w.User("boss")
+	for v, role := range map[account.Viewer]user.Role{moderator: user.RoleMODERATOR, admin: user.RoleADMIN} {
+		changed, err := w.Moderation.SetRole(w.Ctx, moderation.Console, v.ID, role, "")
+		require.NoError(w, err)
+		require.True(w, changed)
+	}
+	return moderator, admin
+}
+
+func requireCode(w *feedtest.World, want refusal.Code, err error) {
+	w.Helper()
+	require.Error(w, err)
+	require.Equal(w, want, refusal.CodeOf(err), err.Error())
+}
+
+// signUp makes a user with a password, and a session.
+func signUp(w *feedtest.World, handle string) (account.Viewer, string) {
+	w.Helper()
+	auth, err := w.Accounts.SignUp(w.Ctx, handle, "correct horse", "")
+	require.NoError(w, err)
+	return account.Viewer{ID: auth.User.ID}, auth.Token
+}
+
+func actions(w *feedtest.World, admin account.Viewer) (list []auditentry.Action) {
+	w.Helper()
+	log, err := w.Moderation.AuditLog(w.Ctx, moderation.By(admin), paging.Page{})
+	require.NoError(w, err)
+	for _, e := range log.Nodes() {
+		list = append(list, e.Action)
+	}
+	return list
+}
+
+// Each thing takes its role, and nobody suspends whose role is not below the own.
+func TestRoles(t *testing.T) {
+	t.Parallel()
+	feedtest.EachIdle(t, func(w *feedtest.World) {
+		moderator, admin := staff(w)
+		plain, other := w.User("plain"), w.User("other")
+		post := w.Post(other, schema.Public)
+		m, by := w.Moderation, moderation.By
+		for _, v := range []account.Viewer{{}, plain} {
+			want := refusal.Forbidden
+			if v.ID == 0 {
+				want = refusal.Unauthenticated
+			}
+			_, err := m.Suspend(w.Ctx, by(v), other.ID, "")
+			requireCode(w, want, err)
+			_, err = m.HidePost(w.Ctx, by(v), post, "")
+			requireCode(w, want, err)
+			_, err = m.SetRole(w.Ctx, by(v), v.ID, user.RoleADMIN, "")
+			requireCode(w, want, err)
+			_, err = m.AuditLog(w.Ctx, by(v), paging.Page{})
+			requireCode(w, want, err)
+		}
+		_, err := m.SetRole(w.Ctx, by(moderator), moderator.ID, user.RoleADMIN, "")
+		requireCode(w, refusal.Forbidden, err)
+		_, err = m.AuditLog(w.Ctx, by(moderator), paging.Page{})
+		requireCode(w, refusal.Forbidden, err)
+		_, err = m.Suspend(w.Ctx, by(moderator), admin.ID, "")
+		requireCode(w, refusal.Forbidden, err)
+		_, err = m.Suspend(w.Ctx, by(moderator), 1, "")
+		requireCode(w, refusal.NotFound, err)
+		require.Len(w, actions(w, admin), 2, "what was refused is not in the log")
+
+		_, err = m.SetRole(w.Ctx, by(admin), plain.ID, user.RoleMODERATOR, "helps out")
+		require.NoError(w, err)
+		changed, err := m.Suspend(w.Ctx, by(plain), other.ID, "spam")
+		require.NoError(w, err)
+		require.True(w, changed)
+		changed, err = m.Suspend(w.Ctx, by(moderator), other.ID, "spam")
+		require.NoError(w, err)
+		require.False(w, changed)
+		log, err := m.AuditLog(w.Ctx, by(admin), paging.Page{})
+		require.NoError(w, err)
+		last := log.Nodes()[0]
+		require.Equal(w, []any{plain.ID, auditentry.ActionSUSPEND_USER, other.ID, "spam"}, []any{last.ActorID, last.Action, last.SubjectID, last.Note})
+		require.Equal(w, "USER -> MODERATOR: helps out", log.Nodes()[1].Note)
+		require.Len(w, log.Nodes(), 4)
+	})
+}
+
+// The databases refuse to change or delete what is in the audit log.
+func TestAuditLogIsAppendOnly(t *testing.T) {
+	t.Parallel()
+	feedtest.EachIdle(t, func(w *feedtest.World) {
+		_, admin := staff(w)
+		for _, statement := range []string{"UPDATE audit_entries SET note = 'nothing'", "DELETE FROM audit_entries"} {
+			_, err := w.Stores.SQL.ExecContext(w.Ctx, statement)
+			require.ErrorContains(w, err, "append-only")
+		}
+		if w.Stores.Dialect == dialect.SQLite {
+			_, err := w.Stores.SQL.ExecContext(w.Ctx, "INSERT OR REPLACE INTO audit_entries SELECT id, 7, action, subject_kind, subject_id, note, created_at FROM audit_entries")
+			require.ErrorContains(w, err, "append-only")
+		}
+		require.Equal(w, []auditentry.Action{auditentry.ActionSET_ROLE, auditentry.ActionSET_ROLE}, actions(w, admin))
+	})
+}
+
+// A suspended user is seen by nobody and signs in no more, until the end of the suspension,
+// when everything is as before.
+func TestSuspendedUserIsHidden(t *testing.T) {
+	t.Parallel()
+	feedtest.Each(t, func(w *feedtest.World) {
+		moderator, _ := staff(w)
+		follower := w.User("follower")
+		bad, token := signUp(w, "bad")
+		w.Follow(follower, bad)
+		post := w.Post(bad, schema.Public)
+		w.Drain()
+		require.Equal(w, []int64{post}, w.Timeline(follower, 10))
+
+		_, err := w.Moderation.Suspend(w.Ctx, moderation.By(moderator), bad.ID, "")
+		require.NoError(w, err)
+		for range 2 { // before its job, and after
+			require.Empty(w, w.Timeline(follower, 10))
+			for _, v := range []account.Viewer{follower, moderator, {}} {
+				_, err = w.Feed.Post(w.Ctx, v, post)
+				requireCode(w, refusal.NotFound, err)
+			}
+			_, err = w.Directory.User(w.Ctx, "bad")
+			requireCode(w, refusal.NotFound, err)
+			following, err := w.Feed.Following(w.Ctx, follower.ID, paging.Page{})
+			require.NoError(w, err)
+			require.Empty(w, following.Edges)
+			w.Drain()
+		}
+		_, _, err = w.Sessions.Authenticate(w.Ctx, token)
+		requireCode(w, refusal.Unauthenticated, err)
+		_, err = w.Accounts.LogIn(w.Ctx, "bad", "wrong horse")
+		requireCode(w, refusal.Unauthenticated, err)
+		_, err = w.Accounts.LogIn(w.Ctx, "bad", "correct horse")
+		requireCode(w, refusal.Forbidden, err)
+		_, err = w.Sessions.Restore(w.Ctx, bad.ID)
+		requireCode(w, refusal.Forbidden, err)
+
+		_, err = w.Moderation.Unsuspend(w.Ctx, moderation.By(moderator), bad.ID, "")
+		require.NoError(w, err)
+		w.Drain()
+		require.Equal(w, []int64{post}, w.Timeline(follower, 10))
+		_, err = w.Accounts.LogIn(w.Ctx, "bad", "correct horse")
+		require.NoError(w, err)
+	})
+}
+
+// A suspension wins over the grace period of a deletion, whose time stays. A deletion without
+// one wins over a suspension.
+func TestSuspensionAndDeletion(t *testing.T) {
+	t.Parallel()
+	feedtest.EachIdle(t, func(w *feedtest.World) {
+		bad, _ := signUp(w, "bad")
+		until, err := w.Accounts.DeleteAccount(w.Ctx, bad, "correct horse")
+		require.NoError(w, err)
+		_, err = w.Moderation.Suspend(w.Ctx, moderation.Console, bad.ID, "")
+		require.NoError(w, err)
+		_, err = w.Accounts.LogIn(w.Ctx, "bad", "correct horse")
+		requireCode(w, refusal.Forbidden, err)
+		_, err = w.Moderation.Unsuspend(w.Ctx, moderation.Console, bad.ID, "")
+		require.NoError(w, err)
+		row := w.Stores.DB.HiddenUser.GetX(w.Ctx, bad.ID)
+		require.Equal(w, hiddenuser.StateLEAVING, row.State)
+		require.Equal(w, until.UnixMilli(), row.DueAt.UnixMilli())
+		auth, err := w.Accounts.LogIn(w.Ctx, "bad", "correct horse")
+		require.NoError(w, err)
+		require.True(w, auth.Restored)
+
+		_, err = w.Moderation.Suspend(w.Ctx, moderation.Console, bad.ID, "")
+		require.NoError(w, err)
+		_, _, err = w.Sessions.Delete(w.Ctx, bad.ID, feedtest.Grace)
+		requireCode(w, refusal.Conflict, err)
+		_, changed, err := w.Sessions.Delete(w.Ctx, bad.ID, 0)
+		require.NoError(w, err)
+		require.True(w, changed)
+		require.Equal(w, hiddenuser.StateDELETING, w.Stores.DB.HiddenUser.GetX(w.Ctx, bad.ID).State)
+		_, err = w.Moderation.Unsuspend(w.Ctx, moderation.Console, bad.ID, "")
+		requireCode(w, refusal.NotFound, err)
+	})
+}
+
+// A hidden post is seen by its author alone, with the visibility that it had, which it has
+// again in the end. Each visibility is hidden, and counted right.
+func TestHiddenPost(t *testing.T) {
+	t.Parallel()
+	feedtest.Each(t, func(w *feedtest.World) {
+		moderator, _ := staff(w)
+		author, friend := w.User("author"), w.User("friend")
+		w.Befriend(author, friend)
+		counts := func(viewer account.Viewer) int {
+			w.Helper()
+			relations, err := w.Feed.Relations(w.Ctx, viewer, []int64{author.ID})
+			require.NoError(w, err)
+			return visibility.PostCount(viewer.ID, relations[0], w.Stores.DB.User.GetX(w.Ctx, author.ID))
+		}
+		of := func(viewer account.Viewer) []int64 {
+			w.Helper()
+			page, err := w.Feed.UserPosts(w.Ctx, viewer, author.ID, paging.Page{})
+			require.NoError(w, err)
+			return feedtest.PostIDs(page)
+		}
+		for _, v := range []schema.Visibility{schema.Public, schema.Followers, schema.Mutuals, schema.Private} {
+			post := w.Post(author, v)
+			w.Drain()
+			before, seen := w.Timeline(friend, 10), counts(friend)
+			changed, err := w.Moderation.HidePost(w.Ctx, moderation.By(moderator), post, "")
+			require.NoError(w, err)
+			require.True(w, changed)
+			for range 2 { // before its job, and after
+				require.NotContains(w, w.Timeline(friend, 10), post)
+				require.NotContains(w, of(friend), post)
+				for _, other := range []account.Viewer{friend, moderator, {}} {
+					_, err = w.Feed.Post(w.Ctx, other, post)
+					requireCode(w, refusal.NotFound, err)
+				}
+				require.Contains(w, w.Timeline(author, 10), post)
+				require.Contains(w, of(author), post)
+				require.Len(w, of(author), counts(author))
+				require.Len(w, of(friend), counts(friend))
+				w.Drain()
+			}
+			p, err := w.Feed.Post(w.Ctx, author, post)
+			require.NoError(w, err)
+			require.True(w, p.HiddenByModerators())
+			require.Equal(w, v, p.Visibility.Shown())
+			_, err = w.Feed.SetVisibility(w.Ctx, author, post, schema.Public)
+			requireCode(w, refusal.Forbidden, err)
+
+			changed, err = w.Moderation.UnhidePost(w.Ctx, moderation.By(moderator), post, "")
+			require.NoError(w, err)
+			require.True(w, changed)
+			w.Drain()
+			require.Equal(w, before, w.Timeline(friend, 10))
+			require.Equal(w, seen, counts(friend))
+			p, err = w.Feed.Post(w.Ctx, author, post)
+			require.NoError(w, err)
+			require.Equal(w, v, p.Visibility)
+		}
+		post := w.Post(author, schema.Public)
+		_, err := w.Moderation.HidePost(w.Ctx, moderation.Console, post, "")
+		require.NoError(w, err)
+		require.NoError(w, w.Feed.DeletePost(w.Ctx, author, post))
+		require.Equal(w, 4, counts(author))
+		_, err = w.Moderation.UnhidePost(w.Ctx, moderation.Console, post, "")
+		requireCode(w, refusal.NotFound, err)
+	})
+}
