@@ -50,7 +50,9 @@ func NormalWord(word string) (normalised, head string) {
 
 // normal is a text in the form in which words are compared: Unicode's NFKC, so that wide
 // and narrow letters are the same, and folded, so that case makes no difference.
-func normal(text string) string { return cases.Fold().String(norm.NFKC.String(text)) }
+func normal(text string) string {
+	return cases.Fold().String(norm.NFKC.String(strings.ToValidUTF8(text, "\uFFFD")))
+}
 
 // apart reports whether a script sets words of this letter apart by spaces.
 func apart(r rune) bool {
