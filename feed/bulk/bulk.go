@@ -131,7 +131,7 @@ func New(cfg Config) (*Bulk, error) {
 }
 
 // attempts is how often a transaction is tried that meets a row which another one writes
-// at the same time.
+// at the same time, or waits with others in a circle.
 const attempts = 5
 
 // take has write write the rows in transactions. It tries one again that another has come
@@ -149,7 +149,7 @@ func take[T any](ctx context.Context, b *Bulk, list []T, write func(ctx context.
 				clear(results[from:to])
 				return write(ctx, tx, list[from:to], results[from:to])
 			})
-			if !ent.IsConstraintError(err) && !sqlgraph.IsConstraintError(err) {
+			if !ent.IsConstraintError(err) && !sqlgraph.IsConstraintError(err) && !rows.Undone(err) {
 				break
 			}
 		}

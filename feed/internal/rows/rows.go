@@ -117,6 +117,16 @@ func InTx(ctx context.Context, db *ent.Client, fn func(tx *ent.Tx) error) (err e
 	return Wrap("commit", tx.Commit())
 }
 
+// Undone reports whether PostgreSQL undid a transaction for the sake of others, with which
+// it waited in a circle: it may succeed when it is tried again.
+func Undone(err error) bool {
+	var known interface {
+		error
+		SQLState() string
+	}
+	return errors.As(err, &known) && (known.SQLState() == "40P01" || known.SQLState() == "40001")
+}
+
 // ForUpdate locks the rows that are read, where the database locks rows. SQLite has
 // one writer at a time and needs no lock.
 func ForUpdate(s *sql.Selector) {
