@@ -20,7 +20,9 @@ type HiddenUser struct {
 	// may be restored; waits for a moderator; is being deleted; has no row any more, and the last traces are looked for
 	State hiddenuser.State `json:"state,omitempty"`
 	// when the state ends by itself; of SUSPENDED, when the LEAVING ends that comes back, or the year 9999 for none
-	DueAt        time.Time `json:"due_at,omitempty"`
+	DueAt time.Time `json:"due_at,omitempty"`
+	// what stands for a user of an issuer, as Session.token_hash, once the deletion has begun: tokens from before its end make no new user
+	Identity     []byte `json:"identity,omitempty"`
 	selectValues sql.SelectValues
 }
 
@@ -29,6 +31,8 @@ func (*HiddenUser) scanValues(columns []string) ([]any, error) {
 	values := make([]any, len(columns))
 	for i := range columns {
 		switch columns[i] {
+		case hiddenuser.FieldIdentity:
+			values[i] = new([]byte)
 		case hiddenuser.FieldID:
 			values[i] = new(sql.NullInt64)
 		case hiddenuser.FieldState:
@@ -67,6 +71,12 @@ func (_m *HiddenUser) assignValues(columns []string, values []any) error {
 				return fmt.Errorf("unexpected type %T for field due_at", values[i])
 			} else if value.Valid {
 				_m.DueAt = value.Time
+			}
+		case hiddenuser.FieldIdentity:
+			if value, ok := values[i].(*[]byte); !ok {
+				return fmt.Errorf("unexpected type %T for field identity", values[i])
+			} else if value != nil {
+				_m.Identity = *value
 			}
 		default:
 			_m.selectValues.Set(columns[i], values[i])
@@ -109,6 +119,9 @@ func (_m *HiddenUser) String() string {
 	builder.WriteString(", ")
 	builder.WriteString("due_at=")
 	builder.WriteString(_m.DueAt.Format(time.ANSIC))
+	builder.WriteString(", ")
+	builder.WriteString("identity=")
+	builder.WriteString(fmt.Sprintf("%v", _m.Identity))
 	builder.WriteByte(')')
 	return builder.String()
 }

@@ -34,6 +34,12 @@ func (_c *HiddenUserCreate) SetDueAt(v time.Time) *HiddenUserCreate {
 	return _c
 }
 
+// SetIdentity sets the "identity" field.
+func (_c *HiddenUserCreate) SetIdentity(v []byte) *HiddenUserCreate {
+	_c.mutation.SetIdentity(v)
+	return _c
+}
+
 // SetID sets the "id" field.
 func (_c *HiddenUserCreate) SetID(v int64) *HiddenUserCreate {
 	_c.mutation.SetID(v)
@@ -85,6 +91,11 @@ func (_c *HiddenUserCreate) check() error {
 	if _, ok := _c.mutation.DueAt(); !ok {
 		return &ValidationError{Name: "due_at", err: errors.New(`ent: missing required field "HiddenUser.due_at"`)}
 	}
+	if v, ok := _c.mutation.Identity(); ok {
+		if err := hiddenuser.IdentityValidator(v); err != nil {
+			return &ValidationError{Name: "identity", err: fmt.Errorf(`ent: validator failed for field "HiddenUser.identity": %w`, err)}
+		}
+	}
 	return nil
 }
 
@@ -125,6 +136,10 @@ func (_c *HiddenUserCreate) createSpec() (*HiddenUser, *sqlgraph.CreateSpec) {
 	if value, ok := _c.mutation.DueAt(); ok {
 		_spec.SetField(hiddenuser.FieldDueAt, field.TypeTime, value)
 		_node.DueAt = value
+	}
+	if value, ok := _c.mutation.Identity(); ok {
+		_spec.SetField(hiddenuser.FieldIdentity, field.TypeBytes, value)
+		_node.Identity = value
 	}
 	return _node, _spec
 }
@@ -202,6 +217,24 @@ func (u *HiddenUserUpsert) UpdateDueAt() *HiddenUserUpsert {
 	return u
 }
 
+// SetIdentity sets the "identity" field.
+func (u *HiddenUserUpsert) SetIdentity(v []byte) *HiddenUserUpsert {
+	u.Set(hiddenuser.FieldIdentity, v)
+	return u
+}
+
+// UpdateIdentity sets the "identity" field to the value that was provided on create.
+func (u *HiddenUserUpsert) UpdateIdentity() *HiddenUserUpsert {
+	u.SetExcluded(hiddenuser.FieldIdentity)
+	return u
+}
+
+// ClearIdentity clears the value of the "identity" field.
+func (u *HiddenUserUpsert) ClearIdentity() *HiddenUserUpsert {
+	u.SetNull(hiddenuser.FieldIdentity)
+	return u
+}
+
 // UpdateNewValues updates the mutable fields using the new values that were set on create except the ID field.
 // Using this option is equivalent to using:
 //
@@ -275,6 +308,27 @@ func (u *HiddenUserUpsertOne) SetDueAt(v time.Time) *HiddenUserUpsertOne {
 func (u *HiddenUserUpsertOne) UpdateDueAt() *HiddenUserUpsertOne {
 	return u.Update(func(s *HiddenUserUpsert) {
 		s.UpdateDueAt()
+	})
+}
+
+// SetIdentity sets the "identity" field.
+func (u *HiddenUserUpsertOne) SetIdentity(v []byte) *HiddenUserUpsertOne {
+	return u.Update(func(s *HiddenUserUpsert) {
+		s.SetIdentity(v)
+	})
+}
+
+// UpdateIdentity sets the "identity" field to the value that was provided on create.
+func (u *HiddenUserUpsertOne) UpdateIdentity() *HiddenUserUpsertOne {
+	return u.Update(func(s *HiddenUserUpsert) {
+		s.UpdateIdentity()
+	})
+}
+
+// ClearIdentity clears the value of the "identity" field.
+func (u *HiddenUserUpsertOne) ClearIdentity() *HiddenUserUpsertOne {
+	return u.Update(func(s *HiddenUserUpsert) {
+		s.ClearIdentity()
 	})
 }
 
@@ -516,6 +570,27 @@ func (u *HiddenUserUpsertBulk) SetDueAt(v time.Time) *HiddenUserUpsertBulk {
 func (u *HiddenUserUpsertBulk) UpdateDueAt() *HiddenUserUpsertBulk {
 	return u.Update(func(s *HiddenUserUpsert) {
 		s.UpdateDueAt()
+	})
+}
+
+// SetIdentity sets the "identity" field.
+func (u *HiddenUserUpsertBulk) SetIdentity(v []byte) *HiddenUserUpsertBulk {
+	return u.Update(func(s *HiddenUserUpsert) {
+		s.SetIdentity(v)
+	})
+}
+
+// UpdateIdentity sets the "identity" field to the value that was provided on create.
+func (u *HiddenUserUpsertBulk) UpdateIdentity() *HiddenUserUpsertBulk {
+	return u.Update(func(s *HiddenUserUpsert) {
+		s.UpdateIdentity()
+	})
+}
+
+// ClearIdentity clears the value of the "identity" field.
+func (u *HiddenUserUpsertBulk) ClearIdentity() *HiddenUserUpsertBulk {
+	return u.Update(func(s *HiddenUserUpsert) {
+		s.ClearIdentity()
 	})
 }
 

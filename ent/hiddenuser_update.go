@@ -57,6 +57,18 @@ func (_u *HiddenUserUpdate) SetNillableDueAt(v *time.Time) *HiddenUserUpdate {
 	return _u
 }
 
+// SetIdentity sets the "identity" field.
+func (_u *HiddenUserUpdate) SetIdentity(v []byte) *HiddenUserUpdate {
+	_u.mutation.SetIdentity(v)
+	return _u
+}
+
+// ClearIdentity clears the value of the "identity" field.
+func (_u *HiddenUserUpdate) ClearIdentity() *HiddenUserUpdate {
+	_u.mutation.ClearIdentity()
+	return _u
+}
+
 // Mutation returns the HiddenUserMutation object of the builder.
 func (_u *HiddenUserUpdate) Mutation() *HiddenUserMutation {
 	return _u.mutation
@@ -96,6 +108,11 @@ func (_u *HiddenUserUpdate) check() error {
 			return &ValidationError{Name: "state", err: fmt.Errorf(`ent: validator failed for field "HiddenUser.state": %w`, err)}
 		}
 	}
+	if v, ok := _u.mutation.Identity(); ok {
+		if err := hiddenuser.IdentityValidator(v); err != nil {
+			return &ValidationError{Name: "identity", err: fmt.Errorf(`ent: validator failed for field "HiddenUser.identity": %w`, err)}
+		}
+	}
 	return nil
 }
 
@@ -122,6 +139,12 @@ func (_u *HiddenUserUpdate) sqlSave(ctx context.Context) (_node int, err error) 
 	}
 	if value, ok := _u.mutation.DueAt(); ok {
 		_spec.SetField(hiddenuser.FieldDueAt, field.TypeTime, value)
+	}
+	if value, ok := _u.mutation.Identity(); ok {
+		_spec.SetField(hiddenuser.FieldIdentity, field.TypeBytes, value)
+	}
+	if _u.mutation.IdentityCleared() {
+		_spec.ClearField(hiddenuser.FieldIdentity, field.TypeBytes)
 	}
 	_spec.AddModifiers(_u.modifiers...)
 	if _node, err = sqlgraph.UpdateNodes(ctx, _u.driver, _spec); err != nil {
@@ -170,6 +193,18 @@ func (_u *HiddenUserUpdateOne) SetNillableDueAt(v *time.Time) *HiddenUserUpdateO
 	if v != nil {
 		_u.SetDueAt(*v)
 	}
+	return _u
+}
+
+// SetIdentity sets the "identity" field.
+func (_u *HiddenUserUpdateOne) SetIdentity(v []byte) *HiddenUserUpdateOne {
+	_u.mutation.SetIdentity(v)
+	return _u
+}
+
+// ClearIdentity clears the value of the "identity" field.
+func (_u *HiddenUserUpdateOne) ClearIdentity() *HiddenUserUpdateOne {
+	_u.mutation.ClearIdentity()
 	return _u
 }
 
@@ -225,6 +260,11 @@ func (_u *HiddenUserUpdateOne) check() error {
 			return &ValidationError{Name: "state", err: fmt.Errorf(`ent: validator failed for field "HiddenUser.state": %w`, err)}
 		}
 	}
+	if v, ok := _u.mutation.Identity(); ok {
+		if err := hiddenuser.IdentityValidator(v); err != nil {
+			return &ValidationError{Name: "identity", err: fmt.Errorf(`ent: validator failed for field "HiddenUser.identity": %w`, err)}
+		}
+	}
 	return nil
 }
 
@@ -268,6 +308,12 @@ func (_u *HiddenUserUpdateOne) sqlSave(ctx context.Context) (_node *HiddenUser, 
 	}
 	if value, ok := _u.mutation.DueAt(); ok {
 		_spec.SetField(hiddenuser.FieldDueAt, field.TypeTime, value)
+	}
+	if value, ok := _u.mutation.Identity(); ok {
+		_spec.SetField(hiddenuser.FieldIdentity, field.TypeBytes, value)
+	}
+	if _u.mutation.IdentityCleared() {
+		_spec.ClearField(hiddenuser.FieldIdentity, field.TypeBytes)
 	}
 	_spec.AddModifiers(_u.modifiers...)
 	_node = &HiddenUser{config: _u.config}

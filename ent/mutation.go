@@ -4426,6 +4426,7 @@ type HiddenUserMutation struct {
 	id            *int64
 	state         *hiddenuser.State
 	due_at        *time.Time
+	identity      *[]byte
 	clearedFields map[string]struct{}
 	done          bool
 	oldValue      func(context.Context) (*HiddenUser, error)
@@ -4608,6 +4609,55 @@ func (m *HiddenUserMutation) ResetDueAt() {
 	m.due_at = nil
 }
 
+// SetIdentity sets the "identity" field.
+func (m *HiddenUserMutation) SetIdentity(b []byte) {
+	m.identity = &b
+}
+
+// Identity returns the value of the "identity" field in the mutation.
+func (m *HiddenUserMutation) Identity() (r []byte, exists bool) {
+	v := m.identity
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldIdentity returns the old "identity" field's value of the HiddenUser entity.
+// If the HiddenUser object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *HiddenUserMutation) OldIdentity(ctx context.Context) (v []byte, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldIdentity is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldIdentity requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldIdentity: %w", err)
+	}
+	return oldValue.Identity, nil
+}
+
+// ClearIdentity clears the value of the "identity" field.
+func (m *HiddenUserMutation) ClearIdentity() {
+	m.identity = nil
+	m.clearedFields[hiddenuser.FieldIdentity] = struct{}{}
+}
+
+// IdentityCleared returns if the "identity" field was cleared in this mutation.
+func (m *HiddenUserMutation) IdentityCleared() bool {
+	_, ok := m.clearedFields[hiddenuser.FieldIdentity]
+	return ok
+}
+
+// ResetIdentity resets all changes to the "identity" field.
+func (m *HiddenUserMutation) ResetIdentity() {
+	m.identity = nil
+	delete(m.clearedFields, hiddenuser.FieldIdentity)
+}
+
 // Where appends a list predicates to the HiddenUserMutation builder.
 func (m *HiddenUserMutation) Where(ps ...predicate.HiddenUser) {
 	m.predicates = append(m.predicates, ps...)
@@ -4642,12 +4692,15 @@ func (m *HiddenUserMutation) Type() string {
 // order to get all numeric fields that were incremented/decremented, call
 // AddedFields().
 func (m *HiddenUserMutation) Fields() []string {
-	fields := make([]string, 0, 2)
+	fields := make([]string, 0, 3)
 	if m.state != nil {
 		fields = append(fields, hiddenuser.FieldState)
 	}
 	if m.due_at != nil {
 		fields = append(fields, hiddenuser.FieldDueAt)
+	}
+	if m.identity != nil {
+		fields = append(fields, hiddenuser.FieldIdentity)
 	}
 	return fields
 }
@@ -4661,6 +4714,8 @@ func (m *HiddenUserMutation) Field(name string) (ent.Value, bool) {
 		return m.State()
 	case hiddenuser.FieldDueAt:
 		return m.DueAt()
+	case hiddenuser.FieldIdentity:
+		return m.Identity()
 	}
 	return nil, false
 }
@@ -4674,6 +4729,8 @@ func (m *HiddenUserMutation) OldField(ctx context.Context, name string) (ent.Val
 		return m.OldState(ctx)
 	case hiddenuser.FieldDueAt:
 		return m.OldDueAt(ctx)
+	case hiddenuser.FieldIdentity:
+		return m.OldIdentity(ctx)
 	}
 	return nil, fmt.Errorf("unknown HiddenUser field %s", name)
 }
@@ -4696,6 +4753,13 @@ func (m *HiddenUserMutation) SetField(name string, value ent.Value) error {
 			return fmt.Errorf("unexpected type %T for field %s", value, name)
 		}
 		m.SetDueAt(v)
+		return nil
+	case hiddenuser.FieldIdentity:
+		v, ok := value.([]byte)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetIdentity(v)
 		return nil
 	}
 	return fmt.Errorf("unknown HiddenUser field %s", name)
@@ -4726,7 +4790,11 @@ func (m *HiddenUserMutation) AddField(name string, value ent.Value) error {
 // ClearedFields returns all nullable fields that were cleared during this
 // mutation.
 func (m *HiddenUserMutation) ClearedFields() []string {
-	return nil
+	var fields []string
+	if m.FieldCleared(hiddenuser.FieldIdentity) {
+		fields = append(fields, hiddenuser.FieldIdentity)
+	}
+	return fields
 }
 
 // FieldCleared returns a boolean indicating if a field with the given name was
@@ -4739,6 +4807,11 @@ func (m *HiddenUserMutation) FieldCleared(name string) bool {
 // ClearField clears the value of the field with the given name. It returns an
 // error if the field is not defined in the schema.
 func (m *HiddenUserMutation) ClearField(name string) error {
+	switch name {
+	case hiddenuser.FieldIdentity:
+		m.ClearIdentity()
+		return nil
+	}
 	return fmt.Errorf("unknown HiddenUser nullable field %s", name)
 }
 
@@ -4751,6 +4824,9 @@ func (m *HiddenUserMutation) ResetField(name string) error {
 		return nil
 	case hiddenuser.FieldDueAt:
 		m.ResetDueAt()
+		return nil
+	case hiddenuser.FieldIdentity:
+		m.ResetIdentity()
 		return nil
 	}
 	return fmt.Errorf("unknown HiddenUser field %s", name)

@@ -10,6 +10,7 @@ import (
 	"tideline/ent/externalpost"
 	"tideline/ent/follow"
 	"tideline/ent/followrequest"
+	"tideline/ent/hiddenuser"
 	"tideline/ent/idempotencykey"
 	"tideline/ent/job"
 	"tideline/ent/mute"
@@ -113,6 +114,12 @@ func init() {
 	followrequestDescCreatedAt := followrequestFields[3].Descriptor()
 	// followrequest.DefaultCreatedAt holds the default value on creation for the created_at field.
 	followrequest.DefaultCreatedAt = followrequestDescCreatedAt.Default.(func() time.Time)
+	hiddenuserFields := schema.HiddenUser{}.Fields()
+	_ = hiddenuserFields
+	// hiddenuserDescIdentity is the schema descriptor for identity field.
+	hiddenuserDescIdentity := hiddenuserFields[3].Descriptor()
+	// hiddenuser.IdentityValidator is a validator for the "identity" field. It is called by the builders before save.
+	hiddenuser.IdentityValidator = hiddenuserDescIdentity.Validators[0].(func([]byte) error)
 	idempotencykeyFields := schema.IdempotencyKey{}.Fields()
 	_ = idempotencykeyFields
 	// idempotencykeyDescKey is the schema descriptor for key field.

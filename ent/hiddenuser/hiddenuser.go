@@ -17,6 +17,8 @@ const (
 	FieldState = "state"
 	// FieldDueAt holds the string denoting the due_at field in the database.
 	FieldDueAt = "due_at"
+	// FieldIdentity holds the string denoting the identity field in the database.
+	FieldIdentity = "identity"
 	// Table holds the table name of the hiddenuser in the database.
 	Table = "hidden_users"
 )
@@ -26,6 +28,7 @@ var Columns = []string{
 	FieldID,
 	FieldState,
 	FieldDueAt,
+	FieldIdentity,
 }
 
 // ValidColumn reports if the column name is valid (part of the table columns).
@@ -37,6 +40,11 @@ func ValidColumn(column string) bool {
 	}
 	return false
 }
+
+var (
+	// IdentityValidator is a validator for the "identity" field. It is called by the builders before save.
+	IdentityValidator func([]byte) error
+)
 
 // State defines the type for the "state" enum field.
 type State string

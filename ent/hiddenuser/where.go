@@ -59,6 +59,11 @@ func DueAt(v time.Time) predicate.HiddenUser {
 	return predicate.HiddenUser(sql.FieldEQ(FieldDueAt, v))
 }
 
+// Identity applies equality check predicate on the "identity" field. It's identical to IdentityEQ.
+func Identity(v []byte) predicate.HiddenUser {
+	return predicate.HiddenUser(sql.FieldEQ(FieldIdentity, v))
+}
+
 // StateEQ applies the EQ predicate on the "state" field.
 func StateEQ(v State) predicate.HiddenUser {
 	return predicate.HiddenUser(sql.FieldEQ(FieldState, v))
@@ -117,6 +122,56 @@ func DueAtLT(v time.Time) predicate.HiddenUser {
 // DueAtLTE applies the LTE predicate on the "due_at" field.
 func DueAtLTE(v time.Time) predicate.HiddenUser {
 	return predicate.HiddenUser(sql.FieldLTE(FieldDueAt, v))
+}
+
+// IdentityEQ applies the EQ predicate on the "identity" field.
+func IdentityEQ(v []byte) predicate.HiddenUser {
+	return predicate.HiddenUser(sql.FieldEQ(FieldIdentity, v))
+}
+
+// IdentityNEQ applies the NEQ predicate on the "identity" field.
+func IdentityNEQ(v []byte) predicate.HiddenUser {
+	return predicate.HiddenUser(sql.FieldNEQ(FieldIdentity, v))
+}
+
+// IdentityIn applies the In predicate on the "identity" field.
+func IdentityIn(vs ...[]byte) predicate.HiddenUser {
+	return predicate.HiddenUser(sql.FieldIn(FieldIdentity, vs...))
+}
+
+// IdentityNotIn applies the NotIn predicate on the "identity" field.
+func IdentityNotIn(vs ...[]byte) predicate.HiddenUser {
+	return predicate.HiddenUser(sql.FieldNotIn(FieldIdentity, vs...))
+}
+
+// IdentityGT applies the GT predicate on the "identity" field.
+func IdentityGT(v []byte) predicate.HiddenUser {
+	return predicate.HiddenUser(sql.FieldGT(FieldIdentity, v))
+}
+
+// IdentityGTE applies the GTE predicate on the "identity" field.
+func IdentityGTE(v []byte) predicate.HiddenUser {
+	return predicate.HiddenUser(sql.FieldGTE(FieldIdentity, v))
+}
+
+// IdentityLT applies the LT predicate on the "identity" field.
+func IdentityLT(v []byte) predicate.HiddenUser {
+	return predicate.HiddenUser(sql.FieldLT(FieldIdentity, v))
+}
+
+// IdentityLTE applies the LTE predicate on the "identity" field.
+func IdentityLTE(v []byte) predicate.HiddenUser {
+	return predicate.HiddenUser(sql.FieldLTE(FieldIdentity, v))
+}
+
+// IdentityIsNil applies the IsNil predicate on the "identity" field.
+func IdentityIsNil() predicate.HiddenUser {
+	return predicate.HiddenUser(sql.FieldIsNull(FieldIdentity))
+}
+
+// IdentityNotNil applies the NotNil predicate on the "identity" field.
+func IdentityNotNil() predicate.HiddenUser {
+	return predicate.HiddenUser(sql.FieldNotNull(FieldIdentity))
 }
 
 // And groups predicates with the AND operator between them.

@@ -228,6 +228,7 @@ var (
 		{Name: "id", Type: field.TypeInt64},
 		{Name: "state", Type: field.TypeEnum, Enums: []string{"LEAVING", "SUSPENDED", "DELETING", "GONE"}},
 		{Name: "due_at", Type: field.TypeTime},
+		{Name: "identity", Type: field.TypeBytes, Nullable: true, Size: 32},
 	}
 	// HiddenUsersTable holds the schema information for the "hidden_users" table.
 	HiddenUsersTable = &schema.Table{
@@ -239,6 +240,11 @@ var (
 				Name:    "hiddenuser_due_at",
 				Unique:  false,
 				Columns: []*schema.Column{HiddenUsersColumns[2]},
+			},
+			{
+				Name:    "hiddenuser_identity",
+				Unique:  false,
+				Columns: []*schema.Column{HiddenUsersColumns[3]},
 			},
 		},
 	}

@@ -124,11 +124,15 @@ func (HiddenUser) Fields() []ent.Field {
 		field.Enum("state").Values("LEAVING", "SUSPENDED", "DELETING", "GONE").
 			Comment("may be restored; waits for a moderator; is being deleted; has no row any more, and the last traces are looked for"),
 		field.Time("due_at").Comment("when the state ends by itself; of SUSPENDED, when the LEAVING ends that comes back, or the year 9999 for none"),
+		field.Bytes("identity").MaxLen(32).Optional().
+			Comment("what stands for a user of an issuer, as Session.token_hash, once the deletion has begun: tokens from before its end make no new user"),
 	}
 }
 
 // Indexes of HiddenUser.
-func (HiddenUser) Indexes() []ent.Index { return []ent.Index{index.Fields("due_at")} }
+func (HiddenUser) Indexes() []ent.Index {
+	return []ent.Index{index.Fields("due_at"), index.Fields("identity")}
+}
 
 // Annotations of HiddenUser.
 func (HiddenUser) Annotations() []schema.Annotation {

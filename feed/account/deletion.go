@@ -133,11 +133,16 @@ func (s *Sessions) stale(ctx context.Context, tx *ent.Tx, id int64) error {
 
 // beginDeletion passes the point of no return, under a lock on the user's row.
 func (s *Sessions) beginDeletion(ctx context.Context, tx *ent.Tx, id int64) error {
-	if err := tx.HiddenUser.UpdateOneID(id).SetState(hiddenuser.StateDELETING).SetDueAt(s.now()).Exec(ctx); err != nil {
-		return fmt.Errorf("begin to delete user: %w", err)
-	}
 	u, err := tx.User.Get(ctx, id)
 	if err != nil {
+		return fmt.Errorf("begin to delete user: %w", err)
+	}
+	row := tx.HiddenUser.UpdateOneID(id).SetState(hiddenuser.StateDELETING).SetDueAt(s.now())
+	if u.Issuer != nil {
+		key := sessionKey(*u.Issuer, string(u.ExternalID))
+		row.SetIdentity(key[:])
+	}
+	if err := row.Exec(ctx); err != nil {
 		return fmt.Errorf("begin to delete user: %w", err)
 	}
 	if err := s.cfg.Webhooks.User(ctx, tx, webhook.UserDeleted, u); err != nil {

@@ -492,6 +492,32 @@ func TestUserOfAnIssuerDeletesTheAccount(t *testing.T) {
 	})
 }
 
+// Another phone of a deleted user has a token still. It makes no new user; a token that the
+// issuer makes later does.
+func TestTokenOfADeletedUserMakesNobody(t *testing.T) {
+	eachWithIssuers(t, feedtest.Options{}, func(t *testing.T, w *feedtest.World) {
+		token := tokenOf(t, "app", "7", time.Now().Add(-time.Second), nil)
+		gone := signIn(w, token)
+		other := signIn(w, tokenOf(t, "app", "8", time.Now().Add(-time.Second), nil))
+		for _, v := range []account.Viewer{gone, other} {
+			_, _, err := w.Sessions.Delete(w.Ctx, v.ID, 0)
+			require.NoError(t, err)
+			w.Stores.DB.Job.Delete().Where(entjob.Kind(job.AuthorStale)).ExecX(w.Ctx)
+			own := w.Stores.DB.Job.Query().Where(entjob.Kind(job.UserDeleted)).OnlyIDX(w.Ctx)
+			e, err := erase.Begin(w.Ctx, w.Stores.DB, v.ID, w.Now)
+			require.NoError(t, err)
+			e.Pace = func(context.Context) error { return nil }
+			require.NoError(t, e.Run(w.Ctx, own))
+			w.Stores.DB.Job.DeleteOneID(own).ExecX(w.Ctx)
+		}
+		_, _, err := w.Accounts.Authenticate(w.Ctx, token)
+		requireCode(w, refusal.Unauthenticated, err)
+		require.Zero(t, w.Stores.DB.User.Query().CountX(w.Ctx))
+		again := signIn(w, tokenOf(t, "app", "7", time.Now().Add(5*time.Second), nil))
+		require.NotEqual(t, gone.ID, again.ID)
+	})
+}
+
 func TestExportAccount(t *testing.T) {
 	t.Parallel()
 	eachLater(t, func(w *feedtest.World, later func(time.Duration)) {

@@ -1,6 +1,7 @@
 package account
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha512"
@@ -12,9 +13,11 @@ import (
 	"unicode"
 
 	"tideline/ent"
+	"tideline/ent/hiddenuser"
 	"tideline/ent/session"
 	"tideline/ent/user"
 	"tideline/feed/apikey"
+	"tideline/feed/erase"
 	"tideline/feed/identity"
 	"tideline/feed/internal/rows"
 	"tideline/feed/refusal"
@@ -60,8 +63,8 @@ func (a *Accounts) Authenticate(ctx context.Context, token string) (Viewer, time
 // sessionKey stands for a user of an issuer in the table of sessions, where the hash of a
 // token stands for others. It is another hash function: nothing that somebody sends as a
 // token has this hash.
-func sessionKey(c identity.Claims) tokenHash {
-	return sha512.Sum512_256([]byte(strconv.Itoa(len(c.Issuer)) + ":" + c.Issuer + c.ExternalID))
+func sessionKey(issuer, externalID string) tokenHash {
+	return sha512.Sum512_256([]byte(strconv.Itoa(len(issuer)) + ":" + issuer + externalID))
 }
 
 // admit returns the viewer of verified claims.
@@ -69,7 +72,7 @@ func (a *Accounts) admit(ctx context.Context, c identity.Claims) (Viewer, time.T
 	if most := a.now().Add(MaxSessionTTL); c.Expires.After(most) {
 		c.Expires = most
 	}
-	key := sessionKey(c)
+	key := sessionKey(c.Issuer, c.ExternalID)
 	for range 5 { // another request may end, or renew, the session at the same time
 		s, found, err := a.find(ctx, key)
 		if err != nil {
@@ -119,12 +122,17 @@ func (a *Accounts) open(ctx context.Context, key tokenHash, c identity.Claims) e
 }
 
 // userOf returns the user of the claims, and makes the user when there is none: once, as
-// the pair of issuer and id is unique.
+// the pair of issuer and id is unique. Error: Unauthenticated when the user was deleted
+// after the token was issued.
 func (a *Accounts) userOf(ctx context.Context, c identity.Claims) (int64, error) {
 	for attempt := range 5 {
 		id, err := a.cfg.DB.User.Query().Where(user.Issuer(c.Issuer), user.ExternalID([]byte(c.ExternalID))).OnlyID(ctx)
 		if !ent.IsNotFound(err) {
 			return id, rows.Wrap("find user", err)
+		}
+		gone, err := a.deleted(ctx, c)
+		if err != nil || gone {
+			return 0, cmp.Or(err, errEnded)
 		}
 		if id, err = a.ids.Next(); err != nil {
 			return 0, err
@@ -143,6 +151,16 @@ func (a *Accounts) userOf(ctx context.Context, c identity.Claims) (int64, error)
 		}
 	}
 	return 0, fmt.Errorf("no handle for a user of the issuer %s", c.Issuer)
+}
+
+// deleted reports whether the user of the claims was deleted in the last hours, and not yet
+// when the token was issued.
+func (a *Accounts) deleted(ctx context.Context, c identity.Claims) (bool, error) {
+	key := sessionKey(c.Issuer, c.ExternalID)
+	// Such a row is due TracesFor after the end of the deletion.
+	found, err := a.cfg.DB.HiddenUser.Query().Where(hiddenuser.Identity(key[:]), hiddenuser.StateEQ(hiddenuser.StateGONE),
+		hiddenuser.DueAtGT(c.Issued.Add(erase.TracesFor).UTC())).Exist(ctx)
+	return found, rows.Wrap("find deleted user", err)
 }
 
 // NoPassword is no hash: no password matches it.

@@ -36,11 +36,12 @@ const (
 	// counters or posts depend on, and eraseMany of others.
 	erasePage = 500
 	eraseMany = 5000
-	// tracesFor is how long after the user traces are looked for: longer than anything in
-	// Redis lives that names the user and is not deleted before, which is the fences of two
-	// hours.
-	tracesFor = 3 * time.Hour
 )
+
+// TracesFor is how long after the user traces are looked for: longer than anything in
+// Redis lives that names the user and is not deleted before, which is the fences of two
+// hours. So long HiddenUser has a row of the user, which is GONE.
+const TracesFor = 3 * time.Hour
 
 // ErrInUse says that jobs about a user are still to be done, who therefore cannot go yet.
 var ErrInUse = errors.New("jobs about the user are still to be done")
@@ -152,7 +153,7 @@ func (e *Erasure) last(ctx context.Context, ofJob int64) (done bool, err error) 
 			return fmt.Errorf("delete user: %w", err)
 		}
 		done = true
-		err = tx.HiddenUser.UpdateOneID(e.user).SetState(hiddenuser.StateGONE).SetDueAt(e.now().Add(tracesFor)).Exec(ctx)
+		err = tx.HiddenUser.UpdateOneID(e.user).SetState(hiddenuser.StateGONE).SetDueAt(e.now().Add(TracesFor)).Exec(ctx)
 		return rows.Wrap("note that the user is gone", err)
 	})
 	return done, err
