@@ -34,8 +34,8 @@ type Draft struct {
 }
 
 // CreatePost makes a post; the viewer's next read shows it. Errors:
-// Unauthenticated, BadInput, Conflict when the post of the idempotency key has been
-// deleted.
+// Unauthenticated, BadInput, Conflict when the post of the idempotency key has another
+// text or has been deleted.
 //
 // Cost: one statement (on SQLite a short transaction) and the author's own two feeds,
 // whatever the number of followers: its job does the rest. A repeated call costs two
@@ -44,24 +44,25 @@ func (f *Feed) CreatePost(ctx context.Context, v account.Viewer, d Draft) (*ent.
 	if v.ID == 0 {
 		return nil, refusal.ErrSignIn
 	}
-	body, err := text.Clean("The text", d.Text, 1, f.cfg.MaxText)
+	body, err := text.OfPost(f.cfg.MaxText).Clean(d.Text)
 	if err != nil {
 		return nil, err
 	}
-	if len(d.IdempotencyKey) > maxKey {
-		return nil, refusal.New(refusal.BadInput, "An idempotency key has at most %d bytes.", maxKey)
+	key := text.Field{What: "An idempotency key", Name: "idempotencyKey", Limit: "idempotencyKeyLength", Most: MaxKey}
+	if len(d.IdempotencyKey) > MaxKey {
+		return nil, refusal.New(refusal.TooLong, "An idempotency key has at most %d bytes.", MaxKey).In("idempotencyKey").Beyond("idempotencyKeyLength", MaxKey, len(d.IdempotencyKey))
 	}
-	if _, err := text.CleanLine("An idempotency key", d.IdempotencyKey, 0, maxKey); err != nil {
+	if _, err := key.CleanLine(d.IdempotencyKey); err != nil {
 		return nil, err
 	}
-	p, err := firstPost(ctx, f.db, v, d.IdempotencyKey)
+	p, err := firstPost(ctx, f.db, v, body, d.IdempotencyKey)
 	if p == nil && err == nil {
 		p, err = f.insertPost(ctx, v, body, d)
 	}
 	if sqlgraph.IsUniqueConstraintError(err) {
 		// A concurrent call with the same key may have come first. If none has, another
 		// constraint was violated, and the error stays.
-		if first, sooner := firstPost(ctx, f.db, v, d.IdempotencyKey); first != nil || sooner != nil {
+		if first, sooner := firstPost(ctx, f.db, v, body, d.IdempotencyKey); first != nil || sooner != nil {
 			p, err = first, sooner
 		}
 	}
@@ -74,8 +75,10 @@ func (f *Feed) CreatePost(ctx context.Context, v account.Viewer, d Draft) (*ent.
 	return p, nil
 }
 
-// firstPost returns the post that an earlier call with the key made, or nil.
-func firstPost(ctx context.Context, db *ent.Client, v account.Viewer, key string) (*ent.Post, error) {
+// firstPost returns the post that an earlier call with the key made, or nil. The error for
+// a post that has another text is Conflict: a client that uses its keys again would lose
+// posts.
+func firstPost(ctx context.Context, db *ent.Client, v account.Viewer, body, key string) (*ent.Post, error) {
 	if key == "" {
 		return nil, nil
 	}
@@ -88,7 +91,10 @@ func firstPost(ctx context.Context, db *ent.Client, v account.Viewer, key string
 	}
 	p, err := db.Post.Get(ctx, k.PostID)
 	if ent.IsNotFound(err) || err == nil && p.Visibility == schema.Deleted {
-		return nil, refusal.New(refusal.Conflict, "The post made with this idempotency key has been deleted.")
+		return nil, refusal.New(refusal.KeyUsed, "The post made with this idempotency key has been deleted.").In("idempotencyKey")
+	}
+	if err == nil && p.Text != body {
+		return nil, refusal.New(refusal.KeyUsed, "This idempotency key has made a post with another text.").In("idempotencyKey")
 	}
 	return p, err
 }
@@ -119,7 +125,7 @@ func (f *Feed) mayChange(ctx context.Context, v account.Viewer, id int64) error 
 		return err
 	}
 	if p.AuthorID != v.ID {
-		return refusal.New(refusal.Forbidden, "Only its author may change a post.")
+		return refusal.New(refusal.NotTheAuthor, "Only its author may change a post.")
 	}
 	return nil
 }
@@ -140,7 +146,7 @@ func (f *Feed) SetVisibility(ctx context.Context, v account.Viewer, id int64, to
 			return err
 		}
 		if p = found; p.HiddenByModerators() {
-			return refusal.New(refusal.Forbidden, "A moderator hid the post: its visibility cannot be changed.")
+			return refusal.New(refusal.HiddenPost, "A moderator hid the post: its visibility cannot be changed.")
 		}
 		if p.Visibility == to {
 			return nil
@@ -282,10 +288,10 @@ func (f *Feed) enqueuePost(ctx context.Context, tx *ent.Tx, kind string, author 
 	return f.cfg.Queue.Enqueue(ctx, tx, pool, kind, j)
 }
 
-// maxKey bounds the bytes of an idempotency key, and keysLast is how long the
+// MaxKey bounds the bytes of an idempotency key, and keysLast is how long the
 // server remembers one.
 const (
-	maxKey   = 200
+	MaxKey   = 200
 	keysLast = 24 * time.Hour
 )
 

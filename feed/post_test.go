@@ -19,6 +19,7 @@ import (
 	"tideline/feed/account"
 	"tideline/feed/feedtest"
 	"tideline/feed/paging"
+	"tideline/feed/refusal"
 	"tideline/storage"
 	"tideline/storage/storagetest"
 )
@@ -69,6 +70,26 @@ func TestARepeatedCallShowsThePostThatACrashLeft(t *testing.T) {
 		profile, err := w.Feed.UserPosts(w.Ctx, ann, ann.ID, paging.Page{})
 		require.NoError(t, err)
 		require.Equal(t, []int64{p.ID, before}, feedtest.PostIDs(profile))
+	})
+}
+
+// A key that comes again with another text is a client's mistake: it would take its second
+// post for made.
+func TestIdempotencyKeyOfAnotherText(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		w := newWorld(t, s, feedtest.Options{})
+		ann := w.User("ann")
+		first, err := w.Feed.CreatePost(w.Ctx, ann, feed.Draft{Text: " once\r\nmore ", IdempotencyKey: "key"})
+		require.NoError(t, err)
+		_, err = w.Feed.CreatePost(w.Ctx, ann, feed.Draft{Text: "twice", IdempotencyKey: "key"})
+		require.Equal(t, refusal.Conflict, refusal.CodeOf(err), "%v", err)
+		_, err = w.Feed.SetVisibility(w.Ctx, ann, first.ID, schema.Private)
+		require.NoError(t, err)
+		again, err := w.Feed.CreatePost(w.Ctx, ann, feed.Draft{Text: "once\nmore", IdempotencyKey: "key"})
+		require.NoError(t, err)
+		require.Equal(t, first.ID, again.ID)
+		require.Equal(t, 1, s.DB.Post.Query().CountX(w.Ctx))
 	})
 }
 

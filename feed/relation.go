@@ -56,7 +56,7 @@ func (f *Feed) change(ctx context.Context, v account.Viewer, other int64, c rela
 		return nil, refusal.ErrSignIn
 	}
 	if v.ID == other {
-		return nil, refusal.New(refusal.BadInput, "That is yourself.")
+		return nil, refusal.New(refusal.Yourself, "That is yourself.").In("userId")
 	}
 	if c.already != nil {
 		relations, err := f.posts.Relations(ctx, v.ID, []int64{other})
@@ -131,7 +131,7 @@ func (f *Feed) Follow(ctx context.Context, v account.Viewer, other int64) (*ent.
 				return false, fmt.Errorf("look for a block: %w", err)
 			}
 			if blocked {
-				return false, refusal.New(refusal.Forbidden, "You cannot follow this user.")
+				return false, refusal.New(refusal.CannotFollow, "You cannot follow this user.")
 			}
 			follows, err := p.tx.Follow.Query().Where(follow.FollowerID(v.ID), follow.FolloweeID(other)).Exist(ctx)
 			if err != nil || follows {
@@ -244,7 +244,7 @@ func (f *Feed) AcceptFollower(ctx context.Context, v account.Viewer, other int64
 		}
 		follows, err := p.tx.Follow.Query().Where(follow.FollowerID(other), follow.FolloweeID(v.ID)).Exist(ctx)
 		if err == nil && !follows {
-			err = refusal.New(refusal.NotFound, "This user has not asked to follow you.")
+			err = refusal.New(refusal.NoSuchRequest, "This user has not asked to follow you.")
 		}
 		return false, err
 	},
@@ -262,7 +262,7 @@ func (f *Feed) RejectFollower(ctx context.Context, v account.Viewer, other int64
 			return false, err
 		}
 		if !asked {
-			return false, refusal.New(refusal.NotFound, "This user has not asked to follow you.")
+			return false, refusal.New(refusal.NoSuchRequest, "This user has not asked to follow you.")
 		}
 		return false, p.webhooks.Follow(ctx, p.tx, webhook.FollowDeleted, p.other, p.viewer)
 	},

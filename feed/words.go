@@ -26,6 +26,8 @@ const (
 	MaxMutedWord = 64
 )
 
+var wordField = text.Field{What: "The word", Name: "word", Limit: "mutedWordLength", Least: 1, Most: MaxMutedWord}
+
 // mutedWords changes the words that users mute.
 type mutedWords struct {
 	cfg   Config
@@ -50,7 +52,7 @@ func (m *mutedWords) MuteWord(ctx context.Context, v account.Viewer, word string
 			return false, nil
 		}
 		if len(muted) >= MaxMutedWords {
-			return false, refusal.New(refusal.BadInput, "At most %d words can be muted.", MaxMutedWords)
+			return false, refusal.New(refusal.TooMany, "At most %d words can be muted.", MaxMutedWords).Beyond("mutedWords", MaxMutedWords, len(muted)+1)
 		}
 		return true, tx.MutedWord.Create().SetUserID(v.ID).SetWord(word).SetHead(head).Exec(ctx)
 	})
@@ -72,12 +74,12 @@ func (m *mutedWords) changeWords(ctx context.Context, v account.Viewer, word str
 	if v.ID == 0 {
 		return "", nil, refusal.ErrSignIn
 	}
-	if word, err = text.CleanLine("The word", word, 1, MaxMutedWord); err != nil {
+	if word, err = wordField.CleanLine(word); err != nil {
 		return "", nil, err
 	}
 	word, head := visibility.NormalWord(word)
 	if head == "" {
-		return "", nil, refusal.New(refusal.BadInput, "The word must not be empty.")
+		return "", nil, refusal.New(refusal.Empty, "The word must not be empty.").In("word")
 	}
 	changed, j := false, job.Words{User: v.ID, Change: rand.Int64()}
 	err = rows.InTx(ctx, m.db, func(tx *ent.Tx) error {

@@ -51,89 +51,75 @@ func TestBadArguments(t *testing.T) {
 			query     string
 			variables map[string]any
 		}{
-			"first zero":              {timeline, one(0)},
-			"first negative":          {timeline, one(-1)},
-			"first the least":         {timeline, one(-1 << 31)},
-			"first above the most":    {timeline, one(101)},
-			"first too large an Int":  {timeline, one(1 << 31)},
-			"first enormous":          {timeline, one(1e300)},
-			"first a fraction":        {timeline, one(1.5)},
-			"first a text":            {timeline, one("10")},
-			"first a list":            {timeline, one([]any{1, 2})},
-			"last zero":               {timeline, map[string]any{"w": 0}},
-			"last negative":           {timeline, map[string]any{"w": -5}},
-			"last above the most":     {timeline, map[string]any{"w": 101}},
-			"both":                    {timeline, map[string]any{"v": 1, "w": 1}},
-			"first of posts":          {`{ user(handle: "ann") { posts(first: 0) { nodes { id } } } }`, nil},
-			"first of followers":      {`{ user(handle: "ann") { followers(first: -1) { nodes { id } } } }`, nil},
-			"first of following":      {`{ user(handle: "ann") { following(first: 101) { nodes { id } } } }`, nil},
-			"first of requests":       {`{ viewer { followRequests(first: 0) { nodes { id } } } }`, nil},
-			"first of users":          {`{ users(first: 0) { nodes { id } } }`, nil},
-			"first ranked":            {`{ timeline(order: RANKED, first: 0) { nodes { id } } }`, nil},
-			"cursor empty":            {after, one("")},
-			"cursor of nothing":       {after, one("x")},
-			"cursor forged":           {after, one(forged)},
-			"cursor cut":              {after, one(mine[:len(mine)-1])},
-			"cursor padded":           {after, one(mine + "=")},
-			"cursor of another":       {after, one(bobs)},
-			"cursor of another order": {after, one(ranked)},
-			"cursor of another list":  {before, one(ofUsers)},
-			"cursor with a NUL":       {after, one("\x00")},
-			"cursor enormous":         {after, one(huge)},
-			"cursor a number":         {after, one(5)},
-			"mark of another":         {mark, one(bobs)},
-			"mark forged":             {mark, one(forged)},
-			"mark enormous":           {mark, one(huge)},
-			"id empty":                {post, one("")},
-			"id of a user":            {post, one(annID)},
-			"id plain":                {post, one("1")},
-			"id a number":             {post, one(1)},
-			"id of no type":           {node, one(globalID("Session:1"))},
-			"id zero":                 {node, one(globalID("Post:0"))},
-			"id negative":             {node, one(globalID("Post:-1"))},
-			"id too large":            {node, one(globalID("Post:9223372036854775808"))},
-			"id spelt otherwise":      {node, one(globalID("Post:01"))},
-			"id with a plus":          {node, one(globalID("Post:+1"))},
-			"id with a NUL":           {node, one(globalID("Post:1\x00"))},
-			"id enormous":             {node, one(huge)},
-			"id an object":            {node, one(map[string]any{"a": 1})},
-			"one of the ids":          {nodes, one([]any{annID, "x"})},
-			"a null among the ids":    {nodes, one([]any{annID, nil})},
-			"too many ids":            {nodes, one(append(make([]any, 0), repeat(annID, 101)...))},
-			"follow a post":           {follow, one(postID)},
-			"follow oneself":          {follow, one(annID)},
-			"like a user":             {like, one(annID)},
-			"text empty":              {create, one("")},
-			"text blank":              {create, one(" \n\t ")},
-			"text with a NUL":         {create, one("a\x00b")},
-			"text with an escape":     {create, one("a\x1bb")},
-			"text too long":           {create, one(strings.Repeat("x", 5001))},
-			"text enormous":           {create, one(huge)},
-			"text not Unicode":        {create, one("a\xffb")},
-			"text a number":           {create, one(1)},
-			"text missing":            {create, nil},
-			"text null":               {create, one(nil)},
-			"name with a NUL":         {profile, one(map[string]any{"name": "a\x00"})},
-			"name of two lines":       {profile, one(map[string]any{"name": "a\nb"})},
-			"name empty":              {profile, one(map[string]any{"name": ""})},
-			"name enormous":           {profile, one(map[string]any{"name": huge})},
-			"bio with a NUL":          {profile, one(map[string]any{"bio": "\x00"})},
-			"bio enormous":            {profile, one(map[string]any{"bio": huge})},
-			"visibility unknown":      {profile, one(map[string]any{"defaultVisibility": "ALL"})},
-			"field unknown":           {profile, one(map[string]any{"admin": true})},
-			"key enormous":            {`mutation($v: String) { createPost(input: {text: "x", idempotencyKey: $v}) { post { id } } }`, one(huge)},
-			"key with a NUL":          {`mutation($v: String) { createPost(input: {text: "x", idempotencyKey: $v}) { post { id } } }`, one("a\x00")},
-			"handle enormous":         {signUp, one(map[string]any{"handle": huge, "password": "correct horse"})},
-			"handle with a NUL":       {signUp, one(map[string]any{"handle": "a\x00", "password": "correct horse"})},
-			"password enormous":       {signUp, one(map[string]any{"handle": "eve", "password": huge})},
-			"password short":          {signUp, one(map[string]any{"handle": "eve", "password": "short"})},
-			"password missing":        {signUp, one(map[string]any{"handle": "eve"})},
-			"search enormous":         {users, one(huge)},
-			"search with a NUL":       {users, one("a\x00")},
-			"look-up with a NUL":      {user, one("a\x00b")},
-			"look-up not Unicode":     {user, one("a\xffb")},
-			"look-up enormous":        {user, one(huge)},
-			"order unknown":           {`query($v: TimelineOrder) { timeline(order: $v) { nodes { id } } }`, one("BEST")},
+			"first zero":               {timeline, one(0)},
+			"first negative":           {timeline, one(-1)},
+			"first the least":          {timeline, one(-1 << 31)},
+			"first above the most":     {timeline, one(101)},
+			"first too large an Int":   {timeline, one(1 << 31)},
+			"first enormous":           {timeline, one(1e300)},
+			"first a fraction":         {timeline, one(1.5)},
+			"first a text":             {timeline, one("10")},
+			"first a list":             {timeline, one([]any{1, 2})},
+			"last zero":                {timeline, map[string]any{"w": 0}},
+			"last negative":            {timeline, map[string]any{"w": -5}},
+			"last above the most":      {timeline, map[string]any{"w": 101}},
+			"both":                     {timeline, map[string]any{"v": 1, "w": 1}},
+			"first of posts":           {`{ user(handle: "ann") { posts(first: 0) { nodes { id } } } }`, nil},
+			"first of followers":       {`{ user(handle: "ann") { followers(first: -1) { nodes { id } } } }`, nil},
+			"first of following":       {`{ user(handle: "ann") { following(first: 101) { nodes { id } } } }`, nil},
+			"first of requests":        {`{ viewer { followRequests(first: 0) { nodes { id } } } }`, nil},
+			"first of users":           {`{ users(first: 0) { nodes { id } } }`, nil},
+			"first ranked":             {`{ timeline(order: RANKED, first: 0) { nodes { id } } }`, nil},
+			"cursor empty":             {after, one("")},
+			"cursor of nothing":        {after, one("x")},
+			"cursor forged":            {after, one(forged)},
+			"cursor cut":               {after, one(mine[:len(mine)-1])},
+			"cursor padded":            {after, one(mine + "=")},
+			"cursor of another":        {after, one(bobs)},
+			"cursor of another order":  {after, one(ranked)},
+			"cursor of another list":   {before, one(ofUsers)},
+			"cursor with a NUL":        {after, one("\x00")},
+			"cursor enormous":          {after, one(huge)},
+			"cursor a number":          {after, one(5)},
+			"mark of another":          {mark, one(bobs)},
+			"mark forged":              {mark, one(forged)},
+			"mark enormous":            {mark, one(huge)},
+			"like by no id":            {like, one("x")},
+			"like by another spelling": {like, one(globalID("Post:01"))},
+			"id an object":             {node, one(map[string]any{"a": 1})},
+			"a null among the ids":     {nodes, one([]any{annID, nil})},
+			"too many ids":             {nodes, one(append(make([]any, 0), repeat(annID, 101)...))},
+			"follow a post":            {follow, one(postID)},
+			"follow oneself":           {follow, one(annID)},
+			"like a user":              {like, one(annID)},
+			"text empty":               {create, one("")},
+			"text blank":               {create, one(" \n\t ")},
+			"text with a NUL":          {create, one("a\x00b")},
+			"text with an escape":      {create, one("a\x1bb")},
+			"text too long":            {create, one(strings.Repeat("x", 5001))},
+			"text enormous":            {create, one(huge)},
+			"text not Unicode":         {create, one("a\xffb")},
+			"text a number":            {create, one(1)},
+			"text missing":             {create, nil},
+			"text null":                {create, one(nil)},
+			"name with a NUL":          {profile, one(map[string]any{"name": "a\x00"})},
+			"name of two lines":        {profile, one(map[string]any{"name": "a\nb"})},
+			"name empty":               {profile, one(map[string]any{"name": ""})},
+			"name enormous":            {profile, one(map[string]any{"name": huge})},
+			"bio with a NUL":           {profile, one(map[string]any{"bio": "\x00"})},
+			"bio enormous":             {profile, one(map[string]any{"bio": huge})},
+			"visibility unknown":       {profile, one(map[string]any{"defaultVisibility": "ALL"})},
+			"field unknown":            {profile, one(map[string]any{"admin": true})},
+			"key enormous":             {`mutation($v: String) { createPost(input: {text: "x", idempotencyKey: $v}) { post { id } } }`, one(huge)},
+			"key with a NUL":           {`mutation($v: String) { createPost(input: {text: "x", idempotencyKey: $v}) { post { id } } }`, one("a\x00")},
+			"handle enormous":          {signUp, one(map[string]any{"handle": huge, "password": "correct horse"})},
+			"handle with a NUL":        {signUp, one(map[string]any{"handle": "a\x00", "password": "correct horse"})},
+			"password enormous":        {signUp, one(map[string]any{"handle": "eve", "password": huge})},
+			"password short":           {signUp, one(map[string]any{"handle": "eve", "password": "short"})},
+			"password missing":         {signUp, one(map[string]any{"handle": "eve"})},
+			"search enormous":          {users, one(huge)},
+			"search with a NUL":        {users, one("a\x00")},
+			"order unknown":            {`query($v: TimelineOrder) { timeline(order: $v) { nodes { id } } }`, one("BEST")},
 		} {
 			a := c.do(tc.query, tc.variables)
 			require.Len(c.t, a.Errors, 1, name)
@@ -144,6 +130,92 @@ func TestBadArguments(t *testing.T) {
 		// An argument that is left out has its default.
 		require.Len(c.t, c.get("timeline.nodes", timeline, nil), 1)
 		require.Len(c.t, c.get("timeline.nodes", timeline, map[string]any{"v": nil, "w": nil}), 1)
+	})
+}
+
+// What no server made is looked up as what does not exist: a client that kept an id of
+// another server, or follows a mistyped address, gets null.
+func TestMalformedLookUps(t *testing.T) {
+	each(t, func(c *client) {
+		annID, ann := c.signUp("ann")
+		c.viewer = ann
+		huge := strings.Repeat("x", 1<<20)
+		for _, id := range []string{
+			"", "1", "x", huge, globalID("Session:1"), globalID("Post:0"), globalID("Post:-1"), globalID("Post:01"), globalID("Post:+1"),
+			globalID("Post:9223372036854775808"), globalID("Post:1\x00"), globalID("Post:1"), annID + "=",
+		} {
+			v := map[string]any{"v": id, "w": []any{id, annID}}
+			require.Nil(c.t, c.get("post", `query($v: ID!) { post(id: $v) { id } }`, v), "%.40q", id)
+			require.Nil(c.t, c.get("node", `query($v: ID!) { node(id: $v) { id } }`, v), "%.40q", id)
+			nodes := c.get("nodes", `query($w: [ID!]!) { nodes(ids: $w) { id } }`, v)
+			require.Equal(c.t, []any{nil, map[string]any{"id": annID}}, nodes, "%.40q", id)
+		}
+		require.Nil(c.t, c.get("post", `query($v: ID!) { post(id: $v) { id } }`, map[string]any{"v": annID}), "a user is no post")
+		for _, handle := range []string{"", "a b", "a\x00b", "a\xffb", huge} {
+			require.Nil(c.t, c.get("user", `query($v: String!) { user(handle: $v) { id } }`, map[string]any{"v": handle}), "%.40q", handle)
+		}
+	})
+}
+
+// A form reads from an error which of its fields is wrong, why, and by how much, without
+// the message; and the limits before it sends anything.
+func TestErrorsForForms(t *testing.T) {
+	each(t, func(c *client) {
+		_, ann := c.signUp("ann")
+		c.viewer = ann
+		limits := c.get("limits", `{ limits { postLength handleLength nameLength bioLength passwordMinLength passwordLength pageSize
+			mutedWordLength mutedWords idempotencyKeyLength } }`, nil).(map[string]any)
+		number := func(name string) int { return int(limits[name].(float64)) }
+		const (
+			signUp  = `mutation($v: SignUpInput!) { signUp(input: $v) { token } }`
+			post    = `mutation($v: CreatePostInput!) { createPost(input: $v) { post { id } } }`
+			profile = `mutation($v: UpdateProfileInput!) { updateProfile(input: $v) { user { id } } }`
+			change  = `mutation($v: ChangePasswordInput!) { changePassword(input: $v) { endedSessions } }`
+			mute    = `mutation($v: MuteWordInput!) { muteWord(input: $v) { word } }`
+			page    = `query($v: Int) { timeline(first: $v) { nodes { id } } }`
+		)
+		text := func(n int) string { return strings.Repeat("é", n) }
+		account := func(handle, password string) map[string]any {
+			return map[string]any{"handle": handle, "password": password}
+		}
+		long := func(field, limit string) map[string]any {
+			return map[string]any{"code": "BAD_USER_INPUT", "reason": "TOO_LONG", "field": field,
+				"limit": limit, "allowed": limits[limit], "given": limits[limit].(float64) + 1}
+		}
+		bad := func(reason, field string) map[string]any {
+			return map[string]any{"code": "BAD_USER_INPUT", "reason": reason, "field": field}
+		}
+		for name, tc := range map[string]struct {
+			query string
+			input any
+			want  map[string]any
+		}{
+			"post":             {post, map[string]any{"text": text(number("postLength") + 1)}, long("text", "postLength")},
+			"empty post":       {post, map[string]any{"text": " "}, bad("EMPTY", "text")},
+			"name":             {profile, map[string]any{"name": text(number("nameLength") + 1)}, long("name", "nameLength")},
+			"name of lines":    {profile, map[string]any{"name": "a\nb"}, bad("NOT_ONE_LINE", "name")},
+			"bio":              {profile, map[string]any{"bio": text(number("bioLength") + 1)}, long("bio", "bioLength")},
+			"bio with control": {profile, map[string]any{"bio": "\x00"}, bad("NOT_TEXT", "bio")},
+			"muted word":       {mute, map[string]any{"word": text(number("mutedWordLength") + 1)}, long("word", "mutedWordLength")},
+			"handle":           {signUp, account(strings.Repeat("a", number("handleLength")+1), "correct horse"), long("handle", "handleLength")},
+			"handle's letters": {signUp, account("a b", "correct horse"), bad("HANDLE_CHARACTER", "handle")},
+			"password":         {signUp, account("eve", text(number("passwordLength")+1)), long("password", "passwordLength")},
+			"short password": {signUp, account("eve", text(number("passwordMinLength")-1)), map[string]any{"code": "BAD_USER_INPUT",
+				"reason": "TOO_SHORT", "field": "password", "limit": "passwordMinLength", "allowed": limits["passwordMinLength"],
+				"given": limits["passwordMinLength"].(float64) - 1}},
+			"short new password": {change, map[string]any{"currentPassword": "correct horse", "newPassword": ""}, map[string]any{"code": "BAD_USER_INPUT",
+				"reason": "TOO_SHORT", "field": "newPassword", "limit": "passwordMinLength", "allowed": limits["passwordMinLength"], "given": 0.0}},
+			"present password": {change, map[string]any{"currentPassword": "wrong horse", "newPassword": "another horse"},
+				map[string]any{"code": "FORBIDDEN", "reason": "WRONG_PASSWORD", "field": "currentPassword"}},
+			"taken handle": {signUp, account("ann", "correct horse"),
+				map[string]any{"code": "CONFLICT", "reason": "HANDLE_TAKEN", "field": "handle"}},
+			"page": {page, number("pageSize") + 1, map[string]any{"code": "BAD_USER_INPUT", "reason": "OUT_OF_RANGE", "field": "first",
+				"limit": "pageSize", "allowed": limits["pageSize"], "given": limits["pageSize"].(float64) + 1}},
+		} {
+			a := c.do(tc.query, map[string]any{"v": tc.input})
+			require.Len(c.t, a.Errors, 1, name)
+			require.Equal(c.t, tc.want, a.Errors[0].Extensions, "%s: %s", name, a.Errors[0].Message)
+		}
 	})
 }
 

@@ -50,7 +50,7 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Backend has what the resolvers call. All fields are required.
+// Backend has what the resolvers call. Fields without a default are required.
 type Backend struct {
 	Accounts   *account.Accounts
 	Bulk       *bulk.Bulk
@@ -60,6 +60,9 @@ type Backend struct {
 	Keys       *apikey.Keys
 	Moderation *moderation.Moderation
 	Streams    *stream.Streams
+	// MaxText is how many characters a post may have, as feed.Config says it. Defaults to
+	// feed.DefaultMaxText.
+	MaxText int
 }
 
 // New returns the engine that executes the API on the backend.
@@ -129,7 +132,7 @@ func presenter(log *slog.Logger) func(context.Context, error) *gqlerror.Error {
 	return func(ctx context.Context, err error) *gqlerror.Error {
 		var refusal *refusal.Error
 		if errors.As(err, &refusal) {
-			return &gqlerror.Error{Message: refusal.Message, Extensions: map[string]any{"code": string(refusal.Code)}}
+			return &gqlerror.Error{Message: refusal.Message, Extensions: refusal.Extensions()}
 		}
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			return &gqlerror.Error{Message: "The request took too long and was given up.", Extensions: map[string]any{"code": CodeTimeout}}

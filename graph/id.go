@@ -1,8 +1,6 @@
 package graph
 
 import (
-	"fmt"
-
 	"tideline/ent"
 	"tideline/feed/refusal"
 )
@@ -12,7 +10,7 @@ import (
 func parseID(text string) (kind string, id int64, err error) {
 	kind, id, ok := ent.ParseNodeID(text)
 	if !ok || (kind != "User" && kind != "Post") {
-		return "", 0, &refusal.Error{Code: refusal.BadInput, Message: "That is not an id of this server."}
+		return "", 0, refusal.New(refusal.NotAnID, "That is not an id of this server.")
 	}
 	return kind, id, nil
 }
@@ -21,7 +19,7 @@ func parseID(text string) (kind string, id int64, err error) {
 func idOf(argument, text, kind string) (int64, error) {
 	got, id, err := parseID(text)
 	if err == nil && got != kind {
-		err = &refusal.Error{Code: refusal.BadInput, Message: fmt.Sprintf("%s is the id of a %s, not of a %s.", argument, got, kind)}
+		err = refusal.New(refusal.NotAnID, "%s is the id of a %s, not of a %s.", argument, got, kind)
 	}
 	return id, err
 }

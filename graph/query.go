@@ -1,13 +1,17 @@
 package graph
 
 import (
+	"cmp"
 	"context"
-	"fmt"
 
 	"tideline/ent"
+	"tideline/feed"
+	"tideline/feed/account"
 	"tideline/feed/home"
 	"tideline/feed/paging"
+	"tideline/feed/password"
 	"tideline/feed/refusal"
+	"tideline/graph/model"
 )
 
 func (r query) Node(ctx context.Context, id string) (ent.Node, error) {
@@ -20,7 +24,7 @@ func (r query) Node(ctx context.Context, id string) (ent.Node, error) {
 
 func (r query) Nodes(ctx context.Context, ids []string) ([]ent.Node, error) {
 	if most := r.Home.MaxPage(); len(ids) > most {
-		return nil, &refusal.Error{Code: refusal.BadInput, Message: fmt.Sprintf("At most %d ids at a time.", most)}
+		return nil, refusal.New(refusal.TooMany, "At most %d ids at a time.", most).In("ids").Beyond("pageSize", most, len(ids))
 	}
 	return r.byIDs(ctx, ids)
 }
@@ -57,7 +61,7 @@ func (r query) Users(ctx context.Context, text *string, first *int, after *strin
 func (r query) Post(ctx context.Context, id string) (*ent.Post, error) {
 	row, err := idOf("id", id, "Post")
 	if err != nil {
-		return nil, err
+		return nil, nil // such an object does not exist
 	}
 	return orNull(r.Feed.Post(ctx, Viewer(ctx), row))
 }
@@ -75,11 +79,9 @@ func (a api) byIDs(ctx context.Context, texts []string) ([]ent.Node, error) {
 	ids := make([]int64, len(texts))
 	at := map[string][]int{}
 	for i, text := range texts {
-		kind, id, err := parseID(text)
-		if err != nil {
-			return nil, err
+		if kind, id, err := parseID(text); err == nil { // an object with another id does not exist
+			ids[i], at[kind] = id, append(at[kind], i)
 		}
-		ids[i], at[kind] = id, append(at[kind], i)
 	}
 	users, err := a.Directory.Users(ctx, pick(ids, at["User"]))
 	if err != nil {
@@ -126,4 +128,14 @@ func orZero[T any](v *T) (zero T) {
 		return zero
 	}
 	return *v
+}
+
+// Limits are those that the rooms of feed hold.
+func (r query) Limits(context.Context) (*model.Limits, error) {
+	return &model.Limits{
+		PostLength: cmp.Or(r.MaxText, feed.DefaultMaxText), HandleLength: account.MaxHandle,
+		NameLength: account.MaxName, BioLength: account.MaxBio,
+		PasswordMinLength: password.Min, PasswordLength: password.Max, PageSize: r.Home.MaxPage(),
+		MutedWordLength: feed.MaxMutedWord, MutedWords: feed.MaxMutedWords, IdempotencyKeyLength: feed.MaxKey,
+	}, nil
 }

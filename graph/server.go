@@ -38,7 +38,7 @@ func permit(ctx context.Context, op *exec.Operation) error {
 			scope = usual
 		}
 		if v.Key == nil && forKeys || v.Key != nil && !v.Key.Has(scope) {
-			return refusal.New(refusal.Forbidden, "%s takes an API key with the scope %s.", field, scope)
+			return refusal.New(refusal.ScopeMissing, "%s takes an API key with the scope %s.", field, scope)
 		}
 	}
 	return nil
@@ -90,7 +90,7 @@ const maxDeletes = 100
 
 func (r mutation) DeleteUsers(ctx context.Context, externalIDs []string) ([]*bulk.Result, error) {
 	if len(externalIDs) > maxDeletes {
-		return nil, refusal.New(refusal.BadInput, "At most %d users at a time, not %d.", maxDeletes, len(externalIDs))
+		return nil, refusal.New(refusal.TooMany, "At most %d users at a time, not %d.", maxDeletes, len(externalIDs)).In("externalIds").Beyond("deletions", maxDeletes, len(externalIDs))
 	}
 	results := make([]*bulk.Result, len(externalIDs))
 	for i, externalID := range externalIDs {

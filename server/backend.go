@@ -91,7 +91,7 @@ func (c Config) verifier(log *slog.Logger) (*identity.Verifier, error) {
 
 // api has what the resolvers of a server call.
 func (b backend) api(c Config, issuers *identity.Verifier, generator *ids.Generator, hub *live.Hub, log *slog.Logger) (a graph.Backend, err error) {
-	a.Home, a.Directory, a.Keys = b.home, b.directory, b.keys
+	a.Home, a.Directory, a.Keys, a.MaxText = b.home, b.directory, b.keys, c.MaxText
 	if a.Accounts, err = account.New(account.Config{
 		Sessions: b.sessions, IDs: generator, Issuers: issuers, NoSignUp: c.SignUp == "off", NoPasswords: c.OwnAccounts == "off",
 		Webhooks: b.outbox,

@@ -13,7 +13,6 @@ import (
 	"tideline/feed/identity"
 	"tideline/feed/ids"
 	"tideline/feed/internal/rows"
-	"tideline/feed/internal/text"
 	"tideline/feed/password"
 	"tideline/feed/refusal"
 	"tideline/feed/webhook"
@@ -56,19 +55,19 @@ func New(c Config) (*Accounts, error) {
 // transaction of two inserts.
 func (a *Accounts) SignUp(ctx context.Context, handle, secret, name string) (*Auth, error) {
 	if a.with.NoSignUp || a.with.NoPasswords {
-		return nil, refusal.New(refusal.Forbidden, "This server makes no accounts with a password.")
+		return nil, refusal.New(refusal.SignUpOff, "This server makes no accounts with a password.")
 	}
 	handle, err := Handle(handle)
 	if err != nil {
 		return nil, err
 	}
-	if err := password.Check(secret); err != nil {
+	if err := password.Check("password", secret); err != nil {
 		return nil, err
 	}
 	if name == "" {
 		name = handle
 	}
-	if name, err = text.CleanLine("The name", name, 1, MaxName); err != nil {
+	if name, err = NameField.CleanLine(name); err != nil {
 		return nil, err
 	}
 	hash, err := a.passwords.Hash(ctx, secret)
@@ -83,7 +82,7 @@ func (a *Accounts) SignUp(ctx context.Context, handle, secret, name string) (*Au
 	err = rows.InTx(ctx, a.cfg.DB, func(tx *ent.Tx) error {
 		u, err := tx.User.Create().SetID(id).SetHandle(handle).SetName(name).SetPasswordHash(hash).Save(ctx)
 		if ent.IsConstraintError(err) {
-			return refusal.New(refusal.Conflict, "The handle @%s is taken.", handle)
+			return refusal.New(refusal.HandleTaken, "The handle @%s is taken.", handle).In("handle")
 		}
 		if err != nil {
 			return fmt.Errorf("create user: %w", err)
@@ -105,7 +104,7 @@ func (a *Accounts) SignUp(ctx context.Context, handle, secret, name string) (*Au
 // update more where the stored hash has another cost than the present one.
 func (a *Accounts) LogIn(ctx context.Context, handle, password string) (*Auth, error) {
 	if a.with.NoPasswords {
-		return nil, refusal.New(refusal.Forbidden, "Nobody logs in with a password on this server.")
+		return nil, refusal.New(refusal.LogInOff, "Nobody logs in with a password on this server.")
 	}
 	handle, err := Handle(handle)
 	if err != nil {
@@ -138,7 +137,7 @@ func (a *Accounts) LogIn(ctx context.Context, handle, password string) (*Auth, e
 }
 
 // errWrong refuses a log-in, whatever is wrong with it.
-var errWrong = refusal.New(refusal.Unauthenticated, "Handle or password is wrong.")
+var errWrong error = refusal.New(refusal.WrongCredentials, "Handle or password is wrong.")
 
 // startVerified starts a session of a user whose password was found to match the hash of
 // the row; nil when the row has another hash by now: ChangePassword ends the sessions that
@@ -182,14 +181,14 @@ func (a *Accounts) UpdateProfile(ctx context.Context, v Viewer, p Profile) (*ent
 	err := rows.InTx(ctx, a.cfg.DB, func(tx *ent.Tx) error {
 		change := tx.User.UpdateOneID(v.ID)
 		if p.Name != nil {
-			name, err := text.CleanLine("The name", *p.Name, 1, MaxName)
+			name, err := NameField.CleanLine(*p.Name)
 			if err != nil {
 				return err
 			}
 			change.SetName(name)
 		}
 		if p.Bio != nil {
-			bio, err := text.Clean("The bio", *p.Bio, 0, MaxBio)
+			bio, err := BioField.Clean(*p.Bio)
 			if err != nil {
 				return err
 			}

@@ -27,7 +27,7 @@ func (a *Accounts) ChangeHandle(ctx context.Context, v Viewer, handle string) (*
 	}
 	u, err := a.cfg.DB.User.UpdateOneID(v.ID).SetHandle(handle).Save(ctx)
 	if ent.IsConstraintError(err) {
-		return nil, refusal.New(refusal.Conflict, "The handle @%s is taken.", handle)
+		return nil, refusal.New(refusal.HandleTaken, "The handle @%s is taken.", handle).In("handle")
 	}
 	if ent.IsNotFound(err) {
 		return nil, refusal.ErrSignIn
@@ -43,10 +43,10 @@ func (a *Accounts) ChangeHandle(ctx context.Context, v Viewer, handle string) (*
 // Cost: two password hashes, as SignUp, two look-ups and an update by primary key, a
 // deletion by index, and one message a process for each session that ends.
 func (a *Accounts) ChangePassword(ctx context.Context, v Viewer, current, changed string) (ended int, err error) {
-	if err := password.Check(changed); err != nil {
+	if err := password.Check("newPassword", changed); err != nil {
 		return 0, err
 	}
-	u, err := a.ConfirmPassword(ctx, v, current)
+	u, err := a.ConfirmPassword(ctx, v, "currentPassword", current)
 	if err != nil {
 		return 0, err
 	}
@@ -59,7 +59,7 @@ func (a *Accounts) ChangePassword(ctx context.Context, v Viewer, current, change
 		// The row is locked until the sessions are deleted: no log-in comes in between.
 		err := tx.User.UpdateOneID(u.ID).Where(user.PasswordHash(u.PasswordHash)).SetPasswordHash(hash).Exec(ctx)
 		if ent.IsNotFound(err) {
-			return refusal.New(refusal.Conflict, "The password was changed at the same time. Try again.")
+			return refusal.New(refusal.PasswordChanged, "The password was changed at the same time. Try again.")
 		}
 		if err != nil {
 			return fmt.Errorf("change password: %w", err)
@@ -86,11 +86,11 @@ func endAll(ctx context.Context, tx *ent.Tx, userID, but int64) ([]int64, error)
 	return ids, rows.Wrap("end sessions", err)
 }
 
-// ConfirmPassword returns the viewer's row when the password is the viewer's. Errors:
-// Unauthenticated; Forbidden when it is wrong, or the user has none.
+// ConfirmPassword returns the viewer's row when the secret is the viewer's password; field
+// is the input's field that has it. Errors: Unauthenticated; Forbidden when it is wrong, or the user has none.
 //
 // Cost: one password hash, as LogIn, and a look-up.
-func (a *Accounts) ConfirmPassword(ctx context.Context, v Viewer, secret string) (*ent.User, error) {
+func (a *Accounts) ConfirmPassword(ctx context.Context, v Viewer, field, secret string) (*ent.User, error) {
 	if v.ID == 0 {
 		return nil, refusal.ErrSignIn
 	}
@@ -102,14 +102,14 @@ func (a *Accounts) ConfirmPassword(ctx context.Context, v Viewer, secret string)
 		return nil, fmt.Errorf("find user: %w", err)
 	}
 	if u.Issuer != nil || a.with.NoPasswords {
-		return nil, refusal.New(refusal.Forbidden, "This account has no password.")
+		return nil, refusal.New(refusal.NoPassword, "This account has no password.")
 	}
 	fits, _, err := a.passwords.Verify(ctx, secret, u.PasswordHash)
 	if err != nil {
 		return nil, err
 	}
 	if !fits {
-		return nil, refusal.New(refusal.Forbidden, "The present password is wrong.")
+		return nil, refusal.New(refusal.WrongPassword, "The present password is wrong.").In(field)
 	}
 	return u, nil
 }

@@ -35,11 +35,11 @@ func (a *Accounts) Confirm(ctx context.Context, v Viewer, password string) error
 		return nil
 	case !v.Issued.IsZero():
 		if a.now().Sub(v.Issued) > FreshToken {
-			return refusal.New(refusal.Forbidden, "Sign in anew: the token must be of the last %d minutes.", int(FreshToken.Minutes()))
+			return refusal.New(refusal.TokenNotFresh, "Sign in anew: the token must be of the last %d minutes.", int(FreshToken.Minutes()))
 		}
 		return nil
 	}
-	_, err := a.ConfirmPassword(ctx, v, password)
+	_, err := a.ConfirmPassword(ctx, v, "password", password)
 	return err
 }
 
@@ -76,7 +76,7 @@ func (s *Sessions) Delete(ctx context.Context, id int64, grace time.Duration) (u
 		}
 		suspended := row != nil && row.State == hiddenuser.StateSUSPENDED
 		if suspended && grace > 0 {
-			return refusal.New(refusal.Conflict, "The account is suspended: it can be deleted without a grace period alone.")
+			return refusal.New(refusal.SuspendedKept, "The account is suspended: it can be deleted without a grace period alone.")
 		}
 		if row != nil && !suspended && (row.State != hiddenuser.StateLEAVING || grace > 0) {
 			if row.State == hiddenuser.StateLEAVING {
@@ -193,7 +193,7 @@ func (s *Sessions) Restore(ctx context.Context, id int64) (restored bool, err er
 		}
 		restored, err = s.restore(ctx, tx, u)
 		if errors.Is(err, errWrong) {
-			return refusal.New(refusal.Conflict, "The account is being deleted already.")
+			return refusal.New(refusal.BeingDeleted, "The account is being deleted already.")
 		}
 		return err
 	})

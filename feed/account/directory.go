@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"tideline/ent"
 	"tideline/ent/user"
@@ -23,14 +24,27 @@ const (
 	maxSearch = 100
 )
 
+// What users write about themselves, and what others look for them by.
+var (
+	NameField  = text.Field{What: "The name", Name: "name", Limit: "nameLength", Least: 1, Most: MaxName}
+	BioField   = text.Field{What: "The bio", Name: "bio", Limit: "bioLength", Most: MaxBio}
+	queryField = text.Field{What: "The query", Name: "query", Limit: "queryLength", Most: maxSearch}
+)
+
 var handlePattern = regexp.MustCompile(`^[a-z0-9_]{1,30}$`)
 
 // Handle normalizes a handle: it removes white space around it and an @ before it,
 // and turns it into lower case. Error: BadInput.
 func Handle(s string) (string, error) {
 	handle := handleOf(s)
-	if !handlePattern.MatchString(handle) {
-		return "", refusal.New(refusal.BadInput, "A handle has 1 to %d characters of a-z, 0-9 and _.", MaxHandle)
+	const message = "A handle has 1 to %d characters of a-z, 0-9 and _."
+	switch n := utf8.RuneCountInString(handle); {
+	case n == 0:
+		return "", refusal.New(refusal.Empty, message, MaxHandle).In("handle")
+	case n > MaxHandle:
+		return "", refusal.New(refusal.TooLong, message, MaxHandle).In("handle").Beyond("handleLength", MaxHandle, n)
+	case !handlePattern.MatchString(handle):
+		return "", refusal.New(refusal.HandleCharacter, message, MaxHandle).In("handle")
 	}
 	return handle, nil
 }
@@ -79,14 +93,14 @@ func (d *Directory) Users(ctx context.Context, ids []int64) ([]*ent.User, error)
 	return rows.InOrder(ids, list, func(u *ent.User) int64 { return u.ID }), nil
 }
 
-// User returns the user of the handle. Errors: BadInput for a text that cannot be a
-// handle, NotFound.
+// User returns the user of the handle. Error: NotFound, also for a text that cannot be a
+// handle.
 //
 // Cost: one look-up by index.
 func (d *Directory) User(ctx context.Context, handle string) (*ent.User, error) {
 	handle, err := Handle(handle)
 	if err != nil {
-		return nil, err
+		return nil, refusal.ErrNoSuchUser
 	}
 	u, err := d.users().Where(user.Handle(handle)).Only(ctx)
 	if ent.IsNotFound(err) {
@@ -102,7 +116,7 @@ func (d *Directory) User(ctx context.Context, handle string) (*ent.User, error) 
 // Cost: it goes through the users from the newest on until the page is full:
 // through all of them, when the query matches few.
 func (d *Directory) Search(ctx context.Context, query string, p paging.Page) (*paging.Connection[ent.User], error) {
-	query, err := text.CleanLine("The query", query, 0, maxSearch)
+	query, err := queryField.CleanLine(query)
 	if err != nil {
 		return nil, err
 	}

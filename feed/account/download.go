@@ -78,7 +78,7 @@ func (s *Sessions) TakeExport(ctx context.Context, secret string) (int64, error)
 	return row.UserID, err
 }
 
-var errNoExport = refusal.New(refusal.Unauthenticated, "This path was used, or has ended. Ask for another one.")
+var errNoExport error = refusal.New(refusal.DownloadEnded, "This path was used, or has ended. Ask for another one.")
 
 // Export writes all that is kept of a user to w, as lines of JSON, each with a type: user,
 // session, post, like, follow, follower, request, requester, block, mute, mutedWord. Of others it names the

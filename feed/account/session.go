@@ -136,7 +136,7 @@ func (s *Sessions) Authenticate(ctx context.Context, token string) (Viewer, time
 	return found.viewer, found.expires, nil
 }
 
-var errEnded = refusal.New(refusal.Unauthenticated, "The session has ended. Log in again.")
+var errEnded error = refusal.New(refusal.SessionEnded, "The session has ended. Log in again.")
 
 // find returns the open session of a token; ok is false when there is none.
 func (s *Sessions) find(ctx context.Context, hash tokenHash) (found knownSession, ok bool, err error) {
@@ -169,7 +169,7 @@ func (s *Sessions) find(ctx context.Context, hash tokenHash) (found knownSession
 // Cost: one look-up and one deletion by primary key, and one message a process.
 func (s *Sessions) LogOut(ctx context.Context, v Viewer) error {
 	if v.Key != nil {
-		return refusal.New(refusal.Forbidden, "An API key has no session to end; it can be revoked.")
+		return refusal.New(refusal.NoSession, "An API key has no session to end; it can be revoked.")
 	}
 	if v.ID == 0 {
 		return refusal.ErrSignIn

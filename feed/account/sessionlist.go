@@ -96,11 +96,11 @@ func (s *Sessions) End(ctx context.Context, v Viewer, id string) error {
 	}
 	kind, row, ok := ent.ParseNodeID(id)
 	if !ok || kind != sessionKind {
-		return refusal.New(refusal.BadInput, "That is not the id of a session.")
+		return refusal.New(refusal.NotAnID, "That is not the id of a session.")
 	}
 	found, err := s.end(ctx, v.ID, row)
 	if err == nil && !found {
-		err = refusal.New(refusal.NotFound, "There is no such session.")
+		err = refusal.New(refusal.NoSuchSession, "There is no such session.")
 	}
 	return err
 }

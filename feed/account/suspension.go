@@ -15,7 +15,7 @@ import (
 // never is HiddenUser.due_at of a suspended user who was not about to be deleted.
 var never = time.Date(9999, time.December, 31, 0, 0, 0, 0, time.UTC)
 
-var errSuspended = refusal.New(refusal.Forbidden, "This account is suspended.")
+var errSuspended error = refusal.New(refusal.Suspended, "This account is suspended.")
 
 // Suspend hides a user from everybody and ends all sessions, as SignOut, until Unsuspend.
 // A user in the grace period of a deletion is not deleted meanwhile. A user who is

@@ -73,6 +73,8 @@ const (
 	noteTimeout = 10 * time.Second
 )
 
+var nameField = text.Field{What: "The name", Name: "name", Limit: "nameLength", Least: 1, Most: MaxName}
+
 // Key is an API key, without its secret.
 type Key struct {
 	ID         int64
@@ -103,9 +105,9 @@ func ParseID(text string) (int64, error) {
 }
 
 var (
-	errNoSuchKey = refusal.New(refusal.NotFound, "There is no such API key.")
-	errRefused   = refusal.New(refusal.Unauthenticated, "The API key is not valid.")
-	errNoUser    = refusal.New(refusal.Unauthenticated, "There is no such user to act for.")
+	errNoSuchKey error = refusal.New(refusal.NoSuchKey, "There is no such API key.")
+	errRefused   error = refusal.New(refusal.KeyInvalid, "The API key is not valid.")
+	errNoUser    error = refusal.New(refusal.NobodyToActFor, "There is no such user to act for.")
 )
 
 // Config configures Keys. DB is required.
@@ -164,11 +166,11 @@ func (k *Keys) now() time.Time { return k.cfg.Now().UTC() }
 //
 // Cost: a count of the keys and an insert.
 func (k *Keys) Create(ctx context.Context, by *Key, name, issuer string, scopes []Scope) (made *Key, secretText string, err error) {
-	if name, err = text.CleanLine("The name", name, 1, MaxName); err != nil {
+	if name, err = nameField.CleanLine(name); err != nil {
 		return nil, "", err
 	}
 	if len(issuer) > MaxIssuer || !utf8.ValidString(issuer) || strings.ContainsRune(issuer, 0) {
-		return nil, "", refusal.New(refusal.BadInput, "The issuer has more than %d bytes, or is not text.", MaxIssuer)
+		return nil, "", refusal.New(refusal.TooLong, "The issuer has more than %d bytes, or is not text.", MaxIssuer).In("issuer")
 	}
 	var names []string
 	for _, s := range Scopes {
@@ -176,19 +178,19 @@ func (k *Keys) Create(ctx context.Context, by *Key, name, issuer string, scopes 
 			continue
 		}
 		if by != nil && !by.Has(s) {
-			return nil, "", refusal.New(refusal.Forbidden, "A key cannot make another with the scope %s, which it lacks.", s)
+			return nil, "", refusal.New(refusal.ScopeMissing, "A key cannot make another with the scope %s, which it lacks.", s)
 		}
 		names = append(names, string(s))
 	}
 	if len(names) == 0 || slices.ContainsFunc(scopes, func(s Scope) bool { return !slices.Contains(Scopes, s) }) {
-		return nil, "", refusal.New(refusal.BadInput, "A key has one or more of the scopes %v.", Scopes)
+		return nil, "", refusal.New(refusal.BadScopes, "A key has one or more of the scopes %v.", Scopes).In("scopes")
 	}
 	n, err := k.cfg.DB.APIKey.Query().Where(apikey.RevokedAtIsNil()).Count(ctx)
 	if err != nil {
 		return nil, "", fmt.Errorf("count API keys: %w", err)
 	}
 	if n >= maxKeys {
-		return nil, "", refusal.New(refusal.Conflict, "There are %d API keys; revoke some first.", n)
+		return nil, "", refusal.New(refusal.TooManyKeys, "There are %d API keys; revoke some first.", n)
 	}
 	raw := make([]byte, 32)
 	rand.Read(raw)

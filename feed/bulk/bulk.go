@@ -138,7 +138,7 @@ const attempts = 5
 // before.
 func take[T any](ctx context.Context, b *Bulk, list []T, write func(ctx context.Context, tx *ent.Tx, list []T, results []*Result) error) ([]*Result, error) {
 	if len(list) > MaxRows {
-		return nil, refusal.New(refusal.BadInput, "At most %d rows at a time, not %d.", MaxRows, len(list))
+		return nil, refusal.New(refusal.TooMany, "At most %d rows at a time, not %d.", MaxRows, len(list)).Beyond("rows", MaxRows, len(list))
 	}
 	results := make([]*Result, len(list))
 	for from := 0; from < len(list); from += perTx {
@@ -166,7 +166,7 @@ func refused(err error) *Result { return &Result{Status: Refused, Err: err} }
 // checkID refuses what cannot be the id of something at another server.
 func checkID(id string) error {
 	if id == "" || len(id) > identity.MaxExternalID {
-		return refusal.New(refusal.BadInput, "An external id has 1 to %d bytes.", identity.MaxExternalID)
+		return refusal.New(refusal.TooLong, "An external id has 1 to %d bytes.", identity.MaxExternalID).In("externalId")
 	}
 	return nil
 }

@@ -55,7 +55,7 @@ func (b *Bulk) posts(ctx context.Context, tx *ent.Tx, issuer string, list []Post
 	for i := range list {
 		err := list[i].clean(b.cfg.MaxText, now)
 		if err == nil && seen[list[i].ExternalID] {
-			err = refusal.New(refusal.BadInput, "Another row before has the same external id.")
+			err = refusal.New(refusal.RepeatedRow, "Another row before has the same external id.").In("externalId")
 		}
 		if err != nil {
 			results[i] = refused(err)
@@ -86,7 +86,7 @@ func (b *Bulk) posts(ctx context.Context, tx *ent.Tx, issuer string, list []Post
 			fresh = append(fresh, &ent.Post{AuthorID: author.ID, Text: row.Text, Visibility: or(row.Visibility, author.DefaultVisibility)})
 			at = append(at, i)
 		case p.AuthorID != author.ID || p.Text != row.Text || row.Visibility != nil && *row.Visibility != p.Visibility.Shown():
-			results[i] = refused(refusal.New(refusal.Conflict, "The post is there with another author, text or visibility."))
+			results[i] = refused(refusal.New(refusal.OtherContent, "The post is there with another author, text or visibility."))
 		default:
 			results[i] = &Result{Status: Unchanged, Post: p.ID}
 		}
@@ -160,12 +160,12 @@ func (p *Post) clean(maxText int, now time.Time) (err error) {
 		return err
 	}
 	if p.CreatedAt != nil && p.CreatedAt.Before(ids.Earliest) {
-		return refusal.New(refusal.BadInput, "No post is older than %s: ids begin there.", ids.Earliest.Format(time.DateOnly))
+		return refusal.New(refusal.TooOld, "No post is older than %s: ids begin there.", ids.Earliest.Format(time.DateOnly)).In("createdAt")
 	}
 	if p.CreatedAt != nil && p.CreatedAt.After(now.Add(time.Minute)) {
-		return refusal.New(refusal.BadInput, "The post is of the future.")
+		return refusal.New(refusal.InTheFuture, "The post is of the future.").In("createdAt")
 	}
-	p.Text, err = text.Clean("The text", p.Text, 1, maxText)
+	p.Text, err = text.OfPost(maxText).Clean(p.Text)
 	return err
 }
 
@@ -231,5 +231,5 @@ func (b *Bulk) number(ctx context.Context, tx *ent.Tx, issuer string, list []Pos
 			return young, nil
 		}
 	}
-	return nil, refusal.New(refusal.Conflict, "More than %d posts are of one moment.", ids.PerStep)
+	return nil, refusal.New(refusal.MomentFull, "More than %d posts are of one moment.", ids.PerStep)
 }

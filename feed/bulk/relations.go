@@ -46,7 +46,7 @@ func (b *Bulk) Follows(ctx context.Context, issuer string, list []Follow) ([]*Re
 			switch {
 			case results[i] != nil:
 			case blocks[p] || blocks[pair{p.To, p.From}]:
-				results[i] = refused(refusal.New(refusal.Forbidden, "One of the two blocks the other."))
+				results[i] = refused(refusal.New(refusal.BlockedRelation, "One of the two blocks the other."))
 			case follows[p]:
 				results[i] = &Result{Status: Unchanged}
 			default:
@@ -145,7 +145,7 @@ func (b *Bulk) pairs(ctx context.Context, tx *ent.Tx, issuer string, n int, row 
 		case a == nil || b == nil:
 			results[i] = refused(refusal.ErrNoSuchUser)
 		case a == b:
-			results[i] = refused(refusal.New(refusal.BadInput, "That is the same user."))
+			results[i] = refused(refusal.New(refusal.Yourself, "That is the same user."))
 		default:
 			pairs[i] = pair{a.ID, b.ID}
 			users = append(users, a.ID, b.ID)

@@ -12,7 +12,6 @@ import (
 	"tideline/ent/user"
 	"tideline/feed/account"
 	"tideline/feed/internal/rows"
-	"tideline/feed/internal/text"
 	"tideline/feed/password"
 	"tideline/feed/refusal"
 )
@@ -98,7 +97,7 @@ func (b *Bulk) users(ctx context.Context, tx *ent.Tx, issuer string, list []User
 	for i := range list {
 		err := list[i].clean()
 		if err == nil && seen[list[i].ExternalID] {
-			err = refusal.New(refusal.BadInput, "Another row before has the same external id.")
+			err = refusal.New(refusal.RepeatedRow, "Another row before has the same external id.").In("externalId")
 		}
 		if err != nil {
 			results[i] = refused(err)
@@ -123,7 +122,7 @@ func (b *Bulk) users(ctx context.Context, tx *ent.Tx, issuer string, list []User
 			continue
 		}
 		if u.Hidden {
-			results[i] = refused(refusal.New(refusal.Conflict, "The account is about to be deleted."))
+			results[i] = refused(refusal.New(refusal.BeingDeleted, "The account is about to be deleted."))
 			continue
 		}
 		results[i] = &Result{Status: Unchanged, User: u.ID}
@@ -146,14 +145,14 @@ func (u *User) clean() (err error) {
 		return err
 	}
 	if u.Name != nil {
-		name, err := text.CleanLine("The name", *u.Name, 1, account.MaxName)
+		name, err := account.NameField.CleanLine(*u.Name)
 		if err != nil {
 			return err
 		}
 		u.Name = &name
 	}
 	if u.Bio != nil {
-		bio, err := text.Clean("The bio", *u.Bio, 0, account.MaxBio)
+		bio, err := account.BioField.Clean(*u.Bio)
 		if err != nil {
 			return err
 		}

@@ -158,7 +158,7 @@ func IsToken(token string) bool { return len(token) <= maxToken && strings.Count
 func (v *Verifier) Verify(ctx context.Context, token string) (Claims, error) {
 	refuse := func(why error) (Claims, error) {
 		v.log.DebugContext(ctx, "token refused", "reason", why)
-		return Claims{}, refusal.New(refusal.Unauthenticated, "The token is not valid.")
+		return Claims{}, refusal.New(refusal.TokenInvalid, "The token is not valid.")
 	}
 	if !IsToken(token) {
 		return refuse(jwt.ErrTokenMalformed)

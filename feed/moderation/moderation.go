@@ -23,6 +23,8 @@ import (
 // MaxNote bounds the characters of a note.
 const MaxNote = 1000
 
+var noteField = text.Field{What: "The note", Name: "note", Limit: "noteLength", Most: MaxNote}
+
 // Config configures Moderation. Fields without a default are required.
 type Config struct {
 	DB       *ent.Client
@@ -91,7 +93,7 @@ func (m *Moderation) demand(ctx context.Context, who Actor, least user.Role) (in
 		return 0, err
 	}
 	if ranks[role] < ranks[least] {
-		return 0, refusal.New(refusal.Forbidden, "This takes the role %s.", least)
+		return 0, refusal.New(refusal.RoleMissing, "This takes the role %s.", least)
 	}
 	return ranks[role], nil
 }
@@ -104,7 +106,7 @@ func (m *Moderation) SetRole(ctx context.Context, who Actor, id int64, role user
 	if _, err := m.demand(ctx, who, user.RoleADMIN); err != nil {
 		return false, err
 	}
-	if note, err = text.Clean("The note", note, 0, MaxNote); err != nil {
+	if note, err = noteField.Clean(note); err != nil {
 		return false, err
 	}
 	err = rows.InTx(ctx, m.cfg.DB, func(tx *ent.Tx) error {
@@ -158,12 +160,12 @@ func (m *Moderation) judge(ctx context.Context, who Actor, id int64, action audi
 	if err != nil {
 		return false, err
 	}
-	if note, err = text.Clean("The note", note, 0, MaxNote); err != nil {
+	if note, err = noteField.Clean(note); err != nil {
 		return false, err
 	}
 	return do(ctx, id, func(tx *ent.Tx, u *ent.User) error {
 		if ranks[u.Role] >= rank {
-			return refusal.New(refusal.Forbidden, "The role of the user is not below yours.")
+			return refusal.New(refusal.RoleNotBelow, "The role of the user is not below yours.")
 		}
 		return record(ctx, tx, who, action, auditentry.SubjectKindUser, id, note)
 	})
@@ -191,7 +193,7 @@ func (m *Moderation) hide(ctx context.Context, who Actor, id int64, action audit
 	if _, err := m.demand(ctx, who, user.RoleMODERATOR); err != nil {
 		return false, err
 	}
-	note, err := text.Clean("The note", note, 0, MaxNote)
+	note, err := noteField.Clean(note)
 	if err != nil {
 		return false, err
 	}

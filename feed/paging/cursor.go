@@ -88,7 +88,7 @@ func Decode(s string, l List, owner int64) (Cursor, error) {
 	}
 	body, sum := b[:len(b)-4], binary.BigEndian.Uint32(b[len(b)-4:])
 	if List(body[1]) != l || checksum(body, owner) != sum {
-		return Cursor{}, refusal.New(refusal.BadInput, "That cursor belongs to another list.")
+		return Cursor{}, refusal.New(refusal.NotACursor, "That cursor belongs to another list.")
 	}
 	return Cursor{
 		Score: math.Float64frombits(binary.BigEndian.Uint64(body[2:])),
@@ -98,4 +98,4 @@ func Decode(s string, l List, owner int64) (Cursor, error) {
 }
 
 // ErrNotACursor refuses a text that no server of this version made.
-var ErrNotACursor = refusal.New(refusal.BadInput, "That is not a cursor of this server.")
+var ErrNotACursor error = refusal.New(refusal.NotACursor, "That is not a cursor of this server.")

@@ -41,13 +41,13 @@ func Open(p Page, l List, owner int64, most int) (Window, error) {
 	size, name := p.First, "first"
 	if p.Last != nil {
 		if p.First != nil {
-			return w, refusal.New(refusal.BadInput, "Ask for first or last, not both.")
+			return w, refusal.New(refusal.FirstAndLast, "Ask for first or last, not both.")
 		}
 		size, name, w.Backwards = p.Last, "last", true
 	}
 	if size != nil {
 		if w.N = *size; w.N < 1 || w.N > most {
-			return w, refusal.New(refusal.BadInput, "%s must be 1 to %d, not %d.", name, most, w.N)
+			return w, refusal.New(refusal.OutOfRange, "%s must be 1 to %d, not %d.", name, most, w.N).In(name).Beyond("pageSize", most, w.N)
 		}
 	} else if p.Before != nil && p.After == nil {
 		w.Backwards = true

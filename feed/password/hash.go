@@ -53,7 +53,7 @@ func CheckHash(text string) error {
 // parse understands a stored hash. Error: BadInput, as CheckHash has it.
 func parse(text string) (*storedHash, error) {
 	if len(text) > maxHash {
-		return nil, refusal.New(refusal.BadInput, "A password hash has at most %d bytes.", maxHash)
+		return nil, refusal.New(refusal.BadHash, "A password hash has at most %d bytes.", maxHash)
 	}
 	if parts := strings.Split(text, "$"); len(parts) > 2 && parts[0] == "" {
 		kind := parts[1]
@@ -69,15 +69,15 @@ func parse(text string) (*storedHash, error) {
 			return parsePBKDF2(newHash, parts)
 		}
 	}
-	return nil, refusal.New(refusal.BadInput, "This is no password hash that can be checked: argon2id, argon2i, scrypt, pbkdf2, pbkdf2-sha256, pbkdf2-sha512 and bcrypt (2a, 2b, 2y) can.")
+	return nil, refusal.New(refusal.BadHash, "This is no password hash that can be checked: argon2id, argon2i, scrypt, pbkdf2, pbkdf2-sha256, pbkdf2-sha512 and bcrypt (2a, 2b, 2y) can.")
 }
 
 func badHash(kind string) error {
-	return refusal.New(refusal.BadInput, "The password hash begins as one of %s, but is not one.", kind)
+	return refusal.New(refusal.BadHash, "The password hash begins as one of %s, but is not one.", kind)
 }
 
 func dearHash(kind string) error {
-	return refusal.New(refusal.BadInput, "The password hash of %s costs more than a log-in may.", kind)
+	return refusal.New(refusal.BadHash, "The password hash of %s costs more than a log-in may.", kind)
 }
 
 func parseArgon2(text string, parts []string) (*storedHash, error) {

@@ -24,10 +24,17 @@ const (
 // higher one here locks nobody out: the next log-in renews the hash.
 var cost = &argon2id.Params{Memory: 19 * 1024, Iterations: 2, Parallelism: 1, SaltLength: 16, KeyLength: 32}
 
-// Check refuses a password that is too short or too long. Error: BadInput.
-func Check(s string) error {
-	if n := utf8.RuneCountInString(s); !utf8.ValidString(s) || n < Min || n > Max {
-		return refusal.New(refusal.BadInput, "A password has %d to %d characters.", Min, Max)
+// Check refuses a password that is too short or too long; field is the input's field that
+// has it. Error: BadInput.
+func Check(field, s string) error {
+	const message = "A password has %d to %d characters."
+	switch n := utf8.RuneCountInString(s); {
+	case !utf8.ValidString(s):
+		return refusal.New(refusal.NotText, "A password is valid Unicode.").In(field)
+	case n < Min:
+		return refusal.New(refusal.TooShort, message, Min, Max).In(field).Beyond("passwordMinLength", Min, n)
+	case n > Max:
+		return refusal.New(refusal.TooLong, message, Min, Max).In(field).Beyond("passwordLength", Max, n)
 	}
 	return nil
 }
@@ -37,7 +44,7 @@ func Check(s string) error {
 //
 // Cost: two passes over 19 MiB.
 func Hash(password string) (string, error) {
-	if err := Check(password); err != nil {
+	if err := Check("password", password); err != nil {
 		return "", err
 	}
 	return hash(password)

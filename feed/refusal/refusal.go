@@ -27,16 +27,48 @@ const (
 
 // Error is a refusal that a client is told in full.
 type Error struct {
-	Code    Code
+	Reason  Reason
 	Message string
+	// Field is the argument, or the field of the input, that is at fault; "" where
+	// no one is.
+	Field string
+	// Limit, unless empty, names the bound that Given exceeds or falls short of, and
+	// Allowed is that bound.
+	Limit          string
+	Allowed, Given int
 }
 
 // Error returns the message meant for the client.
 func (e *Error) Error() string { return e.Message }
 
 // New returns a refusal with a formatted message for the client.
-func New(code Code, format string, args ...any) error {
-	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
+func New(reason Reason, format string, args ...any) *Error {
+	return &Error{Reason: reason, Message: fmt.Sprintf(format, args...)}
+}
+
+// In says which argument, or which field of the input, is at fault. It returns e.
+func (e *Error) In(field string) *Error {
+	e.Field = field
+	return e
+}
+
+// Beyond says which bound was not kept, and by what. It returns e.
+func (e *Error) Beyond(limit string, allowed, given int) *Error {
+	e.Limit, e.Allowed, e.Given = limit, allowed, given
+	return e
+}
+
+// Extensions returns what a client's program reads of the refusal: code and reason,
+// and, where they say something, field, limit, allowed and given.
+func (e *Error) Extensions() map[string]any {
+	extensions := map[string]any{"code": string(e.Reason.Code), "reason": e.Reason.Name}
+	if e.Field != "" {
+		extensions["field"] = e.Field
+	}
+	if e.Limit != "" {
+		extensions["limit"], extensions["allowed"], extensions["given"] = e.Limit, e.Allowed, e.Given
+	}
+	return extensions
 }
 
 // CodeOf returns the code of the refusal that err is or wraps, "" for any other
@@ -44,7 +76,7 @@ func New(code Code, format string, args ...any) error {
 func CodeOf(err error) Code {
 	var refusal *Error
 	if errors.As(err, &refusal) {
-		return refusal.Code
+		return refusal.Reason.Code
 	}
 	return ""
 }
@@ -52,7 +84,7 @@ func CodeOf(err error) Code {
 // The refusals of many calls. A post that the viewer may not see is refused in the
 // same words as one that does not exist.
 var (
-	ErrSignIn     = New(Unauthenticated, "Sign in first.")
-	ErrNoSuchPost = New(NotFound, "There is no such post.")
-	ErrNoSuchUser = New(NotFound, "There is no such user.")
+	ErrSignIn     error = New(SignIn, "Sign in first.")
+	ErrNoSuchPost error = New(NoSuchPost, "There is no such post.")
+	ErrNoSuchUser error = New(NoSuchUser, "There is no such user.")
 )

@@ -87,7 +87,7 @@ func (s *Streams) Listen(ctx context.Context, v account.Viewer, o Options, wake 
 		return nil, refusal.ErrSignIn
 	}
 	if o.Heartbeat != 0 && (o.Heartbeat < time.Second || o.Heartbeat > time.Hour) {
-		return nil, refusal.New(refusal.BadInput, "heartbeat must be 1 to 3600 seconds.")
+		return nil, refusal.New(refusal.OutOfRange, "heartbeat must be 1 to 3600 seconds.").In("heartbeat")
 	}
 	t := &Stream{streams: s, viewer: v, wake: wake, heartbeat: o.Heartbeat}
 	if o.After != nil {

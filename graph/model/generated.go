@@ -88,6 +88,27 @@ type LikePostPayload struct {
 	Post *ent.Post `json:"post"`
 }
 
+// Lengths are in characters (Unicode code points).
+type Limits struct {
+	// Of the text of a post.
+	PostLength   int `json:"postLength"`
+	HandleLength int `json:"handleLength"`
+	NameLength   int `json:"nameLength"`
+	BioLength    int `json:"bioLength"`
+	// The fewest characters of a password.
+	PasswordMinLength int `json:"passwordMinLength"`
+	// The most characters of a password.
+	PasswordLength int `json:"passwordLength"`
+	// Entries of a page, and ids of nodes.
+	PageSize int `json:"pageSize"`
+	// Of a word or phrase that is muted.
+	MutedWordLength int `json:"mutedWordLength"`
+	// How many words a user may mute.
+	MutedWords int `json:"mutedWords"`
+	// Bytes of an idempotency key.
+	IdempotencyKeyLength int `json:"idempotencyKeyLength"`
+}
+
 type LogInInput struct {
 	Handle   string `json:"handle"`
 	Password string `json:"password"`

@@ -44,7 +44,7 @@ type api struct {
 var accountFields = []string{"signUp", "logIn", "changePassword", "deleteAccount", "exportAccount"}
 
 // errForbidden refuses what cannot be a credential.
-var errForbidden = refusal.New(refusal.Unauthenticated, "The session has ended. Log in again.")
+var errForbidden = refusal.New(refusal.SessionEnded, "The session has ended. Log in again.")
 
 // isForbidden reports whether a credential is malformed, unknown, expired or revoked.
 func isForbidden(err error) bool { return refusal.CodeOf(err) == refusal.Unauthenticated }

@@ -164,7 +164,7 @@ func (f *fixture) fields() map[string]exectest.Resolver {
 			return nil, ctx.Err()
 		},
 		"Subscription.refused": func(context.Context, map[string]any) (any, error) {
-			return nil, &refusal.Error{Code: refusal.Unauthenticated, Message: "Sign in first."}
+			return nil, refusal.ErrSignIn
 		},
 		"Subscription.unavailable": func(context.Context, map[string]any) (any, error) { return nil, errors.New("secret") },
 	}
@@ -200,7 +200,7 @@ func (f *fixture) authenticate(_ context.Context, token string) (account.Viewer,
 	}
 	s, ok := f.sessions[token]
 	if !ok || !s.expires.After(time.Now()) {
-		return account.Viewer{}, time.Time{}, &refusal.Error{Code: refusal.Unauthenticated, Message: "no session"}
+		return account.Viewer{}, time.Time{}, refusal.New(refusal.SessionEnded, "no session")
 	}
 	return s.viewer, s.expires, nil
 }

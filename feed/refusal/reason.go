@@ -1,0 +1,92 @@
+package refusal
+
+// Reason says what was wrong, for programs: an app shows words of its own for the
+// Name, in its user's language. A name, once published, keeps its meaning.
+type Reason struct {
+	Code Code
+	Name string // extensions.reason
+	When string // for the documents: the case in which a call is refused so
+}
+
+// reasons has every Reason, in the order below.
+var reasons []Reason
+
+func reason(code Code, name, when string) Reason {
+	r := Reason{code, name, when}
+	reasons = append(reasons, r)
+	return r
+}
+
+// Reasons returns all reasons, those of a code together.
+func Reasons() []Reason { return reasons }
+
+// Who is not known.
+var (
+	SignIn           = reason(Unauthenticated, "SIGN_IN", "Nobody is signed in.")
+	SessionEnded     = reason(Unauthenticated, "SESSION_ENDED", "The session has ended: log in again.")
+	WrongCredentials = reason(Unauthenticated, "WRONG_CREDENTIALS", "Handle or password is wrong.")
+	TokenInvalid     = reason(Unauthenticated, "TOKEN_INVALID", "The issuer's token is not valid, or no longer.")
+	KeyInvalid       = reason(Unauthenticated, "KEY_INVALID", "The API key is not valid, or was revoked.")
+	NobodyToActFor   = reason(Unauthenticated, "NOBODY_TO_ACT_FOR", "There is no such user to act for.")
+	DownloadEnded    = reason(Unauthenticated, "DOWNLOAD_ENDED", "The path of an export was used, or has ended.")
+)
+
+// Who may not.
+var (
+	ScopeMissing    = reason(Forbidden, "SCOPE_MISSING", "The API key lacks the scope.")
+	RoleMissing     = reason(Forbidden, "ROLE_MISSING", "This takes a higher role.")
+	RoleNotBelow    = reason(Forbidden, "ROLE_NOT_BELOW", "The role of the user is not below the caller's.")
+	Suspended       = reason(Forbidden, "SUSPENDED", "The account is suspended.")
+	SignUpOff       = reason(Forbidden, "SIGN_UP_OFF", "This server makes no accounts with a password.")
+	LogInOff        = reason(Forbidden, "LOG_IN_OFF", "Nobody logs in with a password on this server.")
+	NoPassword      = reason(Forbidden, "NO_PASSWORD", "The account has no password.")
+	WrongPassword   = reason(Forbidden, "WRONG_PASSWORD", "The present password is wrong.")
+	TokenNotFresh   = reason(Forbidden, "TOKEN_NOT_FRESH", "This takes a token of the last minutes.")
+	NoSession       = reason(Forbidden, "NO_SESSION", "The caller is an API key, which has no session to end.")
+	NotTheAuthor    = reason(Forbidden, "NOT_THE_AUTHOR", "Only its author may change a post.")
+	HiddenPost      = reason(Forbidden, "HIDDEN_POST", "A moderator hid the post; it cannot be changed so.")
+	CannotFollow    = reason(Forbidden, "CANNOT_FOLLOW", "The viewer cannot follow this user.")
+	BlockedRelation = reason(Forbidden, "BLOCKED", "One of the two blocks the other.")
+)
+
+// What is not there, for the viewer.
+var (
+	NoSuchPost    = reason(NotFound, "NO_SUCH_POST", "There is no such post, or the viewer may not see it.")
+	NoSuchUser    = reason(NotFound, "NO_SUCH_USER", "There is no such user, or the viewer may not see them.")
+	NoSuchRequest = reason(NotFound, "NO_SUCH_REQUEST", "The user has not asked to follow the viewer.")
+	NoSuchSession = reason(NotFound, "NO_SUCH_SESSION", "There is no such session of the viewer.")
+	NoSuchKey     = reason(NotFound, "NO_SUCH_KEY", "There is no such API key.")
+)
+
+// What is wrong with the call.
+var (
+	NotAnID         = reason(BadInput, "NOT_AN_ID", "No server of this version made the id, or it is of another kind of object.")
+	NotACursor      = reason(BadInput, "NOT_A_CURSOR", "No server of this version made the cursor, or it is of another list.")
+	FirstAndLast    = reason(BadInput, "FIRST_AND_LAST", "A page is asked for with first or last, not both.")
+	OutOfRange      = reason(BadInput, "OUT_OF_RANGE", "The number is too small or too large.")
+	TooMany         = reason(BadInput, "TOO_MANY", "The list, or what it would grow to, is too long.")
+	Empty           = reason(BadInput, "EMPTY", "The text is empty.")
+	TooLong         = reason(BadInput, "TOO_LONG", "The text is too long.")
+	TooShort        = reason(BadInput, "TOO_SHORT", "The text is too short.")
+	NotText         = reason(BadInput, "NOT_TEXT", "The text is not valid Unicode, or has control characters.")
+	NotOneLine      = reason(BadInput, "NOT_ONE_LINE", "The text must be on one line.")
+	HandleCharacter = reason(BadInput, "HANDLE_CHARACTER", "A handle has letters a to z, digits and _ alone.")
+	Yourself        = reason(BadInput, "YOURSELF", "The user is the viewer, or both users of a pair are the same.")
+	BadScopes       = reason(BadInput, "BAD_SCOPES", "An API key has one or more of the scopes.")
+	BadHash         = reason(BadInput, "BAD_HASH", "The password hash is of no kind that can be checked.")
+	RepeatedRow     = reason(BadInput, "REPEATED_ROW", "Another row before has the same external id.")
+	TooOld          = reason(BadInput, "TOO_OLD", "No post is so old.")
+	InTheFuture     = reason(BadInput, "IN_THE_FUTURE", "The post is of the future.")
+)
+
+// What contradicts the present state.
+var (
+	HandleTaken     = reason(Conflict, "HANDLE_TAKEN", "Another user has the handle.")
+	PasswordChanged = reason(Conflict, "PASSWORD_CHANGED", "The password was changed at the same time.")
+	BeingDeleted    = reason(Conflict, "BEING_DELETED", "The account is being deleted.")
+	SuspendedKept   = reason(Conflict, "SUSPENDED_KEPT", "A suspended account is deleted without a grace period alone.")
+	KeyUsed         = reason(Conflict, "KEY_USED", "The idempotency key has made a post with another text, or one that has been deleted.")
+	TooManyKeys     = reason(Conflict, "TOO_MANY_KEYS", "There are so many API keys that some must be revoked first.")
+	OtherContent    = reason(Conflict, "OTHER_CONTENT", "The external id has another content already.")
+	MomentFull      = reason(Conflict, "MOMENT_FULL", "No more posts fit into the moment.")
+)
