@@ -38,8 +38,11 @@ func TestReadme(t *testing.T) {
 			require.NoError(t, cmd.Start())
 			var printed []string
 			for lines := bufio.NewScanner(out); lines.Scan(); {
-				printed = append(printed, lines.Text())
-				if strings.HasPrefix(lines.Text(), "data: ") {
+				line := lines.Text()
+				if line != "" && line != ":" { // the stream's signs of life
+					printed = append(printed, line)
+				}
+				if strings.HasPrefix(line, "data: ") {
 					break
 				}
 			}
