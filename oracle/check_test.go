@@ -20,7 +20,7 @@ type entUser = ent.User
 // look reads what the readers may see and compares it with the model.
 func (r *run) look(s step) error {
 	for i, v := range r.readers {
-		if r.shy>>i&1 == 1 && i != s.a%len(r.readers) {
+		if r.users[v].hidden || r.shy>>i&1 == 1 && i != s.a%len(r.readers) {
 			continue
 		}
 		if err := r.lookAs(v); err != nil {
@@ -31,9 +31,11 @@ func (r *run) look(s step) error {
 	owner := r.readers[r.turn%len(r.readers)]
 	v := nobody
 	if r.turn%4 > 0 {
-		v = r.readers[r.turn/2%len(r.readers)]
+		if v = r.readers[r.turn/2%len(r.readers)]; r.users[v].hidden {
+			v = nobody
+		}
 	}
-	if err := errors.Join(r.direct(v), r.author(v, owner)); err != nil || r.turn%2 == 0 {
+	if err := errors.Join(r.direct(v), r.author(v, owner)); err != nil || r.turn%2 == 0 || r.users[owner].hidden {
 		return err
 	}
 	return r.lists(owner)
@@ -106,6 +108,12 @@ func (r *run) postCount(v, author int) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	if hidden := r.users[author].hidden; hidden || found[0] == nil {
+		if (found[0] == nil) != hidden {
+			err = fmt.Errorf("%s is hidden: %t, but not here", r.name(author), hidden)
+		}
+		return 0, err
+	}
 	relations, err := r.front().Feed.Relations(r.ctx, r.viewer(v), id)
 	if err != nil {
 		return 0, err
@@ -148,7 +156,7 @@ func (r *run) lists(u int) error {
 			listed[u.ID] = true
 		}
 		for pair := range l.rel {
-			if pair[l.place] == u {
+			if pair[l.place] == u && !r.users[pair[1-l.place]].hidden {
 				want[r.users[pair[1-l.place]].id] = true
 			}
 		}
@@ -273,6 +281,9 @@ func (r *run) settle() error {
 		return err
 	}
 	for _, v := range r.readers {
+		if r.users[v].hidden {
+			continue
+		}
 		if err := r.exact(v); err != nil {
 			return fmt.Errorf("when all work is done: %w", err)
 		}

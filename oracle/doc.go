@@ -17,7 +17,7 @@
 // After every step, timelines, profiles, posts, likes and lists are read page by
 // page. At any moment:
 //
-//   - no surface shows a post that the model hides;
+//   - no surface shows a post that the model hides, or a suspended user;
 //   - a viewer sees the effects of the viewer's own mutations;
 //   - a post that has arrived stays, also across a rebuild and in the middle of a
 //     walk;

@@ -138,7 +138,7 @@ func (e *engine) reset() {
 	e.gate.release()
 	// The deletion of users deletes their rows. It waits for posts that are being made, so
 	// their jobs are deleted after it.
-	for _, table := range []string{"users", "deliveries", "read_markers", "jobs"} {
+	for _, table := range []string{"users", "hidden_users", "deliveries", "read_markers", "jobs"} {
 		_, err := e.s.SQL.ExecContext(e.ctx, "DELETE FROM "+table)
 		e.must(err)
 	}

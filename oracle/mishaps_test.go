@@ -71,6 +71,9 @@ func (r *run) mishap(s step, a, p int) error {
 		r.say("all work is done")
 		return r.settle()
 	case "walk":
+		if r.users[a].hidden {
+			return nil
+		}
 		return r.stroll(a, s.n)
 	default:
 		return r.onClient(s, a)
@@ -82,6 +85,9 @@ func (r *run) mishap(s step, a, p int) error {
 func (r *run) onClient(s step, a int) error {
 	switch s.do {
 	case "subscribe":
+		if r.users[a].hidden {
+			return nil
+		}
 		return r.subscribe(a)
 	case "events", "cut":
 		c := r.clients[a]

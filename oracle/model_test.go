@@ -25,6 +25,7 @@ type model struct {
 type person struct {
 	id       int64
 	approves bool  // followers have to ask
+	hidden   bool  // suspended by a moderator: nobody sees them, and they do nothing
 	marker   int64 // newest post read
 }
 
@@ -67,7 +68,7 @@ func (m *model) sees(viewer, post int) bool {
 		return false
 	case viewer == p.author:
 		return true
-	case p.hidden:
+	case p.hidden, m.users[p.author].hidden:
 		return false
 	case m.blocks[[2]int{viewer, p.author}] || m.blocks[[2]int{p.author, viewer}]:
 		return false

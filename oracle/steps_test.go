@@ -30,7 +30,7 @@ var kinds = []struct {
 	name   string
 	weight int
 }{
-	{"post", 14}, {"narrow or widen", 8}, {"delete", 4}, {"hide or show", 5}, {"like", 3}, {"unlike", 1},
+	{"post", 14}, {"narrow or widen", 8}, {"delete", 4}, {"hide or show", 5}, {"suspend or reinstate", 4}, {"like", 3}, {"unlike", 1},
 	{"follow", 12}, {"unfollow", 6}, {"accept", 4}, {"reject", 1}, {"approve", 3},
 	{"block", 3}, {"unblock", 3}, {"mute", 5}, {"unmute", 5}, {"mute word", 3}, {"unmute word", 3}, {"mark read", 3}, {"sign up", 1},
 
@@ -92,7 +92,19 @@ func (r *run) social(s step, a, b, p int) error {
 	relate := func(call func(context.Context, account.Viewer, int64) (*entUser, error)) func(context.Context, account.Viewer, int64) error {
 		return func(ctx context.Context, v account.Viewer, id int64) error { _, err := call(ctx, v, id); return err }
 	}
+	if r.users[a].hidden { // nobody lets them in
+		return nil
+	}
+	towards := map[string]func(context.Context, account.Viewer, int64) (*entUser, error){
+		"follow": f.Feed.Follow, "unfollow": f.Feed.Unfollow, "accept": f.Feed.AcceptFollower, "reject": f.Feed.RejectFollower,
+		"block": f.Feed.Block, "unblock": f.Feed.Unblock, "mute": f.Feed.Mute, "unmute": f.Feed.Unmute,
+	}
+	if call := towards[s.do]; call != nil && r.users[b].hidden {
+		return between("does: "+s.do, relate(call), notFound)
+	}
 	switch s.do {
+	case "suspend or reinstate":
+		return r.suspend(b, !r.users[b].hidden)
 	case "sign up":
 		if len(r.readers) > 6 {
 			return nil
@@ -163,6 +175,25 @@ func (r *run) social(s step, a, b, p int) error {
 	return nil
 }
 
+// suspend hides a user from everybody, or ends that. What the client of the user has is
+// worthless, and so is what it was about to read.
+func (r *run) suspend(u int, hide bool) error {
+	call, does := r.front().Sessions.Suspend, "suspends"
+	if !hide {
+		call, does = r.front().Sessions.Unsuspend, "reinstates"
+	}
+	r.say("a moderator %s %s", does, r.name(u))
+	r.users[u].hidden = hide
+	if c := r.clients[u]; c != nil {
+		c.cut()
+		delete(r.clients, u)
+	}
+	delete(r.walks, u)
+	clear(r.certain[u])
+	_, err := call(r.ctx, r.users[u].id, func(*ent.Tx, *ent.User) error { return nil })
+	return err
+}
+
 // word mutes a word of the texts, or brings its posts back.
 func (r *run) word(s step, a int) error {
 	n := 1 + s.n%(len(mutable)-1)
@@ -183,7 +214,9 @@ func (r *run) word(s step, a int) error {
 func (r *run) onPost(s step, a, p int) error {
 	f, post := r.front(), r.posts[p]
 	if (s.do == "narrow or widen" || s.do == "delete") && s.b%8 > 0 {
-		a = post.author
+		if a = post.author; r.users[a].hidden {
+			return nil
+		}
 	}
 	v := r.viewer(a)
 	switch s.do {

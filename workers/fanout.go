@@ -130,9 +130,12 @@ func (f *fanOut) run(ctx context.Context) error {
 				return err
 			}
 		}
-		post, err := f.w.Visibility.Stored(ctx, f.args.Post)
+		author, post, err := f.w.Visibility.StoredWithAuthor(ctx, f.args.Author, f.args.Post)
 		if err != nil {
 			return err
+		}
+		if f.author = author; author == nil {
+			return nil
 		}
 		if visibilityOf(post) == f.progress.Of {
 			if f.progress.Left != nil {
@@ -187,7 +190,8 @@ func (f *fanOut) begin(ctx context.Context) error {
 	return f.job.Checkpoint(ctx, f.progress)
 }
 
-// visibilityOf returns the visibility of the post, "" when the post is gone.
+// visibilityOf returns the visibility of the post, "" when the post is gone or its author
+// is hidden.
 func visibilityOf(post *ent.Post) schema.Visibility {
 	if post == nil {
 		return ""

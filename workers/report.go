@@ -72,7 +72,7 @@ func (f *fanOut) finish(ctx context.Context, post *ent.Post) error {
 	}
 	r := f.progress.FanOutReport
 	r.Kind, r.Post, r.Duration = f.job.Kind, f.args.Post, f.w.Now().Sub(f.started)
-	if post == nil {
+	if post == nil && !f.author.Hidden { // who is shown again has the receipt again
 		if _, err := f.w.DB.Delivery.Delete().Where(delivery.ID(f.args.Post)).Exec(ctx); err != nil {
 			return fmt.Errorf("delete the receipt: %w", err)
 		}

@@ -146,6 +146,28 @@ func TestFanOutOfAnAuthorWhoIsGone(t *testing.T) {
 	})
 }
 
+// The posts of a suspended author are in nobody's timeline, so a fan-out that comes after the
+// suspension brings none into an inbox.
+func TestFanOutOfASuspendedAuthor(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		a := newIdleAudience(t, s, 12, 7)
+		public := schema.Public
+		_, err := a.Feed.CreatePost(a.Ctx, a.author, feed.Draft{Text: "hello", Visibility: &public})
+		require.NoError(t, err)
+		require.NoError(t, s.DB.User.UpdateOneID(a.author.ID).SetHidden(true).Exec(a.Ctx))
+		a.work(t, s.Redis)
+		a.Drain()
+		require.Zero(t, (<-a.fanouts).Pushed)
+		for _, u := range a.active {
+			ids, covered, err := a.Timelines.Page(a.Ctx, timeline.Inbox(u), timeline.Range{Limit: 10})
+			require.NoError(t, err)
+			require.Equal(t, timeline.Ready, covered.State)
+			require.Empty(t, ids)
+		}
+	})
+}
+
 // Whether the fan-out goes through the followers or through the active users,
 // it reaches exactly those who are both.
 func TestEveryActiveFollowerIsReached(t *testing.T) {

@@ -192,17 +192,18 @@ func (r *Reader) WrittenBy(ctx context.Context, author int64, ids []int64) ([]in
 //
 // Cost: one query by primary key.
 func (r *Reader) Stored(ctx context.Context, id int64) (*ent.Post, error) {
-	_, p, err := r.stored(ctx, "SELECT 0, '', 0, id, author_id, visibility FROM posts WHERE id = $1 AND visibility <> '"+string(schema.Deleted)+"'", id)
+	_, p, err := r.stored(ctx, "SELECT 0, '', 0, FALSE, id, author_id, visibility FROM posts WHERE id = $1 AND visibility <> '"+string(schema.Deleted)+"'", id)
 	return p, rows.Wrap("read post", err)
 }
 
 // StoredWithAuthor is Stored together with what decides how the author's posts are fanned
-// out: id, fan-out mode and follower count; nil when the author is gone.
+// out: id, fan-out mode, follower count, and whether the author is hidden; nil when the author
+// is gone. A hidden author's post is nil: it is in nobody's timeline.
 //
 // Cost: one query, two look-ups by primary key.
 func (r *Reader) StoredWithAuthor(ctx context.Context, author, id int64) (*ent.User, *ent.Post, error) {
-	u, p, err := r.stored(ctx, "SELECT u.id, u.fan_out_mode, u.follower_count, coalesce(p.id, 0), coalesce(p.author_id, 0), coalesce(p.visibility, '')"+
-		" FROM users u LEFT JOIN posts p ON p.id = $2 AND p.visibility <> '"+string(schema.Deleted)+"' WHERE u.id = $1", author, id)
+	u, p, err := r.stored(ctx, "SELECT u.id, u.fan_out_mode, u.follower_count, u.hidden, coalesce(p.id, 0), coalesce(p.author_id, 0), coalesce(p.visibility, '')"+
+		" FROM users u LEFT JOIN posts p ON p.id = $2 AND p.visibility <> '"+string(schema.Deleted)+"' AND NOT u.hidden WHERE u.id = $1", author, id)
 	return u, p, rows.Wrap("read author and post", err)
 }
 
@@ -215,7 +216,7 @@ func (r *Reader) stored(ctx context.Context, query string, args ...any) (*ent.Us
 	var u ent.User
 	var p ent.Post
 	for found.Next() {
-		if err := found.Scan(&u.ID, &u.FanOutMode, &u.FollowerCount, &p.ID, &p.AuthorID, &p.Visibility); err != nil {
+		if err := found.Scan(&u.ID, &u.FanOutMode, &u.FollowerCount, &u.Hidden, &p.ID, &p.AuthorID, &p.Visibility); err != nil {
 			return nil, nil, err
 		}
 	}
