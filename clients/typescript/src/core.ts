@@ -74,6 +74,8 @@ export type Reading<P extends Post = Post> = {
   added: Map<string, Edge<P>>
   gone: Set<string>
   changed: Map<string, P>
+  /** Of what was added, the viewer's posts that no event has told of yet. */
+  untold: Set<string>
   /** The last position that was told since. */
   position: string | null
   /** Whether the timeline was invalidated since: then it must be read once more. */
@@ -139,7 +141,7 @@ export function readLine<P extends Post>(s: Held<P>, unread = s.unread): number 
 export function step<P extends Post>(s: Held<P>, a: Step<P>): Held<P> {
   switch (a.type) {
     case 'read':
-      return { ...s, reading: { ...a, show: a.show ?? false, added: new Map(), gone: new Set(), changed: new Map(), position: null, void: false } }
+      return { ...s, reading: { ...a, show: a.show ?? false, added: new Map(), gone: new Set(), changed: new Map(), untold: new Set(), position: null, void: false } }
     case 'failed':
       return s.reading?.id === a.id ? { ...s, reading: null } : s
     case 'page': {
@@ -164,7 +166,7 @@ export function step<P extends Post>(s: Held<P>, a: Step<P>): Held<P> {
     case 'compose':
       return { ...s, pending: [a.post, ...s.pending.filter(({ key }) => key !== a.post.key)] }
     case 'posted':
-      return own({ ...s, pending: s.pending.filter(({ key }) => key !== a.key) }, a.edge)
+      return own({ ...s, pending: s.pending.filter(({ key }) => key !== a.key) }, a.edge, false)
     case 'refused':
       return { ...s, pending: s.pending.map((p) => (p.key === a.key ? { ...p, error: a.error } : p)) }
     case 'discard':
@@ -192,20 +194,23 @@ function happen<P extends Post>(s: Held<P>, event: TimelineEvent<P>): Held<P> {
 }
 
 /** The read with an entry that came meanwhile. */
-function meanwhile<P extends Post>(reading: Reading<P> | null, edge: Edge<P>): Reading<P> | null {
+function meanwhile<P extends Post>(reading: Reading<P> | null, edge: Edge<P>, told: boolean): Reading<P> | null {
   if (!reading) return null
+  const untold = new Set(reading.untold)
+  if (told) untold.delete(edge.node.id)
+  else untold.add(edge.node.id)
   const gone = new Set(reading.gone)
   gone.delete(edge.node.id)
   const changed = new Map(reading.changed).set(edge.node.id, edge.node)
-  return { ...reading, gone, changed, added: new Map(reading.added).set(edge.node.id, edge) }
+  return { ...reading, gone, changed, untold, added: new Map(reading.added).set(edge.node.id, edge) }
 }
 
 function add<P extends Post>(s: Held<P>, edge: Edge<P>, unreadCount?: number): Held<P> {
   const { id, text } = edge.node
   // An own post may be told of before createPost is answered.
   const mine = !foreign(s, edge) && s.pending.find((p) => p.text.trim() === text && !p.error)
-  if (mine) return own({ ...s, pending: s.pending.filter((p) => p !== mine) }, edge)
-  const reading = meanwhile(s.reading, edge)
+  if (mine) return own({ ...s, pending: s.pending.filter((p) => p !== mine) }, edge, true)
+  const reading = meanwhile(s.reading, edge, true)
   const known = has(s.entries, id) || has(s.waiting, id)
   if (known) return { ...change(s, edge.node), reading, unread: unreadCount ?? s.unread }
   const unread = unreadCount ?? s.unread + (foreign(s, edge) && newer(s, edge.score) <= s.unread ? 1 : 0)
@@ -217,11 +222,11 @@ function add<P extends Post>(s: Held<P>, edge: Edge<P>, unreadCount?: number): H
 }
 
 /** The viewer's post is shown at once: it is no news. */
-function own<P extends Post>(s: Held<P>, edge: Edge<P>): Held<P> {
+function own<P extends Post>(s: Held<P>, edge: Edge<P>, told: boolean): Held<P> {
   const others = without(s.entries, edge.node.id)
   return {
     ...s,
-    reading: meanwhile(s.reading, edge),
+    reading: meanwhile(s.reading, edge, told),
     waiting: without(s.waiting, edge.node.id),
     entries: s.order === 'LATEST' ? merge(others, [edge]) : [edge, ...others],
   }
@@ -276,7 +281,8 @@ function landTop<P extends Post>(s: Held<P>, reading: Reading<P>, page: Page<P>)
     // What was told since is beyond the page.
     position: reading.position ?? page.position,
     loaded: true,
-    stale: reading.void,
+    // A post that the page lacks, and no event told of, is newer than the page, or gone already.
+    stale: reading.void || since.some(({ node }) => reading.untold.has(node.id)),
     unread: page.unreadCount + (ranked ? 0 : since.filter((e) => foreign(s, e)).length),
   }
 }
