@@ -199,10 +199,8 @@ function meanwhile<P extends Post>(reading: Reading<P> | null, edge: Edge<P>, to
   const untold = new Set(reading.untold)
   if (told) untold.delete(edge.node.id)
   else untold.add(edge.node.id)
-  const gone = new Set(reading.gone)
-  gone.delete(edge.node.id)
   const changed = new Map(reading.changed).set(edge.node.id, edge.node)
-  return { ...reading, gone, changed, untold, added: new Map(reading.added).set(edge.node.id, edge) }
+  return { ...reading, changed, untold, added: new Map(reading.added).set(edge.node.id, edge) }
 }
 
 function add<P extends Post>(s: Held<P>, edge: Edge<P>, unreadCount?: number): Held<P> {

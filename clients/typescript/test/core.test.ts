@@ -378,3 +378,14 @@ test('ranks are shown as they come, and news waits', () => {
   held = step(step(held, { type: 'read', id: 2, what: 'older' }), { type: 'page', id: 2, page: { edges: [edge('a', 5), edge('c', 3)], next: null, position: '0', unreadCount: 0 } })
   assert.deepEqual(ids(held.entries), ['b', 'a', 'c'])
 })
+
+test('a late post that is told while its page is on its way is there with the page', () => {
+  const edge = (id: string, score: number): Edge => ({ cursor: id, score, node: { id, author: { id: 'a' }, text: id } })
+  let held = step(step(empty(viewer), { type: 'read', id: 1, what: 'top' }), { type: 'page', id: 1, page: { edges: [edge('c', 9)], next: 'c', position: '1', unreadCount: 0 } })
+  held = step(held, { type: 'read', id: 2, what: 'older' })
+  held = step(held, { type: 'event', event: { __typename: 'TimelinePostAdded', position: '2', edge: edge('late', 5) } })
+  held = step(held, { type: 'event', event: { __typename: 'TimelinePostAdded', position: '3', edge: edge('later page', 1) } })
+  assert.deepEqual(ids(held.entries), ['c'])
+  held = step(held, { type: 'page', id: 2, page: { edges: [edge('b', 6), edge('a', 3)], next: 'a', position: '1', unreadCount: 0 } })
+  assert.deepEqual(ids(held.entries), ['c', 'b', 'late', 'a'])
+})
