@@ -481,11 +481,12 @@ export class TimelineStore<P extends Post = Post> {
     for (const { key, error } of this.#held.pending) if (error?.code === '') void this.resend(key)
   }
 
-  /** Moves the read mark to an entry, by default the newest shown. It fails silently: the next one moves it as well. */
-  markRead = async (upTo: Edge<P> | undefined = this.#held.entries[0]): Promise<void> => {
-    if (!upTo || this.#held.order !== 'LATEST') return
+  /** Moves the read mark to an entry, by default the newest shown. False: it failed; the next one moves it as well. */
+  markRead = async (upTo: Edge<P> | undefined = this.#held.entries[0]): Promise<boolean> => {
+    if (!upTo || this.#held.order !== 'LATEST') return false
     const answer = await this.#request(this.#documents.read, { input: { upTo: upTo.cursor } }).catch(() => null)
     if (answer) this.#step({ type: 'unread', count: answer.markTimelineRead.unreadCount })
+    return answer !== null
   }
 
   /** A post is another now, as another part of the program knows. */
