@@ -67,6 +67,17 @@ export function httpRequest(url: string, tokens: Tokens, fetch: typeof globalThi
 /** What is selected of a post where nothing else is asked for. */
 export const defaultFields = 'id text visibility createdAt likeCount viewerHasLiked author { id handle name }'
 
+/** A post with what is selected by default. */
+export type DefaultPost = {
+  id: string
+  text: string
+  visibility: 'PUBLIC' | 'FOLLOWERS' | 'MUTUALS' | 'PRIVATE'
+  createdAt: string
+  likeCount: number
+  viewerHasLiked: boolean
+  author: { id: string; handle: string; name: string }
+}
+
 /** The documents of a timeline, for the fields of a post; fragments are what those fields need. */
 export function documents(fields: string, fragments: string) {
   const entry = `cursor score node { ${fields} }`

@@ -1,14 +1,15 @@
 // Where a timeline is kept while the program does not run.
 import type { Post, Saved } from './core.js'
+import type { DefaultPost } from './server.js'
 
 /** Keeps what is held. A storage that fails costs nothing but a read of the first page. */
-export type Storage<P extends Post = Post> = {
+export type Storage<P extends Post = DefaultPost> = {
   load: () => Promise<Saved<P> | null | undefined>
   save: (saved: Saved<P>) => Promise<void>
 }
 
 /** Keeps it as long as the page lives: for a store that is stopped and made again. */
-export function memoryStorage<P extends Post>(): Storage<P> {
+export function memoryStorage<P extends Post = DefaultPost>(): Storage<P> {
   let kept: Saved<P> | undefined
   return {
     load: async () => kept,
@@ -19,7 +20,7 @@ export function memoryStorage<P extends Post>(): Storage<P> {
 }
 
 /** Keeps it in the browser; give each user a name of their own, and delete it when they sign out ({@link forget}). */
-export function indexedDBStorage<P extends Post>(name: string): Storage<P> {
+export function indexedDBStorage<P extends Post = DefaultPost>(name: string): Storage<P> {
   return {
     load: () => inDatabase((store) => store.get(name)),
     save: (saved) => inDatabase((store) => store.put(saved, name)),

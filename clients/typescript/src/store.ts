@@ -2,10 +2,10 @@
 import { createClient, type Client } from 'graphql-ws'
 
 import { empty, restore, save, step, type Edge, type Held, type Order, type Page, type Pending, type Post, type Step, type TimelineEvent } from './core.js'
-import { defaultFields, documents, httpRequest, type Refusal, Tokens, type Request, type TokenSource } from './server.js'
+import { defaultFields, documents, type DefaultPost, httpRequest, type Refusal, Tokens, type Request, type TokenSource } from './server.js'
 import type { Storage } from './storage.js'
 
-export type Options<P extends Post = Post> = {
+export type Options<P extends Post = DefaultPost> = {
   /** The address of the API, as https://example.org/graphql. */
   url: string
   /** The id of the user. */
@@ -43,7 +43,7 @@ export type Options<P extends Post = Post> = {
 export type Status = 'connecting' | 'live' | 'catchingUp' | 'reconnecting' | 'offline' | 'stopped'
 
 /** What is shown. Each change makes a new one. */
-export type Snapshot<P extends Post = Post> = Held<P> & {
+export type Snapshot<P extends Post = DefaultPost> = Held<P> & {
   status: Status
   /** Whether something is being read. */
   busy: boolean
@@ -68,7 +68,7 @@ type Link = 'connecting' | 'open' | 'lost' | 'offline' | 'stopped'
  * The timeline of a user. Its subscription resumes where what it holds ends, each time; what it cannot resume it reads
  * again. It is observable, and belongs to no framework.
  */
-export class TimelineStore<P extends Post = Post> {
+export class TimelineStore<P extends Post = DefaultPost> {
   readonly #options: Options<P>
   readonly #documents: ReturnType<typeof documents>
   readonly #tokens: Tokens
