@@ -61,6 +61,12 @@ export type Held<P extends Post = Post> = {
   stale: boolean
   /** How many entries of others are newer than the read mark. */
   unread: number
+  /** How many first pages were read. */
+  landed: number
+  /** How many had been when an own post was sent whose answer has not come, by its key. */
+  sending: Record<string, number>
+  /** What was removed while own posts were on their way: the answer to one of them may come later than its removal. */
+  gone: string[]
   /** The read that is under way. */
   reading: Reading<P> | null
 }
@@ -107,7 +113,7 @@ export type Step<P extends Post = Post> =
 export function empty<P extends Post>(viewer: string, hold = false): Held<P> {
   return {
     viewer, hold, order: 'LATEST', entries: [], waiting: [], pending: [], next: null, end: 0,
-    position: null, loaded: false, stale: true, unread: 0, reading: null,
+    position: null, loaded: false, stale: true, unread: 0, landed: 0, sending: {}, gone: [], reading: null,
   }
 }
 
@@ -164,11 +170,11 @@ export function step<P extends Post>(s: Held<P>, a: Step<P>): Held<P> {
     case 'unread':
       return { ...s, unread: a.count }
     case 'compose':
-      return { ...s, pending: [a.post, ...s.pending.filter(({ key }) => key !== a.post.key)] }
+      return { ...s, sending: { ...s.sending, [a.post.key]: s.landed }, pending: [a.post, ...s.pending.filter(({ key }) => key !== a.post.key)] }
     case 'posted':
-      return own({ ...s, pending: s.pending.filter(({ key }) => key !== a.key) }, a.edge, false)
+      return posted(s, a.key, a.edge)
     case 'refused':
-      return { ...s, pending: s.pending.map((p) => (p.key === a.key ? { ...p, error: a.error } : p)) }
+      return { ...answered(s, a.key), pending: s.pending.map((p) => (p.key === a.key ? { ...p, error: a.error } : p)) }
     case 'discard':
       return { ...s, pending: s.pending.filter(({ key }) => key !== a.key) }
   }
@@ -219,6 +225,21 @@ function add<P extends Post>(s: Held<P>, edge: Edge<P>, unreadCount?: number): H
     : { ...s, reading, unread, entries: merge(s.entries, [edge]) }
 }
 
+/** Without what was kept for an answer that has come. */
+function answered<P extends Post>(s: Held<P>, key: string): Held<P> {
+  const { [key]: _, ...sending } = s.sending
+  return { ...s, sending, gone: Object.keys(sending).length ? s.gone : [] }
+}
+
+/** The answer to createPost: events may have told of the post already, and of its end. */
+function posted<P extends Post>(s: Held<P>, key: string, edge: Edge<P>): Held<P> {
+  const left = { ...answered(s, key), pending: s.pending.filter((p) => p.key !== key) }
+  if (s.gone.includes(edge.node.id)) return left
+  // A first page that was read meanwhile without it is newer than the post, or older: another one says which.
+  const doubt = !has(s.entries, edge.node.id) && s.sending[key] !== s.landed
+  return own({ ...left, stale: s.stale || doubt }, edge, false)
+}
+
 /** The viewer's post is shown at once: it is no news. */
 function own<P extends Post>(s: Held<P>, edge: Edge<P>, told: boolean): Held<P> {
   const others = without(s.entries, edge.node.id)
@@ -239,7 +260,8 @@ function remove<P extends Post>(s: Held<P>, id: string): Held<P> {
     reading = { ...reading, added, gone: new Set(reading.gone).add(id) }
   }
   const wasUnread = held && foreign(s, held) && newer(s, held.score) < s.unread
-  return { ...s, reading, entries: without(s.entries, id), waiting: without(s.waiting, id), unread: s.unread - (wasUnread ? 1 : 0) }
+  const gone = Object.keys(s.sending).length ? [...s.gone, id] : []
+  return { ...s, reading, gone, entries: without(s.entries, id), waiting: without(s.waiting, id), unread: s.unread - (wasUnread ? 1 : 0) }
 }
 
 function change<P extends Post>(s: Held<P>, node: P): Held<P> {
@@ -279,6 +301,7 @@ function landTop<P extends Post>(s: Held<P>, reading: Reading<P>, page: Page<P>)
     // What was told since is beyond the page.
     position: reading.position ?? page.position,
     loaded: true,
+    landed: s.landed + 1,
     // A post that the page lacks, and no event told of, is newer than the page, or gone already.
     stale: reading.void || since.some(({ node }) => reading.untold.has(node.id)),
     unread: page.unreadCount + (ranked ? 0 : since.filter((e) => foreign(s, e)).length),
@@ -304,8 +327,8 @@ export type Saved<P extends Post = Post> = { version: 1; viewer: string } & Pick
 /** What to keep, at most so many entries. Nothing that must be read again is kept, but what was not posted is. */
 export function save<P extends Post>(s: Held<P>, most = 100): Saved<P> {
   const { viewer, unread, pending } = s
-  // A ranked list is no place to resume from; a stale one is, for its position is from before.
-  const good = s.loaded && s.order === 'LATEST' && s.position !== null
+  // A ranked list is no place to resume from.
+  const good = s.loaded && !s.stale && s.order === 'LATEST' && s.position !== null
   const all = good ? merge(s.entries, s.waiting) : []
   const entries = all.slice(0, most)
   const cut = all.length > most

@@ -54,7 +54,7 @@ export function httpRequest(url: string, tokens: Tokens, fetch: typeof globalThi
   return async (query, variables) => {
     const token = await tokens.get()
     let answer = await send(token, query, variables)
-    if (answer.errors?.[0].extensions?.code === 'UNAUTHENTICATED' && token !== null) {
+    if (answer.errors?.[0]?.extensions?.code === 'UNAUTHENTICATED' && token !== null) {
       const renewed = await tokens.get(token)
       if (renewed !== null) answer = await send(renewed, query, variables)
     }

@@ -80,7 +80,7 @@ export class TimelineStore<P extends Post = DefaultPost> {
   #snapshot: Snapshot<P> | undefined
 
   #running = false
-  #restored = false
+  #restored: Promise<void> | undefined
   #client: Client | undefined
   // The token of the connection, and the one that the server refused.
   #token: string | undefined
@@ -151,14 +151,16 @@ export class TimelineStore<P extends Post = DefaultPost> {
     this.#first = entries ?? this.#first
     this.#to('connecting')
     this.#watchNetwork()
-    if (!this.#restored) {
-      this.#restored = true
-      const saved = await this.#options.storage?.load().catch(() => null)
-      this.#held = restore(this.#held, saved)
-      this.#changed()
-    }
+    await (this.#restored ??= this.#restore())
+    if (!this.#running) return
     if (this.#held.stale) await this.#go()
     else this.#follow()
+  }
+
+  async #restore() {
+    const saved = await this.#options.storage?.load().catch(() => null)
+    this.#held = restore(this.#held, saved)
+    this.#changed()
   }
 
   /** Ends it, until it is started again. What it holds is kept. */
@@ -281,7 +283,7 @@ export class TimelineStore<P extends Post = DefaultPost> {
   }
 
   #authenticated(error: unknown) {
-    if ((error as Partial<Refusal>).code === 'UNAUTHENTICATED') this.#over()
+    if ((error as Partial<Refusal> | undefined)?.code === 'UNAUTHENTICATED') this.#over()
   }
 
   #over() {

@@ -50,7 +50,8 @@ class Server {
     this.log.push({ added: edge })
   }
 
-  #leave(edge: Edge) {
+  leave(edge: Edge) {
+    if (!this.timeline.has(edge.node.id)) return
     this.timeline.delete(edge.node.id)
     this.hidden.push(edge)
     this.log.push({ removed: edge.node.id })
@@ -73,7 +74,7 @@ class Server {
       this.#enter(edge)
     } else if (kind < 14) {
       const edge = r.of(this.sorted)
-      if (edge) this.#leave(edge)
+      if (edge) this.leave(edge)
     } else if (kind < 16) {
       const edge = r.of(this.hidden)
       if (edge) {
@@ -301,9 +302,16 @@ function post(client: Client, server: Server, r: Random) {
   const key = `key ${r.below(1e9)}`
   client.step({ type: 'compose', post: { key, text: ` ${key} `, createdAt: '' } })
   const edge = server.post(viewer, key)
-  while (r.chance(0.5) && (client.send() || client.receive()));
+  for (let n = r.below(6); n > 0; n--) {
+    if (r.chance(0.3)) client.subscribe()
+    if (r.chance(0.5)) client.send()
+    if (r.chance(0.5)) client.receive()
+    if (r.chance(0.3)) client.read('top')
+    if (r.chance(0.5)) client.answer()
+    // It is deleted before its answer comes.
+    if (r.chance(0.2)) server.leave(edge)
+  }
   if (r.chance(0.7)) {
-    // Its removal may have been told before its answer comes; the client's read of it is then the older.
     client.step({ type: 'posted', key, edge })
   } else client.step({ type: 'refused', key, error: { code: '', message: '' } })
   client.step({ type: 'discard', key })

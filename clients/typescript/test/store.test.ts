@@ -274,3 +274,28 @@ test('another order is another list, and news waits until it is read again', asy
   await store.show()
   assert.equal(ids(store.getSnapshot()), 'p4 p1')
 })
+
+test('a snapshot is the same until something changes, as hooks need it', async () => {
+  const { server, store } = await world()
+  const before = store.getSnapshot()
+  assert.equal(store.getSnapshot(), before)
+  store.change({ ...before.entries[0]!.node, text: 'edited' })
+  const after = store.getSnapshot()
+  assert.notEqual(after, before)
+  assert.equal(after.entries[0]!.node.text, 'edited')
+  assert.equal(after.entries[1], before.entries[1])
+  store.remove('p2')
+  assert.equal(ids(store.getSnapshot()), 'p3')
+  await server.subscription(1)
+})
+
+test('a store that is stopped and started while it begins, as strict modes do, begins once', async () => {
+  const { server, store } = await world({ storage: memoryStorage() }, false)
+  const first = store.start()
+  store.stop()
+  await Promise.all([first, store.start()])
+  assert.equal(ids(store.getSnapshot()), 'p3 p2')
+  await server.subscription(1)
+  assert.deepEqual(server.asked, ['Timeline'])
+  assert.equal(server.subscriptions.length, 1)
+})
