@@ -52,6 +52,7 @@ test: PKGS = ./workers ./...
 test: COUNT = 1
 test: deps ## Run all tests with the race detector and all databases; some: PKGS=./live RUN=TestName COUNT=50
 	@mkdir -p .test; rm -f .test/repeated
+	@$(if $(RUN)$(findstring command,$(origin PKGS)),:,$(if $(NPM),$(MAKE) --no-print-directory kit,:))
 	@$(GOTESTSUM) --format-hide-empty-pkg --jsonfile-timing-events=.test/results.json --post-run-command='bash .ci/totals' \
 	  $(if $(CI),$(ONCE_MORE)) --packages='$(PKGS)' -- -race -count=$(COUNT) -timeout=9m $(if $(RUN),-run '$(value RUN)')
 
@@ -149,8 +150,12 @@ web: web/node_modules/.package-lock.json ## Build the app and GraphiQL into web/
 	@npm --prefix web run --silent check
 	@npm --prefix web run --silent build >/dev/null
 
+.PHONY: kit
+kit: clients/typescript/node_modules/.package-lock.json ## Build the client kit, print its size, run its tests; RUNS=20000 for more of them
+	@npm --prefix clients/typescript run --silent check
+
 .PHONY: e2e-deps
-e2e-deps: $(if $(NPM),$(addsuffix /node_modules/.package-lock.json,web e2e e2e/hostile examples/typescript))
+e2e-deps: $(if $(NPM),$(addsuffix /node_modules/.package-lock.json,web e2e e2e/hostile examples/typescript clients/typescript))
 	@$(if $(NPM),:,echo "NO npm HERE: the packages that need it are not installed")
 
 %/node_modules/.package-lock.json: %/package-lock.json
@@ -183,4 +188,4 @@ peers-test:
 
 .PHONY: clean
 clean: ## Remove what was built here
-	rm -rf bin .test web/node_modules e2e/node_modules e2e/hostile/node_modules examples/typescript/node_modules
+	rm -rf bin .test web/node_modules e2e/node_modules e2e/hostile/node_modules examples/typescript/node_modules clients/typescript/node_modules clients/typescript/build

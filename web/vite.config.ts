@@ -7,6 +7,11 @@ export default defineConfig(({ mode }) => ({
   base: mode === 'graphiql' ? '/graphiql/' : '/',
   oxc: { jsx: { runtime: 'automatic', importSource: 'preact' } },
   worker: { format: 'es' },
+  // The kit is built from its sources, with the packages of the app.
+  resolve: {
+    alias: { '@tideline/client': new URL('../clients/typescript/src/index.ts', import.meta.url).pathname },
+    dedupe: ['graphql-ws'],
+  },
   plugins: [gzip()],
   build: {
     outDir: `../dist/${mode}`,

@@ -3,8 +3,9 @@
 // Redis is restarted, wiped and cut off. In the end each client has exactly what
 // the timeline says.
 //
-// It drives the tideline binary, built with the race detector, and the npm package
-// graphql-ws ("npm ci" in the directory above), for a little over a minute.
+// It drives the tideline binary, built with the race detector, the npm package
+// graphql-ws ("npm ci" in the directory above), and the kit of clients/typescript
+// ("npm ci" there), for a little over a minute.
 package resume
 
 import (

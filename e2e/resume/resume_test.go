@@ -18,6 +18,8 @@ import (
 const (
 	followers = 50
 	authors   = 4
+	// kits is how many of the followers have a client of the kit as well.
+	kits = 10
 	// traffic is how long authors post at least, between is the time from one fault
 	// to the next.
 	traffic = time.Minute
@@ -91,15 +93,18 @@ func (w *town) live() (stop func()) {
 }
 
 // converge waits until every timeline has all posts of the authors, and every
-// client has what its timeline says, and no post came twice.
-func (w *town) converge(c *worldtest.Crowd) {
+// client of either crowd has what its timeline says, and no post came twice.
+func (w *town) converge(c, kit *worldtest.Crowd) {
 	w.t.Helper()
 	require.NoError(w.t, c.Calm())
+	require.NoError(w.t, kit.Calm())
 	want := w.visible()
 	var clients []worldtest.Client
 	for deadline := time.Now().Add(2 * patience); ; time.Sleep(500 * time.Millisecond) {
 		var err error
 		clients, err = c.Report()
+		require.NoError(w.t, err)
+		kits, err := kit.Report()
 		require.NoError(w.t, err)
 		timelines, err := w.timelines()
 		behind := ""
@@ -107,7 +112,14 @@ func (w *town) converge(c *worldtest.Crowd) {
 			behind = err.Error()
 		}
 		for i, ids := range timelines {
-			behind += worldtest.Difference(fmt.Sprint("timeline ", i), want, ids) + worldtest.Difference(fmt.Sprint("client ", i), want, clients[i].Held)
+			behind += worldtest.Difference(fmt.Sprint("timeline ", i), want, ids)
+		}
+		clients = append(clients, kits...)
+		for i, client := range clients {
+			behind += worldtest.Difference(fmt.Sprint("client ", i), want, client.Held)
+			if client.Behind {
+				behind += fmt.Sprintf("client %d has yet to read\n", i)
+			}
 		}
 		if behind == "" {
 			break
@@ -180,7 +192,7 @@ func (w *town) comeBack() {
 		for _, p := range w.servers {
 			open += p.Subscriptions(w.t.Context())
 		}
-		if open >= followers*3/4 {
+		if open >= (followers+kits)*3/4 {
 			return
 		}
 	}
@@ -203,6 +215,7 @@ func TestNothingIsLostSilently(t *testing.T) {
 	worker := worldtest.NewProcess(t, binary, env, "--worker-addr", "worker")
 	w.servers = []*worldtest.Process{a, b}
 	c := worldtest.NewCrowd(t, w.readers, 0, a, b)
+	kit := worldtest.NewKitCrowd(t, w.readers[:kits], a, b)
 	w.suffer(
 		fault{"fan-outs are delayed", func() {
 			worker.Freeze()
@@ -217,7 +230,7 @@ func TestNothingIsLostSilently(t *testing.T) {
 		fault{"Redis is wiped", func() { storagetest.Wipe(t, stores) }},
 		fault{"Redis is restarted", func() { redis.Restart(t) }},
 	)
-	w.converge(c)
+	w.converge(c, kit)
 }
 
 // The embedded default: the process restarts, and its Redis with it.
@@ -233,6 +246,7 @@ func TestNothingIsLostSilentlyEmbedded(t *testing.T) {
 		"--addr", "serve")
 	w.servers = []*worldtest.Process{p}
 	c := worldtest.NewCrowd(t, w.readers, 0, p)
+	kit := worldtest.NewKitCrowd(t, w.readers[:kits], p)
 	w.suffer(fault{"the process is killed", func() { p.Kill(); require.NoError(t, p.Start()) }})
-	w.converge(c)
+	w.converge(c, kit)
 }

@@ -39,6 +39,8 @@ type Client struct {
 	Resumed, Invalidated int
 	// Beat is when it was told something, a heartbeat at least: Unix milliseconds.
 	Beat int64
+	// Behind says that a client of the kit has yet to read what it knows it lacks.
+	Behind bool
 	// Server is which of the servers it went to last, or always when it is steady.
 	Server int
 }
@@ -61,7 +63,25 @@ func (e Told) Time() time.Time { return time.UnixMilli(e.At) }
 func NewCrowd(t *testing.T, users []User, steady int, servers ...*Process) *Crowd {
 	t.Helper()
 	NeedNode(t)
-	cmd := exec.CommandContext(t.Context(), "node", filepath.Join("..", "worldtest", "crowd.mjs"))
+	return startCrowd(t, "crowd.mjs", map[string]any{"steady": steady}, users, servers)
+}
+
+// NewKitCrowd starts a client of the TypeScript kit for each of the users, as
+// [NewCrowd] does clients of graphql-ws; all are restless. It compiles the kit.
+func NewKitCrowd(t *testing.T, users []User, servers ...*Process) *Crowd {
+	t.Helper()
+	NeedNode(t)
+	needKit(t)
+	var viewers []string
+	for _, u := range users {
+		viewers = append(viewers, GlobalID("User", u.ID))
+	}
+	return startCrowd(t, "kit.mjs", map[string]any{"viewers": viewers}, users, servers)
+}
+
+func startCrowd(t *testing.T, script string, setup map[string]any, users []User, servers []*Process) *Crowd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "node", filepath.Join("..", "worldtest", script))
 	in, err := cmd.StdinPipe()
 	require.NoError(t, err)
 	out, err := cmd.StdoutPipe()
@@ -78,10 +98,11 @@ func NewCrowd(t *testing.T, users []User, steady int, servers ...*Process) *Crow
 		tokens = append(tokens, u.Token)
 	}
 	c.lines.Buffer(nil, 64<<20)
-	setup, err := json.Marshal(map[string]any{"urls": urls, "tokens": tokens, "steady": steady})
+	setup["urls"], setup["tokens"] = urls, tokens
+	line, err := json.Marshal(setup)
 	require.NoError(t, err)
 	var answer struct{ Ready bool }
-	require.NoError(t, c.ask(string(setup), &answer))
+	require.NoError(t, c.ask(string(line), &answer))
 	require.True(t, answer.Ready)
 	return c
 }
@@ -145,6 +166,35 @@ func NeedNode(t *testing.T) {
 		t.Fatalf("the npm clients are required here (npm ci in e2e): %v", err)
 	}
 	t.Skipf("SKIPPED, RESUMING NOT TESTED WITH THE NPM CLIENT (npm ci in e2e): %v", err)
+}
+
+var compileKit = sync.OnceValue(func() error {
+	kit := filepath.Join("..", "..", "clients", "typescript")
+	out, err := exec.Command("node", filepath.Join(kit, "node_modules", "typescript", "bin", "tsc"), "--project", kit).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("compile the kit: %w\n%s", err, out)
+	}
+	return nil
+})
+
+// needKit compiles the kit, or skips the test where its npm packages are missing.
+// With TIDELINE_TEST_REQUIRE_REAL=1 the test fails instead.
+func needKit(t *testing.T) {
+	t.Helper()
+	kit := filepath.Join("..", "..", "clients", "typescript")
+	if _, err := os.Stat(filepath.Join(kit, "node_modules", "graphql-ws")); err != nil {
+		const missing = "npm ci has not run in clients/typescript: the kit is NOT tested"
+		require.Empty(t, os.Getenv("TIDELINE_TEST_REQUIRE_REAL"), missing)
+		t.Skip(missing)
+	}
+	sources, err := filepath.Glob(filepath.Join(kit, "src", "*.ts"))
+	require.NoError(t, err)
+	for _, source := range sources {
+		// What the test has read is what it is run again for.
+		_, err := os.ReadFile(source)
+		require.NoError(t, err)
+	}
+	require.NoError(t, compileKit())
 }
 
 // NewUser writes a user with a session into the database, because password hashes

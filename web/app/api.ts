@@ -1,7 +1,6 @@
-// The way to the server: requests over HTTP and the subscription over graphql-transport-ws.
+// The way to the server: requests over HTTP. What is told live comes by the timeline.
 import { print } from '@0no-co/graphql.web'
 import type { ResultOf, TadaDocumentNode, VariablesOf } from 'gql.tada'
-import { createClient, type Client, type EventClosedListener } from 'graphql-ws'
 
 import { t } from './preferences'
 import { expire, session } from './session'
@@ -20,14 +19,19 @@ export class ApiError extends Error {
 const patience = 15_000
 
 /** Runs a query or mutation; throws ApiError. A session that the server no longer knows is over. */
-export async function request<D extends TadaDocumentNode<any, any>>(document: D, variables: VariablesOf<D>): Promise<ResultOf<D>> {
+export const request = <D extends TadaDocumentNode<any, any>>(document: D, variables: VariablesOf<D>): Promise<ResultOf<D>> => send(print(document), variables as Variables)
+
+type Variables = Record<string, unknown>
+
+/** Runs the text of a query or mutation, as request does. */
+export async function send(query: string, variables: Variables): Promise<any> {
   const token = session.state?.token
-  let answer: { data?: ResultOf<D>; errors?: { message: string; extensions?: { code?: string } }[] }
+  let answer: { data?: unknown; errors?: { message: string; extensions?: { code?: string } }[] }
   try {
     const response = await fetch('/graphql', {
       method: 'POST',
       headers: { 'Content-Type': 'application/json', ...(token && { Authorization: `Bearer ${token}` }) },
-      body: JSON.stringify({ query: print(document), variables }),
+      body: JSON.stringify({ query, variables }),
       signal: AbortSignal.timeout(patience),
     })
     answer = await response.json()
@@ -40,50 +44,11 @@ export async function request<D extends TadaDocumentNode<any, any>>(document: D,
     if (code === 'UNAUTHENTICATED' && token) expire(token)
     throw new ApiError(code, t.refusal(code, error.message))
   }
-  return answer.data!
+  return answer.data
 }
 
-/** How long the server may leave a ping unanswered before the connection is taken for dead, in milliseconds. */
-const pongWait = 5_000
+/** Where the API is. */
+export const address = new URL('/graphql', location.href).href
 
-/** The close code that refuses a token; the client itself knows the others that are not worth another try. */
-const forbidden = 4403
-
-/**
- * A connection that comes back whenever it is lost, until disposed of.
- * A close code that says it would be in vain ends its subscriptions with an error instead.
- */
-export function connect(token: string, on: { connected: () => void; closed: EventClosedListener }): Client {
-  let timer: number | undefined
-  const client = createClient({
-    url: new URL('/graphql', location.href).href.replace(/^http/, 'ws'),
-    connectionParams: { Authorization: `Bearer ${token}` },
-    keepAlive: 20_000,
-    retryAttempts: Infinity,
-    shouldRetry: (cause) => !(cause instanceof CloseEvent && cause.code === forbidden),
-    // Spread out, so that a restarted server does not meet every client at once; not a moment longer than the
-    // network is away.
-    retryWait: (n) =>
-      new Promise((done) => {
-        setTimeout(done, Math.min(500 * 2 ** n, 15_000) * (0.5 + Math.random()))
-        addEventListener('online', () => done(), { once: true })
-      }),
-    on: {
-      connected: on.connected,
-      closed: (event) => {
-        clearTimeout(timer)
-        on.closed(event)
-      },
-      ping: (received) => {
-        if (!received) timer = setTimeout(() => client.terminate(), pongWait)
-      },
-      pong: (received) => {
-        if (received) clearTimeout(timer)
-      },
-    },
-  })
-  return client
-}
-
-/** The document as the text that goes over a connection. */
+/** The document as its text. */
 export { print }

@@ -1,5 +1,6 @@
 // Every GraphQL document of the app. Their types come from the schema: `npm run schema` writes schema.d.ts,
 // `npm run check` then finds a field or an argument that does not exist.
+import type { Edge } from '@tideline/client'
 import { initGraphQLTada, type FragmentOf } from 'gql.tada'
 
 import type { introspection } from './schema'
@@ -44,7 +45,8 @@ const person = graphql(`
   }
 `)
 
-const post = graphql(`
+/** What the app shows of a post. */
+export const PostFields = graphql(`
   fragment Post on Post {
     id
     text
@@ -60,19 +62,6 @@ const post = graphql(`
   }
 `)
 
-const entry = graphql(
-  `
-    fragment Entry on TimelineEdge {
-      cursor
-      score
-      node {
-        ...Post
-      }
-    }
-  `,
-  [post],
-)
-
 const receipt = graphql(`
   fragment Receipt on PostDelivery {
     pushed
@@ -86,8 +75,8 @@ const receipt = graphql(`
 export type Receipt = FragmentOf<typeof receipt>
 export type Session = FragmentOf<typeof session>
 export type Person = FragmentOf<typeof person>
-export type Post = FragmentOf<typeof post>
-export type Entry = FragmentOf<typeof entry>
+export type Post = FragmentOf<typeof PostFields>
+export type Entry = Edge<Post>
 export type Visibility = Post['visibility']
 
 export const SignUp = graphql(
@@ -167,70 +156,6 @@ export const UpdateProfile = graphql(`
   }
 `)
 
-export const Timeline = graphql(
-  `
-    query Timeline($first: Int!, $after: Cursor, $order: TimelineOrder!) {
-      timeline(first: $first, after: $after, order: $order) {
-        unreadCount
-        position
-        edges {
-          ...Entry
-        }
-        pageInfo {
-          hasNextPage
-          endCursor
-        }
-      }
-    }
-  `,
-  [entry],
-)
-
-export const MarkRead = graphql(`
-  mutation MarkRead($input: MarkTimelineReadInput!) {
-    markTimelineRead(input: $input) {
-      unreadCount
-    }
-  }
-`)
-
-export const TimelineEvents = graphql(
-  `
-    subscription TimelineEvents($after: Cursor) {
-      timelineEvents(after: $after) {
-        __typename
-        ... on TimelinePostAdded {
-          position
-          edge {
-            ...Entry
-          }
-        }
-        ... on TimelinePostRemoved {
-          position
-          postId
-        }
-        ... on TimelineInvalidated {
-          position
-        }
-      }
-    }
-  `,
-  [entry],
-)
-
-export const CreatePost = graphql(
-  `
-    mutation CreatePost($input: CreatePostInput!) {
-      createPost(input: $input) {
-        edge {
-          ...Entry
-        }
-      }
-    }
-  `,
-  [entry],
-)
-
 export const DeletePost = graphql(`
   mutation DeletePost($input: DeletePostInput!) {
     deletePost(input: $input) {
@@ -249,7 +174,7 @@ export const SetVisibility = graphql(
       }
     }
   `,
-  [post],
+  [PostFields],
 )
 
 export const LikePost = graphql(
@@ -262,7 +187,7 @@ export const LikePost = graphql(
       }
     }
   `,
-  [post],
+  [PostFields],
 )
 
 export const UnlikePost = graphql(
@@ -275,7 +200,7 @@ export const UnlikePost = graphql(
       }
     }
   `,
-  [post],
+  [PostFields],
 )
 
 export const OnePost = graphql(
@@ -286,7 +211,7 @@ export const OnePost = graphql(
       }
     }
   `,
-  [post],
+  [PostFields],
 )
 
 export const Receipts = graphql(
@@ -339,7 +264,7 @@ export const Profile = graphql(
       }
     }
   `,
-  [person, post],
+  [person, PostFields],
 )
 
 export const Followers = graphql(

@@ -1,0 +1,399 @@
+// The core beside a model of the server: whatever is reordered, repeated, cut or invalidated, the client ends with what
+// the timeline says, shows nothing that it was told is gone, and nothing twice.
+//
+// A seed that failed: SEED=123 node --test build/test/core.test.js. More of them: RUNS=20000.
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+
+import { empty, merge, readLine, restore, save, step, type Edge, type Held, type Page, type Saved, type Step, type TimelineEvent } from '../src/core.js'
+
+/** mulberry32: the same numbers for the same seed. */
+function random(seed: number) {
+  const next = () => {
+    seed = (seed + 0x6d2b79f5) | 0
+    let t = Math.imul(seed ^ (seed >>> 15), 1 | seed)
+    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t
+    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32
+  }
+  const below = (n: number) => Math.floor(next() * n)
+  return { below, chance: (p: number) => next() < p, of: <T>(list: T[]): T | undefined => list[below(list.length)] }
+}
+type Random = ReturnType<typeof random>
+
+const viewer = 'me'
+type Told = { at: number; event: TimelineEvent }
+
+/** The server: what the timeline has, and the log of what happened to it. A position is a place in the log. */
+class Server {
+  timeline = new Map<string, Edge>()
+  hidden: Edge[] = []
+  log: ({ added: Edge } | { removed: string } | { invalidated: true })[] = []
+  /** What is before this place is told no more. */
+  kept = 0
+  #clock = 1000
+  #ids = 0
+  mark = 0
+
+  constructor(readonly r: Random) {}
+
+  get sorted() {
+    return [...this.timeline.values()].sort((a, b) => b.score - a.score)
+  }
+
+  #edge(score: number, author: string): Edge {
+    const id = `post ${++this.#ids}`
+    return { cursor: `${score}`, score, node: { id, author: { id: author }, text: id } }
+  }
+
+  #enter(edge: Edge) {
+    this.timeline.set(edge.node.id, edge)
+    this.log.push({ added: edge })
+  }
+
+  leave(edge: Edge) {
+    if (!this.timeline.has(edge.node.id)) return
+    this.timeline.delete(edge.node.id)
+    this.hidden.push(edge)
+    this.log.push({ removed: edge.node.id })
+  }
+
+  post(author = this.r.chance(0.2) ? viewer : 'someone', text?: string) {
+    const edge = this.#edge((this.#clock += 1 + this.r.below(3)), author)
+    if (text) edge.node.text = text
+    this.#enter(edge)
+    return edge
+  }
+
+  happen() {
+    const { r } = this
+    const kind = r.below(20)
+    if (kind < 9) this.post()
+    else if (kind < 11) {
+      // Late: it was made long ago. Half a point, so that no two have the same score.
+      const edge = this.#edge(this.#clock - r.below(40) - 0.5 - this.#ids / 1e6, 'someone')
+      this.#enter(edge)
+    } else if (kind < 14) {
+      const edge = r.of(this.sorted)
+      if (edge) this.leave(edge)
+    } else if (kind < 16) {
+      const edge = r.of(this.hidden)
+      if (edge) {
+        this.hidden = this.hidden.filter((e) => e !== edge)
+        this.#enter(edge)
+      }
+    } else if (kind < 17) {
+      // A block, an unfollow: some leave, some come, and nobody is told which.
+      for (const edge of this.sorted) if (r.chance(0.2)) this.timeline.delete(edge.node.id)
+      for (let n = r.below(4); n > 0; n--) {
+        const edge = this.#edge(this.#clock - r.below(60) - 0.25 - this.#ids / 1e6, 'someone')
+        this.timeline.set(edge.node.id, edge)
+      }
+      this.log.push({ invalidated: true })
+    } else if (kind < 18) {
+      // The journal is lost, Redis wiped: what was told before is worth nothing.
+      this.kept = this.log.length
+    } else if (kind < 19) this.mark = this.#clock - r.below(20)
+  }
+
+  get unread() {
+    return this.sorted.filter((e) => e.score > this.mark && e.node.author!.id !== viewer).length
+  }
+
+  page(after: string | null, first: number): Page {
+    const all = this.sorted.filter((e) => after === null || e.score < +after)
+    const edges = all.slice(0, first)
+    return { edges, next: all.length > first ? edges.at(-1)!.cursor : null, position: `${this.log.length}`, unreadCount: this.unread }
+  }
+
+  /** What a stream that has told all before the place tells next. */
+  tell(from: number): Told | null {
+    if (from < this.kept) return { at: this.log.length, event: { __typename: 'TimelineInvalidated', position: `${this.log.length}` } }
+    for (let at = from; at < this.log.length; at++) {
+      const what = this.log[at]!
+      const position = `${at + 1}`
+      if ('invalidated' in what) return { at: at + 1, event: { __typename: 'TimelineInvalidated', position } }
+      if ('removed' in what) return { at: at + 1, event: { __typename: 'TimelinePostRemoved', position, postId: what.removed } }
+      // What may not be seen any more is not sent.
+      if (this.timeline.has(what.added.node.id)) return { at: at + 1, event: { __typename: 'TimelinePostAdded', position, edge: what.added } }
+    }
+    return null
+  }
+}
+
+/** A client that reads and follows as the store does, with a line between that can be cut anywhere. */
+class Client {
+  held: Held
+  #reads = 0
+  /** A read that the server has answered, or not yet. */
+  reading: { id: number; pages: Page[]; wanted: number; what: 'top' | 'older' } | null = null
+  stream: { at: number } | null = null
+  wire: TimelineEvent[] = []
+  saved: Saved | null = null
+  /** What it was told is gone, and was not shown again since, with the place in the log. */
+  gone = new Map<string, number>()
+  /** What was shown twice, gone, or out of order. */
+
+  constructor(
+    readonly server: Server,
+    readonly r: Random,
+    readonly hold: boolean,
+  ) {
+    this.held = empty(viewer, hold)
+  }
+
+  step(a: Step) {
+    this.held = step(this.held, a)
+    this.check()
+  }
+
+  check() {
+    const { entries, waiting } = this.held
+    const ids = [...entries, ...waiting].map(({ node }) => node.id)
+    assert.equal(new Set(ids).size, ids.length, 'a post is there twice')
+    for (const list of [entries, waiting]) assert.deepEqual(list, merge(list), 'not newest first')
+    // Told gone, and still not to be seen on the server: then it is not shown.
+    for (const id of ids) assert.ok(!this.gone.has(id) || this.server.timeline.has(id), `${id} is shown though it was told to be gone`)
+    assert.ok(this.held.unread >= 0)
+  }
+
+  subscribe() {
+    if (!this.stream && this.held.loaded && this.held.position !== null) this.stream = { at: +this.held.position }
+  }
+
+  /** The connection is lost, with what is on its way. */
+  cut() {
+    this.stream = null
+    this.wire = []
+  }
+
+  /** The server sends one thing more. */
+  send() {
+    const told = this.stream && this.server.tell(this.stream.at)
+    if (!told) return false
+    this.stream!.at = told.at
+    this.wire.push(told.event)
+    // A removal may be told once more.
+    if (told.event.__typename === 'TimelinePostRemoved' && this.r.chance(0.1)) this.wire.push(told.event)
+    return true
+  }
+
+  receive() {
+    const event = this.wire.shift()
+    if (!event) return false
+    if (event.__typename === 'TimelinePostRemoved') this.gone.set(event.postId, +event.position)
+    if (event.__typename === 'TimelinePostAdded') this.gone.delete(event.edge.node.id)
+    this.step({ type: 'event', event })
+    return true
+  }
+
+  read(what: 'top' | 'older', show = false) {
+    if (this.reading || (what === 'older' && !this.held.next)) return
+    const id = ++this.#reads
+    this.reading = { id, pages: [], wanted: 1 + this.r.below(3), what }
+    this.step({ type: 'read', id, what, show })
+  }
+
+  /** The server answers a page of the read. */
+  answer() {
+    if (!this.reading) return
+    const { pages, wanted, what } = this.reading
+    const last = pages.at(-1)
+    if (pages.length && (!last!.next || pages.length >= wanted || what === 'older')) return this.land()
+    pages.push(this.server.page(last ? last.next : what === 'older' ? this.held.next : null, 1 + this.r.below(5)))
+  }
+
+  /** The answer arrives, or is lost. */
+  land(lost = this.r.chance(0.15)) {
+    const { id, pages } = this.reading!
+    this.reading = null
+    if (lost || !pages.length) return this.step({ type: 'failed', id })
+    const edges = pages.flatMap((p) => p.edges)
+    // What was shown again is there, if it was read after it was hidden.
+    for (const p of pages) for (const { node } of p.edges) if (+p.position >= (this.gone.get(node.id) ?? Infinity)) this.gone.delete(node.id)
+    this.step({ type: 'page', id, page: { ...pages[0]!, edges, next: pages.at(-1)!.next } })
+  }
+
+  /** The program ends, and starts with what it kept. */
+  reborn() {
+    if (this.r.chance(0.5)) this.saved = JSON.parse(JSON.stringify(save(this.held, 1 + this.r.below(20))))
+    this.cut()
+    this.reading = null
+    this.gone.clear()
+    this.held = restore(empty(viewer, this.hold), this.saved)
+    this.check()
+  }
+
+  /** Until nothing is left to do. */
+  settle() {
+    for (let n = 0; ; n++) {
+      assert.ok(n < 10_000, 'it never settles')
+      if (this.reading) {
+        this.answer()
+        continue
+      }
+      if (this.held.stale) this.read('top')
+      else {
+        this.subscribe()
+        if (!this.send() && !this.receive()) return
+      }
+    }
+  }
+}
+
+const ids = (edges: Edge[]) => edges.map(({ node }) => node.id)
+
+/** All that happens between a server and a client, by one seed. */
+function world(seed: number) {
+  const r = random(seed)
+  const server = new Server(r)
+  const client = new Client(server, r, r.chance(0.5))
+  for (let n = r.below(30); n > 0; n--) server.post()
+  for (let n = 20 + r.below(150); n > 0; n--) {
+    switch (r.below(16)) {
+      case 0: case 1: case 2: case 3:
+        server.happen()
+        break
+      case 4: case 5: case 6:
+        client.send()
+        break
+      case 7: case 8: case 9:
+        client.receive()
+        break
+      case 10:
+        client.subscribe()
+        break
+      case 11:
+        if (client.held.stale || r.chance(0.2)) client.read('top', r.chance(0.3))
+        else client.read('older')
+        break
+      case 12: case 13:
+        client.answer()
+        break
+      case 14:
+        if (r.chance(0.4)) client.cut()
+        else if (r.chance(0.2)) client.reborn()
+        else if (r.chance(0.3)) client.step({ type: 'show' })
+        break
+      case 15:
+        if (r.chance(0.2)) post(client, server, r)
+        else if (r.chance(0.1)) client.step({ type: 'restart' })
+    }
+  }
+  client.settle()
+  const held = () => merge(client.held.entries, client.held.waiting)
+  const end = client.held.next ? client.held.end : -Infinity
+  assert.deepEqual(ids(held()), ids(server.sorted.filter((e) => e.score >= end)), 'what is held is not the timeline')
+  client.step({ type: 'event', event: { __typename: 'TimelineHeartbeat', position: client.held.position!, unreadCount: server.unread } })
+  const line = readLine(client.held)
+  if (line !== undefined) assert.equal(held().filter((e) => e.score > line && e.node.author!.id !== viewer).length, server.unread, 'the line')
+  // To the end of all pages, while it goes on.
+  for (let n = 0; client.held.next; n++) {
+    if (n < 20) server.happen()
+    if (n === 10) client.cut()
+    client.read('older')
+    client.settle()
+  }
+  client.settle()
+  assert.deepEqual(ids(held()), ids(server.sorted), 'what is held in the end is not the timeline')
+}
+
+/** The client posts; the answer comes, now, after the event, or never. */
+function post(client: Client, server: Server, r: Random) {
+  const key = `key ${r.below(1e9)}`
+  client.step({ type: 'compose', post: { key, text: ` ${key} `, createdAt: '' } })
+  const edge = server.post(viewer, key)
+  for (let n = r.below(6); n > 0; n--) {
+    if (r.chance(0.3)) client.subscribe()
+    if (r.chance(0.5)) client.send()
+    if (r.chance(0.5)) client.receive()
+    if (r.chance(0.3)) client.read('top')
+    if (r.chance(0.5)) client.answer()
+    // It is deleted before its answer comes.
+    if (r.chance(0.2)) server.leave(edge)
+  }
+  if (r.chance(0.7)) {
+    client.step({ type: 'posted', key, edge })
+  } else client.step({ type: 'refused', key, error: { code: '', message: '' } })
+  client.step({ type: 'discard', key })
+  assert.ok(!client.held.pending.some((p) => p.key === key))
+}
+
+test('what is held is what the timeline says', () => {
+  const one = process.env.SEED
+  const first = one ? +one : 1
+  const runs = one ? 1 : +(process.env.RUNS ?? 2000)
+  for (let seed = first; seed < first + runs; seed++) {
+    try {
+      world(seed)
+    } catch (error) {
+      throw new Error(`SEED=${seed}: ${(error as Error).stack}`)
+    }
+  }
+})
+
+test('a cut at every point loses nothing', () => {
+  for (let cut = 0; cut < 60; cut++) {
+    const r = random(7)
+    const server = new Server(r)
+    const client = new Client(server, random(8), false)
+    for (let n = 0; n < 12; n++) server.post()
+    client.read('top')
+    for (let n = 0; n < 60; n++) {
+      server.happen()
+      client.subscribe()
+      if (n % 3) client.send()
+      if (n % 2) client.receive()
+      if (n === cut) client.cut()
+      if (n % 5 === 0) client.answer()
+      if (n % 7 === 0) client.read(client.held.stale ? 'top' : 'older')
+    }
+    client.settle()
+    const end = client.held.next ? client.held.end : -Infinity
+    assert.deepEqual(ids(client.held.entries), ids(server.sorted.filter((e) => e.score >= end)), `cut at ${cut}`)
+  }
+})
+
+test('a post that was refused stays with its reason', () => {
+  let held = empty(viewer)
+  held = step(held, { type: 'compose', post: { key: 'a', text: 'said', createdAt: '' } })
+  held = step(held, { type: 'refused', key: 'a', error: { code: 'BAD_USER_INPUT', message: 'too long' } })
+  assert.deepEqual(held.pending, [{ key: 'a', text: 'said', createdAt: '', error: { code: 'BAD_USER_INPUT', message: 'too long' } }])
+  // One with the same text from another device does not take its place.
+  const edge = { cursor: '1', score: 1, node: { id: 'p', text: 'said', author: { id: viewer } } }
+  held = step(held, { type: 'event', event: { __typename: 'TimelinePostAdded', position: '1', edge } })
+  assert.equal(held.pending.length, 1)
+  assert.equal(restore(empty(viewer), JSON.parse(JSON.stringify(save(held)))).pending.length, 1)
+  assert.equal(restore(empty('another'), save(held)).pending.length, 0)
+})
+
+test('a position that lies beyond an unread invalidation is not resumed from', () => {
+  const page = (position: string): Page => ({ edges: [], next: null, position, unreadCount: 0 })
+  let held = step(step(empty(viewer), { type: 'read', id: 1, what: 'top' }), { type: 'page', id: 1, page: page('1') })
+  held = step(held, { type: 'event', event: { __typename: 'TimelineInvalidated', position: '2' } })
+  held = step(held, { type: 'event', event: { __typename: 'TimelineHeartbeat', position: '3', unreadCount: 0 } })
+  assert.equal(held.position, '1')
+  held = step(step(held, { type: 'read', id: 2, what: 'top' }), { type: 'page', id: 2, page: page('4') })
+  assert.deepEqual([held.position, held.stale], ['4', false])
+})
+
+test('ranks are shown as they come, and news waits', () => {
+  const edge = (id: string, score: number): Edge => ({ cursor: id, score, node: { id, author: { id: 'a' }, text: id } })
+  let held = step(empty(viewer), { type: 'order', order: 'RANKED' })
+  held = step(held, { type: 'read', id: 1, what: 'top' })
+  held = step(held, { type: 'event', event: { __typename: 'TimelinePostAdded', position: '1', edge: edge('new', 9) } })
+  held = step(held, { type: 'page', id: 1, page: { edges: [edge('b', 1), edge('a', 5)], next: 'x', position: '0', unreadCount: 0 } })
+  assert.deepEqual([ids(held.entries), ids(held.waiting)], [['b', 'a'], ['new']])
+  held = step(step(held, { type: 'read', id: 2, what: 'older' }), { type: 'page', id: 2, page: { edges: [edge('a', 5), edge('c', 3)], next: null, position: '0', unreadCount: 0 } })
+  assert.deepEqual(ids(held.entries), ['b', 'a', 'c'])
+})
+
+test('a late post that is told while its page is on its way is there with the page', () => {
+  const edge = (id: string, score: number): Edge => ({ cursor: id, score, node: { id, author: { id: 'a' }, text: id } })
+  let held = step(step(empty(viewer), { type: 'read', id: 1, what: 'top' }), { type: 'page', id: 1, page: { edges: [edge('c', 9)], next: 'c', position: '1', unreadCount: 0 } })
+  held = step(held, { type: 'read', id: 2, what: 'older' })
+  held = step(held, { type: 'event', event: { __typename: 'TimelinePostAdded', position: '2', edge: edge('late', 5) } })
+  held = step(held, { type: 'event', event: { __typename: 'TimelinePostAdded', position: '3', edge: edge('later page', 1) } })
+  assert.deepEqual(ids(held.entries), ['c'])
+  held = step(held, { type: 'page', id: 2, page: { edges: [edge('b', 6), edge('a', 3)], next: 'a', position: '1', unreadCount: 0 } })
+  assert.deepEqual(ids(held.entries), ['c', 'b', 'late', 'a'])
+})

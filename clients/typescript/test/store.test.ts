@@ -1,0 +1,301 @@
+// The store against a server of its own: renewal of tokens, close codes, positions that are refused, posts that fail,
+// and what is kept. The server is graphql-ws over a real socket; what it tells, the test says.
+import assert from 'node:assert/strict'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { after, test } from 'node:test'
+import { WebSocketServer, WebSocket as Socket } from 'ws'
+
+import { memoryStorage, TimelineStore, type Edge, type Options, type Snapshot, type TimelineEvent } from '../src/index.js'
+
+const edge = (n: number, author = 'someone'): Edge => ({ cursor: `c${n}`, score: n, node: { id: `p${n}`, author: { id: author }, text: `text ${n}` } })
+
+type Subscription = { socket: Socket; id: string; after: string | null; token: string }
+
+/** A server whose timeline the test sets. */
+class Server {
+  timeline: Edge[] = []
+  position = 'start'
+  tokens = new Set(['good'])
+  subscriptions: Subscription[] = []
+  /** What to answer instead, by the name of the operation; a function may think about it. */
+  answers = new Map<string, (variables: any) => unknown>()
+  asked: string[] = []
+  url = ''
+  #http = createServer((request, response) => {
+    let body = ''
+    request.on('data', (part) => (body += part))
+    request.on('end', () => {
+      const { query, variables } = JSON.parse(body)
+      const token = request.headers.authorization?.replace('Bearer ', '')
+      response.end(JSON.stringify(this.#answer(token, query, variables)))
+    })
+  })
+  #sockets = new WebSocketServer({ server: this.#http, handleProtocols: () => 'graphql-transport-ws' })
+  #waiting: (() => void)[] = []
+
+  constructor() {
+    this.#sockets.on('connection', (socket) => {
+      let token = ''
+      socket.on('message', (data) => {
+        const message = JSON.parse(String(data))
+        if (message.type === 'connection_init') {
+          token = message.payload.Authorization.replace('Bearer ', '')
+          if (!this.tokens.has(token)) socket.close(4403, 'Forbidden')
+          else socket.send('{"type":"connection_ack"}')
+        }
+        if (message.type === 'subscribe') {
+          this.subscriptions.push({ socket, id: message.id, after: message.payload.variables.after, token })
+          this.#waiting.splice(0).forEach((go) => go())
+        }
+      })
+    })
+  }
+
+  #answer(token: string | undefined, query: string, variables: any) {
+    const name = /(?:query|mutation) (\w+)/.exec(query)![1]!
+    this.asked.push(name)
+    if (!this.tokens.has(token ?? '')) return { errors: [{ message: 'who?', extensions: { code: 'UNAUTHENTICATED' } }] }
+    const own = this.answers.get(name)?.(variables)
+    if (own) return own
+    if (name === 'Viewer') return { data: { viewer: { id: 'me' } } }
+    if (name === 'MarkRead') return { data: { markTimelineRead: { unreadCount: 0 } } }
+    const rest = this.timeline.filter((e) => !variables.after || e.score < +variables.after.slice(1))
+    const edges = rest.slice(0, variables.first)
+    return {
+      data: {
+        timeline: { unreadCount: 1, position: this.position, edges, pageInfo: { hasNextPage: rest.length > edges.length, endCursor: edges.at(-1)?.cursor ?? null } },
+      },
+    }
+  }
+
+  async listen() {
+    await new Promise<void>((done) => this.#http.listen(0, '127.0.0.1', done))
+    this.url = `http://127.0.0.1:${(this.#http.address() as AddressInfo).port}/graphql`
+    after(() => {
+      this.#sockets.clients.forEach((socket) => socket.terminate())
+      this.#http.close()
+    })
+    return this
+  }
+
+  /** The nth subscription of all. */
+  async subscription(n: number): Promise<Subscription> {
+    while (this.subscriptions.length < n) await new Promise<void>((go) => this.#waiting.push(go))
+    return this.subscriptions[n - 1]!
+  }
+
+  tell({ socket, id }: Subscription, timelineEvents: TimelineEvent) {
+    socket.send(JSON.stringify({ type: 'next', id, payload: { data: { timelineEvents } } }))
+  }
+}
+
+async function world(more: Partial<Options> = {}, begin = true) {
+  const server = await new Server().listen()
+  server.timeline = [edge(3), edge(2), edge(1)]
+  const store = new TimelineStore({ url: server.url, viewer: 'me', token: 'good', pageSize: 2, heartbeat: 0, backoff: () => 5, webSocketImpl: Socket, ...more })
+  after(() => store.stop())
+  if (begin) await store.start()
+  return { server, store }
+}
+
+/** Resolves when the store holds what is looked for. */
+function until(store: TimelineStore, found: (s: Snapshot) => boolean): Promise<Snapshot> {
+  return new Promise((done) => {
+    const look = () => {
+      if (!found(store.getSnapshot())) return
+      stop()
+      done(store.getSnapshot())
+    }
+    const stop = store.subscribe(look)
+    look()
+  })
+}
+
+const ids = ({ entries }: Snapshot) => entries.map(({ node }) => node.id).join(' ')
+
+test('it resumes with the newest cursor of what it holds, not with its first', async () => {
+  const { server, store } = await world()
+  assert.equal(ids(store.getSnapshot()), 'p3 p2')
+  const one = await server.subscription(1)
+  assert.equal(one.after, 'start')
+  server.tell(one, { __typename: 'TimelinePostAdded', position: 'after 4', edge: edge(4) })
+  await until(store, (s) => ids(s) === 'p4 p3 p2')
+  one.socket.close(1012)
+  const two = await server.subscription(2)
+  assert.equal(two.after, 'after 4')
+  two.socket.terminate()
+  assert.equal((await server.subscription(3)).after, 'after 4')
+  await store.more()
+  assert.equal(ids(store.getSnapshot()), 'p4 p3 p2 p1')
+  assert.equal(store.getSnapshot().next, null)
+})
+
+test('it reads again when the timeline was invalidated, however often that fails', async () => {
+  const { server, store } = await world()
+  const one = await server.subscription(1)
+  let failures = 3
+  server.answers.set('Timeline', () => failures-- > 0 && { errors: [{ message: 'no', extensions: { code: 'INTERNAL' } }] })
+  server.timeline = [edge(9), edge(2)]
+  server.position = 'later'
+  server.tell(one, { __typename: 'TimelineInvalidated', position: 'x' })
+  const held = await until(store, (s) => ids(s) === 'p9 p2')
+  assert.deepEqual([held.position, held.error, held.stale], ['later', undefined, false])
+})
+
+test('a token that was refused is renewed, for requests and for connections', async () => {
+  const refused: (string | undefined)[] = []
+  let token = 'old'
+  const { server, store } = await world({
+    token: (before) => {
+      if (before !== undefined) {
+        refused.push(before)
+        token = before === 'old' ? 'good' : 'better'
+      }
+      return token
+    },
+  })
+  assert.equal(ids(store.getSnapshot()), 'p3 p2')
+  const one = await server.subscription(1)
+  assert.deepEqual([one.token, refused], ['good', ['old']])
+  server.tokens = new Set(['better'])
+  one.socket.close(4403, 'Forbidden')
+  assert.equal((await server.subscription(2)).token, 'better')
+})
+
+test('without another token the session is over', async () => {
+  let ended = 0
+  const { server, store } = await world({ onSessionEnded: () => ended++ })
+  const one = await server.subscription(1)
+  server.tokens.clear()
+  one.socket.close(4403, 'Forbidden')
+  await until(store, (s) => s.status === 'stopped')
+  assert.equal(ended, 1)
+})
+
+test('a subscription that the server completes is taken up again, or the session is over', async () => {
+  const { server, store } = await world()
+  const one = await server.subscription(1)
+  one.socket.send(JSON.stringify({ type: 'complete', id: one.id }))
+  const two = await server.subscription(2)
+  assert.equal(two.after, 'start')
+  server.answers.set('Viewer', () => ({ data: { viewer: null } }))
+  two.socket.send(JSON.stringify({ type: 'complete', id: two.id }))
+  await until(store, (s) => s.status === 'stopped')
+})
+
+test('a position that the server refuses is a clean start', async () => {
+  const { server, store } = await world()
+  const one = await server.subscription(1)
+  server.timeline = [edge(7)]
+  server.position = 'new'
+  one.socket.send(JSON.stringify({ type: 'error', id: one.id, payload: [{ message: 'no cursor', extensions: { code: 'BAD_USER_INPUT' } }] }))
+  assert.equal((await server.subscription(2)).after, 'new')
+  assert.equal(ids(store.getSnapshot()), 'p7')
+})
+
+test('a close code that graphql-ws takes for fatal ends nothing', async () => {
+  const { server } = await world()
+  const one = await server.subscription(1)
+  one.socket.close(4500, 'Internal')
+  assert.equal((await server.subscription(2)).after, 'start')
+})
+
+test('what waits is shown when asked for', async () => {
+  const { server, store } = await world({ hold: true })
+  server.tell(await server.subscription(1), { __typename: 'TimelinePostAdded', position: 'x', edge: edge(4) })
+  const held = await until(store, (s) => s.waiting.length === 1)
+  assert.deepEqual([ids(held), held.unread], ['p3 p2', 2])
+  await store.show()
+  assert.equal(ids(store.getSnapshot()), 'p4 p3 p2')
+  assert.equal(await store.markRead(), true)
+  assert.equal(store.getSnapshot().unread, 0)
+})
+
+test('an own post is shown at once, once, and when it fails it stays', async () => {
+  const { server, store } = await world()
+  const keys: string[] = []
+  let refusal: string | null = 'BAD_USER_INPUT'
+  server.answers.set('CreatePost', ({ input }) => {
+    keys.push(input.idempotencyKey)
+    const own = { ...edge(5, 'me'), node: { id: 'p5', text: 'text 5', author: { id: 'me' } } }
+    return refusal ? { errors: [{ message: 'too long', extensions: { code: refusal } }] } : { data: { createPost: { edge: own } } }
+  })
+  const posting = store.post('text 5')
+  assert.equal(store.getSnapshot().pending[0]?.text, 'text 5')
+  assert.equal(await posting, null)
+  assert.deepEqual(store.getSnapshot().pending[0]?.error, { code: 'BAD_USER_INPUT', message: 'too long' })
+  refusal = null
+  await store.resend(store.getSnapshot().pending[0]!.key)
+  server.tell(await server.subscription(1), { __typename: 'TimelinePostAdded', position: 'x', edge: edge(5, 'me') })
+  const held = await until(store, (s) => s.position === 'x')
+  assert.deepEqual([held.pending, ids(held), held.unread], [[], 'p5 p3 p2', 1])
+  assert.equal(new Set(keys).size, 1)
+})
+
+test('a post that got no answer is sent again when the server is back', async () => {
+  let cut = true
+  const { server, store } = await world({
+    fetch: (address, init) => (cut && String(init?.body).includes('CreatePost') ? Promise.reject(new Error('cut')) : fetch(address, init)),
+  })
+  server.answers.set('CreatePost', () => ({ data: { createPost: { edge: edge(6, 'me') } } }))
+  await store.post('text 6')
+  assert.equal(store.getSnapshot().pending[0]?.error?.code, '')
+  cut = false
+  ;(await server.subscription(1)).socket.terminate()
+  await until(store, (s) => ids(s) === 'p6 p3 p2' && s.pending.length === 0)
+})
+
+test('it comes back with what it kept, and goes on from there', async () => {
+  const storage = memoryStorage()
+  const { server, store } = await world({ storage })
+  server.tell(await server.subscription(1), { __typename: 'TimelinePostAdded', position: 'after 4', edge: edge(4) })
+  await until(store, (s) => ids(s) === 'p4 p3 p2')
+  store.stop()
+  server.asked = []
+  const again = new TimelineStore({ url: server.url, viewer: 'me', token: 'good', storage, heartbeat: 0, webSocketImpl: Socket })
+  after(() => again.stop())
+  await again.start()
+  assert.equal(ids(again.getSnapshot()), 'p4 p3 p2')
+  assert.equal((await server.subscription(2)).after, 'after 4')
+  assert.deepEqual(server.asked, [])
+  await again.more()
+  assert.equal(ids(again.getSnapshot()), 'p4 p3 p2 p1')
+})
+
+test('another order is another list, and news waits until it is read again', async () => {
+  const { server, store } = await world()
+  server.timeline = [edge(1), edge(3), edge(2)]
+  await store.setOrder('RANKED')
+  assert.equal(ids(store.getSnapshot()), 'p1 p3')
+  server.tell(await server.subscription(1), { __typename: 'TimelinePostAdded', position: 'x', edge: edge(4) })
+  await until(store, (s) => s.waiting.length === 1)
+  server.timeline = [edge(4), edge(1)]
+  await store.show()
+  assert.equal(ids(store.getSnapshot()), 'p4 p1')
+})
+
+test('a snapshot is the same until something changes, as hooks need it', async () => {
+  const { server, store } = await world()
+  const before = store.getSnapshot()
+  assert.equal(store.getSnapshot(), before)
+  store.change({ ...before.entries[0]!.node, text: 'edited' })
+  const after = store.getSnapshot()
+  assert.notEqual(after, before)
+  assert.equal(after.entries[0]!.node.text, 'edited')
+  assert.equal(after.entries[1], before.entries[1])
+  store.remove('p2')
+  assert.equal(ids(store.getSnapshot()), 'p3')
+  await server.subscription(1)
+})
+
+test('a store that is stopped and started while it begins, as strict modes do, begins once', async () => {
+  const { server, store } = await world({ storage: memoryStorage() }, false)
+  const first = store.start()
+  store.stop()
+  await Promise.all([first, store.start()])
+  assert.equal(ids(store.getSnapshot()), 'p3 p2')
+  await server.subscription(1)
+  assert.deepEqual(server.asked, ['Timeline'])
+  assert.equal(server.subscriptions.length, 1)
+})

@@ -1,0 +1,120 @@
+// Follows the timelines of many users with the client kit, as crowd.mjs does with
+// graphql-ws alone, and is driven in the same way:
+//
+// usage: node kit.mjs, with a line of JSON on standard input:
+//
+//   {"urls":["http://…/graphql"],"tokens":["…"],"viewers":["…"]}
+//
+// Each client reads and subscribes at any of the servers, now and then breaks its
+// connection, asks for an older page, or ends and comes back with what it kept.
+// Prints {"ready":true} when all have read a page. At the line "calm" they stop
+// that, at the line "report" each reads its timeline to the end, and it prints what
+// they hold, as crowd.mjs does. A client that has yet to read again, or cannot read
+// to the end, says so in "behind". It ends when its standard input does.
+import { createInterface } from 'node:readline';
+import WebSocket from 'ws';
+
+import { memoryStorage, TimelineStore } from '../../clients/typescript/build/src/index.js';
+
+const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
+const { urls, tokens, viewers } = JSON.parse((await lines.next()).value);
+const any = () => urls[Math.floor(Math.random() * urls.length)];
+let restless = false; // whether clients break their connections
+
+class User {
+  failed = [];
+  twice = [];
+  resumed = 0;
+  invalidated = 0;
+  beat = 0;
+  sockets = new Set();
+
+  constructor(token, viewer) {
+    const user = this;
+    class Socket extends WebSocket {
+      constructor(_, ...args) {
+        super(any().replace('http', 'ws'), ...args);
+        this.on('error', () => {}); // a close event follows
+        user.sockets.add(this);
+        this.on('close', () => user.sockets.delete(this));
+      }
+    }
+    this.options = {
+      url: urls[0],
+      viewer,
+      token,
+      fields: 'id author { id }',
+      storage: memoryStorage(),
+      pageSize: 50,
+      most: 5000,
+      heartbeat: 1,
+      backoff: () => 50 + 200 * Math.random(),
+      fetch: (_, init) => fetch(any(), init),
+      webSocketImpl: Socket,
+      onSessionEnded: () => this.failed.push('the session has ended'),
+      onEvent: ({ __typename }) => {
+        this.beat = Date.now();
+        if (__typename === 'TimelineInvalidated') this.invalidated++;
+      },
+    };
+    this.begin();
+    this.fidget();
+  }
+
+  begin() {
+    this.store = new TimelineStore(this.options);
+    let before = 'connecting';
+    this.stopWatching = this.store.subscribe(() => {
+      const { status, entries } = this.store.getSnapshot();
+      if (status !== before && status === 'live' && before === 'reconnecting') this.resumed++;
+      before = status;
+      const seen = new Set();
+      for (const { node } of entries) {
+        if (seen.has(node.id)) this.twice.push(node.id);
+        seen.add(node.id);
+      }
+    });
+    this.started = this.store.start();
+  }
+
+  async fidget() {
+    for (;;) {
+      await pause(1000 + 8000 * Math.random());
+      if (!restless) continue;
+      const what = Math.random();
+      if (what < 0.5) for (const socket of this.sockets) Math.random() < 0.5 ? socket.terminate() : socket.close();
+      else if (what < 0.7) void this.store.more();
+      else if (what < 0.8) void this.store.refresh();
+      else {
+        // What comes while the program is away is told when it is back.
+        this.store.stop();
+        this.stopWatching();
+        await pause(2000 * Math.random());
+        this.begin();
+        this.resumed++;
+      }
+    }
+  }
+
+  async report() {
+    const { store } = this;
+    for (let n = 0; n < 200 && store.getSnapshot().next && !store.getSnapshot().error; n++) await store.more();
+    const { entries, stale, next, status } = store.getSnapshot();
+    return {
+      held: entries.map(({ node }) => node.id),
+      behind: stale || next !== null || status !== 'live',
+      twice: this.twice, failed: this.failed, resumed: this.resumed, invalidated: this.invalidated, beat: this.beat, server: 0,
+    };
+  }
+}
+
+const users = tokens.map((token, i) => new User(token, viewers[i]));
+await Promise.all(users.map((user) => user.started));
+console.log('{"ready":true}');
+restless = true;
+for await (const line of lines) {
+  if (line === 'calm') restless = false;
+  if (line === 'report') console.log(JSON.stringify({ clients: await Promise.all(users.map((user) => user.report())) }));
+}
+process.exit();
