@@ -94,9 +94,9 @@ func (c Config) exposed() bool {
 
 // warn logs what is unsafe, where others than this machine's users are served. Stores
 // that cannot be asked are no reason not to start.
-func (p *process) warn(ctx context.Context) {
+func (p *process) warn(ctx context.Context) error {
 	if !p.config.exposed() {
-		return
+		return nil
 	}
 	found := p.config.Unsafe()
 	ctx, cancel := context.WithTimeout(ctx, surveyTimeout)
@@ -108,6 +108,7 @@ func (p *process) warn(ctx context.Context) {
 	for _, what := range append(found, p.config.unsafeStores(survey)...) {
 		p.log.WarnContext(ctx, "unsafe for production", "what", what)
 	}
+	return nil
 }
 
 // Check prints what would run with the settings, and what is unsafe for production, as

@@ -48,7 +48,7 @@ func newProcess(ctx context.Context, c Config, role Role, stores *storage.Stores
 		{"sql", stores.SQL.PingContext},
 		{"redis", stores.CheckRedis},
 	}}
-	p.base = append(p.base, p.health.watch)
+	p.base = append(p.base, p.health.watch, p.warn)
 	var err error
 	if p.limits, err = limit.New(stores.Redis, c.limits(log)); err != nil {
 		return nil, err

@@ -104,7 +104,6 @@ func Run(ctx context.Context, c Config, role Role, console Console) (err error) 
 		log.InfoContext(ctx, "operators are answered", "url", "http://"+admin.Addr().String()+"/", "addr", admin.Addr().String())
 	}
 	p.announce(console.Out)
-	p.warn(ctx)
 	defer collectLess()()
 	err = p.run(ctx)
 	log.InfoContext(ctx, "stopped")
