@@ -61,7 +61,17 @@ test: deps ## Run all tests with the race detector and all databases; some: PKGS
 	  $(if $(CI),$(ONCE_MORE)) --packages='$(PKGS)' -- -race -count=$(COUNT) -timeout=9m $(if $(RUN),-run '$(value RUN)')
 
 .PHONY: check
-check: deps lint verify fuzz peers-test test ## All that continuous integration checks: lint, verify, fuzz, test
+check: deps lint verify deploy fuzz peers-test test ## All that continuous integration checks: lint, verify, deploy, fuzz, test
+
+.PHONY: deploy
+deploy: ## Have promtool, nginx, Caddy, systemd, helm and goreleaser read the files of deploy; build for other systems
+	@bash .ci/deploy
+
+GORELEASER = github.com/goreleaser/goreleaser/v2@v2.16.0
+
+.PHONY: release
+release: ## Build the programs of a release into dist, with checksums and lists of their modules; publish nothing
+	@GOFLAGS= $(GO) run $(GORELEASER) release --snapshot --clean
 
 .PHONY: flakes
 flakes: PKGS = ./feed/... ./live ./queue ./workers ./timeline ./server/...
