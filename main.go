@@ -28,6 +28,7 @@ type commands struct {
 	Seed        command.Seed        `cmd:"" help:"Make a demo network, or import a follow graph."`
 	Import      command.Import      `cmd:"" help:"Take users, follows, blocks, posts and likes from a file; may be interrupted and run again."`
 	Export      command.Export      `cmd:"" help:"Write users, follows, blocks, posts and likes to a file that import takes."`
+	Backup      command.Backup      `cmd:"" help:"Copy the SQLite file of a running Tideline; say how PostgreSQL is backed up."`
 	Feeds       command.Feeds       `cmd:"" help:"Look into timelines: inspect, explain, verify, rebuild."`
 	Jobs        command.Jobs        `cmd:"" help:"Look at jobs that are outstanding or given up, and retry them."`
 	Users       command.Users       `cmd:"" help:"Act on accounts: sign-out."`
