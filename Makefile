@@ -64,14 +64,12 @@ test: deps ## Run all tests with the race detector and all databases; some: PKGS
 check: deps lint verify deploy fuzz peers-test test ## All that continuous integration checks: lint, verify, deploy, fuzz, test
 
 .PHONY: deploy
-deploy: ## Have promtool, nginx, Caddy, systemd, helm and goreleaser read the files of deploy; build for other systems
-	@bash .ci/deploy
-
-GORELEASER = github.com/goreleaser/goreleaser/v2@v2.16.0
+deploy: ## Have promtool, nginx, Caddy, systemd and helm read the files of deploy; GORELEASER=on for goreleaser, too
+	@GORELEASER=$(GORELEASER) bash .ci/deploy
 
 .PHONY: release
 release: ## Build the programs of a release into dist, with checksums and lists of their modules; publish nothing
-	@GOFLAGS= $(GO) run $(GORELEASER) release --snapshot --clean
+	@GOFLAGS= $(GO) run github.com/goreleaser/goreleaser/v2@v2.16.0 release --snapshot --clean
 
 .PHONY: flakes
 flakes: PKGS = ./feed/... ./live ./queue ./workers ./timeline ./server/...

@@ -61,7 +61,7 @@ func main() {
 // secret is the value of a flag that is in a file.
 func secret(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 	if !flag.Tag.Has("secret") {
-		return nil, nil //nolint:nilnil // which tells kong that there is none
+		return nil, nil // none
 	}
 	value, found, err := server.Secret(flag.Envs[0])
 	if err != nil || !found {

@@ -3,7 +3,9 @@ package e2e
 import (
 	"context"
 	"errors"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -81,6 +83,33 @@ func TestUnknownSettingIsNamed(t *testing.T) {
 	require.Zero(t, code, out)
 	require.Contains(t, out, "TIDELINE_DATA_DRI")
 	require.Contains(t, out, "did you mean TIDELINE_DATA_DIR?")
+}
+
+// Secrets may be in files. What is unsafe is said, and fails where that was asked for.
+func TestConfigCheck(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "url")
+	require.NoError(t, os.WriteFile(file, []byte("sqlite://"+filepath.Join(t.TempDir(), "topsecret.db")+"\n"), 0o600))
+	settings := []string{"TIDELINE_DATABASE_URL_FILE=" + file}
+	code, out := run(t, settings, "migrate")
+	require.Zero(t, code, out)
+	require.NotContains(t, out, "is no setting")
+	code, out = run(t, settings, "config", "check")
+	require.Zero(t, code, out)
+	require.Contains(t, out, "topsecret.db", "the file names the database")
+	require.Contains(t, out, "TIDELINE_PRODUCTION is off")
+	code, out = run(t, settings, "config", "check", "--strict")
+	require.NotZero(t, code, out)
+
+	code, out = run(t, append(settings, "TIDELINE_DATABASE_URL=postgres://h/d"), "migrate")
+	require.NotZero(t, code, out)
+	require.Contains(t, out, "are both set")
+	code, out = run(t, []string{"TIDELINE_REDIS_URL_FILE=" + file + "2"}, "version")
+	require.NotZero(t, code, out)
+	require.Contains(t, out, "TIDELINE_REDIS_URL_FILE")
+	code, out = run(t, []string{"TIDELINE_ADDR_FILE=" + file}, "version")
+	require.Zero(t, code, out)
+	require.Contains(t, out, "TIDELINE_ADDR_FILE is no setting", "it is no secret")
 }
 
 // A container asks the process inside without a shell or curl.

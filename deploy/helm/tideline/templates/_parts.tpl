@@ -92,6 +92,10 @@ spec:
             periodSeconds: 5
             timeoutSeconds: 4
             failureThreshold: 2
+          {{- if semverCompare ">=1.30-0" .root.Capabilities.KubeVersion.Version }}
+          lifecycle: # load balancers look away before the process does
+            preStop: {sleep: {seconds: 5}}
+          {{- end }}
           resources: {{- toYaml $values.resources | nindent 12 }}
           securityContext:
             allowPrivilegeEscalation: false
