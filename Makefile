@@ -19,16 +19,21 @@ run: build ## Build and start Tideline with everything inside; ARGS="..." for ot
 example: build ## Start Tideline and the example app beside it; DATA=./folder keeps what they have
 	@exec bash examples/app/run
 
+# A build says which version it is: Go notes that in the binary only where it asks git by itself.
+VERSION := $(shell git describe --tags --match 'v[0-9]*' --dirty=-modified 2>/dev/null)
+COMMIT := $(shell git describe --always --abbrev=40 --match '' --dirty=-modified 2>/dev/null)
+LDFLAGS = -ldflags '-X tideline/server.version=$(VERSION) -X tideline/server.commit=$(COMMIT)'
+
 # The first build compiles SQLite and some hundred other packages.
 .PHONY: build
 build: ## Build bin/tideline
 	@set -o pipefail; \
 	if [ -x bin/tideline ]; then \
-	  CGO_ENABLED=0 $(GO) build -o bin/tideline .; \
+	  CGO_ENABLED=0 $(GO) build $(LDFLAGS) -o bin/tideline .; \
 	else \
 	  echo "The first build downloads and compiles everything, SQLite included: a few minutes. Later ones take seconds."; \
 	  all=$$(CGO_ENABLED=0 $(GO) list -deps . | wc -l | tr -d ' '); \
-	  CGO_ENABLED=0 $(GO) build -v -o bin/tideline . 2>&1 | awk -v all=$$all -v tty=$$([ -t 1 ] && echo 1 || echo 0) '\
+	  CGO_ENABLED=0 $(GO) build -v $(LDFLAGS) -o bin/tideline . 2>&1 | awk -v all=$$all -v tty=$$([ -t 1 ] && echo 1 || echo 0) '\
 	    / / { print; next } \
 	    { n++ } \
 	    tty == 1 { printf "\r\033[Kpackage %d of at most %d: %s", n, all, $$0; fflush(); next } \
@@ -57,7 +62,15 @@ test: deps ## Run all tests with the race detector and all databases; some: PKGS
 	  $(if $(CI),$(ONCE_MORE)) --packages='$(PKGS)' -- -race -count=$(COUNT) -timeout=9m $(if $(RUN),-run '$(value RUN)')
 
 .PHONY: check
-check: deps lint verify fuzz peers-test test ## All that continuous integration checks: lint, verify, fuzz, test
+check: deps lint verify deploy fuzz peers-test test ## All that continuous integration checks: lint, verify, deploy, fuzz, test
+
+.PHONY: deploy
+deploy: ## Have promtool, nginx, Caddy, systemd and helm read the files of deploy; GORELEASER=on for goreleaser, too
+	@GORELEASER=$(GORELEASER) bash .ci/deploy
+
+.PHONY: release
+release: ## Build the programs of a release into dist, with checksums and lists of their modules; publish nothing
+	@GOFLAGS= $(GO) run github.com/goreleaser/goreleaser/v2@v2.16.0 release --snapshot --clean
 
 .PHONY: flakes
 flakes: PKGS = ./feed/... ./live ./queue ./workers ./timeline ./server/...

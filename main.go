@@ -21,26 +21,31 @@ import (
 type commands struct {
 	server.Config
 
-	Serve    command.Serve    `cmd:"" default:"1" help:"Run the server and its workers in one process. The default."`
-	Server   command.Server   `cmd:"" help:"Run a server without workers; needs a Redis that it shares with them."`
-	Worker   command.Worker   `cmd:"" help:"Run workers without a server; needs a Redis that they share with it."`
-	Migrate  command.Migrate  `cmd:"" name:"migrate" help:"Bring the database's schema up to date."`
-	Seed     command.Seed     `cmd:"" help:"Make a demo network, or import a follow graph."`
-	Import   command.Import   `cmd:"" help:"Take users, follows, blocks, posts and likes from a file; may be interrupted and run again."`
-	Export   command.Export   `cmd:"" help:"Write users, follows, blocks, posts and likes to a file that import takes."`
-	Feeds    command.Feeds    `cmd:"" help:"Look into timelines: inspect, explain, verify, rebuild."`
-	Jobs     command.Jobs     `cmd:"" help:"Look at jobs that are outstanding or given up, and retry them."`
-	Users    command.Users    `cmd:"" help:"Act on accounts: sign-out."`
-	Keys     command.Keys     `cmd:"" help:"Make, list and revoke the API keys of servers."`
-	Webhooks command.Webhooks `cmd:"" help:"Tell other servers what happens: endpoints, deliveries, replays."`
-	Bench    command.Bench    `cmd:"" help:"Load a running Tideline as its users would, and report."`
+	Serve       command.Serve       `cmd:"" default:"1" help:"Run the server and its workers in one process. The default."`
+	Server      command.Server      `cmd:"" help:"Run a server without workers; needs a Redis that it shares with them."`
+	Worker      command.Worker      `cmd:"" help:"Run workers without a server; needs a Redis that they share with it."`
+	Migrate     command.Migrate     `cmd:"" name:"migrate" help:"Bring the database's schema up to date."`
+	Seed        command.Seed        `cmd:"" help:"Make a demo network, or import a follow graph."`
+	Import      command.Import      `cmd:"" help:"Take users, follows, blocks, posts and likes from a file; may be interrupted and run again."`
+	Export      command.Export      `cmd:"" help:"Write users, follows, blocks, posts and likes to a file that import takes."`
+	Backup      command.Backup      `cmd:"" help:"Copy the SQLite file of a running Tideline; say how PostgreSQL is backed up."`
+	Feeds       command.Feeds       `cmd:"" help:"Look into timelines: inspect, explain, verify, rebuild."`
+	Jobs        command.Jobs        `cmd:"" help:"Look at jobs that are outstanding or given up, and retry them."`
+	Users       command.Users       `cmd:"" help:"Act on accounts: sign-out."`
+	Keys        command.Keys        `cmd:"" help:"Make, list and revoke the API keys of servers."`
+	Webhooks    command.Webhooks    `cmd:"" help:"Tell other servers what happens: endpoints, deliveries, replays."`
+	Settings    command.Config      `cmd:"" name:"config" help:"Say what would run with the settings, and what is unsafe."`
+	Bench       command.Bench       `cmd:"" help:"Load a running Tideline as its users would, and report."`
+	Healthcheck command.Healthcheck `cmd:"" help:"Ask a running process whether it is well; for containers."`
+	Version     command.Version     `cmd:"" help:"Say which program this is: version, commit, Go, platform."`
 }
 
 func main() {
 	var cli commands
 	parser := kong.Must(&cli, kong.Name("tideline"), kong.ShortUsageOnError(),
 		kong.Description("Tideline keeps a timeline for every user and delivers it live.\n\nEvery setting is a flag and an environment variable; the flag wins."),
-		kong.DefaultEnvars(server.EnvPrefix), kong.Vars(server.Vars()), kong.Vars(command.Vars()), kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true}))
+		kong.DefaultEnvars(server.EnvPrefix), kong.Vars(server.Vars()), kong.Vars(command.Vars()), kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true}),
+		kong.Resolvers(kong.ResolverFunc(secret)))
 	if err := server.CheckEnv(os.Environ(), variables(parser.Model.Node)); err != nil {
 		fmt.Fprintf(os.Stderr, "tideline: warning: %v\n", err)
 	}
@@ -53,11 +58,26 @@ func main() {
 	parser.FatalIfErrorf(chosen.Run())
 }
 
+// secret is the value of a flag that is in a file.
+func secret(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
+	if !flag.Tag.Has("secret") {
+		return nil, nil // none
+	}
+	value, found, err := server.Secret(flag.Envs[0])
+	if err != nil || !found {
+		return nil, err
+	}
+	return value, nil
+}
+
 // variables lists the environment variables that the flags read.
 func variables(node *kong.Node) []string {
 	var names []string
 	for _, flag := range node.Flags {
 		names = append(names, flag.Envs...)
+		if flag.Tag.Has("secret") {
+			names = append(names, server.SecretFile(flag.Envs[0]))
+		}
 	}
 	for _, child := range node.Children {
 		names = append(names, variables(child)...)

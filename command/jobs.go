@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
 	"text/tabwriter"
 
 	"tideline/queue"
@@ -52,7 +55,7 @@ func (l jobsList) Run(ctx context.Context, c server.Config, console server.Conso
 }
 
 type jobsRetry struct {
-	IDs []int64 `arg:"" optional:"" name:"id" help:"Ids of the jobs. None: all that were given up."`
+	IDs []int64 `arg:"" optional:"" name:"id" help:"Ids of the jobs; one that is not there is an error, after the others are tried again. None: all that were given up."`
 }
 
 func (r jobsRetry) Run(ctx context.Context, c server.Config, console server.Console) error {
@@ -64,11 +67,23 @@ func (r jobsRetry) Run(ctx context.Context, c server.Config, console server.Cons
 				return err
 			}
 		}
-		n, err := q.Retry(ctx, ids...)
+		found, err := q.Retry(ctx, ids...)
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(console.Out, "%d jobs will be tried again.\n", n)
+		fmt.Fprintf(console.Out, "%d jobs will be tried again.\n", len(found))
+		if len(r.IDs) == 0 {
+			return nil
+		}
+		var missing []string
+		for _, id := range ids {
+			if !slices.Contains(found, id) {
+				missing = append(missing, strconv.FormatInt(id, 10))
+			}
+		}
+		if len(missing) > 0 {
+			return fmt.Errorf("there is no job %s: it is done, or never was", strings.Join(missing, ", "))
+		}
 		return nil
 	})
 }

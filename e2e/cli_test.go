@@ -3,7 +3,10 @@ package e2e
 import (
 	"context"
 	"errors"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -82,12 +85,81 @@ func TestUnknownSettingIsNamed(t *testing.T) {
 	require.Contains(t, out, "did you mean TIDELINE_DATA_DIR?")
 }
 
+// Secrets may be in files. What is unsafe is said, and fails where that was asked for.
+func TestConfigCheck(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "url")
+	require.NoError(t, os.WriteFile(file, []byte("sqlite://"+filepath.Join(t.TempDir(), "topsecret.db")+"\n"), 0o600))
+	settings := []string{"TIDELINE_DATABASE_URL_FILE=" + file}
+	code, out := run(t, settings, "migrate")
+	require.Zero(t, code, out)
+	require.NotContains(t, out, "is no setting")
+	code, out = run(t, settings, "config", "check")
+	require.Zero(t, code, out)
+	require.Contains(t, out, "topsecret.db", "the file names the database")
+	require.Contains(t, out, "TIDELINE_PRODUCTION is off")
+	code, out = run(t, settings, "config", "check", "--strict")
+	require.NotZero(t, code, out)
+
+	code, out = run(t, append(settings, "TIDELINE_DATABASE_URL=postgres://h/d"), "migrate")
+	require.NotZero(t, code, out)
+	require.Contains(t, out, "are both set")
+	code, out = run(t, []string{"TIDELINE_REDIS_URL_FILE=" + file + "2"}, "version")
+	require.NotZero(t, code, out)
+	require.Contains(t, out, "TIDELINE_REDIS_URL_FILE")
+	code, out = run(t, []string{"TIDELINE_ADDR_FILE=" + file}, "version")
+	require.Zero(t, code, out)
+	require.Contains(t, out, "TIDELINE_ADDR_FILE is no setting", "it is no secret")
+}
+
+// A container asks the process inside without a shell or curl.
+func TestHealthcheck(t *testing.T) {
+	t.Parallel()
+	settings := []string{"TIDELINE_DATA_DIR=" + t.TempDir()}
+	p := start(t, settings, "--addr=127.0.0.1:0")
+	address := "TIDELINE_ADDR=" + strings.TrimPrefix(p.url, "http://")
+	code, out := run(t, []string{address}, "healthcheck")
+	require.Zero(t, code, out)
+	require.Contains(t, out, `"live":true`)
+	code, out = run(t, nil, "healthcheck", "--ready", p.url)
+	require.Zero(t, code, out)
+	require.Contains(t, out, `"ready":true`)
+	require.Zero(t, p.stop())
+	code, out = run(t, []string{address}, "healthcheck")
+	require.NotZero(t, code, out)
+}
+
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	code, out := run(t, nil, "version")
+	require.Zero(t, code, out)
+	require.Regexp(t, `^tideline \S+ \(commit \S+, go1\.\S+, \w+/\w+\)\n$`, out)
+	code, out = run(t, nil, "version", "--json")
+	require.Zero(t, code, out)
+	require.Regexp(t, `^\{"version":"[^"]+","commit":"[^"]+","go":"go[^"]+","platform":"[^"]+"\}\n$`, out)
+}
+
+// A job that is not there is not tried again, and who asked for it is told.
+func TestRetryOfAJobThatIsNotThere(t *testing.T) {
+	t.Parallel()
+	settings := []string{"TIDELINE_DATA_DIR=" + t.TempDir()}
+	code, out := run(t, settings, "migrate")
+	require.Zero(t, code, out)
+	code, out = run(t, settings, "jobs", "retry", "7", "8")
+	require.NotZero(t, code, out)
+	require.Contains(t, out, "there is no job 7, 8")
+	code, out = run(t, settings, "jobs", "retry")
+	require.Zero(t, code, out)
+	require.Contains(t, out, "0 jobs will be tried again")
+}
+
 func TestMigrate(t *testing.T) {
 	t.Parallel()
 	settings := []string{"TIDELINE_DATA_DIR=" + t.TempDir(), "TIDELINE_MIGRATE=off"}
-	for range 2 {
+	for _, says := range []string{" migrations applied, the last is 2", "there is nothing to do"} {
 		code, out := run(t, settings, "migrate")
 		require.Zero(t, code, out)
+		require.Contains(t, out, says)
 	}
 	p := start(t, settings, "--addr=127.0.0.1:0")
 	signUp(t, p, "ann")

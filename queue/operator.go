@@ -102,26 +102,30 @@ func (q *Queue) List(ctx context.Context, o ListOptions) ([]*ent.Job, error) {
 }
 
 // Retry makes jobs due now, with no attempt counted, and revives dead ones. It
-// returns how many of the ids there were. When it returns nil the jobs are in their
-// streams. After an error of Redis alone, the sweeper puts them there.
+// returns those of the ids that there were, in ascending order. When its error is nil
+// the jobs are in their streams. After an error of Redis alone, the sweeper puts them
+// there.
 //
 // Cost: two statements per 1,000 jobs, and a round trip per 100.
-func (q *Queue) Retry(ctx context.Context, ids ...int64) (int, error) {
-	total := 0
+func (q *Queue) Retry(ctx context.Context, ids ...int64) ([]int64, error) {
+	var found []int64
+	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
 	for part := range slices.Chunk(ids, sweepBatch) {
-		n, err := q.db.Job.Update().Where(job.IDIn(part...)).
-			SetDead(false).SetAttempts(0).SetDueAt(q.now()).Save(ctx)
+		rows, err := q.db.Job.Query().Where(job.IDIn(part...)).Select(job.FieldID, job.FieldPool).Order(job.ByID()).All(ctx)
 		if err != nil {
-			return total, fmt.Errorf("retry jobs: %w", err)
+			return found, fmt.Errorf("retry jobs: %w", err)
 		}
-		total += n
-		rows, err := q.db.Job.Query().Where(job.IDIn(part...)).Select(job.FieldID, job.FieldPool).All(ctx)
-		if err == nil {
-			_, err = q.pushRows(ctx, rows)
-		}
+		err = q.db.Job.Update().Where(job.IDIn(part...)).
+			SetDead(false).SetAttempts(0).SetDueAt(q.now()).Exec(ctx)
 		if err != nil {
-			return total, fmt.Errorf("retry jobs: %w", err)
+			return found, fmt.Errorf("retry jobs: %w", err)
+		}
+		for _, row := range rows {
+			found = append(found, row.ID)
+		}
+		if _, err = q.pushRows(ctx, rows); err != nil {
+			return found, fmt.Errorf("retry jobs: %w", err)
 		}
 	}
-	return total, nil
+	return found, nil
 }

@@ -83,9 +83,9 @@ func TestDeadAfterMaxAttempts(t *testing.T) {
 		require.Len(t, dead, 1)
 
 		healed.Store(true)
-		n, err := q.Retry(t.Context(), dead[0].ID, 12345)
+		found, err := q.Retry(t.Context(), 12345, dead[0].ID, dead[0].ID)
 		require.NoError(t, err)
-		assert.Equal(t, 1, n)
+		assert.Equal(t, []int64{dead[0].ID}, found)
 		drain(t, q)
 		left, err := q.List(t.Context(), ListOptions{})
 		require.NoError(t, err)

@@ -28,17 +28,19 @@ import (
 
 // Config has every setting of a Tideline process, as the command line has it: each
 // field is a flag, and the environment variable TIDELINE_ with the flag's name in
-// capitals. The tags have the defaults. Packages limit and transport have none of
+// capitals. A secret one may be in a file, which the variable with _FILE at its end
+// names. The tags have the defaults. Packages limit and transport have none of
 // their own for these settings; those of the other packages are the same.
 type Config struct {
 	Addr            string   `group:"Network" default:"127.0.0.1:8080" help:"Address to serve the app, the API and GraphiQL on, as host:port."`
+	AdminAddr       string   `group:"Network" placeholder:"HOST:PORT" help:"Address of its own for operators, without TLS: /livez, /readyz, /metrics and /debug/pprof. With it no other address answers /metrics. Keep it private. Default: none; /metrics is at --addr then."`
 	AllowedOrigins  []string `group:"Network" placeholder:"ORIGIN" help:"Other sites whose pages may use the API, such as https://app.example.com, or * for all. Default: none."`
 	TrustedProxies  []string `group:"Network" placeholder:"CIDR" help:"Networks of reverse proxies whose word about a client's address is taken, such as 10.0.0.0/8. Default: none."`
 	ProxyHeader     string   `group:"Network" enum:"x-forwarded-for,forwarded" default:"x-forwarded-for" help:"The header in which they give it: x-forwarded-for or forwarded."`
 	TLSCert         string   `group:"Network" name:"tls-cert" placeholder:"FILE" help:"Certificate chain in PEM; with it the server speaks TLS. Read at start."`
 	TLSKey          string   `group:"Network" name:"tls-key" placeholder:"FILE" help:"Private key of the certificate in PEM."`
 	GraphiQL        string   `group:"Network" name:"graphiql" enum:"on,off" default:"on" help:"Serve the API's explorer at /graphiql: on or off."`
-	Metrics         string   `group:"Network" enum:"on,off" default:"on" help:"Serve Prometheus metrics at /metrics: on or off."`
+	Metrics         string   `group:"Network" enum:"on,off" default:"on" help:"Serve Prometheus metrics at /metrics, of --admin-addr where there is one: on or off."`
 	CompressHTTP    string   `group:"Network" name:"compress-http" enum:"on,off" default:"on" help:"Send answers of 1 KB and more as gzip to clients that accept it: on or off. A page of 20 posts, 9 KB, becomes less than half as long for 35 µs of processor time."`
 	CompressSockets string   `group:"Network" name:"compress-sockets" enum:"on,off" default:"off" help:"Agree to permessage-deflate on WebSockets: on or off. Messages of 1 KB and more are compressed then: an event of 2.3 KB becomes half as long, for 30 µs of processor time instead of 4 for each subscriber."`
 	Production      bool     `group:"Network" help:"Serve strangers: no GraphiQL, no introspection, no /schema.graphql, no suggestions in errors."`
@@ -77,9 +79,9 @@ type Config struct {
 	App         string `group:"Accounts" enum:"on,off" default:"on" help:"Serve the app at /: on or off."`
 
 	DataDir     string `group:"Storage" default:"tideline-data" help:"Directory of the SQLite file and whatever else must last, made when missing."`
-	DatabaseURL string `group:"Storage" name:"database-url" placeholder:"URL" help:"PostgreSQL, as postgres://user:password@host/name. Default: a SQLite file in the data directory."`
+	DatabaseURL string `group:"Storage" name:"database-url" secret:"" placeholder:"URL" help:"PostgreSQL, as postgres://user:password@host/name; or in the file that TIDELINE_DATABASE_URL_FILE names. Default: a SQLite file in the data directory."`
 	SQLiteSync  string `group:"Storage" name:"sqlite-sync" enum:"full,normal" default:"full" help:"When SQLite answers a write: full, when the disk has it; normal, sooner, and a power cut takes the last writes."`
-	RedisURL    string `group:"Storage" name:"redis-url" placeholder:"URL" help:"Redis, as redis://host:6379; nodes of a Redis Cluster separated by commas; Sentinels of a master with ?master_name=NAME. Default: one inside the process, which other processes cannot share."`
+	RedisURL    string `group:"Storage" name:"redis-url" secret:"" placeholder:"URL" help:"Redis, as redis://host:6379; nodes of a Redis Cluster separated by commas; Sentinels of a master with ?master_name=NAME; or in the file that TIDELINE_REDIS_URL_FILE names. Default: one inside the process, which other processes cannot share."`
 	Migrate     string `group:"Storage" enum:"on,off" default:"on" help:"Bring the database's schema up to date at start: on or off."`
 
 	InboxCap   int           `group:"Timelines" default:"${inbox_cap}" help:"Posts kept ready in each active user's timeline, ${least_inbox_cap} to ${most_inbox_cap}. Older ones are read from SQL."`
@@ -94,7 +96,7 @@ type Config struct {
 	SmallWorkers    int    `group:"Workers" default:"8" help:"Ordinary jobs that run at once in a worker, 1 to 1024."`
 	LargeWorkers    int    `group:"Workers" default:"2" help:"Fan-outs to large audiences that run at once in a worker, 1 to 1024."`
 	RelationWorkers int    `group:"Workers" default:"4" help:"Changes of relations, such as follows, that run at once in a worker, 1 to 1024."`
-	WorkerAddr      string `group:"Workers" placeholder:"HOST:PORT" help:"Address where 'tideline worker' answers /livez, /readyz and /metrics. Default: none."`
+	WorkerAddr      string `group:"Workers" placeholder:"HOST:PORT" help:"Address where 'tideline worker' answers /livez, /readyz and, without --admin-addr, /metrics. Default: none."`
 
 	WebhookNetworks []string `group:"Webhooks" placeholder:"CIDR" help:"Private networks to which webhooks may be sent, such as 10.1.0.0/16. Default: none, public addresses only."`
 	WebhookHTTP     string   `group:"Webhooks" name:"webhook-http" enum:"on,off" default:"off" help:"Send webhooks to addresses without TLS, too: on or off."`
@@ -152,6 +154,9 @@ func (c Config) Validate() error {
 	}
 	if !isAddress(c.Addr) {
 		bad("Addr", quote(c.Addr), "host:port, such as 127.0.0.1:8080 or :8080")
+	}
+	if c.AdminAddr != "" && !isAddress(c.AdminAddr) {
+		bad("AdminAddr", quote(c.AdminAddr), "host:port, such as 127.0.0.1:8090")
 	}
 	if c.WorkerAddr != "" && !isAddress(c.WorkerAddr) {
 		bad("WorkerAddr", quote(c.WorkerAddr), "host:port, such as 127.0.0.1:8081")

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"tideline/feed"
@@ -90,6 +92,7 @@ func TestInvalidSettings(t *testing.T) {
 	for arg, wants := range map[string][]string{
 		"--addr=8080":     {"--addr (TIDELINE_ADDR)", `"8080"`, "host:port"},
 		"--addr=:99999":   {"--addr", "host:port"},
+		"--admin-addr=x":  {"--admin-addr (TIDELINE_ADMIN_ADDR)", "host:port"},
 		"--worker-addr=x": {"--worker-addr (TIDELINE_WORKER_ADDR)", "host:port"},
 		"--allowed-origins=https://a.example/path": {"--allowed-origins (TIDELINE_ALLOWED_ORIGINS)", "without a path"},
 		"--allowed-origins=a.example":              {"--allowed-origins", "https://app.example.com"},
@@ -301,7 +304,7 @@ func TestMetrics(t *testing.T) {
 	}
 	require.Equal(t, 1, asked, "scrapes in one second share an answer")
 	for _, want := range []string{
-		`tideline_graphql_requests_total{code="OK",kind="query"} 1`,
+		`tideline_build_info{commit="`, `tideline_graphql_requests_total{code="OK",kind="query"} 1`,
 		`tideline_graphql_request_seconds_count{kind="query"} 1`,
 		`tideline_timeline_reads_total{inbox="hit"} 1`,
 		`tideline_jobs_total{kind="post.created",outcome="done",pool="small"} 1`,
@@ -314,6 +317,23 @@ func TestMetrics(t *testing.T) {
 		`tideline_webhooks_oldest_seconds 60`, `tideline_live_messages_total 4`, `tideline_live_lagged_total 5`, `tideline_live_connects_total 0`, `go_goroutines `,
 	} {
 		require.Contains(t, w.Body.String(), want)
+	}
+}
+
+// Whatever a hub counts is exported.
+func TestAllThatAHubCountsIsExported(t *testing.T) {
+	for i := range reflect.TypeFor[live.Stats]().NumField() {
+		var stats live.Stats
+		reflect.ValueOf(&stats).Elem().Field(i).SetUint(7)
+		m := &metrics{registry: prometheus.NewRegistry()}
+		m.countHub(func() live.Stats { return stats })
+		families, err := m.registry.Gather()
+		require.NoError(t, err)
+		sum := 0.0
+		for _, family := range families {
+			sum += family.GetMetric()[0].GetCounter().GetValue()
+		}
+		require.InDelta(t, 7, sum, 0, reflect.TypeFor[live.Stats]().Field(i).Name)
 	}
 }
 
@@ -344,6 +364,21 @@ func TestLagAlarm(t *testing.T) {
 	require.Equal(t, "1", alarm())
 	failure, oldest = nil, time.Second
 	require.Equal(t, "0", alarm())
+}
+
+// A number without a unit says nothing: durations are seconds in JSON, and say so.
+func TestDurationsInTheLogHaveTheirUnit(t *testing.T) {
+	var out strings.Builder
+	log, err := newLogger(&out, "json", "info")
+	require.NoError(t, err)
+	log.With("since", time.Minute).Info("hello", "duration", 1500*time.Millisecond, slog.Group("lag", "first", time.Second))
+	require.Contains(t, out.String(), `"since_seconds":60,"duration_seconds":1.5,"lag":{"first_seconds":1}}`)
+
+	out.Reset()
+	log, err = newLogger(&out, "text", "info")
+	require.NoError(t, err)
+	log.Info("hello", "duration", 1500*time.Millisecond)
+	require.Contains(t, out.String(), "duration=1.5s")
 }
 
 func TestLogCarriesTheRequest(t *testing.T) {

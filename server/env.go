@@ -3,6 +3,7 @@ package server
 import (
 	"errors"
 	"fmt"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -30,6 +31,33 @@ func CheckEnv(environ, known []string) error {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
+}
+
+// SecretFile is the environment variable that names the file of a secret setting: the
+// setting's own with _FILE.
+func SecretFile(setting string) string { return setting + "_FILE" }
+
+// Secret reads the value of a secret setting from the file that SecretFile names, less
+// the line's end; found is false when no file is named. Errors: the setting itself is
+// in the environment, too; the file cannot be read, is empty, or is no line.
+func Secret(setting string) (value string, found bool, err error) {
+	name := SecretFile(setting)
+	file := os.Getenv(name)
+	if file == "" {
+		return "", false, nil
+	}
+	if os.Getenv(setting) != "" {
+		return "", false, fmt.Errorf("%s and %s are both set: only one may be", setting, name)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", false, fmt.Errorf("%s: %w", name, err)
+	}
+	value = strings.TrimSpace(string(text))
+	if value == "" || strings.Contains(value, "\n") {
+		return "", false, fmt.Errorf("%s: the file %s must have one line, the value of %s", name, file, setting)
+	}
+	return value, true, nil
 }
 
 // nearest is the candidate with the fewest edits from the name, "" when all have

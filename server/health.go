@@ -57,8 +57,19 @@ const (
 	checkEvery = 5 * time.Second
 )
 
+// serve adds /livez and /readyz.
+func (h *health) serve(mux *http.ServeMux) {
+	mux.HandleFunc("GET /livez", h.live)
+	mux.HandleFunc("GET /readyz", h.ready)
+}
+
+// versionHeader says in /livez which version answers, and of which commit.
+const versionHeader = "X-Tideline-Version"
+
 // live serves /livez: the process answers.
 func (h *health) live(w http.ResponseWriter, _ *http.Request) {
+	build := ThisBuild()
+	w.Header().Set(versionHeader, build.Version+" ("+build.Commit+")")
 	reply(w, http.StatusOK, map[string]any{"live": true})
 }
 

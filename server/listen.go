@@ -25,10 +25,13 @@ const (
 
 // listen takes the address that the role answers on; nil when there is none.
 func (c Config) listen(ctx context.Context, role Role) (net.Listener, error) {
-	addr := c.Addr
 	if !role.server {
-		addr = c.WorkerAddr
+		return listenAt(ctx, c.WorkerAddr)
 	}
+	return listenAt(ctx, c.Addr)
+}
+
+func listenAt(ctx context.Context, addr string) (net.Listener, error) {
 	if addr == "" {
 		return nil, nil
 	}
@@ -54,6 +57,7 @@ func (p *process) bound(ctx context.Context, l net.Listener) (net.Listener, erro
 	if err != nil {
 		return nil, fmt.Errorf("TLS certificate: %w", err)
 	}
+	p.metrics.certificate(certificate.Leaf.NotAfter)
 	return tls.NewListener(l, &tls.Config{
 		Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
 	}), nil

@@ -18,9 +18,18 @@ func newLogger(w io.Writer, format, level string) (*slog.Logger, error) {
 	}
 	options := &slog.HandlerOptions{Level: least}
 	if format == "json" {
+		options.ReplaceAttr = inSeconds
 		return slog.New(contextHandler{slog.NewJSONHandler(w, options)}), nil
 	}
 	return slog.New(contextHandler{slog.NewTextHandler(w, options)}), nil
+}
+
+// inSeconds gives a duration its unit, in its name: JSON has numbers only.
+func inSeconds(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindDuration {
+		return slog.Float64(a.Key+"_seconds", a.Value.Duration().Seconds())
+	}
+	return a
 }
 
 // contextHandler adds the id of the request to each record, whichever package logs

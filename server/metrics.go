@@ -130,8 +130,14 @@ func newMetrics() *metrics {
 			Name: "tideline_canary_seconds", Help: "Time that the last canary job took from just before it was enqueued to a worker, measured while the queue is idle.",
 		}),
 	}
+	build := ThisBuild()
+	info := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "tideline_build_info", Help: "Always 1; the labels say which program this is.",
+		ConstLabels: prometheus.Labels{"version": build.Version, "commit": build.Commit, "go": build.Go},
+	})
+	info.Set(1)
 	m.registry.MustRegister(
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		info, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		m.requests, m.requestSeconds, m.subscriptions, m.slowSockets, m.timelineReads,
 		m.jobs, m.jobSeconds, m.jobWaitSeconds, m.queueDepth, m.queueOldest, m.deadJobs,
 		m.fanOutFollowers, m.fanOutTook, m.fanOutSeconds, m.fanOutLag,
@@ -160,6 +166,15 @@ func (m *metrics) checked(check string, now state) {
 		}
 		m.checks.WithLabelValues(check, string(s)).Set(value)
 	}
+}
+
+// certificate adds when the certificate of the address ends.
+func (m *metrics) certificate(end time.Time) {
+	g := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "tideline_tls_certificate_end_timestamp_seconds", Help: "When the certificate that this process serves ends, in seconds since 1970.",
+	})
+	g.Set(float64(end.Unix()))
+	m.registry.MustRegister(g)
 }
 
 // countSockets adds the number of open sockets, which each scrape asks for.

@@ -35,6 +35,7 @@ type process struct {
 	api      *transport.Handler // nil in a worker
 	handler  http.Handler       // of listener
 	listener net.Listener       // nil in a worker that has no address
+	admin    http.Handler       // for operators; nil without an address of their own
 
 	// work stops when the process is told to stop; base goes on until the work has
 	// stopped.
@@ -47,7 +48,7 @@ func newProcess(ctx context.Context, c Config, role Role, stores *storage.Stores
 		{"sql", stores.SQL.PingContext},
 		{"redis", stores.CheckRedis},
 	}}
-	p.base = append(p.base, p.health.watch)
+	p.base = append(p.base, p.health.watch, p.warn)
 	var err error
 	if p.limits, err = limit.New(stores.Redis, c.limits(log)); err != nil {
 		return nil, err
@@ -76,10 +77,15 @@ func newProcess(ctx context.Context, c Config, role Role, stores *storage.Stores
 	}
 
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /livez", p.health.live)
-	mux.HandleFunc("GET /readyz", p.health.ready)
+	p.health.serve(mux)
+	var metrics http.Handler
 	if c.Metrics == "on" {
-		mux.Handle("GET /metrics", p.metrics.handler(b.jobs.Stats, b.webhooks.Stats, log))
+		metrics = p.metrics.handler(b.jobs.Stats, b.webhooks.Stats, log)
+	}
+	if c.AdminAddr != "" {
+		p.admin = p.adminHandler(metrics)
+	} else if metrics != nil {
+		mux.Handle("GET /metrics", metrics)
 	}
 	if role.server {
 		generator, err := ids.Open(ctx, ids.Config{DB: stores.DB, Logger: log})

@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -32,13 +33,38 @@ import (
 // start runs a process on the embedded stores. It returns the URL that the process
 // announces, and a function that stops it and returns the error of Run.
 func start(t *testing.T, role Role, args ...string) (url string, stop func() error) {
+	url, stop, _ = startLogged(t, role, args...)
+	return url, stop
+}
+
+// syncBuffer is what a process has logged until now.
+type syncBuffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// startLogged is start, and returns the log, too.
+func startLogged(t *testing.T, role Role, args ...string) (url string, stop func() error, log *syncBuffer) {
+	log = &syncBuffer{}
 	c, err := parse(t, append([]string{"--addr=127.0.0.1:0", "--data-dir=" + t.TempDir(), "--log-level=warn"}, args...)...)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	read, write := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {
-		err := Run(ctx, c, role, Console{Out: write, Log: t.Output()})
+		err := Run(ctx, c, role, Console{Out: write, Log: io.MultiWriter(log, t.Output())})
 		write.CloseWithError(err)
 		ended <- err
 	}()
@@ -50,11 +76,11 @@ func start(t *testing.T, role Role, args ...string) (url string, stop func() err
 	for lines.Scan() {
 		if found := regexp.MustCompile(`API +(https?://\S+)`).FindStringSubmatch(lines.Text()); found != nil {
 			go io.Copy(io.Discard, read)
-			return strings.TrimSuffix(found[1], "/graphql"), stop
+			return strings.TrimSuffix(found[1], "/graphql"), stop, log
 		}
 	}
 	require.NoError(t, stop(), "the process ended before it announced itself")
-	return "", nil
+	return "", nil, log
 }
 
 func TestMain(m *testing.M) {

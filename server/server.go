@@ -75,6 +75,13 @@ func Run(ctx context.Context, c Config, role Role, console Console) (err error) 
 	if listener != nil {
 		defer listener.Close()
 	}
+	admin, err := listenAt(ctx, c.AdminAddr)
+	if err != nil {
+		return fmt.Errorf("for operators: %w", err)
+	}
+	if admin != nil {
+		defer admin.Close()
+	}
 	stores, err := storage.Open(ctx, c.storage(), log)
 	if err != nil {
 		return err
@@ -91,6 +98,10 @@ func Run(ctx context.Context, c Config, role Role, console Console) (err error) 
 		if p.listener, err = p.bound(ctx, listener); err != nil {
 			return err
 		}
+	}
+	if admin != nil {
+		p.base = append(p.base, p.serveAdmin(admin))
+		log.InfoContext(ctx, "operators are answered", "url", "http://"+admin.Addr().String()+"/", "addr", admin.Addr().String())
 	}
 	p.announce(console.Out)
 	defer collectLess()()
@@ -115,9 +126,20 @@ func upToDate(ctx context.Context, stores *storage.Stores) error {
 	return err
 }
 
-// Migrate brings the database's schema up to date.
+// Migrate brings the database's schema up to date, and says what it did.
 func Migrate(ctx context.Context, c Config, console Console) error {
-	return c.WithStores(ctx, console, func(stores *storage.Stores, _ *slog.Logger) error { return stores.Migrate(ctx) })
+	return c.WithStores(ctx, console, func(stores *storage.Stores, _ *slog.Logger) error {
+		applied, err := stores.Apply(ctx)
+		switch {
+		case err != nil:
+			return err
+		case len(applied) == 0:
+			fmt.Fprintln(console.Out, "The schema is up to date: there is nothing to do.")
+		default:
+			fmt.Fprintf(console.Out, "The schema is up to date now: %d migrations applied, the last is %d.\n", len(applied), applied[len(applied)-1])
+		}
+		return nil
+	})
 }
 
 // WithStores opens the stores for a command that is no server, and closes them when

@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"io"
 	"math/big"
 	"net"
 	"net/http"
@@ -49,6 +50,13 @@ func TestTLS(t *testing.T) {
 	cert, key, pool := certificate(t)
 	url, stop := start(t, Serve, "--tls-cert="+cert, "--tls-key="+key)
 	require.True(t, strings.HasPrefix(url, "https://"), url)
+	ask := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, DisableKeepAlives: true}}
+	scraped, err := ask.Get(url + "/metrics")
+	require.NoError(t, err)
+	text, err := io.ReadAll(scraped.Body)
+	require.NoError(t, err)
+	require.NoError(t, scraped.Body.Close())
+	require.Contains(t, string(text), "\ntideline_tls_certificate_end_timestamp_seconds 1.")
 	for _, http2 := range []bool{false, true} {
 		client := &http.Client{Transport: &http.Transport{
 			TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: http2, DisableKeepAlives: true,
@@ -68,7 +76,7 @@ func TestTLS(t *testing.T) {
 	p.Send(`{"type":"connection_init"}`)
 	p.Expect(`{"type":"connection_ack"}`)
 	p.Conn.Close()
-	_, err := (&tls.Dialer{Config: &tls.Config{RootCAs: pool, MaxVersion: tls.VersionTLS11}}).
+	_, err = (&tls.Dialer{Config: &tls.Config{RootCAs: pool, MaxVersion: tls.VersionTLS11}}).
 		DialContext(context.WithoutCancel(t.Context()), "tcp", strings.TrimPrefix(url, "https://"))
 	require.Error(t, err)
 	require.NoError(t, stop())

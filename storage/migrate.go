@@ -25,28 +25,37 @@ const migrationTimeout = 24 * time.Hour
 // It is safe when several processes start at once: they take turns.
 //
 // Cost: that of the migrations that are missing; one query when none is.
-func (s *Stores) Migrate(ctx context.Context) (err error) {
+func (s *Stores) Migrate(ctx context.Context) error {
+	_, err := s.Apply(ctx)
+	return err
+}
+
+// Apply is Migrate, and returns the versions of the migrations that it applied, in
+// their order: none when the tables were up to date.
+func (s *Stores) Apply(ctx context.Context) ([]int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, migrationTimeout)
 	defer cancel()
 	if s.Dialect == dialect.SQLite {
 		lock, err := awaitLock(ctx, s.path+".migrate.lock")
 		if err != nil {
-			return fmt.Errorf("migrate: %w", err)
+			return nil, fmt.Errorf("migrate: %w", err)
 		}
 		defer lock.Close()
 	}
 	p, err := s.migrations()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	results, err := p.Up(ctx)
 	if err != nil {
-		return fmt.Errorf("migrate: %w", err)
+		return nil, fmt.Errorf("migrate: %w", err)
 	}
+	var applied []int64
 	for _, r := range results {
 		s.log.InfoContext(ctx, "migrated", "version", r.Source.Version, "duration", r.Duration)
+		applied = append(applied, r.Source.Version)
 	}
-	return nil
+	return applied, nil
 }
 
 // Pending reports whether Migrate has something to do.

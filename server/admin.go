@@ -1,0 +1,72 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"time"
+)
+
+// adminShutdown bounds what is left of a profile or a scrape when the process ends.
+const adminShutdown = time.Second
+
+// adminHandler answers operators: health, the metrics when there are any, and
+// profiles. The command line is not told, for it may have secrets.
+func (p *process) adminHandler(metrics http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	p.health.serve(mux)
+	if metrics != nil {
+		mux.Handle("GET /metrics", metrics)
+	}
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	return secure(mux)
+}
+
+// serveAdmin answers operators on the listener until ctx ends, also while the work
+// stops. A profile takes as long as was asked for, so writes have no bound.
+func (p *process) serveAdmin(l net.Listener) func(context.Context) error {
+	return func(ctx context.Context) error {
+		s := &http.Server{
+			Handler: p.admin, ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readHeaderTimeout,
+			IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+			ErrorLog: slog.NewLogLogger(p.log.Handler(), slog.LevelWarn),
+		}
+		ended := context.AfterFunc(ctx, func() {
+			late, cancel := context.WithTimeout(context.WithoutCancel(ctx), adminShutdown)
+			defer cancel()
+			if s.Shutdown(late) != nil {
+				_ = s.Close() // what is left is a profile
+			}
+		})
+		defer ended()
+		if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			return fmt.Errorf("serve operators: %w", err)
+		}
+		return nil
+	}
+}
+
+// HealthURL is where a process with these settings answers for itself: at AdminAddr
+// where there is one, or else at Addr. An address of all interfaces is asked on
+// loopback.
+func (c Config) HealthURL() string {
+	scheme, addr := "http", c.AdminAddr
+	if addr == "" {
+		addr = c.Addr
+		if c.TLSCert != "" {
+			scheme = "https"
+		}
+	}
+	host, port, _ := net.SplitHostPort(addr) // was validated
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return scheme + "://" + net.JoinHostPort(host, port)
+}

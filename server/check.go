@@ -1,0 +1,162 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"time"
+
+	"tideline/storage"
+)
+
+// Unsafe says what a configuration, a valid one, does that is not fit for strangers, as
+// far as the settings tell.
+func (c Config) Unsafe() []string {
+	var found []string
+	when := func(is bool, format string, args ...any) {
+		if is {
+			found = append(found, fmt.Sprintf(format, args...))
+		}
+	}
+	when(!c.Production, "TIDELINE_PRODUCTION is off: strangers may explore the API, by GraphiQL and introspection")
+	when(c.TLSCert == "" && len(c.TrustedProxies) == 0,
+		"there is neither TLS (TIDELINE_TLS_CERT) nor a proxy that is trusted (TIDELINE_TRUSTED_PROXIES): passwords and tokens travel in the clear, or all clients of a proxy share the limits of one address")
+	when(slices.Contains(c.TrustedProxies, "0.0.0.0/0") || slices.Contains(c.TrustedProxies, "::/0"),
+		"TIDELINE_TRUSTED_PROXIES takes everybody's word for the client's address: name the networks of your proxies")
+	when(c.Metrics == "on" && c.AdminAddr == "", "TIDELINE_ADDR answers /metrics to everybody: set TIDELINE_ADMIN_ADDR, or TIDELINE_METRICS=off")
+	when(c.RateLimit == "off", "TIDELINE_RATE_LIMIT is off: one client can take everything")
+	when(c.SignUp == "on" && c.OwnAccounts == "on" && c.NewAccountFor == 0,
+		"TIDELINE_NEW_ACCOUNT_FOR is 0s: an account of a minute may write as much as any other")
+	when(c.DatabaseURL == "" && c.SQLiteSync == "normal", "TIDELINE_SQLITE_SYNC is normal: a power cut takes the last writes")
+	if files, known := openFiles(); known {
+		need := uint64(c.MaxSockets + spareFiles)
+		when(files < need, "this process may open %d files: TIDELINE_MAX_SOCKETS needs %d", files, need)
+	}
+	if c.TLSCert != "" {
+		until, err := c.certificateUntil()
+		when(err != nil, "the TLS certificate cannot be read: %v", err)
+		when(err == nil && time.Until(until) < certificateWarning, "the TLS certificate ends at %s", until.UTC().Format(time.RFC3339))
+	}
+	return append(found, c.storage().Risks()...)
+}
+
+const (
+	spareFiles         = 5000 // beside those of sockets: requests, connections to the stores
+	certificateWarning = 14 * 24 * time.Hour
+	clockWarning       = time.Second // tolerable between machines that keep time
+	surveyTimeout      = 5 * time.Second
+)
+
+// certificateUntil is when the certificate ends.
+func (c Config) certificateUntil() (time.Time, error) {
+	pair, err := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return pair.Leaf.NotAfter, nil
+}
+
+// unsafeStores says what of the stores' own settings loses data, or slows down.
+func (c Config) unsafeStores(s storage.Survey) []string {
+	var found []string
+	for _, setting := range s.Forgetful {
+		found = append(found, fmt.Sprintf("PostgreSQL has %s=off: a power cut takes writes that were acknowledged", setting))
+	}
+	apart := func(who string, by time.Duration) {
+		if by.Abs() > clockWarning {
+			found = append(found, fmt.Sprintf("the clock of %s is %v apart from this process's: keep time on both, such as by chrony", who, by.Round(time.Millisecond)))
+		}
+	}
+	apart("PostgreSQL", s.SQLAhead)
+	need := max(c.InboxCap, c.OutboxCap)
+	need += need/10 + 32
+	for _, m := range s.Masters {
+		if m.Eviction != "" && m.Eviction != "noeviction" {
+			found = append(found, fmt.Sprintf("Redis %s has maxmemory-policy %s: it must be noeviction, or feeds and jobs' entries vanish one by one", m.Addr, m.Eviction))
+		}
+		if m.Listpack != 0 && m.Listpack < need {
+			found = append(found, fmt.Sprintf("Redis %s has zset-max-listpack-entries %d: with %d and more, timelines take a sixth of the memory", m.Addr, m.Listpack, need))
+		}
+		apart("Redis "+m.Addr, m.Ahead)
+	}
+	return found
+}
+
+// exposed reports whether others than this machine's users are to be served.
+func (c Config) exposed() bool {
+	host, _, _ := net.SplitHostPort(c.Addr) // was validated
+	ip := net.ParseIP(host)
+	return c.Production || host != "localhost" && (ip == nil || !ip.IsLoopback())
+}
+
+// warn logs what is unsafe, where others than this machine's users are served. Stores
+// that cannot be asked are no reason not to start.
+func (p *process) warn(ctx context.Context) error {
+	if !p.config.exposed() {
+		return nil
+	}
+	found := p.config.Unsafe()
+	ctx, cancel := context.WithTimeout(ctx, surveyTimeout)
+	defer cancel()
+	survey, err := p.stores.Survey(ctx)
+	if err != nil {
+		p.log.WarnContext(ctx, "the stores' settings are not known", "err", err)
+	}
+	for _, what := range append(found, p.config.unsafeStores(survey)...) {
+		p.log.WarnContext(ctx, "unsafe for production", "what", what)
+	}
+	return nil
+}
+
+// Check prints what would run with the settings, and what is unsafe for production, as
+// the stores say, too, where they are servers. It returns how much is unsafe. Errors: a
+// setting is not allowed, a store does not answer.
+func Check(ctx context.Context, c Config, console Console) (unsafe int, err error) {
+	if err := c.Validate(); err != nil {
+		return 0, err
+	}
+	c.describe(console.Out)
+	found := c.Unsafe()
+	if c.DatabaseURL != "" || c.RedisURL != "" {
+		err := c.WithStoresBeside(ctx, console, func(stores *storage.Stores) error {
+			survey, err := stores.Survey(ctx)
+			found = append(found, c.unsafeStores(survey)...)
+			return err
+		})
+		if err != nil {
+			return len(found), err
+		}
+	}
+	if len(found) == 0 {
+		fmt.Fprintln(console.Out, "\nNothing here is unsafe for production.")
+		return 0, nil
+	}
+	fmt.Fprintln(console.Out, "\nUnsafe for production:")
+	for _, what := range found {
+		fmt.Fprintln(console.Out, "  -", what)
+	}
+	return len(found), nil
+}
+
+// describe says what would run.
+func (c Config) describe(out io.Writer) {
+	sql, rdb := c.storage().Places()
+	scheme := "http"
+	if c.TLSCert != "" {
+		scheme = "https"
+	}
+	ways := "'tideline serve', or any number of 'tideline server' and 'tideline worker'"
+	if c.RedisURL == "" {
+		ways = "'tideline serve' alone, for its Redis is inside it"
+	}
+	admin := c.AdminAddr
+	if admin == "" {
+		admin = "nowhere of their own"
+	}
+	fmt.Fprintf(out, "tideline %s\n\nWith these settings there can be %s.\n", ThisBuild(), ways)
+	fmt.Fprintf(out, "  API        %s://%s\n  Operators  %s\n  SQL        %s\n  Redis      %s\n", scheme, c.Addr, admin, sql, rdb)
+	fmt.Fprintf(out, "  Timelines  inboxes of %d, authors with more than %d followers are pulled, kept for %v\n", c.InboxCap, c.PullAbove, c.ActiveFor)
+}

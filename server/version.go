@@ -1,0 +1,55 @@
+package server
+
+import (
+	"cmp"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"strings"
+)
+
+// The linker sets these in builds by make and in releases.
+var version, commit string
+
+// Build says which program this is.
+type Build struct {
+	Version  string `json:"version"` // such as 0.1.0; development when it is no release
+	Commit   string `json:"commit"`  // that it was built from, -modified when there were changes; unknown when nothing tells
+	Go       string `json:"go"`
+	Platform string `json:"platform"` // such as linux/amd64
+}
+
+// ThisBuild is what the linker was told, or else what Go notes in the binary.
+func ThisBuild() Build {
+	info, _ := debug.ReadBuildInfo()
+	return buildOf(version, commit, info)
+}
+
+func buildOf(version, commit string, info *debug.BuildInfo) Build {
+	var noted, modified string
+	if info != nil {
+		for _, setting := range info.Settings {
+			switch {
+			case setting.Key == "vcs.revision":
+				noted = setting.Value
+			case setting.Key == "vcs.modified" && setting.Value == "true":
+				modified = "-modified"
+			}
+		}
+		if version == "" && info.Main.Version != "(devel)" && modified == "" {
+			version = info.Main.Version
+		}
+	}
+	if noted != "" {
+		noted += modified
+	}
+	return Build{
+		Version: cmp.Or(strings.TrimPrefix(version, "v"), "development"), Commit: cmp.Or(commit, noted, "unknown"),
+		Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
+	}
+}
+
+// String is the build in a line.
+func (b Build) String() string {
+	return fmt.Sprintf("%s (commit %s, %s, %s)", b.Version, b.Commit, b.Go, b.Platform)
+}
