@@ -93,12 +93,16 @@ func (i Import) Run(ctx context.Context, c server.Config, console server.Console
 		err = os.RemoveAll(i.stateFile())
 	}
 	err = errors.Join(err, bad.close())
-	fmt.Fprintf(console.Out, "%d lines: %d made, %d changed, %d as they were, %d bad and not imported.\n", state.Lines, state.Created, state.Updated, state.Unchanged, state.Bad)
+	if err == nil || state.Lines > 0 {
+		fmt.Fprintf(console.Out, "%d lines: %d made, %d changed, %d as they were, %d bad and not imported.\n", state.Lines, state.Created, state.Updated, state.Unchanged, state.Bad)
+	}
 	switch {
 	case ctx.Err() != nil:
 		return exit{interrupted, "Interrupted. Run the same command again: " + i.goesOn()}
 	case errors.Is(err, transfer.ErrOtherFile):
 		return fmt.Errorf("%w: remove %s to import it from the beginning", err, i.stateFile())
+	case err != nil && state.Offset == 0 && from.Offset == 0:
+		return fmt.Errorf("import %s: %w; nothing was imported", i.File, err)
 	case err != nil:
 		return fmt.Errorf("import %s: %w; the same command again: %s", i.File, err, i.goesOn())
 	case state.Bad > 0:

@@ -106,6 +106,9 @@ func (b *Bulk) posts(ctx context.Context, tx *ent.Tx, issuer string, list []Post
 	if err != nil {
 		return err
 	}
+	if fresh, at = placed(fresh, at, results); len(fresh) == 0 {
+		return nil
+	}
 	if err := b.insert(ctx, tx, issuer, list, at, fresh); err != nil {
 		return err
 	}
@@ -192,7 +195,7 @@ func postsOf(ctx context.Context, tx *ent.Tx, issuer string, externalIDs []strin
 
 // number gives the posts their ids, and returns those that are young. An old one takes a
 // free id of its step of the id clock; which one it tries first depends on its external id, so that
-// posts of one moment are not all tried at the same.
+// posts of one moment are not all tried at the same. A post for which none is free keeps 0.
 func (b *Bulk) number(ctx context.Context, tx *ent.Tx, issuer string, list []Post, at []int, fresh []*ent.Post, now time.Time) (young []*ent.Post, err error) {
 	var left []*ent.Post
 	for n, p := range fresh {
@@ -209,27 +212,59 @@ func (b *Bulk) number(ctx context.Context, tx *ent.Tx, issuer string, list []Pos
 		p.ID = max(ids.At(*row.CreatedAt)+int64(hash.Sum64()%ids.PerStep), 1)
 		left = append(left, p)
 	}
+	taken, err := tx.Post.Query().Where(rows.Among(post.FieldID, rows.PostIDs(left))).IDs(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("look for free ids: %w", err)
+	}
 	used := map[int64]bool{}
-	for range ids.PerStep {
-		taken, err := tx.Post.Query().Where(rows.Among(post.FieldID, rows.PostIDs(left))).IDs(ctx)
+	for _, id := range taken {
+		used[id] = true
+	}
+	crowded := map[int64][]*ent.Post{} // by the first id of their step
+	for _, p := range left {
+		if used[p.ID] {
+			step := p.ID - p.ID%ids.PerStep
+			crowded[step] = append(crowded[step], p)
+		}
+		used[p.ID] = true
+	}
+	for step, posts := range crowded {
+		taken, err := tx.Post.Query().Where(post.IDGTE(step), post.IDLT(step+ids.PerStep)).IDs(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("look for free ids: %w", err)
 		}
 		for _, id := range taken {
 			used[id] = true
 		}
-		var again []*ent.Post
-		for _, p := range left {
-			if used[p.ID] {
-				p.ID = max(p.ID-p.ID%ids.PerStep+(p.ID+1)%ids.PerStep, 1)
-				again = append(again, p)
-				continue
-			}
+		for _, p := range posts {
+			p.ID = free(used, step, p.ID)
 			used[p.ID] = true
 		}
-		if left = again; len(left) == 0 {
-			return young, nil
+	}
+	return young, nil
+}
+
+// free returns the first id of the step that is not used, from the given one on and then from
+// the first of the step on; 0 when all are.
+func free(used map[int64]bool, step, from int64) int64 {
+	for n := range int64(ids.PerStep) {
+		if id := step + (from-step+n)%ids.PerStep; id > 0 && !used[id] {
+			return id
 		}
 	}
-	return nil, refusal.New(refusal.MomentFull, "More than %d posts are of one moment.", ids.PerStep)
+	return 0
+}
+
+// placed leaves out the posts that have no id, and refuses their rows.
+func placed(fresh []*ent.Post, at []int, results []*Result) ([]*ent.Post, []int) {
+	var posts []*ent.Post
+	var rows []int
+	for n, p := range fresh {
+		if p.ID == 0 {
+			results[at[n]] = refused(refusal.New(refusal.MomentFull, "More than %d posts are of one moment.", ids.PerStep).In("createdAt"))
+			continue
+		}
+		posts, rows = append(posts, p), append(rows, at[n])
+	}
+	return posts, rows
 }

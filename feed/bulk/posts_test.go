@@ -17,6 +17,7 @@ import (
 	"tideline/feed/home"
 	"tideline/feed/ids"
 	"tideline/feed/paging"
+	"tideline/feed/refusal"
 	"tideline/feed/stream"
 	"tideline/storage"
 	"tideline/storage/storagetest"
@@ -114,6 +115,24 @@ func TestPostsOfOneMoment(t *testing.T) {
 		}
 		slices.Sort(posts)
 		require.Len(w, slices.Compact(posts), 1500)
+
+		// The moment gets full: the rows that do not fit are refused, and the others are made.
+		list = []bulk.Post{{ExternalID: "another moment", Author: "ann", Text: "z", CreatedAt: ago(2 * time.Hour)}}
+		for i := range 1700 {
+			list = append(list, bulk.Post{ExternalID: fmt.Sprint("more", i), Author: "ann", Text: "z", CreatedAt: at})
+		}
+		results, err := w.Bulk.Posts(w.Ctx, app, list)
+		require.NoError(w, err)
+		require.Equal(w, bulk.Created, results[0].Status)
+		made := 0
+		for _, r := range results[1:] {
+			if r.Status == bulk.Created {
+				made++
+				continue
+			}
+			require.Equal(w, refusal.Conflict, refusal.CodeOf(r.Err))
+		}
+		require.Equal(w, ids.PerStep-2500, made)
 	})
 }
 
