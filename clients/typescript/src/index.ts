@@ -1,6 +1,8 @@
 // The timeline of a Tideline user: read, followed, kept.
 export { readLine } from './core.js'
 export type { Edge, Held, Order, Page, Pending, Post, Saved, TimelineEvent } from './core.js'
+export { mirror } from './mirror.js'
+export type { Cache } from './mirror.js'
 export { Refusal } from './server.js'
 export type { DefaultPost, Request, TokenSource } from './server.js'
 export { forget, indexedDBStorage, memoryStorage } from './storage.js'

@@ -215,21 +215,28 @@ export class TimelineStore<P extends Post = DefaultPost> {
 
   /** Reads what must be read or was asked for, one thing after the other. */
   #go(): Promise<void> {
-    return (this.#work ??= this.#readAll().finally(() => {
+    return (this.#work ??= this.#readAll().then(() => {
       this.#work = undefined
       this.#changed()
+      // It may have been asked for after the last look.
+      return this.#wanted() ? this.#go() : undefined
     }))
+  }
+
+  /** What is to be read next; undefined: nothing. */
+  #wanted(): 'top' | 'older' | undefined {
+    if (!this.#running || this.#link === 'stopped') return undefined
+    return this.#held.stale || this.#top ? 'top' : this.#older && this.#held.next ? 'older' : undefined
   }
 
   async #readAll() {
     await null // so that the caller has the promise
-    for (let failures = 0; this.#running && this.#link !== 'stopped'; ) {
-      const top = this.#held.stale || this.#top
-      if (!top && !(this.#older && this.#held.next)) break
+    let what: 'top' | 'older' | undefined
+    for (let failures = 0; (what = this.#wanted()); ) {
       const show = this.#showAll
-      if (await this.#read(top ? 'top' : 'older', show)) {
+      if (await this.#read(what, show)) {
         failures = 0
-        if (top) [this.#top, this.#showAll] = [false, this.#showAll && !show]
+        if (what === 'top') [this.#top, this.#showAll] = [false, this.#showAll && !show]
         else this.#older = false
         if (this.#held.loaded && !this.#client) this.#follow()
         continue

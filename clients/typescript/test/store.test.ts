@@ -299,3 +299,22 @@ test('a store that is stopped and started while it begins, as strict modes do, b
   assert.deepEqual(server.asked, ['Timeline'])
   assert.equal(server.subscriptions.length, 1)
 })
+
+test('a page that is asked for at any moment comes', async () => {
+  for (let ticks = 0; ticks < 12; ticks++) {
+    const store = new TimelineStore({
+      url: 'http://127.0.0.1:9/graphql', viewer: 'me', token: 'good', pageSize: 1, webSocketImpl: Socket,
+      request: async (_, { after }) => {
+        const n = after ? +String(after).slice(1) - 1 : 9
+        return { timeline: { edges: [edge(n)], position: 'x', unreadCount: 0, pageInfo: { hasNextPage: n > 1, endCursor: `c${n}` } } }
+      },
+    })
+    store.subscribe(async () => {
+      for (let n = 0; n < ticks; n++) await null
+      void store.more()
+    })
+    void store.start()
+    await until(store, (s) => s.loaded && s.next === null)
+    store.stop()
+  }
+})
