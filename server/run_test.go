@@ -68,10 +68,11 @@ func startLogged(t *testing.T, role Role, args ...string) (url string, stop func
 		write.CloseWithError(err)
 		ended <- err
 	}()
-	stop = func() error {
+	stop = sync.OnceValue(func() error {
 		cancel()
 		return <-ended
-	}
+	})
+	t.Cleanup(func() { _ = stop() }) // of a test that failed before
 	lines := bufio.NewScanner(read)
 	for lines.Scan() {
 		if found := regexp.MustCompile(`API +(https?://\S+)`).FindStringSubmatch(lines.Text()); found != nil {

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"sync"
 )
 
 // The linker sets these in builds by make and in releases.
@@ -20,10 +21,12 @@ type Build struct {
 }
 
 // ThisBuild is what the linker was told, or else what Go notes in the binary.
-func ThisBuild() Build {
+func ThisBuild() Build { return thisBuild() }
+
+var thisBuild = sync.OnceValue(func() Build {
 	info, _ := debug.ReadBuildInfo()
 	return buildOf(version, commit, info)
-}
+})
 
 func buildOf(version, commit string, info *debug.BuildInfo) Build {
 	var noted, modified string
