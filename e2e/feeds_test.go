@@ -94,7 +94,7 @@ func TestFeeds(t *testing.T) {
 	}{
 		"nobody of that handle": {[]string{"inspect", "nobody"}, "nobody: "},
 		"nobody of that id":     {[]string{"verify", "7"}, "7: "},
-		"no handle":             {[]string{"rebuild", "ben", "no-handle"}, "no-handle: A handle has"},
+		"no handle":             {[]string{"rebuild", "ben", "no-handle"}, "no-handle: There is no such user"},
 		"no post":               {[]string{"explain", "ben", "post"}, `"post" is not the id of a post`},
 		"no users":              {[]string{"verify"}, "name users, or --all"},
 		"users and all":         {[]string{"rebuild", "ben", "--all"}, "name users, or --all"},

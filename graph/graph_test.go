@@ -204,12 +204,12 @@ func TestErrorsCarryCodesAndNoInternals(t *testing.T) {
 			`mutation { signUp(input: {handle: "ann", password: "correct horse"}) { token } }`: "CONFLICT",
 			`mutation { signUp(input: {handle: "a b", password: "correct horse"}) { token } }`: "BAD_USER_INPUT",
 			`mutation { logIn(input: {handle: "ann", password: "wrong horse"}) { token } }`:    "UNAUTHENTICATED",
-			`{ node(id: "x") { id } }`:                                              "BAD_USER_INPUT",
-			`{ post(id: "` + annID + `") { id } }`:                                  "BAD_USER_INPUT",
-			`mutation { follow(input: {userId: "` + annID + `"}) { user { id } } }`: "BAD_USER_INPUT",
-			`{ timeline(first: 1000) { nodes { id } } }`:                            "BAD_USER_INPUT",
-			`{ timeline(after: "bm9wZQ") { nodes { id } } }`:                        "BAD_USER_INPUT",
-			`mutation { createPost(input: {text: "a\u0000b"}) { post { id } } }`:    "BAD_USER_INPUT",
+			`mutation { likePost(input: {postId: "x"}) { post { id } } }`:                      "BAD_USER_INPUT",
+			`mutation { likePost(input: {postId: "` + annID + `"}) { post { id } } }`:          "BAD_USER_INPUT",
+			`mutation { follow(input: {userId: "` + annID + `"}) { user { id } } }`:            "BAD_USER_INPUT",
+			`{ timeline(first: 1000) { nodes { id } } }`:                                       "BAD_USER_INPUT",
+			`{ timeline(after: "bm9wZQ") { nodes { id } } }`:                                   "BAD_USER_INPUT",
+			`mutation { createPost(input: {text: "a\u0000b"}) { post { id } } }`:               "BAD_USER_INPUT",
 		} {
 			c.refused(code, query, nil)
 		}
