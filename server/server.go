@@ -143,9 +143,9 @@ func Migrate(ctx context.Context, c Config, console Console) error {
 }
 
 // WithStores opens the stores for a command that is no server, and closes them when
-// fn returns. Its error is that of fn, or one as Run has it.
+// fn returns. Those of a server that has its Redis inside are joined. Its error is that of fn, or one as Run has it.
 func (c Config) WithStores(ctx context.Context, console Console, fn func(*storage.Stores, *slog.Logger) error) error {
-	return c.withStores(ctx, console, storage.Open, fn)
+	return c.withStores(ctx, console, storage.Join, fn)
 }
 
 // WithStoresBeside is WithStores for a command that looks at the stores of a running
@@ -173,13 +173,13 @@ func (c Config) withStores(ctx context.Context, console Console,
 }
 
 // WithAudit lets a command that is no server look into the home timelines that servers
-// use, and find the people who have them. Errors: the Redis is inside some server's process,
+// use, and find the people who have them. Errors: no server runs that has the Redis inside,
 // the schema is not up to date, or as those of WithStores.
 func (c Config) WithAudit(ctx context.Context, console Console, fn func(*audit.Audit, *account.Directory) error) error {
-	if c.RedisURL == "" {
-		return errors.New("the feeds are in the Redis that servers and workers share: set --redis-url (TIDELINE_REDIS_URL); without one they live and end with 'tideline serve'")
-	}
 	return c.WithStores(ctx, console, func(stores *storage.Stores, log *slog.Logger) error {
+		if stores.Embedded {
+			return fmt.Errorf("the feeds live and end with 'tideline serve', which does not run on the data directory %s: start it, or set --redis-url (TIDELINE_REDIS_URL) to the Redis that servers share", c.DataDir)
+		}
 		if err := upToDate(ctx, stores); err != nil {
 			return err
 		}

@@ -20,12 +20,15 @@ const embeddedTick = time.Second
 // only busy, and the client would send a command again that it had given up.
 const embeddedTimeout = time.Minute
 
-// embedded is a Redis in this process. No address reaches it: connections are
-// pipes in memory.
+// embedded is a Redis in this process. Connections are pipes in memory; those of the
+// user's other processes come by a Unix socket.
 type embedded struct {
 	redis *miniredis.Miniredis
 	stop  chan struct{}
 	clock sync.WaitGroup
+
+	listener net.Listener   // of others; nil without
+	others   sync.WaitGroup // connections of other processes
 
 	mu     sync.Mutex
 	server *server.Server // nil when closed
@@ -60,16 +63,22 @@ func (e *embedded) tick() {
 }
 
 func (e *embedded) client() *redis.Client {
-	return redis.NewClient(&redis.Options{
-		Addr:                     "in-process",
-		Dialer:                   e.dial,
+	o := embeddedOptions()
+	o.Addr, o.Dialer = "in-process", e.dial
+	return redis.NewClient(o)
+}
+
+func embeddedOptions() *redis.Options {
+	return &redis.Options{
 		ReadTimeout:              embeddedTimeout,
 		ContextTimeoutEnabled:    true,
 		MaintNotificationsConfig: noMaintNotifications(),
-	})
+	}
 }
 
-func (e *embedded) dial(context.Context, string, string) (net.Conn, error) {
+func (e *embedded) dial(context.Context, string, string) (net.Conn, error) { return e.connect() }
+
+func (e *embedded) connect() (net.Conn, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.server == nil {
@@ -84,8 +93,12 @@ func (e *embedded) close() error {
 	e.mu.Lock()
 	e.server = nil
 	e.mu.Unlock()
+	if e.listener != nil {
+		_ = e.listener.Close() // with the socket's file
+	}
 	close(e.stop)
 	e.clock.Wait()
 	e.redis.Close()
+	e.others.Wait() // the server has hung up on them
 	return nil
 }

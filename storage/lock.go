@@ -29,9 +29,7 @@ func takeLock(path string) (*flock.Flock, error) {
 		if pid, err := os.ReadFile(path); err == nil && len(pid) > 0 {
 			owner = " (process " + strings.TrimSpace(string(pid)) + ")"
 		}
-		return nil, fmt.Errorf("the data directory %s is in use by another Tideline%s: stop it, use another data "+
-			"directory, or set a Redis URL: processes can share a Redis server, not one inside a process",
-			filepath.Dir(path), owner)
+		return nil, &inUse{filepath.Dir(path), owner}
 	}
 	// The process id is a hint for the message above. Windows refuses to write into
 	// a locked file: the message then goes without.

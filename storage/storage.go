@@ -6,9 +6,9 @@
 //   - No other package imports a driver. SQLite or PostgreSQL, in-process Redis,
 //     Redis or Redis Cluster are chosen by two URLs, and the rest of Tideline
 //     sees an ent client and a go-redis client.
-//   - With the in-process Redis, at most one process uses a data directory: a
-//     second one is refused, and the operating system releases the lock when a
-//     process dies.
+//   - With the in-process Redis, at most one process has a data directory: a second
+//     one is refused, or joins the first as a command does, and the operating system
+//     releases the lock when a process dies.
 //   - Messages name hosts and paths, never passwords.
 //   - Nothing waits for a server for ever: not to connect, not for an answer, not for
 //     the other end of a connection that has vanished.
@@ -113,7 +113,7 @@ func open(ctx context.Context, cfg Config, log *slog.Logger, embedded bool) (_ *
 	if beside {
 		return s, nil
 	}
-	if err := s.openRedis(ctx, target); err != nil {
+	if err := s.openRedis(ctx, target, cfg.DataDir); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -144,10 +144,13 @@ func (s *Stores) openSQL(ctx context.Context, t target, timeout time.Duration) e
 	return nil
 }
 
-func (s *Stores) openRedis(ctx context.Context, t target) error {
+func (s *Stores) openRedis(ctx context.Context, t target, dataDir string) error {
 	redisLog.Do(func() { redis.SetLogger(redisLogger{s.log}) })
 	if s.Embedded {
 		e := startEmbedded()
+		if err := e.letIn(socketPath(dataDir)); err != nil {
+			s.log.WarnContext(ctx, "commands of other processes cannot use the Redis inside this one", "error", err)
+		}
 		s.Redis = e.client()
 		// Closers run last to first: clients hang up before the server goes.
 		s.closers = append(s.closers, e.close, s.Redis.Close)
