@@ -108,7 +108,7 @@ func BenchmarkPage(b *testing.B) {
 	})
 	b.Run("http", func(b *testing.B) {
 		h, err := transport.New(ctx, transport.Config{
-			Engine: engine, Limits: new(limit.Limits), EndedSessions: w.Sessions.Ended,
+			Engine: engine, Limits: new(limit.Limits), Ended: w.Sessions.Ended,
 			Authenticate:   func(context.Context, string) (account.Viewer, time.Time, error) { return reader, time.Time{}, nil },
 			RequestTimeout: time.Minute, MaxBody: 1 << 20, MaxSockets: 1,
 		})

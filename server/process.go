@@ -125,7 +125,7 @@ func (p *process) serveAPI(ctx context.Context, mux *http.ServeMux, called graph
 		return err
 	}
 	config := c.transport()
-	config.Engine, config.Authenticate, config.EndedSessions = engine, called.Accounts.Authenticate, sessions.Ended
+	config.Engine, config.Authenticate, config.Ended = engine, called.Accounts.Authenticate, sessions.Ended
 	config.Limits, config.Logger = p.limits, p.log
 	config.ObserveRequest, config.ObserveSubscriptions = p.metrics.request, p.metrics.subscribed
 	config.ObserveSlowSocket = p.metrics.slowSockets.Inc

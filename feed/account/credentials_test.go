@@ -84,7 +84,7 @@ func TestChangePassword(t *testing.T) {
 		require.Equal(w, 1, ended)
 		_, _, err = w.Sessions.Authenticate(w.Ctx, other.Token)
 		requireCode(w, refusal.Unauthenticated, err)
-		gone, err := w.Sessions.Ended(w.Ctx, []int64{ann.Session})
+		gone, err := w.Sessions.Ended(w.Ctx, []account.Grant{ann.Grant()})
 		require.NoError(w, err)
 		require.Empty(w, gone, "the present session stays")
 		_, err = w.Accounts.LogIn(w.Ctx, "ann", "correct horse")

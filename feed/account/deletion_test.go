@@ -23,12 +23,14 @@ import (
 	"tideline/ent/follow"
 	"tideline/ent/hiddenuser"
 	entjob "tideline/ent/job"
+	"tideline/ent/report"
 	"tideline/ent/schema"
 	"tideline/feed"
 	"tideline/feed/account"
 	"tideline/feed/erase"
 	"tideline/feed/feedtest"
 	"tideline/feed/job"
+	"tideline/feed/moderation"
 	"tideline/feed/paging"
 	"tideline/feed/refusal"
 	"tideline/storage"
@@ -185,6 +187,22 @@ func newCircle(w *feedtest.World) circle {
 	_, err = w.Feed.Mute(w.Ctx, c.gone, c.friend.ID)
 	require.NoError(w, err)
 	w.Stores.DB.ReadMarker.Create().SetID(c.gone.ID).SetPostID(c.liked).ExecX(w.Ctx)
+	for _, complaint := range []func() (bool, error){
+		func() (bool, error) {
+			return w.Moderation.ReportPost(w.Ctx, c.gone, c.liked, moderation.Complaint{Reason: report.ReasonSPAM})
+		},
+		func() (bool, error) {
+			return w.Moderation.ReportPost(w.Ctx, c.follower, c.posts[0], moderation.Complaint{Reason: report.ReasonSPAM})
+		},
+		func() (bool, error) {
+			return w.Moderation.ReportUser(w.Ctx, c.follower, stranger.ID, moderation.Complaint{Reason: report.ReasonSPAM})
+		},
+	} {
+		reported, err := complaint()
+		require.NoError(w, err)
+		require.True(w, reported)
+	}
+	w.Stores.DB.Report.Update().SetClaimedBy(c.gone.ID).ExecX(w.Ctx)
 	return c
 }
 
@@ -196,6 +214,7 @@ func (c circle) requireGone(w *feedtest.World) {
 	require.Equal(w, []int{0, 0}, []int{friend.FollowerCount, friend.FollowingCount})
 	require.Zero(w, w.Stores.DB.User.GetX(w.Ctx, c.follower.ID).FollowingCount)
 	require.Zero(w, w.Stores.DB.User.GetX(w.Ctx, c.followee.ID).FollowerCount)
+	require.Equal(w, 1, w.Stores.DB.Report.Query().CountX(w.Ctx))
 	liked := w.Stores.DB.Post.GetX(w.Ctx, c.liked)
 	require.Equal(w, 1, liked.LikeCount)
 	require.Equal(w, 1, w.Stores.DB.Like.Query().CountX(w.Ctx))
@@ -555,7 +574,7 @@ func TestExportAccount(t *testing.T) {
 		sessions := counts["session"]
 		delete(counts, "session")
 		require.Positive(w, sessions)
-		require.Equal(w, map[string]int{"user": 1, "post": 1505, "like": 1, "follow": 2, "follower": 2, "request": 1, "block": 1, "mute": 1}, counts,
+		require.Equal(w, map[string]int{"user": 1, "post": 1505, "like": 1, "follow": 2, "follower": 2, "report": 1, "request": 1, "block": 1, "mute": 1}, counts,
 			slices.Collect(maps.Keys(counts)))
 		require.NotContains(w, file.String(), w.Stores.DB.User.GetX(w.Ctx, id).PasswordHash)
 		requireCode(w, refusal.NotFound, w.Sessions.Export(w.Ctx, 1, &file))

@@ -18,6 +18,7 @@ import (
 	"tideline/ent/mute"
 	"tideline/ent/mutedword"
 	"tideline/ent/post"
+	"tideline/ent/report"
 	"tideline/ent/schema"
 	"tideline/ent/session"
 	"tideline/feed/ids"
@@ -81,7 +82,7 @@ func (s *Sessions) TakeExport(ctx context.Context, secret string) (int64, error)
 var errNoExport error = refusal.New(refusal.DownloadEnded, "This path was used, or has ended. Ask for another one.")
 
 // Export writes all that is kept of a user to w, as lines of JSON, each with a type: user,
-// session, post, like, follow, follower, request, requester, block, mute, mutedWord. Of others it names the
+// session, post, like, follow, follower, request, requester, block, mute, mutedWord, report. Of others it names the
 // handle and the id only. It is a sequence of reads, not one moment. Error: NotFound.
 //
 // Cost: a query for each thousand rows, which is what is in memory at a time.
@@ -110,7 +111,7 @@ func (s *Sessions) Export(ctx context.Context, id int64, w io.Writer) error {
 	if err := x.to.Encode(profile); err != nil {
 		return err
 	}
-	for _, part := range []func(context.Context) error{x.sessions, x.posts, x.likes, x.relations, x.words} {
+	for _, part := range []func(context.Context) error{x.sessions, x.posts, x.likes, x.relations, x.words, x.reports} {
 		if err := part(ctx); err != nil {
 			return fmt.Errorf("export user: %w", err)
 		}
@@ -179,6 +180,21 @@ func (x export) words(ctx context.Context) error {
 		return x.db.MutedWord.Query().Where(mutedword.UserID(x.user), mutedword.IDGT(after)).Order(ent.Asc(mutedword.FieldID)).Limit(exportPage).All(ctx)
 	}, func(w *ent.MutedWord) (int64, map[string]any) {
 		return w.ID, map[string]any{"type": "mutedWord", "word": w.Word, "createdAt": w.CreatedAt.UTC()}
+	})
+}
+
+// reports writes what the user reported. Who reported the user is not the user's to know.
+func (x export) reports(ctx context.Context) error {
+	return exported(ctx, x.to, func(ctx context.Context, after int64) ([]*ent.Report, error) {
+		return x.db.Report.Query().Where(report.ReporterID(x.user), report.IDGT(after)).Order(ent.Asc(report.FieldID)).Limit(exportPage).All(ctx)
+	}, func(r *ent.Report) (int64, map[string]any) {
+		fields := map[string]any{
+			"type": "report", "user": r.ReportedNodeID(), "reason": r.Reason, "comment": r.Comment, "createdAt": r.CreatedAt.UTC(),
+		}
+		if r.PostID != 0 {
+			fields["post"] = *r.PostNodeID()
+		}
+		return r.ID, fields
 	})
 }
 

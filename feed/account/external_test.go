@@ -17,6 +17,7 @@ import (
 	"tideline/feed/account"
 	"tideline/feed/feedtest"
 	"tideline/feed/identity"
+	"tideline/feed/moderation"
 	"tideline/feed/refusal"
 	"tideline/storage"
 	"tideline/storage/storagetest"
@@ -244,9 +245,9 @@ func TestSignOutRefusesOlderTokens(t *testing.T) {
 			"sign-out": func() error { _, err := w.Sessions.SignOut(w.Ctx, v.ID); return err },
 		} {
 			require.NoError(t, signOut(), name)
-			ended, err := w.Sessions.Ended(w.Ctx, []int64{v.Session})
+			ended, err := w.Sessions.Ended(w.Ctx, []account.Grant{v.Grant()})
 			require.NoError(t, err)
-			require.Equal(t, []int64{v.Session}, ended)
+			require.Equal(t, []account.Grant{{Session: v.Session}}, ended)
 			for _, token := range []string{old, noTime, never, tokenOf(t, "app", "ann", at, nil)} {
 				requireRefused(w, token)
 			}
@@ -335,5 +336,32 @@ func TestOwnAccountsSwitchedOff(t *testing.T) {
 		require.Equal(t, refusal.Forbidden, refusal.CodeOf(err))
 		requireRefused(off, ann.Token)
 		signIn(off, tokenOf(t, "app", "7", time.Now(), nil))
+	})
+}
+
+// A suspended user is out with every token, and with those issued later, here and at another
+// process, until the end of the suspension.
+func TestSuspendedUserOfAnIssuer(t *testing.T) {
+	at := time.Now()
+	eachWithIssuers(t, feedtest.Options{Now: func() time.Time { return at }}, func(t *testing.T, w *feedtest.World) {
+		other := feedtest.New(t, w.Stores, feedtest.Options{Issuers: newVerifierOfSecret(t), Now: func() time.Time { return at }})
+		token := tokenOf(t, "app", "7", at, nil)
+		v := signIn(w, token)
+		signIn(other, token)
+		at = at.Add(time.Second)
+		_, err := w.Moderation.Suspend(w.Ctx, moderation.Console, v.ID, "")
+		require.NoError(t, err)
+		requireRefused(w, token)
+		at = at.Add(6 * time.Second)
+		for _, process := range []*feedtest.World{w, other} {
+			requireRefused(process, token)
+			requireRefused(process, tokenOf(t, "app", "7", at, nil))
+		}
+		_, err = w.Moderation.Unsuspend(w.Ctx, moderation.Console, v.ID, "")
+		require.NoError(t, err)
+		at = at.Add(time.Second)
+		requireRefused(w, token)
+		require.Equal(t, v.ID, signIn(w, tokenOf(t, "app", "7", at, nil)).ID)
+		at = time.Now()
 	})
 }

@@ -176,12 +176,16 @@ func (s *Sessions) check(ctx context.Context) error {
 	ids := s.known.inUse(s.now())
 	for chunk := range slices.Chunk(ids, checkChunk) {
 		at := s.now()
-		ended, err := s.Ended(ctx, chunk)
+		grants := make([]Grant, len(chunk))
+		for i, id := range chunk {
+			grants[i].Session = id
+		}
+		ended, err := s.Ended(ctx, grants)
 		if err != nil {
 			return err
 		}
-		for _, id := range ended {
-			s.known.forget(id)
+		for _, g := range ended {
+			s.known.forget(g.Session)
 		}
 		s.known.open(chunk, at)
 	}

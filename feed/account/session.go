@@ -13,6 +13,7 @@ import (
 
 	"tideline/ent"
 	"tideline/ent/session"
+	"tideline/ent/user"
 	"tideline/feed/apikey"
 	"tideline/feed/ids"
 	"tideline/feed/internal/rows"
@@ -236,36 +237,68 @@ func (s *Sessions) tell(ctx context.Context, userID, session int64) {
 	}
 }
 
-// Ended returns those of the sessions that were logged out or have expired, and the
-// negative ids of those API keys that are revoked. It costs one query, and another for
-// keys.
-func (s *Sessions) Ended(ctx context.Context, ids []int64) ([]int64, error) {
-	var sessions, keys []int64
-	for _, id := range ids {
-		if id < 0 && s.cfg.Keys != nil {
-			keys = append(keys, -id)
-		} else {
-			sessions = append(sessions, id)
+// Grant is what a connection was opened with: a session, or the negative id of an API key
+// and the user for whom it acts, 0 for nobody.
+type Grant struct{ Session, User int64 }
+
+// Grant is what the viewer's connection was opened with.
+func (v Viewer) Grant() Grant {
+	if v.Key == nil {
+		return Grant{Session: v.Session}
+	}
+	return Grant{v.Session, v.ID}
+}
+
+// Ended returns those of the grants that are over: sessions that were ended or have expired,
+// API keys that are revoked, and users for whom no key may act any more. It costs one query,
+// and two others for keys.
+func (s *Sessions) Ended(ctx context.Context, grants []Grant) ([]Grant, error) {
+	var sessions, keys, users []int64
+	for _, g := range grants {
+		switch {
+		case g.Session >= 0 || s.cfg.Keys == nil:
+			sessions = append(sessions, g.Session)
+		case g.User == 0:
+			keys = append(keys, -g.Session)
+		default:
+			keys, users = append(keys, -g.Session), append(users, g.User)
 		}
 	}
-	var ended []int64
+	over, away := map[int64]bool{}, map[int64]bool{}
 	if len(sessions) > 0 {
 		open, err := s.cfg.DB.Session.Query().Where(session.IDIn(sessions...), session.ExpiresAtGT(s.now())).IDs(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("find sessions: %w", err)
 		}
-		ended = rows.Without(sessions, open)
+		mark(over, rows.Without(sessions, open), 1)
 	}
 	if len(keys) > 0 {
 		revoked, err := s.cfg.Keys.Ended(ctx, keys)
 		if err != nil {
 			return nil, err
 		}
-		for _, id := range revoked {
-			ended = append(ended, -id)
+		mark(over, revoked, -1)
+	}
+	if len(users) > 0 {
+		present, err := s.cfg.DB.User.Query().Where(rows.Among(user.FieldID, users), user.Hidden(false)).IDs(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("find users: %w", err)
+		}
+		mark(away, rows.Without(users, present), 1)
+	}
+	var ended []Grant
+	for _, g := range grants {
+		if over[g.Session] || away[g.User] {
+			ended = append(ended, g)
 		}
 	}
 	return ended, nil
+}
+
+func mark(set map[int64]bool, ids []int64, sign int64) {
+	for _, id := range ids {
+		set[sign*id] = true
+	}
 }
 
 // Purge deletes the sessions that have expired, and reports how many.

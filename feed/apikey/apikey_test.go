@@ -11,6 +11,7 @@ import (
 	"tideline/feed/account"
 	"tideline/feed/apikey"
 	"tideline/feed/feedtest"
+	"tideline/feed/moderation"
 	"tideline/feed/paging"
 	"tideline/feed/refusal"
 	"tideline/storage"
@@ -113,10 +114,10 @@ func TestRevokedKeysAreRefused(t *testing.T) {
 		require.NoError(w, err)
 		v, _, err := w.Accounts.Authenticate(w.Ctx, auth.Token)
 		require.NoError(w, err)
-		asked := []int64{-key.ID, -kept.ID, -99, v.Session, 99}
+		asked := []account.Grant{{Session: -key.ID}, {Session: -kept.ID}, {Session: -99}, v.Grant(), {Session: 99}}
 		ended, err := w.Sessions.Ended(w.Ctx, asked)
 		require.NoError(w, err)
-		require.ElementsMatch(w, []int64{-99, 99}, ended)
+		require.ElementsMatch(w, []account.Grant{{Session: -99}, {Session: 99}}, ended)
 
 		revoked, err := w.Keys.Revoke(w.Ctx, key.ID)
 		require.NoError(w, err)
@@ -128,13 +129,56 @@ func TestRevokedKeysAreRefused(t *testing.T) {
 		requireRefused(other, text)
 		ended, err = w.Sessions.Ended(w.Ctx, asked)
 		require.NoError(w, err)
-		require.ElementsMatch(w, []int64{-key.ID, -99, 99}, ended)
+		require.ElementsMatch(w, []account.Grant{{Session: -key.ID}, {Session: -99}, {Session: 99}}, ended)
 
 		again, err := w.Keys.Revoke(w.Ctx, key.ID)
 		require.NoError(w, err)
 		require.WithinDuration(w, *revoked.RevokedAt, *again.RevokedAt, time.Millisecond, "the first time counts")
 		_, err = w.Keys.Revoke(w.Ctx, 99)
 		require.Equal(w, refusal.NotFound, refusal.CodeOf(err))
+	})
+}
+
+// A key acts no more for a user who is suspended, or about to be deleted: neither in a new
+// call nor on a connection that is open.
+func TestKeysDoNotActForHiddenUsers(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *feedtest.World, c *clock) {
+		_, text := create(w, "", apikey.Read)
+		ann, ben := w.User("ann"), w.User("ben")
+		grants := map[string]account.Grant{}
+		act := func(who account.Viewer) string {
+			return text + " " + w.Stores.DB.User.GetX(w.Ctx, who.ID).NodeID()
+		}
+		var all []account.Grant
+		for _, credential := range []string{text, act(ann), act(ben)} {
+			v, _, err := w.Accounts.Authenticate(w.Ctx, credential)
+			require.NoError(w, err)
+			grants[credential] = v.Grant()
+			all = append(all, v.Grant())
+		}
+		for _, hide := range []func() error{
+			func() error { _, err := w.Moderation.Suspend(w.Ctx, moderation.Console, ann.ID, ""); return err },
+			func() error { _, _, err := w.Sessions.Delete(w.Ctx, ann.ID, feedtest.Grace); return err },
+		} {
+			ended, err := w.Sessions.Ended(w.Ctx, all)
+			require.NoError(w, err)
+			require.Empty(w, ended)
+			require.NoError(w, hide())
+			ended, err = w.Sessions.Ended(w.Ctx, all)
+			require.NoError(w, err)
+			require.Equal(w, []account.Grant{grants[act(ann)]}, ended)
+			c.at = c.at.Add(2*time.Second + time.Millisecond)
+			requireRefused(w, act(ann))
+			_, _, err = w.Accounts.Authenticate(w.Ctx, act(ben))
+			require.NoError(w, err)
+			_, err = w.Moderation.Unsuspend(w.Ctx, moderation.Console, ann.ID, "")
+			require.NoError(w, err)
+			if !w.Stores.DB.User.GetX(w.Ctx, ann.ID).Hidden {
+				_, _, err = w.Accounts.Authenticate(w.Ctx, act(ann))
+				require.NoError(w, err)
+			}
+		}
 	})
 }
 

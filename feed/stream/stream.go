@@ -288,7 +288,7 @@ func (s *Stream) handle(ctx context.Context, ev live.Event) error {
 
 // stillSignedIn ends the stream of a session that ended unheard.
 func (s *Stream) stillSignedIn(ctx context.Context) error {
-	ended, err := s.streams.cfg.Sessions.Ended(ctx, []int64{s.viewer.Session})
+	ended, err := s.streams.cfg.Sessions.Ended(ctx, []account.Grant{s.viewer.Grant()})
 	if err == nil && s.viewer.Session != 0 && len(ended) > 0 {
 		return errStreamEnds
 	}

@@ -31,7 +31,7 @@ func TestTokenOfTheHandshake(t *testing.T) {
 		f.sockets.sessions.mu.Lock()
 		defer f.sockets.sessions.mu.Unlock()
 		for session := range f.sockets.sessions.watched {
-			sessions = append(sessions, session)
+			sessions = append(sessions, session.Session)
 		}
 		return sessions
 	}

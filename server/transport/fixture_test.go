@@ -101,7 +101,7 @@ func newFixture(t *testing.T, tweak func(*Config)) *fixture {
 
 	config := Config{
 		Engine: engine, Authenticate: f.authenticate, Limits: new(limit.Limits),
-		EndedSessions:  func(context.Context, []int64) ([]int64, error) { return nil, nil },
+		Ended:          func(context.Context, []account.Grant) ([]account.Grant, error) { return nil, nil },
 		RequestTimeout: 5 * time.Second, MaxBody: maxBody, MaxSockets: 20_000,
 		AllowedOrigins:       []string{"https://friend.example"},
 		ObserveSubscriptions: func(change int) { f.subscriptions.Add(int64(change)) },

@@ -74,7 +74,7 @@ func feedHandler(t *testing.T, s *storage.Stores, users int) (h *Handler, tokens
 	})
 	require.NoError(t, err)
 	h, err = New(t.Context(), Config{
-		Engine: engine, Authenticate: w.Sessions.Authenticate, EndedSessions: w.Sessions.Ended, Limits: limits,
+		Engine: engine, Authenticate: w.Sessions.Authenticate, Ended: w.Sessions.Ended, Limits: limits,
 		RequestTimeout: 5 * time.Minute, MaxBody: maxBody, MaxSockets: 1, PersistedCache: 8 << 20,
 	})
 	require.NoError(t, err)

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"tideline/feed/account"
 )
 
 const (
@@ -17,39 +19,39 @@ const (
 	sessionChunk = 1000
 )
 
-// sessions ends the connections of sessions that have ended: somebody logged out,
-// here or at another process, or the session has expired.
+// sessions ends connections whose grant is over: somebody logged out, here or at another
+// process, the session has expired, or a key acts for the user no more.
 type sessions struct {
-	// ended returns those of the sessions that are over.
-	ended func(ctx context.Context, ids []int64) ([]int64, error)
+	// ended returns those of the grants that are over.
+	ended func(ctx context.Context, grants []account.Grant) ([]account.Grant, error)
 	log   *slog.Logger
 
 	mu      sync.Mutex
-	watched map[int64]map[*func()]struct{} // functions that end connections, by session
+	watched map[account.Grant]map[*func()]struct{} // functions that end connections
 }
 
-func newSessions(ended func(ctx context.Context, ids []int64) ([]int64, error), log *slog.Logger) *sessions {
-	return &sessions{ended: ended, log: log, watched: make(map[int64]map[*func()]struct{})}
+func newSessions(ended func(context.Context, []account.Grant) ([]account.Grant, error), log *slog.Logger) *sessions {
+	return &sessions{ended: ended, log: log, watched: make(map[account.Grant]map[*func()]struct{})}
 }
 
-// watch has the goroutine of run call end when the session is over, unless the
-// caller has called unwatch before. It does nothing for session 0, which is that
-// of anonymous connections.
-func (s *sessions) watch(session int64, end func()) (unwatch func()) {
-	if session == 0 {
+// watch has the goroutine of run call end when the grant is over, unless the
+// caller has called unwatch before. It does nothing for the grant of
+// anonymous connections.
+func (s *sessions) watch(grant account.Grant, end func()) (unwatch func()) {
+	if grant == (account.Grant{}) {
 		return func() {}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.watched[session] == nil {
-		s.watched[session] = make(map[*func()]struct{})
+	if s.watched[grant] == nil {
+		s.watched[grant] = make(map[*func()]struct{})
 	}
-	s.watched[session][&end] = struct{}{}
+	s.watched[grant][&end] = struct{}{}
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if delete(s.watched[session], &end); len(s.watched[session]) == 0 {
-			delete(s.watched, session)
+		if delete(s.watched[grant], &end); len(s.watched[grant]) == 0 {
+			delete(s.watched, grant)
 		}
 	}
 }
@@ -75,28 +77,28 @@ func (s *sessions) run(ctx context.Context) error {
 // check ends the connections of all sessions that have ended.
 func (s *sessions) check(ctx context.Context) error {
 	s.mu.Lock()
-	ids := make([]int64, 0, len(s.watched))
-	for id := range s.watched {
-		ids = append(ids, id)
+	grants := make([]account.Grant, 0, len(s.watched))
+	for grant := range s.watched {
+		grants = append(grants, grant)
 	}
 	s.mu.Unlock()
-	for chunk := range slices.Chunk(ids, sessionChunk) {
+	for chunk := range slices.Chunk(grants, sessionChunk) {
 		ended, err := s.ended(ctx, chunk)
 		if err != nil {
 			return err
 		}
-		for _, id := range ended {
-			s.end(id)
+		for _, grant := range ended {
+			s.end(grant)
 		}
 	}
 	return nil
 }
 
-// end ends the connections of one session.
-func (s *sessions) end(session int64) {
+// end ends the connections of one grant.
+func (s *sessions) end(grant account.Grant) {
 	s.mu.Lock()
 	var ends []func()
-	for end := range s.watched[session] {
+	for end := range s.watched[grant] {
 		ends = append(ends, *end)
 	}
 	s.mu.Unlock()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tideline/feed/account"
 	"tideline/graph/exec/exectest"
 )
 
@@ -16,11 +17,11 @@ import (
 // sockets stay.
 func TestWatchedSessionEndsItsSockets(t *testing.T) {
 	f := newFixture(t, nil)
-	gone := map[int64]bool{}
-	f.sockets.sessions = newSessions(func(_ context.Context, ids []int64) (ended []int64, err error) {
-		for _, id := range ids {
-			if gone[id] {
-				ended = append(ended, id)
+	gone := map[account.Grant]bool{}
+	f.sockets.sessions = newSessions(func(_ context.Context, grants []account.Grant) (ended []account.Grant, err error) {
+		for _, g := range grants {
+			if gone[g] {
+				ended = append(ended, g)
 			}
 		}
 		return ended, nil
@@ -35,7 +36,7 @@ func TestWatchedSessionEndsItsSockets(t *testing.T) {
 	require.NoError(t, f.sockets.sessions.check(t.Context()))
 	idle.Send(`{"type":"ping"}`)
 	idle.Expect(`{"type":"pong"}`)
-	gone[10] = true
+	gone[account.Grant{Session: 10}] = true
 	require.NoError(t, f.sockets.sessions.check(t.Context()))
 	idle.ExpectClose(4403)
 	busy.ExpectClose(4403)
@@ -47,7 +48,7 @@ func TestWatchedSessionEndsItsSockets(t *testing.T) {
 		return len(f.sockets.sessions.watched) == 0
 	}, 30*time.Second, time.Millisecond)
 
-	f.sockets.sessions.ended = func(context.Context, []int64) ([]int64, error) { return nil, errors.New("no database") }
+	f.sockets.sessions.ended = func(context.Context, []account.Grant) ([]account.Grant, error) { return nil, errors.New("no database") }
 	f.connect(t, modern, asUser)
 	require.Error(t, f.sockets.sessions.check(t.Context()))
 }

@@ -48,7 +48,7 @@ type sockets struct {
 func newSockets(a *api) *sockets {
 	return &sockets{
 		api:      a,
-		sessions: newSessions(a.config.EndedSessions, a.config.Logger),
+		sessions: newSessions(a.config.Ended, a.config.Logger),
 		upgrader: websocket.Upgrader{
 			HandshakeTimeout:  a.config.WriteTimeout,
 			ReadBufferSize:    socketBuffer,

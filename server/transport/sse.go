@@ -78,7 +78,7 @@ func (h *Handler) stream(w http.ResponseWriter, r *http.Request, begun time.Time
 	if !expires.IsZero() {
 		defer time.AfterFunc(time.Until(expires), cancel).Stop()
 	}
-	defer h.sockets.sessions.watch(v.Session, cancel)()
+	defer h.sockets.sessions.watch(v.Grant(), cancel)()
 
 	s := &eventStream{w, http.NewResponseController(w), h.api.config.WriteTimeout}
 	_ = s.control.SetReadDeadline(time.Time{}) // not every writer can: then the server's own deadline holds

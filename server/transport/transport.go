@@ -52,8 +52,8 @@ type Config struct {
 	// Authenticate returns whose token it is, and when it expires. Its error has the
 	// code refusal.Unauthenticated when the token is nobody's.
 	Authenticate func(ctx context.Context, token string) (account.Viewer, time.Time, error)
-	// EndedSessions returns those of the sessions that are over.
-	EndedSessions func(ctx context.Context, sessions []int64) (ended []int64, err error)
+	// Ended returns those of the grants that are over.
+	Ended func(ctx context.Context, grants []account.Grant) (ended []account.Grant, err error)
 	// Limits refuse clients that take too much.
 	Limits *limit.Limits
 
@@ -181,8 +181,8 @@ type Handler struct {
 // New returns a handler. Errors: a field that is required is missing or not
 // allowed; the trusted documents cannot be read, or cannot be executed.
 func New(ctx context.Context, c Config) (*Handler, error) {
-	if c.Engine == nil || c.Authenticate == nil || c.EndedSessions == nil || c.Limits == nil {
-		return nil, errors.New("transport: Engine, Authenticate, EndedSessions and Limits are required")
+	if c.Engine == nil || c.Authenticate == nil || c.Ended == nil || c.Limits == nil {
+		return nil, errors.New("transport: Engine, Authenticate, Ended and Limits are required")
 	}
 	if err := c.Validate(); err != nil {
 		return nil, fmt.Errorf("transport: %w", err)
