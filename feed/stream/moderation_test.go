@@ -1,12 +1,19 @@
 package stream_test
 
 import (
+	"context"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"tideline/ent/post"
 	"tideline/ent/schema"
+	"tideline/feed"
 	"tideline/feed/moderation"
+	"tideline/feed/paging"
 	"tideline/feed/stream"
 )
 
@@ -53,5 +60,99 @@ func TestModerationIsTold(t *testing.T) {
 			w.Drain()
 		}
 		require.Equal(w, []int64{own, id}, w.Timeline(ann, 9))
+	})
+}
+
+// While all post, like and read, one of them is suspended: no read that begins afterwards has
+// a post of theirs, and no client holds one in the end. After the suspension all are back.
+func TestSuspensionUnderLoad(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		users := w.Users(4)
+		bad, readers := users[0], users[1:]
+		var listeners []listener
+		for _, v := range readers {
+			for _, other := range users {
+				if v != other {
+					w.Follow(v, other)
+				}
+			}
+		}
+		w.Drain()
+		for _, v := range readers {
+			w.AwaitInbox(v)
+			listeners = append(listeners, w.listen(v, nil))
+		}
+		ctx, stop := context.WithCancel(w.Ctx)
+		defer stop()
+		var suspended atomic.Bool
+		var posted, read, wrong atomic.Int64
+		var all sync.WaitGroup
+		for _, v := range users {
+			all.Go(func() {
+				for ctx.Err() == nil {
+					_, err := w.Feed.CreatePost(w.Ctx, v, feed.Draft{Text: "hello"})
+					if v == bad {
+						if err == nil {
+							posted.Add(1)
+						}
+						continue
+					}
+					after := suspended.Load()
+					page, err := w.Home.Timeline(w.Ctx, v, paging.Page{}, "")
+					if err != nil {
+						continue
+					}
+					for _, p := range page.Nodes() {
+						_, _ = w.Feed.LikePost(w.Ctx, v, p.ID)
+						if after && p.AuthorID == bad.ID {
+							wrong.Add(1)
+						}
+					}
+					if after {
+						read.Add(1)
+					}
+				}
+			})
+		}
+		atLeast := func(n int64, of *atomic.Int64) {
+			w.Helper()
+			require.Eventually(w, func() bool { return of.Load() >= n }, time.Minute, time.Millisecond)
+		}
+		atLeast(5, &posted)
+		_, err := w.Moderation.Suspend(w.Ctx, moderation.Console, bad.ID, "")
+		require.NoError(w, err)
+		suspended.Store(true)
+		atLeast(10, &read)
+		stop()
+		all.Wait()
+		require.Zero(w, wrong.Load(), "posts of somebody suspended were read")
+		w.Drain()
+		for i, l := range listeners {
+			held, own := map[int64]int64{}, w.Post(readers[i], schema.Private)
+			for held[own] == 0 {
+				switch ev := l.next().(type) {
+				case *stream.PostAdded:
+					held[ev.Edge.Node.ID] = ev.Edge.Node.AuthorID
+				case *stream.PostRemoved:
+					delete(held, ev.PostID)
+				default: // the client reads again, what it has with it
+					clear(held)
+					own = w.Post(readers[i], schema.Private)
+				}
+			}
+			for _, author := range held {
+				require.NotEqual(w, bad.ID, author)
+			}
+		}
+		_, err = w.Moderation.Unsuspend(w.Ctx, moderation.Console, bad.ID, "")
+		require.NoError(w, err)
+		w.Drain()
+		for _, v := range readers {
+			seen := w.Walk(v, 50, nil)
+			for _, id := range w.Stores.DB.Post.Query().Where(post.AuthorID(bad.ID)).IDsX(w.Ctx) {
+				require.Contains(w, seen, id)
+			}
+		}
 	})
 }
