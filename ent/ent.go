@@ -23,6 +23,7 @@ import (
 	"tideline/ent/mutedword"
 	"tideline/ent/post"
 	"tideline/ent/readmarker"
+	"tideline/ent/report"
 	"tideline/ent/session"
 	"tideline/ent/user"
 	"tideline/ent/webhookdelivery"
@@ -107,6 +108,7 @@ func checkColumn(t, c string) error {
 			mutedword.Table:       mutedword.ValidColumn,
 			post.Table:            post.ValidColumn,
 			readmarker.Table:      readmarker.ValidColumn,
+			report.Table:          report.ValidColumn,
 			session.Table:         session.ValidColumn,
 			user.Table:            user.ValidColumn,
 			webhookdelivery.Table: webhookdelivery.ValidColumn,

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Node is a row that the API knows by a global id.
@@ -51,6 +52,57 @@ func (e *AuditEntry) ActorNodeID() *string {
 		return nil
 	}
 	id := NodeID("User", e.ActorID)
+	return &id
+}
+
+// ReportID is the id of the report in the API, where it is no Node.
+func (r *Report) ReportID() string { return NodeID("Report", r.ID) }
+
+// ReporterNodeID is the global id of who reported.
+func (r *Report) ReporterNodeID() string { return NodeID("User", r.ReporterID) }
+
+// ReportedNodeID is the global id of whom it is about, or whose post.
+func (r *Report) ReportedNodeID() string { return NodeID("User", r.ReportedID) }
+
+// ClaimedByNodeID is the global id of the moderator who claimed it last and has not decided;
+// nil where nobody has.
+func (r *Report) ClaimedByNodeID() *string {
+	if r.ClaimedBy == 0 {
+		return nil
+	}
+	id := NodeID("User", r.ClaimedBy)
+	return &id
+}
+
+// ClaimEnds is when the claim ends; nil where nobody has claimed it.
+func (r *Report) ClaimEnds() *time.Time { return timeOf(r.ClaimedUntil, r.ClaimedBy != 0) }
+
+// Decided is when it was decided; nil while it is open.
+func (r *Report) Decided() *time.Time { return timeOf(r.DecidedAt, r.DecidedAt != 0) }
+
+func timeOf(milliseconds int64, known bool) *time.Time {
+	if !known {
+		return nil
+	}
+	at := time.UnixMilli(milliseconds)
+	return &at
+}
+
+// ReportedText is the text that the post had when it was reported; nil where it is about
+// the user.
+func (r *Report) ReportedText() *string {
+	if r.PostID == 0 {
+		return nil
+	}
+	return &r.Text
+}
+
+// PostNodeID is the global id of the post; nil where it is about the user.
+func (r *Report) PostNodeID() *string {
+	if r.PostID == 0 {
+		return nil
+	}
+	id := NodeID("Post", r.PostID)
 	return &id
 }
 

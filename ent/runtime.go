@@ -17,6 +17,7 @@ import (
 	"tideline/ent/mutedword"
 	"tideline/ent/post"
 	"tideline/ent/readmarker"
+	"tideline/ent/report"
 	"tideline/ent/schema"
 	"tideline/ent/session"
 	"tideline/ent/user"
@@ -188,6 +189,40 @@ func init() {
 	readmarkerDescPostID := readmarkerFields[1].Descriptor()
 	// readmarker.DefaultPostID holds the default value on creation for the post_id field.
 	readmarker.DefaultPostID = readmarkerDescPostID.Default.(int64)
+	reportFields := schema.Report{}.Fields()
+	_ = reportFields
+	// reportDescPostID is the schema descriptor for post_id field.
+	reportDescPostID := reportFields[3].Descriptor()
+	// report.DefaultPostID holds the default value on creation for the post_id field.
+	report.DefaultPostID = reportDescPostID.Default.(int64)
+	// reportDescComment is the schema descriptor for comment field.
+	reportDescComment := reportFields[5].Descriptor()
+	// report.DefaultComment holds the default value on creation for the comment field.
+	report.DefaultComment = reportDescComment.Default.(string)
+	// reportDescText is the schema descriptor for text field.
+	reportDescText := reportFields[6].Descriptor()
+	// report.DefaultText holds the default value on creation for the text field.
+	report.DefaultText = reportDescText.Default.(string)
+	// reportDescClaimedBy is the schema descriptor for claimed_by field.
+	reportDescClaimedBy := reportFields[8].Descriptor()
+	// report.DefaultClaimedBy holds the default value on creation for the claimed_by field.
+	report.DefaultClaimedBy = reportDescClaimedBy.Default.(int64)
+	// reportDescClaimedUntil is the schema descriptor for claimed_until field.
+	reportDescClaimedUntil := reportFields[9].Descriptor()
+	// report.DefaultClaimedUntil holds the default value on creation for the claimed_until field.
+	report.DefaultClaimedUntil = reportDescClaimedUntil.Default.(int64)
+	// reportDescDecidedAt is the schema descriptor for decided_at field.
+	reportDescDecidedAt := reportFields[10].Descriptor()
+	// report.DefaultDecidedAt holds the default value on creation for the decided_at field.
+	report.DefaultDecidedAt = reportDescDecidedAt.Default.(int64)
+	// reportDescNote is the schema descriptor for note field.
+	reportDescNote := reportFields[11].Descriptor()
+	// report.DefaultNote holds the default value on creation for the note field.
+	report.DefaultNote = reportDescNote.Default.(string)
+	// reportDescCreatedAt is the schema descriptor for created_at field.
+	reportDescCreatedAt := reportFields[12].Descriptor()
+	// report.DefaultCreatedAt holds the default value on creation for the created_at field.
+	report.DefaultCreatedAt = reportDescCreatedAt.Default.(func() time.Time)
 	sessionFields := schema.Session{}.Fields()
 	_ = sessionFields
 	// sessionDescTokenHash is the schema descriptor for token_hash field.

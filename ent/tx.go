@@ -44,6 +44,8 @@ type Tx struct {
 	Post *PostClient
 	// ReadMarker is the client for interacting with the ReadMarker builders.
 	ReadMarker *ReadMarkerClient
+	// Report is the client for interacting with the Report builders.
+	Report *ReportClient
 	// Session is the client for interacting with the Session builders.
 	Session *SessionClient
 	// User is the client for interacting with the User builders.
@@ -200,6 +202,7 @@ func (tx *Tx) init() {
 	tx.MutedWord = NewMutedWordClient(tx.config)
 	tx.Post = NewPostClient(tx.config)
 	tx.ReadMarker = NewReadMarkerClient(tx.config)
+	tx.Report = NewReportClient(tx.config)
 	tx.Session = NewSessionClient(tx.config)
 	tx.User = NewUserClient(tx.config)
 	tx.WebhookDelivery = NewWebhookDeliveryClient(tx.config)

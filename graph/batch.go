@@ -34,6 +34,8 @@ type batches struct {
 	posts map[*ent.Post]place[ent.Post]
 	users map[*ent.User]place[ent.User]
 
+	reports map[*ent.Report]place[ent.Report]
+
 	countUnread sync.Once
 	unread      int
 	unreadErr   error
@@ -50,6 +52,7 @@ type batchesKey struct{}
 func withBatches(ctx context.Context) context.Context {
 	return context.WithValue(ctx, batchesKey{}, &batches{
 		posts: map[*ent.Post]place[ent.Post]{}, users: map[*ent.User]place[ent.User]{},
+		reports: map[*ent.Report]place[ent.Report]{},
 	})
 }
 

@@ -99,8 +99,13 @@ type api struct{ Backend }
 
 // The resolvers of each type.
 type (
-	query               struct{ api }
-	mutation            struct{ api }
+	query    struct{ api }
+	mutation struct {
+		api
+		moderationMutation
+	}
+	moderationMutation  struct{ api }
+	report              struct{ api }
 	createPostPayload   struct{ api }
 	relationshipPayload struct{ api }
 	user                struct{ api }
@@ -113,11 +118,12 @@ type (
 )
 
 func (a api) Query() generated.QueryResolver                         { return query{a} }
-func (a api) Mutation() generated.MutationResolver                   { return mutation{a} }
+func (a api) Mutation() generated.MutationResolver                   { return mutation{a, moderationMutation{a}} }
 func (a api) CreatePostPayload() generated.CreatePostPayloadResolver { return createPostPayload{a} }
 func (a api) RelationshipPayload() generated.RelationshipPayloadResolver {
 	return relationshipPayload{a}
 }
+func (a api) Report() generated.ReportResolver                           { return report{a} }
 func (a api) User() generated.UserResolver                               { return user{a} }
 func (a api) Post() generated.PostResolver                               { return post{a} }
 func (a api) TimelineConnection() generated.TimelineConnectionResolver   { return timelineConnection{a} }

@@ -9,7 +9,7 @@ import (
 // make.
 func parseID(text string) (kind string, id int64, err error) {
 	kind, id, ok := ent.ParseNodeID(text)
-	if !ok || (kind != "User" && kind != "Post") {
+	if !ok || (kind != "User" && kind != "Post" && kind != "Report") {
 		return "", 0, refusal.New(refusal.NotAnID, "That is not an id of this server.")
 	}
 	return kind, id, nil

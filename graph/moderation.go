@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"tideline/ent"
+	entreport "tideline/ent/report"
 	entuser "tideline/ent/user"
 	"tideline/feed/moderation"
 	"tideline/feed/paging"
@@ -22,7 +23,7 @@ func (r query) AuditLog(ctx context.Context, first *int, after *string) (*paging
 	return r.Moderation.AuditLog(ctx, moderation.By(Viewer(ctx)), paging.Page{First: first, After: after})
 }
 
-func (r mutation) SetRole(ctx context.Context, in model.SetRoleInput) (*model.SetRolePayload, error) {
+func (r moderationMutation) SetRole(ctx context.Context, in model.SetRoleInput) (*model.SetRolePayload, error) {
 	id, err := idOf("userId", in.UserID, "User")
 	if err == nil {
 		_, err = r.Moderation.SetRole(ctx, moderation.By(Viewer(ctx)), id, in.Role, orZero(in.Note))
@@ -30,20 +31,20 @@ func (r mutation) SetRole(ctx context.Context, in model.SetRoleInput) (*model.Se
 	return &model.SetRolePayload{UserID: in.UserID, Role: in.Role}, err
 }
 
-func (r mutation) SuspendUser(ctx context.Context, in model.ModerateUserInput) (*model.ModerateUserPayload, error) {
+func (r moderationMutation) SuspendUser(ctx context.Context, in model.ModerateUserInput) (*model.ModerateUserPayload, error) {
 	return judge(ctx, in, r.Moderation.Suspend)
 }
 
-func (r mutation) UnsuspendUser(ctx context.Context, in model.ModerateUserInput) (*model.ModerateUserPayload, error) {
+func (r moderationMutation) UnsuspendUser(ctx context.Context, in model.ModerateUserInput) (*model.ModerateUserPayload, error) {
 	return judge(ctx, in, r.Moderation.Unsuspend)
 }
 
-func (r mutation) HidePost(ctx context.Context, in model.ModeratePostInput) (*model.ModeratePostPayload, error) {
+func (r moderationMutation) HidePost(ctx context.Context, in model.ModeratePostInput) (*model.ModeratePostPayload, error) {
 	changed, err := moderate(ctx, "postId", in.PostID, "Post", in.Note, r.Moderation.HidePost)
 	return &model.ModeratePostPayload{PostID: in.PostID, Changed: changed}, err
 }
 
-func (r mutation) UnhidePost(ctx context.Context, in model.ModeratePostInput) (*model.ModeratePostPayload, error) {
+func (r moderationMutation) UnhidePost(ctx context.Context, in model.ModeratePostInput) (*model.ModeratePostPayload, error) {
 	changed, err := moderate(ctx, "postId", in.PostID, "Post", in.Note, r.Moderation.UnhidePost)
 	return &model.ModeratePostPayload{PostID: in.PostID, Changed: changed}, err
 }
@@ -63,4 +64,71 @@ func moderate(ctx context.Context, argument, text, kind string, note *string, do
 		return false, err
 	}
 	return do(ctx, moderation.By(Viewer(ctx)), id, orZero(note))
+}
+
+func (r query) Reports(ctx context.Context, status *entreport.Status, first *int, after *string) (*paging.Connection[ent.Report], error) {
+	c, err := r.Moderation.Reports(ctx, moderation.By(Viewer(ctx)), orZero(status), paging.Page{First: first, After: after})
+	if c != nil {
+		b := batchesOf(ctx)
+		together(b, b.reports, c.Nodes())
+	}
+	return c, err
+}
+
+func (r report) Reporter(ctx context.Context, one *ent.Report) (*ent.User, error) {
+	return r.userOf(ctx, one, "reporter", func(r *ent.Report) int64 { return r.ReporterID })
+}
+
+func (r report) Reported(ctx context.Context, one *ent.Report) (*ent.User, error) {
+	return r.userOf(ctx, one, "reported", func(r *ent.Report) int64 { return r.ReportedID })
+}
+
+// userOf is a user whom a report names; nil when nobody sees the user.
+func (r report) userOf(ctx context.Context, one *ent.Report, name string, id func(*ent.Report) int64) (*ent.User, error) {
+	b := batchesOf(ctx)
+	return field(b, b.reports, one, name, func(all []*ent.Report) ([]*ent.User, error) {
+		ids := make([]int64, len(all))
+		for i := range all {
+			ids[i] = id(all[i])
+		}
+		users, err := r.Directory.Users(ctx, ids)
+		usersTogether(ctx, users)
+		return users, err
+	})
+}
+
+func (r moderationMutation) ReportPost(ctx context.Context, in model.ReportPostInput) (*model.ReportPayload, error) {
+	id, err := idOf("postId", in.PostID, "Post")
+	if err != nil {
+		return nil, err
+	}
+	made, err := r.Moderation.ReportPost(ctx, Viewer(ctx), id, moderation.Complaint{Reason: in.Reason, Comment: orZero(in.Comment)})
+	return &model.ReportPayload{Reported: made}, err
+}
+
+func (r moderationMutation) ReportUser(ctx context.Context, in model.ReportUserInput) (*model.ReportPayload, error) {
+	id, err := idOf("userId", in.UserID, "User")
+	if err != nil {
+		return nil, err
+	}
+	made, err := r.Moderation.ReportUser(ctx, Viewer(ctx), id, moderation.Complaint{Reason: in.Reason, Comment: orZero(in.Comment)})
+	return &model.ReportPayload{Reported: made}, err
+}
+
+func (r moderationMutation) ClaimReport(ctx context.Context, in model.ClaimReportInput) (*model.ClaimReportPayload, error) {
+	id, err := idOf("reportId", in.ReportID, "Report")
+	if err != nil {
+		return nil, err
+	}
+	claimed, err := r.Moderation.Claim(ctx, moderation.By(Viewer(ctx)), id)
+	return &model.ClaimReportPayload{Report: claimed}, err
+}
+
+func (r moderationMutation) DecideReport(ctx context.Context, in model.DecideReportInput) (*model.DecideReportPayload, error) {
+	id, err := idOf("reportId", in.ReportID, "Report")
+	if err != nil {
+		return nil, err
+	}
+	decided, n, err := r.Moderation.Decide(ctx, moderation.By(Viewer(ctx)), id, in.Decision == model.ReportDecisionUpheld, orZero(in.Note))
+	return &model.DecideReportPayload{Report: decided, Decided: n}, err
 }

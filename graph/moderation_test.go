@@ -54,3 +54,55 @@ func TestModerationOverTheAPI(t *testing.T) {
 	require.Equal(t, true, c.get("unsuspendUser.changed", unsuspend, on))
 	require.Equal(t, true, c.get("auditLog.pageInfo.hasNextPage", log, nil))
 }
+
+func TestReportsOverTheAPI(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, storagetest.Embedded(t))
+	badID, bad := c.signUp("bad")
+	post := c.get("createPost.post.id", createPost, map[string]any{"text": "buy this", "visibility": "PUBLIC"})
+	goodID, good := c.signUp("good")
+	_, mod := c.signUp("mod")
+	_, err := c.Moderation.SetRole(c.ctx, moderation.Console, mod.ID, user.RoleMODERATOR, "")
+	require.NoError(t, err)
+	const (
+		reportPost = `mutation($post: ID!) { reportPost(input: {postId: $post, reason: SPAM, comment: "an advertisement"}) { reported } }`
+		reportUser = `mutation($user: ID!) { reportUser(input: {userId: $user, reason: OTHER}) { reported } }`
+		reports    = `query($status: ReportStatus) { reports(status: $status) { pageInfo { hasNextPage } edges { cursor } nodes {
+			id reporterId reporter { handle } reportedId reported { handle } postId text reason comment status claimedById claimedUntil decidedAt note createdAt } } }`
+		claim  = `mutation($report: ID!) { claimReport(input: {reportId: $report}) { report { status claimedById claimedUntil reported { handle } } } }`
+		decide = `mutation($report: ID!) { decideReport(input: {reportId: $report, decision: UPHELD, note: "hidden"}) { decided report { status note decidedAt claimedById } } }`
+	)
+	about := map[string]any{"post": post, "user": badID}
+	c.viewer = good
+	require.Equal(t, true, c.get("reportPost.reported", reportPost, about))
+	require.Equal(t, false, c.get("reportPost.reported", reportPost, about))
+	require.Equal(t, true, c.get("reportUser.reported", reportUser, about))
+	c.refused("BAD_USER_INPUT", reportUser, map[string]any{"user": post})
+	c.refused("BAD_USER_INPUT", reportUser, map[string]any{"user": goodID})
+	c.refused("FORBIDDEN", reports, nil)
+	c.viewer = bad
+	c.refused("BAD_USER_INPUT", reportPost, about)
+
+	c.viewer = mod
+	list := c.get("reports.nodes", reports, map[string]any{"status": nil}).([]any)
+	require.Len(t, list, 2)
+	first := list[0].(map[string]any)
+	require.Subset(t, first, map[string]any{
+		"reporterId": goodID, "reporter": map[string]any{"handle": "good"}, "reportedId": badID, "reported": map[string]any{"handle": "bad"},
+		"postId": post, "text": "buy this", "reason": "SPAM", "comment": "an advertisement", "status": "OPEN", "claimedById": nil, "decidedAt": nil,
+	})
+	require.Subset(t, list[1], map[string]any{"postId": nil, "text": nil, "reason": "OTHER", "comment": ""})
+	on := map[string]any{"report": first["id"]}
+	require.Equal(t, "bad", c.get("claimReport.report.reported.handle", claim, on))
+	_, err = c.Moderation.Suspend(c.ctx, moderation.Console, bad.ID, "")
+	require.NoError(t, err)
+	require.EqualValues(t, 1, c.get("decideReport.decided", decide, on))
+	c.refused("CONFLICT", decide, on)
+	c.refused("NOT_FOUND", claim, map[string]any{"report": "UmVwb3J0Ojk5OTk"})
+	c.refused("BAD_USER_INPUT", claim, map[string]any{"report": post})
+	upheld := c.get("reports.nodes", reports, map[string]any{"status": "UPHELD"}).([]any)
+	require.Len(t, upheld, 1)
+	require.Subset(t, upheld[0], map[string]any{"reported": nil, "reportedId": badID, "status": "UPHELD", "note": "hidden", "claimedById": nil})
+	require.NotNil(t, upheld[0].(map[string]any)["decidedAt"])
+	require.Nil(t, c.get("node", `query($id: ID!) { node(id: $id) { id } }`, map[string]any{"id": first["id"]}))
+}

@@ -106,7 +106,7 @@ func (b backend) api(c Config, issuers *identity.Verifier, generator *ids.Genera
 	if err != nil {
 		return a, err
 	}
-	a.Moderation, err = moderation.New(moderation.Config{DB: b.stores.DB, Sessions: b.sessions, Feed: a.Feed, MaxPage: c.MaxPage})
+	a.Moderation, err = moderation.New(moderation.Config{DB: b.stores.DB, Sessions: b.sessions, Feed: a.Feed, Webhooks: b.outbox, MaxPage: c.MaxPage})
 	if err != nil {
 		return a, err
 	}

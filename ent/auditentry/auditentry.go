@@ -68,6 +68,7 @@ const (
 	ActionUNSUSPEND_USER Action = "UNSUSPEND_USER"
 	ActionHIDE_POST      Action = "HIDE_POST"
 	ActionUNHIDE_POST    Action = "UNHIDE_POST"
+	ActionDECIDE_REPORT  Action = "DECIDE_REPORT"
 )
 
 func (a Action) String() string {
@@ -77,7 +78,7 @@ func (a Action) String() string {
 // ActionValidator is a validator for the "action" field enum values. It is called by the builders before save.
 func ActionValidator(a Action) error {
 	switch a {
-	case ActionSET_ROLE, ActionSUSPEND_USER, ActionUNSUSPEND_USER, ActionHIDE_POST, ActionUNHIDE_POST:
+	case ActionSET_ROLE, ActionSUSPEND_USER, ActionUNSUSPEND_USER, ActionHIDE_POST, ActionUNHIDE_POST, ActionDECIDE_REPORT:
 		return nil
 	default:
 		return fmt.Errorf("auditentry: invalid enum value for action field: %q", a)
@@ -89,8 +90,9 @@ type SubjectKind string
 
 // SubjectKind values.
 const (
-	SubjectKindUser SubjectKind = "User"
-	SubjectKindPost SubjectKind = "Post"
+	SubjectKindUser   SubjectKind = "User"
+	SubjectKindPost   SubjectKind = "Post"
+	SubjectKindReport SubjectKind = "Report"
 )
 
 func (sk SubjectKind) String() string {
@@ -100,7 +102,7 @@ func (sk SubjectKind) String() string {
 // SubjectKindValidator is a validator for the "subject_kind" field enum values. It is called by the builders before save.
 func SubjectKindValidator(sk SubjectKind) error {
 	switch sk {
-	case SubjectKindUser, SubjectKindPost:
+	case SubjectKindUser, SubjectKindPost, SubjectKindReport:
 		return nil
 	default:
 		return fmt.Errorf("auditentry: invalid enum value for subject_kind field: %q", sk)

@@ -29,8 +29,8 @@ var (
 	AuditEntriesColumns = []*schema.Column{
 		{Name: "id", Type: field.TypeInt64, Increment: true},
 		{Name: "actor_id", Type: field.TypeInt64},
-		{Name: "action", Type: field.TypeEnum, Enums: []string{"SET_ROLE", "SUSPEND_USER", "UNSUSPEND_USER", "HIDE_POST", "UNHIDE_POST"}},
-		{Name: "subject_kind", Type: field.TypeEnum, Enums: []string{"User", "Post"}},
+		{Name: "action", Type: field.TypeEnum, Enums: []string{"SET_ROLE", "SUSPEND_USER", "UNSUSPEND_USER", "HIDE_POST", "UNHIDE_POST", "DECIDE_REPORT"}},
+		{Name: "subject_kind", Type: field.TypeEnum, Enums: []string{"User", "Post", "Report"}},
 		{Name: "subject_id", Type: field.TypeInt64},
 		{Name: "note", Type: field.TypeString, Default: ""},
 		{Name: "created_at", Type: field.TypeTime},
@@ -468,6 +468,59 @@ var (
 		Columns:    ReadMarkersColumns,
 		PrimaryKey: []*schema.Column{ReadMarkersColumns[0]},
 	}
+	// ReportsColumns holds the columns for the "reports" table.
+	ReportsColumns = []*schema.Column{
+		{Name: "id", Type: field.TypeInt64, Increment: true},
+		{Name: "post_id", Type: field.TypeInt64, Default: 0},
+		{Name: "reason", Type: field.TypeEnum, Enums: []string{"SPAM", "HARASSMENT", "VIOLENCE", "SEXUAL", "ILLEGAL", "IMPERSONATION", "OTHER"}},
+		{Name: "comment", Type: field.TypeString, Size: 2147483647, Default: ""},
+		{Name: "text", Type: field.TypeString, Size: 2147483647, Default: ""},
+		{Name: "status", Type: field.TypeEnum, Enums: []string{"OPEN", "UPHELD", "DISMISSED"}, Default: "OPEN"},
+		{Name: "claimed_by", Type: field.TypeInt64, Default: 0},
+		{Name: "claimed_until", Type: field.TypeInt64, Default: 0},
+		{Name: "decided_at", Type: field.TypeInt64, Default: 0},
+		{Name: "note", Type: field.TypeString, Size: 2147483647, Default: ""},
+		{Name: "created_at", Type: field.TypeTime},
+		{Name: "reporter_id", Type: field.TypeInt64},
+		{Name: "reported_id", Type: field.TypeInt64},
+	}
+	// ReportsTable holds the schema information for the "reports" table.
+	ReportsTable = &schema.Table{
+		Name:       "reports",
+		Columns:    ReportsColumns,
+		PrimaryKey: []*schema.Column{ReportsColumns[0]},
+		ForeignKeys: []*schema.ForeignKey{
+			{
+				Symbol:     "reports_users_reporter",
+				Columns:    []*schema.Column{ReportsColumns[11]},
+				RefColumns: []*schema.Column{UsersColumns[0]},
+				OnDelete:   schema.Cascade,
+			},
+			{
+				Symbol:     "reports_users_reported",
+				Columns:    []*schema.Column{ReportsColumns[12]},
+				RefColumns: []*schema.Column{UsersColumns[0]},
+				OnDelete:   schema.Cascade,
+			},
+		},
+		Indexes: []*schema.Index{
+			{
+				Name:    "report_reporter_id_status",
+				Unique:  false,
+				Columns: []*schema.Column{ReportsColumns[11], ReportsColumns[5]},
+			},
+			{
+				Name:    "report_reported_id_post_id_status",
+				Unique:  false,
+				Columns: []*schema.Column{ReportsColumns[12], ReportsColumns[1], ReportsColumns[5]},
+			},
+			{
+				Name:    "report_status_id",
+				Unique:  false,
+				Columns: []*schema.Column{ReportsColumns[5], ReportsColumns[0]},
+			},
+		},
+	}
 	// SessionsColumns holds the columns for the "sessions" table.
 	SessionsColumns = []*schema.Column{
 		{Name: "id", Type: field.TypeInt64, Increment: true},
@@ -646,6 +699,7 @@ var (
 		MutedWordsTable,
 		PostsTable,
 		ReadMarkersTable,
+		ReportsTable,
 		SessionsTable,
 		UsersTable,
 		WebhookDeliveriesTable,
@@ -668,5 +722,7 @@ func init() {
 	MutesTable.ForeignKeys[1].RefTable = UsersTable
 	MutedWordsTable.ForeignKeys[0].RefTable = UsersTable
 	PostsTable.ForeignKeys[0].RefTable = UsersTable
+	ReportsTable.ForeignKeys[0].RefTable = UsersTable
+	ReportsTable.ForeignKeys[1].RefTable = UsersTable
 	SessionsTable.ForeignKeys[0].RefTable = UsersTable
 }

@@ -51,6 +51,9 @@ type Post func(*sql.Selector)
 // ReadMarker is the predicate function for readmarker builders.
 type ReadMarker func(*sql.Selector)
 
+// Report is the predicate function for report builders.
+type Report func(*sql.Selector)
+
 // Session is the predicate function for session builders.
 type Session func(*sql.Selector)
 

@@ -24,6 +24,7 @@ import (
 	"tideline/ent/post"
 	"tideline/ent/predicate"
 	"tideline/ent/readmarker"
+	"tideline/ent/report"
 	"tideline/ent/schema"
 	"tideline/ent/user"
 	"tideline/ent/webhookdelivery"
@@ -164,6 +165,9 @@ func (e *Erasure) last(ctx context.Context, ofJob int64) (done bool, err error) 
 func deleteTraces(ctx context.Context, tx *ent.Tx, id int64) error {
 	if _, err := tx.IdempotencyKey.Delete().Where(idempotencykey.UserID(id)).Exec(ctx); err != nil {
 		return fmt.Errorf("delete idempotency keys: %w", err)
+	}
+	if err := tx.Report.Update().Where(report.StatusEQ(report.StatusOPEN), report.ClaimedBy(id)).SetClaimedBy(0).Exec(ctx); err != nil {
+		return fmt.Errorf("release claimed reports: %w", err)
 	}
 	_, err := tx.ReadMarker.Delete().Where(readmarker.ID(id)).Exec(ctx)
 	return rows.Wrap("delete read marker", err)
@@ -360,6 +364,12 @@ func (e *Erasure) others(ctx context.Context) (int, error) {
 			e.db.Mute.Query().Where(mute.Or(mute.MuterID(e.user), mute.MutedID(e.user))).Limit(eraseMany).IDs,
 			func(ids []int64) (int, error) {
 				return e.db.Mute.Delete().Where(rows.Among(mute.FieldID, ids)).Exec(ctx)
+			},
+		},
+		"reports": {
+			e.db.Report.Query().Where(report.Or(report.ReporterID(e.user), report.ReportedID(e.user))).Limit(eraseMany).IDs,
+			func(ids []int64) (int, error) {
+				return e.db.Report.Delete().Where(rows.Among(report.FieldID, ids)).Exec(ctx)
 			},
 		},
 		// What is on its way goes, too: the other server is told that the user is deleted.

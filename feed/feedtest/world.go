@@ -137,7 +137,7 @@ func New(t testing.TB, s *storage.Stores, o Options) *World {
 		LargeAudience: o.LargeAudience, MaxText: o.MaxText, MaxPage: o.Policy.MaxPage, Webhooks: o.Webhooks,
 	})
 	require.NoError(t, err)
-	w.Moderation, err = moderation.New(moderation.Config{DB: db, Sessions: w.Sessions, Feed: w.Feed, MaxPage: o.Policy.MaxPage})
+	w.Moderation, err = moderation.New(moderation.Config{DB: db, Sessions: w.Sessions, Feed: w.Feed, Webhooks: o.Webhooks, Now: o.Now, MaxPage: o.Policy.MaxPage})
 	require.NoError(t, err)
 	w.Bulk, err = bulk.New(bulk.Config{DB: db, Dialect: s.Dialect, Visibility: w.Visibility, Timelines: w.Timelines, Queue: w.Queue, IDs: w.IDs, MaxText: cmp.Or(o.MaxText, feed.DefaultMaxText)})
 	require.NoError(t, err)

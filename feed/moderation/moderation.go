@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"tideline/ent"
 	"tideline/ent/auditentry"
@@ -18,6 +19,7 @@ import (
 	"tideline/feed/internal/text"
 	"tideline/feed/paging"
 	"tideline/feed/refusal"
+	"tideline/feed/webhook"
 )
 
 // MaxNote bounds the characters of a note.
@@ -29,11 +31,18 @@ var noteField = text.Field{What: "The note", Name: "note", Limit: "noteLength", 
 type Config struct {
 	DB       *ent.Client
 	Sessions *account.Sessions
-	// Feed hides posts. Without one, HidePost and UnhidePost fail.
+	// Feed hides posts, and has those that are reported. Without one, HidePost, UnhidePost
+	// and ReportPost fail.
 	Feed *feed.Feed
+	// Webhooks is told of reports; nil for nobody.
+	Webhooks *webhook.Outbox
+	// Now defaults to time.Now.
+	Now func() time.Time
 	// MaxPage is how many entries a page may have. Defaults to paging.DefaultMaxSize.
 	MaxPage int
 }
+
+var errNoFeed = errors.New("moderation: there is no feed")
 
 // Moderation does what moderators and admins do. It is safe for concurrent use.
 type Moderation struct{ cfg Config }
@@ -42,6 +51,9 @@ type Moderation struct{ cfg Config }
 func New(c Config) (*Moderation, error) {
 	if c.DB == nil || c.Sessions == nil {
 		return nil, errors.New("moderation: DB and Sessions are required")
+	}
+	if c.Now == nil {
+		c.Now = time.Now
 	}
 	c.MaxPage = cmp.Or(c.MaxPage, paging.DefaultMaxSize)
 	return &Moderation{c}, nil
@@ -188,7 +200,7 @@ func (m *Moderation) UnhidePost(ctx context.Context, who Actor, id int64, note s
 
 func (m *Moderation) hide(ctx context.Context, who Actor, id int64, action auditentry.Action, note string) (bool, error) {
 	if m.cfg.Feed == nil {
-		return false, errors.New("moderation: there is no feed to hide posts")
+		return false, errNoFeed
 	}
 	if _, err := m.demand(ctx, who, user.RoleMODERATOR); err != nil {
 		return false, err

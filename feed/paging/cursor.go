@@ -40,6 +40,7 @@ const (
 	Keys
 	Sessions
 	AuditLog
+	Reports
 )
 
 const (

@@ -56,6 +56,7 @@ var (
 	NoSuchRequest = reason(NotFound, "NO_SUCH_REQUEST", "The user has not asked to follow the viewer.")
 	NoSuchSession = reason(NotFound, "NO_SUCH_SESSION", "There is no such session of the viewer.")
 	NoSuchKey     = reason(NotFound, "NO_SUCH_KEY", "There is no such API key.")
+	NoSuchReport  = reason(NotFound, "NO_SUCH_REPORT", "There is no such report, or it is about the moderator who asks.")
 )
 
 // What is wrong with the call.
@@ -86,6 +87,9 @@ var (
 	BeingDeleted    = reason(Conflict, "BEING_DELETED", "The account is being deleted.")
 	SuspendedKept   = reason(Conflict, "SUSPENDED_KEPT", "A suspended account is deleted without a grace period alone.")
 	KeyUsed         = reason(Conflict, "KEY_USED", "The idempotency key has made a post with another text, or one that has been deleted.")
+	TooManyReports  = reason(Conflict, "TOO_MANY_REPORTS", "So many reports of the user are open that moderators must decide some first.")
+	ReportClaimed   = reason(Conflict, "REPORT_CLAIMED", "Another moderator looks at the report.")
+	ReportDecided   = reason(Conflict, "REPORT_DECIDED", "The report is decided already.")
 	TooManyKeys     = reason(Conflict, "TOO_MANY_KEYS", "There are so many API keys that some must be revoked first.")
 	OtherContent    = reason(Conflict, "OTHER_CONTENT", "The external id has another content already.")
 	MomentFull      = reason(Conflict, "MOMENT_FULL", "No more posts fit into the moment.")

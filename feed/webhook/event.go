@@ -18,7 +18,7 @@ import (
 // none changes its meaning.
 const Version = 1
 
-// The types of events. Those of reports will be report.created and the like.
+// The types of events.
 const (
 	UserCreated     = "user.created"
 	UserUpdated     = "user.updated"
@@ -31,6 +31,8 @@ const (
 	FollowDeleted   = "follow.deleted" // the follow, or the request, has ended
 	LikeCreated     = "like.created"
 	LikeDeleted     = "like.deleted"
+	ReportCreated   = "report.created"
+	ReportDecided   = "report.decided"
 	// Test is sent by Deliverer.Test alone.
 	Test = "webhook.test"
 )
@@ -41,7 +43,7 @@ var Groups = []string{"user", "post", "follow", "like", "report"}
 // Types are all types that an endpoint can ask for.
 var Types = []string{
 	UserCreated, UserUpdated, UserDeleted, PostCreated, PostUpdated, PostDeleted,
-	FollowRequested, FollowCreated, FollowDeleted, LikeCreated, LikeDeleted,
+	FollowRequested, FollowCreated, FollowDeleted, LikeCreated, LikeDeleted, ReportCreated, ReportDecided,
 }
 
 // payload is what is sent.
@@ -58,6 +60,7 @@ type Data struct {
 	Post   *Post   `json:"post,omitempty"`
 	Follow *Follow `json:"follow,omitempty"`
 	Like   *Like   `json:"like,omitempty"`
+	Report *Report `json:"report,omitempty"`
 }
 
 // Person names a user.
@@ -105,6 +108,18 @@ type Follow struct {
 type Like struct {
 	User Person `json:"user"`
 	Post Post   `json:"post"` // its ids
+}
+
+// Report is what a user told the moderators about a user or about a user's post.
+type Report struct {
+	ID       string `json:"id"`
+	Reporter Person `json:"reporter"`
+	Reported Person `json:"reported"`       // of a post: its author
+	Post     *Post  `json:"post,omitempty"` // its ids, and the text that it had
+	Reason   string `json:"reason"`
+	Comment  string `json:"comment,omitempty"`
+	Status   string `json:"status"`
+	Note     string `json:"note,omitempty"` // of who decided
 }
 
 func person(u *ent.User) Person {
@@ -211,6 +226,26 @@ func (o *Outbox) Like(ctx context.Context, tx *ent.Tx, kind string, userID, post
 		return err
 	}
 	return o.record(ctx, tx, event{kind, fmt.Sprintf("like:%d:%d", userID, postID), Data{Like: &data}})
+}
+
+// Report records that a report was made or decided. The caller has locked the reported user.
+//
+// Cost: a look-up of the external id of a post.
+func (o *Outbox) Report(ctx context.Context, tx *ent.Tx, kind string, r *ent.Report, reporter, reported *ent.User) error {
+	if !o.Wanted() {
+		return nil
+	}
+	data := Report{
+		ID: r.ReportID(), Reporter: person(reporter), Reported: person(reported),
+		Reason: string(r.Reason), Comment: r.Comment, Status: string(r.Status), Note: r.Note,
+	}
+	if id := r.PostNodeID(); id != nil {
+		data.Post = &Post{ID: *id, Text: &r.Text}
+		if err := data.Post.identify(ctx, tx, r.PostID); err != nil {
+			return err
+		}
+	}
+	return o.record(ctx, tx, event{kind, fmt.Sprintf("report:%d", r.ID), Data{Report: &data}})
 }
 
 // bodyOf is what is sent of a delivery. It is the same at each attempt.

@@ -3,7 +3,12 @@
 package model
 
 import (
+	"bytes"
+	"fmt"
+	"io"
+	"strconv"
 	"tideline/ent"
+	"tideline/ent/report"
 	"tideline/ent/schema"
 	"tideline/ent/user"
 	"tideline/feed/apikey"
@@ -27,6 +32,14 @@ type ChangePasswordPayload struct {
 	EndedSessions int `json:"endedSessions"`
 }
 
+type ClaimReportInput struct {
+	ReportID string `json:"reportId"`
+}
+
+type ClaimReportPayload struct {
+	Report *ent.Report `json:"report"`
+}
+
 type CreateAPIKeyInput struct {
 	Name   string         `json:"name"`
 	Issuer *string        `json:"issuer,omitempty"`
@@ -41,6 +54,19 @@ type CreateAPIKeyPayload struct {
 
 type CreatePostPayload struct {
 	Post *ent.Post `json:"post"`
+}
+
+// The note has up to 1,000 characters.
+type DecideReportInput struct {
+	ReportID string         `json:"reportId"`
+	Decision ReportDecision `json:"decision"`
+	Note     *string        `json:"note,omitempty"`
+}
+
+// Decided is how many reports were, with that one.
+type DecideReportPayload struct {
+	Report  *ent.Report `json:"report"`
+	Decided int         `json:"decided"`
 }
 
 type DeleteAccountInput struct {
@@ -166,6 +192,25 @@ type RelationshipPayload struct {
 	User *ent.User `json:"user"`
 }
 
+// Reported is false when an open report of the viewer says so already.
+type ReportPayload struct {
+	Reported bool `json:"reported"`
+}
+
+// The comment has up to 1,000 characters.
+type ReportPostInput struct {
+	PostID  string        `json:"postId"`
+	Reason  report.Reason `json:"reason"`
+	Comment *string       `json:"comment,omitempty"`
+}
+
+// The comment has up to 1,000 characters.
+type ReportUserInput struct {
+	UserID  string        `json:"userId"`
+	Reason  report.Reason `json:"reason"`
+	Comment *string       `json:"comment,omitempty"`
+}
+
 type RevokeAPIKeyInput struct {
 	ID string `json:"id"`
 }
@@ -207,4 +252,59 @@ type UpdateProfilePayload struct {
 
 type UserInput struct {
 	UserID string `json:"userId"`
+}
+
+type ReportDecision string
+
+const (
+	ReportDecisionUpheld    ReportDecision = "UPHELD"
+	ReportDecisionDismissed ReportDecision = "DISMISSED"
+)
+
+var AllReportDecision = []ReportDecision{
+	ReportDecisionUpheld,
+	ReportDecisionDismissed,
+}
+
+func (e ReportDecision) IsValid() bool {
+	switch e {
+	case ReportDecisionUpheld, ReportDecisionDismissed:
+		return true
+	}
+	return false
+}
+
+func (e ReportDecision) String() string {
+	return string(e)
+}
+
+func (e *ReportDecision) UnmarshalGQL(v any) error {
+	str, ok := v.(string)
+	if !ok {
+		return fmt.Errorf("enums must be strings")
+	}
+
+	*e = ReportDecision(str)
+	if !e.IsValid() {
+		return fmt.Errorf("%s is not a valid ReportDecision", str)
+	}
+	return nil
+}
+
+func (e ReportDecision) MarshalGQL(w io.Writer) {
+	_, _ = fmt.Fprint(w, strconv.Quote(e.String()))
+}
+
+func (e *ReportDecision) UnmarshalJSON(b []byte) error {
+	s, err := strconv.Unquote(string(b))
+	if err != nil {
+		return err
+	}
+	return e.UnmarshalGQL(s)
+}
+
+func (e ReportDecision) MarshalJSON() ([]byte, error) {
+	var buf bytes.Buffer
+	e.MarshalGQL(&buf)
+	return buf.Bytes(), nil
 }

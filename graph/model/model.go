@@ -11,6 +11,7 @@ import (
 
 	"tideline/ent"
 	"tideline/ent/auditentry"
+	"tideline/ent/report"
 	"tideline/ent/schema"
 	"tideline/ent/user"
 	"tideline/feed/account"
@@ -35,6 +36,9 @@ type (
 
 	AuditEntryConnection = paging.Connection[ent.AuditEntry]
 	AuditEntryEdge       = paging.Edge[ent.AuditEntry]
+
+	ReportConnection = paging.Connection[ent.Report]
+	ReportEdge       = paging.Edge[ent.Report]
 )
 
 // timeLayout is RFC 3339 with exactly three decimals.
@@ -106,4 +110,22 @@ func MarshalAuditAction(a auditentry.Action) graphql.Marshaler {
 func UnmarshalAuditAction(v any) (auditentry.Action, error) {
 	text, err := graphql.UnmarshalString(v)
 	return auditentry.Action(text), err
+}
+
+// MarshalReportReason writes the enum ReportReason.
+func MarshalReportReason(r report.Reason) graphql.Marshaler { return graphql.MarshalString(string(r)) }
+
+// UnmarshalReportReason reads it; graph/exec has checked that it is one.
+func UnmarshalReportReason(v any) (report.Reason, error) {
+	text, err := graphql.UnmarshalString(v)
+	return report.Reason(text), err
+}
+
+// MarshalReportStatus writes the enum ReportStatus.
+func MarshalReportStatus(s report.Status) graphql.Marshaler { return graphql.MarshalString(string(s)) }
+
+// UnmarshalReportStatus reads it; graph/exec has checked that it is one.
+func UnmarshalReportStatus(v any) (report.Status, error) {
+	text, err := graphql.UnmarshalString(v)
+	return report.Status(text), err
 }

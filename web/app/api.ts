@@ -15,6 +15,9 @@ export class ApiError extends Error {
   }
 }
 
+/** What the server says of a refusal for programs, see docs/errors.md. */
+export type Refusal = { code?: string; reason?: string; field?: string; allowed?: number; given?: number }
+
 /** How long the server may take to answer a request, in milliseconds: longer than its own limit. */
 const patience = 15_000
 
@@ -26,7 +29,7 @@ type Variables = Record<string, unknown>
 /** Runs the text of a query or mutation, as request does. */
 export async function send(query: string, variables: Variables): Promise<any> {
   const token = session.state?.token
-  let answer: { data?: unknown; errors?: { message: string; extensions?: { code?: string } }[] }
+  let answer: { data?: unknown; errors?: { message: string; extensions?: Refusal }[] }
   try {
     const response = await fetch('/graphql', {
       method: 'POST',
@@ -40,9 +43,10 @@ export async function send(query: string, variables: Variables): Promise<any> {
   }
   const error = answer.errors?.[0]
   if (error) {
-    const code = error.extensions?.code ?? ''
+    const refusal = error.extensions ?? {}
+    const { code = '' } = refusal
     if (code === 'UNAUTHENTICATED' && token) expire(token)
-    throw new ApiError(code, t.refusal(code, error.message))
+    throw new ApiError(code, t.refusal(refusal, error.message))
   }
   return answer.data
 }

@@ -164,6 +164,22 @@ export const DeletePost = graphql(`
   }
 `)
 
+export const ReportPost = graphql(`
+  mutation ReportPost($input: ReportPostInput!) {
+    reportPost(input: $input) {
+      reported
+    }
+  }
+`)
+
+export const ReportUser = graphql(`
+  mutation ReportUser($input: ReportUserInput!) {
+    reportUser(input: $input) {
+      reported
+    }
+  }
+`)
+
 export const SetVisibility = graphql(
   `
     mutation SetVisibility($input: SetPostVisibilityInput!) {

@@ -8,6 +8,7 @@ import { AcceptFollower, Block, Follow, Mute, People as PeopleQuery, RejectFollo
 import { usePages } from './pages'
 import { Avatar, Confirm, Empty, Failure, Icon, Menu, More, notify, Skeleton } from './parts'
 import { t } from './preferences'
+import { Report } from './report'
 import { session } from './session'
 import { Store, useStore } from './store'
 
@@ -49,10 +50,11 @@ export function FollowButton({ person }: { person: Person }) {
   )
 }
 
-/** What one does less often: mute and block. */
+/** What one does less often: mute, block, report. */
 export function RelationMenu({ person }: { person: Person }) {
   const { change, busy } = useRelation(person)
   const [asking, setAsking] = useState(false)
+  const [reporting, setReporting] = useState(false)
   const { relationship, handle } = person
   if (!relationship || person.id === session.state?.user.id) return null
   return (
@@ -64,7 +66,9 @@ export function RelationMenu({ person }: { person: Person }) {
         <button disabled={busy} onClick={() => (relationship.blocking ? change('unblock') : setAsking(true))}>
           {relationship.blocking ? t.unblock : t.block}
         </button>
+        <button onClick={() => setReporting(true)}>{t.report}</button>
       </Menu>
+      {reporting && <Report title={t.reportPerson(handle)} userId={person.id} onClose={() => setReporting(false)} />}
       {asking && (
         <Confirm
           title={t.blockPerson(handle)}

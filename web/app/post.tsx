@@ -8,6 +8,7 @@ import { DeletePost, LikePost, SetVisibility, UnlikePost, type Post, type Visibi
 import { Avatar, Confirm, Icon, notify, steady, Time } from './parts'
 import { preferences, t } from './preferences'
 import { useReceipt } from './receipts'
+import { Report } from './report'
 import { session } from './session'
 import { useStore } from './store'
 
@@ -44,6 +45,7 @@ export const PostCard = steady(({ post, pending, fresh }: Props) => {
           {pending ? <Audience of={post.visibility} /> : viewer ? <Like post={post} /> : post.likeCount > 0 && <span class="muted">{t.likes(post.likeCount)}</span>}
           {!pending && own ? <Own post={post} /> : !pending && <Audience of={post.visibility} />}
           {!pending && own && <Delivery id={post.id} />}
+          {!pending && !own && viewer && <Complain post={post} />}
         </div>
       </div>
     </article>
@@ -115,6 +117,18 @@ function Own({ post }: { post: Post }) {
       {asking && (
         <Confirm title={t.deletePost} hint={t.deletePostHint} action={t.delete} onYes={remove} onNo={() => setAsking(false)} />
       )}
+    </>
+  )
+}
+
+function Complain({ post }: { post: Post }) {
+  const [open, setOpen] = useState(false)
+  return (
+    <>
+      <button class="act complain" aria-label={t.reportPost} title={t.reportPost} onClick={() => setOpen(true)}>
+        <Icon name="flag" />
+      </button>
+      {open && <Report title={t.reportPost} postId={post.id} onClose={() => setOpen(false)} />}
     </>
   )
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // chooseFrom presses a button of the menu on the page.
@@ -86,6 +87,54 @@ func TestBlockMuteAndBack(t *testing.T) {
 	a.see(named("Following @bob") + ` != null`)
 	a.click("Following @bob")
 	a.see(named("Follow @bob") + ` != null`)
+}
+
+// What a person reports is in the queue of the moderators; what was reported already is no
+// mistake.
+func TestReporting(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	ada, bob := s.signUp("ada"), s.signUp("bob")
+	ada.relate("follow", bob)
+	bob.post("buy this")
+	ada.post("my own")
+	a := ada.browse()
+	a.shows("my own", "buy this")
+	a.see(`document.querySelectorAll('.complain').length === 1`)
+	for range 2 {
+		a.pressIn("buy this", "Report this post")
+		a.clickOn(`document.querySelector('dialog input[value=SPAM]')`)
+		a.fillIn(`document.querySelector('dialog textarea')`, "an advertisement")
+		a.clickOn(`document.querySelector('dialog .end button:last-child')`)
+		a.sees("Reported. Thank you.")
+		a.see(`document.querySelector('dialog') === null`)
+	}
+	a.visit(s.url + "/@bob")
+	a.see(named("More: @bob") + ` != null`)
+	a.chooseFrom("More: @bob", "Report")
+	a.sees("Report @bob")
+	a.clickOn(`document.querySelector('dialog input[value=OTHER]')`)
+	a.clickOn(`document.querySelector('dialog .end button:last-child')`)
+	a.see(`document.querySelector('dialog') === null`)
+
+	out, err := s.command("users", "role", "bob", "moderator").CombinedOutput()
+	require.NoError(t, err, string(out))
+	out, err = s.command("users", "role", "ada", "moderator").CombinedOutput()
+	require.NoError(t, err, string(out))
+	var queue struct {
+		Reports struct {
+			Nodes []struct {
+				Text            *string
+				Reason, Comment string
+			}
+		}
+	}
+	ada.must(`{ reports { nodes { text reason comment } } }`, nil, &queue)
+	require.Len(t, queue.Reports.Nodes, 2)
+	require.Equal(t, []string{"SPAM", "an advertisement", "buy this"}, []string{queue.Reports.Nodes[0].Reason, queue.Reports.Nodes[0].Comment, *queue.Reports.Nodes[0].Text})
+	require.Equal(t, "OTHER", queue.Reports.Nodes[1].Reason)
+	bob.must(`{ reports { nodes { text reason comment } } }`, nil, &queue)
+	require.Empty(t, queue.Reports.Nodes, "nobody sees what is about them")
 }
 
 func TestSearch(t *testing.T) {

@@ -86,16 +86,7 @@ func serve(t *testing.T) *site {
 func (s *site) start() {
 	s.t.Helper()
 	s.log = &bytes.Buffer{}
-	s.cmd = exec.Command(program)
-	for _, entry := range os.Environ() {
-		// The tests do not use the settings of the user who runs them.
-		if !strings.HasPrefix(entry, "TIDELINE_") {
-			s.cmd.Env = append(s.cmd.Env, entry)
-		}
-	}
-	s.cmd.Env = append(s.cmd.Env, "TIDELINE_ADDR="+s.address, "TIDELINE_DATA_DIR="+s.data, "TIDELINE_RATE_LIMIT=off",
-		"TIDELINE_REQUEST_TIMEOUT=1m", // a busy machine needs more time
-		"TIDELINE_MAX_PAGE=20")        // the app works with the smallest
+	s.cmd = s.command()
 	s.cmd.Stdout, s.cmd.Stderr = s.log, s.log
 	require.NoError(s.t, s.cmd.Start())
 	require.Eventually(s.t, func() bool {
@@ -106,6 +97,21 @@ func (s *site) start() {
 		defer response.Body.Close()
 		return response.StatusCode == http.StatusOK
 	}, patience, 20*time.Millisecond, "the server is not ready")
+}
+
+// command is the program with the settings of the site.
+func (s *site) command(args ...string) *exec.Cmd {
+	cmd := exec.Command(program, args...)
+	for _, entry := range os.Environ() {
+		// The tests do not use the settings of the user who runs them.
+		if !strings.HasPrefix(entry, "TIDELINE_") {
+			cmd.Env = append(cmd.Env, entry)
+		}
+	}
+	cmd.Env = append(cmd.Env, "TIDELINE_ADDR="+s.address, "TIDELINE_DATA_DIR="+s.data, "TIDELINE_RATE_LIMIT=off",
+		"TIDELINE_REQUEST_TIMEOUT=1m", // a busy machine needs more time
+		"TIDELINE_MAX_PAGE=20")        // the app works with the smallest
+	return cmd
 }
 
 func (s *site) stop() {

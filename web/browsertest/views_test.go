@@ -147,8 +147,14 @@ var views = []view{
 	{"delete", func(p *page, in tongue) {
 		p.clickOn(`document.querySelector('dialog button')`)
 		p.see(`document.querySelector('dialog') === null`)
-		p.clickOn(`document.querySelector('article .act:not(.like)')`)
+		p.clickOn(`document.querySelector('article .act:not(.like):not(.complain)')`)
 		p.see(`document.querySelector('dialog') !== null`)
+	}},
+	{"report", func(p *page, in tongue) {
+		p.clickOn(`document.querySelector('dialog button')`)
+		p.see(`document.querySelector('dialog') === null`)
+		p.clickOn(`document.querySelector('article .complain')`)
+		p.see(`document.querySelector('dialog textarea') !== null`)
 	}},
 	{"people", goTo("/people", func(in tongue) string { return in.bio["ines"] })},
 	{"found", func(p *page, in tongue) {

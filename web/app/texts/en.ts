@@ -1,5 +1,7 @@
 // Every text of the app, in English. Another language is a file beside this one of the same shape.
 
+import type { Refusal } from '../api'
+
 const plural = (n: number, one: string, many: string) => `${n.toLocaleString('en')} ${n === 1 ? one : many}`
 
 export const en = {
@@ -88,6 +90,22 @@ export const en = {
     ]
       .filter(Boolean)
       .join('; '),
+  report: 'Report',
+  reportPost: 'Report this post',
+  reportPerson: (handle: string) => `Report @${handle}`,
+  reportReason: 'What is wrong?',
+  reportReasons: {
+    SPAM: 'Spam',
+    HARASSMENT: 'Harassment or hate',
+    VIOLENCE: 'Violence or threats',
+    SEXUAL: 'Sexual content',
+    ILLEGAL: 'Against the law',
+    IMPERSONATION: 'Pretends to be somebody else',
+    OTHER: 'Something else',
+  },
+  reportComment: 'Anything to add?',
+  reportHint: 'Moderators see it. The author is not told.',
+  reportSent: 'Reported. Thank you.',
   postGone: 'This post does not exist, or is not for you to see.',
   now: 'now',
 
@@ -154,7 +172,7 @@ export const en = {
 
   unreachable: 'The server cannot be reached. Please try again.',
   /** What a person reads of a refusal; message is the server's own, in English. */
-  refusal: (_code: string, message: string) => message,
+  refusal: (_: Refusal, message: string) => message,
 }
 
 export type Texts = typeof en

@@ -4,17 +4,24 @@ const number = (n: number) => n.toLocaleString('zh')
 
 const refusals: Record<string, string> = {
   BAD_USER_INPUT: '输入的内容无效，请检查后重试。',
-  CONFLICT: '该用户名已被占用。',
+  CONFLICT: '与当前状态不符，请刷新后重试。',
   FORBIDDEN: '您不能执行此操作。',
   NOT_FOUND: '该内容不存在，或您无权查看。',
   RATE_LIMITED: '操作过于频繁，请稍后再试。',
-  UNAUTHENTICATED: '用户名或密码错误，或登录已过期。',
+  UNAUTHENTICATED: '登录已过期，请重新登录。',
 }
 
-/** How long a text may be is the server's setting: its own words say it. */
-function tooLong(message: string): string | undefined {
-  const [, n, most] = /has (\d+) characters; at most (\d+) are allowed/.exec(message) ?? []
-  return most && `共 ${number(Number(n))} 个字符，最多允许 ${number(Number(most))} 个。`
+/** What is more exact than the code; how much is allowed is the server's setting. */
+const reasons: Record<string, (of: { given: number; allowed: number }) => string> = {
+  WRONG_CREDENTIALS: () => '用户名或密码错误。',
+  HANDLE_TAKEN: () => '该用户名已被占用。',
+  HANDLE_CHARACTER: () => '用户名只能包含 a 到 z、数字和 _。',
+  SUSPENDED: () => '该帐号已被停用。',
+  SIGN_UP_OFF: () => '此服务器不开放注册。',
+  EMPTY: () => '内容不能为空。',
+  TOO_LONG: ({ given, allowed }) => `共 ${number(given)} 个字符，最多允许 ${number(allowed)} 个。`,
+  TOO_SHORT: ({ given, allowed }) => `共 ${number(given)} 个字符，至少需要 ${number(allowed)} 个。`,
+  TOO_MANY_REPORTS: () => '您的举报过多，请等待管理员处理。',
 }
 
 export const zh: Texts = {
@@ -103,6 +110,22 @@ export const zh: Texts = {
     ]
       .filter(Boolean)
       .join('；'),
+  report: '举报',
+  reportPost: '举报这条帖子',
+  reportPerson: (handle) => `举报 @${handle}`,
+  reportReason: '有什么问题？',
+  reportReasons: {
+    SPAM: '垃圾信息',
+    HARASSMENT: '骚扰或仇恨言论',
+    VIOLENCE: '暴力或威胁',
+    SEXUAL: '色情内容',
+    ILLEGAL: '违法内容',
+    IMPERSONATION: '冒充他人',
+    OTHER: '其他',
+  },
+  reportComment: '补充说明',
+  reportHint: '管理员会看到，作者不会收到通知。',
+  reportSent: '已举报，谢谢。',
   postGone: '该帖子不存在，或您无权查看。',
   now: '刚刚',
 
@@ -168,5 +191,5 @@ export const zh: Texts = {
   },
 
   unreachable: '无法连接服务器，请重试。',
-  refusal: (code, message) => tooLong(message) ?? refusals[code] ?? message,
+  refusal: ({ code = '', reason = '', given = 0, allowed = 0 }, message) => reasons[reason]?.({ given, allowed }) ?? refusals[code] ?? message,
 }

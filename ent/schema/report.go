@@ -1,0 +1,44 @@
+package schema
+
+import (
+	"entgo.io/ent"
+	"entgo.io/ent/schema/field"
+	"entgo.io/ent/schema/index"
+)
+
+// Report is what a user told the moderators about a post or about another user. It goes
+// when either of the two users does.
+type Report struct{ ent.Schema }
+
+// Fields of Report.
+func (Report) Fields() []ent.Field {
+	return []ent.Field{
+		field.Int64("id"),
+		field.Int64("reporter_id").Immutable(),
+		field.Int64("reported_id").Immutable().Comment("the user whom it is about, or the author of the post"),
+		field.Int64("post_id").Default(0).Immutable().Comment("0: it is about the user"),
+		field.Enum("reason").Values("SPAM", "HARASSMENT", "VIOLENCE", "SEXUAL", "ILLEGAL", "IMPERSONATION", "OTHER").Immutable(),
+		field.Text("comment").Default("").Immutable(),
+		field.Text("text").Default("").Immutable().Comment("that of the post when it was reported"),
+		field.Enum("status").Values("OPEN", "UPHELD", "DISMISSED").Default("OPEN"),
+		field.Int64("claimed_by").Default(0).Comment("the moderator who looks at it; 0: nobody"),
+		field.Int64("claimed_until").Default(0).Comment("Unix time in milliseconds"),
+		field.Int64("decided_at").Default(0).Comment("Unix time in milliseconds; the audit log says by whom"),
+		field.Text("note").Default("").Comment("the moderator's"),
+		field.Time("created_at").Immutable().Default(now),
+	}
+}
+
+// Edges of Report.
+func (Report) Edges() []ent.Edge {
+	return []ent.Edge{owner("reporter", "reporter_id"), owner("reported", "reported_id")}
+}
+
+// Indexes of Report: a user's own, those about one thing, and the queue of moderators.
+func (Report) Indexes() []ent.Index {
+	return []ent.Index{
+		index.Fields("reporter_id", "status"),
+		index.Fields("reported_id", "post_id", "status"),
+		index.Fields("status", "id"),
+	}
+}
