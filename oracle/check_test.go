@@ -78,7 +78,7 @@ func (r *run) direct(v int) error {
 		if sees := r.sees(v, i); (p != nil) != sees {
 			return fmt.Errorf("%s asks for #%d: visible is %v, not %v", r.name(v), i, p != nil, sees)
 		}
-		if p != nil && p.LikeCount != r.likesOf(i) {
+		if p != nil && !r.counts(p.LikeCount, r.likes, 1, i) {
 			return fmt.Errorf("#%d has %d likes, not %d", i, p.LikeCount, r.likesOf(i))
 		}
 	}
@@ -130,7 +130,8 @@ func (r *run) lists(u int) error {
 	}
 	posts := len(r.which(func(p int) bool { return r.posts[p].author == u && !r.posts[p].deleted }))
 	got := [3]int{found[0].FollowerCount, found[0].FollowingCount, found[0].PostCount}
-	if want := [3]int{r.follows.count(1, u), r.follows.count(0, u), posts}; got != want {
+	if want := [3]int{r.follows.count(1, u), r.follows.count(0, u), posts}; !r.counts(got[0], r.follows, 1, u) ||
+		!r.counts(got[1], r.follows, 0, u) || got[2] != posts {
 		return fmt.Errorf("%s has followers, followees, posts %v, not %v", r.name(u), got, want)
 	}
 	all := 100
@@ -277,6 +278,9 @@ func (r *run) settle() error {
 	if err := r.drain(); err != nil {
 		return err
 	}
+	if err := r.farewell(); err != nil {
+		return err
+	}
 	if err := r.advance(11 * time.Second); err != nil { // a dead builder loses its build
 		return err
 	}
@@ -284,7 +288,7 @@ func (r *run) settle() error {
 		if r.users[v].hidden {
 			continue
 		}
-		if err := r.exact(v); err != nil {
+		if err := errors.Join(r.exact(v), r.direct(v), r.lists(v)); err != nil {
 			return fmt.Errorf("when all work is done: %w", err)
 		}
 	}

@@ -17,7 +17,7 @@
 // After every step, timelines, profiles, posts, likes and lists are read page by
 // page. At any moment:
 //
-//   - no surface shows a post that the model hides, or a suspended user;
+//   - no surface shows a post that the model hides, or a user who is suspended or deleted;
 //   - a viewer sees the effects of the viewer's own mutations;
 //   - a post that has arrived stays, also across a rebuild and in the middle of a
 //     walk;
@@ -27,7 +27,8 @@
 // When no job is outstanding, every timeline is exactly the model's, from SQL and
 // from the inbox, downwards and upwards, latest and ranked; unread counts are
 // right, each client has exactly its timeline, no inbox has an extra id, not even
-// one that no read shows, and the audit finds no difference.
+// one that no read shows, the audit finds no difference, and who was deleted is gone
+// from SQL and from all counts.
 //
 // A run that fails is made smaller and its steps are printed as sentences.
 //

@@ -2,6 +2,7 @@ package oracle
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -18,14 +19,16 @@ type model struct {
 	requests relation
 	blocks   relation
 	mutes    relation
-	likes    map[[2]int]bool // user, post
+	likes    relation        // user, post
 	words    map[[2]int]bool // user, word of texts that the user mutes
 }
 
 type person struct {
 	id       int64
 	approves bool  // followers have to ask
-	hidden   bool  // suspended by a moderator: nobody sees them, and they do nothing
+	hidden   bool  // suspended or deleted: nobody sees them, and they do nothing
+	leaving  bool  // deleted, but others' counts may still have them
+	gone     bool  // deleted, also from others' counts
 	marker   int64 // newest post read
 }
 
@@ -54,7 +57,7 @@ const (
 )
 
 func newModel() *model {
-	return &model{follows: relation{}, requests: relation{}, blocks: relation{}, mutes: relation{}, likes: map[[2]int]bool{}, words: map[[2]int]bool{}}
+	return &model{follows: relation{}, requests: relation{}, blocks: relation{}, mutes: relation{}, likes: relation{}, words: map[[2]int]bool{}}
 }
 
 // nobody is the anonymous viewer.
@@ -111,13 +114,28 @@ func (m *model) profile(viewer, author int) []int {
 	return m.which(func(p int) bool { return m.posts[p].author == author && m.sees(viewer, p) })
 }
 
-func (m *model) likesOf(post int) (n int) {
-	for like := range m.likes {
-		if like[1] == post {
-			n++
+func (m *model) likesOf(post int) (n int) { return m.likes.count(1, post) }
+
+// counts reports whether the count is that of the pairs which have the number at the place.
+// While users leave, it may or may not have them.
+func (m *model) counts(got int, r relation, place, number int) bool {
+	all, leave := r.count(place, number), 0
+	for pair := range r {
+		if pair[place] == number && m.users[pair[1-place]].leaving {
+			leave++
 		}
 	}
-	return n
+	return all-leave <= got && got <= all
+}
+
+// bury removes a user who is gone from all relations.
+func (m *model) bury(user int) {
+	m.users[user].leaving, m.users[user].gone = false, true
+	for _, r := range []relation{m.follows, m.requests, m.blocks, m.mutes} {
+		maps.DeleteFunc(r, func(pair [2]int, _ bool) bool { return pair[0] == user || pair[1] == user })
+	}
+	maps.DeleteFunc(m.likes, func(like [2]int, _ bool) bool { return like[0] == user || m.posts[like[1]].author == user })
+	maps.DeleteFunc(m.words, func(pair [2]int, _ bool) bool { return pair[0] == user })
 }
 
 // ranked returns the newest posts of the timeline by weight.

@@ -20,7 +20,7 @@ func scene(people int) *rapid.Generator[[]step] {
 			return step{do: rapid.SampledFrom(do).Draw(t, label), a: x, b: (y - x - 1 + people) % people, n: n.Draw(t, "n"), quiet: true}
 		}
 		follow, end := []string{"follow", "unmute", "accept", "unblock"}, []string{"unfollow", "mute", "block"}
-		all := slices.Concat([]string{"narrow or widen", "narrow or widen", "hide or show", "suspend or reinstate", "delete"}, follow, end, end)
+		all := slices.Concat([]string{"narrow or widen", "narrow or widen", "hide or show", "suspend or reinstate", "delete", "delete account"}, follow, end, end)
 		x, y := b, a
 		if rapid.Bool().Draw(t, "by the author") {
 			x, y = a, b

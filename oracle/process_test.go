@@ -313,10 +313,11 @@ func (g *gate) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 	}
 }
 
-// idle reports whether no job is under way or waiting, apart from the stopped ones.
+// idle reports whether no job is under way or waiting, apart from the stopped ones and from
+// deletions of users, which wait for all that name the user.
 func (e *engine) idle() (bool, error) {
 	var rows int
-	err := e.s.SQL.QueryRowContext(e.ctx, `SELECT count(*) FROM jobs WHERE NOT dead`).Scan(&rows)
+	err := e.s.SQL.QueryRowContext(e.ctx, `SELECT count(*) FROM jobs WHERE NOT dead AND kind <> 'user.deleted'`).Scan(&rows)
 	if err != nil {
 		return false, fmt.Errorf("count jobs: %w", err)
 	}

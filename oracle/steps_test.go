@@ -2,13 +2,16 @@ package oracle
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"pgregory.net/rapid"
 
 	"tideline/ent"
+	"tideline/ent/post"
 	"tideline/ent/schema"
+	"tideline/ent/user"
 	"tideline/feed"
 	"tideline/feed/account"
 	"tideline/feed/home"
@@ -30,7 +33,7 @@ var kinds = []struct {
 	name   string
 	weight int
 }{
-	{"post", 14}, {"narrow or widen", 8}, {"delete", 4}, {"hide or show", 5}, {"suspend or reinstate", 4}, {"like", 3}, {"unlike", 1},
+	{"post", 14}, {"narrow or widen", 8}, {"delete", 4}, {"hide or show", 5}, {"suspend or reinstate", 4}, {"delete account", 2}, {"like", 3}, {"unlike", 1},
 	{"follow", 12}, {"unfollow", 6}, {"accept", 4}, {"reject", 1}, {"approve", 3},
 	{"block", 3}, {"unblock", 3}, {"mute", 5}, {"unmute", 5}, {"mute word", 3}, {"unmute word", 3}, {"mark read", 3}, {"sign up", 1},
 
@@ -105,6 +108,8 @@ func (r *run) social(s step, a, b, p int) error {
 	switch s.do {
 	case "suspend or reinstate":
 		return r.suspend(b, !r.users[b].hidden)
+	case "delete account":
+		return r.deleteAccount(b)
 	case "sign up":
 		if len(r.readers) > 6 {
 			return nil
@@ -178,20 +183,77 @@ func (r *run) social(s step, a, b, p int) error {
 // suspend hides a user from everybody, or ends that. What the client of the user has is
 // worthless, and so is what it was about to read.
 func (r *run) suspend(u int, hide bool) error {
+	if r.users[u].leaving || r.users[u].gone {
+		return nil
+	}
 	call, does := r.front().Sessions.Suspend, "suspends"
 	if !hide {
 		call, does = r.front().Sessions.Unsuspend, "reinstates"
 	}
 	r.say("a moderator %s %s", does, r.name(u))
 	r.users[u].hidden = hide
+	r.ends(u)
+	_, err := call(r.ctx, r.users[u].id, func(*ent.Tx, *ent.User) error { return nil })
+	return err
+}
+
+// ends forgets what the client of a user had.
+func (r *run) ends(u int) {
 	if c := r.clients[u]; c != nil {
 		c.cut()
 		delete(r.clients, u)
 	}
 	delete(r.walks, u)
 	clear(r.certain[u])
-	_, err := call(r.ctx, r.users[u].id, func(*ent.Tx, *ent.User) error { return nil })
+}
+
+// deleteAccount deletes a user for ever, unless it is one of the last two.
+func (r *run) deleteAccount(u int) error {
+	left := 0
+	for _, v := range r.readers {
+		if !r.users[v].leaving && !r.users[v].gone {
+			left++
+		}
+	}
+	if left <= 2 || r.users[u].leaving || r.users[u].gone {
+		return nil
+	}
+	r.say("%s deletes the account", r.name(u))
+	r.users[u].hidden, r.users[u].leaving = true, true
+	r.ends(u)
+	_, _, err := r.front().Sessions.Delete(r.ctx, r.users[u].id, 0)
 	return err
+}
+
+// farewell waits until nothing is left of the users who are leaving.
+func (r *run) farewell() error {
+	for u := range r.users {
+		if !r.users[u].leaving {
+			continue
+		}
+		for begun := time.Now(); ; {
+			left, err := r.db.User.Query().Where(user.ID(r.users[u].id)).Exist(r.ctx)
+			if err != nil {
+				return err
+			}
+			if !left {
+				break
+			}
+			if time.Since(begun) > patience {
+				return fmt.Errorf("%s is not gone", r.name(u))
+			}
+			// The job waits for others, and is tried again after a pause.
+			time.Sleep(10 * time.Millisecond)
+			if err := errors.Join(r.advance(200*time.Millisecond), r.rest()); err != nil {
+				return err
+			}
+		}
+		if left, err := r.db.Post.Query().Where(post.AuthorID(r.users[u].id)).Count(r.ctx); err != nil || left > 0 {
+			return errors.Join(err, fmt.Errorf("%d posts of %s are left", left, r.name(u)))
+		}
+		r.bury(u)
+	}
+	return nil
 }
 
 // word mutes a word of the texts, or brings its posts back.
@@ -233,6 +295,9 @@ func (r *run) onPost(s step, a, p int) error {
 		_, err := f.Feed.SetVisibility(r.ctx, v, post.id, vis)
 		return r.checkRefusal(err, want)
 	case "hide or show":
+		if author := r.users[post.author]; author.leaving || author.gone {
+			return nil
+		}
 		hide, want := s.n%2 == 0, ""
 		r.say("a moderator hides #%d: %t", p, hide)
 		if post.deleted {
@@ -261,7 +326,7 @@ func (r *run) onPost(s step, a, p int) error {
 			r.likes[[2]int{a, p}] = true
 		}
 		got, err := call(r.ctx, v, post.id)
-		if err == nil && got.LikeCount != r.likesOf(p) {
+		if err == nil && !r.counts(got.LikeCount, r.likes, 1, p) {
 			return fmt.Errorf("#%d has %d likes, not %d", p, got.LikeCount, r.likesOf(p))
 		}
 		return r.checkRefusal(err, want)
