@@ -99,7 +99,11 @@ class User {
 
   async report() {
     const { store } = this;
-    for (let n = 0; n < 200 && store.getSnapshot().next && !store.getSnapshot().error; n++) await store.more();
+    // A page that failed while servers were killed is the user's to ask for again.
+    for (let n = 0; n < 200 && store.getSnapshot().next; n++) {
+      await store.more();
+      if (store.getSnapshot().error) await pause(20);
+    }
     const { entries, stale, next, status } = store.getSnapshot();
     return {
       held: entries.map(({ node }) => node.id),
