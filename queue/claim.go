@@ -100,7 +100,7 @@ func (p *pulse) age() time.Duration {
 // again has the job done from its beginning after an attempt that had lost its claim
 // ended with an error. That attempt may have written what it had read before, when its
 // heir had looked for the last time. The heir is not disturbed: its success leaves the
-// row.
+// row. If the heir is done already, the job is a new one.
 func (w *worker) again(ctx context.Context, j *Job) (ending, error) {
 	due := w.now()
 	n, err := w.db.Job.Update().Where(job.ID(j.ID)).SetRestart(true).ClearState().SetDead(false).SetDueAt(due).Save(ctx)
@@ -111,7 +111,7 @@ func (w *worker) again(ctx context.Context, j *Job) (ending, error) {
 		return ending{outcome: Lost, inherited: true}, nil
 	}
 	err = w.db.Job.Create().SetID(j.ID).SetKind(j.Kind).SetPool(string(j.Pool)).SetPayload(j.Payload).
-		SetCreatedAt(j.CreatedAt.UTC()).SetDueAt(due).SetClaim(newName()).SetRestart(true).
+		SetCreatedAt(due.UTC()).SetDueAt(due).SetClaim(newName()).SetRestart(true).
 		OnConflictColumns(job.FieldID).Update(func(u *ent.JobUpsert) {
 		u.SetRestart(true).SetDead(false).SetDueAt(due) // another attempt that lost its claim was faster
 	}).Exec(ctx)

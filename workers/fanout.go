@@ -345,7 +345,10 @@ func (f *fanOut) deliverPage(ctx context.Context, gain, had, muters []int64, all
 		}
 	}
 	if f.w.Now().Sub(ids.TimeOf(post)) > arrival.LateAfter {
-		late := timeline.Arrival{Post: post, Pulled: !f.pushes, Again: f.job.Again && f.args.Widens()}
+		// A client is told of what an earlier attempt pushed in time: it is not taken to have
+		// that while the job is there, unless the job is too old.
+		unheard := f.job.Again && f.args.Widens() && f.w.Now().Sub(f.job.CreatedAt) > arrival.ForgetLate
+		late := timeline.Arrival{Post: post, Pulled: !f.pushes, Again: unheard}
 		slices.Sort(had)
 		hadNot := slices.DeleteFunc(slices.Clone(gain), func(user int64) bool { return contains(had, user) })
 		if err := f.reached(f.w.Timelines.DeliverLate(ctx, late, hadNot)); err != nil {

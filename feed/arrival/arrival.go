@@ -19,10 +19,11 @@ const (
 	// arrivalGrace is the age from which all posts that are not late have arrived.
 	arrivalGrace = LateAfter + 30*time.Second
 	// ArrivedID looks for fan-outs that are later than the arrival grace every
-	// lookForLate. It ignores one that is later than forgetLate, which may fail
-	// again and again.
+	// lookForLate.
 	lookForLate = 5 * time.Second
-	forgetLate  = 10 * time.Minute
+	// ForgetLate is the age from which ArrivedID ignores a fan-out, which may fail again
+	// and again. Until then no client is taken to have what the fan-out may bring in time.
+	ForgetLate = 10 * time.Minute
 )
 
 // Tracker looks at the fan-outs that are under way. It is safe for concurrent use.
@@ -63,7 +64,7 @@ func (t *Tracker) ArrivedID(ctx context.Context) int64 {
 		}
 	}
 	arrived := time.UnixMilli(t.arrived.Load())
-	return max(graceEnd(now.Add(-forgetLate)), min(graceEnd(now), graceEnd(arrived)))
+	return max(graceEnd(now.Add(-ForgetLate)), min(graceEnd(now), graceEnd(arrived)))
 }
 
 // oldestOnTheWay returns a moment, of which this is true now: a post that is on its

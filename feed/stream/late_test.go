@@ -1,6 +1,7 @@
 package stream_test
 
 import (
+	"encoding/json"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -9,7 +10,9 @@ import (
 
 	"tideline/ent/schema"
 	"tideline/feed/feedtest"
+	"tideline/feed/job"
 	"tideline/feed/stream"
+	"tideline/queue"
 	"tideline/storage"
 	"tideline/storage/storagetest"
 )
@@ -137,5 +140,24 @@ func TestReadBeforeALateFanout(t *testing.T) {
 		other := w.History(bob, 1)[0]
 		w.tell(ann, other)
 		require.Equal(w, other, l.added(), "nothing twice")
+	})
+}
+
+// An attempt that lost its claim has the fan-out done once more, minutes after its heir
+// told everybody. Nobody is told again.
+func TestFanOutDoneOnceMoreTellsNothingTwice(t *testing.T) {
+	t.Parallel()
+	eachIdle(t, func(w *world) {
+		ann, bob := w.followed()
+		id := w.postMinutesAgo(bob)
+		w.AwaitInbox(ann)
+		after := w.Top(ann)
+		again, err := json.Marshal(job.Post{Post: id, Author: bob.ID})
+		require.NoError(w, err)
+		require.NoError(w, w.Stores.DB.Job.Create().SetKind(job.PostCreated).SetPool(string(queue.Small)).SetPayload(again).
+			SetDueAt(time.Now()).SetClaim(1).SetRestart(true).Exec(w.Ctx))
+		w.Work()
+		w.Drain()
+		w.listen(ann, after).expectNothingBefore(bob)
 	})
 }
