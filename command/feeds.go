@@ -35,19 +35,9 @@ func withAudit(ctx context.Context, c server.Config, console server.Console, fn 
 	return err
 }
 
-// userNamed finds a user by an id, as in the log, or by a handle. A handle may
-// consist of digits: a name with an @ in front is never an id.
+// userNamed is Directory.Named with an error that says which name it was.
 func userNamed(ctx context.Context, people *account.Directory, name string) (*ent.User, error) {
-	if id, err := strconv.ParseInt(name, 10, 64); err == nil {
-		found, err := people.Users(ctx, []int64{id})
-		if err != nil {
-			return nil, err
-		}
-		if found[0] != nil {
-			return found[0], nil
-		}
-	}
-	u, err := people.User(ctx, name)
+	u, err := people.Named(ctx, name)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
@@ -55,7 +45,7 @@ func userNamed(ctx context.Context, people *account.Directory, name string) (*en
 }
 
 type feedsInspect struct {
-	User string `arg:"" help:"Handle or id of the user."`
+	User string `arg:"" help:"Handle, id or number of the user."`
 }
 
 func (i feedsInspect) Run(ctx context.Context, c server.Config, console server.Console) error {
@@ -97,7 +87,7 @@ func moment(post int64, none string) string {
 }
 
 type feedsExplain struct {
-	Viewer string `arg:"" help:"Handle or id of the viewer."`
+	Viewer string `arg:"" help:"Handle, id or number of the viewer."`
 	Post   string `arg:"" help:"Id of the post, as the API or the log has it."`
 }
 
@@ -124,7 +114,7 @@ func (e feedsExplain) Run(ctx context.Context, c server.Config, console server.C
 
 // selection names the users whose timelines a command visits.
 type selection struct {
-	Users []string `arg:"" optional:"" name:"user" help:"Handles or ids of the users."`
+	Users []string `arg:"" optional:"" name:"user" help:"Handles, ids or numbers of the users."`
 	All   bool     `env:"-" help:"All users."`
 	Limit int      `env:"-" placeholder:"N" help:"With --all, at most this many users, the newest accounts last."`
 }

@@ -26,145 +26,145 @@ type Users struct {
 }
 
 type usersSignOut struct {
-	Handle string `arg:"" help:"The user's handle."`
+	User string `arg:"" help:"Handle, id or number of the user."`
 }
 
 func (s usersSignOut) Run(ctx context.Context, c server.Config, console server.Console) error {
 	return c.WithSessions(ctx, console, func(sessions *account.Sessions, people *account.Directory) error {
-		u, err := people.User(ctx, s.Handle)
+		who, err := people.Named(ctx, s.User)
 		if err != nil {
 			return err
 		}
-		n, err := sessions.SignOut(ctx, u.ID)
+		n, err := sessions.SignOut(ctx, who.ID)
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(console.Out, "@%s is signed out: %d sessions ended.\n", u.Handle, n)
+		fmt.Fprintf(console.Out, "@%s is signed out: %d sessions ended.\n", who.Handle, n)
 		return nil
 	})
 }
 
 type usersDelete struct {
-	Handle string        `arg:"" help:"The user's handle."`
-	Grace  time.Duration `env:"-" default:"0s" help:"Keep the account for this long, in which its user may restore it by a log-in."`
+	User  string        `arg:"" help:"Handle, id or number of the user."`
+	Grace time.Duration `env:"-" default:"0s" help:"Keep the account for this long, in which its user may restore it by a log-in."`
 }
 
 func (d usersDelete) Run(ctx context.Context, c server.Config, console server.Console) error {
 	return c.WithSessions(ctx, console, func(sessions *account.Sessions, _ *account.Directory) error {
-		id, err := sessions.AnyHandle(ctx, d.Handle)
+		who, err := sessions.Named(ctx, d.User)
 		if err != nil {
 			return err
 		}
-		until, _, err := sessions.Delete(ctx, id, d.Grace)
+		until, _, err := sessions.Delete(ctx, who.ID, d.Grace)
 		if err != nil {
 			return err
 		}
 		if until != nil {
-			fmt.Fprintf(console.Out, "@%s is hidden, and will be deleted after %s.\n", d.Handle, ifEver(until))
+			fmt.Fprintf(console.Out, "@%s is hidden, and will be deleted after %s.\n", who.Handle, ifEver(until))
 			return nil
 		}
-		fmt.Fprintf(console.Out, "@%s is hidden, and the workers delete what is left.\n", d.Handle)
+		fmt.Fprintf(console.Out, "@%s is hidden, and the workers delete what is left.\n", who.Handle)
 		return nil
 	})
 }
 
 type usersRestore struct {
-	Handle string `arg:"" help:"The user's handle."`
+	User string `arg:"" help:"Handle, id or number of the user."`
 }
 
 func (r usersRestore) Run(ctx context.Context, c server.Config, console server.Console) error {
 	return c.WithSessions(ctx, console, func(sessions *account.Sessions, _ *account.Directory) error {
-		id, err := sessions.AnyHandle(ctx, r.Handle)
+		who, err := sessions.Named(ctx, r.User)
 		if err != nil {
 			return err
 		}
-		restored, err := sessions.Restore(ctx, id)
+		restored, err := sessions.Restore(ctx, who.ID)
 		if err != nil {
 			return err
 		}
 		if !restored {
-			fmt.Fprintf(console.Out, "@%s was not about to be deleted.\n", r.Handle)
+			fmt.Fprintf(console.Out, "@%s was not about to be deleted.\n", who.Handle)
 			return nil
 		}
-		fmt.Fprintf(console.Out, "@%s is there again.\n", r.Handle)
+		fmt.Fprintf(console.Out, "@%s is there again.\n", who.Handle)
 		return nil
 	})
 }
 
 type usersRole struct {
-	Handle string `arg:"" help:"The user's handle."`
-	Role   string `arg:"" enum:"user,moderator,admin" help:"user, moderator or admin."`
-	Note   string `env:"-" help:"For the audit log."`
+	User string `arg:"" help:"Handle, id or number of the user."`
+	Role string `arg:"" enum:"user,moderator,admin" help:"user, moderator or admin."`
+	Note string `env:"-" help:"For the audit log."`
 }
 
 func (r usersRole) Run(ctx context.Context, c server.Config, console server.Console) error {
 	return c.WithModeration(ctx, console, func(m *moderation.Moderation, sessions *account.Sessions) error {
-		id, err := sessions.AnyHandle(ctx, r.Handle)
+		who, err := sessions.Named(ctx, r.User)
 		if err != nil {
 			return err
 		}
-		if _, err := m.SetRole(ctx, moderation.Console, id, user.Role(strings.ToUpper(r.Role)), r.Note); err != nil {
+		if _, err := m.SetRole(ctx, moderation.Console, who.ID, user.Role(strings.ToUpper(r.Role)), r.Note); err != nil {
 			return err
 		}
-		fmt.Fprintf(console.Out, "@%s has the role %s.\n", r.Handle, r.Role)
+		fmt.Fprintf(console.Out, "@%s has the role %s.\n", who.Handle, r.Role)
 		return nil
 	})
 }
 
 type usersSuspend struct {
-	Handle string `arg:"" help:"The user's handle."`
-	Note   string `env:"-" help:"For the audit log."`
+	User string `arg:"" help:"Handle, id or number of the user."`
+	Note string `env:"-" help:"For the audit log."`
 }
 
 func (s usersSuspend) Run(ctx context.Context, c server.Config, console server.Console) error {
 	return c.WithModeration(ctx, console, func(m *moderation.Moderation, sessions *account.Sessions) error {
-		id, err := sessions.AnyHandle(ctx, s.Handle)
+		who, err := sessions.Named(ctx, s.User)
 		if err != nil {
 			return err
 		}
-		if _, err := m.Suspend(ctx, moderation.Console, id, s.Note); err != nil {
+		if _, err := m.Suspend(ctx, moderation.Console, who.ID, s.Note); err != nil {
 			return err
 		}
-		fmt.Fprintf(console.Out, "@%s is suspended.\n", s.Handle)
+		fmt.Fprintf(console.Out, "@%s is suspended.\n", who.Handle)
 		return nil
 	})
 }
 
 type usersUnsuspend struct {
-	Handle string `arg:"" help:"The user's handle."`
-	Note   string `env:"-" help:"For the audit log."`
+	User string `arg:"" help:"Handle, id or number of the user."`
+	Note string `env:"-" help:"For the audit log."`
 }
 
 func (u usersUnsuspend) Run(ctx context.Context, c server.Config, console server.Console) error {
 	return c.WithModeration(ctx, console, func(m *moderation.Moderation, sessions *account.Sessions) error {
-		id, err := sessions.AnyHandle(ctx, u.Handle)
+		who, err := sessions.Named(ctx, u.User)
 		if err != nil {
 			return err
 		}
-		changed, err := m.Unsuspend(ctx, moderation.Console, id, u.Note)
+		changed, err := m.Unsuspend(ctx, moderation.Console, who.ID, u.Note)
 		if err != nil {
 			return err
 		}
 		if !changed {
-			fmt.Fprintf(console.Out, "@%s was not suspended.\n", u.Handle)
+			fmt.Fprintf(console.Out, "@%s was not suspended.\n", who.Handle)
 			return nil
 		}
-		fmt.Fprintf(console.Out, "@%s is not suspended any more.\n", u.Handle)
+		fmt.Fprintf(console.Out, "@%s is not suspended any more.\n", who.Handle)
 		return nil
 	})
 }
 
 type usersExport struct {
-	Handle string `arg:"" help:"The user's handle."`
+	User string `arg:"" help:"Handle, id or number of the user."`
 }
 
 func (e usersExport) Run(ctx context.Context, c server.Config, console server.Console) error {
 	return c.WithSessions(ctx, console, func(sessions *account.Sessions, _ *account.Directory) error {
-		id, err := sessions.AnyHandle(ctx, e.Handle)
+		who, err := sessions.Named(ctx, e.User)
 		if err != nil {
 			return err
 		}
 		out := bufio.NewWriter(console.Out)
-		return errors.Join(sessions.Export(ctx, id, out), out.Flush())
+		return errors.Join(sessions.Export(ctx, who.ID, out), out.Flush())
 	})
 }

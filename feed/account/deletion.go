@@ -200,19 +200,11 @@ func (s *Sessions) Restore(ctx context.Context, id int64) (restored bool, err er
 	return restored, err
 }
 
-// AnyHandle returns the user of the handle, hidden or not. Errors as of Directory.User.
+// Named is Directory.Named of anybody, hidden or not.
 //
-// Cost: one look-up by index.
-func (s *Sessions) AnyHandle(ctx context.Context, handle string) (int64, error) {
-	handle, err := Handle(handle)
-	if err != nil {
-		return 0, err
-	}
-	id, err := s.cfg.DB.User.Query().Where(user.Handle(handle)).OnlyID(ctx)
-	if ent.IsNotFound(err) {
-		return 0, refusal.ErrNoSuchUser
-	}
-	return id, rows.Wrap("find user", err)
+// Cost: one look-up by index, or two.
+func (s *Sessions) Named(ctx context.Context, name string) (*ent.User, error) {
+	return named(ctx, s.cfg.DB.User.Query, name)
 }
 
 // DeleteExternal is Delete without a grace period of the user with the id at the issuer. It
