@@ -83,7 +83,7 @@ func TestCommandsBesideAnEmbeddedServer(t *testing.T) {
 	ben.call(t, p, `query($h: String!) { user(handle: $h) { id } }`, map[string]any{"h": ann.handle}, &followed)
 	ben.follow(t, p, user{id: followed.User.ID})
 	command("ann", "users", "export", "ann")
-	command("", "users", "sign-out", "ben")
+	command("@ben is signed out", "users", "sign-out", ben.id)
 	out(ben)
 	require.Zero(t, p.stop())
 }
