@@ -165,6 +165,7 @@ function titleOf(route: Route): string {
     case 'profile':
       return `@${route.handle}`
     case 'post':
+      return t.onePost
     case 'lost':
       return ''
     default:

@@ -11,6 +11,7 @@ import { useReceipt } from './receipts'
 import { Report } from './report'
 import { session } from './session'
 import { useStore } from './store'
+import { Words } from './words'
 
 export const visibilities = ['PUBLIC', 'FOLLOWERS', 'MUTUALS', 'PRIVATE'] as const satisfies Visibility[]
 
@@ -40,7 +41,9 @@ export const PostCard = steady(({ post, pending, fresh }: Props) => {
             </a>
           )}
         </p>
-        <p class="text">{post.text}</p>
+        <p class="text">
+            <Words text={post.text} />
+          </p>
         <div class="acts">
           {pending ? <Audience of={post.visibility} /> : viewer ? <Like post={post} /> : post.likeCount > 0 && <span class="muted">{t.likes(post.likeCount)}</span>}
           {!pending && own ? <Own post={post} /> : !pending && <Audience of={post.visibility} />}
@@ -52,7 +55,9 @@ export const PostCard = steady(({ post, pending, fresh }: Props) => {
   )
 })
 
+/** Who sees a post, where that is not everybody. */
 function Audience({ of }: { of: Visibility }) {
+  if (of === 'PUBLIC') return null
   return (
     <span class="audience muted" title={t.visibilityHint[of]}>
       <Icon name={of} />

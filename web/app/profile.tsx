@@ -5,13 +5,14 @@ import { request } from './api'
 import { changed, useChanges } from './changes'
 import { Followers, Following, OnePost, Profile as ProfileQuery, type Person, type Post } from './documents'
 import { usePages, type Page } from './pages'
-import { Avatar, Empty, Failure, More, Skeleton } from './parts'
+import { Avatar, Empty, Failure, Icon, More, Skeleton } from './parts'
 import { FollowButton, PersonList, RelationMenu, withPerson } from './people'
 import { PostCard } from './post'
 import { preferences, t } from './preferences'
-import type { Tab } from './route'
+import { back, type Tab } from './route'
 import { session } from './session'
 import { useStore } from './store'
+import { Words } from './words'
 
 export function Profile({ handle, tab }: { handle: string; tab: Tab }) {
   const viewer = useStore(session)?.token
@@ -74,6 +75,7 @@ function Blank({ handle }: { handle: string }) {
 function Header({ person, tab }: { person: Person; tab: Tab }) {
   const { language } = useStore(preferences)
   const { handle, relationship } = person
+  const own = useStore(session)?.user.id === person.id
   const counts = [
     ['posts', `/@${handle}`, t.postCount(person.postCount)],
     ['followers', `/@${handle}/followers`, t.followerCount(person.followerCount)],
@@ -85,8 +87,16 @@ function Header({ person, tab }: { person: Person; tab: Tab }) {
       <div class="row face">
         <Avatar person={person} large />
         <span class="row">
-          <FollowButton person={person} />
-          <RelationMenu person={person} />
+          {own ? (
+            <a class="button" href="/settings">
+              {t.editProfile}
+            </a>
+          ) : (
+            <>
+              <FollowButton person={person} />
+              <RelationMenu person={person} />
+            </>
+          )}
         </span>
       </div>
       <h1>{person.name}</h1>
@@ -95,7 +105,11 @@ function Header({ person, tab }: { person: Person; tab: Tab }) {
         {relationship?.followedBy && <span class="tag">{relationship.mutual ? t.friends : t.followsYou}</span>}
         {person.approvesFollowers && <span class="tag">{t.approves}</span>}
       </p>
-      {person.bio && <p class="text">{person.bio}</p>}
+      {person.bio && (
+        <p class="text">
+          <Words text={person.bio} />
+        </p>
+      )}
       <p class="muted">{t.joined(new Date(person.createdAt).toLocaleDateString(language, { year: 'numeric', month: 'long' }))}</p>
       {relationship?.blocking && <p class="note">{t.blocked(handle)}</p>}
       {relationship?.muting && <p class="note">{t.muted(handle)}</p>}
@@ -170,7 +184,12 @@ export function PostPage({ id }: { id: string }) {
   })
   return (
     <>
-      <h1 class="hidden">{t.posts}</h1>
+      <div class="head">
+        <a class="back" href="/" aria-label={t.back} title={t.back} onClick={back}>
+          <Icon name="back" />
+        </a>
+        <h1>{t.onePost}</h1>
+      </div>
       {items.map((post) => (
         <PostCard post={post} key={post.id} />
       ))}

@@ -37,10 +37,18 @@ history.scrollRestoration = 'manual'
 
 export function go(address: string) {
   if (address !== location.pathname) {
-    history.replaceState({ top: scrollY }, '')
-    history.pushState(null, '', address)
+    history.replaceState({ ...history.state, top: scrollY }, '')
+    history.pushState({ inside: true }, '', address)
   }
   arrive(0)
+}
+
+/** Goes to the view before, if one was seen since the page was loaded; otherwise a link goes where it says. */
+export function back(event: MouseEvent) {
+  if (history.state?.inside) {
+    event.preventDefault()
+    history.back()
+  }
 }
 
 addEventListener('popstate', (event) => arrive(event.state?.top ?? 0))

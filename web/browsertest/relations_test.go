@@ -287,3 +287,33 @@ func TestThemeAndDefaults(t *testing.T) {
 	c.reload()
 	c.sees("Sign up")
 }
+
+func TestLinksOfAPost(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	ada := s.signUp("ada")
+	s.signUp("bob")
+	post := ada.post("Tides: https://example.org/a_(b)?c=d. Ask @Bob, not me@home.test or @bob@other; (http://example.org/e) javascript:alert(1)")
+	a := ada.browse()
+	a.see(`[...document.querySelectorAll('.text a')].map((a) => a.getAttribute('href')).join(' ') ===
+		'https://example.org/a_(b)?c=d /@bob http://example.org/e'`)
+	a.see(`[...document.querySelectorAll('.text a[target]')].every((a) => a.rel.includes('noopener') && a.rel.includes('nofollow'))`)
+	a.clickOn(`document.querySelector('.text a[href="/@bob"]')`)
+	a.see(`location.pathname === '/@bob'`)
+	a.see(named("Follow @bob") + ` != null`)
+
+	// The page of a post leads back to where one was, or to the timeline.
+	a.do(chromedp.NavigateBack())
+	a.see(`location.pathname === '/'`)
+	a.clickOn(`document.querySelector('.post .when')`)
+	a.see(`document.querySelector('h1').textContent === 'Post' && document.title === 'Post · Tideline'`)
+	a.click("Back")
+	a.see(`location.pathname === '/' && document.querySelector('.post') != null`)
+	a.visit(s.url + "/post/" + post)
+	a.click("Back")
+	a.see(`location.pathname === '/' && document.querySelector('.post') != null`)
+
+	a.visit(s.url + "/@ada")
+	a.click("Edit profile")
+	a.see(`location.pathname === '/settings'`)
+}

@@ -106,6 +106,9 @@ export const en = {
   reportComment: 'Anything to add?',
   reportHint: 'Moderators see it. The author is not told.',
   reportSent: 'Reported. Thank you.',
+  onePost: 'Post',
+  back: 'Back',
+  editProfile: 'Edit profile',
   postGone: 'This post does not exist, or is not for you to see.',
   now: 'now',
 

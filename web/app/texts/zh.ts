@@ -31,7 +31,7 @@ export const zh: Texts = {
   tagline: '记得您读到哪里。',
   home: '首页',
   people: '用户',
-  profile: '主页',
+  profile: '个人主页',
   settings: '设置',
   main: '主导航',
   compose: '发帖',
@@ -126,6 +126,9 @@ export const zh: Texts = {
   reportComment: '补充说明',
   reportHint: '管理员会看到，作者不会收到通知。',
   reportSent: '已举报，谢谢。',
+  onePost: '帖子',
+  back: '返回',
+  editProfile: '编辑资料',
   postGone: '该帖子不存在，或您无权查看。',
   now: '刚刚',
 
