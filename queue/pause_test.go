@@ -24,8 +24,8 @@ func TestPausedProcessFinishesWhatItHasAndTakesNothingNew(t *testing.T) {
 		cfg.Observe = func(r Result) { results <- r }
 		a, b := newQueue(t, s, cfg), newQueue(t, s, pushOnly())
 		began, end := make(chan string, 1000), make(chan struct{})
-		a.Handle("k", func(_ context.Context, j *Job) error { began <- "a"; <-end; return nil })
-		b.Handle("k", func(_ context.Context, j *Job) error { began <- "b"; return nil })
+		a.Handle("k", func(context.Context, *Job) error { began <- "a"; <-end; return nil })
+		b.Handle("k", func(context.Context, *Job) error { began <- "b"; return nil })
 		start(t, a)
 		enqueue(t, a, Small, "k", "first")
 		require.Equal(t, "a", receive(t, began))
@@ -108,7 +108,17 @@ func TestPausedProcessStops(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t, storagetest.Embedded(t), pushOnly())
 	q.Pause()
-	stop := start(t, q)
+	w := newWorker(q, Small, 1)
+	ctx, stop := context.WithCancel(t.Context())
+	stopped := make(chan struct{})
+	go func() { w.run(ctx); close(stopped) }()
+	require.Eventually(t, func() bool {
+		free := w.slots.TryAcquire(1)
+		if free {
+			w.slots.Release(1)
+		}
+		return !free
+	}, soon, time.Millisecond, "the reader has come to the gate")
 	stop()
-	assert.True(t, q.Paused())
+	receive(t, stopped)
 }
