@@ -1,4 +1,4 @@
-// Package fleet knows which processes run, and brings them what an operator wants.
+// Package fleet knows which processes run. It brings them what an operator wants.
 //
 // What holds:
 //
