@@ -136,8 +136,12 @@ func (m *Member) Run(ctx context.Context) error {
 // Renew gives a sign of life, and does what is wanted of the workers, as Run does again and
 // again. It tells the log when SQL does not take it, and when that is over. Error: of SQL.
 func (m *Member) Renew(ctx context.Context) error {
-	trying, cancel := context.WithTimeout(ctx, renewFor)
+	// The end of ctx does not interrupt it at once: a statement that SQL executes late would
+	// bring the row back after its deletion.
+	trying, cancel := context.WithTimeout(context.WithoutCancel(ctx), renewFor)
 	defer cancel()
+	ended := context.AfterFunc(ctx, func() { time.AfterFunc(leaveFor, cancel) })
+	defer ended()
 	err := m.renew(trying)
 	if err == nil && m.cfg.Now().Sub(m.forgotten) >= forgetEvery {
 		err = m.forget(trying)
