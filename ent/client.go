@@ -25,6 +25,7 @@ import (
 	"tideline/ent/mute"
 	"tideline/ent/mutedword"
 	"tideline/ent/post"
+	"tideline/ent/process"
 	"tideline/ent/readmarker"
 	"tideline/ent/report"
 	"tideline/ent/session"
@@ -74,6 +75,8 @@ type Client struct {
 	MutedWord *MutedWordClient
 	// Post is the client for interacting with the Post builders.
 	Post *PostClient
+	// Process is the client for interacting with the Process builders.
+	Process *ProcessClient
 	// ReadMarker is the client for interacting with the ReadMarker builders.
 	ReadMarker *ReadMarkerClient
 	// Report is the client for interacting with the Report builders.
@@ -113,6 +116,7 @@ func (c *Client) init() {
 	c.Mute = NewMuteClient(c.config)
 	c.MutedWord = NewMutedWordClient(c.config)
 	c.Post = NewPostClient(c.config)
+	c.Process = NewProcessClient(c.config)
 	c.ReadMarker = NewReadMarkerClient(c.config)
 	c.Report = NewReportClient(c.config)
 	c.Session = NewSessionClient(c.config)
@@ -226,6 +230,7 @@ func (c *Client) Tx(ctx context.Context) (*Tx, error) {
 		Mute:            NewMuteClient(cfg),
 		MutedWord:       NewMutedWordClient(cfg),
 		Post:            NewPostClient(cfg),
+		Process:         NewProcessClient(cfg),
 		ReadMarker:      NewReadMarkerClient(cfg),
 		Report:          NewReportClient(cfg),
 		Session:         NewSessionClient(cfg),
@@ -266,6 +271,7 @@ func (c *Client) BeginTx(ctx context.Context, opts *sql.TxOptions) (*Tx, error) 
 		Mute:            NewMuteClient(cfg),
 		MutedWord:       NewMutedWordClient(cfg),
 		Post:            NewPostClient(cfg),
+		Process:         NewProcessClient(cfg),
 		ReadMarker:      NewReadMarkerClient(cfg),
 		Report:          NewReportClient(cfg),
 		Session:         NewSessionClient(cfg),
@@ -304,7 +310,7 @@ func (c *Client) Use(hooks ...Hook) {
 	for _, n := range []interface{ Use(...Hook) }{
 		c.APIKey, c.AuditEntry, c.Block, c.Delivery, c.ExternalPost, c.Follow,
 		c.FollowRequest, c.HiddenUser, c.IdempotencyKey, c.Job, c.Like, c.Mute,
-		c.MutedWord, c.Post, c.ReadMarker, c.Report, c.Session, c.User,
+		c.MutedWord, c.Post, c.Process, c.ReadMarker, c.Report, c.Session, c.User,
 		c.WebhookDelivery, c.WebhookEndpoint, c.Writer,
 	} {
 		n.Use(hooks...)
@@ -317,7 +323,7 @@ func (c *Client) Intercept(interceptors ...Interceptor) {
 	for _, n := range []interface{ Intercept(...Interceptor) }{
 		c.APIKey, c.AuditEntry, c.Block, c.Delivery, c.ExternalPost, c.Follow,
 		c.FollowRequest, c.HiddenUser, c.IdempotencyKey, c.Job, c.Like, c.Mute,
-		c.MutedWord, c.Post, c.ReadMarker, c.Report, c.Session, c.User,
+		c.MutedWord, c.Post, c.Process, c.ReadMarker, c.Report, c.Session, c.User,
 		c.WebhookDelivery, c.WebhookEndpoint, c.Writer,
 	} {
 		n.Intercept(interceptors...)
@@ -355,6 +361,8 @@ func (c *Client) Mutate(ctx context.Context, m Mutation) (Value, error) {
 		return c.MutedWord.mutate(ctx, m)
 	case *PostMutation:
 		return c.Post.mutate(ctx, m)
+	case *ProcessMutation:
+		return c.Process.mutate(ctx, m)
 	case *ReadMarkerMutation:
 		return c.ReadMarker.mutate(ctx, m)
 	case *ReportMutation:
@@ -2444,6 +2452,139 @@ func (c *PostClient) mutate(ctx context.Context, m *PostMutation) (Value, error)
 	}
 }
 
+// ProcessClient is a client for the Process schema.
+type ProcessClient struct {
+	config
+}
+
+// NewProcessClient returns a client for the Process from the given config.
+func NewProcessClient(c config) *ProcessClient {
+	return &ProcessClient{config: c}
+}
+
+// Use adds a list of mutation hooks to the hooks stack.
+// A call to `Use(f, g, h)` equals to `process.Hooks(f(g(h())))`.
+func (c *ProcessClient) Use(hooks ...Hook) {
+	c.hooks.Process = append(c.hooks.Process, hooks...)
+}
+
+// Intercept adds a list of query interceptors to the interceptors stack.
+// A call to `Intercept(f, g, h)` equals to `process.Intercept(f(g(h())))`.
+func (c *ProcessClient) Intercept(interceptors ...Interceptor) {
+	c.inters.Process = append(c.inters.Process, interceptors...)
+}
+
+// Create returns a builder for creating a Process entity.
+func (c *ProcessClient) Create() *ProcessCreate {
+	mutation := newProcessMutation(c.config, OpCreate)
+	return &ProcessCreate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// CreateBulk returns a builder for creating a bulk of Process entities.
+func (c *ProcessClient) CreateBulk(builders ...*ProcessCreate) *ProcessCreateBulk {
+	return &ProcessCreateBulk{config: c.config, builders: builders}
+}
+
+// MapCreateBulk creates a bulk creation builder from the given slice. For each item in the slice, the function creates
+// a builder and applies setFunc on it.
+func (c *ProcessClient) MapCreateBulk(slice any, setFunc func(*ProcessCreate, int)) *ProcessCreateBulk {
+	rv := reflect.ValueOf(slice)
+	if rv.Kind() != reflect.Slice {
+		return &ProcessCreateBulk{err: fmt.Errorf("calling to ProcessClient.MapCreateBulk with wrong type %T, need slice", slice)}
+	}
+	builders := make([]*ProcessCreate, rv.Len())
+	for i := 0; i < rv.Len(); i++ {
+		builders[i] = c.Create()
+		setFunc(builders[i], i)
+	}
+	return &ProcessCreateBulk{config: c.config, builders: builders}
+}
+
+// Update returns an update builder for Process.
+func (c *ProcessClient) Update() *ProcessUpdate {
+	mutation := newProcessMutation(c.config, OpUpdate)
+	return &ProcessUpdate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOne returns an update builder for the given entity.
+func (c *ProcessClient) UpdateOne(_m *Process) *ProcessUpdateOne {
+	mutation := newProcessMutation(c.config, OpUpdateOne, withProcess(_m))
+	return &ProcessUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOneID returns an update builder for the given id.
+func (c *ProcessClient) UpdateOneID(id int64) *ProcessUpdateOne {
+	mutation := newProcessMutation(c.config, OpUpdateOne, withProcessID(id))
+	return &ProcessUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// Delete returns a delete builder for Process.
+func (c *ProcessClient) Delete() *ProcessDelete {
+	mutation := newProcessMutation(c.config, OpDelete)
+	return &ProcessDelete{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// DeleteOne returns a builder for deleting the given entity.
+func (c *ProcessClient) DeleteOne(_m *Process) *ProcessDeleteOne {
+	return c.DeleteOneID(_m.ID)
+}
+
+// DeleteOneID returns a builder for deleting the given entity by its id.
+func (c *ProcessClient) DeleteOneID(id int64) *ProcessDeleteOne {
+	builder := c.Delete().Where(process.ID(id))
+	builder.mutation.id = &id
+	builder.mutation.op = OpDeleteOne
+	return &ProcessDeleteOne{builder}
+}
+
+// Query returns a query builder for Process.
+func (c *ProcessClient) Query() *ProcessQuery {
+	return &ProcessQuery{
+		config: c.config,
+		ctx:    &QueryContext{Type: TypeProcess},
+		inters: c.Interceptors(),
+	}
+}
+
+// Get returns a Process entity by its id.
+func (c *ProcessClient) Get(ctx context.Context, id int64) (*Process, error) {
+	return c.Query().Where(process.ID(id)).Only(ctx)
+}
+
+// GetX is like Get, but panics if an error occurs.
+func (c *ProcessClient) GetX(ctx context.Context, id int64) *Process {
+	obj, err := c.Get(ctx, id)
+	if err != nil {
+		panic(err)
+	}
+	return obj
+}
+
+// Hooks returns the client hooks.
+func (c *ProcessClient) Hooks() []Hook {
+	return c.hooks.Process
+}
+
+// Interceptors returns the client interceptors.
+func (c *ProcessClient) Interceptors() []Interceptor {
+	return c.inters.Process
+}
+
+func (c *ProcessClient) mutate(ctx context.Context, m *ProcessMutation) (Value, error) {
+	switch m.Op() {
+	case OpCreate:
+		return (&ProcessCreate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdate:
+		return (&ProcessUpdate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdateOne:
+		return (&ProcessUpdateOne{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpDelete, OpDeleteOne:
+		return (&ProcessDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
+	default:
+		return nil, fmt.Errorf("ent: unknown Process mutation op: %q", m.Op())
+	}
+}
+
 // ReadMarkerClient is a client for the ReadMarker schema.
 type ReadMarkerClient struct {
 	config
@@ -3427,13 +3568,14 @@ func (c *WriterClient) mutate(ctx context.Context, m *WriterMutation) (Value, er
 type (
 	hooks struct {
 		APIKey, AuditEntry, Block, Delivery, ExternalPost, Follow, FollowRequest,
-		HiddenUser, IdempotencyKey, Job, Like, Mute, MutedWord, Post, ReadMarker,
-		Report, Session, User, WebhookDelivery, WebhookEndpoint, Writer []ent.Hook
+		HiddenUser, IdempotencyKey, Job, Like, Mute, MutedWord, Post, Process,
+		ReadMarker, Report, Session, User, WebhookDelivery, WebhookEndpoint,
+		Writer []ent.Hook
 	}
 	inters struct {
 		APIKey, AuditEntry, Block, Delivery, ExternalPost, Follow, FollowRequest,
-		HiddenUser, IdempotencyKey, Job, Like, Mute, MutedWord, Post, ReadMarker,
-		Report, Session, User, WebhookDelivery, WebhookEndpoint,
+		HiddenUser, IdempotencyKey, Job, Like, Mute, MutedWord, Post, Process,
+		ReadMarker, Report, Session, User, WebhookDelivery, WebhookEndpoint,
 		Writer []ent.Interceptor
 	}
 )

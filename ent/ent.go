@@ -22,6 +22,7 @@ import (
 	"tideline/ent/mute"
 	"tideline/ent/mutedword"
 	"tideline/ent/post"
+	"tideline/ent/process"
 	"tideline/ent/readmarker"
 	"tideline/ent/report"
 	"tideline/ent/session"
@@ -107,6 +108,7 @@ func checkColumn(t, c string) error {
 			mute.Table:            mute.ValidColumn,
 			mutedword.Table:       mutedword.ValidColumn,
 			post.Table:            post.ValidColumn,
+			process.Table:         process.ValidColumn,
 			readmarker.Table:      readmarker.ValidColumn,
 			report.Table:          report.ValidColumn,
 			session.Table:         session.ValidColumn,

@@ -183,6 +183,8 @@ func init() {
 	postDescLikeCount := postFields[4].Descriptor()
 	// post.DefaultLikeCount holds the default value on creation for the like_count field.
 	post.DefaultLikeCount = postDescLikeCount.Default.(int)
+	processFields := schema.Process{}.Fields()
+	_ = processFields
 	readmarkerFields := schema.ReadMarker{}.Fields()
 	_ = readmarkerFields
 	// readmarkerDescPostID is the schema descriptor for post_id field.

@@ -42,6 +42,8 @@ type Tx struct {
 	MutedWord *MutedWordClient
 	// Post is the client for interacting with the Post builders.
 	Post *PostClient
+	// Process is the client for interacting with the Process builders.
+	Process *ProcessClient
 	// ReadMarker is the client for interacting with the ReadMarker builders.
 	ReadMarker *ReadMarkerClient
 	// Report is the client for interacting with the Report builders.
@@ -201,6 +203,7 @@ func (tx *Tx) init() {
 	tx.Mute = NewMuteClient(tx.config)
 	tx.MutedWord = NewMutedWordClient(tx.config)
 	tx.Post = NewPostClient(tx.config)
+	tx.Process = NewProcessClient(tx.config)
 	tx.ReadMarker = NewReadMarkerClient(tx.config)
 	tx.Report = NewReportClient(tx.config)
 	tx.Session = NewSessionClient(tx.config)

@@ -19,6 +19,8 @@
 // Redis is made again, perhaps while the first is still running. A handler must
 // therefore be idempotent, and should re-read the truth and act on that.
 //
+// An operator may pause a process (pause.go): it takes no new job, and finishes its own.
+//
 // It does not order jobs, run them at given times, or keep the results or the
 // history of finished ones.
 package queue
@@ -259,6 +261,8 @@ type Queue struct {
 	consumer string // names this process in the consumer groups
 	running  atomic.Bool
 	priority priority
+	gate     gate
+	underWay atomic.Int64 // attempts
 
 	retryBase   time.Duration // the first backoff
 	pushTimeout time.Duration // of a commit

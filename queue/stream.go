@@ -90,8 +90,8 @@ func (q *Queue) createGroup(ctx context.Context, p Pool) error {
 }
 
 // forget removes the consumers that have been silent for so long. Their processes
-// are gone: a live one reads twice a second. A consumer with pending entries stays,
-// because they would go with it.
+// are gone, for a live one reads twice a second, or paused: the next read makes the
+// consumer anew. One with pending entries stays, because they would go with it.
 func (q *Queue) forget(ctx context.Context, p Pool, silent time.Duration) error {
 	consumers, err := q.rdb.XInfoConsumers(ctx, p.stream(), group).Result()
 	if err != nil {

@@ -102,7 +102,7 @@ func (w *worker) read(ctx, attempts context.Context) {
 	setUp, trouble := false, false
 	for {
 		n := w.reserve(ctx)
-		if n == 0 {
+		if n == 0 || !w.gate.pass(ctx) {
 			return
 		}
 		var entries []entry
@@ -118,22 +118,7 @@ func (w *worker) read(ctx, attempts context.Context) {
 			w.log.WarnContext(ctx, "Redis has lost a stream; the sweeper restores it", "pool", w.pool)
 			setUp, err = false, nil
 		}
-		for _, e := range entries {
-			r := w.adopt(e)
-			switch {
-			case r == nil: // it is running here already
-			case ctx.Err() != nil:
-				w.free(storing, r)
-				w.requeue(storing, e.job)
-			default:
-				n--
-				w.attempts.Go(func() {
-					defer w.slots.Release(1)
-					w.attempt(attempts, e, r)
-				})
-			}
-		}
-		w.slots.Release(int64(n))
+		w.slots.Release(int64(n - w.begin(ctx, attempts, entries)))
 		if err != nil && !trouble {
 			w.log.WarnContext(ctx, "no jobs can be read", "pool", w.pool, "err", err)
 		} else if err == nil && trouble {
@@ -144,6 +129,29 @@ func (w *worker) read(ctx, attempts context.Context) {
 			return
 		}
 	}
+}
+
+// begin starts attempts with the entries, each with a slot, and returns how many it
+// started. What came when ctx had ended, or the process was paused, goes to others.
+func (w *worker) begin(ctx, attempts context.Context, entries []entry) (n int) {
+	storing := context.WithoutCancel(ctx)
+	for _, e := range entries {
+		r := w.adopt(e)
+		switch {
+		case r == nil: // it is running here already
+		case ctx.Err() != nil, !w.admit():
+			w.free(storing, r)
+			w.requeue(storing, e.job)
+		default:
+			n++
+			w.attempts.Go(func() {
+				defer w.slots.Release(1)
+				defer w.underWay.Add(-1)
+				w.attempt(attempts, e, r)
+			})
+		}
+	}
+	return n
 }
 
 // reserve waits for a free slot and takes all that are free. It returns how many

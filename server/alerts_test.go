@@ -16,6 +16,7 @@ import (
 	"tideline/feed/ids"
 	"tideline/graph"
 	"tideline/live"
+	"tideline/queue"
 )
 
 // alert is a rule of deploy/prometheus/alerts.yml.
@@ -42,6 +43,7 @@ func exported() (names []string) {
 	m.countSockets(func() int { return 0 })
 	m.countHub(func() live.Stats { return live.Stats{} })
 	m.countIDs(func() ids.Stats { return ids.Stats{} })
+	m.countWorkers(new(queue.Queue))
 	m.certificate(time.Now())
 	described := make(chan *prometheus.Desc, 1000)
 	m.registry.Describe(described)

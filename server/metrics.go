@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,6 +15,7 @@ import (
 	"tideline/feed/ids"
 	"tideline/feed/job"
 	"tideline/feed/webhook"
+	"tideline/fleet"
 	"tideline/live"
 	"tideline/queue"
 	"tideline/workers"
@@ -26,7 +28,7 @@ type metrics struct {
 
 	requests        *prometheus.CounterVec
 	requestSeconds  *prometheus.HistogramVec
-	subscriptions   prometheus.Gauge
+	subscriptions   atomic.Int64
 	slowSockets     prometheus.Counter
 	timelineReads   *prometheus.CounterVec
 	jobs            *prometheus.CounterVec
@@ -62,9 +64,6 @@ func newMetrics() *metrics {
 		requestSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "tideline_graphql_request_seconds", Help: "Time to execute queries and mutations.", Buckets: seconds,
 		}, []string{"kind"}),
-		subscriptions: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "tideline_live_subscriptions", Help: "Subscriptions under way.",
-		}),
 		slowSockets: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "tideline_slow_sockets_total", Help: "Sockets closed because their client did not read.",
 		}),
@@ -137,8 +136,9 @@ func newMetrics() *metrics {
 	})
 	info.Set(1)
 	m.registry.MustRegister(
+		gaugeOf("tideline_live_subscriptions", "Subscriptions under way.", m.serving),
 		info, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		m.requests, m.requestSeconds, m.subscriptions, m.slowSockets, m.timelineReads,
+		m.requests, m.requestSeconds, m.slowSockets, m.timelineReads,
 		m.jobs, m.jobSeconds, m.jobWaitSeconds, m.queueDepth, m.queueOldest, m.deadJobs,
 		m.fanOutFollowers, m.fanOutTook, m.fanOutSeconds, m.fanOutLag,
 		m.audited, m.lagging, m.canarySeconds, m.checks,
@@ -179,9 +179,25 @@ func (m *metrics) certificate(end time.Time) {
 
 // countSockets adds the number of open sockets, which each scrape asks for.
 func (m *metrics) countSockets(count func() int) {
-	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "tideline_sockets", Help: "WebSocket connections open.",
-	}, func() float64 { return float64(count()) }))
+	m.registry.MustRegister(gaugeOf("tideline_sockets", "WebSocket connections open.", count))
+}
+
+// countWorkers adds what the workers of this process do, which each scrape asks for.
+func (m *metrics) countWorkers(w fleet.Workers) {
+	m.registry.MustRegister(
+		gaugeOf("tideline_worker_jobs", "Jobs under way in this process.", w.UnderWay),
+		gaugeOf("tideline_worker_paused", "1 while an operator has paused the workers of this process: they take no new job.", func() int {
+			if w.Paused() {
+				return 1
+			}
+			return 0
+		}),
+	)
+}
+
+// gaugeOf is a gauge whose value each scrape asks for.
+func gaugeOf(name, help string, value func() int) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(value()) })
 }
 
 // countIDs adds what a generator of ids says, which each scrape asks for.
@@ -229,7 +245,10 @@ func (m *metrics) request(kind, code string, d time.Duration) {
 }
 
 // subscribed is transport.Config.ObserveSubscriptions.
-func (m *metrics) subscribed(change int) { m.subscriptions.Add(float64(change)) }
+func (m *metrics) subscribed(change int) { m.subscriptions.Add(int64(change)) }
+
+// serving is how many subscriptions are under way.
+func (m *metrics) serving() int { return int(m.subscriptions.Load()) }
 
 // timelineRead is feed.Config.Observe.
 func (m *metrics) timelineRead(hit bool) {

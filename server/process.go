@@ -13,6 +13,7 @@ import (
 
 	"tideline/feed/account"
 	"tideline/feed/ids"
+	"tideline/fleet"
 	"tideline/graph"
 	"tideline/live"
 	"tideline/server/limit"
@@ -65,6 +66,7 @@ func newProcess(ctx context.Context, c Config, role Role, stores *storage.Stores
 		p.base = append(p.base, hub.Run, func(ctx context.Context) error { return b.sessions.Run(ctx, hub) }, b.keys.Run, b.outbox.Run)
 		p.metrics.countHub(hub.Stats)
 	}
+	member := fleet.Config{DB: stores.DB, Version: ThisBuild().Version, Server: role.server, Subscriptions: p.metrics.serving, Logger: log}
 	if role.worker {
 		w, err := workers.New(workers.Config{
 			DB: stores.DB, Visibility: b.visibility, Home: b.home, Sessions: b.sessions, Timelines: b.timelines, Queue: b.jobs, Publisher: b.publisher,
@@ -74,7 +76,14 @@ func newProcess(ctx context.Context, c Config, role Role, stores *storage.Stores
 			return nil, err
 		}
 		p.work = append(p.work, w.Run, b.webhooks.Run)
+		member.Workers = b.jobs
+		p.metrics.countWorkers(b.jobs)
 	}
+	seen, err := fleet.NewMember(member)
+	if err != nil {
+		return nil, err
+	}
+	p.base = append(p.base, seen.Run)
 
 	mux := http.NewServeMux()
 	p.health.serve(mux)

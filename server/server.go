@@ -23,6 +23,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"time"
 
 	"entgo.io/ent/dialect"
 	"golang.org/x/sync/errgroup"
@@ -34,6 +35,8 @@ import (
 	"tideline/feed/ids"
 	"tideline/feed/moderation"
 	"tideline/feed/webhook"
+	"tideline/fleet"
+	"tideline/queue"
 	"tideline/storage"
 )
 
@@ -217,6 +220,12 @@ func (c Config) WithKeys(ctx context.Context, console Console, fn func(*apikey.K
 // WithWebhooks lets a command manage webhooks. Errors: as those of WithSessions.
 func (c Config) WithWebhooks(ctx context.Context, console Console, fn func(*webhook.Deliverer) error) error {
 	return c.withBackend(ctx, console, func(b backend, _ *slog.Logger) error { return fn(b.webhooks) })
+}
+
+// WithFleet lets a command see which processes run, and pause their workers. Errors: as
+// those of WithSessions.
+func (c Config) WithFleet(ctx context.Context, console Console, fn func(*fleet.Fleet, *queue.Queue) error) error {
+	return c.withBackend(ctx, console, func(b backend, _ *slog.Logger) error { return fn(fleet.New(b.stores.DB, time.Now), b.jobs) })
 }
 
 func (c Config) withBackend(ctx context.Context, console Console, fn func(backend, *slog.Logger) error) error {

@@ -25,7 +25,8 @@ const sample = 3
 const auditGrace = time.Minute
 
 // watch warns in the log while jobs wait longer than the limit or are dead, and
-// while timelines differ from SQL. The same figures are metrics.
+// while timelines differ from SQL. The same figures are metrics. A paused process warns,
+// too, and says that it is.
 func (w *Workers) watch(ctx context.Context) {
 	w.watchQueue(ctx)
 	w.ObserveHealth(w.watchTimelines(ctx))
@@ -41,7 +42,7 @@ func (w *Workers) watchQueue(ctx context.Context) {
 	for pool, s := range stats.Pools {
 		idle = idle && s.Depth == 0
 		if s.Oldest > w.LagLimit {
-			w.Logger.WarnContext(ctx, "jobs wait too long", "pool", pool, "waiting", s.Depth, "oldest", s.Oldest)
+			w.Logger.WarnContext(ctx, "jobs wait too long", "pool", pool, "waiting", s.Depth, "oldest", s.Oldest, "paused", w.Queue.Paused())
 		}
 	}
 	if stats.Dead > 0 {

@@ -69,6 +69,8 @@ const (
 	ActionHIDE_POST      Action = "HIDE_POST"
 	ActionUNHIDE_POST    Action = "UNHIDE_POST"
 	ActionDECIDE_REPORT  Action = "DECIDE_REPORT"
+	ActionPAUSE_WORKERS  Action = "PAUSE_WORKERS"
+	ActionRESUME_WORKERS Action = "RESUME_WORKERS"
 )
 
 func (a Action) String() string {
@@ -78,7 +80,7 @@ func (a Action) String() string {
 // ActionValidator is a validator for the "action" field enum values. It is called by the builders before save.
 func ActionValidator(a Action) error {
 	switch a {
-	case ActionSET_ROLE, ActionSUSPEND_USER, ActionUNSUSPEND_USER, ActionHIDE_POST, ActionUNHIDE_POST, ActionDECIDE_REPORT:
+	case ActionSET_ROLE, ActionSUSPEND_USER, ActionUNSUSPEND_USER, ActionHIDE_POST, ActionUNHIDE_POST, ActionDECIDE_REPORT, ActionPAUSE_WORKERS, ActionRESUME_WORKERS:
 		return nil
 	default:
 		return fmt.Errorf("auditentry: invalid enum value for action field: %q", a)
@@ -90,9 +92,10 @@ type SubjectKind string
 
 // SubjectKind values.
 const (
-	SubjectKindUser   SubjectKind = "User"
-	SubjectKindPost   SubjectKind = "Post"
-	SubjectKindReport SubjectKind = "Report"
+	SubjectKindUser    SubjectKind = "User"
+	SubjectKindPost    SubjectKind = "Post"
+	SubjectKindReport  SubjectKind = "Report"
+	SubjectKindProcess SubjectKind = "Process"
 )
 
 func (sk SubjectKind) String() string {
@@ -102,7 +105,7 @@ func (sk SubjectKind) String() string {
 // SubjectKindValidator is a validator for the "subject_kind" field enum values. It is called by the builders before save.
 func SubjectKindValidator(sk SubjectKind) error {
 	switch sk {
-	case SubjectKindUser, SubjectKindPost, SubjectKindReport:
+	case SubjectKindUser, SubjectKindPost, SubjectKindReport, SubjectKindProcess:
 		return nil
 	default:
 		return fmt.Errorf("auditentry: invalid enum value for subject_kind field: %q", sk)

@@ -29,8 +29,8 @@ var (
 	AuditEntriesColumns = []*schema.Column{
 		{Name: "id", Type: field.TypeInt64, Increment: true},
 		{Name: "actor_id", Type: field.TypeInt64},
-		{Name: "action", Type: field.TypeEnum, Enums: []string{"SET_ROLE", "SUSPEND_USER", "UNSUSPEND_USER", "HIDE_POST", "UNHIDE_POST", "DECIDE_REPORT"}},
-		{Name: "subject_kind", Type: field.TypeEnum, Enums: []string{"User", "Post", "Report"}},
+		{Name: "action", Type: field.TypeEnum, Enums: []string{"SET_ROLE", "SUSPEND_USER", "UNSUSPEND_USER", "HIDE_POST", "UNHIDE_POST", "DECIDE_REPORT", "PAUSE_WORKERS", "RESUME_WORKERS"}},
+		{Name: "subject_kind", Type: field.TypeEnum, Enums: []string{"User", "Post", "Report", "Process"}},
 		{Name: "subject_id", Type: field.TypeInt64},
 		{Name: "note", Type: field.TypeString, Default: ""},
 		{Name: "created_at", Type: field.TypeTime},
@@ -457,6 +457,33 @@ var (
 			},
 		},
 	}
+	// ProcessesColumns holds the columns for the "processes" table.
+	ProcessesColumns = []*schema.Column{
+		{Name: "id", Type: field.TypeInt64},
+		{Name: "host", Type: field.TypeString},
+		{Name: "pid", Type: field.TypeInt},
+		{Name: "version", Type: field.TypeString},
+		{Name: "roles", Type: field.TypeString},
+		{Name: "started_at", Type: field.TypeTime},
+		{Name: "seen_at", Type: field.TypeTime},
+		{Name: "subscriptions", Type: field.TypeInt},
+		{Name: "jobs", Type: field.TypeInt},
+		{Name: "paused", Type: field.TypeBool},
+		{Name: "wanted", Type: field.TypeEnum, Enums: []string{"run", "pause"}, Default: "run"},
+	}
+	// ProcessesTable holds the schema information for the "processes" table.
+	ProcessesTable = &schema.Table{
+		Name:       "processes",
+		Columns:    ProcessesColumns,
+		PrimaryKey: []*schema.Column{ProcessesColumns[0]},
+		Indexes: []*schema.Index{
+			{
+				Name:    "process_seen_at",
+				Unique:  false,
+				Columns: []*schema.Column{ProcessesColumns[6]},
+			},
+		},
+	}
 	// ReadMarkersColumns holds the columns for the "read_markers" table.
 	ReadMarkersColumns = []*schema.Column{
 		{Name: "id", Type: field.TypeInt64},
@@ -698,6 +725,7 @@ var (
 		MutesTable,
 		MutedWordsTable,
 		PostsTable,
+		ProcessesTable,
 		ReadMarkersTable,
 		ReportsTable,
 		SessionsTable,

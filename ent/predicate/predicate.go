@@ -48,6 +48,9 @@ type MutedWord func(*sql.Selector)
 // Post is the predicate function for post builders.
 type Post func(*sql.Selector)
 
+// Process is the predicate function for process builders.
+type Process func(*sql.Selector)
+
 // ReadMarker is the predicate function for readmarker builders.
 type ReadMarker func(*sql.Selector)
 

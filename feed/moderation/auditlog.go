@@ -18,6 +18,16 @@ func record(ctx context.Context, tx *ent.Tx, who Actor, a auditentry.Action, kin
 	return rows.Wrap("write the audit log", err)
 }
 
+// Record adds an entry to the audit log, with the change that it tells of, for a room that
+// keeps the subject itself. Error: BadInput, for a note that is too long.
+func Record(ctx context.Context, tx *ent.Tx, who Actor, a auditentry.Action, kind auditentry.SubjectKind, subject int64, note string) error {
+	note, err := noteField.Clean(note)
+	if err != nil {
+		return err
+	}
+	return record(ctx, tx, who, a, kind, subject, note)
+}
+
 // AuditLog is a page of what was done, newest first. Errors: Unauthenticated, BadInput;
 // Forbidden for who is no admin.
 //

@@ -458,7 +458,7 @@ type Query {
   timeline(first: Int, after: Cursor, last: Int, before: Cursor, order: TimelineOrder = LATEST): TimelineConnection!
   "All API keys, newest first. For a key with the scope KEYS."
   apiKeys(first: Int, after: Cursor): ApiKeyConnection!
-  "What was done to users and posts, newest first. For admins."
+  "What was done to users, posts and workers, newest first. For admins."
   auditLog(first: Int, after: Cursor): AuditEntryConnection!
   "What this server takes. An error for too much names one of these as limit in its extensions, beside allowed and given."
   limits: Limits!
@@ -495,14 +495,14 @@ enum Role {
   "Give roles, read the audit log."
   ADMIN
 }
-enum AuditAction { SET_ROLE SUSPEND_USER UNSUSPEND_USER HIDE_POST UNHIDE_POST DECIDE_REPORT }
+enum AuditAction { SET_ROLE SUSPEND_USER UNSUSPEND_USER HIDE_POST UNHIDE_POST DECIDE_REPORT PAUSE_WORKERS RESUME_WORKERS }
 "One thing that was done. Nobody can change or delete it."
 type AuditEntry {
   id: ID!
   "The user who did it; null for the command line. It stays when the user is gone."
   actorId: ID
   action: AuditAction!
-  "The user, the post or the report to whom, or which, it was done."
+  "The user, the post or the report to whom, or which, it was done; or the process whose workers were paused, which is no Node."
   subjectId: ID!
   note: String!
   createdAt: Time!

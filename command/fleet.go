@@ -1,0 +1,216 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"tideline/ent"
+	"tideline/ent/process"
+	"tideline/fleet"
+	"tideline/queue"
+	"tideline/server"
+)
+
+// Ps lists the processes that share the database.
+type Ps struct {
+	JSON bool `env:"-" name:"json" help:"One JSON object per line."`
+}
+
+// listed is a process as --json has it.
+type listed struct {
+	ID            int64       `json:"id"`
+	Host          string      `json:"host"`
+	PID           int         `json:"pid"`
+	Version       string      `json:"version"`
+	Roles         string      `json:"roles"`
+	StartedAt     time.Time   `json:"startedAt"`
+	SeenAt        time.Time   `json:"seenAt"`
+	Subscriptions int         `json:"subscriptions"`
+	Jobs          int         `json:"jobs"`
+	State         fleet.State `json:"state"`
+}
+
+// Run lists them, those that were started first at the beginning.
+func (p Ps) Run(ctx context.Context, c server.Config, console server.Console) error {
+	return c.WithFleet(ctx, console, func(f *fleet.Fleet, q *queue.Queue) error {
+		list, err := f.List(ctx)
+		if err != nil {
+			return err
+		}
+		if p.JSON {
+			out := json.NewEncoder(console.Out)
+			for _, p := range list {
+				if err := out.Encode(listed{p.ID, p.Host, p.Pid, p.Version, p.Roles, p.StartedAt, p.SeenAt, p.Subscriptions, p.Jobs, f.State(p)}); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		table := tabwriter.NewWriter(console.Out, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(table, "ID\tHOST\tPID\tVERSION\tROLES\tSTARTED\tLAST SEEN\tSUBSCRIPTIONS\tJOBS\tSTATE")
+		for _, p := range list {
+			fmt.Fprintf(table, "%d\t%s\t%d\t%s\t%s\t%s\t%s\t%d\t%d\t%s\n", p.ID, p.Host, p.Pid, p.Version, p.Roles,
+				ifEver(&p.StartedAt), ifEver(&p.SeenAt), p.Subscriptions, p.Jobs, f.State(p))
+		}
+		if err := table.Flush(); err != nil {
+			return err
+		}
+		stats, err := q.Stats(ctx)
+		if err != nil {
+			return err
+		}
+		outstanding, oldest := 0, time.Duration(0)
+		for _, of := range stats.Pools {
+			outstanding, oldest = outstanding+of.Depth, max(oldest, of.Oldest)
+		}
+		_, err = fmt.Fprintf(console.Out, "Jobs outstanding: %d, the oldest for %s.\n", outstanding, oldest.Round(time.Second))
+		return err
+	})
+}
+
+// Workers pauses the workers of running processes, and resumes them.
+type Workers struct {
+	Pause  workersPause  `cmd:"" help:"Have processes take no new job. They finish those under way; the others go on."`
+	Drain  workersDrain  `cmd:"" help:"Pause processes, and wait until no job is under way in them."`
+	Resume workersResume `cmd:"" help:"End a pause."`
+}
+
+// chosen are processes whose workers something is done to.
+type chosen struct {
+	IDs  []int64 `arg:"" optional:"" name:"id" help:"Ids of processes, as 'tideline ps' lists them; one that is not there is an error, after the others were told."`
+	All  bool    `env:"-" help:"All processes that have workers."`
+	Note string  `env:"-" help:"For the audit log."`
+}
+
+type workersPause struct {
+	chosen
+	Wait time.Duration `env:"-" default:"30s" help:"How long to wait until the processes have heard of it."`
+}
+
+func (w workersPause) Run(ctx context.Context, c server.Config, console server.Console) error {
+	return w.act(ctx, c, console, process.WantedPause, w.Wait, func(p *ent.Process) (string, bool) {
+		if !p.Paused {
+			return "", false
+		}
+		return fmt.Sprintf("takes no new job; %d under way", p.Jobs), true
+	})
+}
+
+type workersDrain struct {
+	chosen
+	Wait time.Duration `env:"-" default:"5m" help:"How long to wait for the jobs under way. The pause stays when that is not enough."`
+}
+
+func (w workersDrain) Run(ctx context.Context, c server.Config, console server.Console) error {
+	return w.act(ctx, c, console, process.WantedPause, w.Wait, func(p *ent.Process) (string, bool) {
+		switch {
+		case !p.Paused:
+			return "", false
+		case p.Jobs > 0:
+			return fmt.Sprintf("takes no new job; %d under way", p.Jobs), false
+		}
+		return "is drained", true
+	})
+}
+
+type workersResume struct {
+	chosen
+	Wait time.Duration `env:"-" default:"30s" help:"How long to wait until the processes have heard of it."`
+}
+
+func (w workersResume) Run(ctx context.Context, c server.Config, console server.Console) error {
+	return w.act(ctx, c, console, process.WantedRun, w.Wait, func(p *ent.Process) (string, bool) {
+		if p.Paused {
+			return "", false
+		}
+		return "takes jobs", true
+	})
+}
+
+// act says what is wanted of the chosen processes, and waits until reached is true of each
+// that has not ended. It prints what reached says, as often as that is something new.
+func (c chosen) act(ctx context.Context, config server.Config, console server.Console, wanted process.Wanted, wait time.Duration,
+	reached func(*ent.Process) (string, bool),
+) error {
+	if c.All == (len(c.IDs) > 0) {
+		return errors.New("which processes? Give their ids, as 'tideline ps' lists them, or --all")
+	}
+	return config.WithFleet(ctx, console, func(f *fleet.Fleet, _ *queue.Queue) error {
+		ids := c.IDs
+		if c.All {
+			list, err := f.List(ctx)
+			if err != nil {
+				return err
+			}
+			for _, p := range list {
+				if fleet.HasWorkers(p) && f.State(p) != fleet.Gone {
+					ids = append(ids, p.ID)
+				}
+			}
+		}
+		var refused error
+		var told []int64
+		for _, id := range ids {
+			_, changed, err := f.Want(ctx, id, wanted, c.Note)
+			switch {
+			case errors.Is(err, fleet.ErrNoProcess) && c.All: // it has just ended
+			case err != nil:
+				refused = errors.Join(refused, err)
+			default:
+				if !changed {
+					fmt.Fprintf(console.Out, "Process %d was told so before.\n", id)
+				}
+				told = append(told, id)
+			}
+		}
+		if c.All && len(told) == 0 {
+			fmt.Fprintln(console.Out, "There is no process with workers.")
+		}
+		return errors.Join(refused, awaitWorkers(ctx, console.Out, f, told, wait, reached))
+	})
+}
+
+// awaitWorkers waits for what act does.
+func awaitWorkers(ctx context.Context, out io.Writer, f *fleet.Fleet, ids []int64, wait time.Duration, reached func(*ent.Process) (string, bool)) error {
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	said := map[int64]string{}
+	say := func(id int64, host, text string) {
+		if text != "" && said[id] != text {
+			said[id] = text
+			fmt.Fprintf(out, "Process %d%s %s.\n", id, host, text)
+		}
+	}
+	var left, lost []int64
+	err := f.Await(ctx, ids, func(list []*ent.Process) bool {
+		lost = nil
+		left = slices.DeleteFunc(slices.Clone(ids), func(id int64) bool {
+			i := slices.IndexFunc(list, func(p *ent.Process) bool { return p.ID == id })
+			if i < 0 {
+				say(id, "", "has ended")
+				return true
+			}
+			text, done := reached(list[i])
+			if f.State(list[i]) == fleet.Gone {
+				text, done = "gives no sign of life any more", true
+				lost = append(lost, id)
+			}
+			say(id, " on "+list[i].Host, text)
+			return done
+		})
+		return len(left) == 0
+	})
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("not done after %s: %v; what was said to them stays, and 'tideline ps' shows it", wait, left)
+	}
+	if err == nil && len(lost) > 0 {
+		return fmt.Errorf("no sign of life any more of %v: other processes take the jobs over", lost)
+	}
+	return err
+}

@@ -1,0 +1,142 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"tideline/ent"
+	"tideline/ent/auditentry"
+	"tideline/ent/process"
+	"tideline/feed/moderation"
+)
+
+// Errors of Want.
+var (
+	ErrNoProcess = errors.New("it has ended, or never was")
+	ErrNoWorkers = errors.New("it has no workers")
+	ErrGone      = errors.New("it gives no sign of life")
+)
+
+// awaitEvery is how often Await looks.
+const awaitEvery = 100 * time.Millisecond
+
+// State is how a process is.
+type State string
+
+// The states.
+const (
+	Running  State = "running"
+	Pausing  State = "pausing"  // it has not heard of the pause yet
+	Draining State = "draining" // paused, with jobs under way
+	Paused   State = "paused"   // with none
+	Resuming State = "resuming" // it has not heard of the end of the pause yet
+	Gone     State = "gone"     // without a sign of life for GoneAfter
+)
+
+// HasWorkers reports whether the process has workers.
+func HasWorkers(p *ent.Process) bool { return p.Roles != server }
+
+// Fleet is all processes, for operators.
+type Fleet struct {
+	db  *ent.Client
+	now func() time.Time
+}
+
+// New returns the Fleet of those that share the database. The clock now tells who is gone.
+func New(db *ent.Client, now func() time.Time) *Fleet { return &Fleet{db, now} }
+
+// List returns the processes, those that were started first at the beginning.
+//
+// Cost: one query of all rows.
+func (f *Fleet) List(ctx context.Context) ([]*ent.Process, error) {
+	list, err := f.db.Process.Query().Order(process.ByStartedAt(), process.ByID()).All(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list processes: %w", err)
+	}
+	return list, nil
+}
+
+// State is how a process is now.
+func (f *Fleet) State(p *ent.Process) State {
+	pause := p.Wanted == process.WantedPause
+	switch {
+	case f.now().Sub(p.SeenAt) >= GoneAfter:
+		return Gone
+	case pause && !p.Paused && HasWorkers(p):
+		return Pausing
+	case !pause && p.Paused:
+		return Resuming
+	case p.Paused && p.Jobs > 0:
+		return Draining
+	case p.Paused:
+		return Paused
+	default:
+		return Running
+	}
+}
+
+// Want has the workers of a process paused, or resumed, and reports whether something else
+// was wanted before. What the command line changed is in the audit log. Errors:
+// ErrNoProcess, ErrNoWorkers, ErrGone; a note that is too long.
+//
+// Cost: a short transaction. The process hears of it within RenewEvery.
+func (f *Fleet) Want(ctx context.Context, id int64, wanted process.Wanted, note string) (p *ent.Process, changed bool, err error) {
+	tx, err := f.db.Tx(ctx)
+	if err != nil {
+		return nil, false, fmt.Errorf("begin: %w", err)
+	}
+	if p, changed, err = f.want(ctx, tx, id, wanted, note); err != nil {
+		return p, false, errors.Join(err, tx.Rollback())
+	}
+	return p, changed, tx.Commit()
+}
+
+func (f *Fleet) want(ctx context.Context, tx *ent.Tx, id int64, wanted process.Wanted, note string) (*ent.Process, bool, error) {
+	n, err := tx.Process.Update().Where(process.ID(id), process.WantedNEQ(wanted)).SetWanted(wanted).Save(ctx)
+	if err != nil {
+		return nil, false, fmt.Errorf("want of process %d: %w", id, err)
+	}
+	p, err := tx.Process.Get(ctx, id)
+	switch {
+	case ent.IsNotFound(err):
+		return nil, false, fmt.Errorf("there is no process %d: %w", id, ErrNoProcess)
+	case err != nil:
+		return nil, false, fmt.Errorf("read process %d: %w", id, err)
+	case !HasWorkers(p):
+		return p, false, fmt.Errorf("process %d on %s cannot be paused: %w", id, p.Host, ErrNoWorkers)
+	case f.State(p) == Gone:
+		return p, false, fmt.Errorf("process %d on %s is gone: %w since %s", id, p.Host, ErrGone, p.SeenAt.UTC().Format(time.RFC3339))
+	case n == 0:
+		return p, false, nil
+	}
+	action := auditentry.ActionPAUSE_WORKERS
+	if wanted == process.WantedRun {
+		action = auditentry.ActionRESUME_WORKERS
+	}
+	return p, true, moderation.Record(ctx, tx, moderation.Console, action, auditentry.SubjectKindProcess, id, note)
+}
+
+// Await calls see with what there is of these processes, now and then, until it returns
+// true. One that has ended is missing. Error: of SQL, or that of ctx when it ends first.
+//
+// Cost: one query by primary keys ten times a second.
+func (f *Fleet) Await(ctx context.Context, ids []int64, see func([]*ent.Process) bool) error {
+	tick := time.NewTicker(awaitEvery)
+	defer tick.Stop()
+	for {
+		list, err := f.db.Process.Query().Where(process.IDIn(ids...)).Order(process.ByStartedAt(), process.ByID()).All(ctx)
+		if err != nil {
+			return fmt.Errorf("read processes: %w", err)
+		}
+		if see(list) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
