@@ -53,6 +53,26 @@ func (r user) FollowRequests(ctx context.Context, u *ent.User, first *int, after
 	return userPage(ctx, c, err)
 }
 
+func (r user) SentRequests(ctx context.Context, u *ent.User, first *int, after *string) (*paging.Connection[ent.User], error) {
+	c, err := r.Feed.SentRequests(ctx, Viewer(ctx), u.ID, paging.Page{First: first, After: after})
+	return userPage(ctx, c, err)
+}
+
+func (r user) Blocked(ctx context.Context, u *ent.User, first *int, after *string) (*paging.Connection[ent.User], error) {
+	c, err := r.Feed.Blocked(ctx, Viewer(ctx), u.ID, paging.Page{First: first, After: after})
+	return userPage(ctx, c, err)
+}
+
+func (r user) Muted(ctx context.Context, u *ent.User, first *int, after *string) (*paging.Connection[ent.User], error) {
+	c, err := r.Feed.Muted(ctx, Viewer(ctx), u.ID, paging.Page{First: first, After: after})
+	return userPage(ctx, c, err)
+}
+
+func (r user) LikedPosts(ctx context.Context, u *ent.User, first *int, after *string) (*paging.Connection[ent.Post], error) {
+	c, err := r.Feed.LikedPosts(ctx, Viewer(ctx), u.ID, paging.Page{First: first, After: after})
+	return postPage(ctx, c, err)
+}
+
 func (r user) Sessions(ctx context.Context, u *ent.User, first *int, after *string) (*paging.Connection[account.Session], error) {
 	return r.Accounts.List(ctx, Viewer(ctx), u.ID, paging.Page{First: first, After: after}, r.Home.MaxPage())
 }
