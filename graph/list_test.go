@@ -51,3 +51,22 @@ func TestOwnListsOverTheAPI(t *testing.T) {
 		require.Empty(c.t, of("likedPosts"))
 	})
 }
+
+// The payload has the user as the mutation left them.
+func TestRemoveFollowerOverTheAPI(t *testing.T) {
+	t.Parallel()
+	each(t, func(c *client) {
+		fanID, fan := c.signUp("fan")
+		annID, ann := c.signUp("ann")
+		c.Follow(fan, ann)
+		const remove = `mutation($user: ID!) { removeFollower(input: {userId: $user}) { user { handle followingCount } relationship { followedBy } } }`
+		require.Equal(c.t, map[string]any{
+			"user": map[string]any{"handle": "fan", "followingCount": 0.0}, "relationship": map[string]any{"followedBy": false},
+		}, c.get("removeFollower", remove, map[string]any{"user": fanID}))
+		require.EqualValues(c.t, 0, c.get("viewer.followerCount", `{ viewer { followerCount } }`, nil))
+		c.refused("BAD_USER_INPUT", remove, map[string]any{"user": annID})
+		c.refused("NOT_FOUND", remove, map[string]any{"user": globalID("User:1")})
+		c.viewer = account.Viewer{}
+		c.refused("UNAUTHENTICATED", remove, map[string]any{"user": fanID})
+	})
+}

@@ -119,6 +119,10 @@ func (r mutation) RejectFollower(ctx context.Context, in model.UserInput) (*mode
 	return relate(ctx, in, r.Feed.RejectFollower)
 }
 
+func (r mutation) RemoveFollower(ctx context.Context, in model.UserInput) (*model.RelationshipPayload, error) {
+	return relate(ctx, in, r.Feed.RemoveFollower)
+}
+
 func (r mutation) Block(ctx context.Context, in model.UserInput) (*model.RelationshipPayload, error) {
 	return relate(ctx, in, r.Feed.Block)
 }

@@ -89,6 +89,7 @@ type MutationResolver interface {
 	Unfollow(ctx context.Context, input model.UserInput) (*model.RelationshipPayload, error)
 	AcceptFollower(ctx context.Context, input model.UserInput) (*model.RelationshipPayload, error)
 	RejectFollower(ctx context.Context, input model.UserInput) (*model.RelationshipPayload, error)
+	RemoveFollower(ctx context.Context, input model.UserInput) (*model.RelationshipPayload, error)
 	Block(ctx context.Context, input model.UserInput) (*model.RelationshipPayload, error)
 	Unblock(ctx context.Context, input model.UserInput) (*model.RelationshipPayload, error)
 	Mute(ctx context.Context, input model.UserInput) (*model.RelationshipPayload, error)
@@ -730,9 +731,12 @@ type Mutation {
   likePost(input: LikePostInput!): LikePostPayload!
   unlikePost(input: LikePostInput!): LikePostPayload!
   follow(input: UserInput!): RelationshipPayload!
+  "Ends the viewer's follow, or withdraws the request for it."
   unfollow(input: UserInput!): RelationshipPayload!
   acceptFollower(input: UserInput!): RelationshipPayload!
   rejectFollower(input: UserInput!): RelationshipPayload!
+  "Ends the user's follow of the viewer, without their being told. They may follow again, or ask to, unless blocked."
+  removeFollower(input: UserInput!): RelationshipPayload!
   "Ends follows both ways; neither sees the other's posts until unblock. Follows do not come back with it."
   block(input: UserInput!): RelationshipPayload!
   unblock(input: UserInput!): RelationshipPayload!
@@ -1840,6 +1844,20 @@ func (ec *executionContext) field_Mutation_mute_args(ctx context.Context, rawArg
 }
 
 func (ec *executionContext) field_Mutation_rejectFollower_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (model.UserInput, error) {
+			return ec.unmarshalNUserInput2tidelineᚋgraphᚋmodelᚐUserInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_removeFollower_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
 	var err error
 	args := map[string]any{}
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
@@ -4922,6 +4940,50 @@ func (ec *executionContext) fieldContext_Mutation_rejectFollower(ctx context.Con
 	}()
 	ctx = graphql.WithFieldContext(ctx, fc)
 	if fc.Args, err = ec.field_Mutation_rejectFollower_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_removeFollower(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_removeFollower(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().RemoveFollower(ctx, fc.Args["input"].(model.UserInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.RelationshipPayload) graphql.Marshaler {
+			return ec.marshalNRelationshipPayload2ᚖtidelineᚋgraphᚋmodelᚐRelationshipPayload(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_removeFollower(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_RelationshipPayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_removeFollower_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
 		ec.Error(ctx, err)
 		return fc, err
 	}
@@ -13300,6 +13362,13 @@ func (ec *executionContext) _Mutation(ctx context.Context, sel ast.SelectionSet)
 		case "rejectFollower":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_rejectFollower(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "removeFollower":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_removeFollower(ctx, field)
 			})
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
