@@ -1,11 +1,13 @@
 package graph_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"tideline/feed/account"
+	"tideline/feed/moderation"
 )
 
 // What users block, mute, ask and like, they see of themselves. Of anybody else there is no
@@ -68,5 +70,61 @@ func TestRemoveFollowerOverTheAPI(t *testing.T) {
 		c.refused("NOT_FOUND", remove, map[string]any{"user": globalID("User:1")})
 		c.viewer = account.Viewer{}
 		c.refused("UNAUTHENTICATED", remove, map[string]any{"user": fanID})
+	})
+}
+
+// A relationship is a node of its viewer: what a mutation answers with is what the id finds,
+// and nobody else finds it.
+func TestRelationshipIsANodeOfItsViewer(t *testing.T) {
+	t.Parallel()
+	each(t, func(c *client) {
+		bobID, bob := c.signUp("bob")
+		catID, cat := c.signUp("cat")
+		annID, ann := c.signUp("ann")
+		const fields = `{ id following followedBy mutual blocking muting requested }`
+		const node = `query($id: ID!) { node(id: $id) { __typename id ... on Relationship ` + fields + ` } }`
+		of := func(handle string) any {
+			c.t.Helper()
+			return c.get("user.relationship.id", `query($h: String!) { user(handle: $h) { relationship { id } } }`, map[string]any{"h": handle})
+		}
+		c.Follow(bob, ann)
+		id := of("bob")
+		for _, mutation := range []string{"follow", "mute", "unmute", "unfollow", "removeFollower", "block", "unblock"} {
+			payload := c.get(mutation, `mutation($u: ID!) { `+mutation+`(input: {userId: $u}) { user { id relationship `+fields+` } relationship `+fields+` } }`,
+				map[string]any{"u": bobID}).(map[string]any)
+			relationship := payload["relationship"].(map[string]any)
+			require.Equal(c.t, map[string]any{"id": bobID, "relationship": relationship}, payload["user"], mutation)
+			require.Equal(c.t, id, relationship["id"], mutation)
+			relationship["__typename"] = "Relationship"
+			require.Equal(c.t, relationship, c.get("node", node, map[string]any{"id": id}), mutation)
+		}
+
+		ids := map[string]any{"ids": []any{of("cat"), annID, id, globalID("Relationship:1:2"), of("ann"), id, bobID}}
+		const nodes = `query($ids: [ID!]!) { nodes(ids: $ids) { id ... on Relationship { following } } }`
+		found := func(id any) any { return map[string]any{"id": id, "following": false} }
+		user := func(id any) any { return map[string]any{"id": id} }
+		require.Equal(c.t, []any{found(of("cat")), user(annID), found(id), nil, found(of("ann")), found(id), user(bobID)}, c.get("nodes", nodes, ids))
+
+		for _, other := range []account.Viewer{bob, cat, {}} { // also the other of the two
+			c.viewer = other
+			require.Nil(c.t, c.get("node", node, map[string]any{"id": id}))
+			require.Equal(c.t, []any{nil, user(annID), nil, nil, nil, nil, user(bobID)}, c.get("nodes", nodes, ids))
+		}
+		require.Nil(c.t, c.get("node", node, map[string]any{"id": globalID(fmt.Sprint("Relationship:0:", bob.ID))}))
+		c.viewer = bob
+		require.NotEqual(c.t, id, of("ann"), "each has their own")
+
+		c.viewer = ann
+		for _, none := range []string{
+			fmt.Sprint("Relationship:", ann.ID), fmt.Sprint("Relationship:", ann.ID, ":", 1), fmt.Sprint("Relationship:0", ann.ID, ":", bob.ID),
+			fmt.Sprint("Relationship:", ann.ID, ":0", bob.ID), fmt.Sprint("Relationship:", ann.ID, ":", bob.ID, ":", bob.ID),
+		} {
+			require.Nil(c.t, c.get("node", node, map[string]any{"id": globalID(none)}), none)
+		}
+		c.refused("BAD_USER_INPUT", `mutation($u: ID!) { follow(input: {userId: $u}) { user { id } } }`, map[string]any{"u": id})
+		_, err := c.Moderation.Suspend(c.ctx, moderation.Console, bob.ID, "")
+		require.NoError(c.t, err)
+		require.Nil(c.t, c.get("node", node, map[string]any{"id": id}), "nobody sees bob")
+		require.NotNil(c.t, c.get("node", `query($id: ID!) { node(id: $id) { id } }`, map[string]any{"id": catID}))
 	})
 }

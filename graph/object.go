@@ -12,6 +12,7 @@ import (
 	"tideline/feed/stream"
 	"tideline/feed/visibility"
 	"tideline/graph/exec"
+	"tideline/graph/model"
 )
 
 func (user) DefaultVisibility(ctx context.Context, u *ent.User) (*schema.Visibility, error) {
@@ -81,8 +82,17 @@ func (r user) MutedWords(ctx context.Context, u *ent.User) ([]string, error) {
 	return r.Feed.MutedWords(ctx, Viewer(ctx), u.ID)
 }
 
-func (r user) Relationship(ctx context.Context, u *ent.User) (*visibility.Relation, error) {
-	return r.relation(ctx, u)
+func (r user) Relationship(ctx context.Context, u *ent.User) (*model.Relationship, error) {
+	return r.relationship(ctx, u)
+}
+
+// relationship returns the viewer's relation to a user as a node; nil for an anonymous viewer.
+func (a api) relationship(ctx context.Context, u *ent.User) (*model.Relationship, error) {
+	relation, err := a.relation(ctx, u)
+	if relation == nil || err != nil {
+		return nil, err
+	}
+	return &model.Relationship{Relation: *relation, Viewer: Viewer(ctx).ID, User: u.ID}, nil
 }
 
 // relation returns the viewer's relation to a user.

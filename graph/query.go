@@ -79,7 +79,7 @@ func (a api) byIDs(ctx context.Context, texts []string) ([]ent.Node, error) {
 	ids := make([]int64, len(texts))
 	at := map[string][]int{}
 	for i, text := range texts {
-		if kind, id, err := parseID(text); err == nil { // an object with another id does not exist
+		if kind, id, ok := ent.ParseNodeID(text); ok { // an object with another id does not exist
 			ids[i], at[kind] = id, append(at[kind], i)
 		}
 	}
@@ -91,7 +91,13 @@ func (a api) byIDs(ctx context.Context, texts []string) ([]ent.Node, error) {
 	if err != nil {
 		return nil, err
 	}
+	own := at[model.RelationshipKind(Viewer(ctx).ID)]
+	others, err := a.Directory.Users(ctx, pick(ids, own))
+	if err != nil {
+		return nil, err
+	}
 	usersTogether(ctx, users)
+	usersTogether(ctx, others)
 	postsTogether(ctx, posts)
 	nodes := make([]ent.Node, len(texts))
 	for i, u := range users {
@@ -102,6 +108,18 @@ func (a api) byIDs(ctx context.Context, texts []string) ([]ent.Node, error) {
 	for i, p := range posts {
 		if p != nil {
 			nodes[at["Post"][i]] = p
+		}
+	}
+	for i, u := range others {
+		if u == nil {
+			continue
+		}
+		relationship, err := a.relationship(ctx, u)
+		if err != nil {
+			return nil, err
+		}
+		if relationship != nil {
+			nodes[own[i]] = relationship
 		}
 	}
 	return nodes, nil

@@ -22,7 +22,6 @@ import (
 	"tideline/feed/home"
 	"tideline/feed/paging"
 	"tideline/feed/stream"
-	"tideline/feed/visibility"
 	"tideline/graph/model"
 	"time"
 
@@ -138,7 +137,7 @@ type QueryResolver interface {
 	Reports(ctx context.Context, status *report.Status, first *int, after *string) (*paging.Connection[ent.Report], error)
 }
 type RelationshipPayloadResolver interface {
-	Relationship(ctx context.Context, obj *model.RelationshipPayload) (*visibility.Relation, error)
+	Relationship(ctx context.Context, obj *model.RelationshipPayload) (*model.Relationship, error)
 }
 type ReportResolver interface {
 	Reporter(ctx context.Context, obj *ent.Report) (*ent.User, error)
@@ -177,7 +176,7 @@ type UserResolver interface {
 	Sessions(ctx context.Context, obj *ent.User, first *int, after *string) (*paging.Connection[account.Session], error)
 	MutedWords(ctx context.Context, obj *ent.User) ([]string, error)
 	Role(ctx context.Context, obj *ent.User) (*user.Role, error)
-	Relationship(ctx context.Context, obj *ent.User) (*visibility.Relation, error)
+	Relationship(ctx context.Context, obj *ent.User) (*model.Relationship, error)
 }
 
 // endregion ************************** generated!.gotpl **************************
@@ -348,8 +347,8 @@ enum Visibility {
   PRIVATE
 }
 
-"How the viewer and a user stand to each other. Null on User for an anonymous viewer."
-type Relationship { following: Boolean! followedBy: Boolean! mutual: Boolean! blocking: Boolean! muting: Boolean! requested: Boolean! }
+"How the viewer and a user stand to each other. Null on User for an anonymous viewer. Its id is that of the two: node(id) answers it to this viewer alone."
+type Relationship implements Node { id: ID! following: Boolean! followedBy: Boolean! mutual: Boolean! blocking: Boolean! muting: Boolean! requested: Boolean! }
 
 type User implements Node {
   id: ID!
@@ -1167,6 +1166,8 @@ func (ec *executionContext) childFields_PostEdge(ctx context.Context, field grap
 
 func (ec *executionContext) childFields_Relationship(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
+	case "id":
+		return ec.fieldContext_Relationship_id(ctx, field)
 	case "following":
 		return ec.fieldContext_Relationship_following(ctx, field)
 	case "followedBy":
@@ -7310,7 +7311,30 @@ func (ec *executionContext) fieldContext_Query___schema(_ context.Context, field
 	return fc, nil
 }
 
-func (ec *executionContext) _Relationship_following(ctx context.Context, field graphql.CollectedField, obj *visibility.Relation) (ret graphql.Marshaler) {
+func (ec *executionContext) _Relationship_id(ctx context.Context, field graphql.CollectedField, obj *model.Relationship) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Relationship_id(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.NodeID(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNID2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Relationship_id(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Relationship", field, true, false, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _Relationship_following(ctx context.Context, field graphql.CollectedField, obj *model.Relationship) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -7333,7 +7357,7 @@ func (ec *executionContext) fieldContext_Relationship_following(_ context.Contex
 	return graphql.NewScalarFieldContext("Relationship", field, false, false, errors.New("field of type Boolean does not have child fields"))
 }
 
-func (ec *executionContext) _Relationship_followedBy(ctx context.Context, field graphql.CollectedField, obj *visibility.Relation) (ret graphql.Marshaler) {
+func (ec *executionContext) _Relationship_followedBy(ctx context.Context, field graphql.CollectedField, obj *model.Relationship) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -7356,7 +7380,7 @@ func (ec *executionContext) fieldContext_Relationship_followedBy(_ context.Conte
 	return graphql.NewScalarFieldContext("Relationship", field, false, false, errors.New("field of type Boolean does not have child fields"))
 }
 
-func (ec *executionContext) _Relationship_mutual(ctx context.Context, field graphql.CollectedField, obj *visibility.Relation) (ret graphql.Marshaler) {
+func (ec *executionContext) _Relationship_mutual(ctx context.Context, field graphql.CollectedField, obj *model.Relationship) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -7379,7 +7403,7 @@ func (ec *executionContext) fieldContext_Relationship_mutual(_ context.Context, 
 	return graphql.NewScalarFieldContext("Relationship", field, true, false, errors.New("field of type Boolean does not have child fields"))
 }
 
-func (ec *executionContext) _Relationship_blocking(ctx context.Context, field graphql.CollectedField, obj *visibility.Relation) (ret graphql.Marshaler) {
+func (ec *executionContext) _Relationship_blocking(ctx context.Context, field graphql.CollectedField, obj *model.Relationship) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -7402,7 +7426,7 @@ func (ec *executionContext) fieldContext_Relationship_blocking(_ context.Context
 	return graphql.NewScalarFieldContext("Relationship", field, false, false, errors.New("field of type Boolean does not have child fields"))
 }
 
-func (ec *executionContext) _Relationship_muting(ctx context.Context, field graphql.CollectedField, obj *visibility.Relation) (ret graphql.Marshaler) {
+func (ec *executionContext) _Relationship_muting(ctx context.Context, field graphql.CollectedField, obj *model.Relationship) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -7425,7 +7449,7 @@ func (ec *executionContext) fieldContext_Relationship_muting(_ context.Context, 
 	return graphql.NewScalarFieldContext("Relationship", field, false, false, errors.New("field of type Boolean does not have child fields"))
 }
 
-func (ec *executionContext) _Relationship_requested(ctx context.Context, field graphql.CollectedField, obj *visibility.Relation) (ret graphql.Marshaler) {
+func (ec *executionContext) _Relationship_requested(ctx context.Context, field graphql.CollectedField, obj *model.Relationship) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -7492,8 +7516,8 @@ func (ec *executionContext) _RelationshipPayload_relationship(ctx context.Contex
 			return ec.Resolvers.RelationshipPayload().Relationship(ctx, obj)
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *visibility.Relation) graphql.Marshaler {
-			return ec.marshalNRelationship2ᚖtidelineᚋfeedᚋvisibilityᚐRelation(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *model.Relationship) graphql.Marshaler {
+			return ec.marshalNRelationship2ᚖtidelineᚋgraphᚋmodelᚐRelationship(ctx, selections, v)
 		},
 		true,
 		true,
@@ -9736,8 +9760,8 @@ func (ec *executionContext) _User_relationship(ctx context.Context, field graphq
 			return ec.Resolvers.User().Relationship(ctx, obj)
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *visibility.Relation) graphql.Marshaler {
-			return ec.marshalORelationship2ᚖtidelineᚋfeedᚋvisibilityᚐRelation(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *model.Relationship) graphql.Marshaler {
+			return ec.marshalORelationship2ᚖtidelineᚋgraphᚋmodelᚐRelationship(ctx, selections, v)
 		},
 		true,
 		false,
@@ -12080,6 +12104,11 @@ func (ec *executionContext) _Node(ctx context.Context, sel ast.SelectionSet, obj
 			return graphql.Null
 		}
 		return ec._User(ctx, sel, obj)
+	case *model.Relationship:
+		if obj == nil {
+			return graphql.Null
+		}
+		return ec._Relationship(ctx, sel, obj)
 	case *ent.Post:
 		if obj == nil {
 			return graphql.Null
@@ -14346,9 +14375,9 @@ func (ec *executionContext) _Query(ctx context.Context, sel ast.SelectionSet) gr
 	return out
 }
 
-var relationshipImplementors = []string{"Relationship"}
+var relationshipImplementors = []string{"Relationship", "Node"}
 
-func (ec *executionContext) _Relationship(ctx context.Context, sel ast.SelectionSet, obj *visibility.Relation) graphql.Marshaler {
+func (ec *executionContext) _Relationship(ctx context.Context, sel ast.SelectionSet, obj *model.Relationship) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, relationshipImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -14358,6 +14387,11 @@ func (ec *executionContext) _Relationship(ctx context.Context, sel ast.Selection
 		switch field.Name {
 		case "__typename":
 			out.Values[i] = graphql.MarshalString("Relationship")
+		case "id":
+			out.Values[i] = ec._Relationship_id(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "following":
 			out.Values[i] = ec._Relationship_following(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -17343,7 +17377,7 @@ func (ec *executionContext) marshalNPostEdge2ᚕtidelineᚋfeedᚋpagingᚐEdge�
 	return ret
 }
 
-func (ec *executionContext) marshalNRelationship2ᚖtidelineᚋfeedᚋvisibilityᚐRelation(ctx context.Context, sel ast.SelectionSet, v *visibility.Relation) graphql.Marshaler {
+func (ec *executionContext) marshalNRelationship2ᚖtidelineᚋgraphᚋmodelᚐRelationship(ctx context.Context, sel ast.SelectionSet, v *model.Relationship) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -18207,7 +18241,7 @@ func (ec *executionContext) marshalOPostDelivery2ᚖtidelineᚋentᚐDelivery(ct
 	return ec._PostDelivery(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalORelationship2ᚖtidelineᚋfeedᚋvisibilityᚐRelation(ctx context.Context, sel ast.SelectionSet, v *visibility.Relation) graphql.Marshaler {
+func (ec *executionContext) marshalORelationship2ᚖtidelineᚋgraphᚋmodelᚐRelationship(ctx context.Context, sel ast.SelectionSet, v *model.Relationship) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}
