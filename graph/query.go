@@ -3,6 +3,7 @@ package graph
 import (
 	"cmp"
 	"context"
+	"slices"
 
 	"tideline/ent"
 	"tideline/feed"
@@ -83,7 +84,9 @@ func (a api) byIDs(ctx context.Context, texts []string) ([]ent.Node, error) {
 			ids[i], at[kind] = id, append(at[kind], i)
 		}
 	}
-	users, err := a.Directory.Users(ctx, pick(ids, at["User"]))
+	own := at[model.RelationshipKind(Viewer(ctx).ID)]
+	ofUsers := slices.Concat(at["User"], own)
+	users, err := a.Directory.Users(ctx, pick(ids, ofUsers))
 	if err != nil {
 		return nil, err
 	}
@@ -91,35 +94,27 @@ func (a api) byIDs(ctx context.Context, texts []string) ([]ent.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	own := at[model.RelationshipKind(Viewer(ctx).ID)]
-	others, err := a.Directory.Users(ctx, pick(ids, own))
-	if err != nil {
-		return nil, err
-	}
 	usersTogether(ctx, users)
-	usersTogether(ctx, others)
 	postsTogether(ctx, posts)
 	nodes := make([]ent.Node, len(texts))
 	for i, u := range users {
-		if u != nil {
-			nodes[at["User"][i]] = u
+		switch {
+		case u == nil:
+		case i < len(at["User"]):
+			nodes[ofUsers[i]] = u
+		default:
+			relationship, err := a.relationship(ctx, u)
+			if err != nil {
+				return nil, err
+			}
+			if relationship != nil { // as it is of an anonymous viewer
+				nodes[ofUsers[i]] = relationship
+			}
 		}
 	}
 	for i, p := range posts {
 		if p != nil {
 			nodes[at["Post"][i]] = p
-		}
-	}
-	for i, u := range others {
-		if u == nil {
-			continue
-		}
-		relationship, err := a.relationship(ctx, u)
-		if err != nil {
-			return nil, err
-		}
-		if relationship != nil {
-			nodes[own[i]] = relationship
 		}
 	}
 	return nodes, nil

@@ -158,6 +158,7 @@ type TimelinePostAddedResolver interface {
 }
 type TimelinePostRemovedResolver interface {
 	PostID(ctx context.Context, obj *stream.PostRemoved) (string, error)
+	Reason(ctx context.Context, obj *stream.PostRemoved) (model.TimelineRemoval, error)
 }
 type UserResolver interface {
 	ExternalID(ctx context.Context, obj *ent.User) (*string, error)
@@ -788,9 +789,19 @@ type TimelinePostAdded {
   "Resume after this, once the event is dealt with. It is the edge's cursor."
   position: Cursor!
 }
+"Why a post left the timeline, as far as the viewer may know."
+enum TimelineRemoval {
+  "Its author deleted it. Only the author is told so: to all others it is NOT_VISIBLE."
+  DELETED
+  "The viewer may not have it here any more. It may be gone altogether, or shown elsewhere still, as in a profile."
+  NOT_VISIBLE
+}
+
 "A post left it: deleted, hidden from the viewer, or its author unfollowed, muted or blocked."
 type TimelinePostRemoved {
   postId: ID!
+  "Beside the reason of TimelineInvalidated, which is a text, a document needs an alias for one of the two."
+  reason: TimelineRemoval!
   "Resume after this, once the event is dealt with."
   position: Cursor!
 }
@@ -8906,6 +8917,29 @@ func (ec *executionContext) fieldContext_TimelinePostRemoved_postId(_ context.Co
 	return graphql.NewScalarFieldContext("TimelinePostRemoved", field, true, true, errors.New("field of type ID does not have child fields"))
 }
 
+func (ec *executionContext) _TimelinePostRemoved_reason(ctx context.Context, field graphql.CollectedField, obj *stream.PostRemoved) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_TimelinePostRemoved_reason(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.TimelinePostRemoved().Reason(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.TimelineRemoval) graphql.Marshaler {
+			return ec.marshalNTimelineRemoval2tidelineᚋgraphᚋmodelᚐTimelineRemoval(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_TimelinePostRemoved_reason(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("TimelinePostRemoved", field, true, true, errors.New("field of type TimelineRemoval does not have child fields"))
+}
+
 func (ec *executionContext) _TimelinePostRemoved_position(ctx context.Context, field graphql.CollectedField, obj *stream.PostRemoved) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -15499,6 +15533,44 @@ func (ec *executionContext) _TimelinePostRemoved(ctx context.Context, sel ast.Se
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "reason":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._TimelinePostRemoved_reason(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "position":
 			out.Values[i] = ec._TimelinePostRemoved_position(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -17758,6 +17830,16 @@ func (ec *executionContext) marshalNTimelineEvent2tidelineᚋfeedᚋstreamᚐEve
 		return graphql.Null
 	}
 	return ec._TimelineEvent(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalNTimelineRemoval2tidelineᚋgraphᚋmodelᚐTimelineRemoval(ctx context.Context, v any) (model.TimelineRemoval, error) {
+	var res model.TimelineRemoval
+	err := res.UnmarshalGQL(v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNTimelineRemoval2tidelineᚋgraphᚋmodelᚐTimelineRemoval(ctx context.Context, sel ast.SelectionSet, v model.TimelineRemoval) graphql.Marshaler {
+	return v
 }
 
 func (ec *executionContext) unmarshalNUpdateProfileInput2tidelineᚋfeedᚋaccountᚐProfile(ctx context.Context, v any) (account.Profile, error) {
