@@ -13,7 +13,7 @@ type Node interface {
 	NodeID() string
 }
 
-// A global id is the type and the row's id in base64.
+// A global id is the type and the row's id in base64. The type may have colons.
 var nodeEncoding = base64.RawURLEncoding.Strict()
 
 // NodeID is the global id of the row of a type; ParseNodeID takes it apart.
@@ -25,11 +25,12 @@ func NodeID(kind string, id int64) string {
 // the canonical spelling passes.
 func ParseNodeID(text string) (kind string, id int64, ok bool) {
 	raw, err := nodeEncoding.DecodeString(text)
-	kind, digits, ok := strings.Cut(string(raw), ":")
-	if err != nil || !ok {
+	colon := strings.LastIndexByte(string(raw), ':')
+	if err != nil || colon < 0 {
 		return "", 0, false
 	}
-	id, err = strconv.ParseInt(digits, 10, 64)
+	kind = string(raw[:colon])
+	id, err = strconv.ParseInt(string(raw[colon+1:]), 10, 64)
 	return kind, id, err == nil && id > 0 && NodeID(kind, id) == text
 }
 

@@ -65,6 +65,7 @@ const (
 
 // Feed does what users do. It is safe for concurrent use.
 type Feed struct {
+	*finder
 	*mutedWords
 	cfg   Config
 	db    *ent.Client
@@ -83,5 +84,5 @@ func New(cfg Config) (*Feed, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Feed{&mutedWords{cfg, cfg.DB, cfg.Visibility, cfg.Home}, cfg, cfg.DB, cfg.Visibility, cfg.Home}, nil
+	return &Feed{&finder{cfg, cfg.DB, cfg.Visibility, cfg.Home}, &mutedWords{cfg, cfg.DB, cfg.Visibility, cfg.Home}, cfg, cfg.DB, cfg.Visibility, cfg.Home}, nil
 }

@@ -8,18 +8,30 @@ import (
 	"entgo.io/ent/dialect/sql"
 
 	"tideline/ent"
+	"tideline/ent/block"
 	"tideline/ent/follow"
 	"tideline/ent/followrequest"
 	"tideline/ent/hiddenuser"
+	"tideline/ent/mute"
 	"tideline/feed/account"
+	"tideline/feed/home"
 	"tideline/feed/paging"
+	"tideline/feed/visibility"
 )
+
+// finder reads the lists that users look through.
+type finder struct {
+	cfg   Config
+	db    *ent.Client
+	posts *visibility.Reader
+	home  *home.Home
+}
 
 // UserPosts is a page of those of the author's posts that the viewer may see,
 // newest first. Error: BadInput.
 //
 // Cost: that of home.PostsBy.
-func (f *Feed) UserPosts(ctx context.Context, v account.Viewer, author int64, p paging.Page) (*paging.Connection[ent.Post], error) {
+func (f *finder) UserPosts(ctx context.Context, v account.Viewer, author int64, p paging.Page) (*paging.Connection[ent.Post], error) {
 	w, err := paging.Open(p, paging.Posts, author, f.cfg.MaxPage)
 	if err != nil {
 		return nil, err
@@ -36,14 +48,14 @@ func (f *Feed) UserPosts(ctx context.Context, v account.Viewer, author int64, p 
 // Followers is a page of a user's followers, newest follow first. Error: BadInput.
 //
 // Cost: an index range of the page, and its users by primary key.
-func (f *Feed) Followers(ctx context.Context, owner int64, p paging.Page) (*paging.Connection[ent.User], error) {
+func (f *finder) Followers(ctx context.Context, owner int64, p paging.Page) (*paging.Connection[ent.User], error) {
 	return f.edgePage(ctx, paging.Followers, owner, p, follow.Table, follow.FieldFolloweeID, follow.FieldFollowerID)
 }
 
 // Following is a page of a user's followees, newest follow first. Error: BadInput.
 //
 // Cost: as Followers.
-func (f *Feed) Following(ctx context.Context, owner int64, p paging.Page) (*paging.Connection[ent.User], error) {
+func (f *finder) Following(ctx context.Context, owner int64, p paging.Page) (*paging.Connection[ent.User], error) {
 	return f.edgePage(ctx, paging.Following, owner, p, follow.Table, follow.FieldFollowerID, follow.FieldFolloweeID)
 }
 
@@ -51,7 +63,7 @@ func (f *Feed) Following(ctx context.Context, owner int64, p paging.Page) (*pagi
 // nil for anyone but the owner. Error: BadInput.
 //
 // Cost: as Followers.
-func (f *Feed) FollowRequests(ctx context.Context, v account.Viewer, owner int64, p paging.Page) (*paging.Connection[ent.User], error) {
+func (f *finder) FollowRequests(ctx context.Context, v account.Viewer, owner int64, p paging.Page) (*paging.Connection[ent.User], error) {
 	if v.ID != owner {
 		return nil, nil
 	}
@@ -59,10 +71,67 @@ func (f *Feed) FollowRequests(ctx context.Context, v account.Viewer, owner int64
 		followrequest.Table, followrequest.FieldTargetID, followrequest.FieldRequesterID)
 }
 
+// SentRequests is a page of the users whom the viewer asks to follow, newest first; nil for
+// anyone but the owner. Error: BadInput.
+//
+// Cost: as Followers.
+func (f *finder) SentRequests(ctx context.Context, v account.Viewer, owner int64, p paging.Page) (*paging.Connection[ent.User], error) {
+	if v.ID != owner {
+		return nil, nil
+	}
+	return f.edgePage(ctx, paging.SentRequests, owner, p,
+		followrequest.Table, followrequest.FieldRequesterID, followrequest.FieldTargetID)
+}
+
+// Blocked is a page of the users whom the viewer blocks, newest first; nil for anyone but
+// the owner. Error: BadInput.
+//
+// Cost: as Followers.
+func (f *finder) Blocked(ctx context.Context, v account.Viewer, owner int64, p paging.Page) (*paging.Connection[ent.User], error) {
+	if v.ID != owner {
+		return nil, nil
+	}
+	return f.edgePage(ctx, paging.Blocked, owner, p, block.Table, block.FieldBlockerID, block.FieldBlockedID)
+}
+
+// Muted is a page of the users whom the viewer mutes, newest first; nil for anyone but the
+// owner. Error: BadInput.
+//
+// Cost: as Followers.
+func (f *finder) Muted(ctx context.Context, v account.Viewer, owner int64, p paging.Page) (*paging.Connection[ent.User], error) {
+	if v.ID != owner {
+		return nil, nil
+	}
+	return f.edgePage(ctx, paging.Muted, owner, p, mute.Table, mute.FieldMuterID, mute.FieldMutedID)
+}
+
+// LikedPosts is a page of the posts that the viewer likes and may still see, newest like
+// first; nil for anyone but the owner. Error: BadInput.
+//
+// Cost: an index range of the page, and its posts by primary key; a run of posts that are
+// hidden by now costs the same again, of twice as many.
+func (f *finder) LikedPosts(ctx context.Context, v account.Viewer, owner int64, p paging.Page) (*paging.Connection[ent.Post], error) {
+	if v.ID != owner {
+		return nil, nil
+	}
+	w, err := paging.Open(p, paging.Liked, owner, f.cfg.MaxPage)
+	if err != nil {
+		return nil, err
+	}
+	from, likes := f.posts.LikedBy(owner)
+	posts, err := visibility.Fill(ctx, visibility.Direct, owner, w.Range(), from)
+	if err != nil {
+		return nil, err
+	}
+	return paging.Connect(w, posts, func(p *ent.Post) paging.Edge[ent.Post] {
+		return paging.Edge[ent.Post]{Cursor: paging.Cursor{ID: likes[p.ID]}.Encode(paging.Liked, owner), Node: p}
+	}), nil
+}
+
 // edgePage is a page of the users at the other end of the owner's rows in a table
 // of relations: mine is the column of the owner, theirs that of the others. It
 // costs two queries.
-func (f *Feed) edgePage(ctx context.Context, l paging.List, owner int64, p paging.Page, table, mine, theirs string) (*paging.Connection[ent.User], error) {
+func (f *finder) edgePage(ctx context.Context, l paging.List, owner int64, p paging.Page, table, mine, theirs string) (*paging.Connection[ent.User], error) {
 	w, err := paging.Open(p, l, owner, f.cfg.MaxPage)
 	if err != nil {
 		return nil, err

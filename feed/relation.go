@@ -269,6 +269,20 @@ func (f *Feed) RejectFollower(ctx context.Context, v account.Viewer, other int64
 	})
 }
 
+// RemoveFollower ends other's follow of the viewer; other is not told, and may follow again.
+// It changes nothing where other does not follow. Errors: Unauthenticated, NotFound,
+// BadInput.
+//
+// Cost: as change.
+func (f *Feed) RemoveFollower(ctx context.Context, v account.Viewer, other int64) (*ent.User, error) {
+	return f.change(ctx, v, other, relationChange{
+		already: func(r visibility.Relation) bool { return !r.FollowedBy },
+		make: func(p pair) (bool, error) {
+			return p.unfollow(ctx, p.other, p.viewer)
+		},
+	})
+}
+
 // Block ends follows and requests both ways and keeps the two from each other's
 // posts until Unblock. Errors: Unauthenticated, NotFound, BadInput.
 //

@@ -21,6 +21,7 @@ import (
 	"tideline/feed/home"
 	"tideline/feed/paging"
 	"tideline/feed/refusal"
+	"tideline/feed/visibility"
 	"tideline/storage/storagetest"
 )
 
@@ -62,6 +63,7 @@ func TestConcurrentChangesKeepOneEdgeAndTrueCounters(t *testing.T) {
 			func(me, other account.Viewer) error { _, err := w.Feed.Follow(w.Ctx, me, other.ID); return err },
 			func(me, other account.Viewer) error { _, err := w.Feed.Follow(w.Ctx, me, other.ID); return err },
 			func(me, other account.Viewer) error { _, err := w.Feed.Unfollow(w.Ctx, me, other.ID); return err },
+			func(me, other account.Viewer) error { _, err := w.Feed.RemoveFollower(w.Ctx, me, other.ID); return err },
 			func(me, other account.Viewer) error { _, err := w.Feed.Block(w.Ctx, me, other.ID); return err },
 			func(me, other account.Viewer) error { _, err := w.Feed.Unblock(w.Ctx, me, other.ID); return err },
 			func(me, _ account.Viewer) error { _, err := w.Feed.LikePost(w.Ctx, me, id); return err },
@@ -136,11 +138,69 @@ func TestFollowRequests(t *testing.T) {
 		}
 		w.Drain()
 		require.Equal(w, []int64{id}, w.Timeline(fan, 10))
+		_, err = w.Feed.Unfollow(w.Ctx, other, shy.ID)
+		require.NoError(w, err, "withdrawn")
+		requests, err = w.Feed.FollowRequests(w.Ctx, shy, shy.ID, paging.Page{})
+		require.NoError(w, err)
+		require.Empty(w, requests.Edges)
+		_, err = w.Feed.AcceptFollower(w.Ctx, shy, other.ID)
+		require.Equal(w, refusal.NotFound, refusal.CodeOf(err))
+		w.Follow(other, shy)
 		_, err = w.Feed.RejectFollower(w.Ctx, shy, other.ID)
 		require.NoError(w, err)
 		_, err = w.Feed.AcceptFollower(w.Ctx, shy, other.ID)
 		require.Equal(w, refusal.NotFound, refusal.CodeOf(err))
 		w.counted()
+	})
+}
+
+// A follower who is removed follows no more, as after an unfollow, and is not kept from
+// following again.
+func TestRemoveFollower(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		ann, bob, asks := w.User("ann"), w.User("bob"), w.User("asks")
+		w.Befriend(ann, bob)
+		ofAnn, ofBob := w.Post(ann, schema.Followers), w.Post(bob, schema.Followers)
+		w.Post(bob, schema.Mutuals)
+		w.Drain()
+		require.Len(w, w.Timeline(bob, 10), 3)
+		require.Len(w, w.Timeline(ann, 10), 3)
+		w.AwaitInbox(bob)
+		u, err := w.Feed.RemoveFollower(w.Ctx, ann, bob.ID)
+		require.NoError(w, err)
+		require.Equal(w, bob.ID, u.ID)
+		require.Zero(w, u.FollowingCount, "the user as changed")
+		_, err = w.Feed.Post(w.Ctx, bob, ofAnn)
+		require.ErrorIs(w, err, refusal.ErrNoSuchPost, "at once")
+		require.Equal(w, feedtest.NewestFirst(ofBob, ofAnn), w.Timeline(ann, 10), "ann still follows bob, and is no friend")
+		w.Drain()
+		require.NotContains(w, w.Timeline(bob, 10), ofAnn)
+		found, err := w.Audit.Verify(w.Ctx, bob.ID, 0)
+		require.NoError(w, err)
+		require.Empty(w, found.Extra, "the inbox has it no more")
+		w.counted()
+		relations, err := w.Feed.Relations(w.Ctx, ann, []int64{bob.ID})
+		require.NoError(w, err)
+		require.Equal(w, visibility.Relation{Following: true}, *relations[0])
+
+		yes := true
+		_, err = w.Accounts.UpdateProfile(w.Ctx, ann, account.Profile{ApprovesFollowers: &yes})
+		require.NoError(w, err)
+		w.Follow(bob, ann)
+		w.Follow(asks, ann)
+		_, err = w.Feed.RemoveFollower(w.Ctx, ann, asks.ID)
+		require.NoError(w, err)
+		requests, err := w.Feed.FollowRequests(w.Ctx, ann, ann.ID, paging.Page{})
+		require.NoError(w, err)
+		require.Len(w, requests.Edges, 2, "a request is rejected otherwise")
+
+		_, err = w.Feed.RemoveFollower(w.Ctx, ann, ann.ID)
+		require.Equal(w, refusal.BadInput, refusal.CodeOf(err))
+		_, err = w.Feed.RemoveFollower(w.Ctx, ann, 12345)
+		require.Equal(w, refusal.NotFound, refusal.CodeOf(err))
+		_, err = w.Feed.RemoveFollower(w.Ctx, account.Viewer{}, ann.ID)
+		require.Equal(w, refusal.Unauthenticated, refusal.CodeOf(err))
 	})
 }
 
@@ -318,6 +378,7 @@ func TestMutesAndNoOpsTakeNoLock(t *testing.T) {
 	do(w.Feed.Unblock, bob, 0)
 	do(w.Feed.Block, cat, 0)
 	do(w.Feed.Unfollow, cat, 0)
+	do(w.Feed.RemoveFollower, bob, 0)
 	_, err = w.Feed.Unfollow(ctx, ann, 1)
 	require.ErrorIs(t, err, refusal.ErrNoSuchUser)
 	_, err = w.Feed.Mute(ctx, ann, 1)

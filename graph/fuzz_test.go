@@ -13,7 +13,7 @@ import (
 // An id is refused or names one row, and has one spelling.
 func FuzzID(f *testing.F) {
 	for _, text := range []string{
-		ent.NodeID("User", 1), ent.NodeID("Post", 1<<53-1), ent.NodeID("Session", 1), ent.NodeID("Post", -1), "", "x", "VXNlcjox=", "\x00",
+		ent.NodeID("User", 1), ent.NodeID("Post", 1<<53-1), ent.NodeID("Session", 1), ent.NodeID("Post", -1), ent.NodeID("Relationship:1", 2), "", "x", "VXNlcjox=", "\x00",
 		base64.RawURLEncoding.EncodeToString([]byte("Post:01")), base64.RawURLEncoding.EncodeToString([]byte("Post:9223372036854775808")),
 	} {
 		f.Add(text)

@@ -7,7 +7,6 @@ import (
 	"tideline/feed"
 	"tideline/feed/account"
 	"tideline/feed/paging"
-	"tideline/feed/visibility"
 	"tideline/graph/model"
 )
 
@@ -119,6 +118,10 @@ func (r mutation) RejectFollower(ctx context.Context, in model.UserInput) (*mode
 	return relate(ctx, in, r.Feed.RejectFollower)
 }
 
+func (r mutation) RemoveFollower(ctx context.Context, in model.UserInput) (*model.RelationshipPayload, error) {
+	return relate(ctx, in, r.Feed.RemoveFollower)
+}
+
 func (r mutation) Block(ctx context.Context, in model.UserInput) (*model.RelationshipPayload, error) {
 	return relate(ctx, in, r.Feed.Block)
 }
@@ -157,8 +160,8 @@ func relate(
 	return &model.RelationshipPayload{User: u}, err
 }
 
-func (r relationshipPayload) Relationship(ctx context.Context, in *model.RelationshipPayload) (*visibility.Relation, error) {
-	return r.relation(ctx, in.User)
+func (r relationshipPayload) Relationship(ctx context.Context, in *model.RelationshipPayload) (*model.Relationship, error) {
+	return r.relationship(ctx, in.User)
 }
 
 func (r mutation) MarkTimelineRead(ctx context.Context, in model.MarkTimelineReadInput) (*model.MarkTimelineReadPayload, error) {

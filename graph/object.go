@@ -12,6 +12,7 @@ import (
 	"tideline/feed/stream"
 	"tideline/feed/visibility"
 	"tideline/graph/exec"
+	"tideline/graph/model"
 )
 
 func (user) DefaultVisibility(ctx context.Context, u *ent.User) (*schema.Visibility, error) {
@@ -53,6 +54,26 @@ func (r user) FollowRequests(ctx context.Context, u *ent.User, first *int, after
 	return userPage(ctx, c, err)
 }
 
+func (r user) SentRequests(ctx context.Context, u *ent.User, first *int, after *string) (*paging.Connection[ent.User], error) {
+	c, err := r.Feed.SentRequests(ctx, Viewer(ctx), u.ID, paging.Page{First: first, After: after})
+	return userPage(ctx, c, err)
+}
+
+func (r user) Blocked(ctx context.Context, u *ent.User, first *int, after *string) (*paging.Connection[ent.User], error) {
+	c, err := r.Feed.Blocked(ctx, Viewer(ctx), u.ID, paging.Page{First: first, After: after})
+	return userPage(ctx, c, err)
+}
+
+func (r user) Muted(ctx context.Context, u *ent.User, first *int, after *string) (*paging.Connection[ent.User], error) {
+	c, err := r.Feed.Muted(ctx, Viewer(ctx), u.ID, paging.Page{First: first, After: after})
+	return userPage(ctx, c, err)
+}
+
+func (r user) LikedPosts(ctx context.Context, u *ent.User, first *int, after *string) (*paging.Connection[ent.Post], error) {
+	c, err := r.Feed.LikedPosts(ctx, Viewer(ctx), u.ID, paging.Page{First: first, After: after})
+	return postPage(ctx, c, err)
+}
+
 func (r user) Sessions(ctx context.Context, u *ent.User, first *int, after *string) (*paging.Connection[account.Session], error) {
 	return r.Accounts.List(ctx, Viewer(ctx), u.ID, paging.Page{First: first, After: after}, r.Home.MaxPage())
 }
@@ -61,8 +82,17 @@ func (r user) MutedWords(ctx context.Context, u *ent.User) ([]string, error) {
 	return r.Feed.MutedWords(ctx, Viewer(ctx), u.ID)
 }
 
-func (r user) Relationship(ctx context.Context, u *ent.User) (*visibility.Relation, error) {
-	return r.relation(ctx, u)
+func (r user) Relationship(ctx context.Context, u *ent.User) (*model.Relationship, error) {
+	return r.relationship(ctx, u)
+}
+
+// relationship returns the viewer's relation to a user as a node; nil for an anonymous viewer.
+func (a api) relationship(ctx context.Context, u *ent.User) (*model.Relationship, error) {
+	relation, err := a.relation(ctx, u)
+	if relation == nil || err != nil {
+		return nil, err
+	}
+	return &model.Relationship{Relation: *relation, Viewer: Viewer(ctx).ID, User: u.ID}, nil
 }
 
 // relation returns the viewer's relation to a user.

@@ -3,6 +3,7 @@ package graph
 import (
 	"cmp"
 	"context"
+	"slices"
 
 	"tideline/ent"
 	"tideline/feed"
@@ -79,11 +80,13 @@ func (a api) byIDs(ctx context.Context, texts []string) ([]ent.Node, error) {
 	ids := make([]int64, len(texts))
 	at := map[string][]int{}
 	for i, text := range texts {
-		if kind, id, err := parseID(text); err == nil { // an object with another id does not exist
+		if kind, id, ok := ent.ParseNodeID(text); ok { // an object with another id does not exist
 			ids[i], at[kind] = id, append(at[kind], i)
 		}
 	}
-	users, err := a.Directory.Users(ctx, pick(ids, at["User"]))
+	own := at[model.RelationshipKind(Viewer(ctx).ID)]
+	ofUsers := slices.Concat(at["User"], own)
+	users, err := a.Directory.Users(ctx, pick(ids, ofUsers))
 	if err != nil {
 		return nil, err
 	}
@@ -95,8 +98,18 @@ func (a api) byIDs(ctx context.Context, texts []string) ([]ent.Node, error) {
 	postsTogether(ctx, posts)
 	nodes := make([]ent.Node, len(texts))
 	for i, u := range users {
-		if u != nil {
-			nodes[at["User"][i]] = u
+		switch {
+		case u == nil:
+		case i < len(at["User"]):
+			nodes[ofUsers[i]] = u
+		default:
+			relationship, err := a.relationship(ctx, u)
+			if err != nil {
+				return nil, err
+			}
+			if relationship != nil { // as it is of an anonymous viewer
+				nodes[ofUsers[i]] = relationship
+			}
 		}
 	}
 	for i, p := range posts {

@@ -7,6 +7,7 @@ import (
 	"tideline/ent"
 	"tideline/feed/stream"
 	"tideline/graph/exec"
+	"tideline/graph/model"
 )
 
 func (r subscription) TimelineEvents(ctx context.Context, after *string, heartbeat *int) (<-chan stream.Event, error) {
@@ -26,6 +27,13 @@ func (r postAdded) UnreadCount(ctx context.Context, e *stream.PostAdded) (int, e
 
 func (postRemoved) PostID(_ context.Context, e *stream.PostRemoved) (string, error) {
 	return ent.NodeID("Post", e.PostID), nil
+}
+
+func (postRemoved) Reason(_ context.Context, e *stream.PostRemoved) (model.TimelineRemoval, error) {
+	if e.Deleted {
+		return model.TimelineRemovalDeleted, nil
+	}
+	return model.TimelineRemovalNotVisible, nil
 }
 
 func (r heartbeat) UnreadCount(ctx context.Context, _ *stream.Heartbeat) (int, error) {

@@ -79,7 +79,7 @@ func TestEventForMany(t *testing.T) {
 		const (
 			common = `subscription($after: Cursor, $text: Boolean!) { e: timelineEvents(after: $after) { __typename
 				... on TimelinePostAdded { unread: unreadCount position unreadCount edge { score cursor node { id text @include(if: $text) viewerHasLiked likeCount author { handle } } } }
-				... on TimelinePostRemoved { postId position } } }`
+				... on TimelinePostRemoved { postId position reason } } }`
 			own = `subscription { e: timelineEvents { ... on TimelinePostAdded { edge { node { text author { defaultVisibility relationship { following } } } } } } }`
 		)
 		counts := `subscription { e: timelineEvents { ... on TimelinePostAdded { edge { node { author { postCount } } } } } }`
@@ -102,7 +102,7 @@ func TestEventForMany(t *testing.T) {
 		_, err := c.Feed.LikePost(c.ctx, viewers[3], post)
 		require.NoError(c.t, err)
 		publish := func(kind live.Kind) {
-			reached, err := live.NewPublisher(c.s.Redis, c.s.Sharded).Publish(c.ctx, live.Event{Kind: kind, Post: post}, ids)
+			reached, err := live.NewPublisher(c.s.Redis, c.s.Sharded).Publish(c.ctx, live.Event{Kind: kind, Post: post, Author: author.ID}, ids)
 			require.NoError(c.t, err)
 			require.Equal(c.t, n+1, reached)
 		}
@@ -146,9 +146,13 @@ func TestEventForMany(t *testing.T) {
 			require.EqualValues(c.t, 2+i, user["postCount"])
 		}
 		require.NoError(c.t, c.s.DB.Post.DeleteOneID(post).Exec(c.ctx))
+		writes := c.subscribe(author, common, map[string]any{"text": true})
 		publish(live.Removed)
 		for i := range viewers {
-			require.Equal(c.t, "TimelinePostRemoved", with[i].next()["__typename"])
+			removed := with[i].next()
+			require.Equal(c.t, "TimelinePostRemoved", removed["__typename"])
+			require.Equal(c.t, "NOT_VISIBLE", removed["reason"])
 		}
+		require.Equal(c.t, "DELETED", writes.next()["reason"])
 	})
 }

@@ -34,7 +34,7 @@ var kinds = []struct {
 	weight int
 }{
 	{"post", 14}, {"narrow or widen", 8}, {"delete", 4}, {"hide or show", 5}, {"suspend or reinstate", 4}, {"delete account", 2}, {"like", 3}, {"unlike", 1},
-	{"follow", 12}, {"unfollow", 6}, {"accept", 4}, {"reject", 1}, {"approve", 3},
+	{"follow", 12}, {"unfollow", 6}, {"accept", 4}, {"reject", 1}, {"remove follower", 3}, {"approve", 3},
 	{"block", 3}, {"unblock", 3}, {"mute", 5}, {"unmute", 5}, {"mute word", 3}, {"unmute word", 3}, {"mark read", 3}, {"sign up", 1},
 
 	{"hold", 8}, {"stall", 2}, {"release", 4}, {"kill", 4}, {"pause", 2}, {"repeat", 5},
@@ -100,7 +100,8 @@ func (r *run) social(s step, a, b, p int) error {
 	}
 	towards := map[string]func(context.Context, account.Viewer, int64) (*entUser, error){
 		"follow": f.Feed.Follow, "unfollow": f.Feed.Unfollow, "accept": f.Feed.AcceptFollower, "reject": f.Feed.RejectFollower,
-		"block": f.Feed.Block, "unblock": f.Feed.Unblock, "mute": f.Feed.Mute, "unmute": f.Feed.Unmute,
+		"remove follower": f.Feed.RemoveFollower,
+		"block":           f.Feed.Block, "unblock": f.Feed.Unblock, "mute": f.Feed.Mute, "unmute": f.Feed.Unmute,
 	}
 	if call := towards[s.do]; call != nil && r.users[b].hidden {
 		return between("does: "+s.do, relate(call), notFound)
@@ -147,6 +148,9 @@ func (r *run) social(s step, a, b, p int) error {
 		return between("accepts", relate(f.Feed.AcceptFollower), want)
 	case "reject":
 		return between("rejects", relate(f.Feed.RejectFollower), r.reject(a, b))
+	case "remove follower":
+		delete(r.follows, [2]int{b, a})
+		return between("removes the follower", relate(f.Feed.RemoveFollower), "")
 	case "block":
 		r.block(a, b)
 		return between("blocks", relate(f.Feed.Block), "")

@@ -148,7 +148,7 @@ func (s *Store) withdraw(ctx context.Context, journal int, posts []int64, users 
 	if err := left.Add(err); err != nil {
 		return fmt.Errorf("withdraw %d posts: %w", len(posts), err)
 	}
-	if err := left.Add(s.onInboxes(ctx, targets, removeScript, appendIDs([]any{journal}, posts)...)); err != nil {
+	if err := left.Add(s.onInboxes(ctx, targets, removeScript, appendIDs([]any{journal, wasRemoved}, posts)...)); err != nil {
 		return fmt.Errorf("withdraw %d posts: %w", len(posts), err)
 	}
 	return left.All()

@@ -262,13 +262,25 @@ func (s *Store) Remove(ctx context.Context, k Key, ids ...int64) error {
 	if err := checkIDs(ids...); err != nil {
 		return fmt.Errorf("remove from %s: %w", k, err)
 	}
-	_, err := s.run(ctx, s.removal(k, ids...))
+	_, err := s.run(ctx, removal(k, wasRemoved, ids...))
 	return wrap(err, "remove from %s", k)
 }
 
-// removal is the call of Remove.
-func (s *Store) removal(k Key, ids ...int64) call {
-	return call{removeScript, k.keys(), appendIDs([]any{k.journal()}, ids)}
+// RemoveDeleted is Remove from an author's own feed of posts that the author deleted: the
+// journal says that.
+//
+// Cost: as Remove.
+func (s *Store) RemoveDeleted(ctx context.Context, k Key, ids ...int64) error {
+	if err := checkIDs(ids...); err != nil {
+		return fmt.Errorf("remove from %s: %w", k, err)
+	}
+	_, err := s.run(ctx, removal(k, wasDeleted, ids...))
+	return wrap(err, "remove from %s", k)
+}
+
+// removal is the call of Remove, or of RemoveDeleted.
+func removal(k Key, entry string, ids ...int64) call {
+	return call{removeScript, k.keys(), appendIDs([]any{k.journal(), entry}, ids)}
 }
 
 // Drop makes the feed Missing. A build at work is lost. To build a Ready feed anew,

@@ -41,7 +41,14 @@ type Position struct {
 type Change struct {
 	Post    int64
 	Removed bool // otherwise it arrived late
+	Deleted bool // it was removed because the user, its author, deleted it
 }
+
+// What entries begin with, but for those of posts that arrived.
+const (
+	wasRemoved = "-"
+	wasDeleted = "="
+)
 
 // Arrival is a post that arrives late.
 type Arrival struct {
@@ -152,12 +159,12 @@ func (j *Journals) Changes(ctx context.Context, user int64, since Position) (cha
 	entries, _ := rest[1].([]any)
 	for _, entry := range entries {
 		text, _ := entry.(string)
-		digits, removed := strings.CutPrefix(text, "-")
+		digits := strings.TrimLeft(text, wasRemoved+wasDeleted)
 		id, err := parseID(digits)
 		if err != nil {
 			return nil, now, false, fmt.Errorf("changes of the inbox of %d: %w", user, err)
 		}
-		changes = append(changes, Change{Post: id, Removed: removed})
+		changes = append(changes, Change{Post: id, Removed: text != digits, Deleted: strings.HasPrefix(text, wasDeleted)})
 	}
 	return changes, now, true, nil
 }

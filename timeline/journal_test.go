@@ -63,7 +63,7 @@ func TestJournal(t *testing.T) {
 		require.Equal(t, []int64{10, 3}, ids)
 		list, now, whole := changes(begun)
 		require.True(t, whole)
-		require.Equal(t, []Change{{10, false}, {11, false}, {20, true}, {5, true}}, list)
+		require.Equal(t, []Change{{Post: 10}, {Post: 11}, {Post: 20, Removed: true}, {Post: 5, Removed: true}}, list)
 		at, err = s.Visit(ctx, user)
 		require.NoError(t, err)
 		require.Equal(t, at, now)
@@ -82,14 +82,14 @@ func TestJournal(t *testing.T) {
 		require.NoError(t, err)
 		deliverLate(Arrival{Post: 30, Again: true})
 		list, now, _ = changes(now)
-		require.Equal(t, []Change{{30, false}}, list)
+		require.Equal(t, []Change{{Post: 30}}, list)
 		// A post that was removed and comes again is in the journal again, once.
 		require.NoError(t, s.Remove(ctx, Inbox(user), 30))
 		for range 2 {
 			deliverLate(Arrival{Post: 30, Again: true})
 		}
 		list, now, _ = changes(now)
-		require.Equal(t, []Change{{30, true}, {30, false}}, list)
+		require.Equal(t, []Change{{Post: 30, Removed: true}, {Post: 30}}, list)
 
 		// Who had a post is told only of its return.
 		require.NoError(t, s.Replace(ctx, user, nil, []int64{31}, 0, false))
@@ -110,7 +110,16 @@ func TestJournal(t *testing.T) {
 		require.NoError(t, s.Remove(ctx, Inbox(user), 31))
 		deliverLate(Arrival{Post: 31, Had: true})
 		list, now, _ = changes(now)
-		require.Equal(t, []Change{{31, true}, {31, false}}, list)
+		require.Equal(t, []Change{{Post: 31, Removed: true}, {Post: 31}}, list)
+
+		// That its author deleted a post, the journal says of it.
+		require.NoError(t, s.RemoveDeleted(ctx, Inbox(user), 31, 35))
+		require.Zero(t, s.ChangeOwn(ctx, OwnChange{Author: user, Post: 36, Gone: true}))
+		list, now, _ = changes(now)
+		require.Equal(t, []Change{{Post: 31, Removed: true, Deleted: true}, {Post: 35, Removed: true, Deleted: true}, {Post: 36, Removed: true, Deleted: true}}, list)
+		deliverLate(Arrival{Post: 31, Again: true})
+		list, now, _ = changes(now)
+		require.Equal(t, []Change{{Post: 31}}, list)
 
 		// Erase leaves the journal as it is.
 		_, err = s.Deliver(ctx, 40, []int64{user})
@@ -128,13 +137,13 @@ func TestJournal(t *testing.T) {
 		list, now, whole = changes(full)
 		require.True(t, whole)
 		require.Len(t, list, journalCap)
-		require.Equal(t, Change{1000, false}, list[0])
+		require.Equal(t, Change{Post: 1000}, list[0])
 		deliverLate(Arrival{Post: 2000})
 		_, _, whole = changes(full)
 		require.False(t, whole, "too long ago")
 		list, now, whole = changes(now)
 		require.True(t, whole)
-		require.Equal(t, []Change{{2000, false}}, list)
+		require.Equal(t, []Change{{Post: 2000}}, list)
 
 		// Too much changes to add it entry by entry.
 		require.NoError(t, s.InvalidatePositions(ctx, user, 0))
@@ -161,7 +170,7 @@ func TestJournal(t *testing.T) {
 		require.NoError(t, s.Replace(ctx, user, []int64{2000}, []int64{50}, 0, false))
 		list, now, whole = changes(later)
 		require.True(t, whole)
-		require.Equal(t, []Change{{2000, true}}, list)
+		require.Equal(t, []Change{{Post: 2000, Removed: true}}, list)
 		require.NoError(t, s.Replace(ctx, user, nil, []int64{50}, 0, true))
 		_, _, whole = changes(now)
 		require.True(t, whole, "nothing new")

@@ -20,7 +20,7 @@ type OwnChange struct {
 // cluster the parts have masters of their own.
 type OwnChanged struct{ Inbox, Outbox, Watch error }
 
-// ChangeOwn is Add or Remove of both feeds, and Watch.
+// ChangeOwn is Add or RemoveDeleted of both feeds, and Watch.
 //
 // Cost: one round trip, that of the three together.
 func (s *Store) ChangeOwn(ctx context.Context, c OwnChange) OwnChanged {
@@ -31,7 +31,7 @@ func (s *Store) ChangeOwn(ctx context.Context, c OwnChange) OwnChanged {
 	}
 	change := func(k Key) []call {
 		if c.Gone {
-			return []call{s.removal(k, c.Post)}
+			return []call{removal(k, wasDeleted, c.Post)}
 		}
 		return s.addition(k, c.Post)
 	}

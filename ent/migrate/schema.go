@@ -339,9 +339,9 @@ var (
 				Columns: []*schema.Column{LikesColumns[2], LikesColumns[1]},
 			},
 			{
-				Name:    "like_user_id",
+				Name:    "like_user_id_id_post_id",
 				Unique:  false,
-				Columns: []*schema.Column{LikesColumns[1]},
+				Columns: []*schema.Column{LikesColumns[1], LikesColumns[0], LikesColumns[2]},
 			},
 		},
 	}

@@ -96,7 +96,7 @@ func (Like) Edges() []ent.Edge {
 func (Like) Indexes() []ent.Index {
 	return []ent.Index{
 		index.Fields("post_id", "user_id").Unique(),
-		index.Fields("user_id"),
+		index.Fields("user_id", "id", "post_id"), // a user's likes, newest first
 	}
 }
 

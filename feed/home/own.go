@@ -128,7 +128,7 @@ func (o *ownFeeds) AddOwn(ctx context.Context, author, post int64) {
 
 // RemoveOwn takes a deleted post out of its author's own feeds, as AddOwn.
 func (o *ownFeeds) RemoveOwn(ctx context.Context, author, post int64) {
-	o.changeOwn(ctx, timeline.OwnChange{Author: author, Post: post, Gone: true}, o.tl.Remove)
+	o.changeOwn(ctx, timeline.OwnChange{Author: author, Post: post, Gone: true}, o.tl.RemoveDeleted)
 }
 
 // changeOwn makes the change. The next read does not trust a feed for which Redis refuses it.

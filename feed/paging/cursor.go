@@ -41,6 +41,10 @@ const (
 	Sessions
 	AuditLog
 	Reports
+	SentRequests
+	Blocked
+	Muted
+	Liked
 )
 
 const (

@@ -25,6 +25,7 @@ type backlog struct {
 // backlogItem is one thing to send when the client takes it.
 type backlogItem struct {
 	id       int64
+	deleted  bool              // the viewer has deleted it, see gone
 	gone     bool              // it has left the timeline; else it is in there, as
 	post     *ent.Post         // it was at the last check
 	position timeline.Position // the journal is known up to here when it is sent
@@ -36,12 +37,13 @@ type backlogItem struct {
 // when it resumes.
 func (s *Stream) journaled(ctx context.Context, changes []timeline.Change, now timeline.Position) ([]backlogItem, error) {
 	var ids []int64
-	first, removed := map[int64]int64{}, map[int64]bool{}
+	first, removed, deleted := map[int64]int64{}, map[int64]bool{}, map[int64]bool{}
 	for i, c := range changes {
 		if _, known := first[c.Post]; !known {
 			ids, first[c.Post] = append(ids, c.Post), int64(i)
 		}
 		removed[c.Post] = removed[c.Post] || c.Removed
+		deleted[c.Post] = deleted[c.Post] || c.Deleted
 	}
 	posts, err := s.visible(ctx, ids)
 	if err != nil {
@@ -56,7 +58,7 @@ func (s *Stream) journaled(ctx context.Context, changes []timeline.Change, now t
 			items[n-1].position = before
 		}
 		if left {
-			items = append(items, backlogItem{id: id, gone: true, position: before})
+			items = append(items, backlogItem{id: id, gone: true, deleted: deleted[id] && posts[i] == nil, position: before})
 		}
 		if came {
 			items = append(items, backlogItem{id: id, post: posts[i], position: before})
@@ -99,7 +101,7 @@ func (s *Stream) sendNext(ctx context.Context) error {
 	b.checked, b.sent = b.checked-1, b.sent+1
 	s.client.Position = next.position
 	if next.gone {
-		s.remove(next.id, nil)
+		s.remove(next.id, next.deleted, nil)
 	} else if !s.client.Has(next.id) {
 		s.add(next.post, nil)
 	}

@@ -38,6 +38,9 @@ func (e *PostAdded) Position() string { return e.Edge.Cursor }
 type PostRemoved struct {
 	PostID   int64
 	Position string // the cursor to resume after
+	// Deleted says that the viewer, its author, deleted it. Nobody else is told a deleted
+	// post from one that is hidden.
+	Deleted bool
 	*sharedEvent
 }
 
@@ -73,7 +76,7 @@ func (e *PostAdded) Own() string {
 // Neutral returns the event with the placeholder in place of the viewer's own
 // cursor.
 func (e *PostRemoved) Neutral(placeholder string) any {
-	return &PostRemoved{PostID: e.PostID, Position: placeholder}
+	return &PostRemoved{PostID: e.PostID, Position: placeholder, Deleted: e.Deleted}
 }
 
 // Own returns the string that the placeholder stands for.

@@ -232,6 +232,32 @@ func TestMuteIsNotToldToTheMuted(t *testing.T) {
 	})
 }
 
+// Who is removed as a follower is told to read again, as after an unfollow, and so is who
+// did it, as far as the other's posts are for friends.
+func TestRemovedFollowerIsTold(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		ann, bob := w.User("ann"), w.User("bob")
+		w.Befriend(ann, bob)
+		w.Post(ann, schema.Public)
+		w.Post(bob, schema.Mutuals)
+		w.Drain()
+		for _, v := range []account.Viewer{ann, bob} {
+			w.AwaitInbox(v)
+			require.Len(w, w.Timeline(v, 10), 2)
+		}
+		after := w.Top(bob)
+		removing, removed := w.listen(ann, nil), w.listen(bob, nil)
+		_, err := w.Feed.RemoveFollower(w.Ctx, ann, bob.ID)
+		require.NoError(w, err)
+		require.IsType(w, &stream.Invalidated{}, removing.next())
+		require.IsType(w, &stream.Invalidated{}, removed.next())
+		require.IsType(w, &stream.Invalidated{}, w.listen(bob, after).next(), "and who comes back")
+		require.Len(w, w.Timeline(bob, 10), 1)
+		require.Len(w, w.Timeline(ann, 10), 1)
+	})
+}
+
 // What a client reads because it was told to, it did not hold before: nothing that
 // was told before the reading keeps back what has to be told after it.
 func TestWhatIsReadAgainIsToldAgain(t *testing.T) {

@@ -63,6 +63,45 @@ func TestModerationIsTold(t *testing.T) {
 	})
 }
 
+// Authors are told that they deleted a post, on all their devices, also later. To everybody
+// else that looks like a post that was hidden.
+func TestOnlyAuthorsAreToldThatAPostWasDeleted(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		ann, bob := w.followed()
+		ids := w.History(bob, 3)
+		w.AwaitInbox(ann)
+		w.AwaitInbox(bob)
+		own := w.Post(ann, schema.Public)
+		w.Drain()
+		before := map[int64]*string{ann.ID: w.Top(ann), bob.ID: w.Top(bob)}
+		ofAnn, ofBob := w.listen(ann, nil), w.listen(bob, nil)
+		require.NoError(w, w.Feed.DeletePost(w.Ctx, bob, ids[0]))
+		_, err := w.Feed.SetVisibility(w.Ctx, bob, ids[1], schema.Private)
+		require.NoError(w, err)
+		_, err = w.Moderation.HidePost(w.Ctx, moderation.Console, ids[2], "")
+		require.NoError(w, err)
+		w.Drain()
+		require.NoError(w, w.Feed.DeletePost(w.Ctx, ann, own))
+		w.Drain()
+		// All that the listener is told of, until the given number is gone.
+		told := func(l listener, n int) map[int64]bool {
+			deleted := map[int64]bool{}
+			for len(deleted) < n {
+				if ev, ok := l.next().(*stream.PostRemoved); ok {
+					deleted[ev.PostID] = ev.Deleted
+				}
+			}
+			return deleted
+		}
+		toAnn, toBob := map[int64]bool{ids[0]: false, ids[1]: false, ids[2]: false, own: true}, map[int64]bool{ids[0]: true}
+		require.Equal(w, toAnn, told(ofAnn, 4))
+		require.Equal(w, toBob, told(ofBob, 1))
+		require.Equal(w, toAnn, told(w.listen(ann, before[ann.ID]), 4), "who comes back")
+		require.Equal(w, toBob, told(w.listen(bob, before[bob.ID]), 1))
+	})
+}
+
 // While all post, like and read, one of them is suspended: no read that begins afterwards has
 // a post of theirs, and no client holds one in the end. After the suspension all are back.
 func TestSuspensionUnderLoad(t *testing.T) {

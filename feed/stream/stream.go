@@ -312,7 +312,7 @@ func (s *Stream) arrived(ctx context.Context, ev live.Event) error {
 func (s *Stream) removed(ctx context.Context, ev live.Event) error {
 	post, e, err := s.judge(ctx, ev)
 	if err == nil && post == nil {
-		s.remove(ev.Post, e)
+		s.remove(ev.Post, ev.Author == s.viewer.ID, e)
 	}
 	return err
 }
@@ -350,8 +350,9 @@ func (s *Stream) took(id int64) {
 	s.newest = max(s.newest, id)
 }
 
-// remove sends that a post is gone, once.
-func (s *Stream) remove(id int64, e *sharedEvent) {
+// remove sends that a post is gone, once. What is deleted was the viewer's own, which
+// nothing else takes away.
+func (s *Stream) remove(id int64, deleted bool, e *sharedEvent) {
 	if slices.Contains(s.gone, id) {
 		return
 	}
@@ -360,7 +361,10 @@ func (s *Stream) remove(id int64, e *sharedEvent) {
 		s.gone = slices.Delete(s.gone, 0, 1)
 	}
 	s.gone = append(s.gone, id)
-	s.send(&PostRemoved{id, s.position(), e})
+	if deleted {
+		e = nil // to those who share it the post is hidden
+	}
+	s.send(&PostRemoved{id, s.position(), deleted, e})
 }
 
 // resume sends what came since the cursor.

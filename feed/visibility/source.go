@@ -7,9 +7,12 @@ import (
 	"entgo.io/ent/dialect"
 	"entgo.io/ent/dialect/sql"
 
+	"tideline/ent"
+	"tideline/ent/like"
 	"tideline/ent/post"
 	"tideline/ent/predicate"
 	"tideline/ent/schema"
+	"tideline/feed/internal/rows"
 	"tideline/timeline"
 )
 
@@ -55,6 +58,31 @@ func (r *Reader) nearest(ctx context.Context, viewer int64, of ranges, in timeli
 		return Batch{}, nil
 	}
 	return r.matching(r.nearEnds(of, in))(ctx, viewer, in)
+}
+
+// LikedBy is the source of the posts that the user likes, ordered by like. Its ranges are of
+// the ids of likes, and likes has the one of each post that it found.
+//
+// Cost: two queries, an index range and by primary key.
+func (r *Reader) LikedBy(user int64) (from Source, likes map[int64]int64) {
+	likes = map[int64]int64{}
+	return func(ctx context.Context, viewer int64, in timeline.Range) (Batch, error) {
+		order := ent.Desc(like.FieldID)
+		if in.Ascending {
+			order = ent.Asc(like.FieldID)
+		}
+		list, err := r.db.Like.Query().Where(like.UserID(user), like.IDGT(in.After), like.IDLT(in.Upper())).Order(order).Limit(in.Limit).All(ctx)
+		if err != nil || len(list) == 0 {
+			return Batch{}, rows.Wrap("read likes", err)
+		}
+		ids := make([]int64, len(list))
+		for i, l := range list {
+			ids[i], likes[l.PostID] = l.PostID, l.ID
+		}
+		b, _, err := r.ByIDs(ctx, viewer, ids, Likes)
+		b.Last, b.More = list[len(list)-1].ID, len(list) == in.Limit
+		return b, err
+	}, likes
 }
 
 // ranges select, of each of some authors, the posts of some visibilities. They are

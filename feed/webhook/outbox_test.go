@@ -98,6 +98,12 @@ func TestEventsOfChanges(t *testing.T) {
 		}
 		_, err = w.Accounts.UpdateProfile(w.Ctx, ada, account.Profile{ApprovesFollowers: &no})
 		require.NoError(w, err)
+		_, err = w.Feed.Follow(w.Ctx, seven, ada.ID)
+		require.NoError(w, err)
+		for range 2 {
+			_, err = w.Feed.RemoveFollower(w.Ctx, ada, seven.ID)
+			require.NoError(w, err)
+		}
 		post, err := w.Feed.CreatePost(w.Ctx, seven, feed.Draft{Text: `A "quote"`, IdempotencyKey: "k"})
 		require.NoError(w, err)
 		_, err = w.Feed.CreatePost(w.Ctx, seven, feed.Draft{Text: `A "quote"`, IdempotencyKey: "k"})
@@ -115,10 +121,11 @@ func TestEventsOfChanges(t *testing.T) {
 		require.NoError(w, w.Feed.DeletePost(w.Ctx, seven, post.ID))
 		require.Equal(w, []string{
 			"user.created", "user.updated", "follow.requested", "follow.created", "follow.deleted", "follow.requested", "follow.deleted",
-			"follow.requested", "follow.deleted", "user.updated", "post.created", "like.created", "like.deleted", "post.updated", "post.deleted",
+			"follow.requested", "follow.deleted", "user.updated", "follow.created", "follow.deleted", "post.created", "like.created", "like.deleted", "post.updated", "post.deleted",
 		}, typesOf(w, d, all))
 		require.Equal(w, []string{
-			"follow.requested", "follow.created", "follow.deleted", "follow.requested", "follow.deleted", "follow.requested", "follow.deleted", "like.deleted",
+			"follow.requested", "follow.created", "follow.deleted", "follow.requested", "follow.deleted", "follow.requested", "follow.deleted",
+			"follow.created", "follow.deleted", "like.deleted",
 		}, typesOf(w, d, follows))
 
 		person := func(v account.Viewer, external string) string {
@@ -145,7 +152,7 @@ func TestEventsOfChanges(t *testing.T) {
 			bodies[row.Type] = string(p.Data)
 			messages[row.Message] = true
 		}
-		require.Len(w, messages, 15)
+		require.Len(w, messages, 17)
 		id := ent.NodeID("Post", post.ID)
 		at := func(id int64) string { return ids.TimeOf(id).UTC().Format(time.RFC3339Nano) }
 		require.JSONEq(w, `{"post":{"id":"`+id+`","author":`+person(seven, "7")+`,"text":"A \"quote\"","visibility":"PUBLIC","createdAt":"`+at(post.ID)+`"}}`, bodies["post.created"])

@@ -22,7 +22,6 @@ import (
 	"tideline/feed/home"
 	"tideline/feed/paging"
 	"tideline/feed/stream"
-	"tideline/feed/visibility"
 	"tideline/graph/model"
 	"time"
 
@@ -89,6 +88,7 @@ type MutationResolver interface {
 	Unfollow(ctx context.Context, input model.UserInput) (*model.RelationshipPayload, error)
 	AcceptFollower(ctx context.Context, input model.UserInput) (*model.RelationshipPayload, error)
 	RejectFollower(ctx context.Context, input model.UserInput) (*model.RelationshipPayload, error)
+	RemoveFollower(ctx context.Context, input model.UserInput) (*model.RelationshipPayload, error)
 	Block(ctx context.Context, input model.UserInput) (*model.RelationshipPayload, error)
 	Unblock(ctx context.Context, input model.UserInput) (*model.RelationshipPayload, error)
 	Mute(ctx context.Context, input model.UserInput) (*model.RelationshipPayload, error)
@@ -137,7 +137,7 @@ type QueryResolver interface {
 	Reports(ctx context.Context, status *report.Status, first *int, after *string) (*paging.Connection[ent.Report], error)
 }
 type RelationshipPayloadResolver interface {
-	Relationship(ctx context.Context, obj *model.RelationshipPayload) (*visibility.Relation, error)
+	Relationship(ctx context.Context, obj *model.RelationshipPayload) (*model.Relationship, error)
 }
 type ReportResolver interface {
 	Reporter(ctx context.Context, obj *ent.Report) (*ent.User, error)
@@ -158,6 +158,7 @@ type TimelinePostAddedResolver interface {
 }
 type TimelinePostRemovedResolver interface {
 	PostID(ctx context.Context, obj *stream.PostRemoved) (string, error)
+	Reason(ctx context.Context, obj *stream.PostRemoved) (model.TimelineRemoval, error)
 }
 type UserResolver interface {
 	ExternalID(ctx context.Context, obj *ent.User) (*string, error)
@@ -169,10 +170,14 @@ type UserResolver interface {
 	Followers(ctx context.Context, obj *ent.User, first *int, after *string) (*paging.Connection[ent.User], error)
 	Following(ctx context.Context, obj *ent.User, first *int, after *string) (*paging.Connection[ent.User], error)
 	FollowRequests(ctx context.Context, obj *ent.User, first *int, after *string) (*paging.Connection[ent.User], error)
+	SentRequests(ctx context.Context, obj *ent.User, first *int, after *string) (*paging.Connection[ent.User], error)
+	Blocked(ctx context.Context, obj *ent.User, first *int, after *string) (*paging.Connection[ent.User], error)
+	Muted(ctx context.Context, obj *ent.User, first *int, after *string) (*paging.Connection[ent.User], error)
+	LikedPosts(ctx context.Context, obj *ent.User, first *int, after *string) (*paging.Connection[ent.Post], error)
 	Sessions(ctx context.Context, obj *ent.User, first *int, after *string) (*paging.Connection[account.Session], error)
 	MutedWords(ctx context.Context, obj *ent.User) ([]string, error)
 	Role(ctx context.Context, obj *ent.User) (*user.Role, error)
-	Relationship(ctx context.Context, obj *ent.User) (*visibility.Relation, error)
+	Relationship(ctx context.Context, obj *ent.User) (*model.Relationship, error)
 }
 
 // endregion ************************** generated!.gotpl **************************
@@ -343,8 +348,8 @@ enum Visibility {
   PRIVATE
 }
 
-"How the viewer and a user stand to each other. Null on User for an anonymous viewer."
-type Relationship { following: Boolean! followedBy: Boolean! mutual: Boolean! blocking: Boolean! muting: Boolean! requested: Boolean! }
+"How the viewer and a user stand to each other. Null on User for an anonymous viewer. Its id is that of the two: node(id) answers it to this viewer alone."
+type Relationship implements Node { id: ID! following: Boolean! followedBy: Boolean! mutual: Boolean! blocking: Boolean! muting: Boolean! requested: Boolean! }
 
 type User implements Node {
   id: ID!
@@ -369,6 +374,14 @@ type User implements Node {
   following(first: Int, after: Cursor): UserConnection!
   "The viewer's pending follow requests; null for anyone but the owner."
   followRequests(first: Int, after: Cursor): UserConnection
+  "The users whom the viewer asks to follow, newest first, until they answer or the viewer withdraws it by unfollow; null for anyone but the owner."
+  sentRequests(first: Int, after: Cursor): UserConnection
+  "The users whom the viewer blocks, newest first; null for anyone but the owner."
+  blocked(first: Int, after: Cursor): UserConnection
+  "The users whom the viewer mutes, newest first; null for anyone but the owner."
+  muted(first: Int, after: Cursor): UserConnection
+  "The posts that the viewer likes and may still see, newest like first; null for anyone but the owner."
+  likedPosts(first: Int, after: Cursor): PostConnection
   "The viewer's log-ins that have not ended, newest first; null for anyone but the owner."
   sessions(first: Int, after: Cursor): SessionConnection
   "The words and phrases that keep posts of others out of the viewer's timeline, in the order in which they were muted; null for anyone but the owner."
@@ -718,9 +731,12 @@ type Mutation {
   likePost(input: LikePostInput!): LikePostPayload!
   unlikePost(input: LikePostInput!): LikePostPayload!
   follow(input: UserInput!): RelationshipPayload!
+  "Ends the viewer's follow, or withdraws the request for it."
   unfollow(input: UserInput!): RelationshipPayload!
   acceptFollower(input: UserInput!): RelationshipPayload!
   rejectFollower(input: UserInput!): RelationshipPayload!
+  "Ends the user's follow of the viewer, without their being told. They may follow again, or ask to, unless blocked."
+  removeFollower(input: UserInput!): RelationshipPayload!
   "Ends follows both ways; neither sees the other's posts until unblock. Follows do not come back with it."
   block(input: UserInput!): RelationshipPayload!
   unblock(input: UserInput!): RelationshipPayload!
@@ -773,9 +789,19 @@ type TimelinePostAdded {
   "Resume after this, once the event is dealt with. It is the edge's cursor."
   position: Cursor!
 }
+"Why a post left the timeline, as far as the viewer may know."
+enum TimelineRemoval {
+  "Its author deleted it. Only the author is told so: to all others it is NOT_VISIBLE."
+  DELETED
+  "The viewer may not have it here any more. It may be gone altogether, or shown elsewhere still, as in a profile."
+  NOT_VISIBLE
+}
+
 "A post left it: deleted, hidden from the viewer, or its author unfollowed, muted or blocked."
 type TimelinePostRemoved {
   postId: ID!
+  "Beside the reason of TimelineInvalidated, which is a text, a document needs an alias for one of the two."
+  reason: TimelineRemoval!
   "Resume after this, once the event is dealt with."
   position: Cursor!
 }
@@ -1151,6 +1177,8 @@ func (ec *executionContext) childFields_PostEdge(ctx context.Context, field grap
 
 func (ec *executionContext) childFields_Relationship(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
+	case "id":
+		return ec.fieldContext_Relationship_id(ctx, field)
 	case "following":
 		return ec.fieldContext_Relationship_following(ctx, field)
 	case "followedBy":
@@ -1389,6 +1417,14 @@ func (ec *executionContext) childFields_User(ctx context.Context, field graphql.
 		return ec.fieldContext_User_following(ctx, field)
 	case "followRequests":
 		return ec.fieldContext_User_followRequests(ctx, field)
+	case "sentRequests":
+		return ec.fieldContext_User_sentRequests(ctx, field)
+	case "blocked":
+		return ec.fieldContext_User_blocked(ctx, field)
+	case "muted":
+		return ec.fieldContext_User_muted(ctx, field)
+	case "likedPosts":
+		return ec.fieldContext_User_likedPosts(ctx, field)
 	case "sessions":
 		return ec.fieldContext_User_sessions(ctx, field)
 	case "mutedWords":
@@ -1820,6 +1856,20 @@ func (ec *executionContext) field_Mutation_mute_args(ctx context.Context, rawArg
 }
 
 func (ec *executionContext) field_Mutation_rejectFollower_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (model.UserInput, error) {
+			return ec.unmarshalNUserInput2tidelineᚋgraphᚋmodelᚐUserInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_removeFollower_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
 	var err error
 	args := map[string]any{}
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
@@ -2369,6 +2419,28 @@ func (ec *executionContext) field_Subscription_timelineEvents_args(ctx context.C
 	return args, nil
 }
 
+func (ec *executionContext) field_User_blocked_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "first",
+		func(ctx context.Context, v any) (*int, error) {
+			return ec.unmarshalOInt2ᚖint(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["first"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "after",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOCursor2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["after"] = arg1
+	return args, nil
+}
+
 func (ec *executionContext) field_User_followRequests_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
 	var err error
 	args := map[string]any{}
@@ -2435,7 +2507,73 @@ func (ec *executionContext) field_User_following_args(ctx context.Context, rawAr
 	return args, nil
 }
 
+func (ec *executionContext) field_User_likedPosts_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "first",
+		func(ctx context.Context, v any) (*int, error) {
+			return ec.unmarshalOInt2ᚖint(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["first"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "after",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOCursor2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["after"] = arg1
+	return args, nil
+}
+
+func (ec *executionContext) field_User_muted_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "first",
+		func(ctx context.Context, v any) (*int, error) {
+			return ec.unmarshalOInt2ᚖint(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["first"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "after",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOCursor2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["after"] = arg1
+	return args, nil
+}
+
 func (ec *executionContext) field_User_posts_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "first",
+		func(ctx context.Context, v any) (*int, error) {
+			return ec.unmarshalOInt2ᚖint(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["first"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "after",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOCursor2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["after"] = arg1
+	return args, nil
+}
+
+func (ec *executionContext) field_User_sentRequests_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
 	var err error
 	args := map[string]any{}
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "first",
@@ -4820,6 +4958,50 @@ func (ec *executionContext) fieldContext_Mutation_rejectFollower(ctx context.Con
 	return fc, nil
 }
 
+func (ec *executionContext) _Mutation_removeFollower(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_removeFollower(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().RemoveFollower(ctx, fc.Args["input"].(model.UserInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.RelationshipPayload) graphql.Marshaler {
+			return ec.marshalNRelationshipPayload2ᚖtidelineᚋgraphᚋmodelᚐRelationshipPayload(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_removeFollower(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_RelationshipPayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_removeFollower_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Mutation_block(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -7140,7 +7322,30 @@ func (ec *executionContext) fieldContext_Query___schema(_ context.Context, field
 	return fc, nil
 }
 
-func (ec *executionContext) _Relationship_following(ctx context.Context, field graphql.CollectedField, obj *visibility.Relation) (ret graphql.Marshaler) {
+func (ec *executionContext) _Relationship_id(ctx context.Context, field graphql.CollectedField, obj *model.Relationship) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Relationship_id(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.NodeID(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNID2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Relationship_id(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Relationship", field, true, false, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _Relationship_following(ctx context.Context, field graphql.CollectedField, obj *model.Relationship) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -7163,7 +7368,7 @@ func (ec *executionContext) fieldContext_Relationship_following(_ context.Contex
 	return graphql.NewScalarFieldContext("Relationship", field, false, false, errors.New("field of type Boolean does not have child fields"))
 }
 
-func (ec *executionContext) _Relationship_followedBy(ctx context.Context, field graphql.CollectedField, obj *visibility.Relation) (ret graphql.Marshaler) {
+func (ec *executionContext) _Relationship_followedBy(ctx context.Context, field graphql.CollectedField, obj *model.Relationship) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -7186,7 +7391,7 @@ func (ec *executionContext) fieldContext_Relationship_followedBy(_ context.Conte
 	return graphql.NewScalarFieldContext("Relationship", field, false, false, errors.New("field of type Boolean does not have child fields"))
 }
 
-func (ec *executionContext) _Relationship_mutual(ctx context.Context, field graphql.CollectedField, obj *visibility.Relation) (ret graphql.Marshaler) {
+func (ec *executionContext) _Relationship_mutual(ctx context.Context, field graphql.CollectedField, obj *model.Relationship) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -7209,7 +7414,7 @@ func (ec *executionContext) fieldContext_Relationship_mutual(_ context.Context, 
 	return graphql.NewScalarFieldContext("Relationship", field, true, false, errors.New("field of type Boolean does not have child fields"))
 }
 
-func (ec *executionContext) _Relationship_blocking(ctx context.Context, field graphql.CollectedField, obj *visibility.Relation) (ret graphql.Marshaler) {
+func (ec *executionContext) _Relationship_blocking(ctx context.Context, field graphql.CollectedField, obj *model.Relationship) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -7232,7 +7437,7 @@ func (ec *executionContext) fieldContext_Relationship_blocking(_ context.Context
 	return graphql.NewScalarFieldContext("Relationship", field, false, false, errors.New("field of type Boolean does not have child fields"))
 }
 
-func (ec *executionContext) _Relationship_muting(ctx context.Context, field graphql.CollectedField, obj *visibility.Relation) (ret graphql.Marshaler) {
+func (ec *executionContext) _Relationship_muting(ctx context.Context, field graphql.CollectedField, obj *model.Relationship) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -7255,7 +7460,7 @@ func (ec *executionContext) fieldContext_Relationship_muting(_ context.Context, 
 	return graphql.NewScalarFieldContext("Relationship", field, false, false, errors.New("field of type Boolean does not have child fields"))
 }
 
-func (ec *executionContext) _Relationship_requested(ctx context.Context, field graphql.CollectedField, obj *visibility.Relation) (ret graphql.Marshaler) {
+func (ec *executionContext) _Relationship_requested(ctx context.Context, field graphql.CollectedField, obj *model.Relationship) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -7322,8 +7527,8 @@ func (ec *executionContext) _RelationshipPayload_relationship(ctx context.Contex
 			return ec.Resolvers.RelationshipPayload().Relationship(ctx, obj)
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *visibility.Relation) graphql.Marshaler {
-			return ec.marshalNRelationship2ᚖtidelineᚋfeedᚋvisibilityᚐRelation(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *model.Relationship) graphql.Marshaler {
+			return ec.marshalNRelationship2ᚖtidelineᚋgraphᚋmodelᚐRelationship(ctx, selections, v)
 		},
 		true,
 		true,
@@ -8712,6 +8917,29 @@ func (ec *executionContext) fieldContext_TimelinePostRemoved_postId(_ context.Co
 	return graphql.NewScalarFieldContext("TimelinePostRemoved", field, true, true, errors.New("field of type ID does not have child fields"))
 }
 
+func (ec *executionContext) _TimelinePostRemoved_reason(ctx context.Context, field graphql.CollectedField, obj *stream.PostRemoved) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_TimelinePostRemoved_reason(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.TimelinePostRemoved().Reason(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.TimelineRemoval) graphql.Marshaler {
+			return ec.marshalNTimelineRemoval2tidelineᚋgraphᚋmodelᚐTimelineRemoval(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_TimelinePostRemoved_reason(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("TimelinePostRemoved", field, true, true, errors.New("field of type TimelineRemoval does not have child fields"))
+}
+
 func (ec *executionContext) _TimelinePostRemoved_position(ctx context.Context, field graphql.CollectedField, obj *stream.PostRemoved) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -9288,6 +9516,182 @@ func (ec *executionContext) fieldContext_User_followRequests(ctx context.Context
 	return fc, nil
 }
 
+func (ec *executionContext) _User_sentRequests(ctx context.Context, field graphql.CollectedField, obj *ent.User) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_User_sentRequests(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.User().SentRequests(ctx, obj, fc.Args["first"].(*int), fc.Args["after"].(*string))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *paging.Connection[ent.User]) graphql.Marshaler {
+			return ec.marshalOUserConnection2ᚖtidelineᚋfeedᚋpagingᚐConnection(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_User_sentRequests(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "User",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_UserConnection(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_User_sentRequests_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _User_blocked(ctx context.Context, field graphql.CollectedField, obj *ent.User) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_User_blocked(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.User().Blocked(ctx, obj, fc.Args["first"].(*int), fc.Args["after"].(*string))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *paging.Connection[ent.User]) graphql.Marshaler {
+			return ec.marshalOUserConnection2ᚖtidelineᚋfeedᚋpagingᚐConnection(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_User_blocked(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "User",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_UserConnection(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_User_blocked_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _User_muted(ctx context.Context, field graphql.CollectedField, obj *ent.User) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_User_muted(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.User().Muted(ctx, obj, fc.Args["first"].(*int), fc.Args["after"].(*string))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *paging.Connection[ent.User]) graphql.Marshaler {
+			return ec.marshalOUserConnection2ᚖtidelineᚋfeedᚋpagingᚐConnection(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_User_muted(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "User",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_UserConnection(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_User_muted_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _User_likedPosts(ctx context.Context, field graphql.CollectedField, obj *ent.User) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_User_likedPosts(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.User().LikedPosts(ctx, obj, fc.Args["first"].(*int), fc.Args["after"].(*string))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *paging.Connection[ent.Post]) graphql.Marshaler {
+			return ec.marshalOPostConnection2ᚖtidelineᚋfeedᚋpagingᚐConnection(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_User_likedPosts(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "User",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_PostConnection(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_User_likedPosts_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _User_sessions(ctx context.Context, field graphql.CollectedField, obj *ent.User) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -9390,8 +9794,8 @@ func (ec *executionContext) _User_relationship(ctx context.Context, field graphq
 			return ec.Resolvers.User().Relationship(ctx, obj)
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *visibility.Relation) graphql.Marshaler {
-			return ec.marshalORelationship2ᚖtidelineᚋfeedᚋvisibilityᚐRelation(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *model.Relationship) graphql.Marshaler {
+			return ec.marshalORelationship2ᚖtidelineᚋgraphᚋmodelᚐRelationship(ctx, selections, v)
 		},
 		true,
 		false,
@@ -11734,6 +12138,11 @@ func (ec *executionContext) _Node(ctx context.Context, sel ast.SelectionSet, obj
 			return graphql.Null
 		}
 		return ec._User(ctx, sel, obj)
+	case *model.Relationship:
+		if obj == nil {
+			return graphql.Null
+		}
+		return ec._Relationship(ctx, sel, obj)
 	case *ent.Post:
 		if obj == nil {
 			return graphql.Null
@@ -13020,6 +13429,13 @@ func (ec *executionContext) _Mutation(ctx context.Context, sel ast.SelectionSet)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
+		case "removeFollower":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_removeFollower(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "block":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_block(ctx, field)
@@ -13993,9 +14409,9 @@ func (ec *executionContext) _Query(ctx context.Context, sel ast.SelectionSet) gr
 	return out
 }
 
-var relationshipImplementors = []string{"Relationship"}
+var relationshipImplementors = []string{"Relationship", "Node"}
 
-func (ec *executionContext) _Relationship(ctx context.Context, sel ast.SelectionSet, obj *visibility.Relation) graphql.Marshaler {
+func (ec *executionContext) _Relationship(ctx context.Context, sel ast.SelectionSet, obj *model.Relationship) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, relationshipImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -14005,6 +14421,11 @@ func (ec *executionContext) _Relationship(ctx context.Context, sel ast.Selection
 		switch field.Name {
 		case "__typename":
 			out.Values[i] = graphql.MarshalString("Relationship")
+		case "id":
+			out.Values[i] = ec._Relationship_id(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "following":
 			out.Values[i] = ec._Relationship_following(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -15112,6 +15533,44 @@ func (ec *executionContext) _TimelinePostRemoved(ctx context.Context, sel ast.Se
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "reason":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._TimelinePostRemoved_reason(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "position":
 			out.Values[i] = ec._TimelinePostRemoved_position(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -15519,6 +15978,158 @@ func (ec *executionContext) _User(ctx context.Context, sel ast.SelectionSet, obj
 					}
 				}()
 				res = ec._User_followRequests(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "sentRequests":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._User_sentRequests(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "blocked":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._User_blocked(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "muted":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._User_muted(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "likedPosts":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._User_likedPosts(ctx, field, obj)
 				if res == graphql.RequiredNull {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}
@@ -16838,7 +17449,7 @@ func (ec *executionContext) marshalNPostEdge2ᚕtidelineᚋfeedᚋpagingᚐEdge�
 	return ret
 }
 
-func (ec *executionContext) marshalNRelationship2ᚖtidelineᚋfeedᚋvisibilityᚐRelation(ctx context.Context, sel ast.SelectionSet, v *visibility.Relation) graphql.Marshaler {
+func (ec *executionContext) marshalNRelationship2ᚖtidelineᚋgraphᚋmodelᚐRelationship(ctx context.Context, sel ast.SelectionSet, v *model.Relationship) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -17219,6 +17830,16 @@ func (ec *executionContext) marshalNTimelineEvent2tidelineᚋfeedᚋstreamᚐEve
 		return graphql.Null
 	}
 	return ec._TimelineEvent(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalNTimelineRemoval2tidelineᚋgraphᚋmodelᚐTimelineRemoval(ctx context.Context, v any) (model.TimelineRemoval, error) {
+	var res model.TimelineRemoval
+	err := res.UnmarshalGQL(v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNTimelineRemoval2tidelineᚋgraphᚋmodelᚐTimelineRemoval(ctx context.Context, sel ast.SelectionSet, v model.TimelineRemoval) graphql.Marshaler {
+	return v
 }
 
 func (ec *executionContext) unmarshalNUpdateProfileInput2tidelineᚋfeedᚋaccountᚐProfile(ctx context.Context, v any) (account.Profile, error) {
@@ -17688,6 +18309,13 @@ func (ec *executionContext) marshalOPost2ᚖtidelineᚋentᚐPost(ctx context.Co
 	return ec._Post(ctx, sel, v)
 }
 
+func (ec *executionContext) marshalOPostConnection2ᚖtidelineᚋfeedᚋpagingᚐConnection(ctx context.Context, sel ast.SelectionSet, v *paging.Connection[ent.Post]) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._PostConnection(ctx, sel, v)
+}
+
 func (ec *executionContext) marshalOPostDelivery2ᚖtidelineᚋentᚐDelivery(ctx context.Context, sel ast.SelectionSet, v *ent.Delivery) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
@@ -17695,7 +18323,7 @@ func (ec *executionContext) marshalOPostDelivery2ᚖtidelineᚋentᚐDelivery(ct
 	return ec._PostDelivery(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalORelationship2ᚖtidelineᚋfeedᚋvisibilityᚐRelation(ctx context.Context, sel ast.SelectionSet, v *visibility.Relation) graphql.Marshaler {
+func (ec *executionContext) marshalORelationship2ᚖtidelineᚋgraphᚋmodelᚐRelationship(ctx context.Context, sel ast.SelectionSet, v *model.Relationship) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}

@@ -308,3 +308,61 @@ func (e ReportDecision) MarshalJSON() ([]byte, error) {
 	e.MarshalGQL(&buf)
 	return buf.Bytes(), nil
 }
+
+// Why a post left the timeline, as far as the viewer may know.
+type TimelineRemoval string
+
+const (
+	// Its author deleted it. Only the author is told so: to all others it is NOT_VISIBLE.
+	TimelineRemovalDeleted TimelineRemoval = "DELETED"
+	// The viewer may not have it here any more. It may be gone altogether, or shown elsewhere still, as in a profile.
+	TimelineRemovalNotVisible TimelineRemoval = "NOT_VISIBLE"
+)
+
+var AllTimelineRemoval = []TimelineRemoval{
+	TimelineRemovalDeleted,
+	TimelineRemovalNotVisible,
+}
+
+func (e TimelineRemoval) IsValid() bool {
+	switch e {
+	case TimelineRemovalDeleted, TimelineRemovalNotVisible:
+		return true
+	}
+	return false
+}
+
+func (e TimelineRemoval) String() string {
+	return string(e)
+}
+
+func (e *TimelineRemoval) UnmarshalGQL(v any) error {
+	str, ok := v.(string)
+	if !ok {
+		return fmt.Errorf("enums must be strings")
+	}
+
+	*e = TimelineRemoval(str)
+	if !e.IsValid() {
+		return fmt.Errorf("%s is not a valid TimelineRemoval", str)
+	}
+	return nil
+}
+
+func (e TimelineRemoval) MarshalGQL(w io.Writer) {
+	_, _ = fmt.Fprint(w, strconv.Quote(e.String()))
+}
+
+func (e *TimelineRemoval) UnmarshalJSON(b []byte) error {
+	s, err := strconv.Unquote(string(b))
+	if err != nil {
+		return err
+	}
+	return e.UnmarshalGQL(s)
+}
+
+func (e TimelineRemoval) MarshalJSON() ([]byte, error) {
+	var buf bytes.Buffer
+	e.MarshalGQL(&buf)
+	return buf.Bytes(), nil
+}

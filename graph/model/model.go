@@ -5,6 +5,7 @@ package model
 
 import (
 	"io"
+	"strconv"
 	"time"
 
 	"github.com/99designs/gqlgen/graphql"
@@ -19,6 +20,7 @@ import (
 	"tideline/feed/bulk"
 	"tideline/feed/home"
 	"tideline/feed/paging"
+	"tideline/feed/visibility"
 )
 
 // The connections of the schema; a timeline's is a PostConnection, too.
@@ -40,6 +42,21 @@ type (
 	ReportConnection = paging.Connection[ent.Report]
 	ReportEdge       = paging.Edge[ent.Report]
 )
+
+// Relationship is how a viewer and a user stand to each other.
+type Relationship struct {
+	visibility.Relation
+	Viewer, User int64
+}
+
+// RelationshipKind is the kind of the ids of a viewer's relationships, see ent.NodeID: the
+// id names both users.
+func RelationshipKind(viewer int64) string {
+	return "Relationship:" + strconv.FormatInt(viewer, 10)
+}
+
+// NodeID implements ent.Node.
+func (r *Relationship) NodeID() string { return ent.NodeID(RelationshipKind(r.Viewer), r.User) }
 
 // timeLayout is RFC 3339 with exactly three decimals.
 const timeLayout = `"2006-01-02T15:04:05.000Z"`

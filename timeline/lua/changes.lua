@@ -2,7 +2,7 @@
 -- ARGV:    1 epoch, 2 position, 3 cap of the journal
 -- Returns: {} when the feed is missing; else {epoch, end, whole, {entries}}:
 --          whole is 1 when these are all entries since the position, oldest first,
---          ids that were removed with a minus sign; otherwise it is 0
+--          as append_journal takes them; otherwise it is 0
 -- Cost:    O(entries returned)
 
 local have = redis.call('HMGET', meta, 'epoch', 'pos', 'kept', 'redis')

@@ -19,7 +19,7 @@ if not (new or ARGV[3] == '1') then
 end
 local last
 for _, entry in ipairs(read_journal(0, cap)) do
-  if entry == id or entry == '-' .. id then
+  if entry == id or entry == '-' .. id or entry == '=' .. id then
     last = entry
   end
 end

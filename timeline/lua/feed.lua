@@ -77,8 +77,9 @@ local function trim(cap, slack)
   return cut
 end
 
--- append_journal appends an entry to the journal: the id of a post that arrived, or
--- '-' and the id of one that was removed. The journal is a ring of the newest cap
+-- append_journal appends an entry to the journal: the id of a post that arrived, '-'
+-- and the id of one that was removed, or '=' and that of one that its author, whose
+-- inbox this is, deleted. The journal is a ring of the newest cap
 -- entries. It is in the same hash as the coverage, so that neither is lost without
 -- the other. O(1).
 local function append_journal(entry, cap)

@@ -2,7 +2,8 @@
 --          adds them to the journal, whether the feed had them or not: a reader may
 --          know them from SQL.
 -- ARGV:    1 cap of the journal ('0': no entries; '-1': no entries, but if the feed
---          had any of the ids, all earlier positions become worthless), 2.. ids
+--          had any of the ids, all earlier positions become worthless), 2 what an
+--          entry begins with, see append_journal, 3.. ids
 -- Returns: 1 done, 0 the feed is missing
 -- Cost:    O(n log size)
 
@@ -10,12 +11,12 @@ if not changeable() then
   return 0
 end
 local removed = 0
-for i = 2, #ARGV, 1000 do
+for i = 3, #ARGV, 1000 do
   removed = removed + redis.call('ZREM', set, unpack(ARGV, i, math.min(i + 999, #ARGV)))
 end
 local cap = tonumber(ARGV[1])
-for i = 2, cap > 0 and #ARGV or 0 do
-  append_journal('-' .. ARGV[i], cap)
+for i = 3, cap > 0 and #ARGV or 0 do
+  append_journal(ARGV[2] .. ARGV[i], cap)
 end
 if cap < 0 and removed > 0 then
   invalidate_positions()

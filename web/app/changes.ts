@@ -5,7 +5,8 @@ import type { Person, Post } from './documents'
 
 export type Change =
   | { what: 'post'; post: Post }
-  | { what: 'gone'; postId: string }
+  /** Deleted: it was the viewer's own, so that the viewer's counts are others now. */
+  | { what: 'gone'; postId: string; deleted?: boolean }
   /** The viewer's relation to a person is another now. */
   | { what: 'relation'; person: Person }
   /** The server said that more changed than can be told one by one. */

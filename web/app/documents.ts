@@ -45,6 +45,21 @@ const person = graphql(`
   }
 `)
 
+const peoplePage = graphql(
+  `
+    fragment PeoplePage on UserConnection {
+      nodes {
+        ...Person
+      }
+      pageInfo {
+        hasNextPage
+        endCursor
+      }
+    }
+  `,
+  [person],
+)
+
 /** What the app shows of a post. */
 export const PostFields = graphql(`
   fragment Post on Post {
@@ -131,17 +146,52 @@ export const Requests = graphql(
   [person],
 )
 
-export const Settings = graphql(`
-  query Settings {
-    viewer {
-      handle
-      name
-      bio
-      defaultVisibility
-      approvesFollowers
+export const Settings = graphql(
+  `
+    query Settings {
+      viewer {
+        handle
+        name
+        bio
+        defaultVisibility
+        approvesFollowers
+        blocked(first: 20) {
+          ...PeoplePage
+        }
+        muted(first: 20) {
+          ...PeoplePage
+        }
+      }
     }
-  }
-`)
+  `,
+  [peoplePage],
+)
+
+export const Blocked = graphql(
+  `
+    query Blocked($after: Cursor) {
+      viewer {
+        list: blocked(first: 20, after: $after) {
+          ...PeoplePage
+        }
+      }
+    }
+  `,
+  [peoplePage],
+)
+
+export const Muted = graphql(
+  `
+    query Muted($after: Cursor) {
+      viewer {
+        list: muted(first: 20, after: $after) {
+          ...PeoplePage
+        }
+      }
+    }
+  `,
+  [peoplePage],
+)
 
 export const UpdateProfile = graphql(`
   mutation UpdateProfile($input: UpdateProfileInput!) {

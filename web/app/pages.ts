@@ -5,14 +5,16 @@ export type Page<T> = { nodes: T[]; pageInfo: { hasNextPage: boolean; endCursor:
 
 type State<T> = { items: T[]; next: string | null; loaded: boolean; busy: boolean; error: string }
 
+const nextOf = (page: Page<unknown> | null) => (page?.pageInfo.hasNextPage ? page.pageInfo.endCursor : null)
+
 const nothing = { items: [], next: null, loaded: false, busy: true, error: '' }
 
 /**
- * Loads the first page, and again whenever one of the keys is another; fetch returns null where there is no such
- * list. What is shown stays until the answer is there.
+ * Loads the first page, unless it is there, and again whenever one of the keys is another; fetch returns null where there
+ * is no such list. What is shown stays until the answer is there.
  */
-export function usePages<T extends { id: string }>(fetch: (after: string | null) => Promise<Page<T> | null>, keys: unknown[]) {
-  const [state, setState] = useState<State<T>>(nothing)
+export function usePages<T extends { id: string }>(fetch: (after: string | null) => Promise<Page<T> | null>, keys: unknown[], first?: Page<T>) {
+  const [state, setState] = useState<State<T>>(first ? { items: first.nodes, next: nextOf(first), loaded: true, busy: false, error: '' } : nothing)
   const generation = useRef(0)
 
   const load = async (after: string | null) => {
@@ -26,7 +28,7 @@ export function usePages<T extends { id: string }>(fetch: (after: string | null)
         const known = new Set(before.map(({ id }) => id))
         return {
           items: [...before, ...(page?.nodes.filter(({ id }) => !known.has(id)) ?? [])],
-          next: page?.pageInfo.hasNextPage ? page.pageInfo.endCursor : null,
+          next: nextOf(page),
           loaded: true,
           busy: false,
           error: '',
@@ -38,8 +40,10 @@ export function usePages<T extends { id: string }>(fetch: (after: string | null)
   }
 
   useEffect(() => {
-    setState(nothing)
-    void load(null)
+    if (!first) {
+      setState(nothing)
+      void load(null)
+    }
     return () => {
       generation.current++
     }

@@ -4,8 +4,8 @@ import { useEffect, useState } from 'preact/hooks'
 import { useAction } from './action'
 import { request } from './api'
 import { tell, useChanges } from './changes'
-import { AcceptFollower, Block, Follow, Mute, People as PeopleQuery, RejectFollower, Requests as RequestsQuery, Unblock, Unfollow, Unmute, type Person } from './documents'
-import { usePages } from './pages'
+import { AcceptFollower, Block, Blocked, Follow, Mute, Muted, People as PeopleQuery, RejectFollower, Requests as RequestsQuery, Unblock, Unfollow, Unmute, type Person } from './documents'
+import { usePages, type Page } from './pages'
 import { Avatar, Confirm, Empty, Failure, Icon, Menu, More, notify, Skeleton } from './parts'
 import { t } from './preferences'
 import { Report } from './report'
@@ -218,6 +218,46 @@ function RequestRow({ person }: { person: Person }) {
           {t.reject}
         </button>
       </span>
+    </li>
+  )
+}
+
+const kept = {
+  blocked: { more: Blocked, undo: 'unblock', holds: (person: Person) => person.relationship?.blocking },
+  muted: { more: Muted, undo: 'unmute', holds: (person: Person) => person.relationship?.muting },
+} as const
+
+/** Whom the viewer blocks or mutes, of which the first page is there; nothing where that is nobody. */
+export function Kept({ what, first, label }: { what: keyof typeof kept; first: Page<Person>; label: string }) {
+  const { more: next, undo, holds } = kept[what]
+  const list = usePages<Person>(async (after) => (await request(next, { after })).viewer?.list ?? null, [], first)
+  useChanges((change) => change.what === 'relation' && list.change((people) => withPerson(people, change.person).filter(holds)))
+  if (list.items.length === 0 && !list.next) return null
+  return (
+    <section class="panel">
+      <h2>{label}</h2>
+      <ul class="people" aria-label={label}>
+        {list.items.map((person) => (
+          <KeptRow person={person} undo={undo} key={person.id} />
+        ))}
+      </ul>
+      {list.error && <Failure message={list.error} onRetry={list.retry} />}
+      {list.next && !list.error && <More busy={list.busy} onMore={list.more} />}
+    </section>
+  )
+}
+
+function KeptRow({ person, undo }: { person: Person; undo: 'unblock' | 'unmute' }) {
+  const { change, busy } = useRelation(person)
+  return (
+    <li class="person">
+      <Avatar person={person} />
+      <a class="who grow" href={`/@${person.handle}`}>
+        <b>{person.name}</b> <span class="muted">@{person.handle}</span>
+      </a>
+      <button class="quiet" aria-label={`${t[undo]} @${person.handle}`} disabled={busy} onClick={() => change(undo)}>
+        {t[undo]}
+      </button>
     </li>
   )
 }

@@ -134,8 +134,8 @@ type PostsProps = {
 function Posts({ handle, viewer, blocking, found }: PostsProps) {
   const list = usePages<Post>(async (after) => found((await request(ProfileQuery, { handle, after })).user), [handle, viewer])
   useChanges((change) => {
-    // Who is blocked or followed shows other posts than before.
-    if (change.what === 'relation' || change.what === 'much') list.reload()
+    // Who is blocked or followed shows other posts than before; who deleted a post has one less.
+    if (change.what === 'relation' || change.what === 'much' || (change.what === 'gone' && change.deleted)) list.reload()
     else list.change((posts) => changed(posts, change))
   })
   return (

@@ -3,15 +3,24 @@ import { useEffect, useState } from 'preact/hooks'
 
 import { useAction } from './action'
 import { request } from './api'
-import { LogOut, Settings as SettingsQuery, UpdateProfile, type Session, type Visibility } from './documents'
+import { LogOut, Settings as SettingsQuery, UpdateProfile, type Person, type Session, type Visibility } from './documents'
 import { discard } from './draft'
+import type { Page } from './pages'
 import { Failure, notify, Skeleton } from './parts'
+import { Kept } from './people'
 import { visibilities } from './post'
 import { languages, preferences, t, themes, type Preferences } from './preferences'
 import { begin, end } from './session'
 import { useStore } from './store'
 
-type Account = { name: string; bio: string; defaultVisibility: Visibility | null; approvesFollowers: boolean }
+type Account = {
+  name: string
+  bio: string
+  defaultVisibility: Visibility | null
+  approvesFollowers: boolean
+  blocked: Page<Person> | null
+  muted: Page<Person> | null
+}
 
 export function Settings({ session }: { session: Session }) {
   const [account, setAccount] = useState<Account | null>(null)
@@ -28,6 +37,8 @@ export function Settings({ session }: { session: Session }) {
       {(account || error) && (
         <>
           <Device />
+          {account?.blocked && <Kept what="blocked" first={account.blocked} label={t.blockedPeople} />}
+          {account?.muted && <Kept what="muted" first={account.muted} label={t.mutedPeople} />}
           <section class="panel">
             <p class="muted">@{session.user.handle}</p>
             <button class="quiet" onClick={() => logOut(session)}>

@@ -115,7 +115,7 @@ export class Timeline {
 
   #onEvent(event: TimelineEvent<Post>) {
     const { entries } = this.store.state
-    if (event.__typename === 'TimelinePostRemoved') tell({ what: 'gone', postId: event.postId })
+    if (event.__typename === 'TimelinePostRemoved') tell({ what: 'gone', postId: event.postId, deleted: event.removal === 'DELETED' })
     if (event.__typename === 'TimelineInvalidated') tell({ what: 'much' })
     if (event.__typename === 'TimelinePostAdded' && entries.some(({ node }) => node.id === event.edge.node.id)) tell({ what: 'post', post: event.edge.node })
   }

@@ -89,6 +89,34 @@ func TestBlockMuteAndBack(t *testing.T) {
 	a.see(named("Follow @bob") + ` != null`)
 }
 
+// Whom one blocks and mutes is in the settings, where that ends.
+func TestBlockedAndMutedInTheSettings(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	ada, bob, eve := s.signUp("ada"), s.signUp("bob"), s.signUp("eve")
+	a := ada.browse()
+	a.click("Settings")
+	a.sees("Log out")
+	a.seesNot("People you block")
+	a.seesNot("People you mute")
+	ada.relate("block", bob)
+	ada.relate("mute", eve)
+	a.reload()
+	a.sees("People you block")
+	a.sees("People you mute")
+	a.sees("@bob")
+	a.click("Unmute @eve")
+	a.seesNot("People you mute")
+	a.sees("@bob")
+	a.click("Unblock @bob")
+	a.seesNot("People you block")
+	a.reload()
+	a.sees("Log out")
+	a.seesNot("@bob")
+	a.visit(s.url + "/@bob")
+	a.see(named("Follow @bob") + ` != null`)
+}
+
 // What a person reports is in the queue of the moderators; what was reported already is no
 // mistake.
 func TestReporting(t *testing.T) {

@@ -21,7 +21,8 @@ export type Page<P extends Post = Post> = {
 /** An event of the subscription. */
 export type TimelineEvent<P extends Post = Post> =
   | { __typename: 'TimelinePostAdded'; position: string; edge: Edge<P>; unreadCount?: number }
-  | { __typename: 'TimelinePostRemoved'; position: string; postId: string }
+  /** DELETED: it was the viewer's own, and is gone. Otherwise the viewer may have it here no more. */
+  | { __typename: 'TimelinePostRemoved'; position: string; postId: string; removal?: 'DELETED' | 'NOT_VISIBLE' }
   | { __typename: 'TimelineInvalidated'; position: string; reason?: string }
   | { __typename: 'TimelineHeartbeat'; position: string; unreadCount: number }
 

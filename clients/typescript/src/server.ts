@@ -86,7 +86,7 @@ export function documents(fields: string, fragments: string) {
   unreadCount position edges { ${entry} } pageInfo { hasNextPage endCursor } } } ${fragments}`,
     events: `subscription TimelineEvents($after: Cursor, $heartbeat: Int) { timelineEvents(after: $after, heartbeat: $heartbeat) { __typename
   ... on TimelinePostAdded { position edge { ${entry} } }
-  ... on TimelinePostRemoved { position postId }
+  ... on TimelinePostRemoved { position postId removal: reason }
   ... on TimelineInvalidated { position reason }
   ... on TimelineHeartbeat { position unreadCount } } } ${fragments}`,
     create: `mutation CreatePost($input: CreatePostInput!) { createPost(input: $input) { edge { ${entry} } } } ${fragments}`,

@@ -129,6 +129,8 @@ export const en = {
   blockHint: 'You stop following each other, and neither sees the other’s posts until you unblock.',
   blocked: (handle: string) => `You block @${handle}. Neither of you sees the other’s posts.`,
   muted: (handle: string) => `You mute @${handle}: their posts stay out of your timeline.`,
+  blockedPeople: 'People you block',
+  mutedPeople: 'People you mute',
   postCount: (n: number) => plural(n, 'post', 'posts').split(' ') as [string, string],
   followerCount: (n: number) => plural(n, 'follower', 'followers').split(' ') as [string, string],
   followingCount: (n: number) => [n.toLocaleString('en'), 'following'] as [string, string],

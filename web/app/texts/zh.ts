@@ -149,6 +149,8 @@ export const zh: Texts = {
   blockHint: '你们将不再互相关注，在取消屏蔽前彼此看不到对方的帖子。',
   blocked: (handle) => `您已屏蔽 @${handle}，彼此看不到对方的帖子。`,
   muted: (handle) => `您已隐藏 @${handle}，其帖子不会出现在您的时间线。`,
+  blockedPeople: '您屏蔽的人',
+  mutedPeople: '您隐藏的人',
   postCount: (n) => [number(n), '帖子'],
   followerCount: (n) => [number(n), '关注者'],
   followingCount: (n) => [number(n), '正在关注'],

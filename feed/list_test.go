@@ -1,0 +1,207 @@
+package feed_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tideline/ent"
+	"tideline/ent/schema"
+	"tideline/feed/account"
+	"tideline/feed/feedtest"
+	"tideline/feed/moderation"
+	"tideline/feed/paging"
+	"tideline/feed/refusal"
+)
+
+// walk pages through a list, two entries at a time, downwards or upwards. Every page but the
+// last one is full.
+func walk[T any](w *feedtest.World, upwards bool, id func(*T) int64, read func(p paging.Page) (*paging.Connection[T], error)) []int64 {
+	w.Helper()
+	two, list := 2, []int64{}
+	for p := (paging.Page{First: &two}); ; {
+		if upwards {
+			p.First, p.Last = nil, &two
+		}
+		page, err := read(p)
+		require.NoError(w, err)
+		ids := []int64{}
+		for _, node := range page.Nodes() {
+			ids = append(ids, id(node))
+		}
+		more := page.HasNextPage
+		if upwards {
+			more, list = page.HasPreviousPage, append(ids, list...)
+			p.Before = page.PageInfo().StartCursor
+		} else {
+			list = append(list, ids...)
+			p.After = page.PageInfo().EndCursor
+		}
+		if !more {
+			return list
+		}
+		require.Len(w, ids, two)
+	}
+}
+
+// What users did to others, they alone can list: newest first, without those whom nobody
+// sees.
+func TestOwnLists(t *testing.T) {
+	t.Parallel()
+	feedtest.Each(t, func(w *feedtest.World) {
+		ann, others := w.User("ann"), w.Users(7)
+		type change = func(v account.Viewer, other int64) (*ent.User, error)
+		type list = func(v account.Viewer, owner int64, p paging.Page) (*paging.Connection[ent.User], error)
+		for name, of := range map[string]struct {
+			do, undo change
+			list     list
+		}{
+			"blocked": {
+				func(v account.Viewer, other int64) (*ent.User, error) { return w.Feed.Block(w.Ctx, v, other) },
+				func(v account.Viewer, other int64) (*ent.User, error) { return w.Feed.Unblock(w.Ctx, v, other) },
+				func(v account.Viewer, owner int64, p paging.Page) (*paging.Connection[ent.User], error) {
+					return w.Feed.Blocked(w.Ctx, v, owner, p)
+				},
+			},
+			"muted": {
+				func(v account.Viewer, other int64) (*ent.User, error) { return w.Feed.Mute(w.Ctx, v, other) },
+				func(v account.Viewer, other int64) (*ent.User, error) { return w.Feed.Unmute(w.Ctx, v, other) },
+				func(v account.Viewer, owner int64, p paging.Page) (*paging.Connection[ent.User], error) {
+					return w.Feed.Muted(w.Ctx, v, owner, p)
+				},
+			},
+			"requests": {
+				func(v account.Viewer, other int64) (*ent.User, error) {
+					yes := true
+					_, err := w.Accounts.UpdateProfile(w.Ctx, account.Viewer{ID: other}, account.Profile{ApprovesFollowers: &yes})
+					require.NoError(w, err)
+					return w.Feed.Follow(w.Ctx, v, other)
+				},
+				func(v account.Viewer, other int64) (*ent.User, error) { return w.Feed.Unfollow(w.Ctx, v, other) },
+				func(v account.Viewer, owner int64, p paging.Page) (*paging.Connection[ent.User], error) {
+					return w.Feed.SentRequests(w.Ctx, v, owner, p)
+				},
+			},
+		} {
+			read := func() []int64 {
+				return walk(w, false, func(u *ent.User) int64 { return u.ID }, func(p paging.Page) (*paging.Connection[ent.User], error) {
+					return of.list(ann, ann.ID, p)
+				})
+			}
+			want := []int64{}
+			for _, other := range others {
+				_, err := of.do(ann, other.ID)
+				require.NoError(w, err, name)
+				_, err = of.do(other, ann.ID) // which is not in ann's list
+				require.NoError(w, err, name)
+				want = append([]int64{other.ID}, want...)
+			}
+			require.Equal(w, want, read(), name)
+
+			for _, nobody := range []account.Viewer{others[0], {}} {
+				page, err := of.list(nobody, ann.ID, paging.Page{})
+				require.NoError(w, err, name)
+				require.Nil(w, page, name)
+			}
+			none := 0
+			_, err := of.list(ann, ann.ID, paging.Page{First: &none})
+			require.Equal(w, refusal.BadInput, refusal.CodeOf(err), name)
+
+			_, err = of.undo(ann, want[1])
+			require.NoError(w, err, name)
+			_, err = w.Moderation.Suspend(w.Ctx, moderation.Console, want[3], "")
+			require.NoError(w, err, name)
+			require.Equal(w, []int64{want[0], want[2], want[4], want[5], want[6]}, read(), name)
+			_, err = w.Moderation.Unsuspend(w.Ctx, moderation.Console, want[3], "")
+			require.NoError(w, err, name)
+			for _, other := range others {
+				_, err := of.undo(ann, other.ID)
+				require.NoError(w, err, name)
+				_, err = of.undo(other, ann.ID)
+				require.NoError(w, err, name)
+			}
+			require.Empty(w, read(), name)
+			yes := false
+			for _, u := range append(others, ann) {
+				_, err := w.Accounts.UpdateProfile(w.Ctx, u, account.Profile{ApprovesFollowers: &yes})
+				require.NoError(w, err, name)
+			}
+		}
+	})
+}
+
+// The posts that a user likes come in the order of the likes, and only those that the user
+// may see at that moment.
+func TestLikedPosts(t *testing.T) {
+	t.Parallel()
+	feedtest.Each(t, func(w *feedtest.World) {
+		ann, bob, cat, dan := w.User("ann"), w.User("bob"), w.User("cat"), w.User("dan")
+		for _, author := range []account.Viewer{bob, cat, dan} {
+			w.Befriend(ann, author)
+		}
+		like := func(id int64) int64 {
+			w.Helper()
+			_, err := w.Feed.LikePost(w.Ctx, ann, id)
+			require.NoError(w, err)
+			return id
+		}
+		read := func(upwards bool) []int64 {
+			return walk(w, upwards, func(p *ent.Post) int64 { return p.ID }, func(p paging.Page) (*paging.Connection[ent.Post], error) {
+				return w.Feed.LikedPosts(w.Ctx, ann, ann.ID, p)
+			})
+		}
+		require.Empty(w, read(false))
+		ofBob, ofCat := w.Post(bob, schema.Followers), w.Post(cat, schema.Public)
+		mutual, narrowed, hidden, deleted := w.Post(bob, schema.Mutuals), w.Post(bob, schema.Public), w.Post(bob, schema.Public), w.Post(bob, schema.Public)
+		own, ofDan := w.Post(ann, schema.Private), w.Post(dan, schema.Public)
+		var run []int64 // of posts that will be hidden
+		for range 9 {
+			run = append(run, like(w.Post(dan, schema.Followers)))
+		}
+		for _, id := range []int64{ofDan, deleted, own, hidden, ofCat, mutual, narrowed, ofBob} { // no order of posts
+			like(id)
+		}
+		like(ofBob) // again
+		_, err := w.Feed.LikePost(w.Ctx, bob, w.Post(cat, schema.Public))
+		require.NoError(w, err)
+
+		all := []int64{ofBob, narrowed, mutual, ofCat, hidden, own, deleted, ofDan}
+		require.Equal(w, append(all[:8:8], run[8], run[7], run[6], run[5], run[4], run[3], run[2], run[1], run[0]), read(false))
+		for _, nobody := range []account.Viewer{bob, {}} {
+			page, err := w.Feed.LikedPosts(w.Ctx, nobody, ann.ID, paging.Page{})
+			require.NoError(w, err)
+			require.Nil(w, page)
+		}
+		none := 0
+		_, err = w.Feed.LikedPosts(w.Ctx, ann, ann.ID, paging.Page{First: &none})
+		require.Equal(w, refusal.BadInput, refusal.CodeOf(err))
+
+		// Of dan's, only the public one is left, behind or before a run of hidden ones.
+		_, err = w.Feed.Unfollow(w.Ctx, ann, dan.ID)
+		require.NoError(w, err)
+		require.Equal(w, all, read(false))
+		require.Equal(w, all, read(true))
+		_, err = w.Feed.SetVisibility(w.Ctx, bob, narrowed, schema.Private)
+		require.NoError(w, err)
+		_, err = w.Feed.HidePost(w.Ctx, hidden, true, func(*ent.Tx) error { return nil })
+		require.NoError(w, err)
+		require.NoError(w, w.Feed.DeletePost(w.Ctx, bob, deleted))
+		_, err = w.Feed.UnlikePost(w.Ctx, ann, ofBob)
+		require.NoError(w, err)
+		_, err = w.Feed.Mute(w.Ctx, ann, cat.ID)
+		require.NoError(w, err, "a muted author's post is in the profile still")
+		require.Equal(w, []int64{mutual, ofCat, own, ofDan}, read(false))
+		_, err = w.Feed.Unfollow(w.Ctx, bob, ann.ID)
+		require.NoError(w, err)
+		_, err = w.Feed.Block(w.Ctx, cat, ann.ID)
+		require.NoError(w, err)
+		_, err = w.Moderation.Suspend(w.Ctx, moderation.Console, dan.ID, "")
+		require.NoError(w, err)
+		require.Equal(w, []int64{own}, read(false))
+		_, err = w.Feed.Unblock(w.Ctx, cat, ann.ID)
+		require.NoError(w, err)
+		like(ofBob)
+		require.Equal(w, []int64{ofBob, ofCat, own}, read(false))
+		require.Equal(w, []int64{ofBob, ofCat, own}, read(true))
+	})
+}
