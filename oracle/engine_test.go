@@ -69,7 +69,7 @@ func newEngine(t *testing.T, s *storage.Stores) *engine {
 	o := feedtest.Options{
 		DB: e.db, Timelines: timeline.Config{InboxCap: feedtest.InboxCap, OutboxCap: feedtest.OutboxCap}, Queue: queueConfig,
 		LargeAudience: 20, Now: e.now, NowEverywhere: true,
-		Policy: home.Policy{MergeAll: 1}, // two merged authors are already more than that
+		Policy: home.Policy{MergeAll: 1, PullAbove: 2}, // two merged authors are already more than that
 	}
 	for i := range e.fronts {
 		e.fronts[i] = e.open(o)

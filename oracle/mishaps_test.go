@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"tideline/feed/home"
 	"tideline/feed/job"
 	"tideline/queue"
 	"tideline/timeline"
@@ -55,7 +56,7 @@ func (r *run) mishap(s step, a, p int) error {
 				return err
 			}
 		}
-		return r.balance[i].Rebalance(r.ctx)
+		return r.rebalance(r.balance[i])
 	case "wait":
 		return r.jump([]time.Duration{3 * time.Second, 11 * time.Second, 40 * time.Second}[s.n%3])
 	case "away":
@@ -211,4 +212,21 @@ func wipe(ctx context.Context, rdb redis.UniversalClient) error {
 		return cluster.ForEachMaster(ctx, func(ctx context.Context, c *redis.Client) error { return c.FlushAll(ctx).Err() })
 	}
 	return rdb.FlushAll(ctx).Err()
+}
+
+// rebalance moves all authors by a threshold that differs from that of the fan-outs.
+func (r *run) rebalance(h *home.Home) error {
+	if err := h.Rebalance(r.ctx); err != nil {
+		return err
+	}
+	authors, err := r.s.DB.User.Query().All(r.ctx)
+	if err != nil {
+		return err
+	}
+	for _, author := range authors {
+		if err := h.CrossThreshold(r.ctx, author); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -2,10 +2,9 @@ package workers
 
 import "context"
 
-// balance moves authors whose audience has crossed the threshold one step between
-// push and pull.
+// balance ends the time in which authors on their way to pull are pushed and pulled.
 func (w *Workers) balance(ctx context.Context) {
 	if err := w.Home.Rebalance(ctx); err != nil {
-		w.Logger.WarnContext(ctx, "authors not moved between push and pull", "error", err)
+		w.Logger.WarnContext(ctx, "authors not moved on to pull", "error", err)
 	}
 }

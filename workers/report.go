@@ -70,6 +70,9 @@ func (f *fanOut) finish(ctx context.Context, post *ent.Post) error {
 	if err := f.reached(err); err != nil {
 		return err
 	}
+	if err := f.w.Home.CrossThreshold(ctx, f.author); err != nil {
+		f.w.Logger.WarnContext(ctx, "author not moved between push and pull; the next post will", "author", f.author.ID, "error", err)
+	}
 	r := f.progress.FanOutReport
 	r.Kind, r.Post, r.Duration = f.job.Kind, f.args.Post, f.w.Now().Sub(f.started)
 	if post == nil && !f.author.Hidden { // who is shown again has the receipt again

@@ -12,7 +12,7 @@
 //
 //   - The trimmer keeps what is stored within its bounds.
 //   - The eraser begins to delete the users whose time has come (eraser.go).
-//   - The balancer moves authors between push and pull.
+//   - The balancer moves authors who are pushed and pulled on to pull.
 //   - The monitor raises alarms.
 //
 // All jobs are level-triggered: a job names what changed, and its handler reads

@@ -631,9 +631,9 @@ var (
 				Columns: []*schema.Column{UsersColumns[5], UsersColumns[6]},
 			},
 			{
-				Name:    "user_fan_out_mode_follower_count",
+				Name:    "user_fan_out_mode",
 				Unique:  false,
-				Columns: []*schema.Column{UsersColumns[17], UsersColumns[10]},
+				Columns: []*schema.Column{UsersColumns[17]},
 			},
 		},
 	}

@@ -62,7 +62,7 @@ func (User) Indexes() []ent.Index {
 	return []ent.Index{
 		index.Fields("handle").Unique(),
 		index.Fields("issuer", "external_id").Unique(),
-		index.Fields("fan_out_mode", "follower_count"),
+		index.Fields("fan_out_mode"), // without a counter: PostgreSQL writes a changed row's other indexes anew only where an indexed column changes
 	}
 }
 

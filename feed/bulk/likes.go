@@ -23,11 +23,11 @@ func (b *Bulk) Likes(ctx context.Context, issuer string, list []Like) ([]*Result
 		for _, row := range list {
 			userIDs, externalIDs = append(userIDs, row.User), append(externalIDs, row.Post)
 		}
-		users, err := visibleUsersOf(ctx, tx, issuer, userIDs)
+		users, err := b.visibleUsersOf(ctx, tx, issuer, userIDs)
 		if err != nil {
 			return err
 		}
-		posts, err := postsOf(ctx, tx, issuer, externalIDs)
+		posts, err := b.postsOf(ctx, tx, issuer, externalIDs)
 		if err != nil {
 			return err
 		}

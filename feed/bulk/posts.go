@@ -2,6 +2,7 @@ package bulk
 
 import (
 	"context"
+	"database/sql"
 	"encoding/hex"
 	"fmt"
 	"hash/fnv"
@@ -10,7 +11,6 @@ import (
 	"time"
 
 	"tideline/ent"
-	"tideline/ent/externalpost"
 	"tideline/ent/post"
 	"tideline/ent/schema"
 	"tideline/feed/ids"
@@ -64,11 +64,11 @@ func (b *Bulk) posts(ctx context.Context, tx *ent.Tx, issuer string, list []Post
 		seen[list[i].ExternalID] = true
 		externalIDs, authorIDs = append(externalIDs, list[i].ExternalID), append(authorIDs, list[i].Author)
 	}
-	authors, err := visibleUsersOf(ctx, tx, issuer, authorIDs)
+	authors, err := b.visibleUsersOf(ctx, tx, issuer, authorIDs)
 	if err != nil {
 		return err
 	}
-	known, err := postsOf(ctx, tx, issuer, externalIDs)
+	known, err := b.postsOf(ctx, tx, issuer, externalIDs)
 	if err != nil {
 		return err
 	}
@@ -173,24 +173,17 @@ func (p *Post) clean(maxText int, now time.Time) (err error) {
 }
 
 // postsOf returns the posts that have the ids at the issuer, by these.
-func postsOf(ctx context.Context, tx *ent.Tx, issuer string, externalIDs []string) (map[string]*ent.Post, error) {
-	names, err := tx.ExternalPost.Query().Where(externalpost.Issuer(issuer), named(externalpost.FieldExternalID, externalIDs)).All(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("find posts: %w", err)
-	}
-	postIDs := make([]int64, len(names))
-	for i, name := range names {
-		postIDs[i] = name.PostID
-	}
-	posts, err := tx.Post.Query().Where(rows.Among(post.FieldID, postIDs)).All(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("read posts: %w", err)
-	}
-	byName := make(map[string]*ent.Post, len(names))
-	for i, p := range rows.InOrder(postIDs, posts, func(p *ent.Post) int64 { return p.ID }) {
-		byName[string(names[i].ExternalID)] = p
-	}
-	return byName, nil
+func (b *Bulk) postsOf(ctx context.Context, tx *ent.Tx, issuer string, externalIDs []string) (map[string]*ent.Post, error) {
+	byName := make(map[string]*ent.Post, len(externalIDs))
+	err := b.named(ctx, tx, "SELECT t.external_id, p.id, p.author_id, p.text, p.visibility FROM ", "external_posts", " JOIN posts p ON p.id = t.post_id",
+		issuer, externalIDs, func(row *sql.Rows) error {
+			var name []byte
+			p := new(ent.Post)
+			err := row.Scan(&name, &p.ID, &p.AuthorID, &p.Text, &p.Visibility)
+			byName[string(name)] = p
+			return err
+		})
+	return byName, rows.Wrap("find posts", err)
 }
 
 // number gives the posts their ids, and returns those that are young. An old one takes a

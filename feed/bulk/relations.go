@@ -132,7 +132,7 @@ func (b *Bulk) pairs(ctx context.Context, tx *ent.Tx, issuer string, n int, row 
 		from, to := row(i)
 		externalIDs = append(externalIDs, from, to)
 	}
-	known, err := visibleUsersOf(ctx, tx, issuer, externalIDs)
+	known, err := b.visibleUsersOf(ctx, tx, issuer, externalIDs)
 	if err != nil {
 		return nil, err
 	}

@@ -76,7 +76,7 @@ func (b *Bulk) change(ctx context.Context, tx *ent.Tx, issuer string, list []Use
 	for n, i := range at {
 		externalIDs[n] = list[i].ExternalID
 	}
-	known, err := usersOf(ctx, tx, issuer, externalIDs)
+	known, err := b.usersOf(ctx, tx, issuer, externalIDs)
 	if err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func (b *Bulk) users(ctx context.Context, tx *ent.Tx, issuer string, list []User
 		seen[list[i].ExternalID] = true
 		externalIDs = append(externalIDs, list[i].ExternalID)
 	}
-	known, err := usersOf(ctx, tx, issuer, externalIDs)
+	known, err := b.usersOf(ctx, tx, issuer, externalIDs)
 	if err != nil {
 		return err
 	}

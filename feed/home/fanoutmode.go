@@ -42,7 +42,7 @@ const (
 	mergeAfterReturn = 10 * time.Second
 	// defaultMergeAll is the default of Policy.MergeAll.
 	defaultMergeAll = 200
-	// rebalanceBatch is how many authors change mode in one turn of Rebalance.
+	// rebalanceBatch is how many authors take each way in one turn of Rebalance.
 	rebalanceBatch = 100
 )
 
@@ -57,37 +57,54 @@ type fanOutModes struct {
 // Pushes reports whether the author's new posts go to inboxes.
 func Pushes(author *ent.User) bool { return author.FanOutMode != user.FanOutModePULL }
 
-// Rebalance moves authors whose follower count has crossed the threshold one step
-// between push and pull, at most a hundred in a step. A worker calls it again and
-// again. An author returns to push only below four fifths of the threshold, so that
-// an author near it does not flap.
+// CrossThreshold moves the author one step between push and pull if the follower count,
+// as the author has it, has crossed the threshold since the last time. It is called with
+// each post that was fanned out: the mode of an author who does not post does not matter.
+// An author returns to push only below four fifths of the threshold, so that an author
+// near it does not flap.
 //
-// Cost: one index range a step, however many users there are.
-func (m *fanOutModes) Rebalance(ctx context.Context) error {
-	above, below := m.policy.PullAbove, m.policy.PullAbove*4/5
-	switch m.policy.PullAbove {
-	case NeverPull:
-		above, below = 1<<40, 1<<40
-	case AlwaysPull:
-		above, below = -1, -1
+// Cost: nothing for an author who stays; else one statement, or a transaction of two.
+func (m *fanOutModes) CrossThreshold(ctx context.Context, author *ent.User) error {
+	above, below := m.policy.threshold()
+	switch {
+	case author.FanOutMode == user.FanOutModePUSH && author.FollowerCount > above:
+		return m.changeMode(ctx, author.ID, user.FanOutModePUSH, user.FanOutModePUSH_TO_PULL)
+	case author.FanOutMode == user.FanOutModePULL && author.FollowerCount < below:
+		return m.changeMode(ctx, author.ID, user.FanOutModePULL, user.FanOutModePULL_TO_PUSH)
 	}
+	return nil
+}
+
+// threshold returns the follower counts above which authors are pulled, and below which
+// they are pushed again.
+func (p *Policy) threshold() (above, below int) {
+	switch p.PullAbove {
+	case NeverPull:
+		return 1 << 40, 1 << 40
+	case AlwaysPull:
+		return -1, -1
+	}
+	return p.PullAbove, p.PullAbove * 4 / 5
+}
+
+// Rebalance ends the time in which authors on their way to pull are pushed and pulled, at
+// most a hundred each time. A worker calls it again and again.
+//
+// Cost: two index ranges, of the authors on that way alone.
+func (m *fanOutModes) Rebalance(ctx context.Context) error {
+	_, below := m.policy.threshold()
 	pushedAndPulled := m.now().Add(-m.policy.PushAndPullFor).UnixMilli()
-	for _, step := range []struct {
-		from, to user.FanOutMode
-		where    predicate.User
-	}{
-		{user.FanOutModePUSH_TO_PULL, user.FanOutModePUSH, user.FollowerCountLT(below)},
-		{user.FanOutModePUSH_TO_PULL, user.FanOutModePULL, user.And(user.FollowerCountGT(above), user.FanOutModeSinceLTE(pushedAndPulled))},
-		{user.FanOutModePULL, user.FanOutModePULL_TO_PUSH, user.FollowerCountLT(below)},
-		{user.FanOutModePUSH, user.FanOutModePUSH_TO_PULL, user.FollowerCountGT(above)},
+	for to, where := range map[user.FanOutMode]predicate.User{
+		user.FanOutModePUSH: user.FollowerCountLT(below),
+		user.FanOutModePULL: user.And(user.FollowerCountGTE(below), user.FanOutModeSinceLTE(pushedAndPulled)),
 	} {
-		authors, err := m.db.User.Query().Where(user.FanOutModeEQ(step.from), step.where).Limit(rebalanceBatch).IDs(ctx)
+		authors, err := m.db.User.Query().Where(user.FanOutModeEQ(user.FanOutModePUSH_TO_PULL), where).Limit(rebalanceBatch).IDs(ctx)
 		if err != nil {
-			return fmt.Errorf("find authors who cross the threshold: %w", err)
+			return fmt.Errorf("find authors on their way to pull: %w", err)
 		}
 		for _, author := range authors {
-			if err := m.changeMode(ctx, author, step.from, step.to); err != nil {
-				return fmt.Errorf("move %d from %s to %s: %w", author, step.from, step.to, err)
+			if err := m.changeMode(ctx, author, user.FanOutModePUSH_TO_PULL, to); err != nil {
+				return err
 			}
 		}
 	}
@@ -95,7 +112,7 @@ func (m *fanOutModes) Rebalance(ctx context.Context) error {
 }
 
 func (m *fanOutModes) changeMode(ctx context.Context, author int64, from, to user.FanOutMode) error {
-	return rows.InTx(ctx, m.db, func(tx *ent.Tx) error {
+	err := rows.InTx(ctx, m.db, func(tx *ent.Tx) error {
 		since := m.now().UnixMilli()
 		n, err := tx.User.Update().Where(user.ID(author), user.FanOutModeEQ(from)).
 			SetFanOutMode(to).SetFanOutModeSince(since).Save(ctx)
@@ -104,6 +121,10 @@ func (m *fanOutModes) changeMode(ctx context.Context, author int64, from, to use
 		}
 		return m.queue.Enqueue(ctx, tx, queue.Large, job.AuthorReturns, job.Author{Author: author, Since: since})
 	})
+	if err != nil {
+		return fmt.Errorf("move author %d from %s to %s: %w", author, from, to, err)
+	}
+	return nil
 }
 
 // FinishReturnToPush ends the return to push of an author that began at since:

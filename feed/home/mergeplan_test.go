@@ -71,8 +71,8 @@ func testOutboxes(w *world, reads *reads) {
 		w.Follow(second, star)
 	}
 	w.Follow(reader, pushed)
-	w.rebalance()
-	w.rebalance()
+	w.rebalance(stars...)
+	w.rebalance(stars...)
 	w.Drain()
 	require.Equal(w, user.FanOutModePULL, w.fanOutMode(stars[0]))
 

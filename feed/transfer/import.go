@@ -63,9 +63,11 @@ type Import struct {
 
 // Run imports r, decompressed if it begins as gzip does, from where the state from is;
 // the zero State is the beginning. It returns how far it came, also with an error. Errors:
-// ErrOtherFile; of reading; of a statement; of Written.
+// ErrOtherFile; of reading; of a statement; of Written. It reads ahead: after an error of
+// another kind than reading, a read of r may still be on its way.
 //
-// Cost: memory for a few thousand lines, of 8 MiB together or one that is longer.
+// Cost: memory for twice a few thousand lines, each time of 8 MiB together or one that is
+// longer.
 func (im *Import) Run(ctx context.Context, r io.Reader, from State) (State, error) {
 	lines, err := open(r)
 	if err == nil {
@@ -74,107 +76,120 @@ func (im *Import) Run(ctx context.Context, r io.Reader, from State) (State, erro
 	if err != nil {
 		return from, err
 	}
-	run := &running{im, lines, from, newRows()}
+	ahead, done := make(chan *rows), make(chan struct{})
+	defer close(done)
+	var unread error // known when ahead is closed
+	go func() {
+		defer close(ahead)
+		unread = lines.read(ahead, done)
+	}()
+	state := from
 	for {
-		line, err := lines.next()
-		if errors.Is(err, io.EOF) {
-			return run.state, run.write(ctx)
+		select {
+		case <-ctx.Done():
+			return state, ctx.Err()
+		case rows, more := <-ahead:
+			if !more {
+				return state, unread
+			}
+			if state, err = im.write(ctx, state, rows); err != nil {
+				return state, err
+			}
 		}
+	}
+}
+
+// read sends the rows of all lines until done is closed.
+func (l *lineReader) read(ahead chan<- *rows, done <-chan struct{}) error {
+	list := newRows()
+	send := func() bool { // the rows of all lines up to the position
+		list.end = l.done
+		select {
+		case ahead <- list:
+			list = newRows()
+			return true
+		case <-done:
+			return false
+		}
+	}
+	for {
+		line, err := l.next()
 		long := errors.Is(err, bufio.ErrBufferFull)
 		if err != nil && !long {
-			return run.state, errors.Join(fmt.Errorf("after line %d: %w", lines.number-1, err), run.writeBefore(ctx))
+			if !send() || errors.Is(err, io.EOF) {
+				return nil
+			}
+			return fmt.Errorf("after line %d: %w", l.number-1, err)
 		}
-		if err := run.take(ctx, line, long); err != nil {
-			return run.state, err
+		line = bytes.TrimSpace(line)
+		added, err := list.take(l.number, line, long)
+		if err == nil && !added { // the user or the post is among the rows: it is for the next call
+			if !send() {
+				return nil
+			}
+			_, err = list.take(l.number, line, long)
+		}
+		if err != nil {
+			list.bad = append(list.bad, badLine{l.number, err.Error()})
+		}
+		l.commit()
+		if list.lines+len(list.bad) >= perCall || list.bytes >= maxBytes {
+			if !send() {
+				return nil
+			}
 		}
 	}
 }
 
-type running struct {
-	*Import
-	lines *lineReader
-	state State
-	rows  *rows
-}
-
-// take adds the line to the rows, and writes them when they are many.
-func (r *running) take(ctx context.Context, line []byte, long bool) error {
-	line = bytes.TrimSpace(line)
-	switch added, err := r.add(line, long); {
-	case err != nil:
-		r.bad(r.lines.number, err.Error())
-	case !added: // the user or the post is among the rows: it is for the next call
-		if err := r.writeBefore(ctx); err != nil {
-			return err
-		}
-		if _, err := r.add(line, false); err != nil {
-			return err
-		}
-	}
-	if r.rows.lines < perCall && r.rows.bytes < maxBytes {
-		r.lines.commit()
-		return nil
-	}
-	return r.write(ctx)
-}
-
-func (r *running) add(line []byte, long bool) (bool, error) {
+// take is add for a line of a file, that may be empty or too long.
+func (r *rows) take(number int, line []byte, long bool) (added bool, err error) {
 	switch {
 	case long:
 		return false, fmt.Errorf("the line has more than %d bytes", MaxLine)
 	case len(line) == 0:
 		return true, nil
 	}
-	return r.rows.add(r.lines.number, line)
+	return r.add(number, line)
 }
 
-func (r *running) bad(line int, reason string) {
-	r.rows.bad++
-	r.Bad(line, reason)
-}
-
-// write writes the rows of all lines that were read.
-func (r *running) write(ctx context.Context) error {
-	r.lines.commit()
-	return r.writeBefore(ctx)
-}
-
-// writeBefore writes the rows of all lines but the one that was read last.
-func (r *running) writeBefore(ctx context.Context) error {
-	next, before := r.state, r.lines.done
+// write writes the rows, and returns how far the import is then.
+func (im *Import) write(ctx context.Context, before State, list *rows) (State, error) {
+	next := before
 	err := ctx.Err()
 	if err == nil {
-		err = each(ctx, r, &next, "user", r.rows.users, r.Bulk.Users)
+		err = each(ctx, im, list, &next, "user", list.users, im.Bulk.Users)
 	}
 	if err == nil {
-		err = each(ctx, r, &next, "post", r.rows.posts, r.Bulk.Posts)
+		err = each(ctx, im, list, &next, "post", list.posts, im.Bulk.Posts)
 	}
 	if err == nil {
-		err = each(ctx, r, &next, "follow", r.rows.follows, r.Bulk.Follows)
+		err = each(ctx, im, list, &next, "follow", list.follows, im.Bulk.Follows)
 	}
 	if err == nil {
-		err = each(ctx, r, &next, "block", r.rows.blocks, r.Bulk.Blocks)
+		err = each(ctx, im, list, &next, "block", list.blocks, im.Bulk.Blocks)
 	}
 	if err == nil {
-		err = each(ctx, r, &next, "like", r.rows.likes, r.Bulk.Likes)
+		err = each(ctx, im, list, &next, "like", list.likes, im.Bulk.Likes)
 	}
 	if err != nil { // what was written is as it is the next time, and counted then
-		return err
+		return before, err
 	}
-	next.Bad += r.rows.bad
-	next.Offset, next.Lines, next.SHA256 = before.Offset, before.Lines, before.SHA256()
-	r.state, r.rows = next, newRows()
-	return r.Written(ctx, r.state)
+	for _, bad := range list.bad {
+		im.Bad(bad.number, bad.reason)
+	}
+	next.Bad += len(list.bad)
+	next.Offset, next.Lines, next.SHA256 = list.end.Offset, list.end.Lines, list.end.SHA256()
+	return next, im.Written(ctx, next)
 }
 
 // each writes rows of one type.
-func each[T any](ctx context.Context, r *running, next *State, kind string, list []T, write func(context.Context, string, []T) ([]*bulk.Result, error)) error {
-	if len(list) == 0 {
+func each[T any](ctx context.Context, im *Import, list *rows, next *State, kind string, of []T, write func(context.Context, string, []T) ([]*bulk.Result, error)) error {
+	if len(of) == 0 {
 		return nil
 	}
-	results, err := write(ctx, r.Issuer, list)
+	results, err := write(ctx, im.Issuer, of)
 	if err != nil {
-		return fmt.Errorf("write the rows from line %d on: %w", r.rows.numbers[kind][0], err)
+		return fmt.Errorf("write the rows from line %d on: %w", list.numbers[kind][0], err)
 	}
 	for i, result := range results {
 		switch result.Status {
@@ -185,7 +200,7 @@ func each[T any](ctx context.Context, r *running, next *State, kind string, list
 		case bulk.Unchanged:
 			next.Unchanged++
 		case bulk.Refused:
-			r.bad(r.rows.numbers[kind][i], kind+": "+*result.Reason())
+			list.bad = append(list.bad, badLine{list.numbers[kind][i], kind + ": " + *result.Reason()})
 		}
 	}
 	return nil

@@ -85,7 +85,14 @@ type rows struct {
 	seen    map[string]bool  // users and posts, as which no two rows of a call may be
 	lines   int
 	bytes   int
-	bad     int // lines among them that were refused
+	bad     []badLine
+	end     position // in the file
+}
+
+// badLine is a line that is refused.
+type badLine struct {
+	number int
+	reason string
 }
 
 func newRows() *rows { return &rows{numbers: map[string][]int{}, seen: map[string]bool{}} }
