@@ -248,7 +248,7 @@ func lock(ctx context.Context, tx *ent.Tx, users []int64) error {
 // and a type of PostgreSQL.
 func (b *Bulk) table(columns ...string) string {
 	if b.cfg.Dialect == dialect.Postgres {
-		return "jsonb_to_recordset(CAST($1 AS jsonb)) AS r(" + strings.Join(columns, ", ") + ")"
+		return "json_to_recordset(CAST($1 AS json)) AS r(" + strings.Join(columns, ", ") + ")"
 	}
 	values := make([]string, len(columns))
 	for i, column := range columns {
