@@ -28,7 +28,11 @@ type Feeds struct {
 
 // withAudit is Config.WithAudit, with a short error for a command that was interrupted.
 func withAudit(ctx context.Context, c server.Config, console server.Console, fn func(*audit.Audit, *account.Directory) error) error {
-	err := c.WithAudit(ctx, console, fn)
+	return unlessInterrupted(ctx, c.WithAudit(ctx, console, fn))
+}
+
+// unlessInterrupted is err, or a short error for a command that was interrupted.
+func unlessInterrupted(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return errors.New("interrupted")
 	}
@@ -152,13 +156,13 @@ func (s selection) each(ctx context.Context, people *account.Directory, console 
 			total = min(total, s.Limit)
 		}
 	}
-	p := startBar(console, total)
+	p := startBar(console, "Timelines", total, "users")
 	defer p.stop()
 	step := func(name string, user int64) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		defer p.step()
+		defer p.step(1)
 		return do(name, user, p)
 	}
 	for i, user := range named {
@@ -184,7 +188,7 @@ func (s selection) each(ctx context.Context, people *account.Directory, console 
 	return nil
 }
 
-// bar shows how far the timelines are, on a terminal. Elsewhere it shows nothing: the
+// bar shows how far a command has come, on a terminal. Elsewhere it shows nothing: the
 // totals at the end are enough for a file.
 type bar struct {
 	shown   *progress.Progress // nil elsewhere
@@ -192,17 +196,17 @@ type bar struct {
 	console server.Console
 }
 
-func startBar(console server.Console, total int) *bar {
+func startBar(console server.Console, what string, total int, unit string) *bar {
 	b := &bar{console: console}
 	if progress.OnTerminal(console.Log) {
-		b.shown = progress.Start(console.Log, "Timelines", int64(total), "users")
+		b.shown = progress.Start(console.Log, what, int64(total), unit)
 	}
 	return b
 }
 
-// step counts a user.
-func (b *bar) step() {
-	if b.done++; b.shown != nil {
+// step counts n units.
+func (b *bar) step(n int) {
+	if b.done += n; b.shown != nil {
 		b.shown.At(int64(b.done), b.done)
 	}
 }

@@ -76,6 +76,7 @@ func TestCommandsBesideAnEmbeddedServer(t *testing.T) {
 	command("takes jobs", "workers", "resume", "--all")
 	command("epoch", "feeds", "inspect", "ben")
 	command("", "feeds", "verify", "--all")
+	command("0 counters are wrong", "recount", "--repair")
 	command("", "seed", "--users=20", "--posts=40")
 	var seeded struct {
 		Users struct{ Nodes []struct{ Handle string } }

@@ -43,7 +43,7 @@ type metrics struct {
 	fanOutLag       *prometheus.HistogramVec
 	audited         *prometheus.CounterVec
 	lagging         prometheus.Gauge
-	canarySeconds   prometheus.Gauge
+	canarySeconds   *prometheus.GaugeVec
 	checks          *prometheus.GaugeVec
 	webhooks        *prometheus.CounterVec
 	webhookSeconds  prometheus.Histogram
@@ -125,9 +125,9 @@ func newMetrics() *metrics {
 		webhookOldest: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "tideline_webhooks_oldest_seconds", Help: "Age of the oldest webhook that is not delivered yet.",
 		}),
-		canarySeconds: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "tideline_canary_seconds", Help: "Time that the last canary job took from just before it was enqueued to a worker, measured while the queue is idle.",
-		}),
+		canarySeconds: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "tideline_canary_seconds", Help: "Time that the last canary took from just before it was enqueued to a worker or to a subscriber of this process; while it does not arrive, its age.",
+		}, []string{"to"}),
 	}
 	build := ThisBuild()
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
@@ -154,8 +154,10 @@ func (m *metrics) health(h workers.Health) {
 	m.audited.WithLabelValues("extra").Add(float64(h.Extra))
 }
 
-// canary is workers.Config.ObserveCanary.
-func (m *metrics) canary(took time.Duration) { m.canarySeconds.Set(took.Seconds()) }
+// canary is workers.Config.ObserveCanary, and workers.Canary.Observe.
+func (m *metrics) canary(to string) func(time.Duration) {
+	return func(took time.Duration) { m.canarySeconds.WithLabelValues(to).Set(took.Seconds()) }
+}
 
 // checked notes the state that a part of /readyz is in now.
 func (m *metrics) checked(check string, now state) {

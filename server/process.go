@@ -65,12 +65,13 @@ func newProcess(ctx context.Context, c Config, role Role, stores *storage.Stores
 		p.health.checks = append(p.health.checks, check{"live", hub.Ready})
 		p.base = append(p.base, hub.Run, func(ctx context.Context) error { return b.sessions.Run(ctx, hub) }, b.keys.Run, b.outbox.Run)
 		p.metrics.countHub(hub.Stats)
+		p.work = append(p.work, workers.Canary{DB: stores.DB, Queue: b.jobs, Hub: hub, Observe: p.metrics.canary("subscriber"), Logger: log}.Run)
 	}
 	member := fleet.Config{DB: stores.DB, Version: ThisBuild().Version, Server: role.server, Subscriptions: p.metrics.serving, Logger: log}
 	if role.worker {
 		w, err := workers.New(workers.Config{
 			DB: stores.DB, Visibility: b.visibility, Home: b.home, Sessions: b.sessions, Timelines: b.timelines, Queue: b.jobs, Publisher: b.publisher,
-			Observe: p.metrics.fanOut, ObserveHealth: p.metrics.health, ObserveCanary: p.metrics.canary, Logger: log,
+			Observe: p.metrics.fanOut, ObserveHealth: p.metrics.health, ObserveCanary: p.metrics.canary("worker"), Logger: log,
 		})
 		if err != nil {
 			return nil, err

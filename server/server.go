@@ -194,6 +194,12 @@ func (c Config) WithAudit(ctx context.Context, console Console, fn func(*audit.A
 	})
 }
 
+// WithCounters lets a command compare counters with what they count. Errors: as those of
+// WithSessions.
+func (c Config) WithCounters(ctx context.Context, console Console, fn func(*audit.Counters) error) error {
+	return c.withBackend(ctx, console, func(b backend, _ *slog.Logger) error { return fn(audit.NewCounters(b.stores.DB)) })
+}
+
 // WithSessions lets a command that is no server end sessions, of which running servers
 // hear. Errors: the schema is not up to date, or as those of WithStores.
 func (c Config) WithSessions(ctx context.Context, console Console, fn func(*account.Sessions, *account.Directory) error) error {

@@ -3,8 +3,6 @@ package workers
 import (
 	"context"
 	"time"
-
-	"tideline/queue"
 )
 
 // Health is what the monitor finds in one period.
@@ -29,6 +27,7 @@ const auditGrace = time.Minute
 // too, and says that it is.
 func (w *Workers) watch(ctx context.Context) {
 	w.watchQueue(ctx)
+	w.watchCanary(ctx)
 	w.ObserveHealth(w.watchTimelines(ctx))
 }
 
@@ -38,18 +37,13 @@ func (w *Workers) watchQueue(ctx context.Context) {
 		w.Logger.WarnContext(ctx, "queue not inspected", "error", err)
 		return
 	}
-	idle := true
 	for pool, s := range stats.Pools {
-		idle = idle && s.Depth == 0
 		if s.Oldest > w.LagLimit {
 			w.Logger.WarnContext(ctx, "jobs wait too long", "pool", pool, "waiting", s.Depth, "oldest", s.Oldest, "paused", w.Queue.Paused())
 		}
 	}
 	if stats.Dead > 0 {
 		w.Logger.WarnContext(ctx, "jobs were given up; see `tideline jobs list`", "dead", stats.Dead)
-	}
-	if idle {
-		w.sendCanary(ctx)
 	}
 }
 
@@ -72,31 +66,4 @@ func (w *Workers) watchTimelines(ctx context.Context) (h Health) {
 		}
 	}
 	return h
-}
-
-// canary is the kind of a job that does nothing. While there are no other jobs, it
-// measures the time from Enqueue to a worker.
-const canary = "canary"
-
-func (w *Workers) sendCanary(ctx context.Context) {
-	tx, err := w.DB.Tx(ctx)
-	if err == nil {
-		if err = w.Queue.Enqueue(ctx, tx, queue.Small, canary, time.Now().UnixMicro()); err != nil {
-			_ = tx.Rollback()
-		} else {
-			err = tx.Commit()
-		}
-	}
-	if err != nil {
-		w.Logger.WarnContext(ctx, "canary not sent", "error", err)
-	}
-}
-
-func (w *Workers) canaryArrived(_ context.Context, j *queue.Job) error {
-	var sent int64
-	if err := decode(j, &sent, nil); err != nil {
-		return err
-	}
-	w.ObserveCanary(time.Since(time.UnixMicro(sent)))
-	return nil
 }

@@ -10,6 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tideline/ent/schema"
+	"tideline/queue"
+	"tideline/storage"
 	"tideline/storage/storagetest"
 	"tideline/timeline"
 	"tideline/workers"
@@ -37,4 +40,33 @@ func TestMonitorLogsExtraEntries(t *testing.T) {
 	require.NoError(t, err)
 	_ = w.Run(ctx)
 	require.Contains(t, log.String(), fmt.Sprintf("verify --repair USER` mends it\" user=%d missing=[] extra=[7]", a.active[0]))
+}
+
+// Jobs wait because an operator has paused the workers: the monitor's warning says so.
+func TestMonitorSaysThatItIsPaused(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		a := newIdleAudience(t, s, 0, 0)
+		a.Queue.Pause()
+		a.Post(a.author, schema.Public)
+		for _, paused := range []bool{true, false} {
+			var log strings.Builder
+			ctx, stop := context.WithCancel(a.Ctx)
+			defer stop()
+			cfg := a.WorkersConfig()
+			cfg.WatchEvery, cfg.LagLimit = time.Millisecond, time.Nanosecond
+			cfg.ObserveHealth = func(workers.Health) { stop() } // the warning comes before it
+			cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+			if !paused {
+				// Another process is not paused, and has no workers for the job.
+				var err error
+				cfg.Queue, err = queue.New(s.DB, s.Redis, queue.Config{Pools: map[queue.Pool]int{queue.Large: 1}})
+				require.NoError(t, err)
+			}
+			w, err := workers.New(cfg)
+			require.NoError(t, err)
+			require.NoError(t, w.Run(ctx))
+			require.Regexp(t, fmt.Sprintf(`jobs wait too long" pool=small waiting=\d+ oldest=\S+ paused=%t\n`, paused), log.String())
+		}
+	})
 }

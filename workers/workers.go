@@ -15,6 +15,8 @@
 //   - The balancer moves authors who are pushed and pulled on to pull.
 //   - The monitor raises alarms.
 //
+// In every server, a Canary measures how long the way through all of these takes (canary.go).
+//
 // All jobs are level-triggered: a job names what changed, and its handler reads
 // the truth anew. A job that runs twice, late, or beside its opposite leaves the
 // feeds as SQL has them. Nothing here decides who may see what: package feed does
@@ -35,6 +37,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -76,7 +79,8 @@ type Config struct {
 	// Observe is called after every finished fan-out. Optional.
 	Observe func(FanOutReport)
 	// ObserveHealth is called with what the monitor has found, ObserveCanary with
-	// the time that a canary job took from Enqueue to its worker. Optional.
+	// the time that a canary took to a worker of this process. While one waits it is
+	// called each WatchEvery with the time until now. Optional.
 	ObserveHealth func(Health)
 	ObserveCanary func(time.Duration)
 	// Logger defaults to discarding.
@@ -88,7 +92,8 @@ type Config struct {
 // Workers are the handlers of jobs and the loops beside them.
 type Workers struct {
 	Config
-	audit *audit.Audit
+	audit      *audit.Audit
+	canaryDone atomic.Bool // since the monitor looked
 }
 
 // withDefaults fills in what is zero.
@@ -145,7 +150,7 @@ func New(cfg Config) (*Workers, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	w := &Workers{cfg, audit.New(cfg.Home)}
+	w := &Workers{Config: cfg, audit: audit.New(cfg.Home)}
 	cfg.Queue.Handle(job.PostCreated, w.postCreated)
 	cfg.Queue.Handle(job.PostChanged, w.postChanged)
 	cfg.Queue.WhenDone(job.PostCreated, w.storeFinished)

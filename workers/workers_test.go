@@ -484,11 +484,10 @@ func TestLargeFanOutGetsDoneBesideSmallJobs(t *testing.T) {
 	}
 }
 
-func TestMonitorFindsDriftAndSendsCanaries(t *testing.T) {
+func TestMonitorFindsDrift(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
 		a := newAudience(t, s, 3, 1)
-		require.Positive(t, <-a.canaries)
 		// A comparison that was under way may remove the entry before another sees it.
 		require.Eventually(t, func() bool {
 			require.NoError(t, a.Timelines.Add(a.Ctx, timeline.Inbox(a.active[0]), 7))

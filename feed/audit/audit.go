@@ -1,6 +1,6 @@
-// Package audit compares home timelines in Redis with SQL for operators, who can have
-// what differs built again. What it reads counts as nobody's read: it makes no user
-// active.
+// Package audit compares for operators what is derived with what it is derived from: home
+// timelines in Redis with SQL, counters with the rows that they count. They can have what
+// differs made again. What it reads counts as nobody's read: it makes no user active.
 package audit
 
 import (

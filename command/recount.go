@@ -1,0 +1,70 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"tideline/feed/audit"
+	"tideline/server"
+)
+
+// Recount compares the counters of users and posts with the rows that they count.
+type Recount struct {
+	Repair bool `env:"-" help:"Set the counters that are wrong."`
+}
+
+// recountPage is how many rows one statement compares.
+const recountPage = 500
+
+// Run fails when counters are wrong and were not repaired.
+func (r Recount) Run(ctx context.Context, c server.Config, console server.Console) error {
+	return unlessInterrupted(ctx, c.WithCounters(ctx, console, func(counters *audit.Counters) error {
+		checked, wrong, err := r.all(ctx, counters, console)
+		if err == nil || checked > 0 {
+			does := "is wrong"
+			if wrong != 1 {
+				does = "are wrong"
+			}
+			if r.Repair {
+				does += " and set right"
+			}
+			fmt.Fprintf(console.Out, "%s, %s %s\n", count(checked, "row", "rows"), count(wrong, "counter", "counters"), does)
+		}
+		if err == nil && wrong > 0 && !r.Repair {
+			return errors.New("counters differ from what they count; --repair sets them")
+		}
+		return err
+	}))
+}
+
+// all goes through all users and posts.
+func (r Recount) all(ctx context.Context, counters *audit.Counters, console server.Console) (checked, wrong int, err error) {
+	total, err := counters.Count(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	p := startBar(console, "Counters", total, "rows")
+	defer p.stop()
+	for _, of := range []struct {
+		what string
+		page func(ctx context.Context, after int64, n int, repair bool) (audit.Recounted, error)
+	}{{"user", counters.Users}, {"post", counters.Posts}} {
+		for after := int64(0); ; {
+			page, err := of.page(ctx, after, recountPage, r.Repair)
+			for _, w := range page.Wrong {
+				p.say("%s %d: %s is %d, should be %d", of.what, w.ID, w.Column, w.Has, w.Should)
+			}
+			checked, wrong = checked+page.Rows, wrong+len(page.Wrong)
+			if err != nil {
+				return checked, wrong, err
+			}
+			if page.Rows == 0 {
+				break
+			}
+			p.step(page.Rows)
+			after = page.Last
+		}
+	}
+	return checked, wrong, nil
+}

@@ -1,0 +1,20 @@
+package e2e
+
+import (
+	"regexp"
+	"testing"
+)
+
+// A process with everything inside says how long a canary takes to its workers and to its
+// subscriber.
+func TestCanary(t *testing.T) {
+	t.Parallel()
+	p := start(t, []string{"TIDELINE_DATA_DIR=" + t.TempDir()}, "--addr=127.0.0.1:0")
+	for _, to := range []string{"worker", "subscriber"} {
+		took := regexp.MustCompile(`\ntideline_canary_seconds\{to="` + to + `"\} (0\.0*[1-9]|[1-9])`)
+		p.await("a canary arrives at a "+to, func() bool {
+			_, metrics := p.get("/metrics")
+			return took.MatchString(metrics)
+		})
+	}
+}

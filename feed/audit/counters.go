@@ -1,0 +1,192 @@
+package audit
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"tideline/ent"
+	"tideline/ent/post"
+	"tideline/ent/schema"
+	"tideline/ent/user"
+	"tideline/feed/internal/rows"
+)
+
+// Counters compares the counters of users and posts with the rows that they count, and
+// repairs those that are wrong. A counter and its rows change in one transaction, so what
+// one statement reads must agree, however many write meanwhile. Counters is safe for
+// concurrent use.
+//
+// It leaves out what nobody is shown any more and keeps no counters: users who are being
+// deleted, with their posts, and deleted posts whose likes are still to go.
+type Counters struct{ db *ent.Client }
+
+// NewCounters returns the Counters of the database.
+func NewCounters(db *ent.Client) *Counters { return &Counters{db} }
+
+// Counter is a counter that is wrong.
+type Counter struct {
+	ID          int64  // of the user or the post
+	Column      string // such as follower_count
+	Has, Should int64
+}
+
+// Recounted is a page of rows whose counters were compared.
+type Recounted struct {
+	Wrong []Counter
+	Rows  int   // how many were compared; 0 after the last page
+	Last  int64 // the largest of their ids
+}
+
+// Count returns how many users and posts there are.
+//
+// Cost: it counts all of them, so it is for operators and not for requests.
+func (c *Counters) Count(ctx context.Context) (int, error) {
+	users, err := c.db.User.Query().Count(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("count users: %w", err)
+	}
+	posts, err := c.db.Post.Query().Count(ctx)
+	return users + posts, rows.Wrap("count posts", err)
+}
+
+// Users compares the counters of up to n users above the id after, in the order of ids.
+// With repair, each user with a wrong counter is locked and recounted; Wrong then has what
+// was still wrong, and has been set.
+//
+// Cost: one statement without locks, which counts the follows and posts of the n users by
+// index. A repair is a short transaction for each user.
+func (c *Counters) Users(ctx context.Context, after int64, n int, repair bool) (Recounted, error) {
+	return c.page(ctx, users, after, n, repair)
+}
+
+// Posts is Users for posts, whose likes are counted.
+func (c *Counters) Posts(ctx context.Context, after int64, n int, repair bool) (Recounted, error) {
+	return c.page(ctx, posts, after, n, repair)
+}
+
+// counted is a table t with counters.
+type counted struct {
+	table, where string
+	counters     []counter
+	lock         func(ctx context.Context, tx *ent.Tx, id int64) error
+}
+
+// counter is a column with the sub-select of its value.
+type counter struct {
+	column, should string
+	// atLeast says that a larger value does no harm.
+	atLeast bool
+}
+
+const unlessDeleting = "NOT EXISTS (SELECT 1 FROM hidden_users h WHERE h.state = 'DELETING' AND h.id = "
+
+var users = counted{
+	table: "users", where: unlessDeleting + "t.id)",
+	counters: []counter{
+		{column: user.FieldFollowerCount, should: "SELECT count(*) FROM follows WHERE followee_id = t.id"},
+		{column: user.FieldFollowingCount, should: "SELECT count(*) FROM follows WHERE follower_id = t.id"},
+		{column: user.FieldPostCount, should: postsWhere("count(*)", "<>", schema.Deleted)},
+		{column: user.FieldPublicPostCount, should: postsWhere("count(*)", "=", schema.Public)},
+		{column: user.FieldFollowersPostCount, should: postsWhere("count(*)", "=", schema.Followers)},
+		{column: user.FieldMutualsPostCount, should: postsWhere("count(*)", "=", schema.Mutuals)},
+		{column: user.FieldLastPostID, should: postsWhere("coalesce(max(id), 0)", "<>", schema.Deleted), atLeast: true},
+	},
+	lock: func(ctx context.Context, tx *ent.Tx, id int64) error {
+		_, err := tx.User.Query().Where(user.ID(id), rows.ForUpdate).OnlyID(ctx)
+		return err
+	},
+}
+
+func postsWhere(what, compared string, v schema.Visibility) string {
+	return fmt.Sprintf("SELECT %s FROM posts WHERE author_id = t.id AND visibility %s '%s'", what, compared, v)
+}
+
+var posts = counted{
+	table: "posts", where: "t.visibility <> '" + string(schema.Deleted) + "' AND " + unlessDeleting + "t.author_id)",
+	counters: []counter{{column: post.FieldLikeCount, should: "SELECT count(*) FROM likes WHERE post_id = t.id"}},
+	lock: func(ctx context.Context, tx *ent.Tx, id int64) error {
+		_, err := tx.Post.Query().Where(post.ID(id), rows.ForUpdate).OnlyID(ctx)
+		return err
+	},
+}
+
+func (c *Counters) page(ctx context.Context, of counted, after int64, n int, repair bool) (Recounted, error) {
+	found, err := of.compare(ctx, c.db.QueryContext, "t.id > $1", "ORDER BY t.id LIMIT $2", after, n)
+	if err != nil || !repair {
+		return found, err
+	}
+	suspects := found.Wrong
+	found.Wrong = nil
+	for _, s := range slices.CompactFunc(suspects, func(a, b Counter) bool { return a.ID == b.ID }) {
+		repaired, err := c.repair(ctx, of, s.ID)
+		if err != nil {
+			return found, err
+		}
+		found.Wrong = append(found.Wrong, repaired...)
+	}
+	return found, nil
+}
+
+// compare is one statement, which sees the table and what it counts at one moment.
+func (of counted) compare(ctx context.Context, query func(context.Context, string, ...any) (*sql.Rows, error), which, order string, args ...any) (r Recounted, err error) {
+	columns := []string{"t.id"}
+	for _, counter := range of.counters {
+		columns = append(columns, "t."+counter.column, "("+counter.should+")")
+	}
+	found, err := query(ctx, "SELECT "+strings.Join(columns, ", ")+" FROM "+of.table+" t WHERE "+which+" AND "+of.where+" "+order, args...)
+	if err != nil {
+		return r, fmt.Errorf("count what %s have: %w", of.table, err)
+	}
+	defer found.Close()
+	row, fields := make([]int64, len(columns)), make([]any, len(columns))
+	for i := range row {
+		fields[i] = &row[i]
+	}
+	for found.Next() {
+		if err := found.Scan(fields...); err != nil {
+			return r, err
+		}
+		r.Rows, r.Last = r.Rows+1, row[0]
+		for i, counter := range of.counters {
+			has, should := row[2*i+1], row[2*i+2]
+			if has < should || has > should && !counter.atLeast {
+				r.Wrong = append(r.Wrong, Counter{row[0], counter.column, has, should})
+			}
+		}
+	}
+	return r, rows.Wrap("count what "+of.table+" have", errors.Join(found.Err(), found.Close()))
+}
+
+// repair sets the wrong counters of a row. All that change one hold the lock on its row. The
+// statement that counts must begin after the lock was had, to see what was committed until
+// then.
+func (c *Counters) repair(ctx context.Context, of counted, id int64) ([]Counter, error) {
+	var wrong []Counter
+	err := rows.InTx(ctx, c.db, func(tx *ent.Tx) error {
+		if err := of.lock(ctx, tx, id); err != nil {
+			if ent.IsNotFound(err) {
+				return nil
+			}
+			return fmt.Errorf("lock: %w", err)
+		}
+		found, err := of.compare(ctx, tx.QueryContext, "t.id = $1", "", id)
+		if err != nil {
+			return err
+		}
+		wrong = found.Wrong
+		for _, w := range wrong {
+			if _, err := tx.ExecContext(ctx, "UPDATE "+of.table+" SET "+w.Column+" = $1 WHERE id = $2", w.Should, id); err != nil {
+				return fmt.Errorf("set %s: %w", w.Column, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("repair the counters of %s %d: %w", of.table, id, err)
+	}
+	return wrong, nil
+}

@@ -1,0 +1,207 @@
+package audit_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tideline/ent"
+	"tideline/ent/hiddenuser"
+	"tideline/ent/schema"
+	"tideline/feed"
+	"tideline/feed/account"
+	"tideline/feed/audit"
+	"tideline/feed/feedtest"
+)
+
+// recount returns the wrong counters of all users and posts, in pages of n rows.
+func recount(w *feedtest.World, n int, repair bool) (wrong []audit.Counter, compared int) {
+	w.Helper()
+	counters := audit.NewCounters(w.Stores.DB)
+	for _, page := range []func(after int64) (audit.Recounted, error){
+		func(after int64) (audit.Recounted, error) { return counters.Users(w.Ctx, after, n, repair) },
+		func(after int64) (audit.Recounted, error) { return counters.Posts(w.Ctx, after, n, repair) },
+	} {
+		for after := int64(0); ; {
+			r, err := page(after)
+			require.NoError(w, err)
+			if r.Rows == 0 {
+				break
+			}
+			require.LessOrEqual(w, r.Rows, n)
+			require.Greater(w, r.Last, after)
+			wrong, compared, after = append(wrong, r.Wrong...), compared+r.Rows, r.Last
+		}
+	}
+	return wrong, compared
+}
+
+// Each counter that is wrong is found and set, and no other is told.
+func TestCounters(t *testing.T) {
+	t.Parallel()
+	feedtest.EachIdle(t, func(w *feedtest.World) {
+		ann, bob, cat := w.User("ann"), w.User("bob"), w.User("cat")
+		w.Befriend(ann, bob)
+		w.Follow(cat, ann)
+		var last int64
+		for i, v := range []schema.Visibility{schema.Public, schema.Public, schema.Public, schema.Followers, schema.Followers, schema.Mutuals, schema.Private} {
+			last = w.Post(ann, v)
+			if i == 0 {
+				_, err := w.Feed.HidePost(w.Ctx, last, true, func(*ent.Tx) error { return nil })
+				require.NoError(w, err)
+			}
+		}
+		for _, v := range []account.Viewer{ann, bob} {
+			_, err := w.Feed.LikePost(w.Ctx, v, w.Post(bob, schema.Public))
+			require.NoError(w, err)
+		}
+		newest, err := w.Stores.DB.User.Get(w.Ctx, bob.ID)
+		require.NoError(w, err)
+		total, err := audit.NewCounters(w.Stores.DB).Count(w.Ctx)
+		require.NoError(w, err)
+		all := func() []audit.Counter {
+			w.Helper()
+			wrong, compared := recount(w, 2, false)
+			require.Equal(w, total, compared)
+			return wrong
+		}
+		require.Empty(w, all())
+
+		for _, c := range []struct {
+			table string
+			wrong audit.Counter
+		}{
+			{"users", audit.Counter{ID: ann.ID, Column: "follower_count", Has: 1, Should: 2}},
+			{"users", audit.Counter{ID: ann.ID, Column: "following_count", Has: -1, Should: 1}},
+			{"users", audit.Counter{ID: ann.ID, Column: "post_count", Has: 6, Should: 7}},
+			{"users", audit.Counter{ID: ann.ID, Column: "public_post_count", Has: 3, Should: 2}},
+			{"users", audit.Counter{ID: ann.ID, Column: "followers_post_count", Has: 0, Should: 2}},
+			{"users", audit.Counter{ID: ann.ID, Column: "mutuals_post_count", Has: 77, Should: 1}},
+			{"users", audit.Counter{ID: ann.ID, Column: "last_post_id", Has: last - 1, Should: last}},
+			{"users", audit.Counter{ID: cat.ID, Column: "post_count", Has: 1, Should: 0}},
+			{"posts", audit.Counter{ID: newest.LastPostID, Column: "like_count", Has: 5, Should: 1}},
+		} {
+			_, err := w.Stores.SQL.ExecContext(w.Ctx, fmt.Sprintf("UPDATE %s SET %s = $1 WHERE id = $2", c.table, c.wrong.Column), c.wrong.Has, c.wrong.ID)
+			require.NoError(w, err)
+			require.Equal(w, []audit.Counter{c.wrong}, all())
+			repaired, _ := recount(w, 2, true)
+			require.Equal(w, []audit.Counter{c.wrong}, repaired)
+			require.Empty(w, all(), c.wrong.Column)
+		}
+		require.NoError(w, w.Stores.DB.User.UpdateOneID(ann.ID).SetLastPostID(last+1).Exec(w.Ctx))
+		require.Empty(w, all(), "readers look for what is not there, and that is all")
+
+		// Several of a user, and users of several pages, at once.
+		_, err = w.Stores.SQL.ExecContext(w.Ctx, "UPDATE users SET follower_count = 9, post_count = 9")
+		require.NoError(w, err)
+		repaired, _ := recount(w, 1, true)
+		require.Len(w, repaired, 6)
+		require.Empty(w, all())
+	})
+}
+
+// What is on its way to be deleted has no counters any more.
+func TestCountersOfWhatIsBeingDeleted(t *testing.T) {
+	t.Parallel()
+	feedtest.EachIdle(t, func(w *feedtest.World) {
+		ann, bob := w.User("ann"), w.User("bob")
+		w.Befriend(ann, bob)
+		liked, deleted := w.Post(ann, schema.Public), w.Post(bob, schema.Public)
+		for _, sql := range []string{
+			fmt.Sprintf("UPDATE users SET post_count = 7, hidden = true WHERE id = %d", ann.ID),
+			fmt.Sprintf("UPDATE posts SET like_count = 7 WHERE id = %d", liked),
+			fmt.Sprintf("UPDATE posts SET like_count = 7, visibility = 'DELETED' WHERE id = %d", deleted),
+			fmt.Sprintf("UPDATE users SET post_count = 0, public_post_count = 0 WHERE id = %d", bob.ID),
+		} {
+			_, err := w.Stores.SQL.ExecContext(w.Ctx, sql)
+			require.NoError(w, err)
+		}
+		states := w.Stores.DB.HiddenUser
+		require.NoError(w, states.Create().SetID(ann.ID).SetState(hiddenuser.StateSUSPENDED).SetDueAt(time.Now()).Exec(w.Ctx))
+		wrong, _ := recount(w, 10, false)
+		require.Equal(w, []audit.Counter{{ID: ann.ID, Column: "post_count", Has: 7, Should: 1}, {ID: liked, Column: "like_count", Has: 7}}, wrong,
+			"who may come back is counted")
+		require.NoError(w, states.UpdateOneID(ann.ID).SetState(hiddenuser.StateDELETING).Exec(w.Ctx))
+		wrong, compared := recount(w, 10, true)
+		require.Empty(w, wrong)
+		require.Equal(w, 1, compared)
+	})
+}
+
+// While others write, no counter is told wrong that is right, and a repair loses none of
+// their changes.
+func TestCountersUnderLoad(t *testing.T) {
+	t.Parallel()
+	feedtest.EachIdle(t, func(w *feedtest.World) {
+		users := w.Users(6)
+		popular := w.Post(users[0], schema.Public)
+		const rounds = 12
+		var writers sync.WaitGroup
+		for i, v := range users[1:] {
+			writers.Go(func() {
+				do := func(err error) bool {
+					if err != nil {
+						w.Errorf("write: %v", err)
+					}
+					return err == nil
+				}
+				for round := range rounds {
+					_, err := w.Feed.Follow(w.Ctx, v, users[0].ID)
+					if !do(err) {
+						return
+					}
+					if _, err = w.Feed.LikePost(w.Ctx, v, popular); !do(err) {
+						return
+					}
+					visibility := schema.Visibility(schema.Public.Values()[(i+round)%4])
+					p, err := w.Feed.CreatePost(w.Ctx, v, feed.Draft{Text: "hello", Visibility: &visibility})
+					if !do(err) {
+						return
+					}
+					if round%2 == 1 && !do(w.Feed.DeletePost(w.Ctx, v, p.ID)) {
+						return
+					}
+					if round == rounds-1 {
+						return
+					}
+					if _, err = w.Feed.UnlikePost(w.Ctx, v, popular); !do(err) {
+						return
+					}
+					if _, err = w.Feed.Unfollow(w.Ctx, v, users[0].ID); !do(err) {
+						return
+					}
+				}
+			})
+		}
+		done := make(chan struct{})
+		go func() { writers.Wait(); close(done) }()
+		defer func() { <-done }() // also when the test fails
+		for first := true; ; first = false {
+			wrong, _ := recount(w, 3, false)
+			require.Empty(w, wrong)
+			for _, u := range users { // one by one: writers lock rows in the order of ids
+				_, err := w.Stores.SQL.ExecContext(w.Ctx, "UPDATE users SET follower_count = follower_count + 3, post_count = post_count - 1, last_post_id = 0 WHERE id = $1", u.ID)
+				require.NoError(w, err)
+			}
+			_, err := w.Stores.SQL.ExecContext(w.Ctx, "UPDATE posts SET like_count = like_count + 2 WHERE id = $1", popular)
+			require.NoError(w, err)
+			repaired, _ := recount(w, 3, true)
+			if first {
+				require.NotEmpty(w, repaired)
+			}
+			select {
+			case <-done:
+				wrong, _ := recount(w, 100, false)
+				require.Empty(w, wrong)
+				u, err := w.Stores.DB.User.Get(w.Ctx, users[0].ID)
+				require.NoError(w, err)
+				require.Equal(w, len(users)-1, u.FollowerCount)
+				return
+			default:
+			}
+		}
+	})
+}

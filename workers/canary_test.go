@@ -1,0 +1,143 @@
+package workers_test
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tideline/ent"
+	"tideline/ent/job"
+	"tideline/queue"
+	"tideline/storage"
+	"tideline/storage/storagetest"
+	"tideline/workers"
+)
+
+// sendCanaries runs a Canary. What it tells is in the channel, as far as there is room.
+func (a *audience) sendCanaries() <-chan time.Duration {
+	told := make(chan time.Duration, 1000)
+	a.Run(a.Hub.Run)
+	a.Run(workers.Canary{DB: a.Stores.DB, Queue: a.Queue, Hub: a.Hub, Every: 10 * time.Millisecond, Observe: func(d time.Duration) { offer(told, d) }}.Run)
+	return told
+}
+
+// awaitFall waits for a value below the one before it. As long as no canary arrives, each is
+// above.
+func awaitFall(told <-chan time.Duration) {
+	for last := time.Duration(0); ; {
+		now := <-told
+		if now < last {
+			return
+		}
+		last = now
+	}
+}
+
+// awaitAbove waits for a value above the bound.
+func awaitAbove(told <-chan time.Duration, bound time.Duration) {
+	for <-told <= bound {
+	}
+}
+
+// waitingCanaries returns to whom the canaries are that no worker has done.
+func (a *audience) waitingCanaries(t *testing.T) (to []int64) {
+	t.Helper()
+	found, err := a.Stores.DB.Job.Query().Where(job.Kind("canary")).All(a.Ctx)
+	require.NoError(t, err)
+	for _, row := range found {
+		require.False(t, row.Dead)
+		var payload struct{ To int64 }
+		require.NoError(t, json.Unmarshal(row.Payload, &payload))
+		to = append(to, payload.To)
+	}
+	return to
+}
+
+// enqueueLong starts workers, with a job that lasts until end is closed. Begun is closed
+// when it is under way.
+func enqueueLong(t *testing.T, a *audience) (begun, end chan struct{}) {
+	t.Helper()
+	begun, end = make(chan struct{}), make(chan struct{})
+	tx, err := a.Stores.DB.Tx(a.Ctx)
+	require.NoError(t, err)
+	require.NoError(t, a.Queue.Enqueue(a.Ctx, tx, queue.Small, "long", nil))
+	require.NoError(t, tx.Commit())
+	a.work(t, a.Stores.Redis, func(q *queue.Queue) {
+		q.Handle("long", func(context.Context, *queue.Job) error { close(begun); <-end; return nil })
+	})
+	return begun, end
+}
+
+// Canaries reach the workers and a subscriber also while other jobs are outstanding.
+func TestCanariesArriveWhileTheQueueIsBusy(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		a := newIdleAudience(t, s, 0, 0)
+		begun, end := enqueueLong(t, a)
+		<-begun
+		told := a.sendCanaries()
+		for range 3 {
+			awaitAbove(a.canaries, 0)
+			awaitFall(told)
+		}
+		others, err := s.DB.Job.Query().Where(job.KindNEQ("canary")).Count(a.Ctx)
+		require.NoError(t, err)
+		require.Equal(t, 1, others, "it was busy all the time")
+		close(end)
+	})
+}
+
+// While no worker takes it, a canary is told to be older and older, both by the monitor and
+// by its subscriber, and no second one follows it.
+func TestCanaryGetsOlderWhileTheWorkersArePaused(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		a := newIdleAudience(t, s, 0, 0)
+		var paused *queue.Queue
+		a.work(t, s.Redis, func(q *queue.Queue) { paused = q; q.Pause() })
+		told := a.sendCanaries()
+		for _, bound := range []time.Duration{100 * time.Millisecond, 300 * time.Millisecond} {
+			awaitAbove(told, bound)
+			awaitAbove(a.canaries, bound)
+		}
+		toSubscriber, toNobody := 0, 0
+		for _, to := range a.waitingCanaries(t) {
+			if to == 0 {
+				toNobody++
+			} else {
+				toSubscriber++
+			}
+		}
+		require.Equal(t, 1, toSubscriber)
+		require.LessOrEqual(t, toNobody, 1, "the monitor lets the one do that waits")
+		paused.Resume()
+		awaitFall(told)
+		awaitFall(a.canaries)
+	})
+}
+
+// An event may be lost: then the next canary arrives.
+func TestCanaryThatIsLostIsFollowedByAnother(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		a := newIdleAudience(t, s, 0, 0)
+		told := a.sendCanaries()
+		next := func() *ent.Job {
+			var row *ent.Job
+			require.Eventually(t, func() bool {
+				var err error
+				row, err = s.DB.Job.Query().Where(job.Kind("canary")).Only(a.Ctx)
+				return err == nil
+			}, time.Minute, time.Millisecond)
+			return row
+		}
+		require.NoError(t, s.DB.Job.DeleteOne(next()).Exec(a.Ctx))
+		next()
+		awaitAbove(told, 50*time.Millisecond)
+		a.work(t, s.Redis)
+		awaitFall(told)
+	})
+}
