@@ -3,7 +3,7 @@ import { gzipSync } from 'node:zlib'
 import { build } from 'esbuild'
 
 const most = 8 * 1024
-for (const entry of ['index', 'react', 'preact', 'apollo']) {
+for (const entry of ['index', 'react', 'preact', 'apollo', 'relay', 'urql']) {
   const { outputFiles } = await build({
     entryPoints: [new URL(`build/src/${entry}.js`, import.meta.url).pathname],
     bundle: true, minify: true, format: 'esm', target: 'es2022', write: false,

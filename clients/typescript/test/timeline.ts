@@ -1,0 +1,50 @@
+// A timeline whose server is a list, for the tests of other caches.
+import { TimelineStore, type Edge } from '../src/index.js'
+
+export type Shown = { __typename: 'Post'; id: string; text: string; author: { __typename: 'User'; id: string; handle: string } }
+
+export const edge = (n: number, text = `text ${n}`): Edge<Shown> => ({
+  cursor: `c${n}`, score: n, node: { __typename: 'Post', id: `p${n}`, text, author: { __typename: 'User', id: 'u', handle: 'ada' } },
+})
+
+/** The store, and what the server answers it: the edges of a first page, and whether more follow. */
+export function timelineOf(edges: Edge<Shown>[]) {
+  const server = { edges, more: true }
+  const store = new TimelineStore<Shown>({
+    url: 'http://127.0.0.1:9/graphql', viewer: 'me', token: 'good', webSocketImpl: class { static OPEN = 1; static CLOSED = 3; static CLOSING = 2; static CONNECTING = 0; close() {} },
+    request: async () => ({
+      timeline: { edges: server.edges, position: 'x', unreadCount: 0, pageInfo: { hasNextPage: server.more, endCursor: server.edges.at(-1)?.cursor } },
+    }),
+  })
+  return { store, server }
+}
+
+/**
+ * Goes through all that happens to posts, and compares each time what the cache has: the ids of its posts and, of one,
+ * the text.
+ */
+export async function everything(
+  { store, server }: ReturnType<typeof timelineOf>, ids: () => string, textOf: (id: string) => string | undefined, equal: (a: unknown, b: unknown) => void,
+) {
+  await store.start()
+  equal(ids(), 'p1 p2 p3')
+  store.change(edge(2, 'edited').node)
+  equal(textOf('p2'), 'edited')
+  store.remove('p3')
+  equal(ids(), 'p1 p2')
+
+  // 1 is too old to be read again, which is no reason to go; 2 is gone.
+  server.edges = [edge(5), edge(4), edge(1.5)]
+  await store.refresh()
+  equal(ids(), 'p1 p1.5 p4 p5')
+
+  // What is gone may come back.
+  server.edges = [edge(5), edge(4), edge(2, 'back'), edge(1.5)]
+  await store.refresh()
+  equal(ids(), 'p1 p1.5 p2 p4 p5')
+  equal(textOf('p2'), 'back')
+  server.more = false
+  server.edges = []
+  await store.refresh()
+  equal(ids(), 'p1')
+}

@@ -1,0 +1,56 @@
+// urql's Graphcache has what the timeline has.
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { Client, fetchExchange, subscriptionExchange } from '@urql/core'
+import { cacheExchange } from '@urql/exchange-graphcache'
+
+import { mirrorToUrql } from '../src/urql.js'
+import { edge, everything, timelineOf, type Shown } from './timeline.js'
+
+const PostQuery = 'query ($id: ID!) { node(id: $id) { __typename id ... on Post { text author { id handle } } } }'
+type Answer = { node: Shown | null }
+
+test('posts are written into Graphcache, changed there, and invalidated when they leave', async () => {
+  const timeline = timelineOf([edge(3), edge(2), edge(1)])
+  const posts = mirrorToUrql(timeline.store, '__typename id text author { __typename id handle }')
+  let forwarded = (_: string) => {}
+  const other = new Promise<string>((resolve) => (forwarded = resolve))
+  const client = new Client({
+    url: 'http://127.0.0.1:9/graphql', preferGetMethod: false,
+    exchanges: [
+      cacheExchange({
+        keys: posts.keys,
+        updates: { Subscription: posts.updates },
+        // A node is looked up by its id, as the server would.
+        resolvers: { Query: { node: (_, { id }) => ({ __typename: 'Post', id: String(id) }) } },
+      }),
+      fetchExchange,
+      subscriptionExchange({
+        forwardSubscription: posts.forward((request) => ({
+          subscribe: () => {
+            forwarded(String(request.query))
+            return { unsubscribe: () => {} }
+          },
+        })),
+      }),
+    ],
+  })
+  const read = (id: string) => client.readQuery<Answer>(PostQuery, { id }, { requestPolicy: 'cache-only' })?.data?.node
+  const stop = posts.start(client)
+
+  const all = ['p1', 'p1.5', 'p2', 'p3', 'p4', 'p5', 'p6']
+  const ids = () => all.filter(read).join(' ')
+  await everything(timeline, ids, (id) => read(id)?.text, assert.equal)
+  assert.equal(read('p1')?.author.handle, 'ada')
+
+  const mine = client.subscription('subscription Mine { timelineEvents { __typename } }', {}).subscribe(() => {})
+  assert.match(await other, /Mine/, "the app's own subscriptions go their own way")
+  mine.unsubscribe()
+  assert.throws(() => posts.forward()({ query: 'subscription Mine { timelineEvents { __typename } }' }, {}), /No way is known/)
+
+  stop()
+  timeline.server.edges = [edge(6)]
+  await timeline.store.refresh()
+  assert.equal(ids(), 'p1')
+  timeline.store.stop()
+})
