@@ -80,7 +80,7 @@ flakes: deps ## Run tests COUNT=20 times beside busy processors, say which faile
 
 # The limits of time are the tests' own.
 MINUTES = $(GO) test -v -count=1 -timeout=0
-chaos soak transfer: export TIDELINE_TEST_REQUIRE_REAL = 1
+chaos soak transfer alarms: export TIDELINE_TEST_REQUIRE_REAL = 1
 chaos soak: FOR = 10m
 
 .PHONY: chaos
@@ -95,6 +95,11 @@ soak: deps ## Load one server and one worker for FOR=10m and see whether memory,
 transfer: SIZE = 1
 transfer: deps ## Import and export SIZE=1 times 100,000 users, 1,000,000 follows, 300,000 posts; compare, and say how fast
 	@$(MINUTES) -run '^TestTransfer$$' ./e2e/transfer -args -size='$(SIZE)'
+
+.PHONY: alarms
+alarms: deps ## Have alerts fire by real faults before a Prometheus, and end after the cure; ONLY=Webhooks for some
+	@bash .ci/tool prometheus prometheus >/dev/null || { echo "There is no Prometheus here, and none could be unpacked."; exit 1; }
+	@$(MINUTES) $(if $(ONLY),-run '$(ONLY)') ./e2e/alarms -args -need -plain
 
 .PHONY: deps
 deps:

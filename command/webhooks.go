@@ -21,7 +21,7 @@ type Webhooks struct {
 	Enable     webhooksEnable     `cmd:"" help:"Tell an endpoint again that was disabled because it answered 410 Gone."`
 	Rotate     webhooksRotate     `cmd:"" help:"Give an endpoint a new secret and print it, once; the old one signs, too, for a while."`
 	Deliveries webhooksDeliveries `cmd:"" help:"List deliveries, oldest first."`
-	Replay     webhooksReplay     `cmd:"" help:"Deliver again what was given up, or delivered."`
+	Replay     webhooksReplay     `cmd:"" help:"Deliver again what was given up, or delivered; try what waits now."`
 	Test       webhooksTest       `cmd:"" help:"Send an endpoint a test event now, and say what it answers."`
 }
 
@@ -145,7 +145,7 @@ func (l webhooksDeliveries) Run(ctx context.Context, c server.Config, console se
 
 type webhooksReplay struct {
 	IDs      []int64 `arg:"" optional:"" name:"id" help:"Ids of deliveries."`
-	Endpoint int64   `env:"-" placeholder:"ID" help:"Instead of ids: all that was given up for this endpoint."`
+	Endpoint int64   `env:"-" placeholder:"ID" help:"Instead of ids: all that was given up for this endpoint, or waits."`
 }
 
 func (r webhooksReplay) Run(ctx context.Context, c server.Config, console server.Console) error {

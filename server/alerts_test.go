@@ -45,6 +45,7 @@ func exported() (names []string) {
 	m.countIDs(func() ids.Stats { return ids.Stats{} })
 	m.countWorkers(new(queue.Queue))
 	m.certificate(time.Now())
+	m.measureDisk(".")
 	described := make(chan *prometheus.Desc, 1000)
 	m.registry.Describe(described)
 	close(described)

@@ -179,6 +179,24 @@ func (m *metrics) certificate(end time.Time) {
 	m.registry.MustRegister(g)
 }
 
+// measureDisk adds how full the disk of a directory is, which each scrape asks for, where
+// the system tells it.
+func (m *metrics) measureDisk(dir string) {
+	if _, _, known := diskSpace(dir); !known {
+		return
+	}
+	m.registry.MustRegister(
+		gaugeOf("tideline_data_size_bytes", "Size of the disk that has the data directory.", func() int {
+			size, _, _ := diskSpace(dir)
+			return int(size)
+		}),
+		gaugeOf("tideline_data_free_bytes", "What is left of it for this process.", func() int {
+			_, free, _ := diskSpace(dir)
+			return int(free)
+		}),
+	)
+}
+
 // countSockets adds the number of open sockets, which each scrape asks for.
 func (m *metrics) countSockets(count func() int) {
 	m.registry.MustRegister(gaugeOf("tideline_sockets", "WebSocket connections open.", count))

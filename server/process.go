@@ -50,6 +50,9 @@ func newProcess(ctx context.Context, c Config, role Role, stores *storage.Stores
 		{"redis", stores.CheckRedis},
 	}}
 	p.base = append(p.base, p.health.watch, p.warn)
+	if c.DatabaseURL == "" { // the database is in the data directory
+		p.metrics.measureDisk(c.DataDir)
+	}
 	var err error
 	if p.limits, err = limit.New(stores.Redis, c.limits(log)); err != nil {
 		return nil, err

@@ -208,6 +208,40 @@ func TestRetriesEndInADeadLetter(t *testing.T) {
 	})
 }
 
+// Whoever has mended an endpoint need not wait for the next attempts, which may be a day away.
+func TestReplayHurriesWhatWaits(t *testing.T) {
+	eachDelivering(t, func(w *feedtest.World, d *webhook.Deliverer, c *clock) {
+		ada := w.User("ada")
+		r := newReceiver(w, fails)
+		e := endpoint(w, d, r.URL)
+		post := w.Post(ada, schema.Public)
+		require.NoError(w, w.Feed.DeletePost(w.Ctx, ada, post))
+		for _, wait := range webhook.Schedule[:2] {
+			c.add(wait + wait/10 + time.Millisecond)
+			types, _ := deliver(w, d, r)
+			require.Equal(w, []string{"post.created"}, types)
+		}
+		r.will(nil)
+		types, _ := deliver(w, d, r)
+		require.Empty(w, types)
+		n, err := d.Replay(w.Ctx, e)
+		require.NoError(w, err)
+		require.Equal(w, 2, n)
+		types, _ = deliver(w, d, r)
+		require.Equal(w, []string{"post.created", "post.deleted"}, types, "in their order")
+
+		w.Post(ada, schema.Public)
+		claimed, err := d.Claim(w.Ctx, e, 8)
+		require.NoError(w, err)
+		require.Len(w, claimed, 1)
+		n, err = d.Replay(w.Ctx, e)
+		require.NoError(w, err)
+		require.Zero(w, n)
+		types, _ = deliver(w, d, r)
+		require.Empty(w, types, "what is under way is not hurried")
+	})
+}
+
 // A process that ends between the commit and the delivery, or in the middle of it, loses
 // nothing: another takes over when the claim has lapsed. The late end of a lost claim is not
 // stored.

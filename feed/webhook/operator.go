@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"tideline/ent"
-	"tideline/ent/predicate"
 	"tideline/ent/webhookdelivery"
 	"tideline/feed/internal/rows"
 )
@@ -42,16 +41,24 @@ func (d *Deliverer) Deliveries(ctx context.Context, o ListOptions) ([]*ent.Webho
 
 // Replay has deliveries that were given up, or have been delivered, tried again as if they
 // were new, with the webhook-id that they had; without ids, all that the endpoint has given up.
-// It returns how many. They may come after later events of their subject.
+// They may come after later events of their subject. What waits for its next attempt is tried
+// now, in its order. It returns how many there are of both; those that are due within a minute,
+// or under way, do not count.
 func (d *Deliverer) Replay(ctx context.Context, endpoint int64, ids ...int64) (int, error) {
-	which := []predicate.WebhookDelivery{webhookdelivery.StateIn(dead, delivered), webhookdelivery.IDIn(ids...)}
+	which, again := webhookdelivery.IDIn(ids...), []string{dead, delivered}
 	if len(ids) == 0 {
-		which = []predicate.WebhookDelivery{webhookdelivery.State(dead), webhookdelivery.EndpointID(endpoint)}
+		which, again = webhookdelivery.EndpointID(endpoint), []string{dead}
 	}
-	now := d.cfg.Now().UnixMilli()
-	n, err := d.cfg.DB.WebhookDelivery.Update().Where(which...).
-		SetState(pending).SetAttempts(0).SetClaim(0).SetDueAt(now).SetRetrySince(now).SetEndedAt(0).Save(ctx)
-	return n, rows.Wrap("replay deliveries", err)
+	now := d.cfg.Now()
+	// A claim ends within a lease: what is due later is not under way.
+	hurried, err := d.cfg.DB.WebhookDelivery.Update().Where(which, webhookdelivery.State(pending),
+		webhookdelivery.DueAtGT(now.Add(lease).UnixMilli())).SetDueAt(now.UnixMilli()).Save(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("hurry deliveries: %w", err)
+	}
+	n, err := d.cfg.DB.WebhookDelivery.Update().Where(which, webhookdelivery.StateIn(again...)).
+		SetState(pending).SetAttempts(0).SetClaim(0).SetDueAt(now.UnixMilli()).SetRetrySince(now.UnixMilli()).SetEndedAt(0).Save(ctx)
+	return hurried + n, rows.Wrap("replay deliveries", err)
 }
 
 // Stats counts what is not delivered.

@@ -1,0 +1,57 @@
+// Package alarms has alerts fire by what they watch. A Prometheus watches processes of the
+// real binary by deploy/prometheus/alerts.yml, with all times in it cut by thirty; each fault is caused
+// for real, the alert must fire, and end after the cure that its section of the runbook names.
+//
+// "make alarms" gets a Prometheus where it can. The test alone runs where "make deploy"
+// has unpacked one, or one is installed; elsewhere it is skipped and says so. No time is asserted: each test asks
+// Prometheus until the alert is there, and until it is gone.
+package alarms
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"testing"
+
+	"tideline/e2e/worldtest"
+	"tideline/storage/storagetest"
+)
+
+var (
+	sooner = flag.Int("sooner", 30, "by what the times of the alerts are divided")
+	need   = flag.Bool("need", false, "fail where there is no Prometheus")
+	plain  = flag.Bool("plain", false, "build the binary without the race detector")
+)
+
+var binary string
+
+func TestMain(m *testing.M) {
+	// These tests wait more than they compute: more of them run at once than there are processors.
+	flag.Parse()
+	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
+		_ = f.Value.Set("12")
+	}
+	if _, err := findPrometheus(); err == nil {
+		if binary, err = build(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
+	storagetest.Main(m, func() error {
+		if testing.Verbose() {
+			fmt.Print(table())
+		}
+		return os.RemoveAll(tools)
+	})
+}
+
+// tools is a directory of this run.
+var tools string
+
+func build() (string, error) {
+	var err error
+	if tools, err = os.MkdirTemp("", "tideline-alarms"); err != nil {
+		return "", err
+	}
+	return worldtest.Build(tools, !*plain)
+}

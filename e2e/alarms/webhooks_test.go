@@ -1,0 +1,49 @@
+package alarms
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Another server does not take what it is told, for an hour and then for good. The hours
+// pass in the database.
+func TestWebhooks(t *testing.T) {
+	t.Parallel()
+	endpoint := newEndpoint(t)
+	h := newHouse(t, "TIDELINE_WEBHOOK_NETWORKS=127.0.0.0/8", "TIDELINE_WEBHOOK_HTTP=on")
+	h.run(t, "webhooks", "add", endpoint.URL, "--types=post.created")
+	failed := func(set string) {
+		await(t, func() { h.post(t) }, "a delivery has failed", func() bool {
+			return h.exec(t, "UPDATE webhook_deliveries SET "+set+" WHERE state = 'PENDING' AND attempts > 0") > 0
+		})
+	}
+	hour := time.Hour.Milliseconds()
+	h.try(t, fault{
+		what:   "a webhook's endpoint fails for an hour",
+		alerts: []string{"TidelineWebhooksLate"},
+		cause:  func() { endpoint.fails.Store(true); failed(fmt.Sprintf("created_at = created_at - %d", 2*hour)) },
+		cure: func() {
+			endpoint.fails.Store(false)
+			h.run(t, "webhooks", "test", "1")
+		},
+		// What was under way in that moment may have failed, and be due in five minutes.
+		well: func() { h.run(t, "webhooks", "replay", "--endpoint=1") },
+	})
+	h.try(t, fault{
+		what:   "a webhook's endpoint fails for days",
+		alerts: []string{"TidelineWebhooksGivenUp"},
+		cause: func() {
+			endpoint.fails.Store(true)
+			failed(fmt.Sprintf("retry_since = retry_since - %d, due_at = 0", 80*hour))
+		},
+		cure: func() {
+			endpoint.fails.Store(false)
+			h.run(t, "webhooks", "test", "1")
+		},
+		well: func() { h.run(t, "webhooks", "replay", "--endpoint=1") },
+	})
+	require.NotZero(t, endpoint.took.Load())
+}

@@ -1,0 +1,15 @@
+//go:build linux || darwin
+
+package server
+
+import "syscall"
+
+// diskSpace is how much a file system has, and has left for this process, in bytes.
+func diskSpace(dir string) (size, free uint64, known bool) {
+	var disk syscall.Statfs_t
+	if syscall.Statfs(dir, &disk) != nil {
+		return 0, 0, false
+	}
+	block := uint64(disk.Bsize)
+	return disk.Blocks * block, disk.Bavail * block, true
+}
