@@ -141,7 +141,8 @@ func (w *worker) take(ctx context.Context, id int64) (_ *Job, changed bool, _ er
 func (w *worker) call(ctx context.Context, j *Job, r *running) (err error) {
 	h, ok := w.handlers[j.Kind]
 	if !ok {
-		return fmt.Errorf("no handler for jobs of kind %q", j.Kind)
+		// A process of a newer version knows it: one that is older must not use its attempts up.
+		return Unavailable(fmt.Errorf("no handler for jobs of kind %q", j.Kind))
 	}
 	if j.Pool == Small {
 		w.priority.enter()

@@ -287,8 +287,8 @@ func New(db *ent.Client, rdb redis.UniversalClient, cfg Config) (*Queue, error) 
 }
 
 // Handle makes h the handler of jobs of this kind. It must be called before
-// Run, once per kind; it panics otherwise. A job of a kind that no handler
-// knows fails like any other, so that a newer process can still do it.
+// Run, once per kind; it panics otherwise. A job of a kind that no handler knows is
+// Unavailable, so that a newer process can still do it.
 func (q *Queue) Handle(kind string, h Handler) {
 	if q.running.Load() {
 		panic("queue: Handle after Run")

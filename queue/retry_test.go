@@ -110,16 +110,35 @@ func TestDiscard(t *testing.T) {
 	})
 }
 
-func TestUnknownKindFails(t *testing.T) {
+// An old process does not give up what a newer one enqueues.
+func TestUnknownKindWaitsForAProcessThatKnowsIt(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
 		cfg := brisk()
-		cfg.MaxAttempts = 1
-		q := newQueue(t, s, cfg)
-		start(t, q)
-		enqueue(t, q, Small, "k", nil)
-		drain(t, q)
-		assert.Contains(t, onlyJob(t, q).LastError, "no handler")
+		cfg.MaxAttempts = 4
+		failed := make(chan struct{}, 100)
+		cfg.Observe = func(r Result) {
+			if r.Outcome == Failed {
+				failed <- struct{}{}
+			}
+		}
+		old := newQueue(t, s, cfg)
+		stop := start(t, old)
+		enqueue(t, old, Small, "k", nil)
+		for range 2 * cfg.MaxAttempts {
+			receive(t, failed)
+		}
+		stop()
+		row := onlyJob(t, old)
+		assert.False(t, row.Dead)
+		assert.Contains(t, row.LastError, "no handler")
+
+		young, done := newQueue(t, s, brisk()), make(chan struct{})
+		young.Handle("k", func(context.Context, *Job) error { close(done); return nil })
+		start(t, young)
+		receive(t, done)
+		drain(t, young)
+		assert.Zero(t, young.db.Job.Query().CountX(t.Context()))
 	})
 }
 
