@@ -7,10 +7,16 @@ import (
 	"tideline/bench/capacity"
 	"tideline/server"
 	"tideline/storage"
+	"tideline/storage/migration"
 )
 
 // Vars has what the tags of commands tell of their packages.
-func Vars() map[string]string { return map[string]string{"assumptions": capacity.Help()} }
+func Vars() map[string]string {
+	return map[string]string{
+		"assumptions":  capacity.Help(),
+		"lock_timeout": migration.DefaultLockTimeout.String(), "lock_patience": migration.DefaultPatience.String(),
+	}
+}
 
 // Bench loads a running Tideline as its users do.
 type Bench struct{ bench.Options }

@@ -31,11 +31,3 @@ type Worker struct{}
 func (Worker) Run(ctx context.Context, c server.Config, console server.Console) error {
 	return server.Run(ctx, c, server.Worker, console)
 }
-
-// Migrate brings the schema of the database up to date.
-type Migrate struct{}
-
-// Run applies the migrations that the database lacks.
-func (Migrate) Run(ctx context.Context, c server.Config, console server.Console) error {
-	return server.Migrate(ctx, c, console)
-}

@@ -3,13 +3,17 @@ package e2e
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"tideline/storage"
 )
 
 // run runs a command until it ends.
@@ -155,13 +159,63 @@ func TestRetryOfAJobThatIsNotThere(t *testing.T) {
 
 func TestMigrate(t *testing.T) {
 	t.Parallel()
-	settings := []string{"TIDELINE_DATA_DIR=" + t.TempDir(), "TIDELINE_MIGRATE=off"}
-	for _, says := range []string{" migrations applied, the last is 2", "there is nothing to do"} {
-		code, out := run(t, settings, "migrate")
+	dir := t.TempDir()
+	settings := []string{"TIDELINE_DATA_DIR=" + dir, "TIDELINE_MIGRATE=off"}
+	for _, step := range []struct{ args, says string }{
+		{"--plan", "There are no tables yet"},
+		{"", " migrations applied, the last is 2"},
+		{"", "there is nothing to do"},
+		{"--plan", "there is nothing to do"},
+		{"--phase=contract", "there is nothing to do"},
+	} {
+		code, out := run(t, settings, append([]string{"migrate"}, strings.Fields(step.args)...)...)
 		require.Zero(t, code, out)
-		require.Contains(t, out, says)
+		require.Contains(t, out, step.says)
 	}
+	code, out := run(t, settings, "migrate", "--lock-timeout=0s")
+	require.NotZero(t, code, out)
+	require.Contains(t, out, "1ms to 1m")
 	p := start(t, settings, "--addr=127.0.0.1:0")
 	signUp(t, p, "ann")
 	require.Zero(t, p.stop())
+}
+
+// What older processes need does not go while one of them runs.
+func TestContractWaitsForOlderProcesses(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	settings := []string{"TIDELINE_DATA_DIR=" + dir, "TIDELINE_MIGRATE=off"}
+	code, out := run(t, settings, "migrate")
+	require.Zero(t, code, out)
+	stores, err := storage.Open(t.Context(), storage.Config{DataDir: dir}, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	// A version before has made the index that a migration drops, and runs.
+	for _, statement := range []string{
+		"CREATE INDEX user_fan_out_mode_follower_count ON users (fan_out_mode, follower_count)", "DELETE FROM goose_db_version WHERE version_id = 20261124073500",
+	} {
+		_, err := stores.SQL.ExecContext(t.Context(), statement)
+		require.NoError(t, err)
+	}
+	now := time.Now().UTC()
+	old := stores.DB.Process.Create().SetID(7).SetHost("box").SetPid(1).SetVersion("0.0.1").SetRoles("workers").
+		SetStartedAt(now).SetSeenAt(now).SetSubscriptions(0).SetJobs(0).SetPaused(false)
+	require.NoError(t, old.Exec(t.Context()))
+	require.NoError(t, stores.Close())
+
+	code, out = run(t, settings, "migrate", "--plan")
+	require.Zero(t, code, out)
+	require.Contains(t, out, "Later, once no process of a version before is left")
+	require.Contains(t, out, "20261124073500 no-index-of-counters: contract")
+	code, out = run(t, settings, "migrate")
+	require.Zero(t, code, out)
+	require.Contains(t, out, "there is nothing to do")
+	require.Contains(t, out, "1 migration more to contract it")
+	code, out = run(t, settings, "migrate", "--phase=contract")
+	require.NotZero(t, code, out)
+	require.Contains(t, out, "7 on box is 0.0.1")
+	p := start(t, settings, "--addr=127.0.0.1:0") // which does not mind
+	require.Zero(t, p.stop())
+	code, out = run(t, settings, "migrate", "--phase=contract", "--force")
+	require.Zero(t, code, out)
+	require.Contains(t, out, "1 migration applied, the last is 20261124073500")
 }

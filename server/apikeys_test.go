@@ -2,6 +2,7 @@ package server
 
 import (
 	"io"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"tideline/feed/apikey"
 	"tideline/server/internal/servertest"
+	"tideline/storage"
 )
 
 // askFor makes a request with a key, which acts for a user unless that is empty.
@@ -41,7 +43,7 @@ func TestServersActForUsers(t *testing.T) {
 	c, err := parse(t, "--data-dir="+dir, "--log-level=warn")
 	require.NoError(t, err)
 	console := Console{Out: t.Output(), Log: t.Output()}
-	require.NoError(t, Migrate(t.Context(), c, console))
+	migrateFor(t, c)
 	require.NoError(t, c.WithKeys(t.Context(), console, func(keys *apikey.Keys) (err error) {
 		_, manager, err = keys.Create(t.Context(), nil, "operator", "", apikey.Scopes)
 		return err
@@ -147,7 +149,7 @@ func TestServersSendRows(t *testing.T) {
 	c, err := parse(t, "--data-dir="+dir, "--log-level=warn")
 	require.NoError(t, err)
 	console := Console{Out: t.Output(), Log: t.Output()}
-	require.NoError(t, Migrate(t.Context(), c, console))
+	migrateFor(t, c)
 	require.NoError(t, c.WithKeys(t.Context(), console, func(keys *apikey.Keys) (err error) {
 		_, key, err = keys.Create(t.Context(), nil, "sync", "app", []apikey.Scope{apikey.Import, apikey.Read})
 		return err
@@ -195,4 +197,12 @@ func dialWith(t *testing.T, header http.Header, url string) *servertest.Peer {
 	response.Body.Close()
 	t.Cleanup(func() { conn.Close() })
 	return &servertest.Peer{T: t, Conn: conn}
+}
+
+// migrateFor makes the tables that a configuration asks for.
+func migrateFor(t *testing.T, c Config) {
+	t.Helper()
+	require.NoError(t, c.WithStores(t.Context(), Console{Out: t.Output(), Log: t.Output()}, func(stores *storage.Stores, _ *slog.Logger) error {
+		return stores.Migrate(t.Context())
+	}))
 }

@@ -111,7 +111,7 @@ func TestSignOutByCommand(t *testing.T) {
 	c, err := parse(t, "--data-dir="+t.TempDir(), "--log-level=warn")
 	require.NoError(t, err)
 	console := Console{Out: t.Output(), Log: t.Output()}
-	require.NoError(t, Migrate(t.Context(), c, console))
+	migrateFor(t, c)
 	require.NoError(t, c.WithSessions(t.Context(), console, func(s *account.Sessions, people *account.Directory) error {
 		_, err := people.User(t.Context(), "nobody")
 		require.Error(t, err)

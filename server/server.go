@@ -38,6 +38,7 @@ import (
 	"tideline/fleet"
 	"tideline/queue"
 	"tideline/storage"
+	"tideline/storage/migration"
 )
 
 // Role is the part that a process plays.
@@ -120,29 +121,14 @@ func (c Config) migrate(ctx context.Context, stores *storage.Stores) error {
 	return upToDate(ctx, stores)
 }
 
-// upToDate is an error unless the database has the newest schema.
+// upToDate is an error unless this program can use the database's schema. What of it is for
+// versions before may be left.
 func upToDate(ctx context.Context, stores *storage.Stores) error {
-	pending, err := stores.Pending(ctx)
-	if err == nil && pending {
+	plan, err := stores.Pending(ctx)
+	if err == nil && (plan.Fresh || len(plan.Of(migration.Expand)) > 0) {
 		err = errors.New("the database's schema is not up to date: run 'tideline migrate'")
 	}
 	return err
-}
-
-// Migrate brings the database's schema up to date, and says what it did.
-func Migrate(ctx context.Context, c Config, console Console) error {
-	return c.WithStores(ctx, console, func(stores *storage.Stores, _ *slog.Logger) error {
-		applied, err := stores.Apply(ctx)
-		switch {
-		case err != nil:
-			return err
-		case len(applied) == 0:
-			fmt.Fprintln(console.Out, "The schema is up to date: there is nothing to do.")
-		default:
-			fmt.Fprintf(console.Out, "The schema is up to date now: %d migrations applied, the last is %d.\n", len(applied), applied[len(applied)-1])
-		}
-		return nil
-	})
 }
 
 // WithStores opens the stores for a command that is no server, and closes them when

@@ -56,7 +56,7 @@ func TestBackupIsOfOneMoment(t *testing.T) {
 	restored := storagetest.Open(t, storage.Config{DataDir: t.TempDir(), DatabaseURL: "sqlite://" + path})
 	pending, err := restored.Pending(t.Context())
 	require.NoError(t, err)
-	require.False(t, pending)
+	require.Empty(t, pending.Pending)
 	var well string
 	require.NoError(t, restored.SQL.QueryRowContext(t.Context(), "PRAGMA integrity_check").Scan(&well))
 	require.Equal(t, "ok", well)

@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"fmt"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -36,8 +37,9 @@ const (
 // deadline: that of its context, or else after has passed. TCP ends a connection whose
 // other end has vanished. And PostgreSQL rolls a transaction back that hears nothing
 // from its process for as long as after: the locks of a process that was stopped, or
-// cut off, do not stop others for longer.
-func openPostgres(cfg *pgx.ConnConfig, after time.Duration) *sql.DB {
+// cut off, do not stop others for longer. A statement waits for a lock for lockWait at
+// most, as for all else if that is 0.
+func openPostgres(cfg *pgx.ConnConfig, after, lockWait time.Duration) *sql.DB {
 	if cfg.ConnectTimeout == 0 {
 		cfg.ConnectTimeout = connectTimeout
 	}
@@ -52,13 +54,19 @@ func openPostgres(cfg *pgx.ConnConfig, after time.Duration) *sql.DB {
 	}
 	cfg.DialFunc = dialer.DialContext
 	const idle = "idle_in_transaction_session_timeout"
+	var set []string // as parameters of the connection, poolers refuse them
+	if cfg.RuntimeParams[idle] == "" {
+		set = append(set, fmt.Sprintf("SET %s = %d", idle, after.Milliseconds()))
+	}
+	if lockWait > 0 {
+		set = append(set, fmt.Sprintf("SET lock_timeout = %d", max(1, lockWait.Milliseconds())))
+	}
 	var opts []stdlib.OptionOpenDB
-	if cfg.RuntimeParams[idle] == "" { // as a parameter of the connection, poolers refuse it
-		set := fmt.Sprintf("SET %s = %d", idle, after.Milliseconds())
+	if len(set) > 0 {
 		opts = append(opts, stdlib.OptionAfterConnect(func(ctx context.Context, conn *pgx.Conn) error {
 			ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 			defer cancel()
-			_, err := conn.Exec(ctx, set)
+			_, err := conn.Exec(ctx, strings.Join(set, "; "))
 			return err
 		}))
 	}

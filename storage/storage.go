@@ -31,6 +31,7 @@ import (
 
 	"entgo.io/ent/dialect"
 	entsql "entgo.io/ent/dialect/sql"
+	"github.com/jackc/pgx/v5"
 	"github.com/redis/go-redis/v9"
 
 	"tideline/ent"
@@ -58,9 +59,10 @@ type Stores struct {
 	// Embedded says that Redis lives in this process and ends with it.
 	Embedded bool
 
-	log     *slog.Logger
-	path    string // of the SQLite file; empty for PostgreSQL
-	closers []func() error
+	log      *slog.Logger
+	path     string // of the SQLite file; empty for PostgreSQL
+	postgres *pgx.ConnConfig
+	closers  []func() error
 }
 
 // Open connects to the databases of cfg. It creates the data directory and the
@@ -121,7 +123,8 @@ func open(ctx context.Context, cfg Config, log *slog.Logger, embedded bool) (_ *
 
 func (s *Stores) openSQL(ctx context.Context, t target, timeout time.Duration) error {
 	if t.postgres != nil {
-		s.Dialect, s.SQL = dialect.Postgres, openPostgres(t.postgres, cmp.Or(timeout, statementTimeout))
+		s.Dialect, s.SQL = dialect.Postgres, openPostgres(t.postgres.Copy(), cmp.Or(timeout, statementTimeout), 0)
+		s.postgres = t.postgres
 		s.Driver = entsql.OpenDB(s.Dialect, s.SQL)
 	} else {
 		s.Dialect, s.path = dialect.SQLite, t.sqlite.path

@@ -41,7 +41,7 @@ func TestStoresAreEmptyMigratedAndAnswer(t *testing.T) {
 		require.NoError(t, s.Ping(t.Context()))
 		pending, err := s.Pending(t.Context())
 		require.NoError(t, err)
-		assert.False(t, pending)
+		assert.Empty(t, pending.Pending)
 		assert.Zero(t, s.DB.User.Query().CountX(t.Context()))
 		assert.Zero(t, s.Redis.DBSize(t.Context()).Val())
 		addUser(t, s, 1)
@@ -174,7 +174,8 @@ func TestProcessesMigrateInTurns(t *testing.T) {
 			cfg.RedisURL = storagetest.StartRedis(t).URL()
 			pending, err := storagetest.Open(t, cfg).Pending(t.Context())
 			require.NoError(t, err)
-			assert.True(t, pending)
+			assert.True(t, pending.Fresh)
+			assert.NotEmpty(t, pending.Pending)
 			var group errgroup.Group
 			for range 3 {
 				s := storagetest.Open(t, cfg)

@@ -1,0 +1,8 @@
+package migration
+
+// What tests hold against PostgreSQL.
+var (
+	Effects     = effects
+	Strength    = strength
+	CreateTable = createTable
+)

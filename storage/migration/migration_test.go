@@ -1,0 +1,227 @@
+package migration_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"entgo.io/ent/dialect"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"tideline/ent/migrate/migrations"
+	"tideline/storage"
+	"tideline/storage/migration"
+	"tideline/storage/storagetest"
+)
+
+func TestMain(m *testing.M) { storagetest.Main(m) }
+
+var dialects = []string{dialect.SQLite, dialect.Postgres}
+
+// beforeRules are the migrations of the time before the first release, from before there
+// were phases. No process of a release runs beside them.
+var beforeRules = []string{
+	"visible_post_counts", "post_visibility", "fan_out_mode", "user_issuer", "deleted-identities", "likes-of-a-user",
+}
+
+func all(t *testing.T, dialectName string) []migration.Migration {
+	t.Helper()
+	list, err := migration.All(dialectName)
+	require.NoError(t, err)
+	require.NotEmpty(t, list)
+	return list
+}
+
+// emptyStores opens a database without tables.
+func emptyStores(t *testing.T, dialectName string) *storage.Stores {
+	t.Helper()
+	cfg := storage.Config{DataDir: t.TempDir()}
+	if dialectName == dialect.Postgres {
+		cfg.DatabaseURL = storagetest.EmptyPostgresURL(t)
+	}
+	return storagetest.Open(t, cfg)
+}
+
+// Processes of the version before go on while a new migration is applied: it takes nothing
+// from them that they use, and holds none of them up for longer than a moment.
+func TestMigrationsAreForRunningProcesses(t *testing.T) {
+	for _, dialectName := range dialects {
+		for _, m := range all(t, dialectName) {
+			if m.Name == "init" || slices.Contains(beforeRules, m.Name) {
+				continue
+			}
+			file := fmt.Sprintf("%s/%d_%s", dialectName, m.Version, m.Name)
+			if m.Phase == migration.Expand {
+				assert.Empty(t, m.Breaks(), "%s takes away what processes of the version before use: "+
+					"put it into a migration of its own whose first line is '-- tideline: contract'", file)
+			}
+			for _, s := range m.Statements {
+				for _, e := range s.Effects {
+					assert.False(t, e.Long(), "%s\n%s\nlocks %s. Make it short: CREATE INDEX CONCURRENTLY, ADD CONSTRAINT … NOT VALID and VALIDATE "+
+						"CONSTRAINT, a new column in place of a new type, rows filled in by a job", file, s.SQL, e)
+				}
+				created, found := strings.CutPrefix(s.SQL, "CREATE INDEX CONCURRENTLY ")
+				if !found {
+					created, found = strings.CutPrefix(s.SQL, "CREATE UNIQUE INDEX CONCURRENTLY ")
+				}
+				if found {
+					name, _, _ := strings.Cut(created, " ")
+					assert.True(t, slices.ContainsFunc(m.Statements, func(s migration.Statement) bool {
+						return s.SQL == "DROP INDEX CONCURRENTLY IF EXISTS "+name+";"
+					}), "%s must drop the index %s before it creates it: a try that was interrupted leaves one that is not valid", file, name)
+				}
+				assert.Equal(t, strings.Contains(s.SQL, " CONCURRENTLY "), !m.Transaction,
+					"%s: '-- +goose NO TRANSACTION' belongs to what is CONCURRENTLY, and to nothing else:\n%s", file, s.SQL)
+			}
+		}
+	}
+}
+
+// A migration is the same step on both databases.
+func TestPhasesAreThoseOfBothDatabases(t *testing.T) {
+	steps := func(dialectName string) (names []string) {
+		for _, m := range all(t, dialectName) {
+			names = append(names, fmt.Sprint(m.Name, " ", m.Phase))
+		}
+		return names
+	}
+	require.Equal(t, steps(dialect.SQLite), steps(dialect.Postgres))
+}
+
+// It does not matter whether migrations contract in their turn or all in the end.
+func TestExpandDoesNotDependOnContract(t *testing.T) {
+	for _, dialectName := range dialects {
+		t.Run(dialectName, func(t *testing.T) {
+			inTurn, inTheEnd := emptyStores(t, dialectName), emptyStores(t, dialectName)
+			require.NoError(t, inTurn.Migrate(t.Context()))
+			for _, phase := range []migration.Phase{migration.Expand, migration.Contract} {
+				for _, m := range all(t, dialectName) {
+					if m.Phase != phase {
+						continue
+					}
+					for _, s := range m.Statements {
+						_, err := inTheEnd.SQL.ExecContext(t.Context(), s.SQL)
+						require.NoError(t, err, s.SQL)
+					}
+				}
+			}
+			require.Equal(t, schemaOf(t, inTurn), schemaOf(t, inTheEnd))
+		})
+	}
+}
+
+// schemaOf is what the tables are, but for the order of columns.
+func schemaOf(t *testing.T, s *storage.Stores) []string {
+	t.Helper()
+	query := "SELECT type || ' ' || name || ' ' || tbl_name || ' ' || coalesce(sql, '') FROM sqlite_master WHERE name NOT LIKE 'goose%' AND tbl_name NOT LIKE 'goose%' ORDER BY 1"
+	if s.Dialect == dialect.Postgres {
+		query = `SELECT format('%s.%s %s %s %s', table_name, column_name, data_type, is_nullable, column_default) FROM information_schema.columns WHERE table_schema = 'public' AND table_name NOT LIKE 'goose%'
+			UNION ALL SELECT indexdef FROM pg_indexes WHERE schemaname = 'public' AND tablename NOT LIKE 'goose%' ORDER BY 1`
+	}
+	rows, err := s.SQL.QueryContext(t.Context(), query)
+	require.NoError(t, err)
+	defer rows.Close()
+	var found []string
+	for rows.Next() {
+		var line string
+		require.NoError(t, rows.Scan(&line))
+		found = append(found, line)
+	}
+	require.NoError(t, rows.Err())
+	require.NotEmpty(t, found)
+	return found
+}
+
+// back takes a database that has all tables to before one migration that expands, and the
+// one that contracts after it.
+func back(t *testing.T, s *storage.Stores) {
+	t.Helper()
+	statements := []string{
+		"CREATE INDEX user_fan_out_mode_follower_count ON users (fan_out_mode, follower_count)", "DROP INDEX user_fan_out_mode",
+		"DELETE FROM goose_db_version WHERE version_id IN (20261124032045, 20261124032048, 20261124073500)",
+	}
+	for _, statement := range statements {
+		_, err := s.SQL.ExecContext(t.Context(), statement)
+		require.NoError(t, err)
+	}
+}
+
+func versionsOf(list []migration.Migration) (names []string) {
+	for _, m := range list {
+		names = append(names, m.Name)
+	}
+	return names
+}
+
+func hasIndex(t *testing.T, s *storage.Stores, name string) bool {
+	t.Helper()
+	return slices.ContainsFunc(schemaOf(t, s), func(line string) bool {
+		return strings.Contains(line, name+" ON ") || strings.Contains(line, "INDEX `"+name+"` ON")
+	})
+}
+
+// A process at its start expands; what older ones need goes when it is asked for.
+func TestNothingContractsByItself(t *testing.T) {
+	const old, young = "user_fan_out_mode_follower_count", "user_fan_out_mode"
+	for _, dialectName := range dialects {
+		t.Run(dialectName, func(t *testing.T) {
+			s := emptyStores(t, dialectName)
+			plan, err := s.Pending(t.Context())
+			require.NoError(t, err)
+			require.True(t, plan.Fresh)
+			require.NoError(t, s.Migrate(t.Context()))
+			plan, err = s.Pending(t.Context())
+			require.NoError(t, err)
+			require.Empty(t, plan.Pending, "where there were no tables, all is applied")
+			require.False(t, hasIndex(t, s, old))
+
+			back(t, s)
+			require.True(t, hasIndex(t, s, old))
+			_, err = s.Apply(t.Context(), migration.Options{Phase: migration.Contract})
+			require.ErrorIs(t, err, migration.ErrExpandFirst)
+			applied, err := s.Apply(t.Context(), migration.Options{})
+			require.NoError(t, err)
+			require.Contains(t, versionsOf(applied), "counters-in-no-index")
+			require.NotContains(t, versionsOf(applied), "no-index-of-counters")
+			require.True(t, hasIndex(t, s, old) && hasIndex(t, s, young))
+
+			plan, err = s.Pending(t.Context())
+			require.NoError(t, err)
+			require.Empty(t, plan.Of(migration.Expand))
+			applied, err = s.Apply(t.Context(), migration.Options{Phase: migration.Contract})
+			require.NoError(t, err)
+			require.Contains(t, versionsOf(applied), "no-index-of-counters")
+			require.False(t, hasIndex(t, s, old))
+			require.True(t, hasIndex(t, s, young))
+			applied, err = s.Apply(t.Context(), migration.Options{Phase: migration.Contract})
+			require.NoError(t, err)
+			require.Empty(t, applied)
+		})
+	}
+}
+
+// Statements are those that goose finds: each file leads to the same tables either way,
+// which TestExpandDoesNotDependOnContract shows, and none is left over.
+func TestEveryStatementIsRead(t *testing.T) {
+	for folder, dialectName := range map[string]string{"sqlite": dialect.SQLite, "postgres": dialect.Postgres} {
+		for _, m := range all(t, dialectName) {
+			text, err := migrations.FS.ReadFile(fmt.Sprintf("%s/%d_%s.sql", folder, m.Version, m.Name))
+			require.NoError(t, err)
+			up, _, _ := strings.Cut(string(text), "-- +goose Down")
+			var want []string
+			for line := range strings.Lines(up) {
+				if !strings.HasPrefix(strings.TrimSpace(line), "--") {
+					want = append(want, strings.Fields(line)...)
+				}
+			}
+			var got []string
+			for _, s := range m.Statements {
+				require.True(t, strings.HasSuffix(s.SQL, ";"), s.SQL)
+				got = append(got, strings.Fields(s.SQL)...)
+			}
+			require.Equal(t, want, got)
+		}
+	}
+}
