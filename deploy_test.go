@@ -127,6 +127,8 @@ func TestComposeHasThreeWaysToRun(t *testing.T) {
 	require.Len(t, profiles, 3)
 	require.Equal(t, []string{"embedded"}, profiles["embedded"])
 	require.Subset(t, profiles["one"], []string{"tideline", "postgres", "redis"})
+	require.Contains(t, file.Services["server"].DependsOn, "worker", "an upgrade has workers first")
+	require.Contains(t, file.Services["worker"].DependsOn, "migrate", "and the tables before them")
 	require.Subset(t, profiles["many"], []string{"server", "worker", "postgres", "redis-1", "redis-2", "redis-3", "caddy"})
 }
 
