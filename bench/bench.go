@@ -32,9 +32,13 @@
 //   - celebrity: nine for each post of the most followed user;
 //   - login-storm: users log in, read a page and subscribe;
 //   - follow-storm: users follow and unfollow the most followed one, who posts beside,
-//     while others read.
+//     while others read;
+//   - hot-spot: so they do, and like a post of theirs, first; then the same is spread out over
+//     all users and a post of each. It compares the two.
 //
-// Except for the last two, live deliveries count as operations too, from the moment at
+// With --clients, so many clients do the operations without a pause in place of --rate.
+//
+// Except for the last three, live deliveries count as operations too, from the moment at
 // which their post was due.
 //
 // With --model it measures what things cost instead: what the processes of the server, of its
@@ -76,8 +80,9 @@ type Options struct {
 	PostRate    float64       `name:"posts-per-second" env:"-" default:"10" help:"Posts per second, 0.1 to 1000."`
 	Readers     int           `env:"-" default:"1" help:"Readers that read timelines without a pause, 0 to 1000."`
 
-	Scenario string        `env:"-" help:"Load by the operations of a kind of day, which arrive whether or not earlier ones are answered: mixed, read-heavy, celebrity, login-storm or follow-storm. Without it, posts and readers as above."`
+	Scenario string        `env:"-" help:"Load by the operations of a kind of day, which arrive whether or not earlier ones are answered: mixed, read-heavy, celebrity, login-storm, follow-storm or hot-spot. Without it, posts and readers as above."`
 	Rate     float64       `env:"-" default:"20" help:"Operations per second of the scenario, 1 to 100000; --find begins with it."`
+	Clients  int           `env:"-" help:"In place of --rate: clients of the scenario, each of which begins the next operation when the last one is answered, 1 to 2000."`
 	Find     bool          `env:"-" help:"Find the highest rate of the scenario, mixed by itself, that holds --p99. Each step takes --duration."`
 	P99      time.Duration `name:"p99" env:"-" placeholder:"200ms" help:"With --find: the time in which 99 of 100 operations of each kind must be done, 1ms to 10s."`
 	Plot     string        `env:"-" placeholder:"FILE.svg" help:"With --find: draw the latency at each rate into this file; beside --compare, also what it was."`
@@ -119,6 +124,9 @@ func (o Options) Validate() error {
 	_, known := scenarios[o.Scenario]
 	check(known || o.Scenario == "", "--scenario is %q: it must be one of %s", o.Scenario, strings.Join(slices.Sorted(maps.Keys(scenarios)), ", "))
 	check(!o.openLoop() || o.Rate >= minRate && o.Rate <= maxRate, "--rate is %v: it must be %d to %d", o.Rate, minRate, maxRate)
+	check(o.Clients >= 0 && o.Clients <= underWay, "--clients is %d: it must be 1 to %d", o.Clients, underWay)
+	check(o.Clients == 0 || o.Scenario != "" && !o.Find, "--clients are those of a --scenario without --find, which looks for a rate")
+	check(!o.Find || o.Scenario != hotSpot, "--scenario hot-spot compares two loads at one rate: it does not go with --find")
 	check(!o.Find || o.P99 >= time.Millisecond && o.P99 <= client.Timeout, "--p99 is %v: --find needs it, 1ms to %v", o.P99, client.Timeout)
 	check(o.Find || o.P99 == 0, "--p99 is the latency for --find, which is not given")
 	check(o.Find || o.Plot == "", "--plot draws what --find measures, which is not given")
@@ -202,6 +210,11 @@ func (r *run) measureLoad(ctx context.Context, result *result, say func(string, 
 	say("Opening %d subscriptions …", r.options.Subscribers)
 	if err := r.subscribe(ctx); err != nil {
 		return fmt.Errorf("prepare: %w", err)
+	}
+	if r.options.Scenario == hotSpot {
+		if err := r.postToLike(ctx); err != nil {
+			return fmt.Errorf("prepare: %w", err)
+		}
 	}
 	if r.options.openLoop() {
 		result.Search = r.search(ctx, say)

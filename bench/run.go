@@ -45,6 +45,8 @@ type run struct {
 	hearing      sync.WaitGroup // the goroutines that read them
 
 	loaded time.Duration // how long the load lasted
+	liked  []string      // a post of each user, in a hot-spot
+	spread bool          // what goes to the first user in a hot-spot goes to any
 
 	mu          sync.Mutex
 	reads       []time.Duration
@@ -53,8 +55,8 @@ type run struct {
 	events      int
 	invalidated int
 	errs        map[string]int // by code
-	toggled     map[int]bool   // who follows the first user in a follow-storm; nil before
-	made        []madePost     // with --model
+	toggled     map[toggled]bool
+	made        []madePost // with --model
 }
 
 // madePost is a post whose receipt may be asked for.
@@ -74,6 +76,7 @@ func newRun(o Options) *run {
 		graph:   followGraph(o.Users, o.Followers),
 		heard:   make([]atomic.Bool, o.Subscribers),
 		errs:    map[string]int{},
+		toggled: map[toggled]bool{},
 
 		subscription: eventsQuery,
 	}

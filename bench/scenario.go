@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // scenarios are how often each kind of operation arrives among the others.
@@ -15,7 +17,11 @@ var scenarios = map[string]map[string]int{
 	"celebrity":    {reads: 9, celebrityPosts: 1},
 	"login-storm":  {logIns: 1},
 	"follow-storm": {follows: 8, untrackedPosts: 1, reads: 1},
+	hotSpot:        {follows: 4, likes: 4, untrackedPosts: 1, reads: 1},
 }
+
+// hotSpot is the scenario whose load goes to one author first, and then to all.
+const hotSpot = "hot-spot"
 
 // The kinds of operations.
 const (
@@ -25,6 +31,7 @@ const (
 	untrackedPosts = "author's posts"  // the same; nobody counts who gets them, for followers come and go
 	logIns         = "log-ins"         // then a page and a subscription, which ends at once
 	follows        = "follows"         // of the most followed user, by one who does not; else that ends
+	likes          = "likes"           // of a post of the most followed user, by one who does not; else that ends
 	liveDeliveries = "live deliveries" // not an operation: what posts lead to
 )
 
@@ -101,17 +108,38 @@ func (s *samples) add(kind string, took time.Duration, err error) {
 	s.took[kind] = append(s.took[kind], took)
 }
 
+// crowd has so many clients do operations without a pause, each one after the other, and
+// returns when the last has ended.
+func crowd(ctx context.Context, clients int, length time.Duration, do func(due time.Time)) {
+	ctx, cancel := context.WithTimeout(ctx, length)
+	defer cancel()
+	var all sync.WaitGroup
+	defer all.Wait()
+	for range clients {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				do(time.Now())
+			}
+		})
+	}
+}
+
 // step loads by the scenario at a rate, and waits until the posts have been delivered.
 func (r *run) step(ctx context.Context, rate float64) *step {
 	kinds, s := drawn(r.options.Scenario), newSamples()
 	calls := context.WithoutCancel(ctx)
-	began := time.Now()
-	refused := arrive(ctx, rate, r.options.Duration, func(due time.Time) {
+	began, refused := time.Now(), 0
+	do := func(due time.Time) {
 		kind := kinds[rand.IntN(len(kinds))]
 		err := r.operate(calls, kind, due)
 		s.add(kind, time.Since(due), err)
 		r.failed(err)
-	})
+	}
+	if r.options.Clients > 0 {
+		crowd(ctx, r.options.Clients, r.options.Duration, do)
+	} else {
+		refused = arrive(ctx, rate, r.options.Duration, do)
+	}
 	elapsed := time.Since(began)
 	r.drain(rest)
 	<-time.After(lateness)
@@ -130,7 +158,10 @@ func (r *run) step(ctx context.Context, rate float64) *step {
 }
 
 func (r *run) operate(ctx context.Context, kind string, due time.Time) error {
-	const celebrity = 0
+	celebrity := 0
+	if r.spread {
+		celebrity = rand.IntN(len(r.users))
+	}
 	switch kind {
 	case posts:
 		return r.create(ctx, rand.IntN(len(r.users)), due)
@@ -142,7 +173,9 @@ func (r *run) operate(ctx context.Context, kind string, due time.Time) error {
 	case logIns:
 		return r.logIn(ctx, rand.IntN(len(r.users)))
 	case follows:
-		return r.toggle(ctx, 1+rand.IntN(len(r.users)-1), celebrity)
+		return r.toggle(ctx, r.anyBut(celebrity), celebrity)
+	case likes:
+		return r.toggleLike(ctx, r.anyBut(celebrity), celebrity)
 	}
 	_, err := r.client.Call(ctx, r.users[rand.IntN(len(r.users))].token, timelineQuery, nil, &struct{}{})
 	return err
@@ -166,22 +199,66 @@ func (r *run) logIn(ctx context.Context, user int) error {
 	return conn.Close()
 }
 
+// anyBut is a user, but not this one.
+func (r *run) anyBut(user int) int {
+	return (user + 1 + rand.IntN(len(r.users)-1)) % len(r.users)
+}
+
 // toggle has the user follow another one, or no longer.
 func (r *run) toggle(ctx context.Context, user, other int) error {
-	r.mu.Lock()
-	if r.toggled == nil {
-		r.toggled = map[int]bool{}
-		for _, follower := range r.graph[other] {
-			r.toggled[follower] = true
-		}
-	}
 	verb := "follow"
-	if r.toggled[user] {
+	if r.flip(toggled{follows, user, other}, slices.Contains(r.graph[other], user)) {
 		verb = "unfollow"
 	}
-	r.toggled[user] = !r.toggled[user]
-	r.mu.Unlock()
 	_, err := r.client.Call(ctx, r.users[user].token, `mutation($user: ID!) { `+verb+`(input: {userId: $user}) { user { id } } }`,
 		map[string]any{"user": r.users[other].id}, &struct{}{})
 	return err
+}
+
+// toggleLike has the user like the author's post, or no longer.
+func (r *run) toggleLike(ctx context.Context, user, author int) error {
+	verb := "likePost"
+	if r.flip(toggled{likes, user, author}, false) {
+		verb = "unlikePost"
+	}
+	_, err := r.client.Call(ctx, r.users[user].token, `mutation($post: ID!) { `+verb+`(input: {postId: $post}) { post { likeCount } } }`,
+		map[string]any{"post": r.liked[author]}, &struct{}{})
+	return err
+}
+
+// toggled is what users do and undo.
+type toggled struct {
+	kind        string
+	user, other int
+}
+
+// flip reports whether it was done last, and if it never was, first; then it is the other way.
+func (r *run) flip(t toggled, first bool) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	was, known := r.toggled[t]
+	if !known {
+		was = first
+	}
+	r.toggled[t] = !was
+	return was
+}
+
+// postToLike makes a post of each user, which others like.
+func (r *run) postToLike(ctx context.Context) error {
+	r.liked = make([]string, len(r.users))
+	var all errgroup.Group
+	all.SetLimit(preparing)
+	for i := range r.users {
+		all.Go(func() error {
+			var data struct {
+				CreatePost struct{ Post struct{ ID string } }
+			}
+			post := map[string]any{"input": map[string]string{"text": r.text("to be liked"), "visibility": "PUBLIC"}}
+			err := r.client.Insist(ctx, r.users[i].token, createPost, post, &data)
+			r.liked[i] = data.CreatePost.Post.ID
+			return err
+		})
+	}
+	return all.Wait()
 }

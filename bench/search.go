@@ -36,7 +36,8 @@ type search struct {
 
 // step is what one rate led to.
 type step struct {
-	Rate   float64        `json:"rate"` // of arrivals a second
+	Rate   float64        `json:"rate"`           // of arrivals a second
+	Load   string         `json:"load,omitempty"` // of a hot-spot: on one, or on all
 	Kinds  []kindOf       `json:"kinds"`
 	P99    *float64       `json:"p99Ms"` // of the kind with the highest; nil: more than one in a hundred failed
 	Held   bool           `json:"held"`
@@ -77,6 +78,12 @@ func newStep(rate float64, elapsed time.Duration, s *samples, limit time.Duratio
 // miss makes the step one that did not hold.
 func (st *step) miss() { st.P99, st.Held = nil, false }
 
+// The loads of a hot-spot: everybody follows and likes one author, who posts; or any.
+const (
+	onOne = "on one"
+	onAll = "on all"
+)
+
 // find doubles the rate until it does not hold, or halves it until it does, and then
 // narrows down between the two. It returns the highest rate that held, 0 if none did. It
 // ends early when ctx does, or when try returns nil.
@@ -111,7 +118,11 @@ func find(ctx context.Context, start float64, try func(rate float64) *step) (hig
 func (r *run) search(ctx context.Context, say func(string, ...any)) *search {
 	s := &search{URL: r.options.URL, Limit: r.options.P99.Seconds() * 1000}
 	try := func(rate float64) *step {
-		say("%s: %.1f operations per second for %v. Ctrl-C ends it earlier.", r.options.Scenario, rate, r.options.Duration)
+		pace := fmt.Sprintf("%.1f operations per second", rate)
+		if r.options.Clients > 0 {
+			pace = fmt.Sprintf("%d clients", r.options.Clients)
+		}
+		say("%s: %s for %v. Ctrl-C ends it earlier.", r.options.Scenario, pace, r.options.Duration)
 		st := r.step(ctx, rate)
 		s.Steps = append(s.Steps, st)
 		for _, k := range st.Kinds {
@@ -124,9 +135,18 @@ func (r *run) search(ctx context.Context, say func(string, ...any)) *search {
 		}
 		return st
 	}
-	if r.options.Find {
+	switch {
+	case r.options.Find:
 		s.Highest = find(ctx, r.options.Rate, try)
-	} else {
+	case r.options.Scenario == hotSpot:
+		for _, load := range []string{onOne, onAll} {
+			if r.spread = load == onAll; ctx.Err() == nil {
+				if st := try(r.options.Rate); st != nil {
+					st.Load = load
+				}
+			}
+		}
+	default:
 		try(r.options.Rate)
 	}
 	r.hangUp()
@@ -172,7 +192,7 @@ func (s *search) print(out io.Writer, scenario string) error {
 	fmt.Fprintf(out, "\n%s: %s%s\n\n%10s  %-18s%10s%12s%10s%10s%10s%10s\n", s.URL, scenario, interrupted,
 		"rate", "", "count", "per second", "p50 ms", "p90 ms", "p99 ms", "failed")
 	for _, st := range s.byRate() {
-		rate := fmt.Sprintf("%.1f", st.Rate)
+		rate := cmp.Or(st.Load, fmt.Sprintf("%.1f", st.Rate))
 		for _, k := range st.Kinds {
 			fmt.Fprintf(out, "%10s  %-18s%10d%12.1f%10.2f%10.2f%10.2f%10d\n", rate, k.Kind, k.Count, k.PerSecond, k.P50, k.P90, k.P99, k.Failed)
 			rate = ""
@@ -181,6 +201,7 @@ func (s *search) print(out io.Writer, scenario string) error {
 			fmt.Fprintf(out, "%10s  errors: %s\n", rate, counts(st.Errors))
 		}
 	}
+	s.printFactors(out)
 	if s.Limit > 0 {
 		s.bars(out)
 		fmt.Fprintf(out, "\nhighest rate that holds %g ms: %.1f operations per second\n", s.Limit, s.Highest)
@@ -188,6 +209,23 @@ func (s *search) print(out io.Writer, scenario string) error {
 	_, err := fmt.Fprintf(out, "live events: %d missing, %d doubled, %d astray, %d timelines invalidated, %d subscriptions broken\n",
 		s.Missing, s.Doubled, s.Strays, s.Invalidated, s.Broken)
 	return err
+}
+
+// printFactors prints, of a hot-spot, how many times as long the operations on one author
+// take as those that are spread out.
+func (s *search) printFactors(out io.Writer) {
+	if len(s.Steps) != 2 || s.Steps[0].Load != onOne {
+		return
+	}
+	fmt.Fprintf(out, "\np99 on one, times that on all:")
+	for _, one := range s.Steps[0].Kinds {
+		for _, all := range s.Steps[1].Kinds {
+			if one.Kind == all.Kind && all.P99 > 0 {
+				fmt.Fprintf(out, " %s %.1f,", one.Kind, one.P99/all.P99)
+			}
+		}
+	}
+	fmt.Fprintln(out)
 }
 
 // counts prints numbers by their codes.
