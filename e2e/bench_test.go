@@ -50,7 +50,7 @@ func TestBenchScenarios(t *testing.T) {
 	}
 	slow := regexp.MustCompile(`errors: \d+ TIMEOUT\n`) // on a machine that has much else to do
 	for scenario, c := range map[string]struct{ kind, rate string }{
-		"read-heavy": {"timeline reads", "20"}, "celebrity": {"timeline reads", "20"}, "follow-storm": {"follows", "20"},
+		"read-heavy": {"timeline reads", "20"}, "celebrity": {"timeline reads", "20"}, "follow-storm": {"follows", "20"}, "hot-spot": {"p99 on one, times that on all", "20"},
 		"login-storm": {"log-ins", "2"}, // a password takes long
 	} {
 		out, err := bench("--scenario="+scenario, "--rate="+c.rate)

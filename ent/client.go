@@ -25,11 +25,13 @@ import (
 	"tideline/ent/mute"
 	"tideline/ent/mutedword"
 	"tideline/ent/post"
+	"tideline/ent/postdelta"
 	"tideline/ent/process"
 	"tideline/ent/readmarker"
 	"tideline/ent/report"
 	"tideline/ent/session"
 	"tideline/ent/user"
+	"tideline/ent/userdelta"
 	"tideline/ent/webhookdelivery"
 	"tideline/ent/webhookendpoint"
 	"tideline/ent/writer"
@@ -75,6 +77,8 @@ type Client struct {
 	MutedWord *MutedWordClient
 	// Post is the client for interacting with the Post builders.
 	Post *PostClient
+	// PostDelta is the client for interacting with the PostDelta builders.
+	PostDelta *PostDeltaClient
 	// Process is the client for interacting with the Process builders.
 	Process *ProcessClient
 	// ReadMarker is the client for interacting with the ReadMarker builders.
@@ -85,6 +89,8 @@ type Client struct {
 	Session *SessionClient
 	// User is the client for interacting with the User builders.
 	User *UserClient
+	// UserDelta is the client for interacting with the UserDelta builders.
+	UserDelta *UserDeltaClient
 	// WebhookDelivery is the client for interacting with the WebhookDelivery builders.
 	WebhookDelivery *WebhookDeliveryClient
 	// WebhookEndpoint is the client for interacting with the WebhookEndpoint builders.
@@ -116,11 +122,13 @@ func (c *Client) init() {
 	c.Mute = NewMuteClient(c.config)
 	c.MutedWord = NewMutedWordClient(c.config)
 	c.Post = NewPostClient(c.config)
+	c.PostDelta = NewPostDeltaClient(c.config)
 	c.Process = NewProcessClient(c.config)
 	c.ReadMarker = NewReadMarkerClient(c.config)
 	c.Report = NewReportClient(c.config)
 	c.Session = NewSessionClient(c.config)
 	c.User = NewUserClient(c.config)
+	c.UserDelta = NewUserDeltaClient(c.config)
 	c.WebhookDelivery = NewWebhookDeliveryClient(c.config)
 	c.WebhookEndpoint = NewWebhookEndpointClient(c.config)
 	c.Writer = NewWriterClient(c.config)
@@ -230,11 +238,13 @@ func (c *Client) Tx(ctx context.Context) (*Tx, error) {
 		Mute:            NewMuteClient(cfg),
 		MutedWord:       NewMutedWordClient(cfg),
 		Post:            NewPostClient(cfg),
+		PostDelta:       NewPostDeltaClient(cfg),
 		Process:         NewProcessClient(cfg),
 		ReadMarker:      NewReadMarkerClient(cfg),
 		Report:          NewReportClient(cfg),
 		Session:         NewSessionClient(cfg),
 		User:            NewUserClient(cfg),
+		UserDelta:       NewUserDeltaClient(cfg),
 		WebhookDelivery: NewWebhookDeliveryClient(cfg),
 		WebhookEndpoint: NewWebhookEndpointClient(cfg),
 		Writer:          NewWriterClient(cfg),
@@ -271,11 +281,13 @@ func (c *Client) BeginTx(ctx context.Context, opts *sql.TxOptions) (*Tx, error) 
 		Mute:            NewMuteClient(cfg),
 		MutedWord:       NewMutedWordClient(cfg),
 		Post:            NewPostClient(cfg),
+		PostDelta:       NewPostDeltaClient(cfg),
 		Process:         NewProcessClient(cfg),
 		ReadMarker:      NewReadMarkerClient(cfg),
 		Report:          NewReportClient(cfg),
 		Session:         NewSessionClient(cfg),
 		User:            NewUserClient(cfg),
+		UserDelta:       NewUserDeltaClient(cfg),
 		WebhookDelivery: NewWebhookDeliveryClient(cfg),
 		WebhookEndpoint: NewWebhookEndpointClient(cfg),
 		Writer:          NewWriterClient(cfg),
@@ -310,8 +322,8 @@ func (c *Client) Use(hooks ...Hook) {
 	for _, n := range []interface{ Use(...Hook) }{
 		c.APIKey, c.AuditEntry, c.Block, c.Delivery, c.ExternalPost, c.Follow,
 		c.FollowRequest, c.HiddenUser, c.IdempotencyKey, c.Job, c.Like, c.Mute,
-		c.MutedWord, c.Post, c.Process, c.ReadMarker, c.Report, c.Session, c.User,
-		c.WebhookDelivery, c.WebhookEndpoint, c.Writer,
+		c.MutedWord, c.Post, c.PostDelta, c.Process, c.ReadMarker, c.Report, c.Session,
+		c.User, c.UserDelta, c.WebhookDelivery, c.WebhookEndpoint, c.Writer,
 	} {
 		n.Use(hooks...)
 	}
@@ -323,8 +335,8 @@ func (c *Client) Intercept(interceptors ...Interceptor) {
 	for _, n := range []interface{ Intercept(...Interceptor) }{
 		c.APIKey, c.AuditEntry, c.Block, c.Delivery, c.ExternalPost, c.Follow,
 		c.FollowRequest, c.HiddenUser, c.IdempotencyKey, c.Job, c.Like, c.Mute,
-		c.MutedWord, c.Post, c.Process, c.ReadMarker, c.Report, c.Session, c.User,
-		c.WebhookDelivery, c.WebhookEndpoint, c.Writer,
+		c.MutedWord, c.Post, c.PostDelta, c.Process, c.ReadMarker, c.Report, c.Session,
+		c.User, c.UserDelta, c.WebhookDelivery, c.WebhookEndpoint, c.Writer,
 	} {
 		n.Intercept(interceptors...)
 	}
@@ -361,6 +373,8 @@ func (c *Client) Mutate(ctx context.Context, m Mutation) (Value, error) {
 		return c.MutedWord.mutate(ctx, m)
 	case *PostMutation:
 		return c.Post.mutate(ctx, m)
+	case *PostDeltaMutation:
+		return c.PostDelta.mutate(ctx, m)
 	case *ProcessMutation:
 		return c.Process.mutate(ctx, m)
 	case *ReadMarkerMutation:
@@ -371,6 +385,8 @@ func (c *Client) Mutate(ctx context.Context, m Mutation) (Value, error) {
 		return c.Session.mutate(ctx, m)
 	case *UserMutation:
 		return c.User.mutate(ctx, m)
+	case *UserDeltaMutation:
+		return c.UserDelta.mutate(ctx, m)
 	case *WebhookDeliveryMutation:
 		return c.WebhookDelivery.mutate(ctx, m)
 	case *WebhookEndpointMutation:
@@ -2452,6 +2468,155 @@ func (c *PostClient) mutate(ctx context.Context, m *PostMutation) (Value, error)
 	}
 }
 
+// PostDeltaClient is a client for the PostDelta schema.
+type PostDeltaClient struct {
+	config
+}
+
+// NewPostDeltaClient returns a client for the PostDelta from the given config.
+func NewPostDeltaClient(c config) *PostDeltaClient {
+	return &PostDeltaClient{config: c}
+}
+
+// Use adds a list of mutation hooks to the hooks stack.
+// A call to `Use(f, g, h)` equals to `postdelta.Hooks(f(g(h())))`.
+func (c *PostDeltaClient) Use(hooks ...Hook) {
+	c.hooks.PostDelta = append(c.hooks.PostDelta, hooks...)
+}
+
+// Intercept adds a list of query interceptors to the interceptors stack.
+// A call to `Intercept(f, g, h)` equals to `postdelta.Intercept(f(g(h())))`.
+func (c *PostDeltaClient) Intercept(interceptors ...Interceptor) {
+	c.inters.PostDelta = append(c.inters.PostDelta, interceptors...)
+}
+
+// Create returns a builder for creating a PostDelta entity.
+func (c *PostDeltaClient) Create() *PostDeltaCreate {
+	mutation := newPostDeltaMutation(c.config, OpCreate)
+	return &PostDeltaCreate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// CreateBulk returns a builder for creating a bulk of PostDelta entities.
+func (c *PostDeltaClient) CreateBulk(builders ...*PostDeltaCreate) *PostDeltaCreateBulk {
+	return &PostDeltaCreateBulk{config: c.config, builders: builders}
+}
+
+// MapCreateBulk creates a bulk creation builder from the given slice. For each item in the slice, the function creates
+// a builder and applies setFunc on it.
+func (c *PostDeltaClient) MapCreateBulk(slice any, setFunc func(*PostDeltaCreate, int)) *PostDeltaCreateBulk {
+	rv := reflect.ValueOf(slice)
+	if rv.Kind() != reflect.Slice {
+		return &PostDeltaCreateBulk{err: fmt.Errorf("calling to PostDeltaClient.MapCreateBulk with wrong type %T, need slice", slice)}
+	}
+	builders := make([]*PostDeltaCreate, rv.Len())
+	for i := 0; i < rv.Len(); i++ {
+		builders[i] = c.Create()
+		setFunc(builders[i], i)
+	}
+	return &PostDeltaCreateBulk{config: c.config, builders: builders}
+}
+
+// Update returns an update builder for PostDelta.
+func (c *PostDeltaClient) Update() *PostDeltaUpdate {
+	mutation := newPostDeltaMutation(c.config, OpUpdate)
+	return &PostDeltaUpdate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOne returns an update builder for the given entity.
+func (c *PostDeltaClient) UpdateOne(_m *PostDelta) *PostDeltaUpdateOne {
+	mutation := newPostDeltaMutation(c.config, OpUpdateOne, withPostDelta(_m))
+	return &PostDeltaUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOneID returns an update builder for the given id.
+func (c *PostDeltaClient) UpdateOneID(id int64) *PostDeltaUpdateOne {
+	mutation := newPostDeltaMutation(c.config, OpUpdateOne, withPostDeltaID(id))
+	return &PostDeltaUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// Delete returns a delete builder for PostDelta.
+func (c *PostDeltaClient) Delete() *PostDeltaDelete {
+	mutation := newPostDeltaMutation(c.config, OpDelete)
+	return &PostDeltaDelete{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// DeleteOne returns a builder for deleting the given entity.
+func (c *PostDeltaClient) DeleteOne(_m *PostDelta) *PostDeltaDeleteOne {
+	return c.DeleteOneID(_m.ID)
+}
+
+// DeleteOneID returns a builder for deleting the given entity by its id.
+func (c *PostDeltaClient) DeleteOneID(id int64) *PostDeltaDeleteOne {
+	builder := c.Delete().Where(postdelta.ID(id))
+	builder.mutation.id = &id
+	builder.mutation.op = OpDeleteOne
+	return &PostDeltaDeleteOne{builder}
+}
+
+// Query returns a query builder for PostDelta.
+func (c *PostDeltaClient) Query() *PostDeltaQuery {
+	return &PostDeltaQuery{
+		config: c.config,
+		ctx:    &QueryContext{Type: TypePostDelta},
+		inters: c.Interceptors(),
+	}
+}
+
+// Get returns a PostDelta entity by its id.
+func (c *PostDeltaClient) Get(ctx context.Context, id int64) (*PostDelta, error) {
+	return c.Query().Where(postdelta.ID(id)).Only(ctx)
+}
+
+// GetX is like Get, but panics if an error occurs.
+func (c *PostDeltaClient) GetX(ctx context.Context, id int64) *PostDelta {
+	obj, err := c.Get(ctx, id)
+	if err != nil {
+		panic(err)
+	}
+	return obj
+}
+
+// QueryPost queries the post edge of a PostDelta.
+func (c *PostDeltaClient) QueryPost(_m *PostDelta) *PostQuery {
+	query := (&PostClient{config: c.config}).Query()
+	query.path = func(context.Context) (fromV *sql.Selector, _ error) {
+		id := _m.ID
+		step := sqlgraph.NewStep(
+			sqlgraph.From(postdelta.Table, postdelta.FieldID, id),
+			sqlgraph.To(post.Table, post.FieldID),
+			sqlgraph.Edge(sqlgraph.M2O, false, postdelta.PostTable, postdelta.PostColumn),
+		)
+		fromV = sqlgraph.Neighbors(_m.driver.Dialect(), step)
+		return fromV, nil
+	}
+	return query
+}
+
+// Hooks returns the client hooks.
+func (c *PostDeltaClient) Hooks() []Hook {
+	return c.hooks.PostDelta
+}
+
+// Interceptors returns the client interceptors.
+func (c *PostDeltaClient) Interceptors() []Interceptor {
+	return c.inters.PostDelta
+}
+
+func (c *PostDeltaClient) mutate(ctx context.Context, m *PostDeltaMutation) (Value, error) {
+	switch m.Op() {
+	case OpCreate:
+		return (&PostDeltaCreate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdate:
+		return (&PostDeltaUpdate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdateOne:
+		return (&PostDeltaUpdateOne{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpDelete, OpDeleteOne:
+		return (&PostDeltaDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
+	default:
+		return nil, fmt.Errorf("ent: unknown PostDelta mutation op: %q", m.Op())
+	}
+}
+
 // ProcessClient is a client for the Process schema.
 type ProcessClient struct {
 	config
@@ -3165,6 +3330,155 @@ func (c *UserClient) mutate(ctx context.Context, m *UserMutation) (Value, error)
 	}
 }
 
+// UserDeltaClient is a client for the UserDelta schema.
+type UserDeltaClient struct {
+	config
+}
+
+// NewUserDeltaClient returns a client for the UserDelta from the given config.
+func NewUserDeltaClient(c config) *UserDeltaClient {
+	return &UserDeltaClient{config: c}
+}
+
+// Use adds a list of mutation hooks to the hooks stack.
+// A call to `Use(f, g, h)` equals to `userdelta.Hooks(f(g(h())))`.
+func (c *UserDeltaClient) Use(hooks ...Hook) {
+	c.hooks.UserDelta = append(c.hooks.UserDelta, hooks...)
+}
+
+// Intercept adds a list of query interceptors to the interceptors stack.
+// A call to `Intercept(f, g, h)` equals to `userdelta.Intercept(f(g(h())))`.
+func (c *UserDeltaClient) Intercept(interceptors ...Interceptor) {
+	c.inters.UserDelta = append(c.inters.UserDelta, interceptors...)
+}
+
+// Create returns a builder for creating a UserDelta entity.
+func (c *UserDeltaClient) Create() *UserDeltaCreate {
+	mutation := newUserDeltaMutation(c.config, OpCreate)
+	return &UserDeltaCreate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// CreateBulk returns a builder for creating a bulk of UserDelta entities.
+func (c *UserDeltaClient) CreateBulk(builders ...*UserDeltaCreate) *UserDeltaCreateBulk {
+	return &UserDeltaCreateBulk{config: c.config, builders: builders}
+}
+
+// MapCreateBulk creates a bulk creation builder from the given slice. For each item in the slice, the function creates
+// a builder and applies setFunc on it.
+func (c *UserDeltaClient) MapCreateBulk(slice any, setFunc func(*UserDeltaCreate, int)) *UserDeltaCreateBulk {
+	rv := reflect.ValueOf(slice)
+	if rv.Kind() != reflect.Slice {
+		return &UserDeltaCreateBulk{err: fmt.Errorf("calling to UserDeltaClient.MapCreateBulk with wrong type %T, need slice", slice)}
+	}
+	builders := make([]*UserDeltaCreate, rv.Len())
+	for i := 0; i < rv.Len(); i++ {
+		builders[i] = c.Create()
+		setFunc(builders[i], i)
+	}
+	return &UserDeltaCreateBulk{config: c.config, builders: builders}
+}
+
+// Update returns an update builder for UserDelta.
+func (c *UserDeltaClient) Update() *UserDeltaUpdate {
+	mutation := newUserDeltaMutation(c.config, OpUpdate)
+	return &UserDeltaUpdate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOne returns an update builder for the given entity.
+func (c *UserDeltaClient) UpdateOne(_m *UserDelta) *UserDeltaUpdateOne {
+	mutation := newUserDeltaMutation(c.config, OpUpdateOne, withUserDelta(_m))
+	return &UserDeltaUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOneID returns an update builder for the given id.
+func (c *UserDeltaClient) UpdateOneID(id int64) *UserDeltaUpdateOne {
+	mutation := newUserDeltaMutation(c.config, OpUpdateOne, withUserDeltaID(id))
+	return &UserDeltaUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// Delete returns a delete builder for UserDelta.
+func (c *UserDeltaClient) Delete() *UserDeltaDelete {
+	mutation := newUserDeltaMutation(c.config, OpDelete)
+	return &UserDeltaDelete{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// DeleteOne returns a builder for deleting the given entity.
+func (c *UserDeltaClient) DeleteOne(_m *UserDelta) *UserDeltaDeleteOne {
+	return c.DeleteOneID(_m.ID)
+}
+
+// DeleteOneID returns a builder for deleting the given entity by its id.
+func (c *UserDeltaClient) DeleteOneID(id int64) *UserDeltaDeleteOne {
+	builder := c.Delete().Where(userdelta.ID(id))
+	builder.mutation.id = &id
+	builder.mutation.op = OpDeleteOne
+	return &UserDeltaDeleteOne{builder}
+}
+
+// Query returns a query builder for UserDelta.
+func (c *UserDeltaClient) Query() *UserDeltaQuery {
+	return &UserDeltaQuery{
+		config: c.config,
+		ctx:    &QueryContext{Type: TypeUserDelta},
+		inters: c.Interceptors(),
+	}
+}
+
+// Get returns a UserDelta entity by its id.
+func (c *UserDeltaClient) Get(ctx context.Context, id int64) (*UserDelta, error) {
+	return c.Query().Where(userdelta.ID(id)).Only(ctx)
+}
+
+// GetX is like Get, but panics if an error occurs.
+func (c *UserDeltaClient) GetX(ctx context.Context, id int64) *UserDelta {
+	obj, err := c.Get(ctx, id)
+	if err != nil {
+		panic(err)
+	}
+	return obj
+}
+
+// QueryUser queries the user edge of a UserDelta.
+func (c *UserDeltaClient) QueryUser(_m *UserDelta) *UserQuery {
+	query := (&UserClient{config: c.config}).Query()
+	query.path = func(context.Context) (fromV *sql.Selector, _ error) {
+		id := _m.ID
+		step := sqlgraph.NewStep(
+			sqlgraph.From(userdelta.Table, userdelta.FieldID, id),
+			sqlgraph.To(user.Table, user.FieldID),
+			sqlgraph.Edge(sqlgraph.M2O, false, userdelta.UserTable, userdelta.UserColumn),
+		)
+		fromV = sqlgraph.Neighbors(_m.driver.Dialect(), step)
+		return fromV, nil
+	}
+	return query
+}
+
+// Hooks returns the client hooks.
+func (c *UserDeltaClient) Hooks() []Hook {
+	return c.hooks.UserDelta
+}
+
+// Interceptors returns the client interceptors.
+func (c *UserDeltaClient) Interceptors() []Interceptor {
+	return c.inters.UserDelta
+}
+
+func (c *UserDeltaClient) mutate(ctx context.Context, m *UserDeltaMutation) (Value, error) {
+	switch m.Op() {
+	case OpCreate:
+		return (&UserDeltaCreate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdate:
+		return (&UserDeltaUpdate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdateOne:
+		return (&UserDeltaUpdateOne{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpDelete, OpDeleteOne:
+		return (&UserDeltaDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
+	default:
+		return nil, fmt.Errorf("ent: unknown UserDelta mutation op: %q", m.Op())
+	}
+}
+
 // WebhookDeliveryClient is a client for the WebhookDelivery schema.
 type WebhookDeliveryClient struct {
 	config
@@ -3568,15 +3882,15 @@ func (c *WriterClient) mutate(ctx context.Context, m *WriterMutation) (Value, er
 type (
 	hooks struct {
 		APIKey, AuditEntry, Block, Delivery, ExternalPost, Follow, FollowRequest,
-		HiddenUser, IdempotencyKey, Job, Like, Mute, MutedWord, Post, Process,
-		ReadMarker, Report, Session, User, WebhookDelivery, WebhookEndpoint,
-		Writer []ent.Hook
+		HiddenUser, IdempotencyKey, Job, Like, Mute, MutedWord, Post, PostDelta,
+		Process, ReadMarker, Report, Session, User, UserDelta, WebhookDelivery,
+		WebhookEndpoint, Writer []ent.Hook
 	}
 	inters struct {
 		APIKey, AuditEntry, Block, Delivery, ExternalPost, Follow, FollowRequest,
-		HiddenUser, IdempotencyKey, Job, Like, Mute, MutedWord, Post, Process,
-		ReadMarker, Report, Session, User, WebhookDelivery, WebhookEndpoint,
-		Writer []ent.Interceptor
+		HiddenUser, IdempotencyKey, Job, Like, Mute, MutedWord, Post, PostDelta,
+		Process, ReadMarker, Report, Session, User, UserDelta, WebhookDelivery,
+		WebhookEndpoint, Writer []ent.Interceptor
 	}
 )
 

@@ -22,11 +22,13 @@ import (
 	"tideline/ent/mute"
 	"tideline/ent/mutedword"
 	"tideline/ent/post"
+	"tideline/ent/postdelta"
 	"tideline/ent/process"
 	"tideline/ent/readmarker"
 	"tideline/ent/report"
 	"tideline/ent/session"
 	"tideline/ent/user"
+	"tideline/ent/userdelta"
 	"tideline/ent/webhookdelivery"
 	"tideline/ent/webhookendpoint"
 	"tideline/ent/writer"
@@ -108,11 +110,13 @@ func checkColumn(t, c string) error {
 			mute.Table:            mute.ValidColumn,
 			mutedword.Table:       mutedword.ValidColumn,
 			post.Table:            post.ValidColumn,
+			postdelta.Table:       postdelta.ValidColumn,
 			process.Table:         process.ValidColumn,
 			readmarker.Table:      readmarker.ValidColumn,
 			report.Table:          report.ValidColumn,
 			session.Table:         session.ValidColumn,
 			user.Table:            user.ValidColumn,
+			userdelta.Table:       userdelta.ValidColumn,
 			webhookdelivery.Table: webhookdelivery.ValidColumn,
 			webhookendpoint.Table: webhookendpoint.ValidColumn,
 			writer.Table:          writer.ValidColumn,

@@ -22,6 +22,7 @@ import (
 	"tideline/ent/mute"
 	"tideline/ent/mutedword"
 	"tideline/ent/post"
+	"tideline/ent/postdelta"
 	"tideline/ent/predicate"
 	"tideline/ent/process"
 	"tideline/ent/readmarker"
@@ -29,6 +30,7 @@ import (
 	"tideline/ent/schema"
 	"tideline/ent/session"
 	"tideline/ent/user"
+	"tideline/ent/userdelta"
 	"tideline/ent/webhookdelivery"
 	"tideline/ent/webhookendpoint"
 	"tideline/ent/writer"
@@ -61,11 +63,13 @@ const (
 	TypeMute            = "Mute"
 	TypeMutedWord       = "MutedWord"
 	TypePost            = "Post"
+	TypePostDelta       = "PostDelta"
 	TypeProcess         = "Process"
 	TypeReadMarker      = "ReadMarker"
 	TypeReport          = "Report"
 	TypeSession         = "Session"
 	TypeUser            = "User"
+	TypeUserDelta       = "UserDelta"
 	TypeWebhookDelivery = "WebhookDelivery"
 	TypeWebhookEndpoint = "WebhookEndpoint"
 	TypeWriter          = "Writer"
@@ -8610,6 +8614,482 @@ func (m *PostMutation) ResetEdge(name string) error {
 	return fmt.Errorf("unknown Post edge %s", name)
 }
 
+// PostDeltaMutation represents an operation that mutates the PostDelta nodes in the graph.
+type PostDeltaMutation struct {
+	config
+	op            Op
+	typ           string
+	id            *int64
+	likes         *int
+	addlikes      *int
+	clearedFields map[string]struct{}
+	post          *int64
+	clearedpost   bool
+	done          bool
+	oldValue      func(context.Context) (*PostDelta, error)
+	predicates    []predicate.PostDelta
+}
+
+var _ ent.Mutation = (*PostDeltaMutation)(nil)
+
+// postdeltaOption allows management of the mutation configuration using functional options.
+type postdeltaOption func(*PostDeltaMutation)
+
+// newPostDeltaMutation creates new mutation for the PostDelta entity.
+func newPostDeltaMutation(c config, op Op, opts ...postdeltaOption) *PostDeltaMutation {
+	m := &PostDeltaMutation{
+		config:        c,
+		op:            op,
+		typ:           TypePostDelta,
+		clearedFields: make(map[string]struct{}),
+	}
+	for _, opt := range opts {
+		opt(m)
+	}
+	return m
+}
+
+// withPostDeltaID sets the ID field of the mutation.
+func withPostDeltaID(id int64) postdeltaOption {
+	return func(m *PostDeltaMutation) {
+		var (
+			err   error
+			once  sync.Once
+			value *PostDelta
+		)
+		m.oldValue = func(ctx context.Context) (*PostDelta, error) {
+			once.Do(func() {
+				if m.done {
+					err = errors.New("querying old values post mutation is not allowed")
+				} else {
+					value, err = m.Client().PostDelta.Get(ctx, id)
+				}
+			})
+			return value, err
+		}
+		m.id = &id
+	}
+}
+
+// withPostDelta sets the old PostDelta of the mutation.
+func withPostDelta(node *PostDelta) postdeltaOption {
+	return func(m *PostDeltaMutation) {
+		m.oldValue = func(context.Context) (*PostDelta, error) {
+			return node, nil
+		}
+		m.id = &node.ID
+	}
+}
+
+// Client returns a new `ent.Client` from the mutation. If the mutation was
+// executed in a transaction (ent.Tx), a transactional client is returned.
+func (m PostDeltaMutation) Client() *Client {
+	client := &Client{config: m.config}
+	client.init()
+	return client
+}
+
+// Tx returns an `ent.Tx` for mutations that were executed in transactions;
+// it returns an error otherwise.
+func (m PostDeltaMutation) Tx() (*Tx, error) {
+	if _, ok := m.driver.(*txDriver); !ok {
+		return nil, errors.New("ent: mutation is not running in a transaction")
+	}
+	tx := &Tx{config: m.config}
+	tx.init()
+	return tx, nil
+}
+
+// SetID sets the value of the id field. Note that this
+// operation is only accepted on creation of PostDelta entities.
+func (m *PostDeltaMutation) SetID(id int64) {
+	m.id = &id
+}
+
+// ID returns the ID value in the mutation. Note that the ID is only available
+// if it was provided to the builder or after it was returned from the database.
+func (m *PostDeltaMutation) ID() (id int64, exists bool) {
+	if m.id == nil {
+		return
+	}
+	return *m.id, true
+}
+
+// IDs queries the database and returns the entity ids that match the mutation's predicate.
+// That means, if the mutation is applied within a transaction with an isolation level such
+// as sql.LevelSerializable, the returned ids match the ids of the rows that will be updated
+// or updated by the mutation.
+func (m *PostDeltaMutation) IDs(ctx context.Context) ([]int64, error) {
+	switch {
+	case m.op.Is(OpUpdateOne | OpDeleteOne):
+		id, exists := m.ID()
+		if exists {
+			return []int64{id}, nil
+		}
+		fallthrough
+	case m.op.Is(OpUpdate | OpDelete):
+		return m.Client().PostDelta.Query().Where(m.predicates...).IDs(ctx)
+	default:
+		return nil, fmt.Errorf("IDs is not allowed on %s operations", m.op)
+	}
+}
+
+// SetPostID sets the "post_id" field.
+func (m *PostDeltaMutation) SetPostID(i int64) {
+	m.post = &i
+}
+
+// PostID returns the value of the "post_id" field in the mutation.
+func (m *PostDeltaMutation) PostID() (r int64, exists bool) {
+	v := m.post
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldPostID returns the old "post_id" field's value of the PostDelta entity.
+// If the PostDelta object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *PostDeltaMutation) OldPostID(ctx context.Context) (v int64, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldPostID is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldPostID requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldPostID: %w", err)
+	}
+	return oldValue.PostID, nil
+}
+
+// ResetPostID resets all changes to the "post_id" field.
+func (m *PostDeltaMutation) ResetPostID() {
+	m.post = nil
+}
+
+// SetLikes sets the "likes" field.
+func (m *PostDeltaMutation) SetLikes(i int) {
+	m.likes = &i
+	m.addlikes = nil
+}
+
+// Likes returns the value of the "likes" field in the mutation.
+func (m *PostDeltaMutation) Likes() (r int, exists bool) {
+	v := m.likes
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldLikes returns the old "likes" field's value of the PostDelta entity.
+// If the PostDelta object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *PostDeltaMutation) OldLikes(ctx context.Context) (v int, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldLikes is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldLikes requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldLikes: %w", err)
+	}
+	return oldValue.Likes, nil
+}
+
+// AddLikes adds i to the "likes" field.
+func (m *PostDeltaMutation) AddLikes(i int) {
+	if m.addlikes != nil {
+		*m.addlikes += i
+	} else {
+		m.addlikes = &i
+	}
+}
+
+// AddedLikes returns the value that was added to the "likes" field in this mutation.
+func (m *PostDeltaMutation) AddedLikes() (r int, exists bool) {
+	v := m.addlikes
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ResetLikes resets all changes to the "likes" field.
+func (m *PostDeltaMutation) ResetLikes() {
+	m.likes = nil
+	m.addlikes = nil
+}
+
+// ClearPost clears the "post" edge to the Post entity.
+func (m *PostDeltaMutation) ClearPost() {
+	m.clearedpost = true
+	m.clearedFields[postdelta.FieldPostID] = struct{}{}
+}
+
+// PostCleared reports if the "post" edge to the Post entity was cleared.
+func (m *PostDeltaMutation) PostCleared() bool {
+	return m.clearedpost
+}
+
+// PostIDs returns the "post" edge IDs in the mutation.
+// Note that IDs always returns len(IDs) <= 1 for unique edges, and you should use
+// PostID instead. It exists only for internal usage by the builders.
+func (m *PostDeltaMutation) PostIDs() (ids []int64) {
+	if id := m.post; id != nil {
+		ids = append(ids, *id)
+	}
+	return
+}
+
+// ResetPost resets all changes to the "post" edge.
+func (m *PostDeltaMutation) ResetPost() {
+	m.post = nil
+	m.clearedpost = false
+}
+
+// Where appends a list predicates to the PostDeltaMutation builder.
+func (m *PostDeltaMutation) Where(ps ...predicate.PostDelta) {
+	m.predicates = append(m.predicates, ps...)
+}
+
+// WhereP appends storage-level predicates to the PostDeltaMutation builder. Using this method,
+// users can use type-assertion to append predicates that do not depend on any generated package.
+func (m *PostDeltaMutation) WhereP(ps ...func(*sql.Selector)) {
+	p := make([]predicate.PostDelta, len(ps))
+	for i := range ps {
+		p[i] = ps[i]
+	}
+	m.Where(p...)
+}
+
+// Op returns the operation name.
+func (m *PostDeltaMutation) Op() Op {
+	return m.op
+}
+
+// SetOp allows setting the mutation operation.
+func (m *PostDeltaMutation) SetOp(op Op) {
+	m.op = op
+}
+
+// Type returns the node type of this mutation (PostDelta).
+func (m *PostDeltaMutation) Type() string {
+	return m.typ
+}
+
+// Fields returns all fields that were changed during this mutation. Note that in
+// order to get all numeric fields that were incremented/decremented, call
+// AddedFields().
+func (m *PostDeltaMutation) Fields() []string {
+	fields := make([]string, 0, 2)
+	if m.post != nil {
+		fields = append(fields, postdelta.FieldPostID)
+	}
+	if m.likes != nil {
+		fields = append(fields, postdelta.FieldLikes)
+	}
+	return fields
+}
+
+// Field returns the value of a field with the given name. The second boolean
+// return value indicates that this field was not set, or was not defined in the
+// schema.
+func (m *PostDeltaMutation) Field(name string) (ent.Value, bool) {
+	switch name {
+	case postdelta.FieldPostID:
+		return m.PostID()
+	case postdelta.FieldLikes:
+		return m.Likes()
+	}
+	return nil, false
+}
+
+// OldField returns the old value of the field from the database. An error is
+// returned if the mutation operation is not UpdateOne, or the query to the
+// database failed.
+func (m *PostDeltaMutation) OldField(ctx context.Context, name string) (ent.Value, error) {
+	switch name {
+	case postdelta.FieldPostID:
+		return m.OldPostID(ctx)
+	case postdelta.FieldLikes:
+		return m.OldLikes(ctx)
+	}
+	return nil, fmt.Errorf("unknown PostDelta field %s", name)
+}
+
+// SetField sets the value of a field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *PostDeltaMutation) SetField(name string, value ent.Value) error {
+	switch name {
+	case postdelta.FieldPostID:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetPostID(v)
+		return nil
+	case postdelta.FieldLikes:
+		v, ok := value.(int)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetLikes(v)
+		return nil
+	}
+	return fmt.Errorf("unknown PostDelta field %s", name)
+}
+
+// AddedFields returns all numeric fields that were incremented/decremented during
+// this mutation.
+func (m *PostDeltaMutation) AddedFields() []string {
+	var fields []string
+	if m.addlikes != nil {
+		fields = append(fields, postdelta.FieldLikes)
+	}
+	return fields
+}
+
+// AddedField returns the numeric value that was incremented/decremented on a field
+// with the given name. The second boolean return value indicates that this field
+// was not set, or was not defined in the schema.
+func (m *PostDeltaMutation) AddedField(name string) (ent.Value, bool) {
+	switch name {
+	case postdelta.FieldLikes:
+		return m.AddedLikes()
+	}
+	return nil, false
+}
+
+// AddField adds the value to the field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *PostDeltaMutation) AddField(name string, value ent.Value) error {
+	switch name {
+	case postdelta.FieldLikes:
+		v, ok := value.(int)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddLikes(v)
+		return nil
+	}
+	return fmt.Errorf("unknown PostDelta numeric field %s", name)
+}
+
+// ClearedFields returns all nullable fields that were cleared during this
+// mutation.
+func (m *PostDeltaMutation) ClearedFields() []string {
+	return nil
+}
+
+// FieldCleared returns a boolean indicating if a field with the given name was
+// cleared in this mutation.
+func (m *PostDeltaMutation) FieldCleared(name string) bool {
+	_, ok := m.clearedFields[name]
+	return ok
+}
+
+// ClearField clears the value of the field with the given name. It returns an
+// error if the field is not defined in the schema.
+func (m *PostDeltaMutation) ClearField(name string) error {
+	return fmt.Errorf("unknown PostDelta nullable field %s", name)
+}
+
+// ResetField resets all changes in the mutation for the field with the given name.
+// It returns an error if the field is not defined in the schema.
+func (m *PostDeltaMutation) ResetField(name string) error {
+	switch name {
+	case postdelta.FieldPostID:
+		m.ResetPostID()
+		return nil
+	case postdelta.FieldLikes:
+		m.ResetLikes()
+		return nil
+	}
+	return fmt.Errorf("unknown PostDelta field %s", name)
+}
+
+// AddedEdges returns all edge names that were set/added in this mutation.
+func (m *PostDeltaMutation) AddedEdges() []string {
+	edges := make([]string, 0, 1)
+	if m.post != nil {
+		edges = append(edges, postdelta.EdgePost)
+	}
+	return edges
+}
+
+// AddedIDs returns all IDs (to other nodes) that were added for the given edge
+// name in this mutation.
+func (m *PostDeltaMutation) AddedIDs(name string) []ent.Value {
+	switch name {
+	case postdelta.EdgePost:
+		if id := m.post; id != nil {
+			return []ent.Value{*id}
+		}
+	}
+	return nil
+}
+
+// RemovedEdges returns all edge names that were removed in this mutation.
+func (m *PostDeltaMutation) RemovedEdges() []string {
+	edges := make([]string, 0, 1)
+	return edges
+}
+
+// RemovedIDs returns all IDs (to other nodes) that were removed for the edge with
+// the given name in this mutation.
+func (m *PostDeltaMutation) RemovedIDs(name string) []ent.Value {
+	return nil
+}
+
+// ClearedEdges returns all edge names that were cleared in this mutation.
+func (m *PostDeltaMutation) ClearedEdges() []string {
+	edges := make([]string, 0, 1)
+	if m.clearedpost {
+		edges = append(edges, postdelta.EdgePost)
+	}
+	return edges
+}
+
+// EdgeCleared returns a boolean which indicates if the edge with the given name
+// was cleared in this mutation.
+func (m *PostDeltaMutation) EdgeCleared(name string) bool {
+	switch name {
+	case postdelta.EdgePost:
+		return m.clearedpost
+	}
+	return false
+}
+
+// ClearEdge clears the value of the edge with the given name. It returns an error
+// if that edge is not defined in the schema.
+func (m *PostDeltaMutation) ClearEdge(name string) error {
+	switch name {
+	case postdelta.EdgePost:
+		m.ClearPost()
+		return nil
+	}
+	return fmt.Errorf("unknown PostDelta unique edge %s", name)
+}
+
+// ResetEdge resets all changes to the edge with the given name in this mutation.
+// It returns an error if the edge is not defined in the schema.
+func (m *PostDeltaMutation) ResetEdge(name string) error {
+	switch name {
+	case postdelta.EdgePost:
+		m.ResetPost()
+		return nil
+	}
+	return fmt.Errorf("unknown PostDelta edge %s", name)
+}
+
 // ProcessMutation represents an operation that mutates the Process nodes in the graph.
 type ProcessMutation struct {
 	config
@@ -13477,6 +13957,569 @@ func (m *UserMutation) ClearEdge(name string) error {
 // It returns an error if the edge is not defined in the schema.
 func (m *UserMutation) ResetEdge(name string) error {
 	return fmt.Errorf("unknown User edge %s", name)
+}
+
+// UserDeltaMutation represents an operation that mutates the UserDelta nodes in the graph.
+type UserDeltaMutation struct {
+	config
+	op            Op
+	typ           string
+	id            *int64
+	followers     *int
+	addfollowers  *int
+	following     *int
+	addfollowing  *int
+	clearedFields map[string]struct{}
+	user          *int64
+	cleareduser   bool
+	done          bool
+	oldValue      func(context.Context) (*UserDelta, error)
+	predicates    []predicate.UserDelta
+}
+
+var _ ent.Mutation = (*UserDeltaMutation)(nil)
+
+// userdeltaOption allows management of the mutation configuration using functional options.
+type userdeltaOption func(*UserDeltaMutation)
+
+// newUserDeltaMutation creates new mutation for the UserDelta entity.
+func newUserDeltaMutation(c config, op Op, opts ...userdeltaOption) *UserDeltaMutation {
+	m := &UserDeltaMutation{
+		config:        c,
+		op:            op,
+		typ:           TypeUserDelta,
+		clearedFields: make(map[string]struct{}),
+	}
+	for _, opt := range opts {
+		opt(m)
+	}
+	return m
+}
+
+// withUserDeltaID sets the ID field of the mutation.
+func withUserDeltaID(id int64) userdeltaOption {
+	return func(m *UserDeltaMutation) {
+		var (
+			err   error
+			once  sync.Once
+			value *UserDelta
+		)
+		m.oldValue = func(ctx context.Context) (*UserDelta, error) {
+			once.Do(func() {
+				if m.done {
+					err = errors.New("querying old values post mutation is not allowed")
+				} else {
+					value, err = m.Client().UserDelta.Get(ctx, id)
+				}
+			})
+			return value, err
+		}
+		m.id = &id
+	}
+}
+
+// withUserDelta sets the old UserDelta of the mutation.
+func withUserDelta(node *UserDelta) userdeltaOption {
+	return func(m *UserDeltaMutation) {
+		m.oldValue = func(context.Context) (*UserDelta, error) {
+			return node, nil
+		}
+		m.id = &node.ID
+	}
+}
+
+// Client returns a new `ent.Client` from the mutation. If the mutation was
+// executed in a transaction (ent.Tx), a transactional client is returned.
+func (m UserDeltaMutation) Client() *Client {
+	client := &Client{config: m.config}
+	client.init()
+	return client
+}
+
+// Tx returns an `ent.Tx` for mutations that were executed in transactions;
+// it returns an error otherwise.
+func (m UserDeltaMutation) Tx() (*Tx, error) {
+	if _, ok := m.driver.(*txDriver); !ok {
+		return nil, errors.New("ent: mutation is not running in a transaction")
+	}
+	tx := &Tx{config: m.config}
+	tx.init()
+	return tx, nil
+}
+
+// SetID sets the value of the id field. Note that this
+// operation is only accepted on creation of UserDelta entities.
+func (m *UserDeltaMutation) SetID(id int64) {
+	m.id = &id
+}
+
+// ID returns the ID value in the mutation. Note that the ID is only available
+// if it was provided to the builder or after it was returned from the database.
+func (m *UserDeltaMutation) ID() (id int64, exists bool) {
+	if m.id == nil {
+		return
+	}
+	return *m.id, true
+}
+
+// IDs queries the database and returns the entity ids that match the mutation's predicate.
+// That means, if the mutation is applied within a transaction with an isolation level such
+// as sql.LevelSerializable, the returned ids match the ids of the rows that will be updated
+// or updated by the mutation.
+func (m *UserDeltaMutation) IDs(ctx context.Context) ([]int64, error) {
+	switch {
+	case m.op.Is(OpUpdateOne | OpDeleteOne):
+		id, exists := m.ID()
+		if exists {
+			return []int64{id}, nil
+		}
+		fallthrough
+	case m.op.Is(OpUpdate | OpDelete):
+		return m.Client().UserDelta.Query().Where(m.predicates...).IDs(ctx)
+	default:
+		return nil, fmt.Errorf("IDs is not allowed on %s operations", m.op)
+	}
+}
+
+// SetUserID sets the "user_id" field.
+func (m *UserDeltaMutation) SetUserID(i int64) {
+	m.user = &i
+}
+
+// UserID returns the value of the "user_id" field in the mutation.
+func (m *UserDeltaMutation) UserID() (r int64, exists bool) {
+	v := m.user
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldUserID returns the old "user_id" field's value of the UserDelta entity.
+// If the UserDelta object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *UserDeltaMutation) OldUserID(ctx context.Context) (v int64, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldUserID is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldUserID requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldUserID: %w", err)
+	}
+	return oldValue.UserID, nil
+}
+
+// ResetUserID resets all changes to the "user_id" field.
+func (m *UserDeltaMutation) ResetUserID() {
+	m.user = nil
+}
+
+// SetFollowers sets the "followers" field.
+func (m *UserDeltaMutation) SetFollowers(i int) {
+	m.followers = &i
+	m.addfollowers = nil
+}
+
+// Followers returns the value of the "followers" field in the mutation.
+func (m *UserDeltaMutation) Followers() (r int, exists bool) {
+	v := m.followers
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldFollowers returns the old "followers" field's value of the UserDelta entity.
+// If the UserDelta object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *UserDeltaMutation) OldFollowers(ctx context.Context) (v int, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldFollowers is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldFollowers requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldFollowers: %w", err)
+	}
+	return oldValue.Followers, nil
+}
+
+// AddFollowers adds i to the "followers" field.
+func (m *UserDeltaMutation) AddFollowers(i int) {
+	if m.addfollowers != nil {
+		*m.addfollowers += i
+	} else {
+		m.addfollowers = &i
+	}
+}
+
+// AddedFollowers returns the value that was added to the "followers" field in this mutation.
+func (m *UserDeltaMutation) AddedFollowers() (r int, exists bool) {
+	v := m.addfollowers
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ResetFollowers resets all changes to the "followers" field.
+func (m *UserDeltaMutation) ResetFollowers() {
+	m.followers = nil
+	m.addfollowers = nil
+}
+
+// SetFollowing sets the "following" field.
+func (m *UserDeltaMutation) SetFollowing(i int) {
+	m.following = &i
+	m.addfollowing = nil
+}
+
+// Following returns the value of the "following" field in the mutation.
+func (m *UserDeltaMutation) Following() (r int, exists bool) {
+	v := m.following
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldFollowing returns the old "following" field's value of the UserDelta entity.
+// If the UserDelta object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *UserDeltaMutation) OldFollowing(ctx context.Context) (v int, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldFollowing is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldFollowing requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldFollowing: %w", err)
+	}
+	return oldValue.Following, nil
+}
+
+// AddFollowing adds i to the "following" field.
+func (m *UserDeltaMutation) AddFollowing(i int) {
+	if m.addfollowing != nil {
+		*m.addfollowing += i
+	} else {
+		m.addfollowing = &i
+	}
+}
+
+// AddedFollowing returns the value that was added to the "following" field in this mutation.
+func (m *UserDeltaMutation) AddedFollowing() (r int, exists bool) {
+	v := m.addfollowing
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ResetFollowing resets all changes to the "following" field.
+func (m *UserDeltaMutation) ResetFollowing() {
+	m.following = nil
+	m.addfollowing = nil
+}
+
+// ClearUser clears the "user" edge to the User entity.
+func (m *UserDeltaMutation) ClearUser() {
+	m.cleareduser = true
+	m.clearedFields[userdelta.FieldUserID] = struct{}{}
+}
+
+// UserCleared reports if the "user" edge to the User entity was cleared.
+func (m *UserDeltaMutation) UserCleared() bool {
+	return m.cleareduser
+}
+
+// UserIDs returns the "user" edge IDs in the mutation.
+// Note that IDs always returns len(IDs) <= 1 for unique edges, and you should use
+// UserID instead. It exists only for internal usage by the builders.
+func (m *UserDeltaMutation) UserIDs() (ids []int64) {
+	if id := m.user; id != nil {
+		ids = append(ids, *id)
+	}
+	return
+}
+
+// ResetUser resets all changes to the "user" edge.
+func (m *UserDeltaMutation) ResetUser() {
+	m.user = nil
+	m.cleareduser = false
+}
+
+// Where appends a list predicates to the UserDeltaMutation builder.
+func (m *UserDeltaMutation) Where(ps ...predicate.UserDelta) {
+	m.predicates = append(m.predicates, ps...)
+}
+
+// WhereP appends storage-level predicates to the UserDeltaMutation builder. Using this method,
+// users can use type-assertion to append predicates that do not depend on any generated package.
+func (m *UserDeltaMutation) WhereP(ps ...func(*sql.Selector)) {
+	p := make([]predicate.UserDelta, len(ps))
+	for i := range ps {
+		p[i] = ps[i]
+	}
+	m.Where(p...)
+}
+
+// Op returns the operation name.
+func (m *UserDeltaMutation) Op() Op {
+	return m.op
+}
+
+// SetOp allows setting the mutation operation.
+func (m *UserDeltaMutation) SetOp(op Op) {
+	m.op = op
+}
+
+// Type returns the node type of this mutation (UserDelta).
+func (m *UserDeltaMutation) Type() string {
+	return m.typ
+}
+
+// Fields returns all fields that were changed during this mutation. Note that in
+// order to get all numeric fields that were incremented/decremented, call
+// AddedFields().
+func (m *UserDeltaMutation) Fields() []string {
+	fields := make([]string, 0, 3)
+	if m.user != nil {
+		fields = append(fields, userdelta.FieldUserID)
+	}
+	if m.followers != nil {
+		fields = append(fields, userdelta.FieldFollowers)
+	}
+	if m.following != nil {
+		fields = append(fields, userdelta.FieldFollowing)
+	}
+	return fields
+}
+
+// Field returns the value of a field with the given name. The second boolean
+// return value indicates that this field was not set, or was not defined in the
+// schema.
+func (m *UserDeltaMutation) Field(name string) (ent.Value, bool) {
+	switch name {
+	case userdelta.FieldUserID:
+		return m.UserID()
+	case userdelta.FieldFollowers:
+		return m.Followers()
+	case userdelta.FieldFollowing:
+		return m.Following()
+	}
+	return nil, false
+}
+
+// OldField returns the old value of the field from the database. An error is
+// returned if the mutation operation is not UpdateOne, or the query to the
+// database failed.
+func (m *UserDeltaMutation) OldField(ctx context.Context, name string) (ent.Value, error) {
+	switch name {
+	case userdelta.FieldUserID:
+		return m.OldUserID(ctx)
+	case userdelta.FieldFollowers:
+		return m.OldFollowers(ctx)
+	case userdelta.FieldFollowing:
+		return m.OldFollowing(ctx)
+	}
+	return nil, fmt.Errorf("unknown UserDelta field %s", name)
+}
+
+// SetField sets the value of a field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *UserDeltaMutation) SetField(name string, value ent.Value) error {
+	switch name {
+	case userdelta.FieldUserID:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetUserID(v)
+		return nil
+	case userdelta.FieldFollowers:
+		v, ok := value.(int)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetFollowers(v)
+		return nil
+	case userdelta.FieldFollowing:
+		v, ok := value.(int)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetFollowing(v)
+		return nil
+	}
+	return fmt.Errorf("unknown UserDelta field %s", name)
+}
+
+// AddedFields returns all numeric fields that were incremented/decremented during
+// this mutation.
+func (m *UserDeltaMutation) AddedFields() []string {
+	var fields []string
+	if m.addfollowers != nil {
+		fields = append(fields, userdelta.FieldFollowers)
+	}
+	if m.addfollowing != nil {
+		fields = append(fields, userdelta.FieldFollowing)
+	}
+	return fields
+}
+
+// AddedField returns the numeric value that was incremented/decremented on a field
+// with the given name. The second boolean return value indicates that this field
+// was not set, or was not defined in the schema.
+func (m *UserDeltaMutation) AddedField(name string) (ent.Value, bool) {
+	switch name {
+	case userdelta.FieldFollowers:
+		return m.AddedFollowers()
+	case userdelta.FieldFollowing:
+		return m.AddedFollowing()
+	}
+	return nil, false
+}
+
+// AddField adds the value to the field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *UserDeltaMutation) AddField(name string, value ent.Value) error {
+	switch name {
+	case userdelta.FieldFollowers:
+		v, ok := value.(int)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddFollowers(v)
+		return nil
+	case userdelta.FieldFollowing:
+		v, ok := value.(int)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddFollowing(v)
+		return nil
+	}
+	return fmt.Errorf("unknown UserDelta numeric field %s", name)
+}
+
+// ClearedFields returns all nullable fields that were cleared during this
+// mutation.
+func (m *UserDeltaMutation) ClearedFields() []string {
+	return nil
+}
+
+// FieldCleared returns a boolean indicating if a field with the given name was
+// cleared in this mutation.
+func (m *UserDeltaMutation) FieldCleared(name string) bool {
+	_, ok := m.clearedFields[name]
+	return ok
+}
+
+// ClearField clears the value of the field with the given name. It returns an
+// error if the field is not defined in the schema.
+func (m *UserDeltaMutation) ClearField(name string) error {
+	return fmt.Errorf("unknown UserDelta nullable field %s", name)
+}
+
+// ResetField resets all changes in the mutation for the field with the given name.
+// It returns an error if the field is not defined in the schema.
+func (m *UserDeltaMutation) ResetField(name string) error {
+	switch name {
+	case userdelta.FieldUserID:
+		m.ResetUserID()
+		return nil
+	case userdelta.FieldFollowers:
+		m.ResetFollowers()
+		return nil
+	case userdelta.FieldFollowing:
+		m.ResetFollowing()
+		return nil
+	}
+	return fmt.Errorf("unknown UserDelta field %s", name)
+}
+
+// AddedEdges returns all edge names that were set/added in this mutation.
+func (m *UserDeltaMutation) AddedEdges() []string {
+	edges := make([]string, 0, 1)
+	if m.user != nil {
+		edges = append(edges, userdelta.EdgeUser)
+	}
+	return edges
+}
+
+// AddedIDs returns all IDs (to other nodes) that were added for the given edge
+// name in this mutation.
+func (m *UserDeltaMutation) AddedIDs(name string) []ent.Value {
+	switch name {
+	case userdelta.EdgeUser:
+		if id := m.user; id != nil {
+			return []ent.Value{*id}
+		}
+	}
+	return nil
+}
+
+// RemovedEdges returns all edge names that were removed in this mutation.
+func (m *UserDeltaMutation) RemovedEdges() []string {
+	edges := make([]string, 0, 1)
+	return edges
+}
+
+// RemovedIDs returns all IDs (to other nodes) that were removed for the edge with
+// the given name in this mutation.
+func (m *UserDeltaMutation) RemovedIDs(name string) []ent.Value {
+	return nil
+}
+
+// ClearedEdges returns all edge names that were cleared in this mutation.
+func (m *UserDeltaMutation) ClearedEdges() []string {
+	edges := make([]string, 0, 1)
+	if m.cleareduser {
+		edges = append(edges, userdelta.EdgeUser)
+	}
+	return edges
+}
+
+// EdgeCleared returns a boolean which indicates if the edge with the given name
+// was cleared in this mutation.
+func (m *UserDeltaMutation) EdgeCleared(name string) bool {
+	switch name {
+	case userdelta.EdgeUser:
+		return m.cleareduser
+	}
+	return false
+}
+
+// ClearEdge clears the value of the edge with the given name. It returns an error
+// if that edge is not defined in the schema.
+func (m *UserDeltaMutation) ClearEdge(name string) error {
+	switch name {
+	case userdelta.EdgeUser:
+		m.ClearUser()
+		return nil
+	}
+	return fmt.Errorf("unknown UserDelta unique edge %s", name)
+}
+
+// ResetEdge resets all changes to the edge with the given name in this mutation.
+// It returns an error if the edge is not defined in the schema.
+func (m *UserDeltaMutation) ResetEdge(name string) error {
+	switch name {
+	case userdelta.EdgeUser:
+		m.ResetUser()
+		return nil
+	}
+	return fmt.Errorf("unknown UserDelta edge %s", name)
 }
 
 // WebhookDeliveryMutation represents an operation that mutates the WebhookDelivery nodes in the graph.

@@ -16,11 +16,13 @@ import (
 	"tideline/ent/mute"
 	"tideline/ent/mutedword"
 	"tideline/ent/post"
+	"tideline/ent/postdelta"
 	"tideline/ent/readmarker"
 	"tideline/ent/report"
 	"tideline/ent/schema"
 	"tideline/ent/session"
 	"tideline/ent/user"
+	"tideline/ent/userdelta"
 	"tideline/ent/webhookdelivery"
 	"tideline/ent/webhookendpoint"
 	"tideline/ent/writer"
@@ -183,6 +185,12 @@ func init() {
 	postDescLikeCount := postFields[4].Descriptor()
 	// post.DefaultLikeCount holds the default value on creation for the like_count field.
 	post.DefaultLikeCount = postDescLikeCount.Default.(int)
+	postdeltaFields := schema.PostDelta{}.Fields()
+	_ = postdeltaFields
+	// postdeltaDescLikes is the schema descriptor for likes field.
+	postdeltaDescLikes := postdeltaFields[2].Descriptor()
+	// postdelta.DefaultLikes holds the default value on creation for the likes field.
+	postdelta.DefaultLikes = postdeltaDescLikes.Default.(int)
 	processFields := schema.Process{}.Fields()
 	_ = processFields
 	readmarkerFields := schema.ReadMarker{}.Fields()
@@ -305,6 +313,16 @@ func init() {
 	userDescCreatedAt := userFields[21].Descriptor()
 	// user.DefaultCreatedAt holds the default value on creation for the created_at field.
 	user.DefaultCreatedAt = userDescCreatedAt.Default.(func() time.Time)
+	userdeltaFields := schema.UserDelta{}.Fields()
+	_ = userdeltaFields
+	// userdeltaDescFollowers is the schema descriptor for followers field.
+	userdeltaDescFollowers := userdeltaFields[2].Descriptor()
+	// userdelta.DefaultFollowers holds the default value on creation for the followers field.
+	userdelta.DefaultFollowers = userdeltaDescFollowers.Default.(int)
+	// userdeltaDescFollowing is the schema descriptor for following field.
+	userdeltaDescFollowing := userdeltaFields[3].Descriptor()
+	// userdelta.DefaultFollowing holds the default value on creation for the following field.
+	userdelta.DefaultFollowing = userdeltaDescFollowing.Default.(int)
 	webhookdeliveryFields := schema.WebhookDelivery{}.Fields()
 	_ = webhookdeliveryFields
 	// webhookdeliveryDescAttempts is the schema descriptor for attempts field.

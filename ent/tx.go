@@ -42,6 +42,8 @@ type Tx struct {
 	MutedWord *MutedWordClient
 	// Post is the client for interacting with the Post builders.
 	Post *PostClient
+	// PostDelta is the client for interacting with the PostDelta builders.
+	PostDelta *PostDeltaClient
 	// Process is the client for interacting with the Process builders.
 	Process *ProcessClient
 	// ReadMarker is the client for interacting with the ReadMarker builders.
@@ -52,6 +54,8 @@ type Tx struct {
 	Session *SessionClient
 	// User is the client for interacting with the User builders.
 	User *UserClient
+	// UserDelta is the client for interacting with the UserDelta builders.
+	UserDelta *UserDeltaClient
 	// WebhookDelivery is the client for interacting with the WebhookDelivery builders.
 	WebhookDelivery *WebhookDeliveryClient
 	// WebhookEndpoint is the client for interacting with the WebhookEndpoint builders.
@@ -203,11 +207,13 @@ func (tx *Tx) init() {
 	tx.Mute = NewMuteClient(tx.config)
 	tx.MutedWord = NewMutedWordClient(tx.config)
 	tx.Post = NewPostClient(tx.config)
+	tx.PostDelta = NewPostDeltaClient(tx.config)
 	tx.Process = NewProcessClient(tx.config)
 	tx.ReadMarker = NewReadMarkerClient(tx.config)
 	tx.Report = NewReportClient(tx.config)
 	tx.Session = NewSessionClient(tx.config)
 	tx.User = NewUserClient(tx.config)
+	tx.UserDelta = NewUserDeltaClient(tx.config)
 	tx.WebhookDelivery = NewWebhookDeliveryClient(tx.config)
 	tx.WebhookEndpoint = NewWebhookEndpointClient(tx.config)
 	tx.Writer = NewWriterClient(tx.config)

@@ -89,7 +89,7 @@ func firstPost(ctx context.Context, db *ent.Client, v account.Viewer, body, key 
 	if err != nil {
 		return nil, fmt.Errorf("find idempotency key: %w", err)
 	}
-	p, err := db.Post.Get(ctx, k.PostID)
+	p, err := db.Post.Query().Where(post.ID(k.PostID), rows.WithLikes).Only(ctx)
 	if ent.IsNotFound(err) || err == nil && p.Visibility == schema.Deleted {
 		return nil, refusal.New(refusal.KeyUsed, "The post made with this idempotency key has been deleted.").In("idempotencyKey")
 	}
@@ -159,7 +159,7 @@ func (f *Feed) SetVisibility(ctx context.Context, v account.Viewer, id int64, to
 
 // lockPost locks the row of a post, whoever may see it. Error: NotFound.
 func lockPost(ctx context.Context, tx *ent.Tx, id int64) (*ent.Post, error) {
-	p, err := tx.Post.Query().Where(post.ID(id)).Modify(rows.ForUpdate).Only(ctx)
+	p, err := tx.Post.Query().Where(post.ID(id), rows.ForUpdate, rows.WithLikes).Only(ctx)
 	if ent.IsNotFound(err) || err == nil && p.Visibility == schema.Deleted {
 		return nil, refusal.ErrNoSuchPost
 	}

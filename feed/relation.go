@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 
 	"tideline/ent"
 	"tideline/ent/block"
@@ -21,10 +22,12 @@ import (
 	"tideline/queue"
 )
 
-// pair is two users in a transaction. Unless mutes are changed they are under lock: until
-// it ends nobody else changes a relation between them, nor their counters.
+// pair is two users in a transaction. Unless mutes are changed, nobody else changes a
+// relation between them until it ends: the pair is locked, and so is the viewer's row, but
+// not the other's, whom many may follow at the same time.
 type pair struct {
 	tx            *ent.Tx
+	dialect       string
 	viewer, other *ent.User
 	webhooks      *webhook.Outbox
 }
@@ -46,8 +49,9 @@ type relationChange struct {
 // users' feeds agree with it: the viewer's before change returns, the other's
 // by the workers. It returns the other user as change left it.
 //
-// Locks are taken in the order of ids, so that no two changes wait for each other. A
-// change of mutes takes none: no counter depends on it, and its row is unique.
+// The pair is locked before the viewer, so that no two changes wait for each other; what
+// locks rows of users alone, in the order of ids, never waits for a pair. A change of mutes
+// takes no lock: no counter depends on it, and its row is unique.
 //
 // Cost, of all that change a relation: two short queries if nothing changes. Otherwise
 // one short transaction, a job, and for the viewer that of home.SyncInbox.
@@ -70,20 +74,9 @@ func (f *Feed) change(ctx context.Context, v account.Viewer, other int64, c rela
 	j := job.Relation{Users: [2]int64{v.ID, other}, First: c.unnoticed, Change: rand.Int64()}
 	changed := false
 	err := rows.InTx(ctx, f.db, func(tx *ent.Tx) error {
-		pairOf := tx.User.Query().Where(user.IDIn(v.ID, other)).Order(user.ByID())
-		if !c.unnoticed {
-			pairOf.Modify(rows.ForUpdate)
-		}
-		users, err := pairOf.All(ctx)
+		p, err := f.pair(ctx, tx, v.ID, other, !c.unnoticed)
 		if err != nil {
-			return fmt.Errorf("read users: %w", err)
-		}
-		if len(users) != 2 {
-			return refusal.ErrNoSuchUser
-		}
-		p := pair{tx: tx, viewer: users[0], other: users[1], webhooks: f.cfg.Webhooks}
-		if p.viewer.ID != v.ID {
-			p.viewer, p.other = p.other, p.viewer
+			return err
 		}
 		if p.viewer.Hidden {
 			return refusal.ErrSignIn
@@ -109,8 +102,31 @@ func (f *Feed) change(ctx context.Context, v account.Viewer, other int64, c rela
 	return f.otherUser(ctx, other)
 }
 
+// pair reads the two users, and locks what pair says. Error: NotFound.
+func (f *Feed) pair(ctx context.Context, tx *ent.Tx, viewer, other int64, lock bool) (p pair, err error) {
+	if lock {
+		if err := rows.LockPair(ctx, tx, f.cfg.Dialect, viewer, other); err != nil {
+			return p, err
+		}
+		if _, err := tx.User.Query().Where(user.ID(viewer), rows.ForUpdate).IDs(ctx); err != nil {
+			return p, fmt.Errorf("lock viewer: %w", err)
+		}
+	}
+	users, err := tx.User.Query().Where(user.IDIn(viewer, other)).All(ctx)
+	if err != nil {
+		return p, fmt.Errorf("read users: %w", err)
+	}
+	if len(users) != 2 {
+		return p, refusal.ErrNoSuchUser
+	}
+	if users[0].ID != viewer {
+		slices.Reverse(users)
+	}
+	return pair{tx, f.cfg.Dialect, users[0], users[1], f.cfg.Webhooks}, nil
+}
+
 func (f *Feed) otherUser(ctx context.Context, id int64) (*ent.User, error) {
-	u, err := f.db.User.Get(ctx, id)
+	u, err := f.db.User.Query().Where(user.ID(id), rows.WithFollows).Only(ctx)
 	if ent.IsNotFound(err) || err == nil && u.Hidden {
 		return nil, refusal.ErrNoSuchUser
 	}
@@ -171,10 +187,10 @@ func (p pair) follow(ctx context.Context, follower, followee *ent.User) error {
 	if err := p.tx.Follow.Create().SetFollowerID(follower.ID).SetFolloweeID(followee.ID).Exec(ctx); err != nil {
 		return fmt.Errorf("create follow: %w", err)
 	}
-	if err := p.count(ctx, follower, followee, 1); err != nil {
+	if err := p.webhooks.Follow(ctx, p.tx, webhook.FollowCreated, follower, followee); err != nil {
 		return err
 	}
-	return p.webhooks.Follow(ctx, p.tx, webhook.FollowCreated, follower, followee)
+	return p.count(ctx, follower, followee, 1)
 }
 
 // unfollow takes the edge away, or the request for it, and reports whether there was an edge.
@@ -187,23 +203,22 @@ func (p pair) unfollow(ctx context.Context, follower, followee *ent.User) (bool,
 	if err != nil {
 		return false, fmt.Errorf("delete follow: %w", err)
 	}
-	if n > 0 {
-		err = p.count(ctx, follower, followee, -1)
-	}
-	if err == nil && (asked || n > 0) {
+	if asked || n > 0 {
 		err = p.webhooks.Follow(ctx, p.tx, webhook.FollowDeleted, follower, followee)
+	}
+	if err == nil && n > 0 {
+		err = p.count(ctx, follower, followee, -1)
 	}
 	return n > 0, err
 }
 
+// count counts a follow. The two are the viewer, whose row is locked, and the other, whom it
+// may lock: it comes last.
 func (p pair) count(ctx context.Context, follower, followee *ent.User, n int) error {
-	if err := p.tx.User.UpdateOneID(follower.ID).AddFollowingCount(n).Exec(ctx); err != nil {
+	if err := rows.Following.Add(ctx, p.tx, p.dialect, follower.ID, n); err != nil {
 		return fmt.Errorf("count following: %w", err)
 	}
-	if err := p.tx.User.UpdateOneID(followee.ID).AddFollowerCount(n).Exec(ctx); err != nil {
-		return fmt.Errorf("count followers: %w", err)
-	}
-	return nil
+	return rows.Wrap("count followers", rows.Followers.Add(ctx, p.tx, p.dialect, followee.ID, n))
 }
 
 // Unfollow ends the viewer's follow of other, or takes back the request for

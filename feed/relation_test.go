@@ -28,6 +28,8 @@ import (
 // counted compares every counter with a recount.
 func (w *world) counted() {
 	w.Helper()
+	_, err := feed.FoldCounters(w.Ctx, w.Stores.DB)
+	require.NoError(w, err)
 	users, err := w.Stores.DB.User.Query().All(w.Ctx)
 	require.NoError(w, err)
 	for _, u := range users {

@@ -83,7 +83,7 @@ func (m *mutedWords) changeWords(ctx context.Context, v account.Viewer, word str
 	}
 	changed, j := false, job.Words{User: v.ID, Change: rand.Int64()}
 	err = rows.InTx(ctx, m.db, func(tx *ent.Tx) error {
-		u, err = tx.User.Query().Where(user.ID(v.ID), rows.ForUpdate).Only(ctx)
+		u, err = tx.User.Query().Where(user.ID(v.ID), rows.ForUpdate, rows.WithFollows).Only(ctx)
 		if ent.IsNotFound(err) || err == nil && u.Hidden {
 			return refusal.ErrSignIn
 		}

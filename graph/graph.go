@@ -81,6 +81,7 @@ func New(b Backend, cfg Config) (*exec.Engine, error) {
 			"TimelineConnection.unreadCount": unreadPrice, "TimelinePostAdded.unreadCount": unreadPrice,
 			"TimelineHeartbeat.unreadCount": unreadPrice, "MarkTimelineReadPayload.unreadCount": unreadPrice,
 		},
+		NestedPrice:    nestedPrice,
 		Introspection:  cfg.Introspection,
 		Suggestions:    cfg.Suggestions,
 		ErrorPresenter: presenter(cfg.Logger),
@@ -93,6 +94,10 @@ func New(b Backend, cfg Config) (*exec.Engine, error) {
 // unreadPrice is what an unread count costs, in fields: it reads all posts that are
 // unread, of which an inbox may be full, where a page of 20 costs some 200.
 const unreadPrice = 100
+
+// nestedPrice is what a connection of each user of a page costs, in fields, beside what it
+// returns: two queries, where a page of 20 posts with authors costs some 200 and needs three.
+const nestedPrice = 50
 
 // api has the dependencies of resolvers.
 type api struct{ Backend }

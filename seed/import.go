@@ -301,9 +301,9 @@ func (im *importer) count(ctx context.Context, users []int64) error {
 		if _, err := tx.ExecContext(ctx, "SET LOCAL jit = off"); err != nil {
 			return err
 		}
-		// Every transaction that changes a counter takes this lock. It must be
-		// taken before the statement that counts begins, which then sees what was
-		// committed until that moment.
+		// Every transaction that changes a counter's column takes this lock, and others
+		// append deltas. It must be taken before the statement that counts begins, which
+		// then sees what was committed until that moment.
 		query, args := entsql.Dialect(im.dialect).Select("id").From(entsql.Table("users")).Where(these).
 			OrderBy("id").For(entsql.LockUpdate, entsql.WithLockClause("FOR NO KEY UPDATE")).Query()
 		if _, err := tx.ExecContext(ctx, query, args...); err != nil {
@@ -311,8 +311,8 @@ func (im *importer) count(ctx context.Context, users []int64) error {
 		}
 	}
 	query, args := entsql.Dialect(im.dialect).Update("users").
-		Set("follower_count", entsql.Expr("(SELECT count(*) FROM follows WHERE followee_id = users.id)")).
-		Set("following_count", entsql.Expr("(SELECT count(*) FROM follows WHERE follower_id = users.id)")).
+		Set("follower_count", entsql.Expr("(SELECT count(*) FROM follows WHERE followee_id = users.id) - (SELECT coalesce(sum(followers), 0) FROM user_delta WHERE user_id = users.id)")).
+		Set("following_count", entsql.Expr("(SELECT count(*) FROM follows WHERE follower_id = users.id) - (SELECT coalesce(sum(following), 0) FROM user_delta WHERE user_id = users.id)")).
 		Where(these).Query()
 	if _, err := tx.ExecContext(ctx, query, args...); err != nil {
 		return err

@@ -8,11 +8,12 @@
 //     When a job of either is given up, what it may not have reached is forgotten,
 //     and read from SQL (givenup.go).
 //
-// Beside them, four loops run in every process with workers:
+// Beside them, five loops run in every process with workers:
 //
 //   - The trimmer keeps what is stored within its bounds.
 //   - The eraser begins to delete the users whose time has come (eraser.go).
 //   - The balancer moves authors who are pushed and pulled on to pull.
+//   - The folder folds the deltas of counters.
 //   - The monitor raises alarms.
 //
 // In every server, a Canary measures how long the way through all of these takes (canary.go).
@@ -73,6 +74,8 @@ type Config struct {
 	TrimEvery time.Duration
 	// WatchEvery is the period of monitor and balancer. Defaults to 10 seconds.
 	WatchEvery time.Duration
+	// FoldEvery is the period in which the deltas of counters are folded. Defaults to 1 second.
+	FoldEvery time.Duration
 	// LagLimit is the age above which a waiting job, or a finished fan-out, raises
 	// an alarm. Defaults to the constant LagLimit.
 	LagLimit time.Duration
@@ -102,6 +105,7 @@ func (c Config) withDefaults() Config {
 	c.KeepEvery = cmp.Or(c.KeepEvery, 100*time.Millisecond)
 	c.TrimEvery = cmp.Or(c.TrimEvery, time.Minute)
 	c.WatchEvery = cmp.Or(c.WatchEvery, 10*time.Second)
+	c.FoldEvery = cmp.Or(c.FoldEvery, time.Second)
 	c.LagLimit = cmp.Or(c.LagLimit, LagLimit)
 	if c.Observe == nil {
 		c.Observe = func(FanOutReport) {}
@@ -134,7 +138,7 @@ func (c Config) validate() error {
 		name  string
 		value time.Duration
 	}{
-		{"KeepEvery", c.KeepEvery}, {"TrimEvery", c.TrimEvery}, {"WatchEvery", c.WatchEvery}, {"LagLimit", c.LagLimit},
+		{"KeepEvery", c.KeepEvery}, {"TrimEvery", c.TrimEvery}, {"WatchEvery", c.WatchEvery}, {"FoldEvery", c.FoldEvery}, {"LagLimit", c.LagLimit},
 	} {
 		if d.value <= 0 {
 			errs = append(errs, fmt.Errorf("workers: %s is %v: it must be above 0", d.name, d.value))
@@ -184,6 +188,7 @@ func (w *Workers) Run(ctx context.Context) error {
 	g.Go(func() error { return every(ctx, w.TrimEvery, w.deleteDue) })
 	g.Go(func() error { return every(ctx, w.WatchEvery, w.watch) })
 	g.Go(func() error { return every(ctx, w.WatchEvery, w.balance) })
+	g.Go(func() error { return every(ctx, w.FoldEvery, w.fold) })
 	return g.Wait()
 }
 

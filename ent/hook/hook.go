@@ -176,6 +176,18 @@ func (f PostFunc) Mutate(ctx context.Context, m ent.Mutation) (ent.Value, error)
 	return nil, fmt.Errorf("unexpected mutation type %T. expect *ent.PostMutation", m)
 }
 
+// The PostDeltaFunc type is an adapter to allow the use of ordinary
+// function as PostDelta mutator.
+type PostDeltaFunc func(context.Context, *ent.PostDeltaMutation) (ent.Value, error)
+
+// Mutate calls f(ctx, m).
+func (f PostDeltaFunc) Mutate(ctx context.Context, m ent.Mutation) (ent.Value, error) {
+	if mv, ok := m.(*ent.PostDeltaMutation); ok {
+		return f(ctx, mv)
+	}
+	return nil, fmt.Errorf("unexpected mutation type %T. expect *ent.PostDeltaMutation", m)
+}
+
 // The ProcessFunc type is an adapter to allow the use of ordinary
 // function as Process mutator.
 type ProcessFunc func(context.Context, *ent.ProcessMutation) (ent.Value, error)
@@ -234,6 +246,18 @@ func (f UserFunc) Mutate(ctx context.Context, m ent.Mutation) (ent.Value, error)
 		return f(ctx, mv)
 	}
 	return nil, fmt.Errorf("unexpected mutation type %T. expect *ent.UserMutation", m)
+}
+
+// The UserDeltaFunc type is an adapter to allow the use of ordinary
+// function as UserDelta mutator.
+type UserDeltaFunc func(context.Context, *ent.UserDeltaMutation) (ent.Value, error)
+
+// Mutate calls f(ctx, m).
+func (f UserDeltaFunc) Mutate(ctx context.Context, m ent.Mutation) (ent.Value, error) {
+	if mv, ok := m.(*ent.UserDeltaMutation); ok {
+		return f(ctx, mv)
+	}
+	return nil, fmt.Errorf("unexpected mutation type %T. expect *ent.UserDeltaMutation", m)
 }
 
 // The WebhookDeliveryFunc type is an adapter to allow the use of ordinary

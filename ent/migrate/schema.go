@@ -457,6 +457,33 @@ var (
 			},
 		},
 	}
+	// PostDeltaColumns holds the columns for the "post_delta" table.
+	PostDeltaColumns = []*schema.Column{
+		{Name: "id", Type: field.TypeInt64, Increment: true},
+		{Name: "likes", Type: field.TypeInt, Default: 0},
+		{Name: "post_id", Type: field.TypeInt64},
+	}
+	// PostDeltaTable holds the schema information for the "post_delta" table.
+	PostDeltaTable = &schema.Table{
+		Name:       "post_delta",
+		Columns:    PostDeltaColumns,
+		PrimaryKey: []*schema.Column{PostDeltaColumns[0]},
+		ForeignKeys: []*schema.ForeignKey{
+			{
+				Symbol:     "post_delta_posts_post",
+				Columns:    []*schema.Column{PostDeltaColumns[2]},
+				RefColumns: []*schema.Column{PostsColumns[0]},
+				OnDelete:   schema.Cascade,
+			},
+		},
+		Indexes: []*schema.Index{
+			{
+				Name:    "postdelta_post_id",
+				Unique:  false,
+				Columns: []*schema.Column{PostDeltaColumns[2]},
+			},
+		},
+	}
 	// ProcessesColumns holds the columns for the "processes" table.
 	ProcessesColumns = []*schema.Column{
 		{Name: "id", Type: field.TypeInt64},
@@ -637,6 +664,34 @@ var (
 			},
 		},
 	}
+	// UserDeltaColumns holds the columns for the "user_delta" table.
+	UserDeltaColumns = []*schema.Column{
+		{Name: "id", Type: field.TypeInt64, Increment: true},
+		{Name: "followers", Type: field.TypeInt, Default: 0},
+		{Name: "following", Type: field.TypeInt, Default: 0},
+		{Name: "user_id", Type: field.TypeInt64},
+	}
+	// UserDeltaTable holds the schema information for the "user_delta" table.
+	UserDeltaTable = &schema.Table{
+		Name:       "user_delta",
+		Columns:    UserDeltaColumns,
+		PrimaryKey: []*schema.Column{UserDeltaColumns[0]},
+		ForeignKeys: []*schema.ForeignKey{
+			{
+				Symbol:     "user_delta_users_user",
+				Columns:    []*schema.Column{UserDeltaColumns[3]},
+				RefColumns: []*schema.Column{UsersColumns[0]},
+				OnDelete:   schema.Cascade,
+			},
+		},
+		Indexes: []*schema.Index{
+			{
+				Name:    "userdelta_user_id",
+				Unique:  false,
+				Columns: []*schema.Column{UserDeltaColumns[3]},
+			},
+		},
+	}
 	// WebhookDeliveriesColumns holds the columns for the "webhook_deliveries" table.
 	WebhookDeliveriesColumns = []*schema.Column{
 		{Name: "id", Type: field.TypeInt64, Increment: true},
@@ -725,11 +780,13 @@ var (
 		MutesTable,
 		MutedWordsTable,
 		PostsTable,
+		PostDeltaTable,
 		ProcessesTable,
 		ReadMarkersTable,
 		ReportsTable,
 		SessionsTable,
 		UsersTable,
+		UserDeltaTable,
 		WebhookDeliveriesTable,
 		WebhookEndpointsTable,
 		WritersTable,
@@ -750,7 +807,9 @@ func init() {
 	MutesTable.ForeignKeys[1].RefTable = UsersTable
 	MutedWordsTable.ForeignKeys[0].RefTable = UsersTable
 	PostsTable.ForeignKeys[0].RefTable = UsersTable
+	PostDeltaTable.ForeignKeys[0].RefTable = PostsTable
 	ReportsTable.ForeignKeys[0].RefTable = UsersTable
 	ReportsTable.ForeignKeys[1].RefTable = UsersTable
 	SessionsTable.ForeignKeys[0].RefTable = UsersTable
+	UserDeltaTable.ForeignKeys[0].RefTable = UsersTable
 }

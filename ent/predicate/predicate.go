@@ -48,6 +48,9 @@ type MutedWord func(*sql.Selector)
 // Post is the predicate function for post builders.
 type Post func(*sql.Selector)
 
+// PostDelta is the predicate function for postdelta builders.
+type PostDelta func(*sql.Selector)
+
 // Process is the predicate function for process builders.
 type Process func(*sql.Selector)
 
@@ -62,6 +65,9 @@ type Session func(*sql.Selector)
 
 // User is the predicate function for user builders.
 type User func(*sql.Selector)
+
+// UserDelta is the predicate function for userdelta builders.
+type UserDelta func(*sql.Selector)
 
 // WebhookDelivery is the predicate function for webhookdelivery builders.
 type WebhookDelivery func(*sql.Selector)

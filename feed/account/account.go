@@ -144,7 +144,7 @@ var errWrong error = refusal.New(refusal.WrongCredentials, "Handle or password i
 // are there, and this one must not come after.
 func (a *Accounts) startVerified(ctx context.Context, u *ent.User) (auth *Auth, err error) {
 	err = rows.InTx(ctx, a.cfg.DB, func(tx *ent.Tx) error {
-		now, err := tx.User.Query().Where(user.ID(u.ID), rows.ForUpdate).Only(ctx)
+		now, err := tx.User.Query().Where(user.ID(u.ID), rows.ForUpdate, rows.WithFollows).Only(ctx)
 		if ent.IsNotFound(err) || err == nil && now.PasswordHash != u.PasswordHash {
 			return nil
 		}
@@ -179,7 +179,7 @@ func (a *Accounts) UpdateProfile(ctx context.Context, v Viewer, p Profile) (*ent
 	}
 	var u *ent.User
 	err := rows.InTx(ctx, a.cfg.DB, func(tx *ent.Tx) error {
-		change := tx.User.UpdateOneID(v.ID)
+		change := tx.User.Update().Where(user.ID(v.ID))
 		if p.Name != nil {
 			name, err := NameField.CleanLine(*p.Name)
 			if err != nil {
@@ -201,7 +201,10 @@ func (a *Accounts) UpdateProfile(ctx context.Context, v Viewer, p Profile) (*ent
 			change.SetApprovesFollowers(*p.ApprovesFollowers)
 		}
 		var err error
-		if u, err = change.Save(ctx); err != nil {
+		if err = change.Exec(ctx); err == nil {
+			u, err = tx.User.Query().Where(user.ID(v.ID), rows.WithFollows).Only(ctx)
+		}
+		if err != nil {
 			return fmt.Errorf("update profile: %w", err)
 		}
 		return a.with.Webhooks.User(ctx, tx, webhook.UserUpdated, u)

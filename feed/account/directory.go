@@ -79,7 +79,7 @@ var public = slices.DeleteFunc(slices.Clone(user.Columns), func(column string) b
 
 // users is a query of users who are not hidden, with their public columns.
 func (d *Directory) users() *ent.UserQuery {
-	q := d.db.User.Query().Where(user.Hidden(false))
+	q := d.db.User.Query().Where(user.Hidden(false), rows.WithFollows)
 	q.Select(public...)
 	return q
 }

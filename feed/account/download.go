@@ -159,7 +159,8 @@ func (x export) sessions(ctx context.Context) error {
 
 func (x export) posts(ctx context.Context) error {
 	return exported(ctx, x.to, func(ctx context.Context, after int64) ([]*ent.Post, error) {
-		return x.db.Post.Query().Where(post.AuthorID(x.user), post.VisibilityNEQ(schema.Deleted), post.IDGT(after)).Order(ent.Asc(post.FieldID)).Limit(exportPage).All(ctx)
+		return x.db.Post.Query().Where(post.AuthorID(x.user), post.VisibilityNEQ(schema.Deleted), post.IDGT(after), rows.WithLikes).
+			Order(ent.Asc(post.FieldID)).Limit(exportPage).All(ctx)
 	}, func(p *ent.Post) (int64, map[string]any) {
 		return p.ID, map[string]any{
 			"type": "post", "id": p.NodeID(), "createdAt": ids.TimeOf(p.ID).UTC(), "text": p.Text, "visibility": p.Visibility.Shown(), "hiddenByModerators": p.HiddenByModerators(), "likeCount": p.LikeCount,

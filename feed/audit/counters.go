@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -78,6 +79,7 @@ type counted struct {
 // counter is a column with the sub-select of its value.
 type counter struct {
 	column, should string
+	has            string // "" for the column itself
 	// atLeast says that a larger value does no harm.
 	atLeast bool
 }
@@ -87,8 +89,8 @@ const unlessDeleting = "NOT EXISTS (SELECT 1 FROM hidden_users h WHERE h.state =
 var users = counted{
 	table: "users", where: unlessDeleting + "t.id)",
 	counters: []counter{
-		{column: user.FieldFollowerCount, should: "SELECT count(*) FROM follows WHERE followee_id = t.id"},
-		{column: user.FieldFollowingCount, should: "SELECT count(*) FROM follows WHERE follower_id = t.id"},
+		{column: user.FieldFollowerCount, has: rows.Followers.Anywhere("t"), should: "SELECT count(*) FROM follows WHERE followee_id = t.id"},
+		{column: user.FieldFollowingCount, has: rows.Following.Anywhere("t"), should: "SELECT count(*) FROM follows WHERE follower_id = t.id"},
 		{column: user.FieldPostCount, should: postsWhere("count(*)", "<>", schema.Deleted)},
 		{column: user.FieldPublicPostCount, should: postsWhere("count(*)", "=", schema.Public)},
 		{column: user.FieldFollowersPostCount, should: postsWhere("count(*)", "=", schema.Followers)},
@@ -107,7 +109,7 @@ func postsWhere(what, compared string, v schema.Visibility) string {
 
 var posts = counted{
 	table: "posts", where: "t.visibility <> '" + string(schema.Deleted) + "' AND " + unlessDeleting + "t.author_id)",
-	counters: []counter{{column: post.FieldLikeCount, should: "SELECT count(*) FROM likes WHERE post_id = t.id"}},
+	counters: []counter{{column: post.FieldLikeCount, has: rows.Likes.Anywhere("t"), should: "SELECT count(*) FROM likes WHERE post_id = t.id"}},
 	lock: func(ctx context.Context, tx *ent.Tx, id int64) error {
 		_, err := tx.Post.Query().Where(post.ID(id), rows.ForUpdate).OnlyID(ctx)
 		return err
@@ -135,7 +137,7 @@ func (c *Counters) page(ctx context.Context, of counted, after int64, n int, rep
 func (of counted) compare(ctx context.Context, query func(context.Context, string, ...any) (*sql.Rows, error), which, order string, args ...any) (r Recounted, err error) {
 	columns := []string{"t.id"}
 	for _, counter := range of.counters {
-		columns = append(columns, "t."+counter.column, "("+counter.should+")")
+		columns = append(columns, cmp.Or(counter.has, "t."+counter.column), "("+counter.should+")")
 	}
 	found, err := query(ctx, "SELECT "+strings.Join(columns, ", ")+" FROM "+of.table+" t WHERE "+which+" AND "+of.where+" "+order, args...)
 	if err != nil {
@@ -161,9 +163,10 @@ func (of counted) compare(ctx context.Context, query func(context.Context, strin
 	return r, rows.Wrap("count what "+of.table+" have", errors.Join(found.Err(), found.Close()))
 }
 
-// repair sets the wrong counters of a row. All that change one hold the lock on its row. The
+// repair corrects the wrong counters of a row. Its columns change under the lock alone. The
 // statement that counts must begin after the lock was had, to see what was committed until
-// then.
+// then. What is appended to deltas meanwhile is not lost, for the column is changed by as much
+// as it was wrong.
 func (c *Counters) repair(ctx context.Context, of counted, id int64) ([]Counter, error) {
 	var wrong []Counter
 	err := rows.InTx(ctx, c.db, func(tx *ent.Tx) error {
@@ -179,7 +182,7 @@ func (c *Counters) repair(ctx context.Context, of counted, id int64) ([]Counter,
 		}
 		wrong = found.Wrong
 		for _, w := range wrong {
-			if _, err := tx.ExecContext(ctx, "UPDATE "+of.table+" SET "+w.Column+" = $1 WHERE id = $2", w.Should, id); err != nil {
+			if _, err := tx.ExecContext(ctx, fmt.Sprintf("UPDATE %[1]s SET %[2]s = %[2]s + $1 WHERE id = $2", of.table, w.Column), w.Should-w.Has, id); err != nil {
 				return fmt.Errorf("set %s: %w", w.Column, err)
 			}
 		}

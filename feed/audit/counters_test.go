@@ -196,9 +196,9 @@ func TestCountersUnderLoad(t *testing.T) {
 			case <-done:
 				wrong, _ := recount(w, 100, false)
 				require.Empty(w, wrong)
-				u, err := w.Stores.DB.User.Get(w.Ctx, users[0].ID)
+				found, err := w.Directory.Users(w.Ctx, []int64{users[0].ID})
 				require.NoError(w, err)
-				require.Equal(w, len(users)-1, u.FollowerCount)
+				require.Equal(w, len(users)-1, found[0].FollowerCount)
 				return
 			default:
 			}

@@ -2,6 +2,7 @@ package bulk
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	"tideline/ent"
@@ -52,7 +53,6 @@ func (b *Bulk) Likes(ctx context.Context, issuer string, list []Like) ([]*Result
 			return err
 		}
 		var fresh []pair
-		added := map[int64]int64{}
 		for i, p := range pairs {
 			if results[i] != nil {
 				continue
@@ -61,13 +61,13 @@ func (b *Bulk) Likes(ctx context.Context, issuer string, list []Like) ([]*Result
 			if !likes[p] {
 				results[i].Status, likes[p] = Created, true
 				fresh = append(fresh, p)
-				added[p.To]++
 			}
 		}
 		if len(fresh) == 0 {
 			return nil
 		}
-		if err := exec(ctx, tx, "INSERT INTO likes (user_id, post_id) SELECT r.a, r.b FROM "+b.table("a bigint", "b bigint"), fresh); err != nil {
+		added, err := b.like(ctx, tx, fresh)
+		if err != nil {
 			return fmt.Errorf("create likes: %w", err)
 		}
 		var counts []pair
@@ -77,4 +77,28 @@ func (b *Bulk) Likes(ctx context.Context, issuer string, list []Like) ([]*Result
 		err = exec(ctx, tx, "UPDATE posts SET like_count = like_count + r.b FROM "+b.table("a bigint", "b bigint")+" WHERE posts.id = r.a", counts)
 		return rows.Wrap("count likes", err)
 	})
+}
+
+// like inserts likes, and returns how many of each post were not there: users like what they
+// see under no lock.
+func (b *Bulk) like(ctx context.Context, tx *ent.Tx, likes []pair) (map[int64]int64, error) {
+	data, err := json.Marshal(likes)
+	if err != nil {
+		return nil, err
+	}
+	made, err := tx.QueryContext(ctx, "INSERT INTO likes (user_id, post_id) SELECT r.a, r.b FROM "+b.table("a bigint", "b bigint")+
+		" WHERE TRUE ON CONFLICT DO NOTHING RETURNING post_id", string(data))
+	if err != nil {
+		return nil, err
+	}
+	defer made.Close()
+	added := map[int64]int64{}
+	for made.Next() {
+		var post int64
+		if err := made.Scan(&post); err != nil {
+			return nil, err
+		}
+		added[post]++
+	}
+	return added, made.Err()
 }

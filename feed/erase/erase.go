@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"entgo.io/ent/dialect/sql"
@@ -121,11 +122,11 @@ func (e *Erasure) named(column string) predicate.Job {
 }
 
 // last deletes the user, unless something has come that depends on it. What refers to the
-// user waits for the lock on the row, and then finds no user.
+// user waits for the lock on the row, which is one FOR UPDATE for that, and then finds no user.
 func (e *Erasure) last(ctx context.Context, ofJob int64) (done bool, err error) {
 	err = rows.InTx(ctx, e.db, func(tx *ent.Tx) error {
 		done = false
-		_, err := tx.User.Query().Where(user.ID(e.user), rows.ForUpdate).OnlyID(ctx)
+		_, err := tx.User.Query().Where(user.ID(e.user), rows.ForDeletion).OnlyID(ctx)
 		if ent.IsNotFound(err) {
 			done = true
 			return nil
@@ -216,19 +217,34 @@ func (e *Erasure) likes(ctx context.Context) (int, error) {
 		if err := lockPosts(ctx, tx, posts); err != nil {
 			return err
 		}
-		left, err := tx.Like.Query().Where(like.UserID(e.user), rows.Among(like.FieldPostID, posts)).All(ctx)
+		// Unlike the columns of posts, likes change under no lock: it counts those that it deletes.
+		liked, err := e.unlike(ctx, tx, page)
 		if err != nil {
-			return fmt.Errorf("find likes: %w", err)
-		}
-		likes, liked := make([]int64, len(left)), make([]int64, len(left))
-		for i, l := range left {
-			likes[i], liked[i] = l.ID, l.PostID
-		}
-		if _, err := tx.Like.Delete().Where(rows.Among(like.FieldID, likes)).Exec(ctx); err != nil {
 			return fmt.Errorf("delete likes: %w", err)
 		}
 		return rows.Wrap("count likes", tx.Post.Update().Where(rows.Among(post.FieldID, liked)).AddLikeCount(-1).Exec(ctx))
 	})
+}
+
+// unlike deletes likes, each of another post, and returns the posts of those that were there.
+func (e *Erasure) unlike(ctx context.Context, tx *ent.Tx, likes []*ent.Like) (posts []int64, err error) {
+	ids := make([]string, len(likes))
+	for i, l := range likes {
+		ids[i] = strconv.FormatInt(l.ID, 10)
+	}
+	gone, err := tx.QueryContext(ctx, "DELETE FROM likes WHERE id IN ("+strings.Join(ids, ",")+") RETURNING post_id")
+	if err != nil {
+		return nil, err
+	}
+	defer gone.Close()
+	for gone.Next() {
+		var id int64
+		if err := gone.Scan(&id); err != nil {
+			return nil, err
+		}
+		posts = append(posts, id)
+	}
+	return posts, gone.Err()
 }
 
 func lockPosts(ctx context.Context, tx *ent.Tx, posts []int64) error {

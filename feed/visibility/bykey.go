@@ -36,12 +36,12 @@ const (
 
 // statement is the query of posts by key. Its parameters are the viewer and the ids.
 func statement(of, flags, words string, with Fields) string {
-	columns, from := "p.id, p.author_id, p.text, p.visibility, p.like_count, "+flags+", "+words, "posts p"
+	columns, from := "p.id, p.author_id, p.text, p.visibility, "+rows.Likes.Of(of, "p")+", "+flags+", "+words, "posts p"
 	if with&Author != 0 {
 		columns += ", u.handle, u.name"
 		from += " JOIN users u ON u.id = p.author_id"
 		if with&Profile != 0 {
-			columns += ", u.bio, u.approves_followers, u.follower_count, u.following_count, u.created_at"
+			columns += ", u.bio, u.approves_followers, " + rows.Followers.Of(of, "u") + ", " + rows.Following.Of(of, "u") + ", u.created_at"
 		}
 	}
 	among := "= ANY($2)"

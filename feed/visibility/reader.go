@@ -164,7 +164,7 @@ func (r *Reader) matching(match predicate.Post) Source {
 			order = ent.Asc(post.FieldID)
 		}
 		q := r.db.Post.Query().Where(match, post.VisibilityNEQ(schema.Deleted), post.IDGT(in.After), post.IDLT(in.Upper())).Order(order).Limit(in.Limit)
-		q.Modify(forViewer(viewer))
+		q.Modify(forViewer(viewer), rows.WithLikes)
 		list, err := q.All(ctx)
 		if err == nil {
 			err = keepFlags(list)
@@ -202,7 +202,7 @@ func (r *Reader) Stored(ctx context.Context, id int64) (*ent.Post, error) {
 //
 // Cost: one query, two look-ups by primary key.
 func (r *Reader) StoredWithAuthor(ctx context.Context, author, id int64) (*ent.User, *ent.Post, error) {
-	u, p, err := r.stored(ctx, "SELECT u.id, u.fan_out_mode, u.follower_count, u.hidden, coalesce(p.id, 0), coalesce(p.author_id, 0), coalesce(p.visibility, '')"+
+	u, p, err := r.stored(ctx, "SELECT u.id, u.fan_out_mode, "+rows.Followers.Of(r.dialect, "u")+", u.hidden, coalesce(p.id, 0), coalesce(p.author_id, 0), coalesce(p.visibility, '')"+
 		" FROM users u LEFT JOIN posts p ON p.id = $2 AND p.visibility <> '"+string(schema.Deleted)+"' AND NOT u.hidden WHERE u.id = $1", author, id)
 	return u, p, rows.Wrap("read author and post", err)
 }

@@ -33,7 +33,8 @@ func (v *Verdict) Sees(user int64) bool { return v.sees[user] }
 // Cost: three queries, and two more per 20,000 users.
 func (r *Reader) Judge(ctx context.Context, id int64, users []int64) (Verdict, error) {
 	v := Verdict{Version: r.Version()}
-	list, err := r.db.Post.Query().Where(post.ID(id)).WithAuthor().All(ctx)
+	list, err := r.db.Post.Query().Where(post.ID(id), rows.WithLikes).
+		WithAuthor(func(author *ent.UserQuery) { author.Where(rows.WithFollows) }).All(ctx)
 	if err != nil || len(list) == 0 || list[0].Visibility == schema.Deleted {
 		return v, rows.Wrap("read post", err)
 	}

@@ -51,6 +51,10 @@ type Config struct {
 	// field, as Query.timeline. Each is added to the cost of an operation once. Optional.
 	Prices map[string]int
 
+	// NestedPrice is the price of each field with the argument first or last below a list: it is a read of its own
+	// for each object of the list, which are not batched. Defaults to 0.
+	NestedPrice int
+
 	// Introspection allows __schema and __type. Without it they are validation errors.
 	Introspection bool
 
@@ -77,7 +81,8 @@ type Limits struct {
 	Errors        int // errors in one response
 
 	// Cost is the number of fields that an operation may produce, estimated before it runs.
-	// A field counts one, and its price once. Everything below a field with the argument first or last counts that many times
+	// A field counts one, and its price once. A field with the argument first or last counts NestedPrice more each
+	// time, if it is below a list. Everything below a field with the argument first or last counts that many times
 	// (PageSize without it). A list counts PageSize times, or as often as its list argument has items; a list
 	// directly below a field with first or last is the page of that field and does not count again. __schema
 	// and __type count 500 each, and their lists do not multiply.

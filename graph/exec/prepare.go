@@ -86,7 +86,7 @@ func (e *Engine) Prepare(ctx context.Context, r Request) (*Operation, gqlerror.L
 	}
 	op := &Operation{def: def, context: e.operation(r.Query, doc.ast, def, variables), compiled: doc.compiled[def]}
 	p := preparation{engine: e, variables: variables}
-	op.cost = p.cost(def.SelectionSet, false)
+	op.cost = p.cost(def.SelectionSet, parents{})
 	for _, price := range p.priced {
 		op.cost += price
 	}
@@ -123,13 +123,18 @@ type preparation struct {
 }
 
 type fragmentCost struct {
-	name   string
-	inPage bool
+	name  string
+	where parents
 }
 
-// cost estimates the fields that a selection set produces. inPage says that its parent has a page size: then the
-// list below is the page.
-func (p *preparation) cost(set ast.SelectionSet, inPage bool) int {
+// parents is what a selection set is below of.
+type parents struct {
+	inPage bool // its parent has a page size: then the list below is the page
+	nested bool // one of its parents is a page, or a list
+}
+
+// cost estimates the fields that a selection set produces.
+func (p *preparation) cost(set ast.SelectionSet, where parents) int {
 	total := 0
 	for _, selection := range set {
 		switch s := selection.(type) {
@@ -140,21 +145,25 @@ func (p *preparation) cost(set ast.SelectionSet, inPage bool) int {
 			if isIntrospection(s.Name) {
 				total += introspectionCost
 			}
-			times, paged := p.times(s, p.arguments(s), inPage)
+			times, paged := p.times(s, p.arguments(s), where.inPage)
 			p.price(s.Definition)
-			total += 1 + times*p.cost(s.SelectionSet, paged && s.Definition.Type.Elem == nil)
+			if paged && where.nested {
+				total += p.engine.cfg.NestedPrice
+			}
+			list := s.Definition.Type.Elem != nil
+			total += 1 + times*p.cost(s.SelectionSet, parents{paged && !list, paged || list || where.nested})
 		case *ast.InlineFragment:
 			if p.included(s.Directives) {
-				total += p.cost(s.SelectionSet, inPage)
+				total += p.cost(s.SelectionSet, where)
 			}
 		case *ast.FragmentSpread:
 			if !p.included(s.Directives) {
 				continue
 			}
-			key := fragmentCost{s.Name, inPage}
+			key := fragmentCost{s.Name, where}
 			cost, ok := p.fragments[key]
 			if !ok {
-				cost = p.cost(s.Definition.SelectionSet, inPage)
+				cost = p.cost(s.Definition.SelectionSet, where)
 				if p.fragments == nil {
 					p.fragments = map[fragmentCost]int{}
 				}

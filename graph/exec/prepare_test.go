@@ -270,6 +270,19 @@ func TestCostAndCheck(t *testing.T) {
 	op, errs = priced.Prepare(t.Context(), Request{Query: `{ posts(first: 10) { id likes again: likes ...F } more: posts(first: 1) { ...F } } fragment F on Post { l: likes }`})
 	require.Empty(t, errs)
 	require.Equal(t, 1+10*4+1+1+50, op.Cost(), "a price is paid once")
+	nested := newEngine(t, nil, func(c *Config) { c.NestedPrice = 30 })
+	op, errs = nested.Prepare(t.Context(), Request{Query: `{ posts(first: 10) { id } ...F } fragment F on Query { more: posts(first: 1) { id } }`})
+	require.Empty(t, errs)
+	require.Equal(t, 1+10+1+1, op.Cost(), "none is below a list")
+	for query, want := range map[string]int{
+		`{ posts(first: 10) { author { ...F } } } fragment F on User { posts(first: 2) { total } }`: 1 + 10*(1+30+1+2),
+		`{ nodes(ids: ["a", "b"]) { ... on User { posts(first: 2) { total } } } }`:                  1 + 2*(30+1+2),
+		`{ node(id: "a") { ... on User { posts(first: 2) { total } } } }`:                           1 + 1 + 2,
+	} {
+		op, errs = nested.Prepare(t.Context(), Request{Query: query})
+		require.Empty(t, errs, query)
+		require.Equal(t, want, op.Cost(), query)
+	}
 	for name, price := range map[string]int{"Post.none": 5, "None.likes": 5, "Post": 5, "Post.likes": 0} {
 		_, err := New(Config{Schema: priced.cfg.Schema, Prices: map[string]int{name: price}})
 		require.Error(t, err, name)

@@ -137,6 +137,13 @@ func ForUpdate(s *sql.Selector) {
 	}
 }
 
+// ForDeletion locks the rows that are read against rows that refer to them, too.
+func ForDeletion(s *sql.Selector) {
+	if s.Dialect() == dialect.Postgres {
+		s.ForUpdate()
+	}
+}
+
 // Wrap adds an operation to an error, and leaves nil alone.
 func Wrap(doing string, err error) error {
 	if err != nil {

@@ -1,0 +1,46 @@
+package schema
+
+import (
+	"entgo.io/ent"
+	"entgo.io/ent/schema/field"
+	"entgo.io/ent/schema/index"
+)
+
+// UserDelta is what has been added to the counters of a user since they were folded last:
+// User's columns are without it. It spares those who follow one user at the same time a row
+// that all of them lock.
+type UserDelta struct{ ent.Schema }
+
+// Fields of UserDelta.
+func (UserDelta) Fields() []ent.Field {
+	return []ent.Field{
+		field.Int64("id"),
+		field.Int64("user_id").Immutable(),
+		field.Int("followers").Default(0).Immutable(),
+		field.Int("following").Default(0).Immutable(),
+	}
+}
+
+// Edges of UserDelta.
+func (UserDelta) Edges() []ent.Edge { return []ent.Edge{owner("user", "user_id")} }
+
+// Indexes of UserDelta.
+func (UserDelta) Indexes() []ent.Index { return []ent.Index{index.Fields("user_id")} }
+
+// PostDelta is UserDelta for the likes of a post.
+type PostDelta struct{ ent.Schema }
+
+// Fields of PostDelta.
+func (PostDelta) Fields() []ent.Field {
+	return []ent.Field{
+		field.Int64("id"),
+		field.Int64("post_id").Immutable(),
+		field.Int("likes").Default(0).Immutable(),
+	}
+}
+
+// Edges of PostDelta.
+func (PostDelta) Edges() []ent.Edge { return []ent.Edge{owner("post", "post_id")} }
+
+// Indexes of PostDelta.
+func (PostDelta) Indexes() []ent.Index { return []ent.Index{index.Fields("post_id")} }

@@ -1,0 +1,171 @@
+package rows
+
+import (
+	"context"
+	stdsql "database/sql"
+	"errors"
+	"fmt"
+	"strings"
+
+	"entgo.io/ent/dialect"
+	"entgo.io/ent/dialect/sql"
+
+	"tideline/ent"
+	"tideline/ent/post"
+	"tideline/ent/postdelta"
+	"tideline/ent/user"
+	"tideline/ent/userdelta"
+)
+
+// Counter is a number of a user or a post that many change at the same time. It is the sum
+// of a column and of what was appended to a table of deltas, and exact in every statement
+// that reads both. COUNTERS.md tells the protocol.
+type Counter struct {
+	Column                    string // of the table
+	table, deltas, key, delta string
+}
+
+// The counters.
+var (
+	Followers = Counter{user.FieldFollowerCount, user.Table, userdelta.Table, userdelta.FieldUserID, userdelta.FieldFollowers}
+	Following = Counter{user.FieldFollowingCount, user.Table, userdelta.Table, userdelta.FieldUserID, userdelta.FieldFollowing}
+	Likes     = Counter{post.FieldLikeCount, post.Table, postdelta.Table, postdelta.FieldPostID, postdelta.FieldLikes}
+)
+
+// Of is the SQL expression of the counter, of a row of its table under the alias. The sums of
+// all deltas are one value: with a look-up for each row, PostgreSQL may go through all deltas
+// for each, since it takes one that many count at the same time for all there are.
+//
+// Cost: once a statement, a look whether there are any deltas, of which most often there are
+// none; while there are, all of them, which are those of a second.
+func (c Counter) Of(of, alias string) string {
+	if of != dialect.Postgres {
+		return alias + "." + c.Column
+	}
+	return fmt.Sprintf("%[1]s.%[2]s + CASE WHEN EXISTS (SELECT 1 FROM %[3]s) THEN coalesce(CAST((SELECT jsonb_object_agg(k, n) FROM"+
+		" (SELECT %[4]s AS k, sum(%[5]s) AS n FROM %[3]s GROUP BY %[4]s) d) ->> CAST(%[1]s.id AS text) AS bigint), 0) ELSE 0 END",
+		alias, c.Column, c.deltas, c.key, c.delta)
+}
+
+// Anywhere is Of for either database, and costs an index range of deltas a row.
+func (c Counter) Anywhere(alias string) string {
+	return fmt.Sprintf("%[1]s.%[2]s + coalesce((SELECT CAST(sum(d.%[5]s) AS bigint) FROM %[3]s d WHERE d.%[4]s = %[1]s.id), 0)",
+		alias, c.Column, c.deltas, c.key, c.delta)
+}
+
+// WithLikes has a query of posts that ent builds read how many likes they have.
+func WithLikes(s *sql.Selector) {
+	s.AppendSelectExprAs(sql.Raw(Likes.Of(s.Dialect(), post.Table)), Likes.Column)
+}
+
+// WithFollows has a query of users that ent builds read how many they follow, and are
+// followed by.
+func WithFollows(s *sql.Selector) {
+	s.AppendSelectExprAs(sql.Raw(Followers.Of(s.Dialect(), user.Table)), Followers.Column)
+	s.AppendSelectExprAs(sql.Raw(Following.Of(s.Dialect(), user.Table)), Following.Column)
+}
+
+// executor is a transaction, or a database.
+type executor interface {
+	ExecContext(ctx context.Context, query string, args ...any) (stdsql.Result, error)
+}
+
+// Add adds n to the counter of a row. It waits for nobody: where the row is locked, or has
+// deltas, it appends a delta. Where it is neither, it locks the row until the transaction
+// ends, so that deltas are the exception.
+//
+// Cost: one statement by primary key.
+func (c Counter) Add(ctx context.Context, in executor, of string, id int64, n int) error {
+	query := fmt.Sprintf("UPDATE %[1]s SET %[2]s = %[2]s + $2 WHERE id = $1", c.table, c.Column)
+	if of == dialect.Postgres {
+		query = fmt.Sprintf("WITH free AS (SELECT id FROM %[1]s WHERE id = $1 AND NOT EXISTS (SELECT 1 FROM %[3]s WHERE %[4]s = $1) FOR NO KEY UPDATE SKIP LOCKED),"+
+			" added AS (UPDATE %[1]s t SET %[2]s = t.%[2]s + $2 FROM free WHERE t.id = free.id RETURNING t.id)"+
+			" INSERT INTO %[3]s (%[4]s, %[5]s) SELECT $1, $2 WHERE NOT EXISTS (SELECT 1 FROM added)", c.table, c.Column, c.deltas, c.key, c.delta)
+	}
+	_, err := in.ExecContext(ctx, query, id, n)
+	return Wrap("count", err)
+}
+
+// foldedAtOnce is how many users, or posts, Fold folds at the most.
+const foldedAtOnce = 1000
+
+// Fold moves deltas into the columns, which is safe beside everything else, and returns of
+// how many rows.
+//
+// Cost: two index ranges when there are none; else a short transaction for each row.
+func Fold(ctx context.Context, db *ent.Client) (n int, err error) {
+	for _, group := range [][]Counter{{Followers, Following}, {Likes}} {
+		c := group[0]
+		ids, err := IDs(ctx, db, fmt.Sprintf("SELECT DISTINCT %s AS id FROM %s LIMIT %d", c.key, c.deltas, foldedAtOnce))
+		if err != nil {
+			return n, fmt.Errorf("find deltas: %w", err)
+		}
+		for _, id := range ids {
+			if err := InTx(ctx, db, func(tx *ent.Tx) error { return fold(ctx, tx, id, group) }); err != nil {
+				return n, fmt.Errorf("fold deltas of %s %d: %w", c.table, id, err)
+			}
+			n++
+		}
+	}
+	return n, nil
+}
+
+// fold locks the row, deletes its deltas, and adds to the columns what it has deleted. What
+// is appended meanwhile stays for the next time.
+func fold(ctx context.Context, tx *ent.Tx, id int64, group []Counter) (err error) {
+	c := group[0]
+	if c.table == post.Table {
+		_, err = tx.Post.Query().Where(post.ID(id), ForUpdate).IDs(ctx)
+	} else {
+		_, err = tx.User.Query().Where(user.ID(id), ForUpdate).IDs(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	var columns, sets []string
+	for i, c := range group {
+		columns = append(columns, c.delta)
+		sets = append(sets, fmt.Sprintf("%[1]s = %[1]s + $%[2]d", c.Column, i+2))
+	}
+	gone, err := tx.QueryContext(ctx, fmt.Sprintf("DELETE FROM %s WHERE %s = $1 RETURNING %s", c.deltas, c.key, strings.Join(columns, ", ")), id)
+	if err != nil {
+		return err
+	}
+	defer gone.Close()
+	sums, row, fields := make([]int64, len(group)), make([]int64, len(group)), make([]any, len(group))
+	for i := range row {
+		fields[i] = &row[i]
+	}
+	for gone.Next() {
+		if err := gone.Scan(fields...); err != nil {
+			return err
+		}
+		for i, n := range row {
+			sums[i] += n
+		}
+	}
+	if err := errors.Join(gone.Err(), gone.Close()); err != nil {
+		return err
+	}
+	args := []any{id}
+	for _, n := range sums {
+		args = append(args, n)
+	}
+	_, err = tx.ExecContext(ctx, fmt.Sprintf("UPDATE %s SET %s WHERE id = $1", c.table, strings.Join(sets, ", ")), args...)
+	return err
+}
+
+// LockPair has whoever changes how two users stand to each other wait until the transaction
+// ends: they lock no row of the other one, whom many may follow at the same time. SQLite has
+// one writer at a time and needs no lock.
+//
+// Cost: one statement of PostgreSQL.
+func LockPair(ctx context.Context, tx *ent.Tx, of string, a, b int64) error {
+	if of != dialect.Postgres {
+		return nil
+	}
+	const class, odd, prime = 7_445_637, 0x9E3779B97F4A7C15, 0x100000001B3
+	pair := (uint64(min(a, b))*odd ^ uint64(max(a, b))) * prime // a pair that has the number of another waits for it, too
+	_, err := tx.ExecContext(ctx, "SELECT pg_advisory_xact_lock($1, $2)", class, int32(pair>>32))
+	return Wrap("lock pair", err)
+}
