@@ -14,7 +14,9 @@ import (
 	"tideline/feed"
 	"tideline/feed/account"
 	"tideline/feed/feedtest"
+	"tideline/feed/internal/rows"
 	"tideline/feed/paging"
+	"tideline/feed/refusal"
 	"tideline/storage/storagetest"
 )
 
@@ -139,6 +141,29 @@ func TestNoOpsTakeNoLock(t *testing.T) {
 			_, err := w.Feed.LikePost(ctx, me, post)
 			require.NoError(w, err)
 		}, "UPDATE", map[string]int64{"users": me.ID})
+	})
+}
+
+// Of a follow and a block between two users the second waits for the first, whoever of the two
+// makes them, and then knows of it.
+func TestChangesOfOnePairWaitForEachOther(t *testing.T) {
+	t.Parallel()
+	onPostgres(t, func(w *world) {
+		u := w.Users(2)
+		tx, err := w.Stores.DB.Tx(w.Ctx)
+		require.NoError(w, err)
+		require.NoError(w, rows.LockPair(w.Ctx, tx, dialect.Postgres, u[0].ID, u[1].ID))
+		followed := make(chan error, 1)
+		go func() { _, err := w.Feed.Follow(w.Ctx, u[1], u[0].ID); followed <- err }()
+		require.Eventually(w, func() bool {
+			var waiting int
+			query := "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+			require.NoError(w, w.Stores.SQL.QueryRowContext(w.Ctx, query).Scan(&waiting))
+			return waiting == 1
+		}, time.Minute, time.Millisecond)
+		require.NoError(w, tx.Block.Create().SetBlockerID(u[0].ID).SetBlockedID(u[1].ID).Exec(w.Ctx))
+		require.NoError(w, tx.Commit())
+		require.Equal(w, refusal.Forbidden, refusal.CodeOf(<-followed))
 	})
 }
 

@@ -21,7 +21,7 @@ func plainID() ent.Field {
 func now() time.Time { return time.Now().UTC() }
 
 // User is an account and its public profile. The counters are kept in the
-// transactions that add or remove what they count, under a lock on the row.
+// transactions that add or remove what they count, under a lock on the row, or in UserDelta.
 type User struct{ ent.Schema }
 
 // Fields of User.
