@@ -99,13 +99,14 @@ func TestSharedEventIsToldOnce(t *testing.T) {
 			}
 			added := event.(*stream.PostAdded)
 			require.Equal(w, post, added.Edge.Node.ID)
+			require.False(w, l.stream.Waits())
 			tell(live.Added, post)
 			<-told
 			_, ok = l.stream.Shared()
 			require.False(w, ok, "the client has it")
 			_, again := l.stream.Next(l.ctx)
 			require.False(w, again)
-			own := added.Own()
+			own := string(added.AppendOwn(nil))
 			_, missed := w.listen(readers[0], &own).stream.Next(w.Ctx)
 			require.False(w, missed)
 			break
@@ -119,5 +120,6 @@ func TestSharedEventIsToldOnce(t *testing.T) {
 		<-told
 		_, ok = l.stream.Shared()
 		require.False(w, ok, "a removal comes first")
+		require.True(w, l.stream.Waits())
 	})
 }

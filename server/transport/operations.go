@@ -42,6 +42,7 @@ func (o *operations) start(ctx context.Context, id string, request exec.Request,
 			return false
 		}
 		old.cancel() // the older protocol starts it anew
+		old.over = true
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	op := &operation{socket: s, id: id, cancel: cancel}
@@ -72,6 +73,7 @@ func (o *operations) stop(id string) {
 		o.finishLocked(op, frame("complete", id, nil))
 		return
 	}
+	op.over = true
 	delete(o.byID, id)
 }
 
@@ -87,7 +89,7 @@ func (o *operations) stopped() {
 func (o *operations) emit(op *operation, data []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.byID[op.id] == op {
+	if !op.over {
 		o.socket.queue.Add(websocket.TextMessage, data)
 	}
 }
@@ -96,7 +98,7 @@ func (o *operations) emit(op *operation, data []byte) {
 func (o *operations) sendNow(op *operation, w *writequeue.Frame) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.byID[op.id] == op {
+	if !op.over {
 		o.socket.queue.SendNow(w)
 	}
 }
@@ -109,10 +111,11 @@ func (o *operations) finish(op *operation, last []byte) {
 }
 
 func (o *operations) finishLocked(op *operation, last []byte) {
-	if o.byID[op.id] != op {
+	if op.over {
 		return
 	}
 	op.cancel()
+	op.over = true
 	delete(o.byID, op.id)
 	o.socket.queue.Send(websocket.TextMessage, last)
 }
