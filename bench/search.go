@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"tideline/bench/plot"
 )
 
 const (
@@ -184,6 +186,22 @@ func (s *search) byRate() []*step {
 	return slices.SortedStableFunc(slices.Values(s.Steps), func(a, b *step) int { return cmp.Compare(a.Rate, b.Rate) })
 }
 
+// plotted are the steps as they are drawn, the lowest rate first.
+func (s *search) plotted() (steps []plot.Step) {
+	for _, st := range s.byRate() {
+		steps = append(steps, plot.Step{Rate: st.Rate, P99: st.P99, Held: st.Held})
+	}
+	return steps
+}
+
+func (s *search) plot(out io.Writer, title string, earlier *search) error {
+	var before []plot.Step
+	if earlier != nil {
+		before = earlier.plotted()
+	}
+	return plot.SVG(out, title, s.Limit, s.plotted(), before)
+}
+
 func (s *search) print(out io.Writer, scenario string) error {
 	interrupted := ""
 	if s.Interrupted {
@@ -203,7 +221,7 @@ func (s *search) print(out io.Writer, scenario string) error {
 	}
 	s.printFactors(out)
 	if s.Limit > 0 {
-		s.bars(out)
+		plot.Bars(out, s.Limit, s.plotted())
 		fmt.Fprintf(out, "\nhighest rate that holds %g ms: %.1f operations per second\n", s.Limit, s.Highest)
 	}
 	_, err := fmt.Fprintf(out, "live events: %d missing, %d doubled, %d astray, %d timelines invalidated, %d subscriptions broken\n",

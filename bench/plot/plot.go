@@ -1,4 +1,5 @@
-package bench
+// Package plot draws how long operations take at each rate.
+package plot
 
 import (
 	"fmt"
@@ -11,13 +12,20 @@ import (
 // limit.
 const barWidth = 25
 
-// bars plots the worst p99 of each rate for a terminal.
-func (s *search) bars(out io.Writer) {
+// Step is what one rate led to.
+type Step struct {
+	Rate float64  // of operations a second
+	P99  *float64 // in ms, of the slowest kind of operation; nil: more than one in a hundred failed
+	Held bool     // the limit
+}
+
+// Bars draws the steps for a terminal, beside the limit in ms.
+func Bars(out io.Writer, limit float64, steps []Step) {
 	fmt.Fprintf(out, "\n%10s  p99 ms\n", "rate")
-	for _, st := range s.byRate() {
+	for _, st := range steps {
 		says, length := "failed", 2*barWidth
 		if st.P99 != nil {
-			says, length = fmt.Sprintf("%.2f", *st.P99), min(2*barWidth, int(math.Ceil(*st.P99/s.Limit*barWidth)))
+			says, length = fmt.Sprintf("%.2f", *st.P99), min(2*barWidth, int(math.Ceil(*st.P99/limit*barWidth)))
 		}
 		if !st.Held {
 			says += ", missed"
@@ -28,30 +36,27 @@ func (s *search) bars(out io.Writer) {
 	}
 }
 
-// The picture of plot, in pixels.
+// The picture of SVG, in pixels.
 const (
 	plotWidth  = 720
 	plotHeight = 400
 	plotMargin = 60
 )
 
-// plot draws the worst p99 at each rate as SVG, both on logarithmic scales, with the
-// limit, and the same of an earlier search unless it is nil.
-func (s *search) plot(out io.Writer, title string, earlier *search) error {
-	low, high := s.Limit, s.Limit // of ms
+// SVG draws the steps, rates and times on logarithmic scales, with the limit in ms, and those of
+// an earlier run, of which there may be none.
+func SVG(out io.Writer, title string, limit float64, steps, earlier []Step) error {
+	low, high := limit, limit // of ms
 	first, last := math.Inf(1), 0.0
-	each := func(of *search, fn func(st *step, ms float64)) {
-		if of == nil {
-			return
-		}
-		for _, st := range of.byRate() {
+	each := func(of []Step, fn func(st Step, ms float64)) {
+		for _, st := range of {
 			if st.P99 != nil && *st.P99 > 0 {
 				fn(st, *st.P99)
 			}
 		}
 	}
-	for _, of := range []*search{s, earlier} {
-		each(of, func(st *step, ms float64) {
+	for _, of := range [][]Step{steps, earlier} {
+		each(of, func(st Step, ms float64) {
 			low, high = min(low, ms), max(high, ms)
 			first, last = min(first, st.Rate), max(last, st.Rate)
 		})
@@ -78,10 +83,10 @@ func (s *search) plot(out io.Writer, title string, earlier *search) error {
 `, plotWidth, plotHeight, plotMargin, title, plotWidth/2, plotHeight-8, plotHeight/2,
 		plotMargin, plotMargin, plotHeight-plotMargin, plotWidth-plotMargin)
 	fmt.Fprintf(&b, `<path d="M%d %.1f H%d" stroke="crimson" stroke-dasharray="2 3"/><text x="%d" y="%.1f" text-anchor="end" fill="crimson">%g ms</text>`+"\n",
-		plotMargin, y(s.Limit), plotWidth-plotMargin, plotWidth-plotMargin, y(s.Limit)-5, s.Limit)
-	line := func(of *search, colour, name string, row int) {
+		plotMargin, y(limit), plotWidth-plotMargin, plotWidth-plotMargin, y(limit)-5, limit)
+	line := func(of []Step, colour, name string, row int) {
 		points := ""
-		each(of, func(st *step, ms float64) {
+		each(of, func(st Step, ms float64) {
 			points += fmt.Sprintf(" %.1f,%.1f", x(st.Rate), y(ms))
 			fmt.Fprintf(&b, `<circle cx="%.1f" cy="%.1f" r="3" fill="%s"><title>%.1f/s: %.2f ms</title></circle>`+"\n", x(st.Rate), y(ms), colour, st.Rate, ms)
 		})
@@ -91,7 +96,7 @@ func (s *search) plot(out io.Writer, title string, earlier *search) error {
 		}
 	}
 	line(earlier, "gray", "before", 1)
-	line(s, "royalblue", "now", 0)
+	line(steps, "royalblue", "now", 0)
 	for _, of := range []float64{first * 1.2, last / 1.2} {
 		if of > 0 && !math.IsInf(of, 0) {
 			fmt.Fprintf(&b, `<text x="%.1f" y="%d" text-anchor="middle">%.0f</text>`+"\n", x(of), plotHeight-plotMargin+16, of)
