@@ -80,7 +80,7 @@ flakes: deps ## Run tests COUNT=20 times beside busy processors, say which faile
 
 # The limits of time are the tests' own.
 MINUTES = $(GO) test -v -count=1 -timeout=0
-chaos soak transfer alarms: export TIDELINE_TEST_REQUIRE_REAL = 1
+chaos soak transfer alarms upgrade: export TIDELINE_TEST_REQUIRE_REAL = 1
 chaos soak: FOR = 10m
 
 .PHONY: chaos
@@ -100,6 +100,11 @@ transfer: deps ## Import and export SIZE=1 times 100,000 users, 1,000,000 follow
 alarms: deps ## Have alerts fire by real faults before a Prometheus, and end after the cure; ONLY=Webhooks for some
 	@bash .ci/tool prometheus prometheus >/dev/null || { echo "There is no Prometheus here, and none could be unpacked."; exit 1; }
 	@$(MINUTES) $(if $(ONLY),-run '$(ONLY)') ./e2e/alarms -args -need -plain
+
+.PHONY: upgrade
+upgrade: FOR = 5m
+upgrade: deps ## Upgrade the previous release under load for FOR=5m, one process after the other, some back and forward again
+	@$(MINUTES) -run '^TestRollingUpgrade$$' ./e2e/upgrade -args -for='$(FOR)' -plain
 
 .PHONY: deps
 deps:

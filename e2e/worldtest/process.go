@@ -102,6 +102,9 @@ func (p *Process) Start() error {
 	return p.Program.Start(cmd, p.Ready)
 }
 
+// Use has the next Start take another tideline, such as one of another version.
+func (p *Process) Use(binary string) { p.binary = binary }
+
 // Ready asks /readyz once. It is nil when the process says that it is ready.
 func (p *Process) Ready(ctx context.Context) error {
 	body, err := p.get(ctx, "/readyz")

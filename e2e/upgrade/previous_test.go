@@ -1,0 +1,86 @@
+package upgrade
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// olderVersion is what the previous release says of itself where it has no tag.
+const olderVersion = "0.0.0-previous"
+
+// errNoHistory says that git does not know the commit of the previous release.
+var errNoHistory = errors.New("the previous release is not in this clone's history (git fetch --unshallow)")
+
+// previous returns the program of the previous release, which it builds where that has not
+// been done before. Errors: errNoHistory; it cannot be built.
+func previous() (program string, err error) {
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		return "", err
+	}
+	version := olderVersion
+	commit, err := git(root, "describe", "--tags", "--abbrev=0", "--match=v[0-9]*", "HEAD^")
+	if err == nil {
+		version = strings.TrimPrefix(commit, "v")
+	} else {
+		text, err := os.ReadFile("previous")
+		if err != nil {
+			return "", err
+		}
+		commit = strings.TrimSpace(string(text))
+	}
+	hash, err := git(root, "rev-parse", "--verify", "--quiet", commit+"^{commit}")
+	if err != nil {
+		return "", fmt.Errorf("%w: %s", errNoHistory, commit)
+	}
+	kind := "race"
+	if *plain {
+		kind = "plain"
+	}
+	program = filepath.Join(root, ".test", "previous", hash+"-"+kind, "tideline")
+	if _, err := os.Stat(program); err == nil {
+		return program, nil
+	}
+	fmt.Fprintf(os.Stderr, "builds the previous release, %s, into %s\n", commit, filepath.Dir(program))
+	return program, build(root, hash, version, program)
+}
+
+// build builds the commit's program, which is there when it is whole.
+func build(root, commit, version, program string) (err error) {
+	dir := filepath.Dir(program)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	source, err := os.MkdirTemp("", "tideline-previous") // where nothing above says what module it is
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(source)) }()
+	if _, err := git(root, "archive", "--output="+source+".tar", commit); err != nil {
+		return err
+	}
+	defer os.Remove(source + ".tar")
+	if out, err := exec.Command("tar", "-xf", source+".tar", "-C", source).CombinedOutput(); err != nil {
+		return fmt.Errorf("tar: %w\n%s", err, out)
+	}
+	args := []string{"build", "-o", program + ".new", "-ldflags=-X tideline/server.version=" + version + " -X tideline/server.commit=" + commit}
+	if !*plain {
+		args = append(args, "-race")
+	}
+	cmd := exec.Command("go", append(args, ".")...)
+	cmd.Dir = source
+	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS="+os.Getenv("GOFLAGS")+" -buildvcs=false")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s: %w\n%s", commit, err, out)
+	}
+	return os.Rename(program+".new", program)
+}
+
+func git(root string, args ...string) (string, error) {
+	out, err := exec.Command("git", append([]string{"-C", root}, args...)...).Output()
+	return strings.TrimSpace(string(out)), err
+}
