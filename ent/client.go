@@ -25,12 +25,14 @@ import (
 	"tideline/ent/mute"
 	"tideline/ent/mutedword"
 	"tideline/ent/post"
+	"tideline/ent/postdata"
 	"tideline/ent/postdelta"
 	"tideline/ent/process"
 	"tideline/ent/readmarker"
 	"tideline/ent/report"
 	"tideline/ent/session"
 	"tideline/ent/user"
+	"tideline/ent/userdata"
 	"tideline/ent/userdelta"
 	"tideline/ent/webhookdelivery"
 	"tideline/ent/webhookendpoint"
@@ -77,6 +79,8 @@ type Client struct {
 	MutedWord *MutedWordClient
 	// Post is the client for interacting with the Post builders.
 	Post *PostClient
+	// PostData is the client for interacting with the PostData builders.
+	PostData *PostDataClient
 	// PostDelta is the client for interacting with the PostDelta builders.
 	PostDelta *PostDeltaClient
 	// Process is the client for interacting with the Process builders.
@@ -89,6 +93,8 @@ type Client struct {
 	Session *SessionClient
 	// User is the client for interacting with the User builders.
 	User *UserClient
+	// UserData is the client for interacting with the UserData builders.
+	UserData *UserDataClient
 	// UserDelta is the client for interacting with the UserDelta builders.
 	UserDelta *UserDeltaClient
 	// WebhookDelivery is the client for interacting with the WebhookDelivery builders.
@@ -122,12 +128,14 @@ func (c *Client) init() {
 	c.Mute = NewMuteClient(c.config)
 	c.MutedWord = NewMutedWordClient(c.config)
 	c.Post = NewPostClient(c.config)
+	c.PostData = NewPostDataClient(c.config)
 	c.PostDelta = NewPostDeltaClient(c.config)
 	c.Process = NewProcessClient(c.config)
 	c.ReadMarker = NewReadMarkerClient(c.config)
 	c.Report = NewReportClient(c.config)
 	c.Session = NewSessionClient(c.config)
 	c.User = NewUserClient(c.config)
+	c.UserData = NewUserDataClient(c.config)
 	c.UserDelta = NewUserDeltaClient(c.config)
 	c.WebhookDelivery = NewWebhookDeliveryClient(c.config)
 	c.WebhookEndpoint = NewWebhookEndpointClient(c.config)
@@ -238,12 +246,14 @@ func (c *Client) Tx(ctx context.Context) (*Tx, error) {
 		Mute:            NewMuteClient(cfg),
 		MutedWord:       NewMutedWordClient(cfg),
 		Post:            NewPostClient(cfg),
+		PostData:        NewPostDataClient(cfg),
 		PostDelta:       NewPostDeltaClient(cfg),
 		Process:         NewProcessClient(cfg),
 		ReadMarker:      NewReadMarkerClient(cfg),
 		Report:          NewReportClient(cfg),
 		Session:         NewSessionClient(cfg),
 		User:            NewUserClient(cfg),
+		UserData:        NewUserDataClient(cfg),
 		UserDelta:       NewUserDeltaClient(cfg),
 		WebhookDelivery: NewWebhookDeliveryClient(cfg),
 		WebhookEndpoint: NewWebhookEndpointClient(cfg),
@@ -281,12 +291,14 @@ func (c *Client) BeginTx(ctx context.Context, opts *sql.TxOptions) (*Tx, error) 
 		Mute:            NewMuteClient(cfg),
 		MutedWord:       NewMutedWordClient(cfg),
 		Post:            NewPostClient(cfg),
+		PostData:        NewPostDataClient(cfg),
 		PostDelta:       NewPostDeltaClient(cfg),
 		Process:         NewProcessClient(cfg),
 		ReadMarker:      NewReadMarkerClient(cfg),
 		Report:          NewReportClient(cfg),
 		Session:         NewSessionClient(cfg),
 		User:            NewUserClient(cfg),
+		UserData:        NewUserDataClient(cfg),
 		UserDelta:       NewUserDeltaClient(cfg),
 		WebhookDelivery: NewWebhookDeliveryClient(cfg),
 		WebhookEndpoint: NewWebhookEndpointClient(cfg),
@@ -322,8 +334,9 @@ func (c *Client) Use(hooks ...Hook) {
 	for _, n := range []interface{ Use(...Hook) }{
 		c.APIKey, c.AuditEntry, c.Block, c.Delivery, c.ExternalPost, c.Follow,
 		c.FollowRequest, c.HiddenUser, c.IdempotencyKey, c.Job, c.Like, c.Mute,
-		c.MutedWord, c.Post, c.PostDelta, c.Process, c.ReadMarker, c.Report, c.Session,
-		c.User, c.UserDelta, c.WebhookDelivery, c.WebhookEndpoint, c.Writer,
+		c.MutedWord, c.Post, c.PostData, c.PostDelta, c.Process, c.ReadMarker,
+		c.Report, c.Session, c.User, c.UserData, c.UserDelta, c.WebhookDelivery,
+		c.WebhookEndpoint, c.Writer,
 	} {
 		n.Use(hooks...)
 	}
@@ -335,8 +348,9 @@ func (c *Client) Intercept(interceptors ...Interceptor) {
 	for _, n := range []interface{ Intercept(...Interceptor) }{
 		c.APIKey, c.AuditEntry, c.Block, c.Delivery, c.ExternalPost, c.Follow,
 		c.FollowRequest, c.HiddenUser, c.IdempotencyKey, c.Job, c.Like, c.Mute,
-		c.MutedWord, c.Post, c.PostDelta, c.Process, c.ReadMarker, c.Report, c.Session,
-		c.User, c.UserDelta, c.WebhookDelivery, c.WebhookEndpoint, c.Writer,
+		c.MutedWord, c.Post, c.PostData, c.PostDelta, c.Process, c.ReadMarker,
+		c.Report, c.Session, c.User, c.UserData, c.UserDelta, c.WebhookDelivery,
+		c.WebhookEndpoint, c.Writer,
 	} {
 		n.Intercept(interceptors...)
 	}
@@ -373,6 +387,8 @@ func (c *Client) Mutate(ctx context.Context, m Mutation) (Value, error) {
 		return c.MutedWord.mutate(ctx, m)
 	case *PostMutation:
 		return c.Post.mutate(ctx, m)
+	case *PostDataMutation:
+		return c.PostData.mutate(ctx, m)
 	case *PostDeltaMutation:
 		return c.PostDelta.mutate(ctx, m)
 	case *ProcessMutation:
@@ -385,6 +401,8 @@ func (c *Client) Mutate(ctx context.Context, m Mutation) (Value, error) {
 		return c.Session.mutate(ctx, m)
 	case *UserMutation:
 		return c.User.mutate(ctx, m)
+	case *UserDataMutation:
+		return c.UserData.mutate(ctx, m)
 	case *UserDeltaMutation:
 		return c.UserDelta.mutate(ctx, m)
 	case *WebhookDeliveryMutation:
@@ -2468,6 +2486,155 @@ func (c *PostClient) mutate(ctx context.Context, m *PostMutation) (Value, error)
 	}
 }
 
+// PostDataClient is a client for the PostData schema.
+type PostDataClient struct {
+	config
+}
+
+// NewPostDataClient returns a client for the PostData from the given config.
+func NewPostDataClient(c config) *PostDataClient {
+	return &PostDataClient{config: c}
+}
+
+// Use adds a list of mutation hooks to the hooks stack.
+// A call to `Use(f, g, h)` equals to `postdata.Hooks(f(g(h())))`.
+func (c *PostDataClient) Use(hooks ...Hook) {
+	c.hooks.PostData = append(c.hooks.PostData, hooks...)
+}
+
+// Intercept adds a list of query interceptors to the interceptors stack.
+// A call to `Intercept(f, g, h)` equals to `postdata.Intercept(f(g(h())))`.
+func (c *PostDataClient) Intercept(interceptors ...Interceptor) {
+	c.inters.PostData = append(c.inters.PostData, interceptors...)
+}
+
+// Create returns a builder for creating a PostData entity.
+func (c *PostDataClient) Create() *PostDataCreate {
+	mutation := newPostDataMutation(c.config, OpCreate)
+	return &PostDataCreate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// CreateBulk returns a builder for creating a bulk of PostData entities.
+func (c *PostDataClient) CreateBulk(builders ...*PostDataCreate) *PostDataCreateBulk {
+	return &PostDataCreateBulk{config: c.config, builders: builders}
+}
+
+// MapCreateBulk creates a bulk creation builder from the given slice. For each item in the slice, the function creates
+// a builder and applies setFunc on it.
+func (c *PostDataClient) MapCreateBulk(slice any, setFunc func(*PostDataCreate, int)) *PostDataCreateBulk {
+	rv := reflect.ValueOf(slice)
+	if rv.Kind() != reflect.Slice {
+		return &PostDataCreateBulk{err: fmt.Errorf("calling to PostDataClient.MapCreateBulk with wrong type %T, need slice", slice)}
+	}
+	builders := make([]*PostDataCreate, rv.Len())
+	for i := 0; i < rv.Len(); i++ {
+		builders[i] = c.Create()
+		setFunc(builders[i], i)
+	}
+	return &PostDataCreateBulk{config: c.config, builders: builders}
+}
+
+// Update returns an update builder for PostData.
+func (c *PostDataClient) Update() *PostDataUpdate {
+	mutation := newPostDataMutation(c.config, OpUpdate)
+	return &PostDataUpdate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOne returns an update builder for the given entity.
+func (c *PostDataClient) UpdateOne(_m *PostData) *PostDataUpdateOne {
+	mutation := newPostDataMutation(c.config, OpUpdateOne, withPostData(_m))
+	return &PostDataUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOneID returns an update builder for the given id.
+func (c *PostDataClient) UpdateOneID(id int64) *PostDataUpdateOne {
+	mutation := newPostDataMutation(c.config, OpUpdateOne, withPostDataID(id))
+	return &PostDataUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// Delete returns a delete builder for PostData.
+func (c *PostDataClient) Delete() *PostDataDelete {
+	mutation := newPostDataMutation(c.config, OpDelete)
+	return &PostDataDelete{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// DeleteOne returns a builder for deleting the given entity.
+func (c *PostDataClient) DeleteOne(_m *PostData) *PostDataDeleteOne {
+	return c.DeleteOneID(_m.ID)
+}
+
+// DeleteOneID returns a builder for deleting the given entity by its id.
+func (c *PostDataClient) DeleteOneID(id int64) *PostDataDeleteOne {
+	builder := c.Delete().Where(postdata.ID(id))
+	builder.mutation.id = &id
+	builder.mutation.op = OpDeleteOne
+	return &PostDataDeleteOne{builder}
+}
+
+// Query returns a query builder for PostData.
+func (c *PostDataClient) Query() *PostDataQuery {
+	return &PostDataQuery{
+		config: c.config,
+		ctx:    &QueryContext{Type: TypePostData},
+		inters: c.Interceptors(),
+	}
+}
+
+// Get returns a PostData entity by its id.
+func (c *PostDataClient) Get(ctx context.Context, id int64) (*PostData, error) {
+	return c.Query().Where(postdata.ID(id)).Only(ctx)
+}
+
+// GetX is like Get, but panics if an error occurs.
+func (c *PostDataClient) GetX(ctx context.Context, id int64) *PostData {
+	obj, err := c.Get(ctx, id)
+	if err != nil {
+		panic(err)
+	}
+	return obj
+}
+
+// QueryPost queries the post edge of a PostData.
+func (c *PostDataClient) QueryPost(_m *PostData) *PostQuery {
+	query := (&PostClient{config: c.config}).Query()
+	query.path = func(context.Context) (fromV *sql.Selector, _ error) {
+		id := _m.ID
+		step := sqlgraph.NewStep(
+			sqlgraph.From(postdata.Table, postdata.FieldID, id),
+			sqlgraph.To(post.Table, post.FieldID),
+			sqlgraph.Edge(sqlgraph.M2O, false, postdata.PostTable, postdata.PostColumn),
+		)
+		fromV = sqlgraph.Neighbors(_m.driver.Dialect(), step)
+		return fromV, nil
+	}
+	return query
+}
+
+// Hooks returns the client hooks.
+func (c *PostDataClient) Hooks() []Hook {
+	return c.hooks.PostData
+}
+
+// Interceptors returns the client interceptors.
+func (c *PostDataClient) Interceptors() []Interceptor {
+	return c.inters.PostData
+}
+
+func (c *PostDataClient) mutate(ctx context.Context, m *PostDataMutation) (Value, error) {
+	switch m.Op() {
+	case OpCreate:
+		return (&PostDataCreate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdate:
+		return (&PostDataUpdate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdateOne:
+		return (&PostDataUpdateOne{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpDelete, OpDeleteOne:
+		return (&PostDataDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
+	default:
+		return nil, fmt.Errorf("ent: unknown PostData mutation op: %q", m.Op())
+	}
+}
+
 // PostDeltaClient is a client for the PostDelta schema.
 type PostDeltaClient struct {
 	config
@@ -3330,6 +3497,155 @@ func (c *UserClient) mutate(ctx context.Context, m *UserMutation) (Value, error)
 	}
 }
 
+// UserDataClient is a client for the UserData schema.
+type UserDataClient struct {
+	config
+}
+
+// NewUserDataClient returns a client for the UserData from the given config.
+func NewUserDataClient(c config) *UserDataClient {
+	return &UserDataClient{config: c}
+}
+
+// Use adds a list of mutation hooks to the hooks stack.
+// A call to `Use(f, g, h)` equals to `userdata.Hooks(f(g(h())))`.
+func (c *UserDataClient) Use(hooks ...Hook) {
+	c.hooks.UserData = append(c.hooks.UserData, hooks...)
+}
+
+// Intercept adds a list of query interceptors to the interceptors stack.
+// A call to `Intercept(f, g, h)` equals to `userdata.Intercept(f(g(h())))`.
+func (c *UserDataClient) Intercept(interceptors ...Interceptor) {
+	c.inters.UserData = append(c.inters.UserData, interceptors...)
+}
+
+// Create returns a builder for creating a UserData entity.
+func (c *UserDataClient) Create() *UserDataCreate {
+	mutation := newUserDataMutation(c.config, OpCreate)
+	return &UserDataCreate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// CreateBulk returns a builder for creating a bulk of UserData entities.
+func (c *UserDataClient) CreateBulk(builders ...*UserDataCreate) *UserDataCreateBulk {
+	return &UserDataCreateBulk{config: c.config, builders: builders}
+}
+
+// MapCreateBulk creates a bulk creation builder from the given slice. For each item in the slice, the function creates
+// a builder and applies setFunc on it.
+func (c *UserDataClient) MapCreateBulk(slice any, setFunc func(*UserDataCreate, int)) *UserDataCreateBulk {
+	rv := reflect.ValueOf(slice)
+	if rv.Kind() != reflect.Slice {
+		return &UserDataCreateBulk{err: fmt.Errorf("calling to UserDataClient.MapCreateBulk with wrong type %T, need slice", slice)}
+	}
+	builders := make([]*UserDataCreate, rv.Len())
+	for i := 0; i < rv.Len(); i++ {
+		builders[i] = c.Create()
+		setFunc(builders[i], i)
+	}
+	return &UserDataCreateBulk{config: c.config, builders: builders}
+}
+
+// Update returns an update builder for UserData.
+func (c *UserDataClient) Update() *UserDataUpdate {
+	mutation := newUserDataMutation(c.config, OpUpdate)
+	return &UserDataUpdate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOne returns an update builder for the given entity.
+func (c *UserDataClient) UpdateOne(_m *UserData) *UserDataUpdateOne {
+	mutation := newUserDataMutation(c.config, OpUpdateOne, withUserData(_m))
+	return &UserDataUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOneID returns an update builder for the given id.
+func (c *UserDataClient) UpdateOneID(id int64) *UserDataUpdateOne {
+	mutation := newUserDataMutation(c.config, OpUpdateOne, withUserDataID(id))
+	return &UserDataUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// Delete returns a delete builder for UserData.
+func (c *UserDataClient) Delete() *UserDataDelete {
+	mutation := newUserDataMutation(c.config, OpDelete)
+	return &UserDataDelete{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// DeleteOne returns a builder for deleting the given entity.
+func (c *UserDataClient) DeleteOne(_m *UserData) *UserDataDeleteOne {
+	return c.DeleteOneID(_m.ID)
+}
+
+// DeleteOneID returns a builder for deleting the given entity by its id.
+func (c *UserDataClient) DeleteOneID(id int64) *UserDataDeleteOne {
+	builder := c.Delete().Where(userdata.ID(id))
+	builder.mutation.id = &id
+	builder.mutation.op = OpDeleteOne
+	return &UserDataDeleteOne{builder}
+}
+
+// Query returns a query builder for UserData.
+func (c *UserDataClient) Query() *UserDataQuery {
+	return &UserDataQuery{
+		config: c.config,
+		ctx:    &QueryContext{Type: TypeUserData},
+		inters: c.Interceptors(),
+	}
+}
+
+// Get returns a UserData entity by its id.
+func (c *UserDataClient) Get(ctx context.Context, id int64) (*UserData, error) {
+	return c.Query().Where(userdata.ID(id)).Only(ctx)
+}
+
+// GetX is like Get, but panics if an error occurs.
+func (c *UserDataClient) GetX(ctx context.Context, id int64) *UserData {
+	obj, err := c.Get(ctx, id)
+	if err != nil {
+		panic(err)
+	}
+	return obj
+}
+
+// QueryUser queries the user edge of a UserData.
+func (c *UserDataClient) QueryUser(_m *UserData) *UserQuery {
+	query := (&UserClient{config: c.config}).Query()
+	query.path = func(context.Context) (fromV *sql.Selector, _ error) {
+		id := _m.ID
+		step := sqlgraph.NewStep(
+			sqlgraph.From(userdata.Table, userdata.FieldID, id),
+			sqlgraph.To(user.Table, user.FieldID),
+			sqlgraph.Edge(sqlgraph.M2O, false, userdata.UserTable, userdata.UserColumn),
+		)
+		fromV = sqlgraph.Neighbors(_m.driver.Dialect(), step)
+		return fromV, nil
+	}
+	return query
+}
+
+// Hooks returns the client hooks.
+func (c *UserDataClient) Hooks() []Hook {
+	return c.hooks.UserData
+}
+
+// Interceptors returns the client interceptors.
+func (c *UserDataClient) Interceptors() []Interceptor {
+	return c.inters.UserData
+}
+
+func (c *UserDataClient) mutate(ctx context.Context, m *UserDataMutation) (Value, error) {
+	switch m.Op() {
+	case OpCreate:
+		return (&UserDataCreate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdate:
+		return (&UserDataUpdate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdateOne:
+		return (&UserDataUpdateOne{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpDelete, OpDeleteOne:
+		return (&UserDataDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
+	default:
+		return nil, fmt.Errorf("ent: unknown UserData mutation op: %q", m.Op())
+	}
+}
+
 // UserDeltaClient is a client for the UserDelta schema.
 type UserDeltaClient struct {
 	config
@@ -3882,15 +4198,15 @@ func (c *WriterClient) mutate(ctx context.Context, m *WriterMutation) (Value, er
 type (
 	hooks struct {
 		APIKey, AuditEntry, Block, Delivery, ExternalPost, Follow, FollowRequest,
-		HiddenUser, IdempotencyKey, Job, Like, Mute, MutedWord, Post, PostDelta,
-		Process, ReadMarker, Report, Session, User, UserDelta, WebhookDelivery,
-		WebhookEndpoint, Writer []ent.Hook
+		HiddenUser, IdempotencyKey, Job, Like, Mute, MutedWord, Post, PostData,
+		PostDelta, Process, ReadMarker, Report, Session, User, UserData, UserDelta,
+		WebhookDelivery, WebhookEndpoint, Writer []ent.Hook
 	}
 	inters struct {
 		APIKey, AuditEntry, Block, Delivery, ExternalPost, Follow, FollowRequest,
-		HiddenUser, IdempotencyKey, Job, Like, Mute, MutedWord, Post, PostDelta,
-		Process, ReadMarker, Report, Session, User, UserDelta, WebhookDelivery,
-		WebhookEndpoint, Writer []ent.Interceptor
+		HiddenUser, IdempotencyKey, Job, Like, Mute, MutedWord, Post, PostData,
+		PostDelta, Process, ReadMarker, Report, Session, User, UserData, UserDelta,
+		WebhookDelivery, WebhookEndpoint, Writer []ent.Interceptor
 	}
 )
 

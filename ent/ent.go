@@ -22,12 +22,14 @@ import (
 	"tideline/ent/mute"
 	"tideline/ent/mutedword"
 	"tideline/ent/post"
+	"tideline/ent/postdata"
 	"tideline/ent/postdelta"
 	"tideline/ent/process"
 	"tideline/ent/readmarker"
 	"tideline/ent/report"
 	"tideline/ent/session"
 	"tideline/ent/user"
+	"tideline/ent/userdata"
 	"tideline/ent/userdelta"
 	"tideline/ent/webhookdelivery"
 	"tideline/ent/webhookendpoint"
@@ -110,12 +112,14 @@ func checkColumn(t, c string) error {
 			mute.Table:            mute.ValidColumn,
 			mutedword.Table:       mutedword.ValidColumn,
 			post.Table:            post.ValidColumn,
+			postdata.Table:        postdata.ValidColumn,
 			postdelta.Table:       postdelta.ValidColumn,
 			process.Table:         process.ValidColumn,
 			readmarker.Table:      readmarker.ValidColumn,
 			report.Table:          report.ValidColumn,
 			session.Table:         session.ValidColumn,
 			user.Table:            user.ValidColumn,
+			userdata.Table:        userdata.ValidColumn,
 			userdelta.Table:       userdelta.ValidColumn,
 			webhookdelivery.Table: webhookdelivery.ValidColumn,
 			webhookendpoint.Table: webhookendpoint.ValidColumn,

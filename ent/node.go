@@ -34,6 +34,9 @@ func ParseNodeID(text string) (kind string, id int64, ok bool) {
 	return kind, id, err == nil && id > 0 && NodeID(kind, id) == text
 }
 
+// NoData is what a post or a user has as Data that has no own fields of the app.
+const NoData = "{}"
+
 // NodeID implements Node.
 func (u *User) NodeID() string { return NodeID("User", u.ID) }
 
@@ -109,3 +112,11 @@ func (r *Report) PostNodeID() *string {
 
 // SubjectNodeID is the global id of whom, or what, it was done to.
 func (e *AuditEntry) SubjectNodeID() string { return NodeID(string(e.SubjectKind), e.SubjectID) }
+
+// LinkList are the addresses in the user's profile.
+func (u *User) LinkList() []string {
+	if u.Links == "" {
+		return []string{}
+	}
+	return strings.Split(u.Links, "\n")
+}

@@ -42,6 +42,8 @@ type Tx struct {
 	MutedWord *MutedWordClient
 	// Post is the client for interacting with the Post builders.
 	Post *PostClient
+	// PostData is the client for interacting with the PostData builders.
+	PostData *PostDataClient
 	// PostDelta is the client for interacting with the PostDelta builders.
 	PostDelta *PostDeltaClient
 	// Process is the client for interacting with the Process builders.
@@ -54,6 +56,8 @@ type Tx struct {
 	Session *SessionClient
 	// User is the client for interacting with the User builders.
 	User *UserClient
+	// UserData is the client for interacting with the UserData builders.
+	UserData *UserDataClient
 	// UserDelta is the client for interacting with the UserDelta builders.
 	UserDelta *UserDeltaClient
 	// WebhookDelivery is the client for interacting with the WebhookDelivery builders.
@@ -207,12 +211,14 @@ func (tx *Tx) init() {
 	tx.Mute = NewMuteClient(tx.config)
 	tx.MutedWord = NewMutedWordClient(tx.config)
 	tx.Post = NewPostClient(tx.config)
+	tx.PostData = NewPostDataClient(tx.config)
 	tx.PostDelta = NewPostDeltaClient(tx.config)
 	tx.Process = NewProcessClient(tx.config)
 	tx.ReadMarker = NewReadMarkerClient(tx.config)
 	tx.Report = NewReportClient(tx.config)
 	tx.Session = NewSessionClient(tx.config)
 	tx.User = NewUserClient(tx.config)
+	tx.UserData = NewUserDataClient(tx.config)
 	tx.UserDelta = NewUserDeltaClient(tx.config)
 	tx.WebhookDelivery = NewWebhookDeliveryClient(tx.config)
 	tx.WebhookEndpoint = NewWebhookEndpointClient(tx.config)

@@ -24,6 +24,10 @@ type User struct {
 	Name string `json:"name,omitempty"`
 	// Bio holds the value of the "bio" field.
 	Bio string `json:"bio,omitempty"`
+	// of a picture, http or https; shown where its host is allowed
+	AvatarURL string `json:"avatar_url,omitempty"`
+	// addresses, http or https, one a line
+	Links string `json:"links,omitempty"`
 	// PasswordHash holds the value of the "password_hash" field.
 	PasswordHash string `json:"-"`
 	// whose tokens sign the user in; null for an account made here
@@ -61,6 +65,9 @@ type User struct {
 	// CreatedAt holds the value of the "created_at" field.
 	CreatedAt    time.Time `json:"created_at,omitempty"`
 	selectValues sql.SelectValues
+
+	// Data has the own fields of the app, a JSON object; nil where they were not read.
+	Data *string `json:"-"`
 }
 
 // scanValues returns the types for scanning values from sql.Rows.
@@ -74,7 +81,7 @@ func (*User) scanValues(columns []string) ([]any, error) {
 			values[i] = new(sql.NullBool)
 		case user.FieldID, user.FieldFollowerCount, user.FieldFollowingCount, user.FieldPostCount, user.FieldPublicPostCount, user.FieldFollowersPostCount, user.FieldMutualsPostCount, user.FieldLastPostID, user.FieldFanOutModeSince:
 			values[i] = new(sql.NullInt64)
-		case user.FieldHandle, user.FieldName, user.FieldBio, user.FieldPasswordHash, user.FieldIssuer, user.FieldDefaultVisibility, user.FieldFanOutMode, user.FieldRole:
+		case user.FieldHandle, user.FieldName, user.FieldBio, user.FieldAvatarURL, user.FieldLinks, user.FieldPasswordHash, user.FieldIssuer, user.FieldDefaultVisibility, user.FieldFanOutMode, user.FieldRole:
 			values[i] = new(sql.NullString)
 		case user.FieldSignedOutBefore, user.FieldCreatedAt:
 			values[i] = new(sql.NullTime)
@@ -116,6 +123,18 @@ func (_m *User) assignValues(columns []string, values []any) error {
 				return fmt.Errorf("unexpected type %T for field bio", values[i])
 			} else if value.Valid {
 				_m.Bio = value.String
+			}
+		case user.FieldAvatarURL:
+			if value, ok := values[i].(*sql.NullString); !ok {
+				return fmt.Errorf("unexpected type %T for field avatar_url", values[i])
+			} else if value.Valid {
+				_m.AvatarURL = value.String
+			}
+		case user.FieldLinks:
+			if value, ok := values[i].(*sql.NullString); !ok {
+				return fmt.Errorf("unexpected type %T for field links", values[i])
+			} else if value.Valid {
+				_m.Links = value.String
 			}
 		case user.FieldPasswordHash:
 			if value, ok := values[i].(*sql.NullString); !ok {
@@ -271,6 +290,12 @@ func (_m *User) String() string {
 	builder.WriteString(", ")
 	builder.WriteString("bio=")
 	builder.WriteString(_m.Bio)
+	builder.WriteString(", ")
+	builder.WriteString("avatar_url=")
+	builder.WriteString(_m.AvatarURL)
+	builder.WriteString(", ")
+	builder.WriteString("links=")
+	builder.WriteString(_m.Links)
 	builder.WriteString(", ")
 	builder.WriteString("password_hash=<sensitive>")
 	builder.WriteString(", ")

@@ -57,6 +57,34 @@ func (_c *UserCreate) SetNillableBio(v *string) *UserCreate {
 	return _c
 }
 
+// SetAvatarURL sets the "avatar_url" field.
+func (_c *UserCreate) SetAvatarURL(v string) *UserCreate {
+	_c.mutation.SetAvatarURL(v)
+	return _c
+}
+
+// SetNillableAvatarURL sets the "avatar_url" field if the given value is not nil.
+func (_c *UserCreate) SetNillableAvatarURL(v *string) *UserCreate {
+	if v != nil {
+		_c.SetAvatarURL(*v)
+	}
+	return _c
+}
+
+// SetLinks sets the "links" field.
+func (_c *UserCreate) SetLinks(v string) *UserCreate {
+	_c.mutation.SetLinks(v)
+	return _c
+}
+
+// SetNillableLinks sets the "links" field if the given value is not nil.
+func (_c *UserCreate) SetNillableLinks(v *string) *UserCreate {
+	if v != nil {
+		_c.SetLinks(*v)
+	}
+	return _c
+}
+
 // SetPasswordHash sets the "password_hash" field.
 func (_c *UserCreate) SetPasswordHash(v string) *UserCreate {
 	_c.mutation.SetPasswordHash(v)
@@ -342,6 +370,14 @@ func (_c *UserCreate) defaults() {
 		v := user.DefaultBio
 		_c.mutation.SetBio(v)
 	}
+	if _, ok := _c.mutation.AvatarURL(); !ok {
+		v := user.DefaultAvatarURL
+		_c.mutation.SetAvatarURL(v)
+	}
+	if _, ok := _c.mutation.Links(); !ok {
+		v := user.DefaultLinks
+		_c.mutation.SetLinks(v)
+	}
 	if _, ok := _c.mutation.ApprovesFollowers(); !ok {
 		v := user.DefaultApprovesFollowers
 		_c.mutation.SetApprovesFollowers(v)
@@ -415,6 +451,12 @@ func (_c *UserCreate) check() error {
 	}
 	if _, ok := _c.mutation.Bio(); !ok {
 		return &ValidationError{Name: "bio", err: errors.New(`ent: missing required field "User.bio"`)}
+	}
+	if _, ok := _c.mutation.AvatarURL(); !ok {
+		return &ValidationError{Name: "avatar_url", err: errors.New(`ent: missing required field "User.avatar_url"`)}
+	}
+	if _, ok := _c.mutation.Links(); !ok {
+		return &ValidationError{Name: "links", err: errors.New(`ent: missing required field "User.links"`)}
 	}
 	if _, ok := _c.mutation.PasswordHash(); !ok {
 		return &ValidationError{Name: "password_hash", err: errors.New(`ent: missing required field "User.password_hash"`)}
@@ -530,6 +572,14 @@ func (_c *UserCreate) createSpec() (*User, *sqlgraph.CreateSpec) {
 	if value, ok := _c.mutation.Bio(); ok {
 		_spec.SetField(user.FieldBio, field.TypeString, value)
 		_node.Bio = value
+	}
+	if value, ok := _c.mutation.AvatarURL(); ok {
+		_spec.SetField(user.FieldAvatarURL, field.TypeString, value)
+		_node.AvatarURL = value
+	}
+	if value, ok := _c.mutation.Links(); ok {
+		_spec.SetField(user.FieldLinks, field.TypeString, value)
+		_node.Links = value
 	}
 	if value, ok := _c.mutation.PasswordHash(); ok {
 		_spec.SetField(user.FieldPasswordHash, field.TypeString, value)
@@ -688,6 +738,30 @@ func (u *UserUpsert) SetBio(v string) *UserUpsert {
 // UpdateBio sets the "bio" field to the value that was provided on create.
 func (u *UserUpsert) UpdateBio() *UserUpsert {
 	u.SetExcluded(user.FieldBio)
+	return u
+}
+
+// SetAvatarURL sets the "avatar_url" field.
+func (u *UserUpsert) SetAvatarURL(v string) *UserUpsert {
+	u.Set(user.FieldAvatarURL, v)
+	return u
+}
+
+// UpdateAvatarURL sets the "avatar_url" field to the value that was provided on create.
+func (u *UserUpsert) UpdateAvatarURL() *UserUpsert {
+	u.SetExcluded(user.FieldAvatarURL)
+	return u
+}
+
+// SetLinks sets the "links" field.
+func (u *UserUpsert) SetLinks(v string) *UserUpsert {
+	u.Set(user.FieldLinks, v)
+	return u
+}
+
+// UpdateLinks sets the "links" field to the value that was provided on create.
+func (u *UserUpsert) UpdateLinks() *UserUpsert {
+	u.SetExcluded(user.FieldLinks)
 	return u
 }
 
@@ -1021,6 +1095,34 @@ func (u *UserUpsertOne) SetBio(v string) *UserUpsertOne {
 func (u *UserUpsertOne) UpdateBio() *UserUpsertOne {
 	return u.Update(func(s *UserUpsert) {
 		s.UpdateBio()
+	})
+}
+
+// SetAvatarURL sets the "avatar_url" field.
+func (u *UserUpsertOne) SetAvatarURL(v string) *UserUpsertOne {
+	return u.Update(func(s *UserUpsert) {
+		s.SetAvatarURL(v)
+	})
+}
+
+// UpdateAvatarURL sets the "avatar_url" field to the value that was provided on create.
+func (u *UserUpsertOne) UpdateAvatarURL() *UserUpsertOne {
+	return u.Update(func(s *UserUpsert) {
+		s.UpdateAvatarURL()
+	})
+}
+
+// SetLinks sets the "links" field.
+func (u *UserUpsertOne) SetLinks(v string) *UserUpsertOne {
+	return u.Update(func(s *UserUpsert) {
+		s.SetLinks(v)
+	})
+}
+
+// UpdateLinks sets the "links" field to the value that was provided on create.
+func (u *UserUpsertOne) UpdateLinks() *UserUpsertOne {
+	return u.Update(func(s *UserUpsert) {
+		s.UpdateLinks()
 	})
 }
 
@@ -1559,6 +1661,34 @@ func (u *UserUpsertBulk) SetBio(v string) *UserUpsertBulk {
 func (u *UserUpsertBulk) UpdateBio() *UserUpsertBulk {
 	return u.Update(func(s *UserUpsert) {
 		s.UpdateBio()
+	})
+}
+
+// SetAvatarURL sets the "avatar_url" field.
+func (u *UserUpsertBulk) SetAvatarURL(v string) *UserUpsertBulk {
+	return u.Update(func(s *UserUpsert) {
+		s.SetAvatarURL(v)
+	})
+}
+
+// UpdateAvatarURL sets the "avatar_url" field to the value that was provided on create.
+func (u *UserUpsertBulk) UpdateAvatarURL() *UserUpsertBulk {
+	return u.Update(func(s *UserUpsert) {
+		s.UpdateAvatarURL()
+	})
+}
+
+// SetLinks sets the "links" field.
+func (u *UserUpsertBulk) SetLinks(v string) *UserUpsertBulk {
+	return u.Update(func(s *UserUpsert) {
+		s.SetLinks(v)
+	})
+}
+
+// UpdateLinks sets the "links" field to the value that was provided on create.
+func (u *UserUpsertBulk) UpdateLinks() *UserUpsertBulk {
+	return u.Update(func(s *UserUpsert) {
+		s.UpdateLinks()
 	})
 }
 

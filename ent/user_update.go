@@ -72,6 +72,34 @@ func (_u *UserUpdate) SetNillableBio(v *string) *UserUpdate {
 	return _u
 }
 
+// SetAvatarURL sets the "avatar_url" field.
+func (_u *UserUpdate) SetAvatarURL(v string) *UserUpdate {
+	_u.mutation.SetAvatarURL(v)
+	return _u
+}
+
+// SetNillableAvatarURL sets the "avatar_url" field if the given value is not nil.
+func (_u *UserUpdate) SetNillableAvatarURL(v *string) *UserUpdate {
+	if v != nil {
+		_u.SetAvatarURL(*v)
+	}
+	return _u
+}
+
+// SetLinks sets the "links" field.
+func (_u *UserUpdate) SetLinks(v string) *UserUpdate {
+	_u.mutation.SetLinks(v)
+	return _u
+}
+
+// SetNillableLinks sets the "links" field if the given value is not nil.
+func (_u *UserUpdate) SetNillableLinks(v *string) *UserUpdate {
+	if v != nil {
+		_u.SetLinks(*v)
+	}
+	return _u
+}
+
 // SetPasswordHash sets the "password_hash" field.
 func (_u *UserUpdate) SetPasswordHash(v string) *UserUpdate {
 	_u.mutation.SetPasswordHash(v)
@@ -428,6 +456,12 @@ func (_u *UserUpdate) sqlSave(ctx context.Context) (_node int, err error) {
 	if value, ok := _u.mutation.Bio(); ok {
 		_spec.SetField(user.FieldBio, field.TypeString, value)
 	}
+	if value, ok := _u.mutation.AvatarURL(); ok {
+		_spec.SetField(user.FieldAvatarURL, field.TypeString, value)
+	}
+	if value, ok := _u.mutation.Links(); ok {
+		_spec.SetField(user.FieldLinks, field.TypeString, value)
+	}
 	if value, ok := _u.mutation.PasswordHash(); ok {
 		_spec.SetField(user.FieldPasswordHash, field.TypeString, value)
 	}
@@ -566,6 +600,34 @@ func (_u *UserUpdateOne) SetBio(v string) *UserUpdateOne {
 func (_u *UserUpdateOne) SetNillableBio(v *string) *UserUpdateOne {
 	if v != nil {
 		_u.SetBio(*v)
+	}
+	return _u
+}
+
+// SetAvatarURL sets the "avatar_url" field.
+func (_u *UserUpdateOne) SetAvatarURL(v string) *UserUpdateOne {
+	_u.mutation.SetAvatarURL(v)
+	return _u
+}
+
+// SetNillableAvatarURL sets the "avatar_url" field if the given value is not nil.
+func (_u *UserUpdateOne) SetNillableAvatarURL(v *string) *UserUpdateOne {
+	if v != nil {
+		_u.SetAvatarURL(*v)
+	}
+	return _u
+}
+
+// SetLinks sets the "links" field.
+func (_u *UserUpdateOne) SetLinks(v string) *UserUpdateOne {
+	_u.mutation.SetLinks(v)
+	return _u
+}
+
+// SetNillableLinks sets the "links" field if the given value is not nil.
+func (_u *UserUpdateOne) SetNillableLinks(v *string) *UserUpdateOne {
+	if v != nil {
+		_u.SetLinks(*v)
 	}
 	return _u
 }
@@ -955,6 +1017,12 @@ func (_u *UserUpdateOne) sqlSave(ctx context.Context) (_node *User, err error) {
 	}
 	if value, ok := _u.mutation.Bio(); ok {
 		_spec.SetField(user.FieldBio, field.TypeString, value)
+	}
+	if value, ok := _u.mutation.AvatarURL(); ok {
+		_spec.SetField(user.FieldAvatarURL, field.TypeString, value)
+	}
+	if value, ok := _u.mutation.Links(); ok {
+		_spec.SetField(user.FieldLinks, field.TypeString, value)
 	}
 	if value, ok := _u.mutation.PasswordHash(); ok {
 		_spec.SetField(user.FieldPasswordHash, field.TypeString, value)

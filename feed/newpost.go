@@ -22,12 +22,12 @@ import (
 
 // insertPost writes the post, its author's counters, the idempotency key and the job:
 // all or nothing.
-func (f *Feed) insertPost(ctx context.Context, v account.Viewer, body string, d Draft) (*ent.Post, error) {
+func (f *Feed) insertPost(ctx context.Context, v account.Viewer, body, data string, d Draft) (*ent.Post, error) {
 	id, err := f.cfg.IDs.Next()
 	if err != nil {
 		return nil, err
 	}
-	p := &ent.Post{ID: id, AuthorID: v.ID, Text: body}
+	p := &ent.Post{ID: id, AuthorID: v.ID, Text: body, Data: &data}
 	if d.Visibility != nil {
 		p.Visibility = *d.Visibility
 	}
@@ -65,6 +65,10 @@ func (f *Feed) insertAtOnce(ctx context.Context, p *ent.Post, key string) error 
 		query += fmt.Sprintf(", remembered AS (INSERT INTO idempotency_keys (user_id, key, post_id, created_at)"+
 			" SELECT id, $%d, $2, CAST($%d AS timestamptz) FROM author)", len(args)+1, len(args)+2)
 		args = append(args, key, time.Now().UTC())
+	}
+	if *p.Data != ent.NoData {
+		query += fmt.Sprintf(", data AS (INSERT INTO post_data (post_id, data) SELECT $2, $%d FROM author)", len(args)+1)
+		args = append(args, *p.Data)
 	}
 	if f.cfg.Webhooks.Wanted() {
 		told, more, err := f.cfg.Webhooks.NewPost(p, "author", len(args)+1)
@@ -114,6 +118,11 @@ func (f *Feed) insertInTx(ctx context.Context, p *ent.Post, key string) error {
 		p.Visibility = cmp.Or(p.Visibility, author.DefaultVisibility)
 		if err := tx.Post.Create().SetID(p.ID).SetAuthorID(p.AuthorID).SetText(p.Text).SetVisibility(p.Visibility).Exec(ctx); err != nil {
 			return err
+		}
+		if *p.Data != ent.NoData {
+			if err := rows.KeepPostData(ctx, tx, p.ID, *p.Data); err != nil {
+				return err
+			}
 		}
 		if key != "" {
 			err := tx.IdempotencyKey.Create().SetUserID(p.AuthorID).SetKey(key).SetPostID(p.ID).Exec(ctx)

@@ -28,6 +28,7 @@ import (
 type Draft struct {
 	Text       string
 	Visibility *schema.Visibility // nil: the author's default
+	Data       *string            // the own fields of the app, a JSON object; nil: none
 	// IdempotencyKey, unless empty, makes a repeated call return the post of the
 	// first call.
 	IdempotencyKey string
@@ -35,7 +36,7 @@ type Draft struct {
 
 // CreatePost makes a post; the viewer's next read shows it. Errors:
 // Unauthenticated, BadInput, Conflict when the post of the idempotency key has another
-// text or has been deleted.
+// text or other data, or has been deleted.
 //
 // Cost: one statement (on SQLite a short transaction) and the author's own two feeds,
 // whatever the number of followers: its job does the rest. A repeated call costs two
@@ -55,14 +56,20 @@ func (f *Feed) CreatePost(ctx context.Context, v account.Viewer, d Draft) (*ent.
 	if _, err := key.CleanLine(d.IdempotencyKey); err != nil {
 		return nil, err
 	}
-	p, err := firstPost(ctx, f.db, v, body, d.IdempotencyKey)
+	data := ent.NoData
+	if d.Data != nil {
+		if data, err = text.Data(*d.Data); err != nil {
+			return nil, err
+		}
+	}
+	p, err := firstPost(ctx, f.db, v, body, data, d.IdempotencyKey)
 	if p == nil && err == nil {
-		p, err = f.insertPost(ctx, v, body, d)
+		p, err = f.insertPost(ctx, v, body, data, d)
 	}
 	if sqlgraph.IsUniqueConstraintError(err) {
 		// A concurrent call with the same key may have come first. If none has, another
 		// constraint was violated, and the error stays.
-		if first, sooner := firstPost(ctx, f.db, v, body, d.IdempotencyKey); first != nil || sooner != nil {
+		if first, sooner := firstPost(ctx, f.db, v, body, data, d.IdempotencyKey); first != nil || sooner != nil {
 			p, err = first, sooner
 		}
 	}
@@ -76,9 +83,9 @@ func (f *Feed) CreatePost(ctx context.Context, v account.Viewer, d Draft) (*ent.
 }
 
 // firstPost returns the post that an earlier call with the key made, or nil. The error for
-// a post that has another text is Conflict: a client that uses its keys again would lose
-// posts.
-func firstPost(ctx context.Context, db *ent.Client, v account.Viewer, body, key string) (*ent.Post, error) {
+// a post that has another text, or other data, is Conflict: a client that uses its keys again
+// would lose posts.
+func firstPost(ctx context.Context, db *ent.Client, v account.Viewer, body, data, key string) (*ent.Post, error) {
 	if key == "" {
 		return nil, nil
 	}
@@ -93,10 +100,17 @@ func firstPost(ctx context.Context, db *ent.Client, v account.Viewer, body, key 
 	if ent.IsNotFound(err) || err == nil && p.Visibility == schema.Deleted {
 		return nil, refusal.New(refusal.KeyUsed, "The post made with this idempotency key has been deleted.").In("idempotencyKey")
 	}
-	if err == nil && p.Text != body {
-		return nil, refusal.New(refusal.KeyUsed, "This idempotency key has made a post with another text.").In("idempotencyKey")
+	if err != nil {
+		return nil, fmt.Errorf("find first post: %w", err)
 	}
-	return p, err
+	found, err := rows.PostData(ctx, db.PostData, []int64{p.ID})
+	if err != nil {
+		return nil, err
+	}
+	if p.Data = found[0]; p.Text != body || *p.Data != data {
+		return nil, refusal.New(refusal.KeyUsed, "This idempotency key has made a post with another text or other data.").In("idempotencyKey")
+	}
+	return p, nil
 }
 
 // ownPost locks a post for a change by its author, inside tx. The error for a post
@@ -238,6 +252,9 @@ func (f *Feed) erase(ctx context.Context, tx *ent.Tx, p *ent.Post) error {
 	if _, err := tx.ExternalPost.Delete().Where(externalpost.PostID(p.ID)).Exec(ctx); err != nil {
 		return err
 	}
+	if err := rows.KeepPostData(ctx, tx, p.ID, ent.NoData); err != nil {
+		return err
+	}
 	if _, err := tx.ExecContext(ctx, "UPDATE posts SET visibility = $1, text = '' WHERE id = $2", string(schema.Deleted), p.ID); err != nil {
 		return err
 	}
@@ -261,6 +278,12 @@ func (f *Feed) Post(ctx context.Context, v account.Viewer, id int64) (*ent.Post,
 // none that the viewer may see. It costs one query.
 func (f *Feed) Posts(ctx context.Context, v account.Viewer, ids []int64) ([]*ent.Post, error) {
 	return f.posts.Posts(ctx, visibility.Direct, v.ID, ids)
+}
+
+// Data returns the own fields of the app in posts that the viewer was shown, in their order.
+// It costs one query.
+func (f *Feed) Data(ctx context.Context, v account.Viewer, posts []*ent.Post) ([]*string, error) {
+	return f.posts.Data(ctx, v.ID, rows.PostIDs(posts))
 }
 
 // Deliveries returns the receipts of the posts, in their order: nil for anyone but
@@ -287,6 +310,12 @@ func (f *Feed) enqueuePost(ctx context.Context, tx *ent.Tx, kind string, author 
 	}
 	return f.cfg.Queue.Enqueue(ctx, tx, pool, kind, j)
 }
+
+// Bounds of the own fields of an app, in posts and users: bytes and levels.
+const (
+	MaxData      = text.MaxData
+	MaxDataDepth = text.MaxDataDepth
+)
 
 // MaxKey bounds the bytes of an idempotency key, and keysLast is how long the
 // server remembers one.

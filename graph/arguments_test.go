@@ -169,7 +169,7 @@ func TestErrorsForForms(t *testing.T) {
 		_, ann := c.signUp("ann")
 		c.viewer = ann
 		limits := c.get("limits", `{ limits { postLength handleLength nameLength bioLength passwordMinLength passwordLength pageSize
-			mutedWordLength mutedWords idempotencyKeyLength } }`, nil).(map[string]any)
+			mutedWordLength mutedWords idempotencyKeyLength avatarUrlLength links linkLength dataLength dataDepth } }`, nil).(map[string]any)
 		number := func(name string) int { return int(limits[name].(float64)) }
 		const (
 			signUp  = `mutation($v: SignUpInput!) { signUp(input: $v) { token } }`
@@ -201,6 +201,11 @@ func TestErrorsForForms(t *testing.T) {
 			"name of lines":    {profile, map[string]any{"name": "a\nb"}, bad("NOT_ONE_LINE", "name")},
 			"bio":              {profile, map[string]any{"bio": text(number("bioLength") + 1)}, long("bio", "bioLength")},
 			"bio with control": {profile, map[string]any{"bio": "\x00"}, bad("NOT_TEXT", "bio")},
+			"picture":          {profile, map[string]any{"avatarUrl": "https://" + text(number("avatarUrlLength")-7)}, long("avatarUrl", "avatarUrlLength")},
+			"link":             {profile, map[string]any{"links": []any{"https://" + text(number("linkLength")-7)}}, long("links", "linkLength")},
+			"links":            {profile, map[string]any{"links": repeat("https://a.example", number("links")+1)}, map[string]any{"code": "BAD_USER_INPUT", "reason": "TOO_MANY", "field": "links", "limit": "links", "allowed": limits["links"], "given": limits["links"].(float64) + 1}},
+			"no link":          {profile, map[string]any{"links": []any{"mailto:a@a.example"}}, bad("NOT_A_URL", "links")},
+			"data":             {profile, map[string]any{"data": map[string]any{"a": strings.Repeat("a", number("dataLength")-7)}}, long("data", "dataLength")},
 			"muted word":       {mute, map[string]any{"word": text(number("mutedWordLength") + 1)}, long("word", "mutedWordLength")},
 			"handle":           {signUp, account(strings.Repeat("a", number("handleLength")+1), "correct horse"), long("handle", "handleLength")},
 			"handle's letters": {signUp, account("a b", "correct horse"), bad("HANDLE_CHARACTER", "handle")},

@@ -60,6 +60,8 @@ type Backend struct {
 	Keys       *apikey.Keys
 	Moderation *moderation.Moderation
 	Streams    *stream.Streams
+	// Avatars are the hosts whose pictures are shown. Defaults to none.
+	Avatars account.AvatarHosts
 	// MaxText is how many characters a post may have, as feed.Config says it. Defaults to
 	// feed.DefaultMaxText.
 	MaxText int

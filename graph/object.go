@@ -29,6 +29,19 @@ func (r user) ExternalID(ctx context.Context, u *ent.User) (*string, error) {
 	})
 }
 
+func (r user) AvatarURL(_ context.Context, u *ent.User) (*string, error) { return r.Avatars.Of(u), nil }
+
+func (r user) Data(ctx context.Context, u *ent.User) (string, error) {
+	if u.Data != nil { // the call has just changed it
+		return *u.Data, nil
+	}
+	b := batchesOf(ctx)
+	data, err := field(b, b.users, u, "data", func(users []*ent.User) ([]*string, error) {
+		return r.Directory.Data(ctx, idsOf(users, func(u *ent.User) int64 { return u.ID }))
+	})
+	return orZero(data), err
+}
+
 func (r user) PostCount(ctx context.Context, u *ent.User) (int, error) {
 	relation, err := r.relation(ctx, u)
 	return visibility.PostCount(Viewer(ctx).ID, relation, u), err
@@ -118,6 +131,20 @@ func (r post) Author(ctx context.Context, p *ent.Post) (*ent.User, error) {
 func (post) CreatedAt(_ context.Context, p *ent.Post) (*time.Time, error) {
 	at := ids.TimeOf(p.ID)
 	return &at, nil
+}
+
+func (r post) Data(ctx context.Context, p *ent.Post) (string, error) {
+	data, err := p.Data, error(nil)
+	switch b := batchesOf(ctx); {
+	case data != nil: // the call has just changed it
+	case p.ReadData != nil: // of an event: for all viewers who get it
+		data, err = p.ReadData(ctx)
+	default:
+		data, err = field(b, b.posts, p, "data", func(posts []*ent.Post) ([]*string, error) {
+			return r.Feed.Data(ctx, Viewer(ctx), posts)
+		})
+	}
+	return orZero(data), err
 }
 
 func (r post) ViewerHasLiked(ctx context.Context, p *ent.Post) (bool, error) {

@@ -8,6 +8,7 @@ import (
 	"github.com/99designs/gqlgen/graphql"
 
 	"tideline/ent"
+	"tideline/feed/account"
 	"tideline/feed/home"
 	"tideline/feed/ids"
 	"tideline/feed/paging"
@@ -83,6 +84,10 @@ var postFields = fields[*shownPost]{
 	"hiddenByModerators": leaf(func(p *shownPost) graphql.Marshaler { return graphql.MarshalBoolean(p.HiddenByModerators()) }),
 	"createdAt":          leaf(func(p *shownPost) graphql.Marshaler { return model.MarshalTime(ids.TimeOf(p.ID)) }),
 	"likeCount":          leaf(func(p *shownPost) graphql.Marshaler { return graphql.MarshalInt(p.LikeCount) }),
+	"data": func(c *compiler, _ graphql.CollectedField) writer[*shownPost] {
+		c.data = true
+		return func(w *bytes.Buffer, p *shownPost) { w.WriteString(*p.Data) }
+	},
 	"viewerHasLiked": func(c *compiler, _ graphql.CollectedField) writer[*shownPost] {
 		c.with |= visibility.Likes
 		return func(w *bytes.Buffer, p *shownPost) { graphql.MarshalBoolean(p.liked).MarshalGQL(w) }
@@ -95,10 +100,24 @@ var postFields = fields[*shownPost]{
 }
 
 var userFields = fields[*ent.User]{
-	"id":                leaf(func(u *ent.User) graphql.Marshaler { return graphql.MarshalString(u.NodeID()) }),
-	"handle":            leaf(func(u *ent.User) graphql.Marshaler { return graphql.MarshalString(u.Handle) }),
-	"name":              leaf(func(u *ent.User) graphql.Marshaler { return graphql.MarshalString(u.Name) }),
-	"bio":               profile(func(u *ent.User) graphql.Marshaler { return graphql.MarshalString(u.Bio) }),
+	"id":     leaf(func(u *ent.User) graphql.Marshaler { return graphql.MarshalString(u.NodeID()) }),
+	"handle": leaf(func(u *ent.User) graphql.Marshaler { return graphql.MarshalString(u.Handle) }),
+	"name":   leaf(func(u *ent.User) graphql.Marshaler { return graphql.MarshalString(u.Name) }),
+	"bio":    profile(func(u *ent.User) graphql.Marshaler { return graphql.MarshalString(u.Bio) }),
+	"avatarUrl": func(c *compiler, _ graphql.CollectedField) writer[*ent.User] {
+		return func(w *bytes.Buffer, u *ent.User) { orNullString(c.avatars.Of(u)).MarshalGQL(w) }
+	},
+	"links": profile(func(u *ent.User) graphql.Marshaler {
+		links := graphql.Array{}
+		for _, link := range u.LinkList() {
+			links = append(links, graphql.MarshalString(link))
+		}
+		return links
+	}),
+	"data": func(c *compiler, _ graphql.CollectedField) writer[*ent.User] {
+		c.authorData = true
+		return func(w *bytes.Buffer, u *ent.User) { w.WriteString(*u.Data) }
+	},
 	"createdAt":         profile(func(u *ent.User) graphql.Marshaler { return model.MarshalTime(u.CreatedAt) }),
 	"approvesFollowers": profile(func(u *ent.User) graphql.Marshaler { return graphql.MarshalBoolean(u.ApprovesFollowers) }),
 	"followerCount":     profile(func(u *ent.User) graphql.Marshaler { return graphql.MarshalInt(u.FollowerCount) }),
@@ -142,10 +161,11 @@ func list(write writer[*shownPost]) writer[*shownPage] {
 // compiler compiles the operation of one document, and records what a page must
 // have.
 type compiler struct {
-	op     *graphql.OperationContext
-	with   visibility.Fields
-	unread bool
-	unable bool
+	op      *graphql.OperationContext
+	avatars account.AvatarHosts
+	with    visibility.Fields
+
+	unread, data, authorData, unable bool
 }
 
 // compile makes the writer of the objects that are the values of a field.
@@ -180,7 +200,7 @@ func (a api) compilePage(op *graphql.OperationContext, root graphql.CollectedFie
 	if root.Name != "timeline" {
 		return nil
 	}
-	c := &compiler{op: op}
+	c := &compiler{op: op, avatars: a.Avatars}
 	write := compile(c, root, pageFields)
 	if c.unable {
 		return nil
@@ -214,6 +234,9 @@ func (a api) showPage(ctx context.Context, c *compiler, arguments map[string]any
 		if err := a.addAuthors(ctx, p.posts); err != nil {
 			return nil, err
 		}
+	}
+	if err := a.addData(ctx, c, p.posts); err != nil {
+		return nil, err
 	}
 	if c.with&visibility.Likes != 0 {
 		liked, err := a.Feed.Liked(ctx, viewer, posts)
@@ -250,6 +273,37 @@ func (a api) addAuthors(ctx context.Context, posts []shownPost) error {
 			if posts[i].author, authors = authors[0], authors[1:]; posts[i].author == nil {
 				return errors.New("a post without its author")
 			}
+		}
+	}
+	return nil
+}
+
+// addData adds the own fields of the app, as far as the page shows them.
+func (a api) addData(ctx context.Context, c *compiler, shown []shownPost) error {
+	if c.data {
+		posts := make([]*ent.Post, len(shown))
+		for i := range shown {
+			posts[i] = shown[i].Post
+		}
+		data, err := a.Feed.Data(ctx, Viewer(ctx), posts)
+		if err != nil {
+			return err
+		}
+		for i := range data {
+			posts[i].Data = data[i]
+		}
+	}
+	if c.authorData {
+		authors := make([]*ent.User, len(shown))
+		for i := range shown {
+			authors[i] = shown[i].author
+		}
+		data, err := a.Directory.Data(ctx, idsOf(authors, func(u *ent.User) int64 { return u.ID }))
+		if err != nil {
+			return err
+		}
+		for i := range data {
+			authors[i].Data = data[i]
 		}
 	}
 	return nil

@@ -28,13 +28,15 @@ func TestCompiledPageIsGqlgens(t *testing.T) {
 		_, err := c.Feed.Follow(c.ctx, ann, bob.ID)
 		require.NoError(t, err)
 		for i, visibility := range []schema.Visibility{schema.Public, schema.Followers, schema.Mutuals} {
-			p, err := c.Feed.CreatePost(c.ctx, bob, feed.Draft{Text: fmt.Sprintf("%d \"quoted\"\n\t\\ \u2028 <b> 你好", i), Visibility: &visibility})
+			p, err := c.Feed.CreatePost(c.ctx, bob, feed.Draft{Text: fmt.Sprintf("%d \"quoted\"\n\t\\ \u2028 <b> 你好", i), Visibility: &visibility, Data: new(fmt.Sprintf(`{"n":%d,"s":"<b>\\u2028"}`, i))})
 			require.NoError(t, err)
 			if visibility == schema.Public {
 				_, err = c.Feed.LikePost(c.ctx, ann, p.ID)
 				require.NoError(t, err)
 			}
 		}
+		_, err = c.Accounts.UpdateProfile(c.ctx, bob, account.Profile{AvatarURL: new("https://img.example.org/b"), Links: []string{"https://b.example/?a&b", "http://c.example"}, Data: new(`{"a":[1]}`)})
+		require.NoError(t, err)
 		_, err = c.Feed.CreatePost(c.ctx, ann, feed.Draft{Text: "mine"})
 		require.NoError(t, err)
 		rapid.Check(t, func(t *rapid.T) {
@@ -116,8 +118,8 @@ func selection(t *rapid.T, kind string) string {
 		"TimelineConnection": {"unreadCount", "position", "pageInfo", "edges", "nodes"},
 		"PageInfo":           {"hasNextPage", "hasPreviousPage", "startCursor", "endCursor"},
 		"TimelineEdge":       {"cursor", "score", "node"},
-		"Post":               {"id", "text", "visibility", "hiddenByModerators", "createdAt", "likeCount", "viewerHasLiked", "author"},
-		"User":               {"id", "handle", "name", "bio", "createdAt", "approvesFollowers", "followerCount", "followingCount"},
+		"Post":               {"id", "text", "visibility", "hiddenByModerators", "createdAt", "likeCount", "data", "viewerHasLiked", "author"},
+		"User":               {"id", "handle", "name", "bio", "avatarUrl", "links", "data", "createdAt", "approvesFollowers", "followerCount", "followingCount"},
 	}
 	var b strings.Builder
 	b.WriteString(" {")

@@ -91,10 +91,10 @@ func (c Config) verifier(log *slog.Logger) (*identity.Verifier, error) {
 
 // api has what the resolvers of a server call.
 func (b backend) api(c Config, issuers *identity.Verifier, generator *ids.Generator, hub *live.Hub, log *slog.Logger) (a graph.Backend, err error) {
-	a.Home, a.Directory, a.Keys, a.MaxText = b.home, b.directory, b.keys, c.MaxText
+	a.Home, a.Directory, a.Keys, a.MaxText, a.Avatars = b.home, b.directory, b.keys, c.MaxText, c.AvatarHosts
 	if a.Accounts, err = account.New(account.Config{
 		Sessions: b.sessions, IDs: generator, Issuers: issuers, NoSignUp: c.SignUp == "off", NoPasswords: c.OwnAccounts == "off",
-		Webhooks: b.outbox,
+		Webhooks: b.outbox, Avatars: c.AvatarHosts,
 	}); err != nil {
 		return a, err
 	}

@@ -73,10 +73,11 @@ type Config struct {
 	NewAccountFor              time.Duration `group:"Limits of a client" default:"0s" help:"How long an account is new, 0s to 2160h; a new one has the rate of --rate-new-account. 0s: none is new."`
 	RateNewAccount             int           `group:"Limits of a client" default:"60" help:"Mutations an hour of a new account, a fifth of them at once, whatever --rate-mutations allows; 1 to 60000."`
 
-	Issuers     string `group:"Accounts" placeholder:"FILE" help:"Issuers whose tokens (JWT) sign your own users in: a file with a JSON array of them, or the array itself. See docs/integrate.md. Default: none."`
-	OwnAccounts string `group:"Accounts" enum:"on,off" default:"on" help:"Let people log in with a password: on or off."`
-	SignUp      string `group:"Accounts" enum:"on,off" default:"on" help:"Let people make accounts with a password: on or off."`
-	App         string `group:"Accounts" enum:"on,off" default:"on" help:"Serve the app at /: on or off."`
+	Issuers     string   `group:"Accounts" placeholder:"FILE" help:"Issuers whose tokens (JWT) sign your own users in: a file with a JSON array of them, or the array itself. See docs/integrate.md. Default: none."`
+	OwnAccounts string   `group:"Accounts" enum:"on,off" default:"on" help:"Let people log in with a password: on or off."`
+	SignUp      string   `group:"Accounts" enum:"on,off" default:"on" help:"Let people make accounts with a password: on or off."`
+	AvatarHosts []string `group:"Accounts" placeholder:"HOST" help:"Hosts whose pictures profiles may have, such as img.example.org or *.example.org, or * for any. Whoever looks at a picture tells its host their address. Default: none, no pictures."`
+	App         string   `group:"Accounts" enum:"on,off" default:"on" help:"Serve the app at /: on or off."`
 
 	DataDir     string `group:"Storage" default:"tideline-data" help:"Directory of the SQLite file and whatever else must last, made when missing."`
 	DatabaseURL string `group:"Storage" name:"database-url" secret:"" placeholder:"URL" help:"PostgreSQL, as postgres://user:password@host/name; or in the file that TIDELINE_DATABASE_URL_FILE names. Default: a SQLite file in the data directory."`
@@ -163,6 +164,11 @@ func (c Config) Validate() error {
 	}
 	if (c.TLSCert == "") != (c.TLSKey == "") {
 		bad("TLSCert", quote(c.TLSCert), "given together with --tls-key (TIDELINE_TLS_KEY), or neither")
+	}
+	for _, host := range c.AvatarHosts {
+		if !account.IsHost(host) {
+			bad("AvatarHosts", quote(host), "hosts, each as example.org, *.example.org, example.org:8443 or *")
+		}
 	}
 	number("MaxDocument", c.MaxDocument, 256, 1<<20)
 	number("MaxTokens", c.MaxTokens, 10, 100_000)

@@ -96,6 +96,7 @@ func TestInvalidSettings(t *testing.T) {
 		"--worker-addr=x": {"--worker-addr (TIDELINE_WORKER_ADDR)", "host:port"},
 		"--allowed-origins=https://a.example/path": {"--allowed-origins (TIDELINE_ALLOWED_ORIGINS)", "without a path"},
 		"--allowed-origins=a.example":              {"--allowed-origins", "https://app.example.com"},
+		"--avatar-hosts=https://a.example":         {"--avatar-hosts (TIDELINE_AVATAR_HOSTS)", "*.example.org"},
 		"--inbox-cap=299":                          {"--inbox-cap (TIDELINE_INBOX_CAP) is 299", "300 to 1000"},
 		"--outbox-cap=10001":                       {"--outbox-cap", "100 to 10000"},
 		"--active-for=1s":                          {"--active-for", "1m0s to 8760h0m0s"},

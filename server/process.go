@@ -153,7 +153,7 @@ func (p *process) serveAPI(ctx context.Context, mux *http.ServeMux, called graph
 	}
 	mux.Handle("/graphql", compressed(p.api))
 	mux.Handle("GET "+account.ExportPath, p.serveExport(sessions))
-	mux.Handle("/", web.Handler(web.Options{NoApp: c.App == "off", GraphiQL: c.graphiql()})) // has its files compressed already
+	mux.Handle("/", web.Handler(web.Options{NoApp: c.App == "off", GraphiQL: c.graphiql(), ImageHosts: c.AvatarHosts})) // has its files compressed already
 	if !c.Production {
 		mux.Handle("GET /schema.graphql", compressed(http.HandlerFunc(serveSchema)))
 	}

@@ -6,7 +6,7 @@
 // dist holds every file in gzip form only: it is sent as it is, and decompressed on the way for the rare
 // client that does not accept gzip.
 //
-// Invariants: a page loads nothing from another host, holds no inline script, and says so in its
+// Invariants: a page loads nothing from another host, but pictures where Options says so, holds no inline script, and says so in its
 // Content-Security-Policy; a file under assets carries a hash of its content in its name and never changes.
 //
 // It does not serve the API: both pages expect it at /graphql of their own origin, for HTTP and WebSocket.
@@ -17,6 +17,7 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
+	"fmt"
 	"io"
 	"io/fs"
 	"net/http"
@@ -35,7 +36,7 @@ var dist embed.FS
 
 // A page states everything that it may do; anything else is forbidden.
 const (
-	appPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+	appPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src %s; connect-src 'self'; " +
 		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 	// GraphiQL's editor runs workers, inserts style elements, and brings fonts and images inside its style sheet.
@@ -61,6 +62,9 @@ type Options struct {
 	// GraphiQL serves the API's explorer at /graphiql; without it these addresses answer 404.
 	// Defaults to false.
 	GraphiQL bool
+	// ImageHosts are the hosts from which the app may show pictures, as a
+	// Content-Security-Policy has them. Defaults to none.
+	ImageHosts []string
 }
 
 // Handler serves the app and, if Options says so, GraphiQL. Mount it at the root, beside /graphql.
@@ -68,6 +72,7 @@ type Options struct {
 // Assets may be cached for a year, pages are asked for anew each time. An address that names neither a page
 // nor a file is answered with 404, a method other than GET and HEAD with 405.
 func Handler(o Options) http.Handler {
+	appPolicy := fmt.Sprintf(appPolicy, strings.Join(append([]string{"'self'"}, o.ImageHosts...), " "))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("X-Content-Type-Options", "nosniff")

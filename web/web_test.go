@@ -84,6 +84,16 @@ func TestSecurityHeaders(t *testing.T) {
 	}
 }
 
+// The app shows pictures of the hosts that an operator names, and of no others.
+func TestImageHosts(t *testing.T) {
+	policy := func(hosts ...string) string {
+		return get(t, Handler(Options{GraphiQL: true, ImageHosts: hosts}), "GET", "/", "gzip").Header().Get("Content-Security-Policy")
+	}
+	assert.Contains(t, policy(), "img-src 'self'; ")
+	assert.Contains(t, policy("img.example.org", "*.cdn.example"), "img-src 'self' img.example.org *.cdn.example; ")
+	assert.Contains(t, policy("*"), "img-src 'self' *; ")
+}
+
 func TestPagesLoadNothingFromElsewhereAndHoldNoScript(t *testing.T) {
 	h := Handler(Options{GraphiQL: true})
 	for _, page := range []string{"/", "/graphiql"} {

@@ -8,8 +8,15 @@ import (
 	"entgo.io/ent/entc/gen"
 )
 
-// forViewer is a field of a post that is no column: it has what was read of a viewer.
-const forViewer = `{{ define "model/fields/additional" }}{{ if eq $.Name "Post" }}
+// moreFields are fields of a post and of a user that are no columns: they have what was read of
+// other tables.
+const moreFields = `{{ define "model/fields/additional" }}{{ if or (eq $.Name "Post") (eq $.Name "User") }}
+	// Data has the own fields of the app, a JSON object; nil where they were not read.
+	Data *string ` + "`json:\"-\"`" + `
+{{ end }}{{ if eq $.Name "Post" }}
+	// ReadData reads Data for all who get the event that the post is of; nil for a post that is
+	// of no event for many.
+	ReadData func(context.Context) (*string, error) ` + "`json:\"-\"`" + `
 	// ForViewer has what was read of a viewer together with the post. It belongs to
 	// feed/visibility, and is zero for a post that was not read for a viewer.
 	ForViewer int64 ` + "`json:\"-\"`" + `
@@ -22,7 +29,7 @@ func main() {
 			gen.FeatureUpsert, gen.FeatureLock, gen.FeatureExecQuery,
 			gen.FeatureModifier, gen.FeatureVersionedMigration,
 		},
-		Templates: []*gen.Template{gen.MustParse(gen.NewTemplate("post").Parse(forViewer))},
+		Templates: []*gen.Template{gen.MustParse(gen.NewTemplate("more").Parse(moreFields))},
 	})
 	if err != nil {
 		log.Fatal(err)

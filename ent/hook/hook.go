@@ -176,6 +176,18 @@ func (f PostFunc) Mutate(ctx context.Context, m ent.Mutation) (ent.Value, error)
 	return nil, fmt.Errorf("unexpected mutation type %T. expect *ent.PostMutation", m)
 }
 
+// The PostDataFunc type is an adapter to allow the use of ordinary
+// function as PostData mutator.
+type PostDataFunc func(context.Context, *ent.PostDataMutation) (ent.Value, error)
+
+// Mutate calls f(ctx, m).
+func (f PostDataFunc) Mutate(ctx context.Context, m ent.Mutation) (ent.Value, error) {
+	if mv, ok := m.(*ent.PostDataMutation); ok {
+		return f(ctx, mv)
+	}
+	return nil, fmt.Errorf("unexpected mutation type %T. expect *ent.PostDataMutation", m)
+}
+
 // The PostDeltaFunc type is an adapter to allow the use of ordinary
 // function as PostDelta mutator.
 type PostDeltaFunc func(context.Context, *ent.PostDeltaMutation) (ent.Value, error)
@@ -246,6 +258,18 @@ func (f UserFunc) Mutate(ctx context.Context, m ent.Mutation) (ent.Value, error)
 		return f(ctx, mv)
 	}
 	return nil, fmt.Errorf("unexpected mutation type %T. expect *ent.UserMutation", m)
+}
+
+// The UserDataFunc type is an adapter to allow the use of ordinary
+// function as UserData mutator.
+type UserDataFunc func(context.Context, *ent.UserDataMutation) (ent.Value, error)
+
+// Mutate calls f(ctx, m).
+func (f UserDataFunc) Mutate(ctx context.Context, m ent.Mutation) (ent.Value, error) {
+	if mv, ok := m.(*ent.UserDataMutation); ok {
+		return f(ctx, mv)
+	}
+	return nil, fmt.Errorf("unexpected mutation type %T. expect *ent.UserDataMutation", m)
 }
 
 // The UserDeltaFunc type is an adapter to allow the use of ordinary

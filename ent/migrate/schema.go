@@ -457,6 +457,33 @@ var (
 			},
 		},
 	}
+	// PostDataColumns holds the columns for the "post_data" table.
+	PostDataColumns = []*schema.Column{
+		{Name: "id", Type: field.TypeInt64, Increment: true},
+		{Name: "data", Type: field.TypeString, Size: 2147483647},
+		{Name: "post_id", Type: field.TypeInt64},
+	}
+	// PostDataTable holds the schema information for the "post_data" table.
+	PostDataTable = &schema.Table{
+		Name:       "post_data",
+		Columns:    PostDataColumns,
+		PrimaryKey: []*schema.Column{PostDataColumns[0]},
+		ForeignKeys: []*schema.ForeignKey{
+			{
+				Symbol:     "post_data_posts_post",
+				Columns:    []*schema.Column{PostDataColumns[2]},
+				RefColumns: []*schema.Column{PostsColumns[0]},
+				OnDelete:   schema.Cascade,
+			},
+		},
+		Indexes: []*schema.Index{
+			{
+				Name:    "postdata_post_id",
+				Unique:  true,
+				Columns: []*schema.Column{PostDataColumns[2]},
+			},
+		},
+	}
 	// PostDeltaColumns holds the columns for the "post_delta" table.
 	PostDeltaColumns = []*schema.Column{
 		{Name: "id", Type: field.TypeInt64, Increment: true},
@@ -622,6 +649,8 @@ var (
 		{Name: "handle", Type: field.TypeString, Size: 30},
 		{Name: "name", Type: field.TypeString, Default: ""},
 		{Name: "bio", Type: field.TypeString, Default: ""},
+		{Name: "avatar_url", Type: field.TypeString, Default: ""},
+		{Name: "links", Type: field.TypeString, Size: 2147483647, Default: ""},
 		{Name: "password_hash", Type: field.TypeString},
 		{Name: "issuer", Type: field.TypeString, Nullable: true, Size: 255},
 		{Name: "external_id", Type: field.TypeBytes, Nullable: true, Size: 255},
@@ -655,12 +684,39 @@ var (
 			{
 				Name:    "user_issuer_external_id",
 				Unique:  true,
-				Columns: []*schema.Column{UsersColumns[5], UsersColumns[6]},
+				Columns: []*schema.Column{UsersColumns[7], UsersColumns[8]},
 			},
 			{
 				Name:    "user_fan_out_mode",
 				Unique:  false,
-				Columns: []*schema.Column{UsersColumns[17]},
+				Columns: []*schema.Column{UsersColumns[19]},
+			},
+		},
+	}
+	// UserDataColumns holds the columns for the "user_data" table.
+	UserDataColumns = []*schema.Column{
+		{Name: "id", Type: field.TypeInt64, Increment: true},
+		{Name: "data", Type: field.TypeString, Size: 2147483647},
+		{Name: "user_id", Type: field.TypeInt64},
+	}
+	// UserDataTable holds the schema information for the "user_data" table.
+	UserDataTable = &schema.Table{
+		Name:       "user_data",
+		Columns:    UserDataColumns,
+		PrimaryKey: []*schema.Column{UserDataColumns[0]},
+		ForeignKeys: []*schema.ForeignKey{
+			{
+				Symbol:     "user_data_users_user",
+				Columns:    []*schema.Column{UserDataColumns[2]},
+				RefColumns: []*schema.Column{UsersColumns[0]},
+				OnDelete:   schema.Cascade,
+			},
+		},
+		Indexes: []*schema.Index{
+			{
+				Name:    "userdata_user_id",
+				Unique:  true,
+				Columns: []*schema.Column{UserDataColumns[2]},
 			},
 		},
 	}
@@ -780,12 +836,14 @@ var (
 		MutesTable,
 		MutedWordsTable,
 		PostsTable,
+		PostDataTable,
 		PostDeltaTable,
 		ProcessesTable,
 		ReadMarkersTable,
 		ReportsTable,
 		SessionsTable,
 		UsersTable,
+		UserDataTable,
 		UserDeltaTable,
 		WebhookDeliveriesTable,
 		WebhookEndpointsTable,
@@ -807,9 +865,11 @@ func init() {
 	MutesTable.ForeignKeys[1].RefTable = UsersTable
 	MutedWordsTable.ForeignKeys[0].RefTable = UsersTable
 	PostsTable.ForeignKeys[0].RefTable = UsersTable
+	PostDataTable.ForeignKeys[0].RefTable = PostsTable
 	PostDeltaTable.ForeignKeys[0].RefTable = PostsTable
 	ReportsTable.ForeignKeys[0].RefTable = UsersTable
 	ReportsTable.ForeignKeys[1].RefTable = UsersTable
 	SessionsTable.ForeignKeys[0].RefTable = UsersTable
+	UserDataTable.ForeignKeys[0].RefTable = UsersTable
 	UserDeltaTable.ForeignKeys[0].RefTable = UsersTable
 }

@@ -48,6 +48,9 @@ type MutedWord func(*sql.Selector)
 // Post is the predicate function for post builders.
 type Post func(*sql.Selector)
 
+// PostData is the predicate function for postdata builders.
+type PostData func(*sql.Selector)
+
 // PostDelta is the predicate function for postdelta builders.
 type PostDelta func(*sql.Selector)
 
@@ -65,6 +68,9 @@ type Session func(*sql.Selector)
 
 // User is the predicate function for user builders.
 type User func(*sql.Selector)
+
+// UserData is the predicate function for userdata builders.
+type UserData func(*sql.Selector)
 
 // UserDelta is the predicate function for userdelta builders.
 type UserDelta func(*sql.Selector)

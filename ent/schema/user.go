@@ -31,6 +31,8 @@ func (User) Fields() []ent.Field {
 		field.String("handle").MaxLen(30),
 		field.String("name").Default(""),
 		field.String("bio").Default(""),
+		field.String("avatar_url").Default("").Comment("of a picture, http or https; shown where its host is allowed"),
+		field.Text("links").Default("").Comment("addresses, http or https, one a line"),
 		field.String("password_hash").Sensitive(),
 		field.String("issuer").MaxLen(255).Optional().Nillable().Immutable().
 			Comment("whose tokens sign the user in; null for an account made here"),

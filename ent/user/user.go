@@ -21,6 +21,10 @@ const (
 	FieldName = "name"
 	// FieldBio holds the string denoting the bio field in the database.
 	FieldBio = "bio"
+	// FieldAvatarURL holds the string denoting the avatar_url field in the database.
+	FieldAvatarURL = "avatar_url"
+	// FieldLinks holds the string denoting the links field in the database.
+	FieldLinks = "links"
 	// FieldPasswordHash holds the string denoting the password_hash field in the database.
 	FieldPasswordHash = "password_hash"
 	// FieldIssuer holds the string denoting the issuer field in the database.
@@ -67,6 +71,8 @@ var Columns = []string{
 	FieldHandle,
 	FieldName,
 	FieldBio,
+	FieldAvatarURL,
+	FieldLinks,
 	FieldPasswordHash,
 	FieldIssuer,
 	FieldExternalID,
@@ -104,6 +110,10 @@ var (
 	DefaultName string
 	// DefaultBio holds the default value on creation for the "bio" field.
 	DefaultBio string
+	// DefaultAvatarURL holds the default value on creation for the "avatar_url" field.
+	DefaultAvatarURL string
+	// DefaultLinks holds the default value on creation for the "links" field.
+	DefaultLinks string
 	// IssuerValidator is a validator for the "issuer" field. It is called by the builders before save.
 	IssuerValidator func(string) error
 	// ExternalIDValidator is a validator for the "external_id" field. It is called by the builders before save.
@@ -220,6 +230,16 @@ func ByName(opts ...sql.OrderTermOption) OrderOption {
 // ByBio orders the results by the bio field.
 func ByBio(opts ...sql.OrderTermOption) OrderOption {
 	return sql.OrderByField(FieldBio, opts...).ToFunc()
+}
+
+// ByAvatarURL orders the results by the avatar_url field.
+func ByAvatarURL(opts ...sql.OrderTermOption) OrderOption {
+	return sql.OrderByField(FieldAvatarURL, opts...).ToFunc()
+}
+
+// ByLinks orders the results by the links field.
+func ByLinks(opts ...sql.OrderTermOption) OrderOption {
+	return sql.OrderByField(FieldLinks, opts...).ToFunc()
 }
 
 // ByPasswordHash orders the results by the password_hash field.

@@ -70,6 +70,16 @@ func Bio(v string) predicate.User {
 	return predicate.User(sql.FieldEQ(FieldBio, v))
 }
 
+// AvatarURL applies equality check predicate on the "avatar_url" field. It's identical to AvatarURLEQ.
+func AvatarURL(v string) predicate.User {
+	return predicate.User(sql.FieldEQ(FieldAvatarURL, v))
+}
+
+// Links applies equality check predicate on the "links" field. It's identical to LinksEQ.
+func Links(v string) predicate.User {
+	return predicate.User(sql.FieldEQ(FieldLinks, v))
+}
+
 // PasswordHash applies equality check predicate on the "password_hash" field. It's identical to PasswordHashEQ.
 func PasswordHash(v string) predicate.User {
 	return predicate.User(sql.FieldEQ(FieldPasswordHash, v))
@@ -338,6 +348,136 @@ func BioEqualFold(v string) predicate.User {
 // BioContainsFold applies the ContainsFold predicate on the "bio" field.
 func BioContainsFold(v string) predicate.User {
 	return predicate.User(sql.FieldContainsFold(FieldBio, v))
+}
+
+// AvatarURLEQ applies the EQ predicate on the "avatar_url" field.
+func AvatarURLEQ(v string) predicate.User {
+	return predicate.User(sql.FieldEQ(FieldAvatarURL, v))
+}
+
+// AvatarURLNEQ applies the NEQ predicate on the "avatar_url" field.
+func AvatarURLNEQ(v string) predicate.User {
+	return predicate.User(sql.FieldNEQ(FieldAvatarURL, v))
+}
+
+// AvatarURLIn applies the In predicate on the "avatar_url" field.
+func AvatarURLIn(vs ...string) predicate.User {
+	return predicate.User(sql.FieldIn(FieldAvatarURL, vs...))
+}
+
+// AvatarURLNotIn applies the NotIn predicate on the "avatar_url" field.
+func AvatarURLNotIn(vs ...string) predicate.User {
+	return predicate.User(sql.FieldNotIn(FieldAvatarURL, vs...))
+}
+
+// AvatarURLGT applies the GT predicate on the "avatar_url" field.
+func AvatarURLGT(v string) predicate.User {
+	return predicate.User(sql.FieldGT(FieldAvatarURL, v))
+}
+
+// AvatarURLGTE applies the GTE predicate on the "avatar_url" field.
+func AvatarURLGTE(v string) predicate.User {
+	return predicate.User(sql.FieldGTE(FieldAvatarURL, v))
+}
+
+// AvatarURLLT applies the LT predicate on the "avatar_url" field.
+func AvatarURLLT(v string) predicate.User {
+	return predicate.User(sql.FieldLT(FieldAvatarURL, v))
+}
+
+// AvatarURLLTE applies the LTE predicate on the "avatar_url" field.
+func AvatarURLLTE(v string) predicate.User {
+	return predicate.User(sql.FieldLTE(FieldAvatarURL, v))
+}
+
+// AvatarURLContains applies the Contains predicate on the "avatar_url" field.
+func AvatarURLContains(v string) predicate.User {
+	return predicate.User(sql.FieldContains(FieldAvatarURL, v))
+}
+
+// AvatarURLHasPrefix applies the HasPrefix predicate on the "avatar_url" field.
+func AvatarURLHasPrefix(v string) predicate.User {
+	return predicate.User(sql.FieldHasPrefix(FieldAvatarURL, v))
+}
+
+// AvatarURLHasSuffix applies the HasSuffix predicate on the "avatar_url" field.
+func AvatarURLHasSuffix(v string) predicate.User {
+	return predicate.User(sql.FieldHasSuffix(FieldAvatarURL, v))
+}
+
+// AvatarURLEqualFold applies the EqualFold predicate on the "avatar_url" field.
+func AvatarURLEqualFold(v string) predicate.User {
+	return predicate.User(sql.FieldEqualFold(FieldAvatarURL, v))
+}
+
+// AvatarURLContainsFold applies the ContainsFold predicate on the "avatar_url" field.
+func AvatarURLContainsFold(v string) predicate.User {
+	return predicate.User(sql.FieldContainsFold(FieldAvatarURL, v))
+}
+
+// LinksEQ applies the EQ predicate on the "links" field.
+func LinksEQ(v string) predicate.User {
+	return predicate.User(sql.FieldEQ(FieldLinks, v))
+}
+
+// LinksNEQ applies the NEQ predicate on the "links" field.
+func LinksNEQ(v string) predicate.User {
+	return predicate.User(sql.FieldNEQ(FieldLinks, v))
+}
+
+// LinksIn applies the In predicate on the "links" field.
+func LinksIn(vs ...string) predicate.User {
+	return predicate.User(sql.FieldIn(FieldLinks, vs...))
+}
+
+// LinksNotIn applies the NotIn predicate on the "links" field.
+func LinksNotIn(vs ...string) predicate.User {
+	return predicate.User(sql.FieldNotIn(FieldLinks, vs...))
+}
+
+// LinksGT applies the GT predicate on the "links" field.
+func LinksGT(v string) predicate.User {
+	return predicate.User(sql.FieldGT(FieldLinks, v))
+}
+
+// LinksGTE applies the GTE predicate on the "links" field.
+func LinksGTE(v string) predicate.User {
+	return predicate.User(sql.FieldGTE(FieldLinks, v))
+}
+
+// LinksLT applies the LT predicate on the "links" field.
+func LinksLT(v string) predicate.User {
+	return predicate.User(sql.FieldLT(FieldLinks, v))
+}
+
+// LinksLTE applies the LTE predicate on the "links" field.
+func LinksLTE(v string) predicate.User {
+	return predicate.User(sql.FieldLTE(FieldLinks, v))
+}
+
+// LinksContains applies the Contains predicate on the "links" field.
+func LinksContains(v string) predicate.User {
+	return predicate.User(sql.FieldContains(FieldLinks, v))
+}
+
+// LinksHasPrefix applies the HasPrefix predicate on the "links" field.
+func LinksHasPrefix(v string) predicate.User {
+	return predicate.User(sql.FieldHasPrefix(FieldLinks, v))
+}
+
+// LinksHasSuffix applies the HasSuffix predicate on the "links" field.
+func LinksHasSuffix(v string) predicate.User {
+	return predicate.User(sql.FieldHasSuffix(FieldLinks, v))
+}
+
+// LinksEqualFold applies the EqualFold predicate on the "links" field.
+func LinksEqualFold(v string) predicate.User {
+	return predicate.User(sql.FieldEqualFold(FieldLinks, v))
+}
+
+// LinksContainsFold applies the ContainsFold predicate on the "links" field.
+func LinksContainsFold(v string) predicate.User {
+	return predicate.User(sql.FieldContainsFold(FieldLinks, v))
 }
 
 // PasswordHashEQ applies the EQ predicate on the "password_hash" field.

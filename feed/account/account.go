@@ -13,6 +13,7 @@ import (
 	"tideline/feed/identity"
 	"tideline/feed/ids"
 	"tideline/feed/internal/rows"
+	"tideline/feed/internal/text"
 	"tideline/feed/password"
 	"tideline/feed/refusal"
 	"tideline/feed/webhook"
@@ -27,6 +28,8 @@ type Config struct {
 	// NoSignUp refuses to make accounts with a password, and NoPasswords to sign in by
 	// one, too. The tokens of such sessions are then refused.
 	NoSignUp, NoPasswords bool
+	// Avatars are the hosts of pictures that users may give. Defaults to none.
+	Avatars AvatarHosts
 	// Webhooks records what happens for endpoints of other servers. Defaults to none.
 	Webhooks *webhook.Outbox
 }
@@ -166,13 +169,16 @@ func (a *Accounts) startVerified(ctx context.Context, u *ent.User) (auth *Auth, 
 // Profile is a change of a user's own profile; nil fields do not change.
 type Profile struct {
 	Name, Bio         *string
+	AvatarURL         *string  // empty: none
+	Links             []string // all of them; nil: as they are
+	Data              *string  // a JSON object, in place of that before
 	DefaultVisibility *schema.Visibility
 	ApprovesFollowers *bool
 }
 
 // UpdateProfile changes the viewer's profile. Errors: Unauthenticated, BadInput.
 //
-// Cost: one update by primary key.
+// Cost: one update by primary key, and one more for the data.
 func (a *Accounts) UpdateProfile(ctx context.Context, v Viewer, p Profile) (*ent.User, error) {
 	if v.ID == 0 {
 		return nil, refusal.ErrSignIn
@@ -194,18 +200,37 @@ func (a *Accounts) UpdateProfile(ctx context.Context, v Viewer, p Profile) (*ent
 			}
 			change.SetBio(bio)
 		}
-		if p.DefaultVisibility != nil {
-			change.SetDefaultVisibility(*p.DefaultVisibility)
+		if p.AvatarURL != nil {
+			address, err := a.with.Avatars.clean(*p.AvatarURL)
+			if err != nil {
+				return err
+			}
+			change.SetAvatarURL(address)
 		}
-		if p.ApprovesFollowers != nil {
-			change.SetApprovesFollowers(*p.ApprovesFollowers)
+		if p.Links != nil {
+			links, err := CleanLinks(p.Links)
+			if err != nil {
+				return err
+			}
+			change.SetLinks(links)
 		}
+		change.SetNillableDefaultVisibility(p.DefaultVisibility).SetNillableApprovesFollowers(p.ApprovesFollowers)
 		var err error
 		if err = change.Exec(ctx); err == nil {
 			u, err = tx.User.Query().Where(user.ID(v.ID), rows.WithFollows).Only(ctx)
 		}
 		if err != nil {
 			return fmt.Errorf("update profile: %w", err)
+		}
+		if p.Data != nil {
+			data, err := text.Data(*p.Data)
+			if err != nil {
+				return err
+			}
+			if err := rows.KeepUserData(ctx, tx, v.ID, data); err != nil {
+				return err
+			}
+			u.Data = &data
 		}
 		return a.with.Webhooks.User(ctx, tx, webhook.UserUpdated, u)
 	})

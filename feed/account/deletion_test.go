@@ -562,6 +562,8 @@ func TestExportAccount(t *testing.T) {
 		_, err = w.Sessions.TakeExport(w.Ctx, secret)
 		requireCode(w, refusal.Unauthenticated, err)
 
+		_, err = w.Accounts.UpdateProfile(w.Ctx, c.gone, account.Profile{Links: []string{"https://gone.example"}, Data: new(`{"mine":1}`)})
+		require.NoError(w, err)
 		w.History(c.gone, 1500) // more than a page
 		var file bytes.Buffer
 		require.NoError(w, w.Sessions.Export(w.Ctx, id, &file))
@@ -576,6 +578,8 @@ func TestExportAccount(t *testing.T) {
 		require.Positive(w, sessions)
 		require.Equal(w, map[string]int{"user": 1, "post": 1505, "like": 1, "follow": 2, "follower": 2, "report": 1, "request": 1, "block": 1, "mute": 1}, counts,
 			slices.Collect(maps.Keys(counts)))
+		require.Contains(w, file.String(), `"data":{"mine":1}`)
+		require.Contains(w, file.String(), `"links":["https://gone.example"]`)
 		require.NotContains(w, file.String(), w.Stores.DB.User.GetX(w.Ctx, id).PasswordHash)
 		requireCode(w, refusal.NotFound, w.Sessions.Export(w.Ctx, 1, &file))
 	})

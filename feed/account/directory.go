@@ -94,6 +94,11 @@ func (d *Directory) Users(ctx context.Context, ids []int64) ([]*ent.User, error)
 	return rows.InOrder(ids, list, func(u *ent.User) int64 { return u.ID }), nil
 }
 
+// Data returns the own fields of the app in the users of the ids, in their order. It costs one query.
+func (d *Directory) Data(ctx context.Context, ids []int64) ([]*string, error) {
+	return rows.UserData(ctx, d.db.UserData, ids)
+}
+
 // User returns the user of the handle. Error: NotFound, also for a text that cannot be a
 // handle.
 //

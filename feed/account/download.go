@@ -94,10 +94,14 @@ func (s *Sessions) Export(ctx context.Context, id int64, w io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("find user: %w", err)
 	}
+	data, err := rows.UserData(ctx, s.cfg.DB.UserData, []int64{id})
+	if err != nil {
+		return err
+	}
 	x := export{s.cfg.DB, id, json.NewEncoder(w)}
 	profile := map[string]any{
 		"type": "user", "id": u.NodeID(), "handle": u.Handle, "name": u.Name, "bio": u.Bio, "createdAt": u.CreatedAt.UTC(),
-		"approvesFollowers": u.ApprovesFollowers, "defaultVisibility": u.DefaultVisibility,
+		"approvesFollowers": u.ApprovesFollowers, "avatarUrl": u.AvatarURL, "links": u.LinkList(), "data": json.RawMessage(*data[0]), "defaultVisibility": u.DefaultVisibility,
 	}
 	if u.Issuer != nil {
 		profile["issuer"], profile["externalId"] = *u.Issuer, string(u.ExternalID)
@@ -159,11 +163,19 @@ func (x export) sessions(ctx context.Context) error {
 
 func (x export) posts(ctx context.Context) error {
 	return exported(ctx, x.to, func(ctx context.Context, after int64) ([]*ent.Post, error) {
-		return x.db.Post.Query().Where(post.AuthorID(x.user), post.VisibilityNEQ(schema.Deleted), post.IDGT(after), rows.WithLikes).
+		posts, err := x.db.Post.Query().Where(post.AuthorID(x.user), post.VisibilityNEQ(schema.Deleted), post.IDGT(after), rows.WithLikes).
 			Order(ent.Asc(post.FieldID)).Limit(exportPage).All(ctx)
+		if err != nil {
+			return nil, err
+		}
+		data, err := rows.PostData(ctx, x.db.PostData, rows.PostIDs(posts))
+		for i := range data {
+			posts[i].Data = data[i]
+		}
+		return posts, err
 	}, func(p *ent.Post) (int64, map[string]any) {
 		return p.ID, map[string]any{
-			"type": "post", "id": p.NodeID(), "createdAt": ids.TimeOf(p.ID).UTC(), "text": p.Text, "visibility": p.Visibility.Shown(), "hiddenByModerators": p.HiddenByModerators(), "likeCount": p.LikeCount,
+			"type": "post", "id": p.NodeID(), "createdAt": ids.TimeOf(p.ID).UTC(), "text": p.Text, "data": json.RawMessage(*p.Data), "visibility": p.Visibility.Shown(), "hiddenByModerators": p.HiddenByModerators(), "likeCount": p.LikeCount,
 		}
 	})
 }

@@ -13,6 +13,7 @@ import (
 
 	"tideline/ent/schema"
 	"tideline/ent/user"
+	"tideline/ent/userdata"
 	"tideline/feed/account"
 	"tideline/feed/bulk"
 	"tideline/feed/feedtest"
@@ -90,6 +91,28 @@ func TestUsers(t *testing.T) {
 		changed := w.Stores.DB.User.GetX(w.Ctx, ann.ID)
 		require.Equal(w, []string{"ann", "Ann B.", "likes\ntea"}, []string{changed.Handle, changed.Name, changed.Bio})
 		require.NotEqual(w, ann.ID, upsertUsers(w, "elsewhere", "1")[0].ID)
+
+		// A profile with everything, kept, changed and taken away; a picture may be of any host.
+		own := bulk.User{ExternalID: "1", AvatarURL: text("https://any.example/a"), Links: []string{"https://a.example", "http://b.example"}, Data: text(` {"b":1, "a":2.0} `)}
+		fresh := own
+		fresh.ExternalID = "own"
+		for _, want := range []string{"UPDATED CREATED", "UNCHANGED UNCHANGED"} {
+			results, err = w.Bulk.Users(w.Ctx, app, []bulk.User{own, fresh})
+			require.NoError(w, err)
+			require.Equal(w, want, statuses(results))
+			for _, r := range results {
+				u := w.Stores.DB.User.GetX(w.Ctx, r.User)
+				require.Equal(w, []string{"https://any.example/a", "https://a.example\nhttp://b.example"}, []string{u.AvatarURL, u.Links})
+				require.Equal(w, `{"a":2,"b":1}`, w.Stores.DB.UserData.Query().Where(userdata.UserID(r.User)).OnlyX(w.Ctx).Data)
+			}
+		}
+		results, err = w.Bulk.Users(w.Ctx, app, []bulk.User{{ExternalID: "1", AvatarURL: text(""), Links: []string{}, Data: text("{}")}, {ExternalID: "own"},
+			{ExternalID: "2", AvatarURL: text("javascript:x")}, {ExternalID: "3", Data: text("[]")}})
+		require.NoError(w, err)
+		require.Equal(w, "UPDATED UNCHANGED"+bad+bad, statuses(results))
+		none := w.Stores.DB.User.GetX(w.Ctx, ann.ID)
+		require.Equal(w, []string{"", ""}, []string{none.AvatarURL, none.Links})
+		require.Equal(w, 1, w.Stores.DB.UserData.Query().CountX(w.Ctx))
 
 		_, err = w.Bulk.Users(w.Ctx, app, make([]bulk.User, bulk.MaxRows+1))
 		require.Equal(w, refusal.BadInput, refusal.CodeOf(err))

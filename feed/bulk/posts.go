@@ -28,6 +28,7 @@ type Post struct {
 	Author     string // the external id of the user
 	Text       string
 	Visibility *schema.Visibility // defaults to the author's default
+	Data       *string            // the own fields of the app, a JSON object; nil: none, or not known
 	CreatedAt  *time.Time         // defaults to now
 }
 
@@ -38,7 +39,7 @@ const backdated = 15 * time.Minute
 // Posts writes posts that are not there yet. One that is older than a quarter of an hour
 // has the id of its time: it is in its place in every timeline, and nobody is told. A
 // younger one is a new post, which is told. A post that is there with another author,
-// text or visibility is refused. Error: BadInput for more than MaxRows.
+// text, visibility or data is refused. Error: BadInput for more than MaxRows.
 //
 // Cost: ten statements a thousand rows, and a job; for each young post one job more. Those
 // followers' inboxes that Redis has are dropped.
@@ -83,10 +84,10 @@ func (b *Bulk) posts(ctx context.Context, tx *ent.Tx, issuer string, list []Post
 		case author == nil:
 			results[i] = refused(refusal.ErrNoSuchUser)
 		case p == nil:
-			fresh = append(fresh, &ent.Post{AuthorID: author.ID, Text: row.Text, Visibility: or(row.Visibility, author.DefaultVisibility)})
+			fresh = append(fresh, &ent.Post{AuthorID: author.ID, Text: row.Text, Visibility: or(row.Visibility, author.DefaultVisibility), Data: new(or(row.Data, ent.NoData))})
 			at = append(at, i)
-		case p.AuthorID != author.ID || p.Text != row.Text || row.Visibility != nil && *row.Visibility != p.Visibility.Shown():
-			results[i] = refused(refusal.New(refusal.OtherContent, "The post is there with another author, text or visibility."))
+		case p.AuthorID != author.ID || p.Text != row.Text || row.Visibility != nil && *row.Visibility != p.Visibility.Shown(), or(row.Data, *p.Data) != *p.Data:
+			results[i] = refused(refusal.New(refusal.OtherContent, "The post is there with another author, text, visibility or data."))
 		default:
 			results[i] = &Result{Status: Unchanged, Post: p.ID}
 		}
@@ -154,7 +155,16 @@ func (b *Bulk) insert(ctx context.Context, tx *ent.Tx, issuer string, list []Pos
 		return fmt.Errorf("create posts: %w", err)
 	}
 	err = exec(ctx, tx, "INSERT INTO external_posts (post_id, issuer, external_id) SELECT r.a, $2, "+b.unhex("r.e")+" FROM "+from, create, issuer)
-	return rows.Wrap("name posts", err)
+	if err != nil {
+		return fmt.Errorf("name posts: %w", err)
+	}
+	var kept []data
+	for _, p := range fresh {
+		if *p.Data != ent.NoData {
+			kept = append(kept, data{p.ID, *p.Data})
+		}
+	}
+	return b.keepData(ctx, tx, "post_data", "post_id", kept)
 }
 
 // clean checks the row, and brings its text into the form that is kept.
@@ -168,6 +178,9 @@ func (p *Post) clean(maxText int, now time.Time) (err error) {
 	if p.CreatedAt != nil && p.CreatedAt.After(now.Add(time.Minute)) {
 		return refusal.New(refusal.InTheFuture, "The post is of the future.").In("createdAt")
 	}
+	if p.Data, err = cleanData(p.Data); err != nil {
+		return err
+	}
 	p.Text, err = text.OfPost(maxText).Clean(p.Text)
 	return err
 }
@@ -175,11 +188,12 @@ func (p *Post) clean(maxText int, now time.Time) (err error) {
 // postsOf returns the posts that have the ids at the issuer, by these.
 func (b *Bulk) postsOf(ctx context.Context, tx *ent.Tx, issuer string, externalIDs []string) (map[string]*ent.Post, error) {
 	byName := make(map[string]*ent.Post, len(externalIDs))
-	err := b.named(ctx, tx, "SELECT t.external_id, p.id, p.author_id, p.text, p.visibility FROM ", "external_posts", " JOIN posts p ON p.id = t.post_id",
+	err := b.named(ctx, tx, "SELECT t.external_id, p.id, p.author_id, p.text, p.visibility, coalesce(d.data, '"+ent.NoData+"') FROM ",
+		"external_posts", " JOIN posts p ON p.id = t.post_id LEFT JOIN post_data d ON d.post_id = p.id",
 		issuer, externalIDs, func(row *sql.Rows) error {
 			var name []byte
-			p := new(ent.Post)
-			err := row.Scan(&name, &p.ID, &p.AuthorID, &p.Text, &p.Visibility)
+			p := &ent.Post{Data: new(string)}
+			err := row.Scan(&name, &p.ID, &p.AuthorID, &p.Text, &p.Visibility, p.Data)
 			byName[string(name)] = p
 			return err
 		})

@@ -5,13 +5,13 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"tideline/ent"
 	"tideline/ent/schema"
 	"tideline/ent/user"
 	"tideline/feed/account"
-	"tideline/feed/internal/rows"
 	"tideline/feed/password"
 	"tideline/feed/refusal"
 )
@@ -23,6 +23,9 @@ type User struct {
 	// token is. Later it does not change.
 	Handle    *string
 	Name, Bio *string
+	AvatarURL *string    // of any host: it is shown where the host is allowed
+	Links     []string   // all of them
+	Data      *string    // the own fields of the app, a JSON object, in place of that before
 	CreatedAt *time.Time // of a new user, to the microsecond; defaults to now
 	// The defaults are those of a sign-up.
 	DefaultVisibility *schema.Visibility
@@ -32,11 +35,11 @@ type User struct {
 	PasswordHash *string
 }
 
-// Users makes users, or changes their names and bios, at the issuer. Error: BadInput for
+// Users makes users, or changes their profiles, at the issuer. Error: BadInput for
 // more than MaxRows.
 //
 // Cost: three statements a thousand rows for users that are there already; for new ones
-// an insert more, and for changed ones three.
+// an insert more, and for changed ones four; with data one more.
 func (b *Bulk) Users(ctx context.Context, issuer string, list []User) ([]*Result, error) {
 	return take(ctx, b, list, func(ctx context.Context, tx *ent.Tx, list []User, results []*Result) error {
 		return b.users(ctx, tx, issuer, list, results)
@@ -51,15 +54,21 @@ type profile struct {
 	DefaultVisibility schema.Visibility `json:"d"`
 	ApprovesFollowers bool              `json:"e"`
 	PasswordHash      string            `json:"f"`
+	AvatarURL         string            `json:"g"`
+	Links             string            `json:"h"`
+	Data              string            `json:"i"`
 }
 
 func profileOf(u *ent.User) profile {
-	return profile{u.ID, u.Name, u.Bio, u.DefaultVisibility, u.ApprovesFollowers, u.PasswordHash}
+	return profile{u.ID, u.Name, u.Bio, u.DefaultVisibility, u.ApprovesFollowers, u.PasswordHash, u.AvatarURL, u.Links, *u.Data}
 }
 
 // changed is the user as the row says.
 func (u *User) changed(now *ent.User) profile {
-	p := profile{now.ID, or(u.Name, now.Name), or(u.Bio, now.Bio), or(u.DefaultVisibility, now.DefaultVisibility), or(u.ApprovesFollowers, now.ApprovesFollowers), now.PasswordHash}
+	p := profile{now.ID, or(u.Name, now.Name), or(u.Bio, now.Bio), or(u.DefaultVisibility, now.DefaultVisibility), or(u.ApprovesFollowers, now.ApprovesFollowers), now.PasswordHash, or(u.AvatarURL, now.AvatarURL), now.Links, or(u.Data, *now.Data)}
+	if u.Links != nil {
+		p.Links = strings.Join(u.Links, "\n")
+	}
 	if now.PasswordHash == account.NoPassword {
 		p.PasswordHash = or(u.PasswordHash, now.PasswordHash)
 	}
@@ -86,9 +95,18 @@ func (b *Bulk) change(ctx context.Context, tx *ent.Tx, issuer string, list []Use
 			profiles = append(profiles, list[i].changed(u))
 		}
 	}
-	err = exec(ctx, tx, "UPDATE users SET name = r.b, bio = r.c, default_visibility = r.d, approves_followers = r.e, password_hash = r.f FROM "+
-		b.table("a bigint", "b text", "c text", "d text", "e boolean", "f text")+" WHERE users.id = r.a", profiles)
-	return rows.Wrap("change users", err)
+	err = exec(ctx, tx, "UPDATE users SET name = r.b, bio = r.c, default_visibility = r.d, approves_followers = r.e, password_hash = r.f, avatar_url = r.g, links = r.h FROM "+
+		b.table("a bigint", "b text", "c text", "d text", "e boolean", "f text", "g text", "h text")+" WHERE users.id = r.a", profiles)
+	if err != nil {
+		return fmt.Errorf("change users: %w", err)
+	}
+	var kept []data
+	for _, i := range at {
+		if u, own := known[list[i].ExternalID], list[i].Data; u != nil && own != nil {
+			kept = append(kept, data{u.ID, *own})
+		}
+	}
+	return b.keepData(ctx, tx, "user_data", "user_id", kept)
 }
 
 func (b *Bulk) users(ctx context.Context, tx *ent.Tx, issuer string, list []User, results []*Result) error {
@@ -158,6 +176,23 @@ func (u *User) clean() (err error) {
 		}
 		u.Bio = &bio
 	}
+	if u.AvatarURL != nil {
+		address, err := account.CleanAvatar(*u.AvatarURL)
+		if err != nil {
+			return err
+		}
+		u.AvatarURL = &address
+	}
+	if u.Links != nil {
+		links, err := account.CleanLinks(u.Links)
+		if err != nil {
+			return err
+		}
+		u.Links = slices.DeleteFunc(strings.Split(links, "\n"), func(link string) bool { return link == "" })
+	}
+	if u.Data, err = cleanData(u.Data); err != nil {
+		return err
+	}
 	if u.PasswordHash != nil {
 		return password.CheckHash(*u.PasswordHash)
 	}
@@ -195,7 +230,7 @@ func (b *Bulk) newUsers(ctx context.Context, tx *ent.Tx, issuer string, list []U
 			handle = account.HandleFrom(or(row.Handle, ""), newIDs[n], attempt)
 		}
 		taken[handle] = true
-		makeUsers[n] = tx.User.Create().SetID(newIDs[n]).SetHandle(handle).SetName(or(row.Name, handle)).SetBio(or(row.Bio, "")).
+		makeUsers[n] = tx.User.Create().SetID(newIDs[n]).SetHandle(handle).SetName(or(row.Name, handle)).SetBio(or(row.Bio, "")).SetAvatarURL(or(row.AvatarURL, "")).SetLinks(strings.Join(row.Links, "\n")).
 			SetPasswordHash(or(row.PasswordHash, account.NoPassword)).SetIssuer(issuer).SetExternalID([]byte(row.ExternalID)).
 			SetNillableDefaultVisibility(row.DefaultVisibility).SetNillableApprovesFollowers(row.ApprovesFollowers)
 		if row.CreatedAt != nil {
@@ -209,7 +244,16 @@ func (b *Bulk) newUsers(ctx context.Context, tx *ent.Tx, issuer string, list []U
 		other, _ := b.Mutation().ExternalID()
 		return bytes.Compare(one, other)
 	})
-	return rows.Wrap("create users", tx.User.CreateBulk(makeUsers...).Exec(ctx))
+	if err := tx.User.CreateBulk(makeUsers...).Exec(ctx); err != nil {
+		return fmt.Errorf("create users: %w", err)
+	}
+	var kept []data
+	for n, i := range fresh {
+		if own := or(list[i].Data, ent.NoData); own != ent.NoData {
+			kept = append(kept, data{newIDs[n], own})
+		}
+	}
+	return b.keepData(ctx, tx, "user_data", "user_id", kept)
 }
 
 func or[T any](value *T, otherwise T) T {

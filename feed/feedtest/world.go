@@ -91,6 +91,9 @@ type World struct {
 	Moderation *moderation.Moderation
 }
 
+// Avatars are the hosts of pictures in every World.
+var Avatars = account.AvatarHosts{"img.example.org"}
+
 // New builds a world in which nothing runs yet.
 func New(t testing.TB, s *storage.Stores, o Options) *World {
 	t.Helper()
@@ -130,7 +133,7 @@ func New(t testing.TB, s *storage.Stores, o Options) *World {
 	require.NoError(t, err)
 	w.Sessions, err = account.NewSessions(account.SessionsConfig{DB: db, Publisher: w.Publisher, Queue: w.Queue, Keys: w.Keys, Grace: Grace, Webhooks: o.Webhooks, Now: o.Now})
 	require.NoError(t, err)
-	w.Accounts, err = account.New(account.Config{Sessions: w.Sessions, IDs: w.IDs, Issuers: o.Issuers, NoSignUp: o.NoSignUp, NoPasswords: o.NoPasswords, Webhooks: o.Webhooks})
+	w.Accounts, err = account.New(account.Config{Sessions: w.Sessions, IDs: w.IDs, Issuers: o.Issuers, NoSignUp: o.NoSignUp, NoPasswords: o.NoPasswords, Webhooks: o.Webhooks, Avatars: Avatars})
 	require.NoError(t, err)
 	w.Feed, err = feed.New(feed.Config{
 		DB: db, Dialect: s.Dialect, Visibility: w.Visibility, Home: w.Home, Directory: w.Directory, Queue: w.Queue, IDs: w.IDs,

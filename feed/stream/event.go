@@ -105,6 +105,26 @@ func (s *Streams) Liked(ctx context.Context, v account.Viewer, e *PostAdded) (bo
 	return slices.Contains(found.users, int(v.ID)), nil
 }
 
+// data returns the own fields of the app in the post of an event.
+//
+// Cost: one query for all viewers who get the event at the same time.
+func (s *Streams) data(ctx context.Context, e *sharedEvent) (*string, error) {
+	type key struct{}
+	type answer struct {
+		data *string
+		err  error
+	}
+	found, _ := e.Once(key{}, func() any {
+		defer e.facts.Add(1)
+		list, err := rows.PostData(context.WithoutCancel(ctx), s.cfg.DB.PostData, []int64{e.verdict.Post.ID})
+		if err != nil {
+			return answer{err: err}
+		}
+		return answer{data: list[0]}
+	}).(answer)
+	return found.data, found.err
+}
+
 // UnreadCount is the viewer's count of unread posts when the event is sent.
 //
 // Cost: a constant number of queries and round trips for all viewers who get the

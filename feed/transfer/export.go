@@ -110,7 +110,15 @@ func (e *Export) users(ctx context.Context, db *ent.Client) error {
 	return pages(ctx, e, func(ctx context.Context, after int64) ([]*ent.User, error) {
 		return db.User.Query().Where(user.IDGT(after)).Order(user.ByID()).Limit(perPage).All(ctx)
 	}, func(u *ent.User) int64 { return u.ID }, func(page []*ent.User) error {
-		for _, u := range page {
+		userIDs := make([]int64, len(page))
+		for i, u := range page {
+			userIDs[i] = u.ID
+		}
+		own, err := inner.UserData(ctx, db.UserData, userIDs)
+		if err != nil {
+			return err
+		}
+		for i, u := range page {
 			id, ok := e.nameOf(u)
 			if !ok {
 				e.done.Left++
@@ -123,6 +131,15 @@ func (e *Export) users(ctx context.Context, db *ent.Client) error {
 			}
 			if u.Bio != "" {
 				line.Bio = &u.Bio
+			}
+			if u.AvatarURL != "" {
+				line.AvatarURL = &u.AvatarURL
+			}
+			if u.Links != "" {
+				line.Links = u.LinkList()
+			}
+			if *own[i] != ent.NoData {
+				line.Data = json.RawMessage(*own[i])
 			}
 			if e.PasswordHashes && u.PasswordHash != account.NoPassword && u.PasswordHash != "" {
 				line.PasswordHash = &u.PasswordHash
@@ -221,6 +238,13 @@ func (e *Export) writePosts(ctx context.Context, db *ent.Client, posts []*ent.Po
 	if err != nil {
 		return err
 	}
+	own, err := inner.PostData(ctx, db.PostData, inner.PostIDs(posts))
+	if err != nil {
+		return err
+	}
+	for i, p := range posts {
+		p.Data = own[i]
+	}
 	slices.SortFunc(posts, func(a, b *ent.Post) int {
 		return cmp.Or(ids.TimeOf(a.ID).Compare(ids.TimeOf(b.ID)), cmp.Compare(names[a.ID], names[b.ID]))
 	})
@@ -234,7 +258,11 @@ func (e *Export) writePosts(ctx context.Context, db *ent.Client, posts []*ent.Po
 		if p.HiddenByModerators() { // the format has no word for it, and nobody else may see it
 			p.Visibility = schema.Private
 		}
-		if err := e.out.Encode(postLine{"post", names[p.ID], author, p.Text, &p.Visibility, &created}); err != nil {
+		line := postLine{Type: "post", ID: names[p.ID], Author: author, Text: p.Text, Visibility: &p.Visibility, CreatedAt: &created}
+		if *p.Data != ent.NoData {
+			line.Data = json.RawMessage(*p.Data)
+		}
+		if err := e.out.Encode(line); err != nil {
 			return err
 		}
 		e.done.Posts++

@@ -24,6 +24,9 @@ type (
 		Handle            *string            `json:"handle,omitempty"`
 		Name              *string            `json:"name,omitempty"`
 		Bio               *string            `json:"bio,omitempty"`
+		AvatarURL         *string            `json:"avatarUrl,omitempty"`
+		Links             []string           `json:"links,omitempty"`
+		Data              json.RawMessage    `json:"data,omitempty"`
 		CreatedAt         *moment            `json:"createdAt,omitempty"`
 		DefaultVisibility *schema.Visibility `json:"defaultVisibility,omitempty"`
 		ApprovesFollowers *bool              `json:"approvesFollowers,omitempty"`
@@ -34,6 +37,7 @@ type (
 		ID         string             `json:"id"`
 		Author     string             `json:"author"`
 		Text       string             `json:"text"`
+		Data       json.RawMessage    `json:"data,omitempty"`
 		Visibility *schema.Visibility `json:"visibility,omitempty"`
 		CreatedAt  *moment            `json:"createdAt,omitempty"`
 	}
@@ -120,7 +124,7 @@ func (r *rows) add(number int, line []byte) (added bool, err error) {
 			return false, err
 		}
 		r.seen["user "+l.ID] = true
-		r.users = append(r.users, bulk.User{ExternalID: l.ID, Handle: l.Handle, Name: l.Name, Bio: l.Bio, CreatedAt: l.CreatedAt.time(),
+		r.users = append(r.users, bulk.User{ExternalID: l.ID, Handle: l.Handle, Name: l.Name, Bio: l.Bio, AvatarURL: l.AvatarURL, Links: l.Links, Data: data(l.Data), CreatedAt: l.CreatedAt.time(),
 			DefaultVisibility: l.DefaultVisibility, ApprovesFollowers: l.ApprovesFollowers, PasswordHash: l.PasswordHash})
 	case "post":
 		l, err := read[postLine](line, func(l *postLine) map[string]string {
@@ -133,7 +137,7 @@ func (r *rows) add(number int, line []byte) (added bool, err error) {
 			return false, err
 		}
 		r.seen["post "+l.ID] = true
-		r.posts = append(r.posts, bulk.Post{ExternalID: l.ID, Author: l.Author, Text: l.Text, Visibility: l.Visibility, CreatedAt: l.CreatedAt.time()})
+		r.posts = append(r.posts, bulk.Post{ExternalID: l.ID, Author: l.Author, Text: l.Text, Data: data(l.Data), Visibility: l.Visibility, CreatedAt: l.CreatedAt.time()})
 	case "follow":
 		l, err := read[followLine](line, func(l *followLine) map[string]string {
 			return map[string]string{"follower": l.Follower, "followee": l.Followee}
@@ -179,6 +183,14 @@ func read[T any](line []byte, required func(*T) map[string]string) (l *T, err er
 		}
 	}
 	return l, nil
+}
+
+// data is the text of a field, nil where it is not there.
+func data(field json.RawMessage) *string {
+	if field == nil || string(field) == "null" {
+		return nil
+	}
+	return new(string(field))
 }
 
 func missing(field string) error { return fmt.Errorf("field %q is missing", field) }

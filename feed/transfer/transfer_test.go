@@ -25,11 +25,11 @@ import (
 const app = "https://app.example.com"
 
 // small is a file with every field that there is.
-const small = `{"type":"user","id":"1","handle":"ada","name":"Ada Lovelace","bio":"wrote <notes>\nand more","createdAt":"2019-05-01T14:00:00.5+02:00","defaultVisibility":"FOLLOWERS","approvesFollowers":true,"passwordHash":"$2y$04$abcdefghijklmnopqrstuuKRze7BjvIHM2j/Mlifwl1ZipE2V9mZ."}
+const small = `{"type":"user","id":"1","handle":"ada","name":"Ada Lovelace","bio":"wrote <notes>\nand more","avatarUrl":"https://ada.example/a.png","links":["https://ada.example"],"data":{"b":1.0,"a":"<"},"createdAt":"2019-05-01T14:00:00.5+02:00","defaultVisibility":"FOLLOWERS","approvesFollowers":true,"passwordHash":"$2y$04$abcdefghijklmnopqrstuuKRze7BjvIHM2j/Mlifwl1ZipE2V9mZ."}
 {"type":"user","id":"2","handle":"_grace_"}
 {"type":"user","id":"c\u0000d","handle":"mary","name":"玛丽"}
 
-{"type":"post","id":"a","author":"1","text":"hello \u2028 \"you\"","visibility":"PUBLIC","createdAt":"2024-02-29T12:00:00.123Z"}
+{"type":"post","id":"a","author":"1","text":"hello \u2028 \"you\"","data":{"n":1},"visibility":"PUBLIC","createdAt":"2024-02-29T12:00:00.123Z"}
 {"type":"post","id":"b","author":"1","text":"of the same moment","createdAt":"2024-02-29T12:00:00.123Z"}
 {"type":"post","id":"c","author":"2","text":"later","visibility":"MUTUALS","createdAt":"2025-01-01T00:00:00Z"}
 {"type":"follow","follower":"2","followee":"1"}
@@ -109,8 +109,9 @@ func TestRoundTrip(t *testing.T) {
 		without, _ := give(w, false)
 		require.Contains(w, first, "passwordHash")
 		require.NotContains(w, without, "passwordHash")
-		require.Contains(w, first, `{"type":"user","id":"1","handle":"ada","name":"Ada Lovelace","bio":"wrote <notes>\nand more","createdAt":"2019-05-01T12:00:00.5Z","defaultVisibility":"FOLLOWERS","approvesFollowers":true,"passwordHash":"$2y$`)
+		require.Contains(w, first, `{"type":"user","id":"1","handle":"ada","name":"Ada Lovelace","bio":"wrote <notes>\nand more","avatarUrl":"https://ada.example/a.png","links":["https://ada.example"],"data":{"a":"<","b":1},"createdAt":"2019-05-01T12:00:00.5Z","defaultVisibility":"FOLLOWERS","approvesFollowers":true,"passwordHash":"$2y$`)
 		require.Contains(w, first, `"handle":"_grace_"`)
+		require.Contains(w, first, `"data":{"n":1},"visibility":"PUBLIC"`)
 	})
 }
 

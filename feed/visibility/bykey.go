@@ -22,13 +22,15 @@ type Fields uint8
 const (
 	// Likes: whether the viewer likes the post.
 	Likes Fields = 1 << iota
-	// Author: the author's id, handle and name, in the post's Edges.
+	// Author: the author's id, handle, name and picture, in the post's Edges.
 	Author
-	// Profile: with Author, the author's bio, time of sign-up, counts of followers and
+	// Profile: with Author, the author's bio, links, time of sign-up, counts of followers and
 	// followees, and whether followers need approval.
 	Profile
+	// Data: the own fields of the app.
+	Data
 
-	allFields = Likes | Author | Profile
+	allFields = Likes | Author | Profile | Data
 )
 
 // Pages of posts are read here more often than anything else is read, so this is SQL,
@@ -38,11 +40,15 @@ const (
 func statement(of, flags, words string, with Fields) string {
 	columns, from := "p.id, p.author_id, p.text, p.visibility, "+rows.Likes.Of(of, "p")+", "+flags+", "+words, "posts p"
 	if with&Author != 0 {
-		columns += ", u.handle, u.name"
+		columns += ", u.handle, u.name, u.avatar_url"
 		from += " JOIN users u ON u.id = p.author_id"
 		if with&Profile != 0 {
-			columns += ", u.bio, u.approves_followers, " + rows.Followers.Of(of, "u") + ", " + rows.Following.Of(of, "u") + ", u.created_at"
+			columns += ", u.bio, u.links, u.approves_followers, " + rows.Followers.Of(of, "u") + ", " + rows.Following.Of(of, "u") + ", u.created_at"
 		}
+	}
+	if with&Data != 0 {
+		columns += ", coalesce(d.data, '" + ent.NoData + "')"
+		from += " LEFT JOIN post_data d ON d.post_id = p.id"
 	}
 	among := "= ANY($2)"
 	if of == dialect.SQLite {
@@ -55,7 +61,7 @@ func statement(of, flags, words string, with Fields) string {
 func (r *Reader) byKey(ctx context.Context, viewer int64, ids []int64, with Fields) ([]*ent.Post, error) {
 	query, keys := r.statements[with], any(ids)
 	if viewer == 0 {
-		query, with = r.anonymous, 0
+		query, with = r.anonymous[with], with&Data
 	}
 	if r.dialect == dialect.SQLite {
 		keys = rows.JSON(ids)
@@ -70,17 +76,21 @@ func (r *Reader) byKey(ctx context.Context, viewer int64, ids []int64, with Fiel
 	if with&Author != 0 {
 		authors = make([]ent.User, len(ids))
 	}
-	var into [14]any
+	var into [17]any
 	for i := 0; found.Next(); i++ {
 		p, visibility, words := &posts[i], "", ""
 		row := append(into[:0], &p.ID, &p.AuthorID, &p.Text, &visibility, &p.LikeCount, &p.ForViewer, &words)
 		if with&Author != 0 {
 			u := &authors[i]
 			p.Edges.Author = u
-			row = append(row, &u.Handle, &u.Name)
+			row = append(row, &u.Handle, &u.Name, &u.AvatarURL)
 			if with&Profile != 0 {
-				row = append(row, &u.Bio, &u.ApprovesFollowers, &u.FollowerCount, &u.FollowingCount, &u.CreatedAt)
+				row = append(row, &u.Bio, &u.Links, &u.ApprovesFollowers, &u.FollowerCount, &u.FollowingCount, &u.CreatedAt)
 			}
+		}
+		if with&Data != 0 {
+			p.Data = new(string)
+			row = append(row, p.Data)
 		}
 		if err := found.Scan(row...); err != nil {
 			return nil, fmt.Errorf("read posts: %w", err)

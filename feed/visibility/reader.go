@@ -19,15 +19,16 @@ type Reader struct {
 	dialect    string
 	version    atomic.Int64
 	statements [allFields + 1]string // of byKey, for a viewer
-	anonymous  string                // of byKey
+	anonymous  [allFields + 1]string // of byKey; without Likes, Author and Profile
 }
 
 // New returns a Reader of the database; dialect is dialect.SQLite or dialect.Postgres.
 func New(db *ent.Client, dialect string) *Reader {
-	r := &Reader{db: db, dialect: dialect, anonymous: statement(dialect, "$1 * 0 + "+flagsForAnyone("p"), "''", 0)}
+	r := &Reader{db: db, dialect: dialect}
 	for with := range r.statements {
 		with := Fields(with)
 		r.statements[with] = statement(dialect, flagsFor("$1", "p", with&Likes != 0), wordsOf("$1"), with)
+		r.anonymous[with] = statement(dialect, "$1 * 0 + "+flagsForAnyone("p"), "''", with&Data)
 	}
 	return r
 }
@@ -127,6 +128,27 @@ func (r *Reader) Posts(ctx context.Context, on Surface, viewer int64, ids []int6
 		return nil, err
 	}
 	return rows.InOrder(ids, list, postID), nil
+}
+
+// Data returns the own fields of the app in posts, in the order of the ids. The viewer was
+// shown the posts, and may see them still: of another one it is empty.
+//
+// Cost: as Posts.
+func (r *Reader) Data(ctx context.Context, viewer int64, ids []int64) ([]*string, error) {
+	list, err := r.byKey(ctx, viewer, ids, Data)
+	if err == nil {
+		list, err = shown(Direct, viewer, list)
+	}
+	if err != nil {
+		return nil, err
+	}
+	data := make([]*string, len(ids))
+	for i, p := range rows.InOrder(ids, list, postID) {
+		if data[i] = new(ent.NoData); p != nil {
+			data[i] = p.Data
+		}
+	}
+	return data, nil
 }
 
 func postID(p *ent.Post) int64 { return p.ID }

@@ -78,11 +78,15 @@ type User struct {
 
 // Profile is what everybody may see of a user.
 type Profile struct {
-	Handle            string    `json:"handle"`
-	Name              string    `json:"name"`
-	Bio               string    `json:"bio"`
-	ApprovesFollowers bool      `json:"approvesFollowers"`
-	CreatedAt         time.Time `json:"createdAt"`
+	Handle    string   `json:"handle"`
+	Name      string   `json:"name"`
+	Bio       string   `json:"bio"`
+	AvatarURL string   `json:"avatarUrl,omitempty"`
+	Links     []string `json:"links,omitempty"`
+	// Data are the own fields of the app.
+	Data              json.RawMessage `json:"data,omitempty"`
+	ApprovesFollowers bool            `json:"approvesFollowers"`
+	CreatedAt         time.Time       `json:"createdAt"`
 }
 
 // Post is a post as it is at the time of the event. Of a deleted one there are only ids.
@@ -92,7 +96,9 @@ type Post struct {
 	Issuer     string  `json:"issuer,omitempty"` // whose id that is
 	Author     *Person `json:"author,omitempty"`
 	Text       *string `json:"text,omitempty"`
-	Visibility string  `json:"visibility,omitempty"`
+	// Data are the own fields of the app.
+	Data       json.RawMessage `json:"data,omitempty"`
+	Visibility string          `json:"visibility,omitempty"`
 	// HiddenByModerators: nobody but the author sees it, whatever its visibility.
 	HiddenByModerators bool       `json:"hiddenByModerators,omitempty"`
 	CreatedAt          *time.Time `json:"createdAt,omitempty"`
@@ -130,10 +136,18 @@ func person(u *ent.User) Person {
 	return p
 }
 
-// postOf is a post without its author and external id.
+// postOf is a post without its author and external id. Its data has been read.
 func postOf(p *ent.Post) *Post {
 	at := ids.TimeOf(p.ID).UTC()
-	return &Post{ID: ent.NodeID("Post", p.ID), Text: &p.Text, Visibility: string(p.Visibility.Shown()), HiddenByModerators: p.HiddenByModerators(), CreatedAt: &at}
+	return &Post{ID: ent.NodeID("Post", p.ID), Text: &p.Text, Data: dataOf(p.Data), Visibility: string(p.Visibility.Shown()), HiddenByModerators: p.HiddenByModerators(), CreatedAt: &at}
+}
+
+// dataOf is the own fields of the app, if there are some.
+func dataOf(data *string) json.RawMessage {
+	if data == nil || *data == ent.NoData {
+		return nil
+	}
+	return json.RawMessage(*data)
 }
 
 func userSubject(id int64) string { return "user:" + strconv.FormatInt(id, 10) }
@@ -152,14 +166,22 @@ func postSubject(id int64) string { return "post:" + strconv.FormatInt(id, 10) }
 // User records that the user was created, updated or deleted, in the transaction of that. The
 // caller has written the user's row before.
 //
-// Cost, of all that record: nothing without an endpoint; else one insert, and here no more.
+// Cost, of all that record: nothing without an endpoint; else one insert, and here a look-up.
 func (o *Outbox) User(ctx context.Context, tx *ent.Tx, kind string, u *ent.User) error {
 	if !o.Wanted() {
 		return nil
 	}
 	data := User{Person: person(u)}
 	if kind != UserDeleted {
-		data.Profile = &Profile{u.Handle, u.Name, u.Bio, u.ApprovesFollowers, u.CreatedAt.UTC()}
+		own := u.Data
+		if own == nil && kind != UserCreated {
+			found, err := rows.UserData(ctx, tx.UserData, []int64{u.ID})
+			if err != nil {
+				return err
+			}
+			own = found[0]
+		}
+		data.Profile = &Profile{u.Handle, u.Name, u.Bio, u.AvatarURL, u.LinkList(), dataOf(own), u.ApprovesFollowers, u.CreatedAt.UTC()}
 	}
 	return o.record(ctx, tx, event{kind, userSubject(u.ID), Data{User: &data}})
 }
@@ -167,10 +189,17 @@ func (o *Outbox) User(ctx context.Context, tx *ent.Tx, kind string, u *ent.User)
 // Post records that the post was created, updated or is being deleted. The caller has locked
 // the author, and deletes the post later.
 //
-// Cost: a look-up of the post's external id, but for a new post.
+// Cost: look-ups of the post's external id and data, but for a new post.
 func (o *Outbox) Post(ctx context.Context, tx *ent.Tx, kind string, author *ent.User, p *ent.Post) error {
 	if !o.Wanted() {
 		return nil
+	}
+	if p.Data == nil && kind == PostUpdated {
+		found, err := rows.PostData(ctx, tx.PostData, []int64{p.ID})
+		if err != nil {
+			return err
+		}
+		p.Data = found[0]
 	}
 	data := postOf(p)
 	if kind == PostDeleted {

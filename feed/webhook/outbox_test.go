@@ -76,7 +76,7 @@ func TestEventsOfChanges(t *testing.T) {
 		require.NoError(w, err)
 		ada, seven := account.Viewer{ID: auth.User.ID}, account.Viewer{ID: results[0].User}
 		bio, yes, no := "Hello", true, false
-		_, err = w.Accounts.UpdateProfile(w.Ctx, ada, account.Profile{Bio: &bio, ApprovesFollowers: &yes})
+		_, err = w.Accounts.UpdateProfile(w.Ctx, ada, account.Profile{Bio: &bio, ApprovesFollowers: &yes, AvatarURL: new("https://img.example.org/a"), Links: []string{"https://a.example"}, Data: new(`{"k":[]}`)})
 		require.NoError(w, err)
 		for range 2 {
 			_, err = w.Feed.Follow(w.Ctx, seven, ada.ID)
@@ -104,9 +104,9 @@ func TestEventsOfChanges(t *testing.T) {
 			_, err = w.Feed.RemoveFollower(w.Ctx, ada, seven.ID)
 			require.NoError(w, err)
 		}
-		post, err := w.Feed.CreatePost(w.Ctx, seven, feed.Draft{Text: `A "quote"`, IdempotencyKey: "k"})
+		post, err := w.Feed.CreatePost(w.Ctx, seven, feed.Draft{Text: `A "quote"`, Data: new(`{"n": 1}`), IdempotencyKey: "k"})
 		require.NoError(w, err)
-		_, err = w.Feed.CreatePost(w.Ctx, seven, feed.Draft{Text: `A "quote"`, IdempotencyKey: "k"})
+		_, err = w.Feed.CreatePost(w.Ctx, seven, feed.Draft{Text: `A "quote"`, Data: new(`{"n":1}`), IdempotencyKey: "k"})
 		require.NoError(w, err)
 		for range 2 {
 			_, err = w.Feed.LikePost(w.Ctx, ada, post.ID)
@@ -155,12 +155,12 @@ func TestEventsOfChanges(t *testing.T) {
 		require.Len(w, messages, 17)
 		id := ent.NodeID("Post", post.ID)
 		at := func(id int64) string { return ids.TimeOf(id).UTC().Format(time.RFC3339Nano) }
-		require.JSONEq(w, `{"post":{"id":"`+id+`","author":`+person(seven, "7")+`,"text":"A \"quote\"","visibility":"PUBLIC","createdAt":"`+at(post.ID)+`"}}`, bodies["post.created"])
-		require.JSONEq(w, `{"post":{"id":"`+id+`","author":`+person(seven, "7")+`,"text":"A \"quote\"","visibility":"FOLLOWERS","createdAt":"`+at(post.ID)+`"}}`, bodies["post.updated"])
+		require.JSONEq(w, `{"post":{"id":"`+id+`","author":`+person(seven, "7")+`,"text":"A \"quote\"","data":{"n":1},"visibility":"PUBLIC","createdAt":"`+at(post.ID)+`"}}`, bodies["post.created"])
+		require.JSONEq(w, `{"post":{"id":"`+id+`","author":`+person(seven, "7")+`,"text":"A \"quote\"","data":{"n":1},"visibility":"FOLLOWERS","createdAt":"`+at(post.ID)+`"}}`, bodies["post.updated"])
 		require.JSONEq(w, `{"post":{"id":"`+id+`","author":`+person(seven, "7")+`}}`, bodies["post.deleted"])
 		require.JSONEq(w, `{"follow":{"follower":`+person(seven, "7")+`,"followee":`+person(ada, "")+`}}`, bodies["follow.deleted"])
 		require.JSONEq(w, `{"like":{"user":`+person(ada, "")+`,"post":{"id":"`+id+`"}}}`, bodies["like.deleted"])
-		require.Contains(w, bodies["user.updated"], `"handle":"ada","name":"Ada","bio":"Hello","approvesFollowers":false`)
+		require.Contains(w, bodies["user.updated"], `"handle":"ada","name":"Ada","bio":"Hello","avatarUrl":"https://img.example.org/a","links":["https://a.example"],"data":{"k":[]},"approvesFollowers":false`)
 	})
 }
 

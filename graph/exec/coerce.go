@@ -11,7 +11,7 @@ import (
 )
 
 // Coerced values are nil, int (32 bits), float64, bool, string (String, ID, enums, custom scalars), []any and
-// map[string]any. Coercion never changes the values of the request.
+// map[string]any; in a JSONObject also json.Number. Coercion never changes the values of the request.
 
 // leafKind says how the values of a scalar are written.
 type leafKind uint8
@@ -23,10 +23,12 @@ const (
 	leafString
 	leafBoolean
 	leafID
+	leafObject
 )
 
 var builtinLeaves = map[string]leafKind{
 	"Int": leafInt, "Float": leafFloat, "String": leafString, "Boolean": leafBoolean, "ID": leafID,
+	"JSONObject": leafObject, // the schema's own: any JSON object
 }
 
 // invalid says why a value is not of its type, and where in the value.
@@ -189,6 +191,10 @@ func (e *Engine) coerceLiteral(t *ast.Type, v *ast.Value, variables map[string]a
 		return v.Raw, nil
 	}
 	switch leaf := builtinLeaves[def.Name]; {
+	case leaf == leafObject && v.Kind == ast.ObjectValue:
+		return plainValue(v, variables), nil
+	case leaf == leafObject:
+		return nil, cannot(def.Name, v)
 	case v.Kind == ast.IntValue && leaf == leafID:
 		return v.Raw, nil
 	case v.Kind == ast.IntValue && leaf != leafString && leaf != leafBoolean && leaf != leafCustom,
@@ -200,6 +206,33 @@ func (e *Engine) coerceLiteral(t *ast.Type, v *ast.Value, variables map[string]a
 		return coerceScalar(def.Name, v.Raw)
 	}
 	return nil, cannot(def.Name, v)
+}
+
+// plainValue is a value in a JSONObject that is written in a document, as JSON has it.
+func plainValue(v *ast.Value, variables map[string]any) any {
+	switch v.Kind {
+	case ast.Variable:
+		return variables[v.Raw]
+	case ast.NullValue:
+		return nil
+	case ast.BooleanValue:
+		return v.Raw == "true"
+	case ast.IntValue, ast.FloatValue:
+		return json.Number(v.Raw)
+	case ast.ListValue:
+		items := make([]any, len(v.Children))
+		for i, child := range v.Children {
+			items[i] = plainValue(child.Value, variables)
+		}
+		return items
+	case ast.ObjectValue:
+		fields := make(map[string]any, len(v.Children))
+		for _, child := range v.Children {
+			fields[child.Name] = plainValue(child.Value, variables)
+		}
+		return fields
+	}
+	return v.Raw // a text, or an enum value, which JSON has as one
 }
 
 // coerceValue coerces a value that came as JSON.
@@ -315,6 +348,10 @@ func coerceScalar(name string, v any) (any, *invalid) {
 			if n == math.Trunc(n) && math.Abs(n) < 1<<53 { // beyond, JSON may have rounded it
 				return strconv.FormatInt(int64(n), 10), nil
 			}
+		}
+	case leafObject:
+		if object, ok := v.(map[string]any); ok {
+			return object, nil
 		}
 	default: // String and custom scalars
 		if s, ok := v.(string); ok {

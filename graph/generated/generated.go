@@ -119,6 +119,7 @@ type PostResolver interface {
 
 	CreatedAt(ctx context.Context, obj *ent.Post) (*time.Time, error)
 
+	Data(ctx context.Context, obj *ent.Post) (string, error)
 	ViewerHasLiked(ctx context.Context, obj *ent.Post) (bool, error)
 	Delivery(ctx context.Context, obj *ent.Post) (*ent.Delivery, error)
 }
@@ -161,6 +162,10 @@ type TimelinePostRemovedResolver interface {
 	Reason(ctx context.Context, obj *stream.PostRemoved) (model.TimelineRemoval, error)
 }
 type UserResolver interface {
+	AvatarURL(ctx context.Context, obj *ent.User) (*string, error)
+
+	Data(ctx context.Context, obj *ent.User) (string, error)
+
 	ExternalID(ctx context.Context, obj *ent.User) (*string, error)
 
 	DefaultVisibility(ctx context.Context, obj *ent.User) (*schema.Visibility, error)
@@ -332,6 +337,8 @@ var sources = []*ast.Source{
 scalar Time
 "Opaque to clients. A timeline cursor carries the score (and what breaks ties), so a page stays put while new posts arrive; it may carry more, such as the position in the stream of arrivals from which a subscription resumes."
 scalar Cursor
+"A JSON object with fields of the app's own, which the server keeps and does not read. Up to 4096 bytes in canonical form (no white space, names sorted) and 5 levels; numbers are doubles, so a whole number beyond 2^53 must be sent as a text."
+scalar JSONObject
 
 "Anything with a globally unique, opaque id."
 interface Node { id: ID! }
@@ -357,6 +364,12 @@ type User implements Node {
   handle: String!
   name: String!
   bio: String!
+  "The address of a picture. Null where there is none, and for one of a host whose pictures this server does not show."
+  avatarUrl: String
+  "Addresses of pages, http or https."
+  links: [String!]!
+  "Fields of the app's own, which everybody sees; {} where there are none."
+  data: JSONObject!
   createdAt: Time!
   "The user's id at the issuer of its tokens, for a user who came with one. Only its owner sees it, and the other users of an issuer whose ids are set to be public."
   externalId: String
@@ -414,6 +427,8 @@ type Post implements Node {
   hiddenByModerators: Boolean!
   createdAt: Time!
   likeCount: Int!
+  "Fields of the app's own, for all who see the post; {} where there are none."
+  data: JSONObject!
   viewerHasLiked: Boolean!
   "How far the post has come to its author's followers. Only its author sees it; null in the first moments of the fan-out, and before it."
   delivery: PostDelivery
@@ -486,6 +501,18 @@ type Limits {
   handleLength: Int!
   nameLength: Int!
   bioLength: Int!
+  "Of the address of a picture."
+  avatarUrlLength: Int!
+  "Hosts whose pictures this server shows, as example.org or *.example.org, or * for any; empty when it shows none."
+  avatarHosts: [String!]!
+  "How many links a profile has."
+  links: Int!
+  "Of a link."
+  linkLength: Int!
+  "Bytes of data, in canonical form."
+  dataLength: Int!
+  "Levels of objects and lists in data, the outermost one included."
+  dataDepth: Int!
   "The fewest characters of a password."
   passwordMinLength: Int!
   "The most characters of a password."
@@ -636,6 +663,10 @@ input UpsertUserInput {
   handle: String
   name: String
   bio: String
+  "Of any host; it is shown where this server shows pictures of the host."
+  avatarUrl: String
+  links: [String!]
+  data: JSONObject
   "Of a new user; defaults to now."
   createdAt: Time
 }
@@ -647,6 +678,7 @@ input UpsertPostInput {
   text: String!
   "Defaults to the author's default."
   visibility: Visibility
+  data: JSONObject
   "From 1986 on, those of before 2026 to 20 milliseconds. A post that is older than a quarter of an hour takes its place among old ones, and nobody is told; a younger one is a new post of this moment. Defaults to now."
   createdAt: Time
 }
@@ -687,9 +719,10 @@ type ExportAccountPayload {
   expiresAt: Time!
 }
 
-input UpdateProfileInput { name: String bio: String defaultVisibility: Visibility approvesFollowers: Boolean }
+"What is not given stays as it is. An empty avatarUrl, no links and {} take away what was there."
+input UpdateProfileInput { name: String bio: String avatarUrl: String links: [String!] data: JSONObject defaultVisibility: Visibility approvesFollowers: Boolean }
 type UpdateProfilePayload { user: User! }
-input CreatePostInput { text: String! visibility: Visibility "Repeating a createPost with the same key returns the first post." idempotencyKey: String }
+input CreatePostInput { text: String! visibility: Visibility data: JSONObject "Repeating a createPost with the same key returns the first post." idempotencyKey: String }
 type CreatePostPayload { post: Post! edge: TimelineEdge! }
 input SetPostVisibilityInput { postId: ID! visibility: Visibility! }
 type SetPostVisibilityPayload { post: Post! }
@@ -768,13 +801,13 @@ type Mutation {
   createApiKey(input: CreateApiKeyInput!): CreateApiKeyPayload!
   "Has the key refused everywhere within seconds, and its sockets closed."
   revokeApiKey(input: RevokeApiKeyInput!): RevokeApiKeyPayload!
-  "Makes users, or changes the names and bios that are given. As all upserts it is for an API key with the scope IMPORT, takes up to 2,000 rows, and may be repeated: what is so already stays so. A row that is refused does not stop the others. Each row counts with the fields that are asked of its result."
+  "Makes users, or changes what is given of their profiles. As all upserts it is for an API key with the scope IMPORT, takes up to 2,000 rows, and may be repeated: what is so already stays so. A row that is refused does not stop the others. Each row counts with the fields that are asked of its result."
   upsertUsers(users: [UpsertUserInput!]!): [UpsertResult!]!
   "Makes follows, also of users who approve their followers."
   upsertFollows(follows: [UpsertFollowInput!]!): [UpsertResult!]!
   "Makes blocks, which end the follows between the two."
   upsertBlocks(blocks: [UpsertBlockInput!]!): [UpsertResult!]!
-  "Writes posts that are not there yet, with their original times. One that is there with another author, text or visibility is refused."
+  "Writes posts that are not there yet, with their original times. One that is there with another author, text, visibility or data is refused."
   upsertPosts(posts: [UpsertPostInput!]!): [UpsertResult!]!
   "Makes likes of posts that came by upsertPosts."
   upsertLikes(likes: [UpsertLikeInput!]!): [UpsertResult!]!
@@ -1033,6 +1066,18 @@ func (ec *executionContext) childFields_Limits(ctx context.Context, field graphq
 		return ec.fieldContext_Limits_nameLength(ctx, field)
 	case "bioLength":
 		return ec.fieldContext_Limits_bioLength(ctx, field)
+	case "avatarUrlLength":
+		return ec.fieldContext_Limits_avatarUrlLength(ctx, field)
+	case "avatarHosts":
+		return ec.fieldContext_Limits_avatarHosts(ctx, field)
+	case "links":
+		return ec.fieldContext_Limits_links(ctx, field)
+	case "linkLength":
+		return ec.fieldContext_Limits_linkLength(ctx, field)
+	case "dataLength":
+		return ec.fieldContext_Limits_dataLength(ctx, field)
+	case "dataDepth":
+		return ec.fieldContext_Limits_dataDepth(ctx, field)
 	case "passwordMinLength":
 		return ec.fieldContext_Limits_passwordMinLength(ctx, field)
 	case "passwordLength":
@@ -1125,6 +1170,8 @@ func (ec *executionContext) childFields_Post(ctx context.Context, field graphql.
 		return ec.fieldContext_Post_createdAt(ctx, field)
 	case "likeCount":
 		return ec.fieldContext_Post_likeCount(ctx, field)
+	case "data":
+		return ec.fieldContext_Post_data(ctx, field)
 	case "viewerHasLiked":
 		return ec.fieldContext_Post_viewerHasLiked(ctx, field)
 	case "delivery":
@@ -1395,6 +1442,12 @@ func (ec *executionContext) childFields_User(ctx context.Context, field graphql.
 		return ec.fieldContext_User_name(ctx, field)
 	case "bio":
 		return ec.fieldContext_User_bio(ctx, field)
+	case "avatarUrl":
+		return ec.fieldContext_User_avatarUrl(ctx, field)
+	case "links":
+		return ec.fieldContext_User_links(ctx, field)
+	case "data":
+		return ec.fieldContext_User_data(ctx, field)
 	case "createdAt":
 		return ec.fieldContext_User_createdAt(ctx, field)
 	case "externalId":
@@ -3876,6 +3929,144 @@ func (ec *executionContext) _Limits_bioLength(ctx context.Context, field graphql
 	)
 }
 func (ec *executionContext) fieldContext_Limits_bioLength(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Limits", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _Limits_avatarUrlLength(ctx context.Context, field graphql.CollectedField, obj *model.Limits) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Limits_avatarUrlLength(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.AvatarURLLength, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Limits_avatarUrlLength(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Limits", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _Limits_avatarHosts(ctx context.Context, field graphql.CollectedField, obj *model.Limits) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Limits_avatarHosts(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.AvatarHosts, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []string) graphql.Marshaler {
+			return ec.marshalNString2ᚕstringᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Limits_avatarHosts(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Limits", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Limits_links(ctx context.Context, field graphql.CollectedField, obj *model.Limits) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Limits_links(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Links, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Limits_links(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Limits", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _Limits_linkLength(ctx context.Context, field graphql.CollectedField, obj *model.Limits) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Limits_linkLength(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.LinkLength, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Limits_linkLength(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Limits", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _Limits_dataLength(ctx context.Context, field graphql.CollectedField, obj *model.Limits) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Limits_dataLength(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.DataLength, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Limits_dataLength(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Limits", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _Limits_dataDepth(ctx context.Context, field graphql.CollectedField, obj *model.Limits) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Limits_dataDepth(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.DataDepth, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Limits_dataDepth(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Limits", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
@@ -6373,6 +6564,29 @@ func (ec *executionContext) _Post_likeCount(ctx context.Context, field graphql.C
 }
 func (ec *executionContext) fieldContext_Post_likeCount(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Post", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _Post_data(ctx context.Context, field graphql.CollectedField, obj *ent.Post) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Post_data(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Post().Data(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNJSONObject2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Post_data(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Post", field, true, true, errors.New("field of type JSONObject does not have child fields"))
 }
 
 func (ec *executionContext) _Post_viewerHasLiked(ctx context.Context, field graphql.CollectedField, obj *ent.Post) (ret graphql.Marshaler) {
@@ -9179,6 +9393,75 @@ func (ec *executionContext) fieldContext_User_bio(_ context.Context, field graph
 	return graphql.NewScalarFieldContext("User", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
+func (ec *executionContext) _User_avatarUrl(ctx context.Context, field graphql.CollectedField, obj *ent.User) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_User_avatarUrl(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.User().AvatarURL(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_User_avatarUrl(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("User", field, true, true, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _User_links(ctx context.Context, field graphql.CollectedField, obj *ent.User) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_User_links(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.LinkList(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []string) graphql.Marshaler {
+			return ec.marshalNString2ᚕstringᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_User_links(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("User", field, true, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _User_data(ctx context.Context, field graphql.CollectedField, obj *ent.User) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_User_data(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.User().Data(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNJSONObject2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_User_data(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("User", field, true, true, errors.New("field of type JSONObject does not have child fields"))
+}
+
 func (ec *executionContext) _User_createdAt(ctx context.Context, field graphql.CollectedField, obj *ent.User) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -11176,7 +11459,7 @@ func (ec *executionContext) unmarshalInputCreatePostInput(ctx context.Context, o
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"text", "visibility", "idempotencyKey"}
+	fieldsInOrder := [...]string{"text", "visibility", "data", "idempotencyKey"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -11197,6 +11480,13 @@ func (ec *executionContext) unmarshalInputCreatePostInput(ctx context.Context, o
 				return it, err
 			}
 			it.Visibility = data
+		case "data":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("data"))
+			data, err := ec.unmarshalOJSONObject2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Data = data
 		case "idempotencyKey":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("idempotencyKey"))
 			data, err := ec.unmarshalOString2string(ctx, v)
@@ -11828,7 +12118,7 @@ func (ec *executionContext) unmarshalInputUpdateProfileInput(ctx context.Context
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"name", "bio", "defaultVisibility", "approvesFollowers"}
+	fieldsInOrder := [...]string{"name", "bio", "avatarUrl", "links", "data", "defaultVisibility", "approvesFollowers"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -11849,6 +12139,27 @@ func (ec *executionContext) unmarshalInputUpdateProfileInput(ctx context.Context
 				return it, err
 			}
 			it.Bio = data
+		case "avatarUrl":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("avatarUrl"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.AvatarURL = data
+		case "links":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("links"))
+			data, err := ec.unmarshalOString2ᚕstringᚄ(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Links = data
+		case "data":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("data"))
+			data, err := ec.unmarshalOJSONObject2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Data = data
 		case "defaultVisibility":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("defaultVisibility"))
 			data, err := ec.unmarshalOVisibility2ᚖtidelineᚋentᚋschemaᚐVisibility(ctx, v)
@@ -11990,7 +12301,7 @@ func (ec *executionContext) unmarshalInputUpsertPostInput(ctx context.Context, o
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"externalId", "authorExternalId", "text", "visibility", "createdAt"}
+	fieldsInOrder := [...]string{"externalId", "authorExternalId", "text", "visibility", "data", "createdAt"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -12025,6 +12336,13 @@ func (ec *executionContext) unmarshalInputUpsertPostInput(ctx context.Context, o
 				return it, err
 			}
 			it.Visibility = data
+		case "data":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("data"))
+			data, err := ec.unmarshalOJSONObject2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Data = data
 		case "createdAt":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("createdAt"))
 			data, err := ec.unmarshalOTime2ᚖtimeᚐTime(ctx, v)
@@ -12048,7 +12366,7 @@ func (ec *executionContext) unmarshalInputUpsertUserInput(ctx context.Context, o
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"externalId", "handle", "name", "bio", "createdAt"}
+	fieldsInOrder := [...]string{"externalId", "handle", "name", "bio", "avatarUrl", "links", "data", "createdAt"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -12083,6 +12401,27 @@ func (ec *executionContext) unmarshalInputUpsertUserInput(ctx context.Context, o
 				return it, err
 			}
 			it.Bio = data
+		case "avatarUrl":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("avatarUrl"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.AvatarURL = data
+		case "links":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("links"))
+			data, err := ec.unmarshalOString2ᚕstringᚄ(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Links = data
+		case "data":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("data"))
+			data, err := ec.unmarshalOJSONObject2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Data = data
 		case "createdAt":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("createdAt"))
 			data, err := ec.unmarshalOTime2ᚖtimeᚐTime(ctx, v)
@@ -13063,6 +13402,36 @@ func (ec *executionContext) _Limits(ctx context.Context, sel ast.SelectionSet, o
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
+		case "avatarUrlLength":
+			out.Values[i] = ec._Limits_avatarUrlLength(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "avatarHosts":
+			out.Values[i] = ec._Limits_avatarHosts(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "links":
+			out.Values[i] = ec._Limits_links(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "linkLength":
+			out.Values[i] = ec._Limits_linkLength(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "dataLength":
+			out.Values[i] = ec._Limits_dataLength(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "dataDepth":
+			out.Values[i] = ec._Limits_dataDepth(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "passwordMinLength":
 			out.Values[i] = ec._Limits_passwordMinLength(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -13834,6 +14203,44 @@ func (ec *executionContext) _Post(ctx context.Context, sel ast.SelectionSet, obj
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "data":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Post_data(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "viewerHasLiked":
 			field := field
 
@@ -15720,6 +16127,87 @@ func (ec *executionContext) _User(ctx context.Context, sel ast.SelectionSet, obj
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "avatarUrl":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._User_avatarUrl(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "links":
+			out.Values[i] = ec._User_links(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "data":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._User_data(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "createdAt":
 			out.Values[i] = ec._User_createdAt(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -17273,6 +17761,22 @@ func (ec *executionContext) marshalNInt2int64(ctx context.Context, sel ast.Selec
 	return res
 }
 
+func (ec *executionContext) unmarshalNJSONObject2string(ctx context.Context, v any) (string, error) {
+	res, err := model.UnmarshalObject(v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNJSONObject2string(ctx context.Context, sel ast.SelectionSet, v string) graphql.Marshaler {
+	_ = sel
+	res := model.MarshalObject(v)
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
 func (ec *executionContext) unmarshalNLikePostInput2tidelineᚋgraphᚋmodelᚐLikePostInput(ctx context.Context, v any) (model.LikePostInput, error) {
 	res, err := ec.unmarshalInputLikePostInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
@@ -18292,6 +18796,24 @@ func (ec *executionContext) marshalOInt2ᚖint(ctx context.Context, sel ast.Sele
 	_ = sel
 	_ = ctx
 	res := graphql.MarshalInt(*v)
+	return res
+}
+
+func (ec *executionContext) unmarshalOJSONObject2ᚖstring(ctx context.Context, v any) (*string, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := model.UnmarshalObject(v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOJSONObject2ᚖstring(ctx context.Context, sel ast.SelectionSet, v *string) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	_ = sel
+	_ = ctx
+	res := model.MarshalObject(*v)
 	return res
 }
 

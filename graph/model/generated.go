@@ -121,6 +121,18 @@ type Limits struct {
 	HandleLength int `json:"handleLength"`
 	NameLength   int `json:"nameLength"`
 	BioLength    int `json:"bioLength"`
+	// Of the address of a picture.
+	AvatarURLLength int `json:"avatarUrlLength"`
+	// Hosts whose pictures this server shows, as example.org or *.example.org, or * for any; empty when it shows none.
+	AvatarHosts []string `json:"avatarHosts"`
+	// How many links a profile has.
+	Links int `json:"links"`
+	// Of a link.
+	LinkLength int `json:"linkLength"`
+	// Bytes of data, in canonical form.
+	DataLength int `json:"dataLength"`
+	// Levels of objects and lists in data, the outermost one included.
+	DataDepth int `json:"dataDepth"`
 	// The fewest characters of a password.
 	PasswordMinLength int `json:"passwordMinLength"`
 	// The most characters of a password.

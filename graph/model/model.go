@@ -4,6 +4,7 @@
 package model
 
 import (
+	"encoding/json"
 	"io"
 	"strconv"
 	"time"
@@ -70,6 +71,17 @@ func MarshalTime(t time.Time) graphql.Marshaler {
 
 // UnmarshalTime reads the scalar Time.
 func UnmarshalTime(v any) (time.Time, error) { return graphql.UnmarshalTime(v) }
+
+// MarshalObject writes the scalar JSONObject, which is the text of one.
+func MarshalObject(object string) graphql.Marshaler {
+	return graphql.WriterFunc(func(w io.Writer) { _, _ = io.WriteString(w, object) }) // into memory
+}
+
+// UnmarshalObject reads it; graph/exec has checked that it is one.
+func UnmarshalObject(v any) (string, error) {
+	object, err := json.Marshal(v)
+	return string(object), err
+}
 
 // MarshalVisibility writes the enum Visibility, also of a post that a moderator hid.
 func MarshalVisibility(v schema.Visibility) graphql.Marshaler {

@@ -18,6 +18,7 @@ const session = graphql(`
       id
       handle
       name
+      avatarUrl
       defaultVisibility
     }
   }
@@ -29,6 +30,8 @@ const person = graphql(`
     handle
     name
     bio
+    avatarUrl
+    links
     createdAt
     approvesFollowers
     postCount
@@ -73,6 +76,7 @@ export const PostFields = graphql(`
       id
       handle
       name
+      avatarUrl
     }
   }
 `)
@@ -153,6 +157,8 @@ export const Settings = graphql(
         handle
         name
         bio
+        avatarUrl
+        links
         defaultVisibility
         approvesFollowers
         blocked(first: 20) {
@@ -161,6 +167,14 @@ export const Settings = graphql(
         muted(first: 20) {
           ...PeoplePage
         }
+      }
+      limits {
+        nameLength
+        bioLength
+        avatarUrlLength
+        avatarHosts
+        links
+        linkLength
       }
     }
   `,
@@ -200,6 +214,7 @@ export const UpdateProfile = graphql(`
         id
         handle
         name
+        avatarUrl
         defaultVisibility
       }
     }

@@ -1,6 +1,6 @@
 // Small parts that every view uses.
 import { Component, type ComponentChildren, type FunctionComponent } from 'preact'
-import { useEffect, useLayoutEffect, useRef } from 'preact/hooks'
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 
 import { preferences, t } from './preferences'
 import { Store, useStore } from './store'
@@ -46,12 +46,21 @@ export function steady<P extends object>(Draw: FunctionComponent<P>) {
 }
 
 /** A person's mark: the first letter on a water colour of their own. */
-export function Avatar({ person, large }: { person: { handle: string; name: string }; large?: boolean }) {
+type Face = { handle: string; name: string; avatarUrl?: string | null }
+
+/** A picture or, where there is none that can be shown, the first letter. */
+export function Avatar({ person, large }: { person: Face; large?: boolean }) {
+  const [broken, setBroken] = useState<string>()
+  const { avatarUrl } = person
   let hash = 0
   for (const letter of person.handle) hash = Math.imul(hash ^ letter.charCodeAt(0), 0x01000193)
   return (
     <span class={large ? 'avatar large' : 'avatar'} data-hue={(hash >>> 8) & 7} aria-hidden="true">
-      {[...(person.name || person.handle)][0]!.toUpperCase()}
+      {avatarUrl && avatarUrl !== broken ? (
+        <img src={avatarUrl} alt="" loading="lazy" decoding="async" referrerpolicy="no-referrer" onError={() => setBroken(avatarUrl)} />
+      ) : (
+        [...(person.name || person.handle)][0]!.toUpperCase()
+      )}
     </span>
   )
 }

@@ -110,6 +110,17 @@ function Header({ person, tab }: { person: Person; tab: Tab }) {
           <Words text={person.bio} />
         </p>
       )}
+      {person.links.length > 0 && (
+        <ul class="links" aria-label={t.links}>
+          {person.links.map((link) => (
+            <li key={link}>
+              <a href={link} target="_blank" rel="nofollow ugc noopener noreferrer">
+                {link.replace(/^https?:\/\/(www\.)?|\/$/g, '')}
+              </a>
+            </li>
+          ))}
+        </ul>
+      )}
       <p class="muted">{t.joined(new Date(person.createdAt).toLocaleDateString(language, { year: 'numeric', month: 'long' }))}</p>
       {relationship?.blocking && <p class="note">{t.blocked(handle)}</p>}
       {relationship?.muting && <p class="note">{t.muted(handle)}</p>}

@@ -16,23 +16,40 @@ import { useStore } from './store'
 type Account = {
   name: string
   bio: string
+  avatarUrl: string | null
+  links: string[]
   defaultVisibility: Visibility | null
   approvesFollowers: boolean
   blocked: Page<Person> | null
   muted: Page<Person> | null
 }
 
+type Limits = {
+  nameLength: number
+  bioLength: number
+  avatarUrlLength: number
+  avatarHosts: string[]
+  links: number
+  linkLength: number
+}
+
 export function Settings({ session }: { session: Session }) {
   const [account, setAccount] = useState<Account | null>(null)
+  const [limits, setLimits] = useState<Limits>()
   const { run, error } = useAction()
-  const load = () => run(async () => setAccount((await request(SettingsQuery, {})).viewer))
+  const load = () =>
+    run(async () => {
+      const found = await request(SettingsQuery, {})
+      setLimits(found.limits)
+      setAccount(found.viewer)
+    })
   useEffect(() => void load(), [])
   return (
     <>
       <div class="head">
         <h1>{t.settings}</h1>
       </div>
-      {account ? <AccountForm account={account} session={session} /> : error ? <Failure message={error} onRetry={load} /> : <Skeleton />}
+      {account && limits ? <AccountForm account={account} limits={limits} session={session} /> : error ? <Failure message={error} onRetry={load} /> : <Skeleton />}
       {/* Below what is as tall as it stays. */}
       {(account || error) && (
         <>
@@ -60,7 +77,10 @@ export async function logOut(session: Session) {
   await told
 }
 
-function AccountForm({ account, session }: { account: Account; session: Session }) {
+/** What is written in the form's fields of that name, without empty ones. */
+const written = (form: FormData, name: string) => form.getAll(name).map((value) => String(value).trim()).filter(Boolean)
+
+function AccountForm({ account, limits, session }: { account: Account; limits: Limits; session: Session }) {
   const { run, busy, error } = useAction()
   const save = (event: SubmitEvent) => {
     event.preventDefault()
@@ -70,6 +90,9 @@ function AccountForm({ account, session }: { account: Account; session: Session 
         input: {
           name: String(form.get('name')).trim(),
           bio: String(form.get('bio')),
+          // Without a field for it there may be one still, of a host that is not shown.
+          ...(form.has('avatar') && { avatarUrl: String(form.get('avatar')).trim() }),
+          links: written(form, 'link'),
           defaultVisibility: form.get('visibility') as Visibility,
           approvesFollowers: form.has('approves'),
         },
@@ -83,12 +106,44 @@ function AccountForm({ account, session }: { account: Account; session: Session 
       <h2>{t.account}</h2>
       <label>
         {t.displayName}
-        <input name="name" required maxLength={50} autocomplete="name" defaultValue={account.name} />
+        <input name="name" required maxLength={limits.nameLength} autocomplete="name" defaultValue={account.name} />
       </label>
       <label>
         {t.bio}
-        <textarea name="bio" rows={3} maxLength={500} defaultValue={account.bio} />
+        <textarea name="bio" rows={3} maxLength={limits.bioLength} defaultValue={account.bio} />
       </label>
+      {limits.avatarHosts.length > 0 && (
+        <label>
+          {t.picture}
+          <input
+            name="avatar"
+            type="url"
+            placeholder="https://"
+            maxLength={limits.avatarUrlLength}
+            defaultValue={account.avatarUrl ?? ''}
+            aria-describedby={limits.avatarHosts.includes('*') ? undefined : 'picture-hosts'}
+          />
+          {!limits.avatarHosts.includes('*') && (
+            <span class="muted" id="picture-hosts">
+              {t.pictureHosts(limits.avatarHosts.join(', '))}
+            </span>
+          )}
+        </label>
+      )}
+      <fieldset class="stack">
+        <legend>{t.links}</legend>
+        {Array.from({ length: limits.links }, (_, i) => (
+          <input
+            key={i}
+            name="link"
+            type="url"
+            placeholder="https://"
+            aria-label={t.link(i + 1)}
+            maxLength={limits.linkLength}
+            defaultValue={account.links[i] ?? ''}
+          />
+        ))}
+      </fieldset>
       <fieldset>
         <legend>{t.defaultVisibility}</legend>
         {visibilities.map((visibility) => (

@@ -88,7 +88,7 @@ export class Timeline {
 
   #state({ unread, read }: Pick<State, 'unread' | 'read'>): State {
     const { order, entries, waiting, pending, next, loaded, busy, error, status } = this.#kit.getSnapshot()
-    const { id, handle, name } = (session.state ?? this.session).user
+    const { id, handle, name, avatarUrl = null } = (session.state ?? this.session).user
     const shown = pending.map(({ key, text, visibility, createdAt }) => ({
       id: `pending:${key}`,
       text: text.trim(),
@@ -96,7 +96,7 @@ export class Timeline {
       createdAt,
       likeCount: 0,
       viewerHasLiked: false,
-      author: { id, handle, name },
+      author: { id, handle, name, avatarUrl },
     }))
     return { order, entries, waiting, pending: shown, next, loaded, busy, error: error?.message ?? '', status, unread, read }
   }

@@ -153,6 +153,10 @@ export const en = {
 
   account: 'Profile',
   bio: 'About you',
+  picture: 'Address of a picture',
+  pictureHosts: (hosts: string) => `At ${hosts}.`,
+  links: 'Links',
+  link: (n: number) => `Link ${n}`,
   defaultVisibility: 'Who sees a new post, unless you choose otherwise',
   approveFollowers: 'Approve followers',
   approveFollowersHint: 'Nobody follows you before you have accepted their request.',

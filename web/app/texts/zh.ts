@@ -173,6 +173,10 @@ export const zh: Texts = {
 
   account: '个人资料',
   bio: '关于您',
+  picture: '头像图片网址',
+  pictureHosts: (hosts) => `须在 ${hosts} 上。`,
+  links: '链接',
+  link: (n) => `链接 ${number(n)}`,
   defaultVisibility: '新帖子默认谁可以看',
   approveFollowers: '批准关注者',
   approveFollowersHint: '经您同意后，别人才能关注您。',
