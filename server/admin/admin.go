@@ -91,15 +91,15 @@ func New(ctx context.Context, c Config) *Page {
 // Register adds what the page asks for to the mux, below /api/.
 func (p *Page) Register(mux *http.ServeMux) {
 	mux.HandleFunc("POST /api/session", p.logIn)
-	mux.HandleFunc("GET /api/session", p.forAdmins(callFor, p.whoami))
-	mux.HandleFunc("DELETE /api/session", p.forAdmins(callFor, p.logOut))
-	mux.HandleFunc("GET /api/snapshot", p.forAdmins(callFor, p.snapshot))
+	mux.HandleFunc("GET /api/session", p.forAdmins(p.whoami))
+	mux.HandleFunc("DELETE /api/session", p.forAdmins(p.logOut))
+	mux.HandleFunc("GET /api/snapshot", p.forAdmins(p.snapshot))
 	mux.HandleFunc("GET /api/stream", p.stream)
-	mux.HandleFunc("GET /api/post", p.forAdmins(callFor, p.post))
-	mux.HandleFunc("GET /api/timeline", p.forAdmins(callFor, p.timeline))
-	mux.HandleFunc("POST /api/jobs/retry", p.forAdmins(callFor, p.retry))
-	mux.HandleFunc("POST /api/timelines/rebuild", p.forAdmins(callFor, p.rebuild))
-	mux.HandleFunc("POST /api/workers", p.forAdmins(callFor, p.workers))
+	mux.HandleFunc("GET /api/post", p.forAdmins(p.post))
+	mux.HandleFunc("GET /api/timeline", p.forAdmins(p.timeline))
+	mux.HandleFunc("POST /api/jobs/retry", p.forAdmins(p.retry))
+	mux.HandleFunc("POST /api/timelines/rebuild", p.forAdmins(p.rebuild))
+	mux.HandleFunc("POST /api/workers", p.forAdmins(p.workers))
 	mux.HandleFunc("/api/", func(w http.ResponseWriter, r *http.Request) {
 		p.answer(w, r, nil, &failure{http.StatusNotFound, "NOT_FOUND", "There is nothing at this address."})
 	})
@@ -108,10 +108,10 @@ func (p *Page) Register(mux *http.ServeMux) {
 // call is what an admin asks for. Its result is answered as JSON.
 type call func(r *http.Request, admin account.Viewer) (result any, err error)
 
-// forAdmins makes a call for admins alone, within the time.
-func (p *Page) forAdmins(within time.Duration, do call) http.HandlerFunc {
+// forAdmins makes a call for admins alone.
+func (p *Page) forAdmins(do call) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), within)
+		ctx, cancel := context.WithTimeout(r.Context(), callFor)
 		defer cancel()
 		r = r.WithContext(ctx)
 		admin, _, err := p.admin(r)

@@ -91,8 +91,15 @@ func open(w *feedtest.World, change func(*admin.Config)) *desk {
 	return d
 }
 
+// reply is an answer, whose body is closed when the test ends.
+type reply struct {
+	status int
+	header http.Header
+	body   io.Reader
+}
+
 // send sends a request with a credential.
-func (d *desk) send(method, path, token, body string) *http.Response {
+func (d *desk) send(method, path, token, body string) reply {
 	d.Helper()
 	r, err := http.NewRequestWithContext(d.Ctx, method, d.url+path, strings.NewReader(body))
 	require.NoError(d, err)
@@ -105,18 +112,18 @@ func (d *desk) send(method, path, token, body string) *http.Response {
 	response, err := http.DefaultClient.Do(r)
 	require.NoError(d, err)
 	d.Cleanup(func() { response.Body.Close() })
-	return response
+	return reply{response.StatusCode, response.Header, response.Body}
 }
 
 // ask sends a request, and returns its answer.
 func (d *desk) ask(method, path, token, body string) (status int, answer map[string]any) {
 	d.Helper()
 	response := d.send(method, path, token, body)
-	text, err := io.ReadAll(response.Body)
+	text, err := io.ReadAll(response.body)
 	require.NoError(d, err)
 	require.NoError(d, json.Unmarshal(text, &answer), string(text))
-	require.Equal(d, "no-store", response.Header.Get("Cache-Control"))
-	return response.StatusCode, answer
+	require.Equal(d, "no-store", response.header.Get("Cache-Control"))
+	return response.status, answer
 }
 
 // does is ask of the admin, which must succeed.
@@ -173,7 +180,7 @@ func TestLogIn(t *testing.T) {
 	d.refused(400, "BAD_USER_INPUT", "POST", "/api/session", "", "[")
 	d.refused(413, "BAD_USER_INPUT", "POST", "/api/session", "", credentials("root", strings.Repeat("x", 20_000)))
 	response := d.send("POST", "/api/session", "", "")
-	require.Equal(t, http.StatusUnsupportedMediaType, response.StatusCode, "a form of another site")
+	require.Equal(t, http.StatusUnsupportedMediaType, response.status, "a form of another site")
 
 	sessions, err := d.Stores.DB.Session.Query().Count(d.Ctx)
 	require.NoError(t, err)
@@ -280,9 +287,9 @@ func TestSnapshotWithoutAPart(t *testing.T) {
 func (d *desk) stream(token string) func() (event, data string) {
 	d.Helper()
 	response := d.send("GET", "/api/stream", token, "")
-	require.Equal(d, http.StatusOK, response.StatusCode)
-	require.Equal(d, "text/event-stream; charset=utf-8", response.Header.Get("Content-Type"))
-	lines := bufio.NewReader(response.Body)
+	require.Equal(d, http.StatusOK, response.status)
+	require.Equal(d, "text/event-stream; charset=utf-8", response.header.Get("Content-Type"))
+	lines := bufio.NewReader(response.body)
 	return func() (event, data string) {
 		d.Helper()
 		for {
