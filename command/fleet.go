@@ -12,6 +12,7 @@ import (
 
 	"tideline/ent"
 	"tideline/ent/process"
+	"tideline/feed/moderation"
 	"tideline/fleet"
 	"tideline/queue"
 	"tideline/server"
@@ -157,7 +158,7 @@ func (c chosen) act(ctx context.Context, config server.Config, console server.Co
 		var refused error
 		var told []int64
 		for _, id := range ids {
-			_, changed, err := f.Want(ctx, id, wanted, c.Note)
+			_, changed, err := f.Want(ctx, moderation.Console, id, wanted, c.Note)
 			switch {
 			case errors.Is(err, fleet.ErrNoProcess) && c.All: // it has just ended
 			case err != nil:

@@ -63,7 +63,7 @@ func (r jobsRetry) Run(ctx context.Context, c server.Config, console server.Cons
 		ids := r.IDs
 		if len(ids) == 0 {
 			var err error
-			if ids, err = deadJobs(ctx, q); err != nil {
+			if ids, err = q.DeadIDs(ctx); err != nil {
 				return err
 			}
 		}
@@ -86,20 +86,6 @@ func (r jobsRetry) Run(ctx context.Context, c server.Config, console server.Cons
 		}
 		return nil
 	})
-}
-
-// deadJobs returns the ids of all dead jobs.
-func deadJobs(ctx context.Context, q *queue.Queue) ([]int64, error) {
-	var ids []int64
-	for after := int64(0); ; after = ids[len(ids)-1] {
-		jobs, err := q.List(ctx, queue.ListOptions{Dead: true, After: after, Limit: 1000})
-		if err != nil || len(jobs) == 0 {
-			return ids, err
-		}
-		for _, job := range jobs {
-			ids = append(ids, job.ID)
-		}
-	}
 }
 
 func withQueue(ctx context.Context, c server.Config, console server.Console, fn func(*queue.Queue) error) error {

@@ -21,7 +21,7 @@ type AuditEntry struct {
 	ActorID int64 `json:"actor_id,omitempty"`
 	// Action holds the value of the "action" field.
 	Action auditentry.Action `json:"action,omitempty"`
-	// the type of the API, or Process, which has none there
+	// the type of the API, or Process or Job, which have none there
 	SubjectKind auditentry.SubjectKind `json:"subject_kind,omitempty"`
 	// SubjectID holds the value of the "subject_id" field.
 	SubjectID int64 `json:"subject_id,omitempty"`

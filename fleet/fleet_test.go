@@ -15,6 +15,7 @@ import (
 	"tideline/ent"
 	"tideline/ent/auditentry"
 	"tideline/ent/process"
+	"tideline/feed/moderation"
 	"tideline/queue"
 	"tideline/storage"
 	"tideline/storage/storagetest"
@@ -179,7 +180,7 @@ func TestPauseReachesItsProcess(t *testing.T) {
 		require.NoError(t, tx.Commit())
 		<-began
 
-		p, changed, err := y.Want(t.Context(), m.ID(), process.WantedPause, "the disk is full")
+		p, changed, err := y.Want(t.Context(), moderation.Console, m.ID(), process.WantedPause, "the disk is full")
 		require.NoError(t, err)
 		require.True(t, changed)
 		require.Equal(t, m.ID(), p.ID)
@@ -188,7 +189,7 @@ func TestPauseReachesItsProcess(t *testing.T) {
 		require.True(t, q.Paused())
 		require.False(t, other.Paused())
 		require.Equal(t, []State{Draining, Running}, y.states())
-		_, changed, err = y.Want(t.Context(), m.ID(), process.WantedPause, "")
+		_, changed, err = y.Want(t.Context(), moderation.Console, m.ID(), process.WantedPause, "")
 		require.NoError(t, err)
 		require.False(t, changed)
 
@@ -205,7 +206,7 @@ func TestPauseReachesItsProcess(t *testing.T) {
 		y.member(true, y.queue())
 		require.Contains(t, y.states(), Running, "the next start is another process")
 
-		_, changed, err = y.Want(t.Context(), m.ID(), process.WantedRun, "")
+		_, changed, err = y.Want(t.Context(), moderation.Console, m.ID(), process.WantedRun, "")
 		require.NoError(t, err)
 		require.True(t, changed)
 		require.Contains(t, y.states(), Resuming)
@@ -237,10 +238,10 @@ func TestWantRefuses(t *testing.T) {
 		y.clock.pass(GoneAfter)
 		serves, works := y.member(true, nil), y.member(false, y.queue())
 		for id, want := range map[int64]error{gone.ID(): ErrGone, serves.ID(): ErrNoWorkers, -1: ErrNoProcess} {
-			_, _, err := y.Want(t.Context(), id, process.WantedPause, "")
+			_, _, err := y.Want(t.Context(), moderation.Console, id, process.WantedPause, "")
 			require.ErrorIs(t, err, want)
 		}
-		_, _, err := y.Want(t.Context(), works.ID(), process.WantedPause, string(make([]byte, 2000)))
+		_, _, err := y.Want(t.Context(), moderation.Console, works.ID(), process.WantedPause, string(make([]byte, 2000)))
 		require.Error(t, err)
 		require.Zero(t, s.DB.Process.Query().Where(process.WantedEQ(process.WantedPause)).CountX(t.Context()))
 		require.Zero(t, s.DB.AuditEntry.Query().CountX(t.Context()))
@@ -263,7 +264,7 @@ func TestAwaitSeesEachChange(t *testing.T) {
 				require.Len(t, list, 1)
 				require.False(t, list[0].Paused)
 				q.Pause()
-				_, _, err := y.Want(t.Context(), m.ID(), process.WantedPause, "")
+				_, _, err := y.Want(t.Context(), moderation.Console, m.ID(), process.WantedPause, "")
 				require.NoError(t, err)
 				require.NoError(t, m.Renew(t.Context()))
 			case 2:

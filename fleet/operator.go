@@ -78,22 +78,22 @@ func (f *Fleet) State(p *ent.Process) State {
 }
 
 // Want has the workers of a process paused, or resumed, and reports whether something else
-// was wanted before. What the command line changed is in the audit log. Errors:
+// was wanted before. What an actor, who may do this, changed is in the audit log. Errors:
 // ErrNoProcess, ErrNoWorkers, ErrGone; a note that is too long.
 //
 // Cost: a short transaction. The process hears of it within RenewEvery.
-func (f *Fleet) Want(ctx context.Context, id int64, wanted process.Wanted, note string) (p *ent.Process, changed bool, err error) {
+func (f *Fleet) Want(ctx context.Context, who moderation.Actor, id int64, wanted process.Wanted, note string) (p *ent.Process, changed bool, err error) {
 	tx, err := f.db.Tx(ctx)
 	if err != nil {
 		return nil, false, fmt.Errorf("begin: %w", err)
 	}
-	if p, changed, err = f.want(ctx, tx, id, wanted, note); err != nil {
+	if p, changed, err = f.want(ctx, tx, who, id, wanted, note); err != nil {
 		return p, false, errors.Join(err, tx.Rollback())
 	}
 	return p, changed, tx.Commit()
 }
 
-func (f *Fleet) want(ctx context.Context, tx *ent.Tx, id int64, wanted process.Wanted, note string) (*ent.Process, bool, error) {
+func (f *Fleet) want(ctx context.Context, tx *ent.Tx, who moderation.Actor, id int64, wanted process.Wanted, note string) (*ent.Process, bool, error) {
 	n, err := tx.Process.Update().Where(process.ID(id), process.WantedNEQ(wanted)).SetWanted(wanted).Save(ctx)
 	if err != nil {
 		return nil, false, fmt.Errorf("want of process %d: %w", id, err)
@@ -115,7 +115,7 @@ func (f *Fleet) want(ctx context.Context, tx *ent.Tx, id int64, wanted process.W
 	if wanted == process.WantedRun {
 		action = auditentry.ActionRESUME_WORKERS
 	}
-	return p, true, moderation.Record(ctx, tx, moderation.Console, action, auditentry.SubjectKindProcess, id, note)
+	return p, true, moderation.Record(ctx, tx, who, action, auditentry.SubjectKindProcess, id, note)
 }
 
 // Await calls see with what there is of these processes, now and then, until it returns

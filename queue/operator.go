@@ -2,9 +2,13 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
+
+	"entgo.io/ent/dialect"
+	"entgo.io/ent/dialect/sql"
 
 	"tideline/ent"
 	"tideline/ent/job"
@@ -49,6 +53,35 @@ func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 	return s, nil
 }
 
+// KindStats counts the jobs of a kind in a pool that are not finished.
+type KindStats struct {
+	Kind  string
+	Pool  Pool
+	Depth int // jobs that are not dead
+	Tried int // those of them of which an attempt failed
+	Dead  int // jobs that wait for an operator
+}
+
+// StatsByKind counts the jobs in SQL, by kind and pool, in the order of their names.
+//
+// Cost: a query that reads all jobs.
+func (q *Queue) StatsByKind(ctx context.Context) (list []KindStats, err error) {
+	found, err := q.db.QueryContext(ctx, `SELECT kind, pool, COUNT(CASE WHEN NOT dead THEN 1 END), COUNT(CASE WHEN NOT dead AND attempts > 0 THEN 1 END), COUNT(CASE WHEN dead THEN 1 END)
+		FROM jobs GROUP BY kind, pool ORDER BY kind, pool`)
+	if err != nil {
+		return nil, fmt.Errorf("count jobs by kind: %w", err)
+	}
+	defer found.Close()
+	for found.Next() {
+		var k KindStats
+		if err := found.Scan(&k.Kind, &k.Pool, &k.Depth, &k.Tried, &k.Dead); err != nil {
+			return nil, fmt.Errorf("count jobs by kind: %w", err)
+		}
+		list = append(list, k)
+	}
+	return list, errors.Join(found.Err(), found.Close())
+}
+
 // Oldest returns when the oldest job of the kind that is not dead was enqueued, the
 // zero time when there is none.
 //
@@ -70,7 +103,9 @@ func (q *Queue) Oldest(ctx context.Context, kind string) (oldest time.Time, err 
 
 // ListOptions selects jobs; a zero field selects all.
 type ListOptions struct {
-	Dead  bool // only dead ones
+	Dead bool // only dead ones
+	// Post selects those whose payload has this number as its post. It passes over all jobs.
+	Post  int64
 	Kind  string
 	After int64 // ids above this one: the last id of the page before
 	Limit int   // 1 to 1000; defaults to 100
@@ -94,11 +129,37 @@ func (q *Queue) List(ctx context.Context, o ListOptions) ([]*ent.Job, error) {
 	if o.Kind != "" {
 		query.Where(job.Kind(o.Kind))
 	}
+	if o.Post != 0 {
+		query.Where(func(s *sql.Selector) {
+			s.Where(sql.P(func(b *sql.Builder) {
+				if b.Dialect() == dialect.Postgres {
+					b.WriteString("payload @> ").Arg(fmt.Sprintf(`{"post":%d}`, o.Post))
+				} else {
+					b.WriteString("json_extract(payload, '$.post') = ").Arg(o.Post)
+				}
+			}))
+		})
+	}
 	rows, err := query.All(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list jobs: %w", err)
 	}
 	return rows, nil
+}
+
+// DeadIDs returns the ids of all dead jobs, in ascending order.
+//
+// Cost: a query by index per 1,000 of them.
+func (q *Queue) DeadIDs(ctx context.Context) (ids []int64, err error) {
+	for after := int64(0); ; after = ids[len(ids)-1] {
+		jobs, err := q.List(ctx, ListOptions{Dead: true, After: after, Limit: 1000})
+		if err != nil || len(jobs) == 0 {
+			return ids, err
+		}
+		for _, job := range jobs {
+			ids = append(ids, job.ID)
+		}
+	}
 }
 
 // Retry makes jobs due now, with no attempt counted, and revives dead ones. It

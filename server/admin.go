@@ -9,13 +9,20 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"time"
+
+	"tideline/feed/audit"
+	"tideline/fleet"
+	"tideline/graph"
+	"tideline/server/admin"
+	"tideline/server/transport"
+	"tideline/web"
 )
 
 // adminShutdown bounds what is left of a profile or a scrape when the process ends.
 const adminShutdown = time.Second
 
-// adminHandler answers operators: health, the metrics when there are any, and
-// profiles. The command line is not told, for it may have secrets.
+// adminHandler answers operators: health, the metrics when there are any, profiles, and
+// at a server the admin page. The command line is not told, for it may have secrets.
 func (p *process) adminHandler(metrics http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	p.health.serve(mux)
@@ -26,7 +33,20 @@ func (p *process) adminHandler(metrics http.Handler) http.Handler {
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
-	return secure(mux)
+	if p.page != nil {
+		p.page.Register(mux)
+		mux.Handle("/", web.Admin())
+	}
+	return p.limits.ResolveAddress(transport.IdentifyRequests(secure(mux)))
+}
+
+// adminPage is the page of a server, whose streams end when ctx does.
+func (p *process) adminPage(ctx context.Context, b backend, called graph.Backend, id int64) *admin.Page {
+	return admin.New(ctx, admin.Config{
+		Accounts: called.Accounts, Directory: b.directory, Moderation: called.Moderation, Audit: audit.New(b.home),
+		Fleet: fleet.New(p.stores.DB, time.Now), Queue: b.jobs, Stores: p.stores, Limits: p.limits, Webhooks: b.webhooks.Stats,
+		Ready: p.health.states, Metrics: p.metrics.registry, Process: id, Version: ThisBuild().Version, PostID: graph.PostID, Logger: p.log,
+	})
 }
 
 // serveAdmin answers operators on the listener until ctx ends, also while the work

@@ -28,7 +28,13 @@ func TestOperatorsHaveAnAddressOfTheirOwn(t *testing.T) {
 	status, _ := servertest.Ask(t, http.MethodGet, admin+"/debug/pprof/cmdline", "")
 	require.Equal(t, http.StatusNotFound, status, "flags may have secrets")
 	status, _ = servertest.Ask(t, http.MethodPost, admin+"/graphql", `{"query":"{__typename}"}`)
-	require.Equal(t, http.StatusNotFound, status)
+	require.Equal(t, http.StatusMethodNotAllowed, status, "there are files alone")
+	_, body := servertest.Ask(t, http.MethodGet, admin+"/", "")
+	require.Contains(t, body, `<div id="admin">`)
+	status, body = servertest.Ask(t, http.MethodGet, admin+"/api/snapshot", "")
+	require.Equal(t, http.StatusUnauthorized, status, body)
+	status, body = servertest.Ask(t, http.MethodGet, url+"/api/snapshot", "")
+	require.Equal(t, http.StatusNotFound, status, body)
 
 	for _, path := range []string{"/metrics", "/debug/pprof/", "/debug/pprof/heap"} {
 		_, body := servertest.Ask(t, http.MethodGet, url+path, "")
@@ -50,6 +56,10 @@ func TestOperatorsOfAWorker(t *testing.T) {
 	go func() { ended <- Run(ctx, c, Worker, Console{Out: io.Discard, Log: log}) }()
 	_, body := servertest.Ask(t, http.MethodGet, adminURL(t, log)+"/metrics", "")
 	require.Contains(t, body, "\ntideline_queue_jobs{")
+	for _, path := range []string{"/", "/api/snapshot"} {
+		status, _ := servertest.Ask(t, http.MethodGet, adminURL(t, log)+path, "")
+		require.Equal(t, http.StatusNotFound, status, "the page is at servers")
+	}
 	cancel()
 	require.NoError(t, <-ended)
 }

@@ -77,19 +77,28 @@ func (h *health) live(w http.ResponseWriter, _ *http.Request) {
 // failed; why they are is in the log only. With a failed part the process is not
 // ready.
 func (h *health) ready(w http.ResponseWriter, r *http.Request) {
-	status := http.StatusOK
-	results := map[string]state{}
-	for i, s := range h.ask(r.Context()) {
-		results[h.checks[i].name] = s
-		if s == stateFailed {
+	status, results := http.StatusOK, h.states(r.Context())
+	for _, s := range results {
+		if s == string(stateFailed) || s == stopping {
 			status = http.StatusServiceUnavailable
 		}
 	}
-	if h.stopping.Load() {
-		results["process"] = "stopping"
-		status = http.StatusServiceUnavailable
-	}
 	reply(w, status, map[string]any{"ready": status == http.StatusOK, "checks": results})
+}
+
+// stopping is the state of a process that stops.
+const stopping = "stopping"
+
+// states asks all parts, and names their states.
+func (h *health) states(ctx context.Context) map[string]string {
+	results := map[string]string{}
+	for i, s := range h.ask(ctx) {
+		results[h.checks[i].name] = string(s)
+	}
+	if h.stopping.Load() {
+		results["process"] = stopping
+	}
+	return results
 }
 
 // watch asks all parts now and then, until ctx ends.

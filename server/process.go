@@ -16,6 +16,7 @@ import (
 	"tideline/fleet"
 	"tideline/graph"
 	"tideline/live"
+	"tideline/server/admin"
 	"tideline/server/limit"
 	"tideline/server/transport"
 	"tideline/server/wire"
@@ -37,6 +38,7 @@ type process struct {
 	handler  http.Handler       // of listener
 	listener net.Listener       // nil in a worker that has no address
 	admin    http.Handler       // for operators; nil without an address of their own
+	page     *admin.Page        // of admin; nil in a worker
 
 	// work stops when the process is told to stop; base goes on until the work has
 	// stopped.
@@ -95,9 +97,7 @@ func newProcess(ctx context.Context, c Config, role Role, stores *storage.Stores
 	if c.Metrics == "on" {
 		metrics = p.metrics.handler(b.jobs.Stats, b.webhooks.Stats, log)
 	}
-	if c.AdminAddr != "" {
-		p.admin = p.adminHandler(metrics)
-	} else if metrics != nil {
+	if c.AdminAddr == "" && metrics != nil {
 		mux.Handle("GET /metrics", metrics)
 	}
 	if role.server {
@@ -123,6 +123,10 @@ func newProcess(ctx context.Context, c Config, role Role, stores *storage.Stores
 		if err := p.serveAPI(ctx, mux, called, b.sessions); err != nil {
 			return nil, err
 		}
+		p.page = p.adminPage(ctx, b, called, seen.ID())
+	}
+	if c.AdminAddr != "" {
+		p.admin = p.adminHandler(metrics)
 	}
 	p.handler = p.limits.ResolveAddress(transport.IdentifyRequests(secure(mux)))
 	return p, nil

@@ -1,4 +1,5 @@
-// Two sites from one package, chosen by mode: the app (served at /) and GraphiQL (served at /graphiql).
+// Three sites from one package, chosen by mode: the app (served at /), GraphiQL (served at /graphiql), and the admin page
+// (served at the root of an address of its own).
 import { gzipSync } from 'fflate'
 import { defineConfig, type Plugin } from 'vite'
 

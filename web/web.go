@@ -1,6 +1,7 @@
-// Package web serves the pages that a browser opens: the single-page app at /, GraphiQL at /graphiql.
+// Package web serves the pages that a browser opens: the single-page app at /, GraphiQL at /graphiql, the admin page at
+// an address of its own.
 //
-// It hides how they are built, stored and protected. Their sources are the TypeScript in app and graphiql;
+// It hides how they are built, stored and protected. Their sources are the TypeScript in app, graphiql and admin;
 // `npm ci && npm run build` turns them into dist, byte for byte the same on every run, which is committed and
 // embedded, so that Go alone builds the product.
 // dist holds every file in gzip form only: it is sent as it is, and decompressed on the way for the rare
@@ -9,7 +10,8 @@
 // Invariants: a page loads nothing from another host, but pictures where Options says so, holds no inline script, and says so in its
 // Content-Security-Policy; a file under assets carries a hash of its content in its name and never changes.
 //
-// It does not serve the API: both pages expect it at /graphql of their own origin, for HTTP and WebSocket.
+// It does not serve the API: app and GraphiQL expect it at /graphql of their own origin, for HTTP and WebSocket, and the
+// admin page what server/admin answers below /api/.
 package web
 
 import (
@@ -72,21 +74,11 @@ type Options struct {
 // Assets may be cached for a year, pages are asked for anew each time. An address that names neither a page
 // nor a file is answered with 404, a method other than GET and HEAD with 405.
 func Handler(o Options) http.Handler {
-	appPolicy := fmt.Sprintf(appPolicy, strings.Join(append([]string{"'self'"}, o.ImageHosts...), " "))
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h := w.Header()
-		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("Referrer-Policy", "same-origin")
-		h.Set("Content-Security-Policy", appPolicy)
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			h.Set("Allow", "GET, HEAD")
-			http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
-			return
-		}
+	return reading(policyFor(o.ImageHosts), func(w http.ResponseWriter, r *http.Request) {
 		file, ok := locate(r.URL.Path)
 		if strings.HasPrefix(file, "graphiql/") {
 			ok = ok && o.GraphiQL
-			h.Set("Content-Security-Policy", graphiqlPolicy)
+			w.Header().Set("Content-Security-Policy", graphiqlPolicy)
 		} else {
 			ok = ok && !o.NoApp
 		}
@@ -95,6 +87,42 @@ func Handler(o Options) http.Handler {
 			return
 		}
 		serve(w, r, file)
+	})
+}
+
+// Admin serves the admin page, as Handler serves the app. Mount it at the root of an address that is not public.
+func Admin() http.Handler {
+	return reading(policyFor(nil), func(w http.ResponseWriter, r *http.Request) {
+		file := "admin" + r.URL.Path
+		if r.URL.Path == "/" {
+			file += "index.html"
+		}
+		if !fs.ValidPath(file) {
+			http.NotFound(w, r)
+			return
+		}
+		serve(w, r, file)
+	})
+}
+
+// policyFor is appPolicy with the hosts whose pictures a page may show.
+func policyFor(imageHosts []string) string {
+	return fmt.Sprintf(appPolicy, strings.Join(append([]string{"'self'"}, imageHosts...), " "))
+}
+
+// reading takes only requests that read, and has the policy.
+func reading(policy string, next http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "same-origin")
+		h.Set("Content-Security-Policy", policy)
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			h.Set("Allow", "GET, HEAD")
+			http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
+			return
+		}
+		next(w, r)
 	})
 }
 

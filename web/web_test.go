@@ -94,6 +94,31 @@ func TestImageHosts(t *testing.T) {
 	assert.Contains(t, policy("*"), "img-src 'self' *; ")
 }
 
+// The admin page is at an address of its own, and nowhere else.
+func TestAdminPage(t *testing.T) {
+	h := Admin()
+	for _, address := range append(linked(t, h, "/"), "/", "/no/such/page") {
+		header := get(t, h, "GET", address, "gzip").Header()
+		assert.Equal(t, "nosniff", header.Get("X-Content-Type-Options"), address)
+		assert.Contains(t, header.Get("Content-Security-Policy"), "default-src 'none'; script-src 'self';", address)
+		assert.NotContains(t, header.Get("Content-Security-Policy"), "unsafe", address)
+	}
+	for _, address := range linked(t, h, "/") {
+		assert.Regexp(t, `^/assets/`, address)
+		assert.Equal(t, http.StatusOK, get(t, h, "GET", address, "gzip").Code, address)
+		assert.Equal(t, http.StatusOK, get(t, h, "GET", address, "").Code, address)
+	}
+	assert.NotRegexp(t, `<script[^>]*>[^<]|<style| on\w+=`, get(t, h, "GET", "/", "").Body.String())
+	for _, address := range []string{"/graphiql", "/people", "/../app/index.html", "/assets/../../app/index.html", "/assets", "/index.html.gz"} {
+		assert.Equal(t, http.StatusNotFound, get(t, h, "GET", address, "gzip").Code, address)
+	}
+	assert.Equal(t, http.StatusMethodNotAllowed, get(t, h, "POST", "/", "").Code)
+	public := Handler(Options{GraphiQL: true})
+	for _, address := range []string{"/admin", "/admin/", "/admin/index.html", "/../admin/index.html"} {
+		assert.Equal(t, http.StatusNotFound, get(t, public, "GET", address, "gzip").Code, address)
+	}
+}
+
 func TestPagesLoadNothingFromElsewhereAndHoldNoScript(t *testing.T) {
 	h := Handler(Options{GraphiQL: true})
 	for _, page := range []string{"/", "/graphiql"} {

@@ -63,14 +63,16 @@ type Action string
 
 // Action values.
 const (
-	ActionSET_ROLE       Action = "SET_ROLE"
-	ActionSUSPEND_USER   Action = "SUSPEND_USER"
-	ActionUNSUSPEND_USER Action = "UNSUSPEND_USER"
-	ActionHIDE_POST      Action = "HIDE_POST"
-	ActionUNHIDE_POST    Action = "UNHIDE_POST"
-	ActionDECIDE_REPORT  Action = "DECIDE_REPORT"
-	ActionPAUSE_WORKERS  Action = "PAUSE_WORKERS"
-	ActionRESUME_WORKERS Action = "RESUME_WORKERS"
+	ActionSET_ROLE         Action = "SET_ROLE"
+	ActionSUSPEND_USER     Action = "SUSPEND_USER"
+	ActionUNSUSPEND_USER   Action = "UNSUSPEND_USER"
+	ActionHIDE_POST        Action = "HIDE_POST"
+	ActionUNHIDE_POST      Action = "UNHIDE_POST"
+	ActionDECIDE_REPORT    Action = "DECIDE_REPORT"
+	ActionPAUSE_WORKERS    Action = "PAUSE_WORKERS"
+	ActionRESUME_WORKERS   Action = "RESUME_WORKERS"
+	ActionRETRY_JOBS       Action = "RETRY_JOBS"
+	ActionREBUILD_TIMELINE Action = "REBUILD_TIMELINE"
 )
 
 func (a Action) String() string {
@@ -80,7 +82,7 @@ func (a Action) String() string {
 // ActionValidator is a validator for the "action" field enum values. It is called by the builders before save.
 func ActionValidator(a Action) error {
 	switch a {
-	case ActionSET_ROLE, ActionSUSPEND_USER, ActionUNSUSPEND_USER, ActionHIDE_POST, ActionUNHIDE_POST, ActionDECIDE_REPORT, ActionPAUSE_WORKERS, ActionRESUME_WORKERS:
+	case ActionSET_ROLE, ActionSUSPEND_USER, ActionUNSUSPEND_USER, ActionHIDE_POST, ActionUNHIDE_POST, ActionDECIDE_REPORT, ActionPAUSE_WORKERS, ActionRESUME_WORKERS, ActionRETRY_JOBS, ActionREBUILD_TIMELINE:
 		return nil
 	default:
 		return fmt.Errorf("auditentry: invalid enum value for action field: %q", a)
@@ -96,6 +98,7 @@ const (
 	SubjectKindPost    SubjectKind = "Post"
 	SubjectKindReport  SubjectKind = "Report"
 	SubjectKindProcess SubjectKind = "Process"
+	SubjectKindJob     SubjectKind = "Job"
 )
 
 func (sk SubjectKind) String() string {
@@ -105,7 +108,7 @@ func (sk SubjectKind) String() string {
 // SubjectKindValidator is a validator for the "subject_kind" field enum values. It is called by the builders before save.
 func SubjectKindValidator(sk SubjectKind) error {
 	switch sk {
-	case SubjectKindUser, SubjectKindPost, SubjectKindReport, SubjectKindProcess:
+	case SubjectKindUser, SubjectKindPost, SubjectKindReport, SubjectKindProcess, SubjectKindJob:
 		return nil
 	default:
 		return fmt.Errorf("auditentry: invalid enum value for subject_kind field: %q", sk)

@@ -28,6 +28,23 @@ func Record(ctx context.Context, tx *ent.Tx, who Actor, a auditentry.Action, kin
 	return record(ctx, tx, who, a, kind, subject, note)
 }
 
+// Operate does what an admin wants of the machinery, after an entry in the audit log says
+// so: what is not kept in SQL cannot be in one transaction with it, and an entry of what
+// then failed is better than a deed without one. Errors: Unauthenticated, BadInput; Forbidden
+// for who is no admin; that of do.
+//
+// Cost: a look-up, an insert, and that of do.
+func (m *Moderation) Operate(ctx context.Context, who Actor, a auditentry.Action, kind auditentry.SubjectKind, subject int64, note string, do func(context.Context) error) error {
+	if err := m.DemandAdmin(ctx, who); err != nil {
+		return err
+	}
+	err := rows.InTx(ctx, m.cfg.DB, func(tx *ent.Tx) error { return Record(ctx, tx, who, a, kind, subject, note) })
+	if err != nil {
+		return err
+	}
+	return do(ctx)
+}
+
 // AuditLog is a page of what was done, newest first. Errors: Unauthenticated, BadInput;
 // Forbidden for who is no admin.
 //

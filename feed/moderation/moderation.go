@@ -88,6 +88,14 @@ func (m *Moderation) Role(ctx context.Context, id int64) (user.Role, error) {
 	return u.Role, nil
 }
 
+// DemandAdmin refuses an actor who is no admin now. Errors: Unauthenticated, Forbidden.
+//
+// Cost: a look-up by primary key.
+func (m *Moderation) DemandAdmin(ctx context.Context, who Actor) error {
+	_, err := m.demand(ctx, who, user.RoleADMIN)
+	return err
+}
+
 // demand refuses an actor without the role, and returns the rank of the actor's. Errors:
 // Unauthenticated, Forbidden.
 func (m *Moderation) demand(ctx context.Context, who Actor, least user.Role) (int, error) {

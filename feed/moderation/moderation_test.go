@@ -1,6 +1,9 @@
 package moderation_test
 
 import (
+	"context"
+	"errors"
+	"strings"
 	"testing"
 
 	"entgo.io/ent/dialect"
@@ -53,6 +56,35 @@ func actions(w *feedtest.World, admin account.Viewer) (list []auditentry.Action)
 	}
 	return list
 }
+
+// What an admin does to the machinery is in the audit log before it is done, also when it
+// fails; who is no admin does nothing.
+func TestOperate(t *testing.T) {
+	t.Parallel()
+	feedtest.EachIdle(t, func(w *feedtest.World) {
+		moderator, admin := staff(w)
+		done := 0
+		operate := func(who moderation.Actor, note string, result error) error {
+			return w.Moderation.Operate(w.Ctx, who, auditentry.ActionRETRY_JOBS, auditentry.SubjectKindJob, 7, note, func(context.Context) error {
+				require.Equal(w, auditentry.ActionRETRY_JOBS, actions(w, admin)[0])
+				done++
+				return result
+			})
+		}
+		before := len(actions(w, admin))
+		requireCode(w, refusal.Unauthenticated, operate(moderation.Actor{}, "", nil))
+		requireCode(w, refusal.Forbidden, operate(moderation.By(moderator), "", nil))
+		requireCode(w, refusal.BadInput, operate(moderation.By(admin), strings.Repeat("x", moderation.MaxNote+1), nil))
+		require.Zero(w, done)
+		require.Len(w, actions(w, admin), before)
+		require.NoError(w, operate(moderation.By(admin), "", nil))
+		require.ErrorIs(w, operate(moderation.By(admin), "", errFailed), errFailed)
+		require.Equal(w, 2, done)
+		require.Len(w, actions(w, admin), before+2)
+	})
+}
+
+var errFailed = errors.New("it failed")
 
 // Each thing takes its role, and nobody suspends whose role is not below the own.
 func TestRoles(t *testing.T) {

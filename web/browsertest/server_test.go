@@ -60,6 +60,7 @@ type site struct {
 	t       *testing.T
 	address string // host:port, the same after a restart
 	url     string
+	admin   string // the URL for operators, "" without one
 	data    string
 	cmd     *exec.Cmd
 	log     *bytes.Buffer
@@ -67,20 +68,33 @@ type site struct {
 
 func serve(t *testing.T) *site {
 	t.Helper()
+	s := prepare(t)
+	s.start()
+	return s
+}
+
+// prepare is serve of a site that is not started yet.
+func prepare(t *testing.T) *site {
+	t.Helper()
 	var ready errgroup.Group
 	if findChromium() != "" {
 		ready.Go(build)
 	}
 	browser(t) // skips when there is none
 	require.NoError(t, ready.Wait())
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	s := &site{t: t, address: listener.Addr().String(), data: t.TempDir()}
-	require.NoError(t, listener.Close())
+	s := &site{t: t, address: freeAddress(t), data: t.TempDir()}
 	s.url = "http://" + s.address
-	s.start()
 	t.Cleanup(s.stop)
 	return s
+}
+
+// freeAddress is one on which nobody listens.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, listener.Close())
+	return listener.Addr().String()
 }
 
 func (s *site) start() {
@@ -111,6 +125,9 @@ func (s *site) command(args ...string) *exec.Cmd {
 	cmd.Env = append(cmd.Env, "TIDELINE_ADDR="+s.address, "TIDELINE_DATA_DIR="+s.data, "TIDELINE_RATE_LIMIT=off",
 		"TIDELINE_REQUEST_TIMEOUT=1m", // a busy machine needs more time
 		"TIDELINE_MAX_PAGE=20")        // the app works with the smallest
+	if s.admin != "" && len(args) == 0 { // a command takes no address
+		cmd.Env = append(cmd.Env, "TIDELINE_ADMIN_ADDR="+strings.TrimPrefix(s.admin, "http://"))
+	}
 	return cmd
 }
 

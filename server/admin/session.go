@@ -1,0 +1,83 @@
+package admin
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"tideline/feed/account"
+	"tideline/feed/moderation"
+	"tideline/feed/refusal"
+	"tideline/server/limit"
+)
+
+// errKey refuses API keys: they act within scopes, and none is for this.
+var errKey = refusal.New(refusal.ScopeMissing, "An API key does not open the admin page.")
+
+// admin finds out who makes the request, and until when. Errors: Unauthenticated;
+// Forbidden for who is no admin now.
+func (p *Page) admin(r *http.Request) (v account.Viewer, until time.Time, err error) {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if token = strings.TrimSpace(token); !strings.EqualFold(scheme, "Bearer") || token == "" {
+		return v, until, refusal.ErrSignIn
+	}
+	v, until, err = p.cfg.Accounts.Authenticate(r.Context(), token)
+	if err != nil {
+		return v, until, err
+	}
+	if v.Key != nil {
+		return v, until, errKey
+	}
+	return v, until, p.cfg.Moderation.DemandAdmin(r.Context(), moderation.By(v))
+}
+
+// logIn starts a session as the API does, and under its rates. One of who is no admin is
+// ended at once.
+func (p *Page) logIn(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), logInFor)
+	defer cancel()
+	r = r.WithContext(ctx)
+	client := limit.Client{Address: limit.AddressOf(r.RemoteAddr)}
+	if refused := p.cfg.Limits.Allow(ctx, client, limit.Demand{Accounts: 1, Cost: limit.LeastCost}); refused != nil {
+		w.Header().Set("Retry-After", strconv.Itoa(refused.RetryAfter))
+		p.answer(w, r, nil, &failure{http.StatusTooManyRequests, "RATE_LIMITED", refused.Message})
+		return
+	}
+	result, err := p.begin(r)
+	p.answer(w, r, result, err)
+}
+
+func (p *Page) begin(r *http.Request) (any, error) {
+	var who struct{ Handle, Password string }
+	if err := read(r, &who); err != nil {
+		return nil, err
+	}
+	ctx := account.WithUserAgent(r.Context(), r.UserAgent())
+	auth, err := p.cfg.Accounts.LogIn(ctx, who.Handle, who.Password)
+	if err != nil {
+		return nil, err
+	}
+	v, _, err := p.cfg.Accounts.Authenticate(ctx, auth.Token)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.cfg.Moderation.DemandAdmin(ctx, moderation.By(v)); err != nil {
+		_ = p.cfg.Accounts.LogOut(ctx, v) // it ends by itself
+		return nil, err
+	}
+	return map[string]any{"token": auth.Token, "expiresAt": auth.ExpiresAt, "handle": auth.User.Handle}, nil
+}
+
+func (p *Page) whoami(r *http.Request, v account.Viewer) (any, error) {
+	users, err := p.cfg.Directory.Users(r.Context(), []int64{v.ID})
+	if err != nil || users[0] == nil {
+		return nil, refusal.ErrSignIn
+	}
+	return map[string]any{"handle": users[0].Handle}, nil
+}
+
+func (p *Page) logOut(r *http.Request, v account.Viewer) (any, error) {
+	return map[string]any{}, p.cfg.Accounts.LogOut(r.Context(), v)
+}

@@ -1,0 +1,337 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math"
+	"net/http"
+	"sync"
+	"time"
+
+	"tideline/ent"
+	"tideline/feed/account"
+	"tideline/feed/refusal"
+	"tideline/fleet"
+	"tideline/queue"
+	"tideline/storage"
+)
+
+// The bounds of a snapshot.
+const (
+	maxProcesses = 200
+	maxDead      = 50 // jobs that are listed; the others are counted
+	snapshotFor  = 5 * time.Second
+	writeFor     = 10 * time.Second // a reader that takes no snapshot loses its stream
+	rest         = 10               // a snapshot is good for so many times the time that it took
+)
+
+// snapshot is what all who look see at a moment. Durations are seconds.
+type snapshot struct {
+	At        time.Time          `json:"at"`
+	Version   string             `json:"version"`
+	Process   int64              `json:"process"` // who tells
+	Failed    []string           `json:"failed"`  // parts that could not be asked: theirs are missing
+	Checks    map[string]string  `json:"checks"`
+	Processes []listedProcess    `json:"processes"`
+	Pools     []pool             `json:"pools"`
+	Kinds     []kind             `json:"kinds"`
+	Dead      int                `json:"dead"`
+	DeadJobs  []listedJob        `json:"deadJobs"` // the first of them
+	Webhooks  *webhooks          `json:"webhooks"`
+	Stores    stores             `json:"stores"`
+	Metrics   map[string]float64 `json:"metrics"` // of this process: see shown
+}
+
+type listedProcess struct {
+	ID            int64       `json:"id"`
+	Host          string      `json:"host"`
+	PID           int         `json:"pid"`
+	Version       string      `json:"version"`
+	Roles         string      `json:"roles"`
+	StartedAt     time.Time   `json:"startedAt"`
+	SeenAt        time.Time   `json:"seenAt"`
+	Subscriptions int         `json:"subscriptions"`
+	Jobs          int         `json:"jobs"`
+	State         fleet.State `json:"state"`
+	Workers       bool        `json:"workers"`
+}
+
+type pool struct {
+	Pool   queue.Pool `json:"pool"`
+	Depth  int        `json:"depth"`
+	Oldest float64    `json:"oldest"`
+}
+
+type kind struct {
+	Kind  string     `json:"kind"`
+	Pool  queue.Pool `json:"pool"`
+	Depth int        `json:"depth"`
+	Tried int        `json:"tried"`
+	Dead  int        `json:"dead"`
+}
+
+type listedJob struct {
+	ID        int64           `json:"id"`
+	Kind      string          `json:"kind"`
+	Pool      string          `json:"pool"`
+	Dead      bool            `json:"dead"`
+	Attempts  int             `json:"attempts"`
+	Error     string          `json:"error"`
+	Payload   json.RawMessage `json:"payload"`
+	CreatedAt time.Time       `json:"createdAt"`
+}
+
+type webhooks struct {
+	Pending int     `json:"pending"`
+	Dead    int     `json:"dead"`
+	Oldest  float64 `json:"oldest"`
+}
+
+type stores struct {
+	SQL   sqlStore   `json:"sql"`
+	Redis redisStore `json:"redis"`
+}
+
+type sqlStore struct {
+	Dialect string  `json:"dialect"`
+	Up      bool    `json:"up"`
+	Version string  `json:"version"`
+	Took    float64 `json:"took"`
+	Bytes   int64   `json:"bytes"`
+	Open    int     `json:"open"`
+	InUse   int     `json:"inUse"`
+	Most    int     `json:"most"` // 0: no bound
+	Waited  int64   `json:"waited"`
+}
+
+type redisStore struct {
+	Embedded bool     `json:"embedded"`
+	Up       bool     `json:"up"`
+	Open     int      `json:"open"`
+	Idle     int      `json:"idle"`
+	Timeouts int      `json:"timeouts"`
+	Masters  []master `json:"masters"`
+}
+
+type master struct {
+	Addr        string  `json:"addr"`
+	Version     string  `json:"version"`
+	Incarnation string  `json:"incarnation"`
+	Up          float64 `json:"up"`
+	Used        int64   `json:"used"`
+	Most        int64   `json:"most"`
+	Eviction    string  `json:"eviction"`
+	Clients     int     `json:"clients"`
+	Replicas    int     `json:"replicas"`
+	Commands    int     `json:"commands"` // a second
+	Evicted     int64   `json:"evicted"`
+}
+
+// shown are the metrics of this process that the page shows.
+var shown = map[string]bool{
+	"tideline_sockets": true, "tideline_live_subscriptions": true, "tideline_live_events_total": true, "tideline_live_lagged_total": true,
+	"tideline_live_resyncs_total": true, "tideline_live_connects_total": true, "tideline_canary_seconds": true,
+	"process_resident_memory_bytes": true, "go_goroutines": true,
+}
+
+// snapshots is the one that all who look share.
+type snapshots struct {
+	mu   sync.Mutex
+	text []byte
+	made time.Time
+	took time.Duration
+}
+
+// latest returns the snapshot, as JSON, and makes a new one when that is due.
+func (p *Page) latest(ctx context.Context) []byte {
+	s := &p.shared
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now := time.Now(); s.text == nil || now.Sub(s.made) >= max(p.cfg.Every, rest*s.took) {
+		// Others wait for it, too: it does not end with the request.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), snapshotFor)
+		defer cancel()
+		s.text, _ = json.Marshal(p.look(ctx)) // numbers and strings always marshal
+		s.made, s.took = time.Now(), time.Since(now)
+	}
+	return s.text
+}
+
+// look asks all parts at once. One that does not answer is named, and logged.
+func (p *Page) look(ctx context.Context) *snapshot {
+	now := &snapshot{
+		At: time.Now().UTC(), Version: p.cfg.Version, Process: p.cfg.Process,
+		Failed: []string{}, Processes: []listedProcess{}, Pools: []pool{}, Kinds: []kind{}, DeadJobs: []listedJob{}, Metrics: map[string]float64{},
+	}
+	parts := []struct {
+		name string
+		ask  func(context.Context, *snapshot) error
+	}{{"processes", p.processes}, {"queue", p.queue}, {"webhooks", p.webhooks}, {"stores", p.stores}, {"metrics", p.metrics}}
+	errs := make([]error, len(parts))
+	var asked sync.WaitGroup
+	for i, part := range parts {
+		asked.Go(func() { errs[i] = part.ask(ctx, now) })
+	}
+	asked.Go(func() { now.Checks = p.cfg.Ready(ctx) })
+	asked.Wait()
+	for i, err := range errs {
+		if err != nil {
+			now.Failed = append(now.Failed, parts[i].name)
+			p.cfg.Logger.WarnContext(ctx, "the admin page lacks a part", "part", parts[i].name, "err", err)
+		}
+	}
+	return now
+}
+
+func (p *Page) processes(ctx context.Context, now *snapshot) error {
+	list, err := p.cfg.Fleet.List(ctx)
+	for _, one := range list[:min(len(list), maxProcesses)] {
+		now.Processes = append(now.Processes, listedProcess{
+			one.ID, one.Host, one.Pid, one.Version, one.Roles, one.StartedAt, one.SeenAt, one.Subscriptions, one.Jobs, p.cfg.Fleet.State(one), fleet.HasWorkers(one),
+		})
+	}
+	return err
+}
+
+func (p *Page) queue(ctx context.Context, now *snapshot) error {
+	stats, err := p.cfg.Queue.Stats(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range []queue.Pool{queue.Small, queue.Large, queue.Relations} {
+		now.Pools = append(now.Pools, pool{name, stats.Pools[name].Depth, seconds(stats.Pools[name].Oldest)})
+	}
+	now.Dead = stats.Dead
+	kinds, err := p.cfg.Queue.StatsByKind(ctx)
+	if err != nil {
+		return err
+	}
+	for _, k := range kinds {
+		now.Kinds = append(now.Kinds, kind(k))
+	}
+	dead, err := p.cfg.Queue.List(ctx, queue.ListOptions{Dead: true, Limit: maxDead})
+	now.DeadJobs = listed(dead)
+	return err
+}
+
+func listed(jobs []*ent.Job) []listedJob {
+	list := []listedJob{}
+	for _, j := range jobs {
+		list = append(list, listedJob{j.ID, j.Kind, j.Pool, j.Dead, j.Attempts, j.LastError, j.Payload, j.CreatedAt})
+	}
+	return list
+}
+
+func (p *Page) webhooks(ctx context.Context, now *snapshot) error {
+	stats, err := p.cfg.Webhooks(ctx)
+	if err == nil {
+		now.Webhooks = &webhooks{stats.Pending, stats.Dead, seconds(stats.Oldest)}
+	}
+	return err
+}
+
+func (p *Page) stores(ctx context.Context, now *snapshot) error {
+	s, err := p.cfg.Stores.State(ctx)
+	now.Stores = stores{
+		SQL: sqlStore{
+			p.cfg.Stores.Dialect, s.SQL.Up, s.SQL.Version, seconds(s.SQL.Took), s.SQL.Bytes,
+			s.SQL.Pool.OpenConnections, s.SQL.Pool.InUse, s.SQL.Pool.MaxOpenConnections, s.SQL.Pool.WaitCount,
+		},
+		Redis: redisStore{p.cfg.Stores.Embedded, s.RedisUp, s.RedisPool.Open, s.RedisPool.Idle, s.RedisPool.Timeouts, masters(s.Masters)},
+	}
+	return err
+}
+
+func masters(list []storage.MasterState) []master {
+	all := []master{}
+	for _, m := range list {
+		all = append(all, master{m.Addr, m.Version, m.Incarnation, seconds(m.Up), m.Used, m.Most, m.Eviction, m.Clients, m.Replicas, m.CommandsPerSecond, m.EvictedKeys})
+	}
+	return all
+}
+
+// metrics reads those that are shown; a label's value follows the name after a dot.
+func (p *Page) metrics(_ context.Context, now *snapshot) error {
+	families, err := p.cfg.Metrics.Gather()
+	for _, family := range families {
+		if !shown[family.GetName()] {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			name := family.GetName()
+			for _, label := range m.GetLabel() {
+				name += "." + label.GetValue()
+			}
+			value := m.GetGauge().GetValue()
+			if m.GetCounter() != nil {
+				value = m.GetCounter().GetValue()
+			}
+			now.Metrics[name] = value
+		}
+	}
+	return err
+}
+
+func seconds(d time.Duration) float64 { return math.Round(d.Seconds()*1e4) / 1e4 }
+
+// snapshot answers once.
+func (p *Page) snapshot(r *http.Request, _ account.Viewer) (any, error) {
+	return json.RawMessage(p.latest(r.Context())), nil
+}
+
+// stream answers by events, a snapshot each, until the client leaves, is no admin any
+// more, or cannot be known to be one.
+func (p *Page) stream(w http.ResponseWriter, r *http.Request) {
+	if _, _, err := p.admin(r); err != nil {
+		p.answer(w, r, nil, err)
+		return
+	}
+	select {
+	case p.seats <- struct{}{}:
+		defer func() { <-p.seats }()
+	default:
+		w.Header().Set("Retry-After", "5")
+		p.answer(w, r, nil, &failure{http.StatusServiceUnavailable, "RATE_LIMITED", "Too many look at this page at once."})
+		return
+	}
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Time{}) // not every writer can: then the server's own deadline holds
+	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Accel-Buffering", "no")
+	tick := time.NewTicker(p.cfg.Every)
+	defer tick.Stop()
+	for {
+		if _, _, err := p.admin(r); err != nil {
+			if refusal.CodeOf(err) != "" {
+				_ = send(w, control, "event: end\ndata:\n\n", nil)
+			}
+			return
+		}
+		if err := send(w, control, "event: snapshot\ndata: ", p.latest(r.Context())); err != nil {
+			return
+		}
+		select {
+		case <-r.Context().Done():
+			return
+		case <-p.ended:
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func send(w http.ResponseWriter, control *http.ResponseController, head string, data []byte) error {
+	if err := control.SetWriteDeadline(time.Now().Add(writeFor)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	text := []byte(head)
+	if data != nil {
+		text = append(append(text, data...), "\n\n"...)
+	}
+	if _, err := w.Write(text); err != nil {
+		return err
+	}
+	return control.Flush()
+}

@@ -1,0 +1,219 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"tideline/ent/auditentry"
+	"tideline/ent/process"
+	"tideline/feed/account"
+	"tideline/feed/ids"
+	"tideline/feed/moderation"
+	"tideline/feed/refusal"
+	"tideline/fleet"
+	"tideline/queue"
+	"tideline/timeline"
+)
+
+// moment is a post's id with its time.
+type moment struct {
+	Post int64     `json:"post"`
+	At   time.Time `json:"at"`
+}
+
+func momentOf(post int64) *moment {
+	if post == 0 {
+		return nil
+	}
+	return &moment{post, ids.TimeOf(post)}
+}
+
+// post tells the journey of a post: its receipt, the jobs that name it and are not done,
+// and, for a viewer, why it is in their timeline or not.
+func (p *Page) post(r *http.Request, _ account.Viewer) (any, error) {
+	ctx, of := r.Context(), strings.TrimSpace(r.FormValue("id"))
+	viewer := strings.TrimSpace(r.FormValue("viewer"))
+	if len(of) > maxName || len(viewer) > maxName {
+		return nil, bad("The id, or the viewer, is too long.")
+	}
+	id, err := strconv.ParseInt(of, 10, 64)
+	if err != nil {
+		if id, err = p.cfg.PostID(of); err != nil {
+			return nil, bad("This is not the id of a post: give the one of the API, or the number in the log.")
+		}
+	}
+	answer := map[string]any{"post": id}
+	if viewer != "" { // also for a post that is gone
+		u, err := p.cfg.Directory.Named(ctx, viewer)
+		if err != nil {
+			return nil, err
+		}
+		why, err := p.cfg.Audit.Explain(ctx, u.ID, id)
+		if err != nil {
+			return nil, err
+		}
+		answer["viewer"], answer["why"] = u.Handle, why
+	}
+	jobs, err := p.cfg.Queue.List(ctx, queue.ListOptions{Post: id, Limit: maxDead})
+	if err != nil {
+		return nil, err
+	}
+	answer["jobs"] = listed(jobs)
+	journey, err := p.cfg.Audit.Journey(ctx, id)
+	if refusal.CodeOf(err) == refusal.NotFound && (viewer != "" || len(jobs) > 0) {
+		return answer, nil // what there is to say of a post that is gone
+	}
+	if err != nil {
+		return nil, err
+	}
+	authors, err := p.cfg.Directory.Users(ctx, []int64{journey.Author})
+	if err != nil {
+		return nil, err
+	}
+	if authors[0] != nil {
+		answer["author"] = authors[0].Handle
+	}
+	answer["createdAt"], answer["visibility"] = journey.Created, journey.Visibility
+	if d := journey.Receipt; d != nil {
+		answer["receipt"] = map[string]any{
+			"pushed": d.Pushed, "pulled": d.Pulled, "skipped": d.Skipped, "done": d.Done,
+			"firstLag": seconds(time.Duration(d.FirstLag) * time.Millisecond), "medianLag": seconds(time.Duration(d.MedianLag) * time.Millisecond),
+			"lastLag": seconds(time.Duration(d.LastLag) * time.Millisecond),
+		}
+	}
+	return answer, nil
+}
+
+// verifyGrace is how old a post is before its absence from an inbox counts.
+const verifyGrace = 30 * time.Second
+
+// timeline tells the state of a user's home timeline, and with verify, where it differs
+// from SQL.
+func (p *Page) timeline(r *http.Request, _ account.Viewer) (any, error) {
+	ctx, name := r.Context(), strings.TrimSpace(r.FormValue("user"))
+	if name == "" || len(name) > maxName {
+		return nil, bad("Name a user: by handle, id or number.")
+	}
+	u, err := p.cfg.Directory.Named(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	in, err := p.cfg.Audit.Inspect(ctx, u.ID)
+	if err != nil {
+		return nil, err
+	}
+	answer := map[string]any{
+		"user": u.ID, "handle": u.Handle, "active": in.Active, "state": in.State.String(), "ready": in.State == timeline.Ready, "epoch": in.Epoch,
+		"entries": in.Entries, "newest": momentOf(in.Newest), "floor": momentOf(in.Floor),
+		"followees": in.Followees, "merged": len(in.Merged), "allMerged": in.AllMerged,
+	}
+	if r.FormValue("verify") == "" {
+		return answer, nil
+	}
+	d, err := p.cfg.Audit.Verify(ctx, u.ID, verifyGrace)
+	answer["verified"] = map[string]any{"checked": d.Checked, "missing": len(d.Missing), "extra": len(d.Extra)}
+	return answer, err
+}
+
+// rebuild makes a user's timeline in Redis anew.
+func (p *Page) rebuild(r *http.Request, admin account.Viewer) (any, error) {
+	var asked struct{ User, Note string }
+	if err := read(r, &asked); err != nil {
+		return nil, err
+	}
+	u, err := p.cfg.Directory.Named(r.Context(), strings.TrimSpace(asked.User))
+	if err != nil {
+		return nil, err
+	}
+	built := false
+	err = p.cfg.Moderation.Operate(r.Context(), moderation.By(admin), auditentry.ActionREBUILD_TIMELINE, auditentry.SubjectKindUser, u.ID, asked.Note,
+		func(ctx context.Context) (err error) {
+			built, err = p.cfg.Audit.Rebuild(ctx, u.ID)
+			return err
+		})
+	return map[string]any{"built": built}, err
+}
+
+// retry gives jobs that were given up another full set of attempts: those of the ids, or
+// all.
+func (p *Page) retry(r *http.Request, admin account.Viewer) (any, error) {
+	var asked struct {
+		IDs  []int64
+		All  bool
+		Note string
+	}
+	if err := read(r, &asked); err != nil {
+		return nil, err
+	}
+	if asked.All == (len(asked.IDs) > 0) {
+		return nil, bad("Name jobs by their ids, or ask for all.")
+	}
+	ctx, of := r.Context(), asked.IDs
+	if asked.All {
+		var err error
+		if of, err = p.cfg.Queue.DeadIDs(ctx); err != nil {
+			return nil, err
+		}
+		if len(of) == 0 {
+			return map[string]any{"retried": 0}, nil
+		}
+	}
+	var found []int64
+	err := p.cfg.Moderation.Operate(ctx, moderation.By(admin), auditentry.ActionRETRY_JOBS, auditentry.SubjectKindJob, slices.Min(of), noteOfJobs(of, asked.Note),
+		func(ctx context.Context) (err error) {
+			found, err = p.cfg.Queue.Retry(ctx, of...)
+			return err
+		})
+	if err == nil && len(found) == 0 {
+		err = &failure{http.StatusNotFound, "NOT_FOUND", "There is no such job: it is done, or never was."}
+	}
+	return map[string]any{"retried": len(found)}, err
+}
+
+// noteOfJobs begins a note with which jobs there were.
+func noteOfJobs(jobs []int64, note string) string {
+	const named = 20
+	text := fmt.Sprintf("%d jobs:", len(jobs))
+	if len(jobs) == 1 {
+		text = "1 job:"
+	}
+	for _, id := range jobs[:min(len(jobs), named)] {
+		text += " " + strconv.FormatInt(id, 10)
+	}
+	if len(jobs) > named {
+		text += " …"
+	}
+	if note != "" {
+		text += "; " + note
+	}
+	return text
+}
+
+// workers pauses the workers of a process, or resumes them.
+func (p *Page) workers(r *http.Request, admin account.Viewer) (any, error) {
+	var asked struct {
+		ID     int64
+		Wanted process.Wanted
+		Note   string
+	}
+	if err := read(r, &asked); err != nil {
+		return nil, err
+	}
+	if process.WantedValidator(asked.Wanted) != nil {
+		return nil, bad(`Wanted is "pause" or "run".`)
+	}
+	_, changed, err := p.cfg.Fleet.Want(r.Context(), moderation.By(admin), asked.ID, asked.Wanted, asked.Note)
+	switch {
+	case errors.Is(err, fleet.ErrNoProcess):
+		err = &failure{http.StatusNotFound, "NOT_FOUND", "There is no such process: it has ended, or never was."}
+	case errors.Is(err, fleet.ErrNoWorkers), errors.Is(err, fleet.ErrGone):
+		err = &failure{http.StatusConflict, "CONFLICT", "The process cannot be told: it has no workers, or gives no sign of life."}
+	}
+	return map[string]any{"changed": changed}, err
+}

@@ -1,0 +1,105 @@
+package storage
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"entgo.io/ent/dialect"
+	"github.com/redis/go-redis/v9"
+)
+
+// State is how the stores are at a moment, as far as they tell this process.
+type State struct {
+	SQL SQLState
+	// RedisUp says that every master answered.
+	RedisUp   bool
+	RedisPool RedisPool
+	// Masters are those of Redis that answered, by address; none when it is inside the
+	// process.
+	Masters []MasterState
+}
+
+// SQLState is how SQL is, and this process's pool of connections to it.
+type SQLState struct {
+	Up      bool
+	Took    time.Duration // of the round trip
+	Version string
+	Bytes   int64 // of the database; on SQLite without the log that is written ahead
+	Pool    sql.DBStats
+}
+
+// RedisPool is this process's pool of connections to Redis.
+type RedisPool struct{ Open, Idle, Timeouts int }
+
+// MasterState is how a master is. What it does not tell is zero.
+type MasterState struct {
+	Addr, Version string
+	// Incarnation names the data: it is another after every restart and every promotion.
+	Incarnation              string
+	Up                       time.Duration // since its start
+	Used, Most               int64         // bytes of memory; Most is 0 without a bound
+	Eviction                 string
+	Clients, Replicas        int
+	CommandsPerSecond        int
+	EvictedKeys, ExpiredKeys int64
+}
+
+// State asks SQL and Redis at once. What does not answer within ctx is not up; the
+// errors are for the log.
+//
+// Cost: two queries of SQL, one by the catalogue, and a round trip to each master.
+func (s *Stores) State(ctx context.Context) (now State, err error) {
+	var asked sync.WaitGroup
+	var sqlErr, redisErr error
+	asked.Go(func() { now.SQL, sqlErr = s.sqlState(ctx) })
+	asked.Go(func() {
+		if s.Embedded {
+			redisErr = s.CheckRedis(ctx)
+		} else {
+			redisErr = s.eachMaster(ctx, func(info map[string]string, master *redis.Client) {
+				now.Masters = append(now.Masters, masterState(info, master.Options().Addr))
+			}, "default")
+		}
+		now.RedisUp = redisErr == nil
+	})
+	asked.Wait()
+	slices.SortFunc(now.Masters, func(a, b MasterState) int { return strings.Compare(a.Addr, b.Addr) })
+	pool := s.Redis.PoolStats()
+	now.RedisPool = RedisPool{Open: int(pool.TotalConns), Idle: int(pool.IdleConns), Timeouts: int(pool.Timeouts)}
+	return now, errors.Join(sqlErr, redisErr)
+}
+
+func (s *Stores) sqlState(ctx context.Context) (SQLState, error) {
+	now := SQLState{Pool: s.SQL.Stats()}
+	version, size := "SELECT sqlite_version()", "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()"
+	if s.Dialect == dialect.Postgres {
+		version, size = "SELECT current_setting('server_version')", "SELECT pg_database_size(current_database())"
+	}
+	asked := time.Now()
+	if err := s.SQL.QueryRowContext(ctx, version).Scan(&now.Version); err != nil {
+		return now, err
+	}
+	now.Up, now.Took = true, time.Since(asked)
+	return now, s.SQL.QueryRowContext(ctx, size).Scan(&now.Bytes)
+}
+
+func masterState(info map[string]string, addr string) MasterState {
+	number := func(name string) int64 {
+		n, _ := strconv.ParseInt(info[name], 10, 64) // what it does not tell is 0
+		return n
+	}
+	return MasterState{
+		Addr: addr, Version: info["redis_version"], Incarnation: info["master_replid"],
+		Up:   time.Duration(number("uptime_in_seconds")) * time.Second,
+		Used: number("used_memory"), Most: number("maxmemory"), Eviction: info["maxmemory_policy"],
+		Clients: int(number("connected_clients")), Replicas: int(number("connected_slaves")),
+		CommandsPerSecond: int(number("instantaneous_ops_per_sec")),
+		EvictedKeys:       number("evicted_keys"), ExpiredKeys: number("expired_keys"),
+	}
+}

@@ -1,0 +1,5 @@
+import { render } from 'preact'
+
+import { Admin } from './admin'
+
+render(<Admin />, document.getElementById('admin')!)

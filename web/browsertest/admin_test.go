@@ -1,0 +1,148 @@
+package browsertest
+
+import (
+	"database/sql"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	_ "modernc.org/sqlite" // the database of the site, into which a test writes
+)
+
+// seesIn waits until the region of the admin page with this name has the text.
+func (p *page) seesIn(region, text string) {
+	p.t.Helper()
+	p.see(fmt.Sprintf(`document.querySelector('[aria-label=' + CSS.escape(%s) + ']')?.innerText.includes(%s) === true`, js(region), js(text)))
+}
+
+// An admin logs in, sees what runs and what waits, has a job tried again, pauses the
+// workers, and looks at a post and at a timeline.
+func TestAdminPage(t *testing.T) {
+	t.Parallel()
+	s := prepare(t)
+	s.admin = "http://" + freeAddress(t)
+	s.start()
+	ada, bob := s.signUp("ada"), s.signUp("bob")
+	out, err := s.command("users", "role", "ada", "admin").CombinedOutput()
+	require.NoError(t, err, string(out))
+	ada.must(`{ timeline { unreadCount } }`, nil, nil) // posts are delivered to an active user
+	ada.relate("follow", bob)
+	post := bob.post("The tide is out, and nobody is to read this in the admin page")
+
+	// Two jobs that were given up.
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(s.data, "tideline.db")+"?_pragma=busy_timeout(10000)")
+	require.NoError(t, err)
+	defer db.Close()
+	now := time.Now().UTC()
+	for range 2 {
+		_, err = db.ExecContext(t.Context(), `INSERT INTO jobs (kind, pool, payload, attempts, last_error, dead, due_at, created_at) VALUES ('post.created', 'small', ?, 12, 'the disk is full', true, ?, ?)`,
+			`{"post":1,"author":1}`, now, now)
+		require.NoError(t, err)
+	}
+
+	p := open(t, s.admin)
+	p.see(`document.title === 'Admin · Tideline'`)
+	script, err := os.ReadFile(axe)
+	if err != nil {
+		require.Empty(t, os.Getenv("TIDELINE_TEST_REQUIRE_REAL"), "axe-core is not installed: run npm ci in web")
+	}
+	looked := func(name string) {
+		t.Helper()
+		if script == nil {
+			return
+		}
+		if p.value(`typeof axe`) == "undefined" {
+			p.value(string(script) + `; null`)
+		}
+		for _, look := range looks {
+			p.look("admin-"+name+"-"+look.name, look.width, look.height, look.scheme, "en")
+		}
+		p.size(1280, 900, false)
+	}
+	looked("log-in")
+	p.fill("Handle", "bob")
+	p.fill("Password", password)
+	p.click("Log in")
+	p.sees("This takes the role ADMIN.")
+	p.forgive() // the answer 403
+	p.fillIn(`document.querySelector('[name=handle]')`, "")
+	p.value(`document.querySelector('[name=handle]').value = ''`)
+	p.fill("Handle", "ada")
+	p.click("Log in")
+
+	p.see(`document.querySelector('.sign')?.dataset.status === 'live'`)
+	p.seesIn("Processes", "running")
+	p.seesIn("Processes", "server, workers")
+	p.seesIn("Queue", "relations")
+	p.seesIn("Stores", "SQLite")
+	p.seesIn("Stores", "inside the process")
+	p.seesIn("Jobs given up", "the disk is full")
+	looked("desk")
+
+	p.click("Try again: ")
+	p.sees("One job is tried again.")
+	p.see(`document.querySelectorAll('[aria-label="Jobs given up"] tbody tr').length === 1`)
+	p.click("Try again: ")
+	p.seesIn("Jobs given up", "No job was given up.")
+	p.seesIn("Queue", "No job is outstanding.") // the post is gone, so there is nothing to do
+
+	p.click("Pause ")
+	p.sees("They finish the jobs under way")
+	looked("pause")
+	p.click("Pause")
+	p.seesIn("Processes", "paused")
+	p.click("Resume ")
+	p.seesIn("Processes", "running")
+
+	p.fill("Post", "what")
+	p.click("Look")
+	p.sees("This is not the id of a post")
+	p.value(`document.querySelector('[name=id]').value = ''`)
+	p.fill("Post", post)
+	p.fill("Viewer", "ada")
+	p.click("Look")
+	p.seesIn("The journey of a post", "@bob")
+	p.seesIn("The journey of a post", "It is shown")
+	p.seesIn("The journey of a post", "done: ")
+	p.seesNot("The tide is out")
+
+	p.fill("User", "ada")
+	p.click("Inspect")
+	p.seesIn("A timeline", "@ada (")
+	p.click("Rebuild")
+	p.sees("The inbox in Redis is dropped and made anew")
+	p.click("Rebuild")
+	p.sees("Rebuilt.")
+	p.seesIn("A timeline", "ready")
+	p.click("Compare with SQL")
+	p.sees("Agrees with SQL; entries compared: 1.")
+	looked("looks")
+	assert.Equal(t, "RETRY_JOBS,RETRY_JOBS,PAUSE_WORKERS,RESUME_WORKERS,REBUILD_TIMELINE", auditLog(t, db))
+
+	p.choose(`document.querySelector('header select')`, "zh")
+	p.seesIn("进程", "运行中")
+	p.size(390, 844, true)
+	assert.LessOrEqual(t, p.value(`document.documentElement.scrollWidth`), p.value(`innerWidth`))
+	if *screenshots != "" {
+		p.picture(filepath.Join(*screenshots, "admin-phone-light-zh.png"), 390, 844)
+	}
+	p.size(1280, 900, false)
+	p.reload()
+	p.see(`document.querySelector('.sign')?.dataset.status === 'live'`) // the tab keeps the session
+	p.click("退出")
+	p.sees("仅限角色为 ADMIN 的用户")
+	p.see(`sessionStorage.length === 0`)
+	p.forgive() // the answer 400, and the stream that was left
+}
+
+// auditLog has the actions of users, in their order.
+func auditLog(t *testing.T, db *sql.DB) (actions string) {
+	t.Helper()
+	require.NoError(t, db.QueryRowContext(t.Context(),
+		`SELECT group_concat(action, ',') FROM (SELECT action FROM audit_entries WHERE actor_id <> 0 ORDER BY id)`).Scan(&actions))
+	return actions
+}
