@@ -14,7 +14,7 @@ import (
 	"tideline/fleet"
 	"tideline/graph"
 	"tideline/server/admin"
-	"tideline/server/transport"
+	"tideline/server/transport/requestid"
 	"tideline/web"
 )
 
@@ -37,7 +37,7 @@ func (p *process) adminHandler(metrics http.Handler) http.Handler {
 		p.page.Register(mux)
 		mux.Handle("/", web.Admin())
 	}
-	return p.limits.ResolveAddress(transport.IdentifyRequests(secure(mux)))
+	return p.limits.ResolveAddress(requestid.Identify(secure(mux)))
 }
 
 // adminPage is the page of a server, whose streams end when ctx does.

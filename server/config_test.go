@@ -28,7 +28,7 @@ import (
 	"tideline/graph/exec"
 	"tideline/live"
 	"tideline/queue"
-	"tideline/server/transport"
+	"tideline/server/transport/requestid"
 	"tideline/storage"
 	"tideline/timeline"
 	"tideline/workers"
@@ -386,7 +386,7 @@ func TestLogCarriesTheRequest(t *testing.T) {
 	var out strings.Builder
 	log, err := newLogger(&out, "json", "info")
 	require.NoError(t, err)
-	log.With("a", 1).InfoContext(transport.WithRequestID(t.Context(), "r1"), "hello")
+	log.With("a", 1).InfoContext(requestid.With(t.Context(), "r1"), "hello")
 	log.DebugContext(t.Context(), "hidden")
 	var record map[string]any
 	require.NoError(t, json.Unmarshal([]byte(out.String()), &record))

@@ -5,7 +5,7 @@ import (
 	"io"
 	"log/slog"
 
-	"tideline/server/transport"
+	"tideline/server/transport/requestid"
 )
 
 // newLogger returns a logger that writes records of the level ("debug" to "error")
@@ -37,7 +37,7 @@ func inSeconds(_ []string, a slog.Attr) slog.Attr {
 type contextHandler struct{ slog.Handler }
 
 func (h contextHandler) Handle(ctx context.Context, record slog.Record) error {
-	if id := transport.RequestID(ctx); id != "" {
+	if id := requestid.Of(ctx); id != "" {
 		record.AddAttrs(slog.String("request", id))
 	}
 	return h.Handler.Handle(ctx, record)

@@ -19,6 +19,7 @@ import (
 	"tideline/server/admin"
 	"tideline/server/limit"
 	"tideline/server/transport"
+	"tideline/server/transport/requestid"
 	"tideline/server/wire"
 	"tideline/storage"
 	"tideline/web"
@@ -128,7 +129,7 @@ func newProcess(ctx context.Context, c Config, role Role, stores *storage.Stores
 	if c.AdminAddr != "" {
 		p.admin = p.adminHandler(metrics)
 	}
-	p.handler = p.limits.ResolveAddress(transport.IdentifyRequests(secure(mux)))
+	p.handler = p.limits.ResolveAddress(requestid.Identify(secure(mux)))
 	return p, nil
 }
 

@@ -75,22 +75,3 @@ func TestDeadBuilderIsReplaced(t *testing.T) {
 		})
 	}
 }
-
-// A visit that builds leaves the inbox complete, of the journal's position that it returns.
-func TestVisitBuildsTheInbox(t *testing.T) {
-	t.Parallel()
-	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
-		w := &world{feedtest.New(t, s, feedtest.Options{})} // without builders
-		ann, star := w.User("ann"), w.User("star")
-		require.NoError(t, s.DB.Follow.Create().SetFollowerID(ann.ID).SetFolloweeID(star.ID).Exec(w.Ctx))
-		posts := w.History(star, 3)
-		at := w.Home.VisitAndBuild(w.Ctx, ann.ID)
-		found, covered, err := w.Timelines.Page(w.Ctx, timeline.Inbox(ann.ID), timeline.Range{Limit: 10})
-		require.NoError(t, err)
-		require.Equal(t, timeline.Ready, covered.State)
-		require.ElementsMatch(t, posts, found)
-		require.NotZero(t, at.Epoch)
-		require.Equal(t, covered.Epoch, at.Epoch)
-		require.Equal(t, at.Position, w.Home.VisitAndBuild(w.Ctx, ann.ID).Position)
-	})
-}

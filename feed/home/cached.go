@@ -27,7 +27,7 @@ type cachedFeed struct {
 func (h *Home) inbox(user int64) cachedFeed {
 	return cachedFeed{
 		key: timeline.Inbox(user), cap: h.tl.InboxCap(), surface: visibility.Inbox, user: user,
-		truth: h.pulled(user), merges: true, with: visibility.Likes, observe: h.cfg.Observe,
+		truth: pulled(h, user), merges: true, with: visibility.Likes, observe: h.cfg.Observe,
 	}
 }
 

@@ -2,7 +2,6 @@ package home
 
 import (
 	"context"
-	"time"
 
 	"tideline/ent"
 	"tideline/feed/account"
@@ -43,32 +42,6 @@ func (h *Home) Visit(ctx context.Context, user int64) Visit {
 	}
 	return Visit{at, arrived}
 }
-
-// VisitAndBuild is Visit. It builds a missing inbox before it returns, for a caller who
-// reads more than once: the reads then find all in Redis. If that takes too long, a
-// builder goes on with it, and SQL answers the reads.
-//
-// Cost: as Visit; where the inbox is missing, as BuildInbox.
-func (h *Home) VisitAndBuild(ctx context.Context, user int64) Visit {
-	arrived := h.ArrivedID(ctx)
-	at, err := h.tl.Visit(ctx, user)
-	at, begun := h.visited(ctx, user, at, err)
-	if begun == nil {
-		return Visit{at, arrived}
-	}
-	building, cancel := context.WithTimeout(ctx, buildWait)
-	defer cancel()
-	if err := h.builder.build(building, h.inbox(user), begun); err != nil {
-		if ctx.Err() == nil {
-			h.log.WarnContext(ctx, "inbox not built at once", "user", user, "error", err)
-		}
-		h.builder.soon(h.inbox(user), begun)
-	}
-	return Visit{at, arrived}
-}
-
-// buildWait is the longest that VisitAndBuild builds.
-const buildWait = 2 * time.Second
 
 // visitInbox is Visit. It also returns the source of the timeline for a page that
 // begins with the range, and has the fields of its posts.

@@ -21,7 +21,7 @@ import (
 // index of posts for each who also posted beyond the near end of the range, which
 // nobody did of a first page; then at most as many posts as the limit of each
 // visibility of as many authors, and whether these follow the user.
-func (h *Home) pulled(user int64) visibility.Source {
+func pulled(h *Home, user int64) visibility.Source {
 	// An array, not a join: its cost does not depend on the database's estimate of
 	// the number of users. A correlated query costs a fifth more.
 	among := "IN (%s)"

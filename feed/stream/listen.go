@@ -79,7 +79,7 @@ type Options struct {
 // BadInput.
 //
 // Cost: one look-up and four round trips, and two queries of the posts that are
-// younger than two minutes, if any; that of a missing inbox; after a cursor, those of the first pages, which
+// younger than two minutes, if any; after a cursor, those of the first pages, which
 // are read as the client takes events, and one more each time that the client reads
 // slowly.
 func (s *Streams) Listen(ctx context.Context, v account.Viewer, o Options, wake func()) (*Stream, error) {
@@ -97,7 +97,7 @@ func (s *Streams) Listen(ctx context.Context, v account.Viewer, o Options, wake 
 		}
 		t.resuming = &after
 	}
-	at := s.home.VisitAndBuild(ctx, v.ID) // from now on posts are pushed
+	at := s.home.Visit(ctx, v.ID) // from now on posts are pushed
 	if t.resuming == nil {
 		// The client reads the present timeline by itself. The stream reads the client
 		// state before it listens, and then catches up: so it sends every later change.

@@ -8,6 +8,7 @@ import (
 	"tideline/feed/refusal"
 	"tideline/graph/exec"
 	"tideline/server/limit"
+	"tideline/server/transport/requestid"
 )
 
 // The codes that the transports give; graph and exec give the others.
@@ -72,7 +73,7 @@ func retryAfter(errs gqlerror.List) (seconds int, ok bool) {
 func stamp(ctx context.Context, errs gqlerror.List) {
 	for _, err := range errs {
 		if err.Extensions["code"] == codeInternal {
-			err.Extensions["requestId"] = RequestID(ctx)
+			err.Extensions["requestId"] = requestid.Of(ctx)
 		}
 	}
 }

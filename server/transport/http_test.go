@@ -13,6 +13,7 @@ import (
 
 	"tideline/server/internal/servertest"
 	"tideline/server/transport/incoming"
+	"tideline/server/transport/requestid"
 )
 
 const (
@@ -102,7 +103,7 @@ func TestHTTP(t *testing.T) {
 				r.Body = io.NopCloser(strings.NewReader(string(body)))
 				r.Header.Set("Accept", accept)
 				w := httptest.NewRecorder()
-				IdentifyRequests(f.handler).ServeHTTP(w, r)
+				requestid.Identify(f.handler).ServeHTTP(w, r)
 				require.Equal(t, status, w.Code, w.Body)
 				require.Equal(t, accept+"; charset=utf-8", w.Header().Get("Content-Type"))
 				require.Contains(t, w.Body.String(), c.want)
@@ -179,7 +180,7 @@ func (f *fixture) post(body string, more ...func(*http.Request)) *httptest.Respo
 		change(r)
 	}
 	w := httptest.NewRecorder()
-	IdentifyRequests(f.handler).ServeHTTP(w, r)
+	requestid.Identify(f.handler).ServeHTTP(w, r)
 	return w
 }
 
@@ -227,10 +228,10 @@ func TestRequestID(t *testing.T) {
 	} {
 		r := httptest.NewRequest(http.MethodPost, "/graphql", strings.NewReader(`{"query":"{fail}"}`))
 		r.Header.Set("Content-Type", asJSON)
-		r.Header.Set(requestIDHeader, given)
+		r.Header.Set(requestid.Header, given)
 		w := httptest.NewRecorder()
-		IdentifyRequests(f.handler).ServeHTTP(w, r)
-		id := w.Header().Get(requestIDHeader)
+		requestid.Identify(f.handler).ServeHTTP(w, r)
+		id := w.Header().Get(requestid.Header)
 		require.Equal(t, kept, id == given, given)
 		require.Contains(t, w.Body.String(), `"requestId":"`+id+`"`)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/gorilla/websocket"
 
 	"tideline/graph/exec"
+	"tideline/server/transport/requestid"
 	"tideline/server/transport/writequeue"
 )
 
@@ -55,7 +56,7 @@ func (o *operations) start(ctx context.Context, id string, request exec.Request,
 	}
 	o.running++
 	o.serial++
-	ctx = WithRequestID(ctx, fmt.Sprintf("%s.%d", RequestID(ctx), o.serial))
+	ctx = requestid.With(ctx, fmt.Sprintf("%s.%d", requestid.Of(ctx), o.serial))
 	s.set.running.Go(func() { op.run(ctx, request, giveBack) })
 	return true
 }

@@ -3,6 +3,8 @@ package transport
 import (
 	"net/http"
 	"slices"
+
+	"tideline/server/transport/requestid"
 )
 
 // cors lets pages of the origins use next, with a token of their own: there are no
@@ -16,7 +18,7 @@ func cors(origins []string, next http.Handler) http.Handler {
 		allowed := origin != "" && (slices.Contains(origins, origin) || slices.Contains(origins, "*"))
 		if allowed {
 			h.Set("Access-Control-Allow-Origin", origin)
-			h.Set("Access-Control-Expose-Headers", "Retry-After, "+requestIDHeader)
+			h.Set("Access-Control-Expose-Headers", "Retry-After, "+requestid.Header)
 		}
 		if r.Method != http.MethodOptions {
 			next.ServeHTTP(w, r)
@@ -25,7 +27,7 @@ func cors(origins []string, next http.Handler) http.Handler {
 		h.Set("Allow", "GET, POST")
 		if allowed && r.Header.Get("Access-Control-Request-Method") != "" {
 			h.Set("Access-Control-Allow-Methods", "GET, POST")
-			h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, "+requestIDHeader)
+			h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, "+requestid.Header)
 			h.Set("Access-Control-Max-Age", "600")
 		}
 		w.WriteHeader(http.StatusNoContent)

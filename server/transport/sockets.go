@@ -11,6 +11,7 @@ import (
 
 	"tideline/server/limit"
 	"tideline/server/transport/incoming"
+	"tideline/server/transport/requestid"
 )
 
 const (
@@ -71,7 +72,7 @@ func (s *sockets) accept(w http.ResponseWriter, r *http.Request) {
 		unavailable(w, "This server takes no more connections.")
 		return
 	}
-	conn, err := s.upgrader.Upgrade(w, r, http.Header{requestIDHeader: w.Header()[requestIDHeader]})
+	conn, err := s.upgrader.Upgrade(w, r, http.Header{requestid.Header: w.Header()[requestid.Header]})
 	if err != nil {
 		s.release()
 		s.api.config.Logger.DebugContext(r.Context(), "websocket handshake refused", "err", err)

@@ -13,13 +13,13 @@ type Now = { now: Snapshot }
 /** A table that scrolls by itself where there is no room; by the keyboard, too. */
 function Table({ label, head, children }: { label: string; head: string[]; children: ComponentChildren }) {
   return (
-    <div class="scroll" tabIndex={0} role="region" aria-label={label}>
+    <div class="scroll" tabIndex={0} role="group" aria-label={label}>
       <table>
         <thead>
           <tr>
             {head.map((name, i) => (
               <th scope="col" key={i}>
-                {name}
+                {name || <span class="hidden">{w().actions}</span>}
               </th>
             ))}
           </tr>
