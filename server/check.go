@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"tideline/server/machine"
 	"tideline/storage"
 )
 
@@ -31,7 +32,7 @@ func (c Config) Unsafe() []string {
 	when(c.SignUp == "on" && c.OwnAccounts == "on" && c.NewAccountFor == 0,
 		"TIDELINE_NEW_ACCOUNT_FOR is 0s: an account of a minute may write as much as any other")
 	when(c.DatabaseURL == "" && c.SQLiteSync == "normal", "TIDELINE_SQLITE_SYNC is normal: a power cut takes the last writes")
-	if files, known := openFiles(); known {
+	if files, known := machine.OpenFiles(); known {
 		need := uint64(c.MaxSockets + spareFiles)
 		when(files < need, "this process may open %d files: TIDELINE_MAX_SOCKETS needs %d", files, need)
 	}

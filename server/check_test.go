@@ -12,6 +12,7 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/stretchr/testify/require"
 
+	"tideline/server/machine"
 	"tideline/storage"
 	"tideline/storage/storagetest"
 )
@@ -24,7 +25,7 @@ var guarded = []string{
 func TestUnsafeSettings(t *testing.T) {
 	c, err := parse(t, guarded...)
 	require.NoError(t, err)
-	files, known := openFiles()
+	files, known := machine.OpenFiles()
 	if known && files < uint64(c.MaxSockets+spareFiles) {
 		require.Len(t, c.Unsafe(), 1, "this process may open few files")
 	} else {

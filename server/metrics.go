@@ -18,6 +18,7 @@ import (
 	"tideline/fleet"
 	"tideline/live"
 	"tideline/queue"
+	"tideline/server/machine"
 	"tideline/workers"
 )
 
@@ -182,16 +183,16 @@ func (m *metrics) certificate(end time.Time) {
 // measureDisk adds how full the disk of a directory is, which each scrape asks for, where
 // the system tells it.
 func (m *metrics) measureDisk(dir string) {
-	if _, _, known := diskSpace(dir); !known {
+	if _, _, known := machine.DiskSpace(dir); !known {
 		return
 	}
 	m.registry.MustRegister(
 		gaugeOf("tideline_data_size_bytes", "Size of the disk that has the data directory.", func() int {
-			size, _, _ := diskSpace(dir)
+			size, _, _ := machine.DiskSpace(dir)
 			return int(size)
 		}),
 		gaugeOf("tideline_data_free_bytes", "What is left of it for this process.", func() int {
-			_, free, _ := diskSpace(dir)
+			_, free, _ := machine.DiskSpace(dir)
 			return int(free)
 		}),
 	)

@@ -1,11 +1,11 @@
 //go:build linux || darwin
 
-package server
+package machine
 
 import "syscall"
 
-// diskSpace is how much a file system has, and has left for this process, in bytes.
-func diskSpace(dir string) (size, free uint64, known bool) {
+// DiskSpace is how much a file system has, and has left for this process, in bytes.
+func DiskSpace(dir string) (size, free uint64, known bool) {
 	var disk syscall.Statfs_t
 	if syscall.Statfs(dir, &disk) != nil {
 		return 0, 0, false

@@ -1,12 +1,12 @@
 //go:build unix
 
-package server
+package machine
 
 import "syscall"
 
-// openFiles is how many files this process may have open. Go raises the bound as far
+// OpenFiles is how many files this process may have open. Go raises the bound as far
 // as it may when a program starts.
-func openFiles() (most uint64, known bool) {
+func OpenFiles() (most uint64, known bool) {
 	var limit syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {
 		return 0, false

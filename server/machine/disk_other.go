@@ -1,0 +1,6 @@
+//go:build !linux && !darwin
+
+package machine
+
+// DiskSpace is not known here.
+func DiskSpace(string) (size, free uint64, known bool) { return 0, 0, false }
