@@ -11,8 +11,7 @@ type Batch struct {
 	// Users are the recipients, ascending. They must not be changed.
 	Users []int64
 
-	last    atomic.Pointer[finding]
-	pending atomic.Bool // the hub prepares it, and tells the subscriptions then
+	last atomic.Pointer[finding]
 }
 
 // finding is what one caller of Share finds out for all.

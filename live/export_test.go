@@ -1,20 +1,5 @@
 package live
 
-import "context"
-
-const (
-	Turns       = turns
-	TurnTimeout = turnTimeout
-)
-
-// PrepareInTurn is prepareInTurn.
-func (h *Hub) PrepareInTurn(ctx context.Context, prepare func()) (leave func()) {
-	return h.prepareInTurn(ctx, prepare)
-}
-
-// Taken returns how many turns are taken.
-func (h *Hub) Taken() int { return len(h.turns) }
-
 // Waiting returns how many events can be taken.
 func (s *Subscription) Waiting() int {
 	s.mu.Lock()

@@ -33,7 +33,7 @@ type HubConfig struct {
 	// Sharded uses sharded pub/sub, as the publishers must too.
 	Sharded bool
 	// Buffer is how many events a subscription holds for its reader before it
-	// is given up as lagging. Defaults to 32.
+	// is given up as lagging. Defaults to 32, 56 bytes each while they wait.
 	Buffer int
 	// Logger is told of lost and restored connections. Defaults to none.
 	Logger *slog.Logger
@@ -67,7 +67,6 @@ type Hub struct {
 	wake    chan struct{}
 	prepare atomic.Pointer[func(context.Context, Event)]
 	telling sync.WaitGroup // the goroutines of tell
-	turns   chan struct{}  // taken by messages for many
 
 	received, delivered, strays, lagged, malformed, resyncs, connects atomic.Uint64
 
@@ -101,7 +100,6 @@ func NewHub(rdb redis.UniversalClient, cfg HubConfig) *Hub {
 		wake:     make(chan struct{}, 1),
 		subs:     make(map[int64][]*Subscription),
 		touched:  make(map[int64]struct{}),
-		turns:    make(chan struct{}, turns),
 		held:     make(map[int64]struct{}),
 	}
 }
@@ -268,7 +266,6 @@ func (h *Hub) deliver(ctx context.Context, ev Event, users []int64) {
 	ev.Batch = &Batch{Users: slices.Clone(users)}
 	prepare := h.prepare.Load()
 	together := prepare != nil && len(users) > 1 && (ev.Kind == Added || ev.Kind == Removed)
-	ev.Batch.pending.Store(together)
 	var full, offered []*Subscription
 	var sent, strays uint64
 	h.mu.RLock()
@@ -279,7 +276,7 @@ func (h *Hub) deliver(ctx context.Context, ev Event, users []int64) {
 		}
 		for _, s := range subs {
 			switch {
-			case !s.offer(&ev):
+			case !s.offer(ev):
 				full = append(full, s)
 				continue
 			case together:
@@ -295,7 +292,7 @@ func (h *Hub) deliver(ctx context.Context, ev Event, users []int64) {
 	h.strays.Add(strays)
 	h.drop(full)
 	if len(offered) > 0 {
-		h.telling.Go(func() { h.tell(ctx, ev.Batch, func() { (*prepare)(ctx, ev) }, offered) })
+		h.telling.Go(func() { h.tell(ctx, func() { (*prepare)(ctx, ev) }, offered) })
 	}
 }
 
@@ -304,13 +301,12 @@ func (h *Hub) deliver(ctx context.Context, ev Event, users []int64) {
 func (h *Hub) resync() {
 	var full []*Subscription
 	var sent uint64
-	ev := Event{Kind: Resync}
 	h.mu.RLock()
 	for _, subs := range h.subs {
 		for _, s := range subs {
 			switch {
 			case !s.registered:
-			case s.offer(&ev):
+			case s.offer(Event{Kind: Resync}):
 				s.wake()
 				sent++
 			default:

@@ -20,8 +20,7 @@ type Subscription struct {
 
 	mu    sync.Mutex                    // after hub.mu
 	told  func() (wait <-chan struct{}) // see TellBy
-	queue []*Event                      // when full: the subscription ends with ErrLagged
-	room  [1]*Event                     // of a queue that is short
+	queue []Event                       // when full: the subscription ends with ErrLagged
 	ended bool
 	err   error
 }
@@ -73,8 +72,8 @@ func (s *Subscription) Take() (ev Event, ok bool) {
 	if len(s.queue) == 0 {
 		return ev, false
 	}
-	ev = *s.queue[0]
-	s.queue[0] = nil
+	ev = s.queue[0]
+	s.queue[0] = Event{}
 	if s.queue = s.queue[1:]; len(s.queue) == 0 {
 		s.queue = nil
 	}
@@ -88,19 +87,7 @@ func (s *Subscription) Peek() (ev Event, ok bool) {
 	if len(s.queue) == 0 {
 		return ev, false
 	}
-	return *s.queue[0], true
-}
-
-// Waits reports whether there is something to take, or the end, of which the hub tells no
-// more: it will tell of an event that is being prepared.
-func (s *Subscription) Waits() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ended || len(s.queue) == 0 {
-		return s.ended
-	}
-	b := s.queue[0].Batch
-	return b == nil || !b.pending.Load()
+	return s.queue[0], true
 }
 
 // Covered returns a mark, as [HubConfig.Mark] has it: the reader has taken every
@@ -147,16 +134,12 @@ func (s *Subscription) Close() {
 	s.hub.end(s, nil)
 }
 
-// offer never waits; it answers whether there was room. The caller wakes the reader. The
-// event, which others get too, stays as it is.
-func (s *Subscription) offer(ev *Event) bool {
+// offer never waits; it answers whether there was room. The caller wakes the reader.
+func (s *Subscription) offer(ev Event) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.queue) >= s.hub.cfg.Buffer {
 		return false
-	}
-	if s.queue == nil {
-		s.queue = s.room[:0]
 	}
 	s.queue = append(s.queue, ev)
 	return true

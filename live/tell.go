@@ -3,20 +3,11 @@ package live
 import (
 	"context"
 	"runtime"
-	"sync"
-	"time"
 )
 
 const (
 	// tellTogether is how many subscriptions of one message are worth a goroutine.
 	tellTogether = 256
-	// turns is how many messages for so many are prepared and told at the same time. If
-	// all of a burst were, what was found out for the last would hold no more when its
-	// subscriptions are told, and would be found out again and again.
-	turns = 8
-	// turnTimeout is how long a message is prepared before another one has its turn: one
-	// that waits for a store holds up none.
-	turnTimeout = 50 * time.Millisecond
 	// prepareEach is after how many subscriptions an event is prepared again. Only
 	// the first time costs anything, unless what was found out then holds no more.
 	prepareEach = 64
@@ -44,40 +35,13 @@ func (s *Subscription) TellBy(tell func() (wait <-chan struct{})) {
 // tell tells the subscriptions of one message that something waits in them. It is
 // not the goroutine that receives: nothing that prepare waits for holds up another
 // message.
-func (h *Hub) tell(ctx context.Context, batch *Batch, prepare func(), subs []*Subscription) {
-	if len(subs) < tellTogether {
-		prepare()
-	} else {
-		defer h.prepareInTurn(ctx, prepare)()
-	}
-	batch.pending.Store(false)
+func (h *Hub) tell(ctx context.Context, prepare func(), subs []*Subscription) {
+	prepare()
 	parts := min(runtime.GOMAXPROCS(0), len(subs)/tellTogether+1)
-	var telling sync.WaitGroup
 	for i := range parts {
 		part := subs[i*len(subs)/parts : (i+1)*len(subs)/parts]
-		telling.Go(func() { h.tellEach(ctx, prepare, part) })
+		h.telling.Go(func() { h.tellEach(ctx, prepare, part) })
 	}
-	telling.Wait()
-}
-
-// prepareInTurn prepares a message in one of the turns. The message leaves the turn when
-// it is told, or when preparing takes too long: it then takes another one, in which what
-// was found out may still hold, and after that none.
-func (h *Hub) prepareInTurn(ctx context.Context, prepare func()) (leave func()) {
-	leave = func() { <-h.turns }
-	for range 2 {
-		select {
-		case h.turns <- struct{}{}:
-		case <-ctx.Done():
-			return func() {}
-		}
-		late := time.AfterFunc(turnTimeout, leave)
-		prepare()
-		if late.Stop() {
-			return leave
-		}
-	}
-	return func() {}
 }
 
 // tellEach is tell for some of the subscriptions. Those that have to wait do not hold

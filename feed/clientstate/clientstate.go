@@ -26,7 +26,6 @@ package clientstate
 import (
 	"encoding/binary"
 	"slices"
-	"sync/atomic"
 
 	"tideline/ent"
 	"tideline/feed/account"
@@ -106,77 +105,27 @@ func (c *State) UpTo(id int64) State {
 	return State{c.Position, min(c.low, id), c.recent[:end]}
 }
 
-// Endings has the ends of the cursors of many clients who are told of one post. Those
-// who have the same posts share one, which is encoded once. It is safe for concurrent use,
-// and empty at first.
-type Endings struct {
-	last atomic.Pointer[ending]
-	made atomic.Int32
-}
-
-type ending struct {
-	recent []int64
-	cursor *paging.Ending
-}
-
-const (
-	// leastShared is how many posts are worth an ending.
-	leastShared = 8
-	// mostEndings bounds what is encoded in vain when clients have different posts.
-	mostEndings = 16
-)
-
-// of returns the ending of cursors that name those posts, nil if there is none.
-func (e *Endings) of(recent []int64) *paging.Ending {
-	if e == nil || len(recent) < leastShared {
-		return nil
-	}
-	last := e.last.Load()
-	if last != nil && slices.Equal(last.recent, recent) {
-		return last.cursor
-	}
-	if e.made.Add(1) > mostEndings {
-		return nil
-	}
-	last = &ending{slices.Clone(recent), paging.NewEnding(appendDistances(nil, recent[0], recent[1:]))}
-	e.last.Store(last)
-	return last.cursor
-}
-
-// AppendCursor appends to text the cursor of an entry in the viewer's timeline, for a
-// client in this state. Endings are those of all who are told of the entry at once, nil
-// when it is one.
+// tail encodes the state as part of a cursor. It is empty when the state does not
+// fit: the client cannot resume without reading again.
 //
 //	epoch, offset, low  uvarints
 //	recent              uvarint distances, each from the post before, the first from low
-//
-// If the state does not fit, the cursor has none: the client cannot resume without reading
-// again.
-func (c *State) AppendCursor(text []byte, v account.Viewer, id int64, endings *Endings) []byte {
-	cursor := paging.Cursor{Score: float64(id), ID: id}
+func (c *State) tail() string {
 	first, _ := slices.BinarySearch(c.recent, c.low+1)
 	recent := c.recent[first:]
 	if len(recent) > MaxRecent || c.Position.Epoch == 0 {
-		return cursor.AppendEncode(text, paging.Latest, v.ID, nil)
+		return ""
 	}
 	b := make([]byte, 0, 128) // most fit, on the stack
 	b = binary.AppendUvarint(b, uint64(c.Position.Epoch))
 	b = binary.AppendUvarint(b, uint64(c.Position.Offset))
 	b = binary.AppendUvarint(b, uint64(c.low))
-	end := endings.of(recent)
-	if end != nil {
-		recent = recent[:1]
+	last := c.low
+	for _, id := range recent {
+		b = binary.AppendUvarint(b, uint64(id-last))
+		last = id
 	}
-	cursor.Tail = string(appendDistances(b, c.low, recent))
-	return cursor.AppendEncode(text, paging.Latest, v.ID, end)
-}
-
-func appendDistances(b []byte, from int64, ids []int64) []byte {
-	for _, id := range ids {
-		b = binary.AppendUvarint(b, uint64(id-from))
-		from = id
-	}
-	return b
+	return string(b)
 }
 
 // Decode decodes the state in the tail of a cursor; ok is false when the
@@ -204,16 +153,14 @@ func Decode(tail string) (c State, ok bool) {
 
 // Cursor is the cursor of an entry in the viewer's timeline, for a client in this
 // state.
-func (c *State) Cursor(v account.Viewer, id int64) string { return c.cursor(v, id, nil) }
-
-func (c *State) cursor(v account.Viewer, id int64, endings *Endings) string {
-	return string(c.AppendCursor(nil, v, id, endings))
+func (c *State) Cursor(v account.Viewer, id int64) string {
+	return paging.Cursor{Score: float64(id), ID: id, Tail: c.tail()}.Encode(paging.Latest, v.ID)
 }
 
 // Entry is the post as an entry of the viewer's timeline in the order Latest, for a
-// client in this state. Endings are as of AppendCursor.
-func (c *State) Entry(v account.Viewer, p *ent.Post, endings *Endings) paging.Edge[ent.Post] {
-	return paging.Edge[ent.Post]{Cursor: c.cursor(v, p.ID, endings), Score: float64(p.ID), Node: p}
+// client in this state.
+func (c *State) Entry(v account.Viewer, p *ent.Post) paging.Edge[ent.Post] {
+	return paging.Edge[ent.Post]{Cursor: c.Cursor(v, p.ID), Score: float64(p.ID), Node: p}
 }
 
 // Holding is the cursor of a client that holds the page. The client reads what

@@ -18,7 +18,7 @@ func (h *Home) Entry(ctx context.Context, v account.Viewer, p *ent.Post) (paging
 	at := h.Visit(ctx, v.ID)
 	state, err := h.ClientStateOf(ctx, v, at, []*ent.Post{p}, true)
 	state = state.UpTo(p.ID)
-	return state.Entry(v, p, nil), err
+	return state.Entry(v, p), err
 }
 
 // Visit is the moment at which a user began to read. The client state that follows

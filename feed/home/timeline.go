@@ -69,7 +69,7 @@ func (h *Home) TimelineWith(ctx context.Context, v account.Viewer, p paging.Page
 	}
 	c := paging.Connect(w, posts, func(p *ent.Post) paging.Edge[ent.Post] {
 		upTo := state.UpTo(p.ID)
-		return upTo.Entry(v, p, nil)
+		return upTo.Entry(v, p)
 	})
 	c.Position = state.Holding(v, w, c)
 	return c, nil

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"hash/crc32"
 	"math"
-	"slices"
 	"strings"
 
 	"tideline/feed/refusal"
@@ -64,64 +63,19 @@ var cursorEncoding = base64.RawURLEncoding.Strict()
 
 // Encode returns the text of the cursor, for the list of that owner.
 func (c Cursor) Encode(l List, owner int64) string {
-	return string(c.AppendEncode(nil, l, owner, nil))
-}
-
-// AppendEncode appends the text of the cursor to b. If the ending is not nil, the cursor's
-// tail is Tail and then the ending.
-func (c Cursor) AppendEncode(b []byte, l List, owner int64, end *Ending) []byte {
-	version, ends := byte(cursorVersion), 0
-	if c.Tail != "" || end != nil {
+	b := make([]byte, 0, 256) // most fit, on the stack
+	version := byte(cursorVersion)
+	if c.Tail != "" {
 		version = cursorTailed
 	}
-	if end != nil {
-		ends = len(end.raw)
-	}
-	// What is encoded lies in the same array, behind the room for the text: the checksum
-	// would have an array of its own escape to the heap.
-	size := cursorSize + len(c.Tail)
-	room := cursorEncoding.EncodedLen(size + ends)
-	b = slices.Grow(b, room+size+8)
-	raw := b[len(b)+room : len(b)+room]
-	raw = append(raw, version, byte(l))
-	raw = binary.BigEndian.AppendUint64(raw, math.Float64bits(c.Score))
-	raw = binary.BigEndian.AppendUint64(raw, uint64(c.ID))
-	raw = append(raw, c.Tail...)
-	sum := crc32.ChecksumIEEE(raw)
-	if end != nil {
-		sum = crc32.Update(sum, crc32.IEEETable, end.raw)
-	}
-	n := len(raw)
-	raw = binary.BigEndian.AppendUint64(raw, uint64(owner))
-	sum, raw = crc32.Update(sum, crc32.IEEETable, raw[n:]), raw[:n]
-	if end != nil {
-		begun := (group - n%group) % group // bytes of the ending that the group of the raw ones before it lacks
-		b = cursorEncoding.AppendEncode(b, append(raw, end.raw[:begun]...))
-		b = append(b, end.text[begun]...)
-		raw = append(raw[:0], end.raw[begun+(ends-begun)/group*group:]...)
-	}
-	return cursorEncoding.AppendEncode(b, binary.BigEndian.AppendUint32(raw, sum))
+	b = append(b, version, byte(l))
+	b = binary.BigEndian.AppendUint64(b, math.Float64bits(c.Score))
+	b = binary.BigEndian.AppendUint64(b, uint64(c.ID))
+	b = append(b, c.Tail...)
+	b = binary.BigEndian.AppendUint32(b, checksum(b, owner))
+	return string(cursorEncoding.AppendEncode(make([]byte, 0, 256), b))
 }
 
-// group is how many bytes Base64 turns into four characters.
-const group = 3
-
-// Ending is the end of the tail of many cursors. It is encoded once for all of them.
-type Ending struct {
-	raw  []byte
-	text [group]string // of the whole groups, by the number of bytes before the first of them
-}
-
-// NewEnding returns an ending of those bytes, of which there are at least two.
-func NewEnding(raw []byte) *Ending {
-	e := &Ending{raw: raw}
-	for begun := range e.text {
-		e.text[begun] = cursorEncoding.EncodeToString(raw[begun : begun+(len(raw)-begun)/group*group])
-	}
-	return e
-}
-
-// checksum binds the bytes of a cursor to the owner.
 func checksum(b []byte, owner int64) uint32 {
 	var of [8]byte
 	binary.BigEndian.PutUint64(of[:], uint64(owner))

@@ -63,13 +63,14 @@ func (e *PostAdded) Neutral(placeholder string) any {
 	return &neutral
 }
 
-// AppendOwn appends the string that the placeholder stands for. The stream must not have
-// gone on since the event.
-func (e *PostAdded) AppendOwn(b []byte) []byte {
-	if s := e.stream; s != nil {
-		return s.client.AppendCursor(b, s.viewer, e.Edge.Node.ID, e.cursors())
+// Own returns the string that the placeholder stands for. The stream must not have gone
+// on since the event.
+func (e *PostAdded) Own() string {
+	if e.stream != nil {
+		e.Edge.Cursor = e.stream.client.Cursor(e.stream.viewer, e.Edge.Node.ID)
+		e.stream = nil
 	}
-	return append(b, e.Edge.Cursor...)
+	return e.Edge.Cursor
 }
 
 // Neutral returns the event with the placeholder in place of the viewer's own
@@ -78,8 +79,8 @@ func (e *PostRemoved) Neutral(placeholder string) any {
 	return &PostRemoved{PostID: e.PostID, Position: placeholder, Deleted: e.Deleted}
 }
 
-// AppendOwn appends the string that the placeholder stands for.
-func (e *PostRemoved) AppendOwn(b []byte) []byte { return append(b, e.Position...) }
+// Own returns the string that the placeholder stands for.
+func (e *PostRemoved) Own() string { return e.Position }
 
 // Liked reports whether the viewer likes an event's post.
 //

@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 
 	"tideline/ent"
-	"tideline/feed/clientstate"
 	"tideline/feed/paging"
 	"tideline/feed/visibility"
 	"tideline/live"
@@ -19,17 +18,8 @@ type sharedEvent struct {
 	verdict visibility.Verdict
 	users   []int64      // ascending
 	facts   atomic.Int64 // how many have been read since the verdict
-	endings clientstate.Endings
 
 	answers sync.Map // of *answer
-}
-
-// cursors is what the cursors of those who get the event share.
-func (e *sharedEvent) cursors() *clientstate.Endings {
-	if e == nil {
-		return nil
-	}
-	return &e.endings
 }
 
 // answer is what is found out once for all.
@@ -141,14 +131,6 @@ func (s *Stream) Shared() (event Event, ok bool) {
 	}
 	edge := paging.Edge[ent.Post]{Score: float64(ev.Post), Node: e.verdict.Post}
 	return &PostAdded{Edge: edge, sharedEvent: e, before: s.newest, stream: s}, true
-}
-
-// Waits reports whether Next has to be asked. It need not for an event of many of which
-// the stream will be told yet.
-//
-// Cost: none.
-func (s *Stream) Waits() bool {
-	return s.resuming != nil || s.ended || len(s.ready)+len(s.backlog.items) > 0 || s.beatDue.Load() || s.visitDue.Load() || s.sub.Waits()
 }
 
 // TakeShared takes the event that Shared has just returned, which is sent now. It

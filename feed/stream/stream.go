@@ -340,8 +340,7 @@ func (s *Stream) judge(ctx context.Context, ev live.Event) (*ent.Post, *sharedEv
 func (s *Stream) add(p *ent.Post, e *sharedEvent) {
 	before := s.newest
 	s.took(p.ID)
-	edge := s.client.Entry(s.viewer, p, e.cursors())
-	s.send(&PostAdded{Edge: edge, sharedEvent: e, before: before})
+	s.send(&PostAdded{Edge: s.client.Entry(s.viewer, p), sharedEvent: e, before: before})
 }
 
 // took notes that the client gets the post.

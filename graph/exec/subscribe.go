@@ -18,8 +18,6 @@ type Source[T any] interface {
 	// Shared returns the event that Next returns next, if it is a [Common] one and Next need not read or wait. It
 	// takes nothing.
 	Shared() (event T, ok bool)
-	// Waits reports whether Next has to be asked: it need not when nothing has come but what the source will tell of.
-	Waits() bool
 	// TakeShared takes the event that Shared has just returned: its response is sent now. If it may be sent no more,
 	// TakeShared returns false, and Next is to decide. Confirm is not asked.
 	TakeShared(event T) bool
@@ -107,7 +105,7 @@ func (s *Subscription) TellBy(tell func() (wait <-chan struct{})) { s.source.Tel
 
 // AppendShared appends the next response to b, as [Response.AppendJSON] does, if many subscriptions get it and nothing
 // has to be read or waited for. When wait is not nil, the response is made elsewhere until that is closed. Else, when
-// nothing was appended, Waits says whether Next has to be asked. The context is the subscription's.
+// nothing was appended, Next has to be asked. The context is the subscription's.
 func (s *Subscription) AppendShared(ctx context.Context, b []byte) (appended []byte, ok bool, wait <-chan struct{}) {
 	event, ok := s.source.Shared()
 	if !ok {
@@ -128,9 +126,6 @@ func (s *Subscription) AppendShared(ctx context.Context, b []byte) (appended []b
 	b = append(b, `{"data":`...)
 	return append(t.fill(b, common, ""), '}'), true, nil
 }
-
-// Waits reports whether Next has to be asked, when AppendShared has appended nothing.
-func (s *Subscription) Waits() bool { return s.source.Waits() }
 
 // Ended reports whether the subscription has no more responses.
 func (s *Subscription) Ended() bool { return s.source.Ended() }

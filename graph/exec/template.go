@@ -29,8 +29,8 @@ type Common interface {
 	// Neutral returns the event with the placeholder in place of the string that is the subscriber's own,
 	// wherever it occurs.
 	Neutral(placeholder string) any
-	// AppendOwn appends the string that the placeholder stands for, as it is between quotation marks in JSON.
-	AppendOwn(b []byte) []byte
+	// Own returns the string that the placeholder stands for.
+	Own() string
 }
 
 // placeholder stands for a string that is the subscriber's own. It is secret to the process, so no text of a user
@@ -136,28 +136,23 @@ func (s *Subscription) fromTemplate(ctx context.Context, event Common) json.RawM
 		}
 		count = strconv.Itoa(n)
 	}
-	size := 512 // for what is the subscriber's own
+	size := 0
 	for _, part := range t.parts {
-		size += len(part)
+		size += len(part) + len(event.Own())
 	}
 	return t.fill(make([]byte, 0, size), event, count)
 }
 
 // fill appends the response to an event.
 func (t *template) fill(b []byte, event Common, count string) []byte {
-	var own struct{ start, end int } // in b, once it is there
 	for i, part := range t.parts {
 		b = append(b, part...)
 		switch {
 		case i == len(t.holes):
 		case t.holes[i] == intHole:
 			b = append(b, count...)
-		case own.end > 0:
-			b = append(b, b[own.start:own.end]...)
 		default:
-			own.start = len(b)
-			b = event.AppendOwn(b)
-			own.end = len(b)
+			b = append(b, event.Own()...)
 		}
 	}
 	return b

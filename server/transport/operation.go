@@ -24,8 +24,6 @@ type operation struct {
 	id     string
 	cancel context.CancelFunc
 
-	over bool // it may send no more; guarded by the operations
-
 	mu           sync.Mutex
 	subscription *exec.Subscription // nil until it has begun
 	ctx          context.Context    // of the subscription
@@ -131,11 +129,8 @@ func (op *operation) wake() {
 	}
 }
 
-// tellAtOnce bounds the responses that are written together.
-const tellAtOnce = 16
-
-// tell sends the next responses at once that many clients get. While one of them is made,
-// tell returns a channel. What else has to be waited for has a goroutine of its own.
+// tell sends the next response at once if many clients get it. While that is made, tell
+// returns a channel. What else has to be waited for has a goroutine of its own.
 func (op *operation) tell() (wait <-chan struct{}) {
 	if !op.beginReading() {
 		return nil
@@ -143,16 +138,12 @@ func (op *operation) tell() (wait <-chan struct{}) {
 	defer op.recover(op.ctx)
 	w := writequeue.Begin()
 	defer w.End()
-	for sent := true; sent && w.Sealed() < tellAtOnce; {
-		if w.Text, sent, wait = op.subscription.AppendShared(op.ctx, append(w.Text, op.opening...)); sent {
-			w.Text = append(w.Text, '}')
-			w.Seal()
-		}
-	}
-	if w.Sealed() > 0 {
+	var sent bool
+	if w.Text, sent, wait = op.subscription.AppendShared(op.ctx, append(w.Text, op.opening...)); sent {
+		w.Text = append(w.Text, '}')
 		op.socket.operations.sendNow(op, w)
 	}
-	if wait == nil && op.subscription.Waits() || op.keepReading() {
+	if !sent && wait == nil || op.keepReading() {
 		op.socket.set.running.Go(op.forward)
 	}
 	return wait

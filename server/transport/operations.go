@@ -43,7 +43,6 @@ func (o *operations) start(ctx context.Context, id string, request exec.Request,
 			return false
 		}
 		old.cancel() // the older protocol starts it anew
-		old.over = true
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	op := &operation{socket: s, id: id, cancel: cancel}
@@ -74,7 +73,6 @@ func (o *operations) stop(id string) {
 		o.finishLocked(op, frame("complete", id, nil))
 		return
 	}
-	op.over = true
 	delete(o.byID, id)
 }
 
@@ -90,7 +88,7 @@ func (o *operations) stopped() {
 func (o *operations) emit(op *operation, data []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if !op.over {
+	if o.byID[op.id] == op {
 		o.socket.queue.Add(websocket.TextMessage, data)
 	}
 }
@@ -99,7 +97,7 @@ func (o *operations) emit(op *operation, data []byte) {
 func (o *operations) sendNow(op *operation, w *writequeue.Frame) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if !op.over {
+	if o.byID[op.id] == op {
 		o.socket.queue.SendNow(w)
 	}
 }
@@ -112,11 +110,10 @@ func (o *operations) finish(op *operation, last []byte) {
 }
 
 func (o *operations) finishLocked(op *operation, last []byte) {
-	if op.over {
+	if o.byID[op.id] != op {
 		return
 	}
 	op.cancel()
-	op.over = true
 	delete(o.byID, op.id)
 	o.socket.queue.Send(websocket.TextMessage, last)
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,7 +14,6 @@ import (
 	"go.uber.org/goleak"
 
 	"tideline/feed/account"
-	"tideline/graph/exec/exectest"
 	"tideline/server/internal/servertest"
 )
 
@@ -469,28 +467,4 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	require.Eventually(t, func() bool { return files() <= before }, 30*time.Second, time.Millisecond)
 	require.Zero(t, f.subscriptions.Load())
 	require.NoError(t, goleak.Find(goroutines))
-}
-
-// What many get, and comes at once, is written at once, one message behind the other; what
-// only one gets keeps its place.
-func TestBroadcastTogether(t *testing.T) {
-	f := newFixture(t, nil)
-	p := f.connect(t, modern, asUser)
-	p.Send(`{"id":"1","type":"subscribe","payload":{"query":"subscription { news }"}}`)
-	burst := func(n int, alone ...int) (all exectest.Burst) {
-		for i := range n {
-			if slices.Contains(alone, i) {
-				all = append(all, i)
-			} else {
-				all = append(all, exectest.Broadcast{Value: i})
-			}
-		}
-		return all
-	}
-	for _, all := range []exectest.Burst{burst(1), burst(tellAtOnce), burst(3 * tellAtOnce), burst(4, 2), burst(3, 0), burst(2)} {
-		f.news <- all
-		for i := range all {
-			p.Expect(fmt.Sprintf(`{"type":"next","id":"1","payload":{"data":{"news":%d}}}`, i))
-		}
-	}
 }

@@ -11,20 +11,22 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// Frame is text frames under construction, for [Queue.SendNow]: whole messages that are
-// not masked and not compressed.
-type Frame struct {
-	Text []byte // the caller appends to it, and seals it when it is a message
+// headerRoom is the length of the longest header of a frame that a server sends.
+const headerRoom = 10
 
-	wire   []byte // what is to be written
-	sealed int    // messages in wire
-	n      int    // how much of wire was written
-	err    error
-	write  func(fd uintptr) bool // writes wire, once and without waiting
+// Frame is a text frame under construction, for [Queue.SendNow].
+type Frame struct {
+	Text []byte // the caller appends to it
+
+	room  []byte // what Text lies in, with room for a header before it
+	wire  []byte // what is to be written
+	n     int    // how much of wire was written
+	err   error
+	write func(fd uintptr) bool // writes wire, once and without waiting
 }
 
 var frames = sync.Pool{New: func() any {
-	f := &Frame{Text: make([]byte, 0, 1024), wire: make([]byte, 0, 1024)}
+	f := &Frame{room: make([]byte, headerRoom, 1024)}
 	f.write = func(fd uintptr) bool {
 		f.n, f.err = writeOnce(fd, f.wire)
 		return true // or the connection would wait until it can be written
@@ -33,61 +35,76 @@ var frames = sync.Pool{New: func() any {
 }}
 
 // Begin returns an empty frame. The caller calls End when it no longer needs it.
-func Begin() *Frame { return frames.Get().(*Frame) }
+func Begin() *Frame {
+	f := frames.Get().(*Frame)
+	f.Text = f.room[headerRoom:headerRoom]
+	return f
+}
 
 // End gives the frame back.
 func (f *Frame) End() {
-	if cap(f.Text)+cap(f.wire) > 128<<10 {
+	if cap(f.Text) > 64<<10 {
 		return // a rare one: not to be kept
 	}
-	f.Text, f.wire, f.sealed, f.err = f.Text[:0], f.wire[:0], 0, nil
+	f.Text, f.wire, f.err = nil, nil, nil
 	frames.Put(f)
 }
 
-// Sealed is the number of messages.
-func (f *Frame) Sealed() int { return f.sealed }
-
-// Seal ends a message with the text, which is empty then.
-func (f *Frame) Seal() {
-	f.wire = append(f.wire, 1<<7|websocket.TextMessage)
-	switch n := len(f.Text); {
-	case n < 126:
-		f.wire = append(f.wire, byte(n))
-	case n < 1<<16:
-		f.wire = binary.BigEndian.AppendUint16(append(f.wire, 126), uint16(n))
-	default:
-		f.wire = binary.BigEndian.AppendUint64(append(f.wire, 127), uint64(n))
+// seal puts the header before the text: of one whole message that is not masked and
+// not compressed.
+func (f *Frame) seal() {
+	n := len(f.Text)
+	if headerRoom+n > cap(f.room) { // the text has outgrown it
+		f.room = append(make([]byte, headerRoom, 2*(headerRoom+n)), f.Text...)
+		f.Text = f.room[headerRoom:]
 	}
-	f.wire = append(f.wire, f.Text...)
-	f.Text = f.Text[:0]
-	f.sealed++
+	b := f.room[:headerRoom+n]
+	var start int
+	switch {
+	case n < 126:
+		start = headerRoom - 2
+		b[start+1] = byte(n)
+	case n < 1<<16:
+		start = headerRoom - 4
+		b[start+1] = 126
+		binary.BigEndian.PutUint16(b[start+2:], uint16(n))
+	default:
+		start = 0
+		b[start+1] = 127
+		binary.BigEndian.PutUint64(b[start+2:], uint64(n))
+	}
+	b[start] = 1<<7 | websocket.TextMessage
+	f.wire = b[start:]
 }
 
-// SendNow is Send for sealed messages that are written by the caller itself, unless that
-// would have to wait: what the kernel does not take at once is queued, as one frame.
+// SendNow is Send for a frame that is written by the caller itself, unless that would
+// have to wait: what the kernel does not take at once is queued.
 func (q *Queue) SendNow(f *Frame) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closing {
 		return
 	}
-	f.n = 0
+	rest := frame{websocket.TextMessage, f.Text}
 	if !q.writing && len(q.frames) == 0 && q.rawLocked() != nil {
+		f.seal()
 		switch err := q.writeLocked(f); {
 		case err != nil && !errors.Is(err, syscall.EAGAIN):
 			q.loseLocked()
 			return
 		case err == nil && f.n == len(f.wire):
 			return
+		case f.n > 0:
+			rest = frame{partial, f.wire[f.n:]}
 		}
 	}
-	q.addLocked(wire, append([]byte(nil), f.wire[f.n:]...))
+	q.addLocked(rest.kind, append([]byte(nil), rest.data...))
 	q.startLocked()
 }
 
-// wire is the kind of frames, headers included, of whose first the beginning may be
+// partial is the kind of what is left of a frame, header included, whose beginning is
 // written.
-const wire = -1
+const partial = -1
 
 // writeLocked writes as much of the frame as the kernel takes.
 func (q *Queue) writeLocked(f *Frame) error {

@@ -43,7 +43,6 @@ func (q *Queue) now(text string) {
 	f := Begin()
 	defer f.End()
 	f.Text = append(f.Text, text...)
-	f.Seal()
 	q.SendNow(f)
 }
 
@@ -63,32 +62,6 @@ func TestSendNow(t *testing.T) {
 			require.True(t, want == string(got), "%.40q in place of %.40q", got, want)
 		}
 	}
-}
-
-// Several messages that are written together arrive one by one, and so do those that wait
-// behind others.
-func TestSendNowTogether(t *testing.T) {
-	q, client, running := connect(t, 100)
-	for range 2 {
-		f := Begin()
-		for _, text := range []string{"one", "", strings.Repeat("x", 70_000)} {
-			f.Text = append(f.Text, text...)
-			f.Seal()
-		}
-		require.Equal(t, 3, f.Sealed())
-		q.SendNow(f)
-		f.End()
-		for _, want := range []string{"one", "", strings.Repeat("x", 70_000)} {
-			_, got, err := client.ReadMessage()
-			require.NoError(t, err)
-			require.True(t, want == string(got), "%.40q", got)
-		}
-		running.Wait()
-		q.mu.Lock()
-		q.rawless, q.raw = true, nil // the second time nothing can be written at once
-		q.mu.Unlock()
-	}
-	require.Zero(t, Begin().Sealed())
 }
 
 // A client that does not read keeps nobody waiting. What the kernel does not take is

@@ -207,7 +207,7 @@ func (q *Queue) write() {
 		case websocket.TextMessage:
 			_ = q.Conn.SetWriteDeadline(deadline) // gorilla only notes it
 			err = q.writeText(next.data)
-		case wire:
+		case partial:
 			_ = q.Conn.NetConn().SetWriteDeadline(deadline)
 			_, err = q.Conn.NetConn().Write(next.data)
 		default:
