@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	}
 	storagetest.Main(m, func() error {
 		if testing.Verbose() {
-			fmt.Print(table())
+			fmt.Fprint(os.Stdout, table())
 		}
 		return os.RemoveAll(tools)
 	})

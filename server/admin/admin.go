@@ -114,7 +114,7 @@ func (p *Page) forAdmins(do call) http.HandlerFunc {
 		ctx, cancel := context.WithTimeout(r.Context(), callFor)
 		defer cancel()
 		r = r.WithContext(ctx)
-		admin, _, err := p.admin(r)
+		admin, err := p.admin(r)
 		var result any
 		if err == nil {
 			result, err = do(r, admin)

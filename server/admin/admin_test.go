@@ -36,9 +36,6 @@ import (
 
 func TestMain(m *testing.M) { storagetest.Main(m, func() error { return goleak.Find() }) }
 
-// soon is more than enough for what takes milliseconds, on a busy machine too.
-const soon = time.Minute
-
 const password = "correct horse"
 
 // desk is the page of a world, and who is there.

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
 
 	"tideline/feed/account"
 	"tideline/feed/moderation"
@@ -16,21 +15,21 @@ import (
 // errKey refuses API keys: they act within scopes, and none is for this.
 var errKey = refusal.New(refusal.ScopeMissing, "An API key does not open the admin page.")
 
-// admin finds out who makes the request, and until when. Errors: Unauthenticated;
+// admin finds out who makes the request. Errors: Unauthenticated;
 // Forbidden for who is no admin now.
-func (p *Page) admin(r *http.Request) (v account.Viewer, until time.Time, err error) {
+func (p *Page) admin(r *http.Request) (v account.Viewer, err error) {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if token = strings.TrimSpace(token); !strings.EqualFold(scheme, "Bearer") || token == "" {
-		return v, until, refusal.ErrSignIn
+		return v, refusal.ErrSignIn
 	}
-	v, until, err = p.cfg.Accounts.Authenticate(r.Context(), token)
+	v, _, err = p.cfg.Accounts.Authenticate(r.Context(), token)
 	if err != nil {
-		return v, until, err
+		return v, err
 	}
 	if v.Key != nil {
-		return v, until, errKey
+		return v, errKey
 	}
-	return v, until, p.cfg.Moderation.DemandAdmin(r.Context(), moderation.By(v))
+	return v, p.cfg.Moderation.DemandAdmin(r.Context(), moderation.By(v))
 }
 
 // logIn starts a session as the API does, and under its rates. One of who is no admin is

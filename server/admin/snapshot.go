@@ -283,7 +283,7 @@ func (p *Page) snapshot(r *http.Request, _ account.Viewer) (any, error) {
 // stream answers by events, a snapshot each, until the client leaves, is no admin any
 // more, or cannot be known to be one.
 func (p *Page) stream(w http.ResponseWriter, r *http.Request) {
-	if _, _, err := p.admin(r); err != nil {
+	if _, err := p.admin(r); err != nil {
 		p.answer(w, r, nil, err)
 		return
 	}
@@ -303,7 +303,7 @@ func (p *Page) stream(w http.ResponseWriter, r *http.Request) {
 	tick := time.NewTicker(p.cfg.Every)
 	defer tick.Stop()
 	for {
-		if _, _, err := p.admin(r); err != nil {
+		if _, err := p.admin(r); err != nil {
 			if refusal.CodeOf(err) != "" {
 				_ = send(w, control, "event: end\ndata:\n\n", nil)
 			}

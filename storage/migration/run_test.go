@@ -103,7 +103,7 @@ func TestMigrationNamesWhoKeepsItsLock(t *testing.T) {
 	s := lacking(t, slog.New(slog.DiscardHandler))
 	tx, err := s.SQL.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
-	defer tx.Rollback() //nolint:errcheck // the end of the test
+	defer tx.Rollback()
 	_, err = tx.ExecContext(t.Context(), "SELECT 1 FROM users WHERE false")
 	require.NoError(t, err)
 	applied, err := s.Apply(t.Context(), migration.Options{LockTimeout: 10 * time.Millisecond, Patience: time.Millisecond})

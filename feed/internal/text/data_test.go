@@ -2,6 +2,7 @@ package text_test
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 
@@ -14,8 +15,7 @@ import (
 
 func reasonOf(err error) string {
 	var refused *refusal.Error
-	if e, ok := err.(*refusal.Error); ok {
-		refused = e
+	if errors.As(err, &refused) {
 		return refused.Reason.Name
 	}
 	return ""
