@@ -15,14 +15,28 @@ import (
 	"tideline/queue"
 )
 
-// canary is the kind of a job that changes nothing. It goes the way of a post, and says how
-// long that takes now.
-const canary = "canary"
+// A canary is a job that changes nothing. It goes the way of a post, and says how long that
+// takes now. It has a kind for those that end at a worker, and one for those that the worker
+// passes on to a subscriber. The payload of the first has been a number in every release, for
+// old workers and new ones read it from the same queue while processes are upgraded; a worker
+// that does not know the second leaves it to others.
+const (
+	canary           = "canary"
+	subscriberCanary = "canary_subscriber"
+)
 
-// canaryJob is the payload of a canary.
+// canaryJob is the payload of a canary to a subscriber.
 type canaryJob struct {
 	Sent int64 // Unix microseconds, by the clock of the sender
 	To   int64 // the subscriber whom the worker tells; 0: nobody
+}
+
+// payload is what to decode the payload of the kind into.
+func (j *canaryJob) payload(kind string) any {
+	if kind == canary {
+		return &j.Sent
+	}
+	return j
 }
 
 func (j canaryJob) age() time.Duration { return max(0, time.Since(time.UnixMicro(j.Sent))) }
@@ -33,7 +47,11 @@ func (j canaryJob) send(ctx context.Context, db *ent.Client, q *queue.Queue) err
 	if err != nil {
 		return err
 	}
-	if err := q.Enqueue(ctx, tx, queue.Small, canary, j); err != nil {
+	kind, payload := subscriberCanary, any(j)
+	if j.To == 0 {
+		kind, payload = canary, j.Sent
+	}
+	if err := q.Enqueue(ctx, tx, queue.Small, kind, payload); err != nil {
 		return errors.Join(err, tx.Rollback())
 	}
 	return tx.Commit()
@@ -43,14 +61,14 @@ func (j canaryJob) send(ctx context.Context, db *ent.Client, q *queue.Queue) err
 //
 // Cost: an index range of the small jobs that wait.
 func waitingCanaries(ctx context.Context, db *ent.Client) ([]canaryJob, error) {
-	found, err := db.Job.Query().Where(entjob.Dead(false), entjob.Pool(string(queue.Small)), entjob.Kind(canary)).
-		Order(entjob.ByCreatedAt()).Select(entjob.FieldPayload).All(ctx)
+	found, err := db.Job.Query().Where(entjob.Dead(false), entjob.Pool(string(queue.Small)), entjob.KindIn(canary, subscriberCanary)).
+		Order(entjob.ByCreatedAt()).Select(entjob.FieldKind, entjob.FieldPayload).All(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("find canaries: %w", err)
 	}
 	list := make([]canaryJob, len(found))
 	for i, row := range found {
-		if err := json.Unmarshal(row.Payload, &list[i]); err != nil {
+		if err := json.Unmarshal(row.Payload, list[i].payload(row.Kind)); err != nil {
 			return nil, fmt.Errorf("read canary: %w", err)
 		}
 	}
@@ -81,7 +99,7 @@ func (w *Workers) watchCanary(ctx context.Context) {
 // there makes no second attempt: the subscriber notices that nothing comes.
 func (w *Workers) canaryArrived(ctx context.Context, j *queue.Job) error {
 	var c canaryJob
-	if err := decode(j, &c, nil); err != nil {
+	if err := decode(j, c.payload(j.Kind), nil); err != nil {
 		return err
 	}
 	w.canaryDone.Store(true)

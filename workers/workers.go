@@ -173,6 +173,7 @@ func New(cfg Config) (*Workers, error) {
 	cfg.Queue.WhenGivenUp(job.PostChanged, job.PostGivenUp)
 	cfg.Queue.WhenGivenUp(job.RelationChanged, job.RelationGivenUp)
 	cfg.Queue.Handle(canary, w.canaryArrived)
+	cfg.Queue.Handle(subscriberCanary, w.canaryArrived)
 	return w, nil
 }
 

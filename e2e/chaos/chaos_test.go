@@ -63,10 +63,14 @@ func TestChaos(t *testing.T) {
 	close(stopActing)
 	require.NoError(t, w.crowd.Calm())
 	acting.Wait()
-	settled := w.settle(ctx, patience)
+	within := patience
+	if limit, ok := t.Deadline(); ok {
+		within = min(within, (time.Until(limit)-2*healing)/2)
+	}
+	settled := w.settle(ctx, within)
 	stopProbing()
 	probing.Wait()
-	settled = errors.Join(settled, w.settleQueue(ctx, patience))
+	settled = errors.Join(settled, w.settleQueue(ctx, within))
 
 	wrong := w.wrong(ctx, settled)
 	t.Logf("%d actions, %d posts accepted\n%s", w.load.actions, len(w.load.accepted), w.table())

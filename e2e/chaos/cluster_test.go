@@ -51,14 +51,14 @@ type shard struct{ master, replica *node }
 
 // newCluster starts the cluster. fullCoverage is the setting of Redis by which
 // everything is refused while some slot has no master.
-func newCluster(t *testing.T, known *processes, fullCoverage bool) *cluster {
+func newCluster(t *testing.T, fullCoverage bool) *cluster {
 	t.Helper()
 	path := storagetest.ProgramPath(t, "redis-server")
 	c := &cluster{}
 	for i := range 2 * masters {
 		n := &node{name: fmt.Sprint("redis", i), dir: storagetest.ProgramDir(t, "n"), port: storagetest.FreePort(t), bus: storagetest.FreePort(t)}
 		n.Program = storagetest.NewProgram(n.dir, syscall.SIGKILL)
-		n.proxy = newProxy(t, n.addr, known.owner)
+		n.proxy = newProxy(t, n.addr, byGreeting)
 		n.client = redis.NewClient(&redis.Options{Addr: n.addr(), MaxRetries: -1, ContextTimeoutEnabled: true})
 		t.Cleanup(func() { _ = n.client.Close() })
 		coverage := "no"
@@ -72,7 +72,6 @@ func newCluster(t *testing.T, known *processes, fullCoverage bool) *cluster {
 			"--cluster-allow-replica-migration", "no", "--cluster-require-full-coverage", coverage, "--repl-diskless-sync-delay", "0"}
 		require.NoError(t, n.start())
 		t.Cleanup(n.Kill)
-		known.add(n.name, n.Pid)
 		c.nodes = append(c.nodes, n)
 	}
 	ctx := t.Context()
@@ -118,13 +117,13 @@ func (n *node) start() error {
 // forget removes the dump, so that the node starts empty.
 func (n *node) forget() { _ = os.Remove(filepath.Join(n.dir, "dump.rdb")) }
 
-// url is what Tideline's processes connect to.
-func (c *cluster) url() string {
+// url is what the process of that name connects to.
+func (c *cluster) url(name string) string {
 	var addrs []string
 	for _, n := range c.nodes {
 		addrs = append(addrs, n.proxy.addr())
 	}
-	return "redis://" + strings.Join(addrs, ",")
+	return "redis://" + strings.Join(addrs, ",") + "?client_name=" + name
 }
 
 // shards returns the masters with slots, ordered by their first slot, and their

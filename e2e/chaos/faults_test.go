@@ -241,11 +241,11 @@ func failOverToLaggingReplica(w *world, ctx context.Context, rng *rand.Rand, _ t
 		return "", err
 	}
 	lag, takeover := between(rng, 3*time.Second, 6*time.Second), rng.IntN(2) == 0
-	s.master.proxy.cut(s.replica.name)
+	s.master.proxy.cut(replica)
 	time.Sleep(lag)
 	s.master.Kill()
-	s.master.proxy.drop(s.replica.name)
-	s.master.proxy.heal(s.replica.name)
+	s.master.proxy.drop(replica)
+	s.master.proxy.heal(replica)
 	detail := fmt.Sprintf("%s to %s, %.1f s behind", s.master.name, s.replica.name, lag.Seconds())
 	if takeover {
 		detail += ", forced"

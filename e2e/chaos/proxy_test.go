@@ -2,12 +2,10 @@ package chaos
 
 import (
 	"bufio"
-	"fmt"
+	"bytes"
 	"io"
 	"net"
-	"os"
-	"path/filepath"
-	"strings"
+	"regexp"
 	"sync"
 	"testing"
 
@@ -19,8 +17,8 @@ import (
 // when a cable is pulled.
 type proxy struct {
 	listener net.Listener
-	target   func() string         // the address of the server
-	owner    func(net.Conn) string // the name of the process that connects
+	target   func() string       // the address of the server
+	owner    func([]byte) string // the name of the process that connects, by what it sends first
 
 	mu    sync.Mutex
 	moved *sync.Cond // cuts or links changed
@@ -28,14 +26,15 @@ type proxy struct {
 	links map[*link]struct{}
 }
 
-// link is one connection through a proxy. The server is nil until it is dialled.
+// link is one connection through a proxy. Its owner is "" until it has sent
+// something, and the server nil until it is dialled.
 type link struct {
 	owner          string
 	client, server net.Conn
 	dropped        bool
 }
 
-func newProxy(t *testing.T, target func() string, owner func(net.Conn) string) *proxy {
+func newProxy(t *testing.T, target func() string, owner func([]byte) string) *proxy {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -61,12 +60,17 @@ func (p *proxy) addr() string { return p.listener.Addr().String() }
 func (p *proxy) port() int    { return p.listener.Addr().(*net.TCPAddr).Port }
 
 func (p *proxy) serve(client net.Conn) {
-	l := &link{owner: p.owner(client), client: client}
+	l := &link{client: client}
 	p.mu.Lock()
 	p.links[l] = struct{}{}
 	p.mu.Unlock()
-	// A connection that is nobody's could not be cut; whoever it was connects again.
-	if l.owner == "" || !p.open(l) {
+	greeting := make([]byte, 4<<10)
+	n, err := client.Read(greeting)
+	p.mu.Lock()
+	l.owner = p.owner(greeting[:n])
+	p.mu.Unlock()
+	// A connection that is nobody's could not be cut.
+	if err != nil || l.owner == "" || !p.open(l) {
 		p.end(l)
 		return
 	}
@@ -81,6 +85,10 @@ func (p *proxy) serve(client net.Conn) {
 		_ = server.Close()
 	}
 	p.mu.Unlock()
+	if _, err := server.Write(greeting[:n]); err != nil {
+		p.end(l)
+		return
+	}
 	var done sync.WaitGroup
 	done.Go(func() { p.pass(l, client, server) })
 	done.Go(func() { p.pass(l, server, client) })
@@ -162,67 +170,25 @@ func (p *proxy) drop(owner string) {
 }
 
 // byName is the owner function of a proxy that one process has for itself.
-func byName(name string) func(net.Conn) string { return func(net.Conn) string { return name } }
+func byName(name string) func([]byte) string { return func([]byte) string { return name } }
 
-// processes knows processes by their ids, to tell which one a connection is of: the
-// nodes of a Redis Cluster have one address for all of them.
-type processes struct {
-	mu    sync.Mutex
-	names map[string]func() int
-}
+// replica is the owner of the connections by which a replica follows its master.
+const replica = "replica"
 
-func (p *processes) add(name string, pid func() int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.names == nil {
-		p.names = map[string]func() int{}
+// byGreeting is the owner function of a node of a Redis Cluster: the nodes have one
+// address for all. A client of Redis says its name in its first command, as the
+// parameter client_name of its URL has it; a replica begins with PING.
+func byGreeting(greeting []byte) string {
+	if name := setName.FindSubmatch(greeting); name != nil {
+		return string(name[1])
 	}
-	p.names[name] = pid
-}
-
-// owner returns the name of the process at the other end of a connection, "" when it
-// is none of them.
-func (p *processes) owner(conn net.Conn) string {
-	socket := socketOf(conn.RemoteAddr().(*net.TCPAddr).Port, conn.LocalAddr().(*net.TCPAddr).Port)
-	if socket == "" {
-		return ""
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for name, pid := range p.names {
-		files, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid()))
-		if err != nil {
-			continue
-		}
-		for _, file := range files {
-			if link, err := os.Readlink(file); err == nil && link == socket {
-				return name
-			}
-		}
+	if bytes.HasPrefix(greeting, []byte("*1\r\n$4\r\nPING\r\n")) {
+		return replica
 	}
 	return ""
 }
 
-// socketOf returns the socket that connects two ports of 127.0.0.1, as /proc calls
-// it, "" when it is closed. Connections to several ports may have one local port.
-func socketOf(local, remote int) string {
-	table, err := os.Open("/proc/net/tcp")
-	if err != nil {
-		return ""
-	}
-	defer table.Close()
-	addr := func(port int) string { return fmt.Sprintf("0100007F:%04X", port) }
-	for lines := bufio.NewReader(table); ; {
-		line, err := lines.ReadString('\n')
-		// sl local_address rem_address st tx:rx tr:when retrnsmt uid timeout inode
-		if f := strings.Fields(line); len(f) > 9 && f[1] == addr(local) && f[2] == addr(remote) && f[9] != "0" {
-			return "socket:[" + f[9] + "]"
-		}
-		if err != nil {
-			return ""
-		}
-	}
-}
+var setName = regexp.MustCompile(`(?i)setname\r\n\$\d+\r\n(\w+)\r\n`)
 
 // TestProxyCutsOff guards the tool itself.
 func TestProxyCutsOff(t *testing.T) {
@@ -239,9 +205,7 @@ func TestProxyCutsOff(t *testing.T) {
 			go func() { _, _ = io.Copy(c, c) }()
 		}
 	}()
-	var known processes
-	known.add("this", os.Getpid)
-	p := newProxy(t, echo.Addr().String, known.owner)
+	p := newProxy(t, echo.Addr().String, byGreeting)
 	c, err := net.Dial("tcp", p.addr())
 	require.NoError(t, err)
 	defer c.Close()
@@ -256,8 +220,10 @@ func TestProxyCutsOff(t *testing.T) {
 		}
 	}()
 	say := func(line string) { _, err := io.WriteString(c, line); require.NoError(t, err) }
-	say("a\n")
-	require.Equal(t, "a\n", <-answers)
+	say("SETNAME\r\n$4\r\nthis\r\n")
+	for _, line := range []string{"SETNAME\r\n", "$4\r\n", "this\r\n"} {
+		require.Equal(t, line, <-answers)
+	}
 	p.cut("this")
 	say("b\n")
 	p.cut("another")

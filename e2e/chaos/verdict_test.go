@@ -157,7 +157,7 @@ func (w *world) settleQueue(ctx context.Context, bound time.Duration) error {
 		if err != nil {
 			return err
 		}
-		left, err := w.count(ctx, `SELECT count(*) FROM jobs WHERE NOT dead AND kind <> 'canary'`)
+		left, err := w.count(ctx, `SELECT count(*) FROM jobs WHERE NOT dead AND kind NOT LIKE 'canary%'`)
 		if err == nil && left > 0 {
 			err = fmt.Errorf("%d jobs are left", left)
 		}

@@ -58,24 +58,22 @@ type options struct {
 // newWorld starts everything but the load.
 func newWorld(t *testing.T, o options, rng *rand.Rand) *world {
 	t.Helper()
-	var known processes
-	known.add("checks", os.Getpid)
 	w := &world{t: t, pg: newPostgres(t)}
-	w.cluster = newCluster(t, &known, rng.IntN(2) == 0)
+	w.cluster = newCluster(t, rng.IntN(2) == 0)
 	checks := newProxy(t, w.pg.addr, byName("checks"))
 	var err error
 	w.db, err = storage.Open(t.Context(), storage.Config{
-		DatabaseURL: databaseURL(checks.addr(), "postgres"), RedisURL: w.cluster.url(),
+		DatabaseURL: databaseURL(checks.addr(), "postgres"), RedisURL: w.cluster.url("checks"),
 	}, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = w.db.Close() })
 	require.NoError(t, w.db.Migrate(t.Context()))
 
 	for i := range o.servers {
-		w.servers = append(w.servers, w.newMember(&known, o.binary, fmt.Sprint("server", i), "--addr", "server"))
+		w.servers = append(w.servers, w.newMember(o.binary, fmt.Sprint("server", i), "--addr", "server"))
 	}
 	for i := range o.workers {
-		w.workers = append(w.workers, w.newMember(&known, o.binary, fmt.Sprint("worker", i), "--worker-addr", "worker"))
+		w.workers = append(w.workers, w.newMember(o.binary, fmt.Sprint("worker", i), "--worker-addr", "worker"))
 	}
 	w.populate(o.people, rng)
 	t.Cleanup(func() { w.keepLogs() })
@@ -93,10 +91,10 @@ func newWorld(t *testing.T, o options, rng *rand.Rand) *world {
 	return w
 }
 
-func (w *world) newMember(known *processes, binary, name, flag string, args ...string) *member {
+func (w *world) newMember(binary, name, flag string, args ...string) *member {
 	m := &member{name: name, pg: newProxy(w.t, w.pg.addr, byName(name))}
 	m.Process = worldtest.NewStopped(w.t, binary, []string{
-		"TIDELINE_DATABASE_URL=" + databaseURL(m.pg.addr(), "postgres"), "TIDELINE_REDIS_URL=" + w.cluster.url(),
+		"TIDELINE_DATABASE_URL=" + databaseURL(m.pg.addr(), "postgres"), "TIDELINE_REDIS_URL=" + w.cluster.url(name),
 		"TIDELINE_LOG_FORMAT=json", "TIDELINE_RATE_LIMIT=off",
 		// What a feed in Redis does not hold is read from SQL, which loses nothing:
 		// the feeds are to hold all that is posted here.
@@ -104,7 +102,6 @@ func (w *world) newMember(known *processes, binary, name, flag string, args ...s
 		// Some authors are merged, and some cross the threshold.
 		fmt.Sprint("TIDELINE_PULL_ABOVE=", pullAbove),
 	}, flag, args...)
-	known.add(name, m.Pid)
 	require.NoError(w.t, m.Start())
 	return m
 }

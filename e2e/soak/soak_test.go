@@ -121,7 +121,7 @@ func (m *meter) read(ctx context.Context) (figures, error) {
 		return nil, err
 	}
 	var oldest float64
-	err = m.stores.SQL.QueryRowContext(ctx, `SELECT coalesce(max(extract(epoch FROM now() - created_at)), 0) FROM jobs WHERE kind <> 'canary'`).Scan(&oldest)
+	err = m.stores.SQL.QueryRowContext(ctx, `SELECT coalesce(max(extract(epoch FROM now() - created_at)), 0) FROM jobs WHERE kind NOT LIKE 'canary%'`).Scan(&oldest)
 	f["queue oldest job s"] = oldest
 	return f, err
 }

@@ -65,8 +65,10 @@ type postgresServer struct {
 	databases int
 }
 
+// url has a connection wait longer than a user's does: beside other tests, a server that
+// is well may need seconds to accept it.
 func (p *postgresServer) url(database string) string {
-	return fmt.Sprintf("postgres://postgres@127.0.0.1:%d/%s?sslmode=disable", p.port, database)
+	return fmt.Sprintf("postgres://postgres@127.0.0.1:%d/%s?sslmode=disable&connect_timeout=60", p.port, database)
 }
 
 var postgres = sync.OnceValues(func() (*postgresServer, error) {
