@@ -129,6 +129,10 @@ type Canary struct {
 	Logger *slog.Logger
 }
 
+// sendTimeout bounds the sending of a canary. It does not depend on Every: a machine on
+// which that is too short would never send one.
+const sendTimeout = 10 * time.Second
+
 // canaryReaders is the first id of the subscribers of canaries. It is no user's: ids have
 // 53 bits.
 const canaryReaders = 1<<62 + 1
@@ -179,7 +183,7 @@ func (r *canaryReader) next(ctx context.Context) error {
 	} else {
 		r.Observe(time.Since(r.since))
 	}
-	ctx, cancel := context.WithTimeout(ctx, r.Every)
+	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
 	if r.sub == nil {
 		sub, err := r.Hub.Subscribe(ctx, r.id, r.wake)
