@@ -42,6 +42,9 @@ type Subscription struct {
 	plain  any // the key of the template without flags
 	source Source[any]
 
+	charge  func(cost int) gqlerror.List
+	refused gqlerror.List
+
 	// Only while it starts.
 	ctx  context.Context
 	wake func()
@@ -76,12 +79,30 @@ func (e *Engine) Subscribe(ctx context.Context, o *Operation, wake func()) (*Sub
 	return s, nil
 }
 
+// ChargeBy has charge asked before each response that Next makes, with the cost of the operation. If it returns
+// errors, the subscription has ended, and Refused returns them: the event is lost to this subscription, and another one
+// brings it. What AppendShared makes costs nothing: it is made once for all.
+func (s *Subscription) ChargeBy(charge func(cost int) gqlerror.List) {
+	s.charge = charge
+}
+
+// Refused returns why the subscription was ended by ChargeBy, nil if it was not.
+func (s *Subscription) Refused() gqlerror.List { return s.refused }
+
 // Next returns the next response; ok is false when there is none now. The context is the subscription's.
 func (s *Subscription) Next(ctx context.Context) (response Response, ok bool) {
 	for {
+		if s.refused != nil {
+			return response, false
+		}
 		event, ok := s.source.Next(ctx)
 		if !ok || ctx.Err() != nil {
 			return response, false
+		}
+		if s.charge != nil {
+			if s.refused = s.charge(s.op.Cost()); s.refused != nil {
+				return response, false
+			}
 		}
 		response, alone := s.respond(ctx, event)
 		if s.source.Confirm(ctx, event, alone) {
@@ -108,7 +129,7 @@ func (s *Subscription) TellBy(tell func() (wait <-chan struct{})) { s.source.Tel
 // nothing was appended, Next has to be asked. The context is the subscription's.
 func (s *Subscription) AppendShared(ctx context.Context, b []byte) (appended []byte, ok bool, wait <-chan struct{}) {
 	event, ok := s.source.Shared()
-	if !ok {
+	if !ok || s.refused != nil {
 		return b, false, nil
 	}
 	common, ok := event.(Common)
@@ -128,7 +149,7 @@ func (s *Subscription) AppendShared(ctx context.Context, b []byte) (appended []b
 }
 
 // Ended reports whether the subscription has no more responses.
-func (s *Subscription) Ended() bool { return s.source.Ended() }
+func (s *Subscription) Ended() bool { return s.refused != nil || s.source.Ended() }
 
 // Interrupted reports whether the subscription has ended too early, as [Source].Err says.
 func (s *Subscription) Interrupted() bool { return s.source.Err() != nil }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/vektah/gqlparser/v2/gqlerror"
 
 	"tideline/graph/exec/exectest"
 )
@@ -127,4 +128,29 @@ func TestCut(t *testing.T) {
 		parts = append(parts, string(part))
 	}
 	require.Equal(t, []string{`{"p":"`, `","text":"x\\":-2147483648, \\\\\\":-2147483648","n":`, `,"c":"`, `","m":`, `}`}, parts)
+}
+
+// Each response has its price. Who cannot pay it has no more of them, and is told why.
+func TestResponsesArePaidFor(t *testing.T) {
+	e := newEngine(t, map[string]exectest.Resolver{"Subscription.numbers": numbers(1, 2, 3)})
+	s := begin(t, t.Context(), e, "subscription { numbers }")
+	var paid []int
+	refusal := gqlerror.List{{Message: "no more"}}
+	s.ChargeBy(func(cost int) gqlerror.List {
+		if len(paid) == 2 {
+			return refusal
+		}
+		paid = append(paid, cost)
+		return nil
+	})
+	for range 2 {
+		require.Eventually(t, func() bool { _, ok := s.Next(t.Context()); return ok }, 30*time.Second, time.Millisecond)
+		require.Nil(t, s.Refused())
+	}
+	require.Eventually(t, func() bool { _, ok := s.Next(t.Context()); return !ok && s.Refused() != nil }, 30*time.Second, time.Millisecond)
+	require.Equal(t, refusal, s.Refused())
+	require.Len(t, paid, 2)
+	require.Positive(t, paid[0])
+	_, ok := s.Next(t.Context())
+	require.False(t, ok)
 }

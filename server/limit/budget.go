@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"context"
 	"errors"
 	"io"
 	"sync"
@@ -52,4 +53,15 @@ func ReadAll(r io.Reader, budget *semaphore.Weighted, size, free int) (data []by
 		copy(grown, data)
 		data = grown
 	}
+}
+
+// InTurn calls do when the line has room for its weight; ok is false when ctx ends
+// before.
+func InTurn(ctx context.Context, line *semaphore.Weighted, weight int64, do func()) (ok bool) {
+	if line.Acquire(ctx, weight) != nil {
+		return false
+	}
+	defer line.Release(weight)
+	do()
+	return true
 }

@@ -154,6 +154,9 @@ type Client struct {
 	Address string // as of [AddressOf]
 }
 
+// Busy refuses what the process has no room for.
+var Busy = &Refusal{Message: "The server is busy. Try again in 1 seconds.", RetryAfter: 1}
+
 // Refusal says why a client does not get what it asks for.
 type Refusal struct {
 	Message string

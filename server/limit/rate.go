@@ -83,6 +83,31 @@ func newRateLimiter(rdb redis.UniversalClient, log *slog.Logger, r rates) *rateL
 // how many other mutations it has, and its cost, which is LeastCost or more.
 type Demand struct{ Accounts, Mutations, Cost int }
 
+// Spend takes the cost of an event of the client's subscriptions from what the user, or the
+// API key, may spend, on whatever connection and process.
+//
+// Cost: as Allow without accounts and mutations.
+func (l *Limits) Spend(ctx context.Context, c Client, cost int) *Refusal {
+	if l.rates == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, rateTimeout)
+	defer cancel()
+	bucket, r := l.rates.spends(c)
+	return l.rates.spend(ctx, "cost:"+bucket, r, cost)
+}
+
+// spends names the client, and says at which rate it may spend cost.
+func (l *rateLimiter) spends(c Client) (string, rate) {
+	switch {
+	case c.Key != 0:
+		return "key:{" + strconv.FormatInt(c.Key, 10) + "}", l.rates.keyCost
+	case c.User != 0:
+		return "user:{" + strconv.FormatInt(c.User, 10) + "}", l.rates.cost
+	}
+	return "address:{" + c.Address + "}", l.rates.cost
+}
+
 // Allow takes what an operation of the client demands. Where several rates are
 // demanded and a later one refuses, the earlier ones stay taken.
 //

@@ -183,3 +183,20 @@ func TestBucketsExpire(t *testing.T) {
 	server.FastForward(time.Minute)
 	require.Empty(t, server.Keys())
 }
+
+// Events and requests are paid for out of one budget, whatever the address.
+func TestEventsTakeFromTheBudgetOfRequests(t *testing.T) {
+	l, _, _ := limited(t)
+	alice := Client{User: 1, Address: "a"}
+	elsewhere := Client{User: 1, Address: "b"}
+	for range testRates.cost.burst / 2 / 1000 {
+		require.Nil(t, l.Spend(t.Context(), alice, 1000))
+		require.Nil(t, l.Allow(t.Context(), elsewhere, Demand{Cost: 1000}))
+	}
+	refusal := l.Spend(t.Context(), elsewhere, 1000)
+	require.NotNil(t, refusal)
+	require.Positive(t, refusal.RetryAfter)
+	require.NotNil(t, l.Allow(t.Context(), alice, Demand{Cost: 1000}))
+	require.Nil(t, l.Spend(t.Context(), Client{User: 2, Address: "a"}, 1000), "another user")
+	require.Nil(t, l.Spend(t.Context(), Client{Key: 1, User: 1, Address: "a"}, 1000), "an API key")
+}

@@ -136,9 +136,9 @@ func (a *api) execute(ctx context.Context, begun time.Time, v account.Viewer, op
 	ctx, cancel := context.WithDeadline(graph.WithViewer(ctx, v), begun.Add(a.timeout(operation)))
 	defer cancel()
 	var response exec.Response
-	if !inTurn(ctx, a.inFlight, int64(operation.Cost()), func() { response = a.config.Engine.Execute(ctx, operation) }) {
+	if !limit.InTurn(ctx, a.inFlight, int64(operation.Cost()), func() { response = a.config.Engine.Execute(ctx, operation) }) {
 		a.config.ObserveRequest(string(operation.Kind()), codeRateLimited, time.Since(start))
-		return exec.Response{Errors: busy()}
+		return exec.Response{Errors: refused(limit.Busy)}
 	}
 	stamp(ctx, response.Errors)
 	took, code := time.Since(start), codeOf(response.Errors)
@@ -157,28 +157,24 @@ func (a *api) subscribe(ctx context.Context, v account.Viewer, address string, o
 	defer cancel()
 	var subscription *exec.Subscription
 	var errs gqlerror.List
-	if !inTurn(waiting, a.beginning, 1, func() { subscription, errs = a.config.Engine.Subscribe(ctx, operation, wake) }) {
+	if !limit.InTurn(waiting, a.beginning, 1, func() { subscription, errs = a.config.Engine.Subscribe(ctx, operation, wake) }) {
 		a.config.ObserveRequest(string(ast.Subscription), codeRateLimited, 0)
 		return nil, requestError(codeInternal, "The server is busy.") // by this code the client is told to come back
 	}
 	stamp(ctx, errs)
 	a.config.ObserveRequest(string(ast.Subscription), codeOf(errs), 0)
 	if len(errs) == 0 {
+		subscription.ChargeBy(func(cost int) gqlerror.List {
+			if refusal := a.config.Limits.Spend(ctx, clientOf(v, address), cost); refusal != nil {
+				a.config.ObserveRequest(string(ast.Subscription), codeRateLimited, 0)
+				return refused(refusal)
+			}
+			return nil
+		})
 		a.config.ObserveSubscriptions(1)
 		context.AfterFunc(ctx, func() { a.config.ObserveSubscriptions(-1) })
 	}
 	return subscription, errs
-}
-
-// inTurn calls do when the line has room for its weight; ok is false when ctx ends
-// before.
-func inTurn(ctx context.Context, line *semaphore.Weighted, weight int64, do func()) (ok bool) {
-	if line.Acquire(ctx, weight) != nil {
-		return false
-	}
-	defer line.Release(weight)
-	do()
-	return true
 }
 
 // internal is the answer when something went wrong on our side. It logs the cause.

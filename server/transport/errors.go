@@ -43,11 +43,6 @@ func refused(r *limit.Refusal) gqlerror.List {
 	return errs
 }
 
-// busy is the error of a request for which the process has no room.
-func busy() gqlerror.List {
-	return refused(&limit.Refusal{Message: "The server is busy. Try again in 1 seconds.", RetryAfter: 1})
-}
-
 // codeOf is the code of the first error, "OK" without one.
 func codeOf(errs gqlerror.List) string {
 	if len(errs) == 0 {

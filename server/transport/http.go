@@ -60,7 +60,7 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if errors.Is(err, limit.ErrBusy) {
-		respondAs(w, mediaType, http.StatusServiceUnavailable, exec.Response{Errors: busy()})
+		respondAs(w, mediaType, http.StatusServiceUnavailable, exec.Response{Errors: refused(limit.Busy)})
 		return
 	}
 	if err != nil {

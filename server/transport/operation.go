@@ -13,6 +13,7 @@ import (
 	"tideline/feed/account"
 	"tideline/graph"
 	"tideline/graph/exec"
+	"tideline/server/limit"
 	"tideline/server/transport/writequeue"
 )
 
@@ -48,7 +49,7 @@ func (op *operation) run(ctx context.Context, request exec.Request, giveBack fun
 	begun := time.Now()
 	var viewer account.Viewer
 	var prepared *exec.Operation
-	inTurn(ctx, s.set.lookUps, 1, func() { viewer, prepared = op.prepare(ctx, request) })
+	limit.InTurn(ctx, s.set.lookUps, 1, func() { viewer, prepared = op.prepare(ctx, request) })
 	if prepared == nil {
 		return
 	}
@@ -166,6 +167,10 @@ func (op *operation) forward() {
 		for response, ok := op.subscription.Next(op.ctx); ok; response, ok = op.subscription.Next(op.ctx) {
 			stamp(op.ctx, response.Errors)
 			op.emit(op.ctx, response)
+		}
+		if errs := op.subscription.Refused(); errs != nil {
+			op.fail(op.ctx, errs)
+			return
 		}
 		if op.subscription.Ended() {
 			op.ended()

@@ -221,7 +221,7 @@ func (s *socket) init(ctx context.Context, m message) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			if !inTurn(ctx, s.set.lookUps, 1, func() { viewer, expires, err = s.set.api.identify(ctx, token) }) {
+			if !limit.InTurn(ctx, s.set.lookUps, 1, func() { viewer, expires, err = s.set.api.identify(ctx, token) }) {
 				err = ctx.Err()
 			}
 		}()

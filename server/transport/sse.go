@@ -159,6 +159,9 @@ func (h *Handler) forward(ctx context.Context, s *eventStream, r *http.Request, 
 			stamp(ctx, response.Errors)
 			err = s.next(response)
 		}
+		if errs := subscription.Refused(); err == nil && errs != nil {
+			err = s.next(exec.Response{Errors: errs})
+		}
 		if err == nil && subscription.Ended() {
 			// A stream that ended with its session is not complete: the client asks
 			// again, and is told why.
