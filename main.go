@@ -33,7 +33,7 @@ type commands struct {
 	Recount     command.Recount     `cmd:"" help:"Compare counters of users and posts with what they count; report, and repair if asked to, what is wrong."`
 	Ps          command.Ps          `cmd:"" help:"List the processes that run: what they do, and whether their workers are paused."`
 	Workers     command.Workers     `cmd:"" help:"Pause the workers of running processes, drain and resume them."`
-	Jobs        command.Jobs        `cmd:"" help:"Look at jobs that are outstanding or given up, and retry them."`
+	Jobs        command.Jobs        `cmd:"" help:"Look at jobs that are outstanding or given up; retry or discard the latter."`
 	Users       command.Users       `cmd:"" help:"Act on accounts: sign-out."`
 	Keys        command.Keys        `cmd:"" help:"Make, list and revoke the API keys of servers."`
 	Webhooks    command.Webhooks    `cmd:"" help:"Tell other servers what happens: endpoints, deliveries, replays."`

@@ -10,15 +10,19 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"tideline/ent/auditentry"
+	"tideline/feed/job"
+	"tideline/feed/moderation"
 	"tideline/queue"
 	"tideline/server"
 	"tideline/storage"
 )
 
-// Jobs lists jobs, or retries those that were given up.
+// Jobs lists jobs, and retries or discards those that were given up.
 type Jobs struct {
-	List  jobsList  `cmd:"" help:"List jobs, oldest first."`
-	Retry jobsRetry `cmd:"" help:"Give jobs that were given up another full set of attempts."`
+	List    jobsList    `cmd:"" help:"List jobs, oldest first."`
+	Retry   jobsRetry   `cmd:"" help:"Give jobs that were given up another full set of attempts."`
+	Discard jobsDiscard `cmd:"" help:"Delete jobs that were given up and cannot be done: all of those named, or none."`
 }
 
 type jobsList struct {
@@ -83,6 +87,30 @@ func (r jobsRetry) Run(ctx context.Context, c server.Config, console server.Cons
 		}
 		if len(missing) > 0 {
 			return fmt.Errorf("there is no job %s: it is done, or never was", strings.Join(missing, ", "))
+		}
+		return nil
+	})
+}
+
+type jobsDiscard struct {
+	IDs  []int64 `arg:"" name:"id" help:"Ids of the jobs. Each must be given up, and of a kind that something else makes up for."`
+	Note string  `env:"-" help:"For the audit log."`
+}
+
+func (d jobsDiscard) Run(ctx context.Context, c server.Config, console server.Console) error {
+	return c.WithJobs(ctx, console, func(q *queue.Queue, m *moderation.Moderation) error {
+		var enqueued []string
+		err := m.Operate(ctx, moderation.Console, auditentry.ActionDISCARD_JOBS, auditentry.SubjectKindJob, slices.Min(d.IDs), moderation.NoteOfJobs(d.IDs, d.Note),
+			func(ctx context.Context) (err error) {
+				enqueued, err = q.Discard(ctx, job.Replacement, d.IDs...)
+				return err
+			})
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(console.Out, "%s discarded.\n", count(len(d.IDs), "job is", "jobs are"))
+		if len(enqueued) > 0 {
+			fmt.Fprintf(console.Out, "Nobody knows whose feeds lack something, so all are read from SQL: %s is enqueued.\n", strings.Join(enqueued, ", "))
 		}
 		return nil
 	})

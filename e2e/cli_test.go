@@ -155,6 +155,9 @@ func TestRetryOfAJobThatIsNotThere(t *testing.T) {
 	code, out = run(t, settings, "jobs", "retry")
 	require.Zero(t, code, out)
 	require.Contains(t, out, "0 jobs will be tried again")
+	code, out = run(t, settings, "jobs", "discard", "7")
+	require.NotZero(t, code, out)
+	require.Contains(t, out, "discard job 7: there is no such job")
 }
 
 func TestMigrate(t *testing.T) {

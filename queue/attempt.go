@@ -205,7 +205,7 @@ func (w *worker) conclude(ctx context.Context, j *Job, err error, interrupted bo
 		return w.finish(ctx, j)
 	}
 	own := func(jobs *ent.JobClient) *ent.JobUpdate { return jobs.Update().Where(j.own()) }
-	var drop *discarded
+	var drop *hopeless
 	var wait *unavailable
 	var n int
 	switch cause := err; {

@@ -127,7 +127,7 @@ func TestLostClaim(t *testing.T) {
 		},
 		"its failure when the heir has given up brings the job back": func(t *testing.T, st *stalled) {
 			heir := st.takeOver(t)
-			assert.Equal(t, Dead, st.finish(t, heir, Discard(errors.New("hopeless"))).outcome)
+			assert.Equal(t, Dead, st.finish(t, heir, GiveUp(errors.New("hopeless"))).outcome)
 			assert.Equal(t, Lost, st.goOn(t, errors.New("too late")))
 			st.requireOnceMore(t)
 		},

@@ -190,3 +190,77 @@ func (q *Queue) Retry(ctx context.Context, ids ...int64) ([]int64, error) {
 	}
 	return found, nil
 }
+
+// Why Discard discards nothing.
+var (
+	ErrNoJob   = errors.New("there is no such job: it is done, or never was")
+	ErrNotDead = errors.New("the job is not given up, so it will be done")
+	ErrNeeded  = errors.New("nothing else does what the job is for: mend what its error says, and retry it")
+)
+
+// Replacement returns the kind of the job that does what a dead job of this kind is for,
+// or makes up for it: "" if nothing is left to be done. It is not ok if no job can.
+type Replacement func(kind string) (then string, ok bool)
+
+// Discard deletes dead jobs. What is left to be done for them is enqueued in the same
+// transaction, each kind once. It discards all of them or none. Errors: ErrNoJob,
+// ErrNotDead and ErrNeeded, which name the job.
+//
+// Cost: a transaction of two statements, and one for each kind that is enqueued.
+func (q *Queue) Discard(ctx context.Context, replace Replacement, ids ...int64) (enqueued []string, err error) {
+	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
+	if len(ids) > sweepBatch {
+		return nil, fmt.Errorf("discard %d jobs: they are %d at most at a time", len(ids), sweepBatch)
+	}
+	tx, err := q.db.Tx(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("discard jobs: %w", err)
+	}
+	if enqueued, err = q.discard(ctx, tx, replace, ids); err != nil {
+		return nil, errors.Join(err, tx.Rollback())
+	}
+	if err := tx.Commit(); err != nil {
+		return nil, fmt.Errorf("discard jobs: %w", err)
+	}
+	return enqueued, nil
+}
+
+func (q *Queue) discard(ctx context.Context, tx *ent.Tx, replace Replacement, ids []int64) (enqueued []string, err error) {
+	rows, err := tx.Job.Query().Where(job.IDIn(ids...)).Select(job.FieldID, job.FieldKind, job.FieldDead).All(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("discard jobs: %w", err)
+	}
+	found := map[int64]*ent.Job{}
+	for _, row := range rows {
+		found[row.ID] = row
+	}
+	for _, id := range ids {
+		row := found[id]
+		if row == nil {
+			return nil, fmt.Errorf("discard job %d: %w", id, ErrNoJob)
+		}
+		if !row.Dead {
+			return nil, fmt.Errorf("discard job %d: %w", id, ErrNotDead)
+		}
+		then, ok := replace(row.Kind)
+		if !ok {
+			return nil, fmt.Errorf("discard job %d of kind %s: %w", id, row.Kind, ErrNeeded)
+		}
+		if then != "" && !slices.Contains(enqueued, then) {
+			enqueued = append(enqueued, then)
+		}
+	}
+	n, err := tx.Job.Delete().Where(job.IDIn(ids...), job.Dead(true)).Exec(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("discard jobs: %w", err)
+	}
+	if n < len(ids) { // somebody retried or discarded one since the look
+		return nil, fmt.Errorf("discard %d jobs, of which %d are given up any more: %w", len(ids), n, ErrNotDead)
+	}
+	for _, then := range enqueued {
+		if err := q.Enqueue(ctx, tx, Large, then, struct{}{}); err != nil {
+			return nil, err
+		}
+	}
+	return enqueued, nil
+}

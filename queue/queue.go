@@ -229,14 +229,14 @@ func (j *Job) Checkpoint(ctx context.Context, state any) error {
 // returns an error because of a stop is not charged for the attempt.
 type Handler func(ctx context.Context, j *Job) error
 
-type discarded struct{ err error }
+type hopeless struct{ err error }
 
-func (d *discarded) Error() string { return "discarded: " + d.err.Error() }
-func (d *discarded) Unwrap() error { return d.err }
+func (h *hopeless) Error() string { return "given up: " + h.err.Error() }
+func (h *hopeless) Unwrap() error { return h.err }
 
-// Discard, returned by a handler, gives the job up at once: trying again cannot
+// GiveUp, returned by a handler, gives the job up at once: trying again cannot
 // help. The row stays, dead, with err, which must not be nil.
-func Discard(err error) error { return &discarded{err} }
+func GiveUp(err error) error { return &hopeless{err} }
 
 type unavailable struct{ err error }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -93,12 +94,12 @@ func TestDeadAfterMaxAttempts(t *testing.T) {
 	})
 }
 
-func TestDiscard(t *testing.T) {
+func TestGiveUp(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
 		q := newQueue(t, s, brisk())
 		q.Handle("k", func(context.Context, *Job) error {
-			return fmt.Errorf("wrapped: %w", Discard(errors.New("hopeless")))
+			return fmt.Errorf("wrapped: %w", GiveUp(errors.New("hopeless")))
 		})
 		start(t, q)
 		enqueue(t, q, Small, "k", nil)
@@ -230,10 +231,10 @@ func TestWhenGivenUp(t *testing.T) {
 		cfg.MaxAttempts = 2
 		q := newQueue(t, s, cfg)
 		q.Handle("fails", func(context.Context, *Job) error { return errors.New("no luck") })
-		q.Handle("is discarded", func(context.Context, *Job) error { return Discard(errors.New("hopeless")) })
+		q.Handle("is given up at once", func(context.Context, *Job) error { return GiveUp(errors.New("hopeless")) })
 		q.Handle("kills", func(context.Context, *Job) error { panic("not again") })
 		followed := make(chan string, 10)
-		for _, kind := range []string{"fails", "is discarded", "kills"} {
+		for _, kind := range []string{"fails", "is given up at once", "kills"} {
 			q.WhenGivenUp(kind, "follows")
 		}
 		q.Handle("follows", func(_ context.Context, j *Job) error { followed <- string(j.Payload); return nil })
@@ -244,12 +245,62 @@ func TestWhenGivenUp(t *testing.T) {
 		require.NoError(t, err)
 		start(t, q)
 		enqueue(t, q, Large, "fails", "failed")
-		enqueue(t, q, Small, "is discarded", "discarded")
+		enqueue(t, q, Small, "is given up at once", "discarded")
 		drain(t, q)
 		assert.ElementsMatch(t, []string{`"died of it"`, `"failed"`, `"discarded"`},
 			[]string{receive(t, followed), receive(t, followed), receive(t, followed)})
 		assert.Empty(t, followed)
 		assert.Equal(t, 3, s.DB.Job.Query().CountX(t.Context()), "the dead ones stay")
 		assert.Panics(t, func() { q.WhenGivenUp("late", "follows") })
+	})
+}
+
+// An operator discards jobs that are given up: all of those named, or none. What makes up
+// for them is enqueued once.
+func TestDiscard(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		q := newQueue(t, s, pushOnly())
+		replace := func(kind string) (then string, ok bool) {
+			return map[string]string{"leaves something": "makes up"}[kind], kind != "needed"
+		}
+		add := func(kind string, dead bool) int64 {
+			row, err := s.DB.Job.Create().SetKind(kind).SetPool(string(Small)).SetPayload([]byte(`1`)).SetDead(dead).SetDueAt(q.now()).Save(t.Context())
+			require.NoError(t, err)
+			return row.ID
+		}
+		one, two, three := add("leaves something", true), add("leaves something", true), add("leaves nothing", true)
+		alive, needed := add("leaves nothing", false), add("needed", true)
+		for id, want := range map[int64]error{alive: ErrNotDead, needed: ErrNeeded, 999_999: ErrNoJob} {
+			enqueued, err := q.Discard(t.Context(), replace, one, id)
+			require.ErrorIs(t, err, want)
+			require.ErrorContains(t, err, strconv.FormatInt(id, 10))
+			require.Empty(t, enqueued)
+		}
+		_, err := q.Discard(t.Context(), replace, make([]int64, 1)...)
+		require.ErrorIs(t, err, ErrNoJob)
+		left, err := q.List(t.Context(), ListOptions{})
+		require.NoError(t, err)
+		require.Len(t, left, 5, "none is discarded where one is refused")
+
+		enqueued, err := q.Discard(t.Context(), replace, three)
+		require.NoError(t, err)
+		require.Empty(t, enqueued)
+		enqueued, err = q.Discard(t.Context(), replace, two, one, two)
+		require.NoError(t, err)
+		require.Equal(t, []string{"makes up"}, enqueued)
+		left, err = q.List(t.Context(), ListOptions{})
+		require.NoError(t, err)
+		kinds := make([]string, len(left))
+		for i, row := range left {
+			kinds[i] = row.Kind
+		}
+		require.Equal(t, []string{"leaves nothing", "needed", "makes up"}, kinds)
+		require.False(t, left[2].Dead)
+		pushed, err := s.Redis.XLen(t.Context(), Large.stream()).Result()
+		require.NoError(t, err)
+		require.EqualValues(t, 1, pushed, "the commit pushes it")
+		_, err = q.Discard(t.Context(), replace, one)
+		require.ErrorIs(t, err, ErrNoJob)
 	})
 }

@@ -204,6 +204,18 @@ func (c Config) WithModeration(ctx context.Context, console Console, fn func(*mo
 	})
 }
 
+// WithJobs lets a command act on jobs, and say so in the audit log. Errors: as those of
+// WithSessions.
+func (c Config) WithJobs(ctx context.Context, console Console, fn func(*queue.Queue, *moderation.Moderation) error) error {
+	return c.withBackend(ctx, console, func(b backend, _ *slog.Logger) error {
+		m, err := moderation.New(moderation.Config{DB: b.stores.DB, Sessions: b.sessions, MaxPage: c.MaxPage})
+		if err != nil {
+			return err
+		}
+		return fn(b.jobs, m)
+	})
+}
+
 // WithKeys lets a command manage API keys. Errors: as those of WithSessions.
 func (c Config) WithKeys(ctx context.Context, console Console, fn func(*apikey.Keys) error) error {
 	return c.withBackend(ctx, console, func(b backend, _ *slog.Logger) error { return fn(b.keys) })

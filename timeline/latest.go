@@ -157,3 +157,17 @@ func withLatestRaised(k Key, ids []int64, add call) []call {
 func raiseLatest(author, id int64) call {
 	return call{raiseLatestScript, []string{latestKey(active.ShardOf(author))}, []any{formatID(author), formatID(id)}}
 }
+
+// ForgetLatest forgets what is known about the latest posts of all authors. It is read from
+// SQL again.
+//
+// Cost: one round trip, O(authors who are known).
+func (l *Latest) ForgetLatest(ctx context.Context) error {
+	_, err := l.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for shard := range active.Shards {
+			p.Unlink(ctx, latestKey(shard))
+		}
+		return nil
+	})
+	return wrap(err, "forget the latest posts")
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -85,15 +86,27 @@ func (s *Store) ForgetOwn(ctx context.Context, authors, latest []int64) error {
 		if _, err := s.run(ctx, raise...); err != nil {
 			return wrap(err, "raise the latest posts of %d authors", to-from)
 		}
+		if err := s.ForgetOutboxes(ctx, authors[from:to]); err != nil {
+			return err
+		}
+	}
+	return s.Forget(ctx, authors)
+}
+
+// ForgetOutboxes makes the outboxes of the authors Missing, as Drop does.
+//
+// Cost: one round trip per 1,000 authors, O(size) each.
+func (s *Store) ForgetOutboxes(ctx context.Context, authors []int64) error {
+	for chunk := range slices.Chunk(authors, batch) {
 		_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-			for _, author := range authors[from:to] {
+			for _, author := range chunk {
 				p.Del(ctx, Outbox(author).keys()...)
 			}
 			return nil
 		})
 		if err != nil {
-			return wrap(err, "forget %d outboxes", to-from)
+			return wrap(err, "forget %d outboxes", len(chunk))
 		}
 	}
-	return s.Forget(ctx, authors)
+	return nil
 }

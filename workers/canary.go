@@ -11,6 +11,7 @@ import (
 
 	"tideline/ent"
 	entjob "tideline/ent/job"
+	"tideline/feed/job"
 	"tideline/live"
 	"tideline/queue"
 )
@@ -20,10 +21,6 @@ import (
 // passes on to a subscriber. The payload of the first has been a number in every release, for
 // old workers and new ones read it from the same queue while processes are upgraded; a worker
 // that does not know the second leaves it to others.
-const (
-	canary           = "canary"
-	subscriberCanary = "canary_subscriber"
-)
 
 // canaryJob is the payload of a canary to a subscriber.
 type canaryJob struct {
@@ -33,7 +30,7 @@ type canaryJob struct {
 
 // payload is what to decode the payload of the kind into.
 func (j *canaryJob) payload(kind string) any {
-	if kind == canary {
+	if kind == job.Canary {
 		return &j.Sent
 	}
 	return j
@@ -47,9 +44,9 @@ func (j canaryJob) send(ctx context.Context, db *ent.Client, q *queue.Queue) err
 	if err != nil {
 		return err
 	}
-	kind, payload := subscriberCanary, any(j)
+	kind, payload := job.SubscriberCanary, any(j)
 	if j.To == 0 {
-		kind, payload = canary, j.Sent
+		kind, payload = job.Canary, j.Sent
 	}
 	if err := q.Enqueue(ctx, tx, queue.Small, kind, payload); err != nil {
 		return errors.Join(err, tx.Rollback())
@@ -61,7 +58,7 @@ func (j canaryJob) send(ctx context.Context, db *ent.Client, q *queue.Queue) err
 //
 // Cost: an index range of the small jobs that wait.
 func waitingCanaries(ctx context.Context, db *ent.Client) ([]canaryJob, error) {
-	found, err := db.Job.Query().Where(entjob.Dead(false), entjob.Pool(string(queue.Small)), entjob.KindIn(canary, subscriberCanary)).
+	found, err := db.Job.Query().Where(entjob.Dead(false), entjob.Pool(string(queue.Small)), entjob.KindIn(job.Canary, job.SubscriberCanary)).
 		Order(entjob.ByCreatedAt()).Select(entjob.FieldKind, entjob.FieldPayload).All(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("find canaries: %w", err)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"tideline/ent/user"
 	"tideline/feed/job"
 	"tideline/feed/visibility"
 	"tideline/live"
@@ -127,4 +128,51 @@ func (w *Workers) inboxesStale(ctx context.Context, j *queue.Job) error {
 		return queue.Unavailable(fmt.Errorf("forget inboxes: %w", err))
 	}
 	return nil
+}
+
+// everybody is the state of a FeedsStale. Its names in JSON must not change.
+type everybody struct {
+	Inboxes bool  `json:"Inboxes,omitempty"` // the outboxes are done
+	After   int64 `json:"After"`             // the user that the next page starts behind
+}
+
+// feedsStale handles a job that was discarded, of which nobody knows whose feeds it was
+// for. First all outboxes become missing, with what is known of authors' latest posts, and
+// then all inboxes; whoever is connected is told to read again. It is never given up
+// because something cannot be reached.
+func (w *Workers) feedsStale(ctx context.Context, j *queue.Job) error {
+	var p everybody
+	if err := decode(j, &struct{}{}, &p); err != nil {
+		return err
+	}
+	err := w.Timelines.ForgetLatest(ctx)
+	for err == nil {
+		if err := j.Confirm(ctx); err != nil {
+			return err
+		}
+		var users []int64
+		if users, err = w.DB.User.Query().Where(user.IDGT(p.After)).Order(user.ByID()).Limit(w.PageSize).IDs(ctx); err != nil {
+			break
+		}
+		if !p.Inboxes {
+			err = w.Timelines.ForgetOutboxes(ctx, users)
+		} else if err = w.Timelines.Forget(ctx, users); err == nil {
+			_, err = w.Publisher.Publish(ctx, live.Event{Kind: live.Invalidated, Reason: "the timeline is read anew"}, users)
+		}
+		if err != nil {
+			break
+		}
+		switch {
+		case len(users) == w.PageSize:
+			p.After = users[len(users)-1]
+		case p.Inboxes:
+			return nil
+		default:
+			p = everybody{Inboxes: true}
+		}
+		if err := j.Checkpoint(ctx, p); err != nil {
+			return err
+		}
+	}
+	return queue.Unavailable(fmt.Errorf("forget all feeds: %w", err))
 }

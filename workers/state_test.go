@@ -36,6 +36,7 @@ func TestStoredStatesKeepTheirNames(t *testing.T) {
 		"Seen":0,"ByActivity":false,"From":0,"Until":0,"Kind":"","Post":0,"Followers":0,"Pushed":0,"Pulled":0,"Live":0,
 		"Duration":0,"FirstLag":0,"MedianLag":0,"LastLag":0,"Unwatched":true,`, 1))
 	requireStored(t, forgotten{Before: 15, outstanding: left}, strings.Replace(string(raw), "{", `{"Before":15,`, 1))
+	requireStored(t, everybody{Inboxes: true, After: 16}, `{"Inboxes":true,"After":16}`)
 	requireStored(t, returnProgress{Before: 14}, `{"Before":14}`)
 }
 

@@ -219,3 +219,74 @@ func TestGivenUpRelationLeavesNoHole(t *testing.T) {
 		require.Equal(t, timeline.Missing, covered.State)
 	})
 }
+
+// A fan-out that cannot be read is given up, and so is the job that follows. Nobody knows
+// whose inboxes lack the post, until both are discarded: then all feeds are read from SQL.
+func TestDiscardedJobsLeaveNoHole(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		a := newIdleAudience(t, s, 12, 12)
+		require.NoError(t, a.Home.BuildOutbox(a.Ctx, a.author.ID))
+		known, err := a.Timelines.LatestPostIDs(a.Ctx, []int64{a.author.ID})
+		require.NoError(t, err)
+		require.NoError(t, a.Timelines.StoreLatest(a.Ctx, known, map[int64]int64{a.author.ID: 0}))
+		public := schema.Public
+		p, err := a.Feed.CreatePost(a.Ctx, a.author, feed.Draft{Text: "hello", Visibility: &public})
+		require.NoError(t, err)
+		_, err = s.DB.Job.Delete().Exec(a.Ctx)
+		require.NoError(t, err)
+		require.NoError(t, s.Redis.Del(a.Ctx, "q:{small}:s", "q:{small}:known").Err())
+		require.NoError(t, s.DB.Job.Create().SetKind(feedjob.PostCreated).SetPool("small").SetPayload([]byte(`"poison"`)).SetDueAt(time.Now()).Exec(a.Ctx))
+		process(t, s, queue.Config{})
+		dead := func() []int64 {
+			ids, err := a.Queue.DeadIDs(a.Ctx)
+			require.NoError(t, err)
+			return ids
+		}
+		a.Drain()
+		require.Len(t, dead(), 2)
+		ids, covered, err := a.Timelines.Page(a.Ctx, timeline.Inbox(a.active[0]), timeline.Range{Limit: 10})
+		require.NoError(t, err)
+		require.Equal(t, timeline.Ready, covered.State)
+		require.NotContains(t, ids, p.ID, "there is a hole to be mended")
+
+		enqueued, err := a.Queue.Discard(a.Ctx, feedjob.Replacement, dead()...)
+		require.NoError(t, err)
+		require.Equal(t, []string{feedjob.FeedsStale}, enqueued)
+		a.Drain()
+		require.Empty(t, dead())
+		for _, user := range append(a.active, a.author.ID) {
+			_, covered, err := a.Timelines.Page(a.Ctx, timeline.Inbox(user), timeline.Range{Limit: 10})
+			require.NoError(t, err)
+			require.Equal(t, timeline.Missing, covered.State)
+			_, err = a.Timelines.Visit(a.Ctx, user)
+			require.NoError(t, err)
+			require.NoError(t, a.Home.BuildInbox(a.Ctx, user))
+		}
+		_, covered, err = a.Timelines.Page(a.Ctx, timeline.Outbox(a.author.ID), timeline.Range{Limit: 10})
+		require.NoError(t, err)
+		require.Equal(t, timeline.Missing, covered.State)
+		known, err = a.Timelines.LatestPostIDs(a.Ctx, []int64{a.author.ID})
+		require.NoError(t, err)
+		require.Equal(t, []int64{-1}, known.IDs, "readers who merge ask SQL for the author's latest post")
+		a.requireReached(t, p.ID)
+	})
+}
+
+// A fan-out that is discarded was followed by a job that has done what it left. What nobody
+// else does is not discarded.
+func TestReplacement(t *testing.T) {
+	t.Parallel()
+	for kind, want := range map[string]string{
+		feedjob.PostCreated: "", feedjob.PostChanged: "", feedjob.RelationChanged: "", feedjob.Canary: "", feedjob.SubscriberCanary: "",
+		feedjob.PostGivenUp: feedjob.FeedsStale, feedjob.RelationGivenUp: feedjob.FeedsStale, feedjob.FeedsStale: feedjob.FeedsStale,
+	} {
+		then, ok := feedjob.Replacement(kind)
+		require.True(t, ok, kind)
+		require.Equal(t, want, then, kind)
+	}
+	for _, kind := range []string{feedjob.AuthorReturns, feedjob.UserDeleted, feedjob.PostErased, "of a later version"} {
+		_, ok := feedjob.Replacement(kind)
+		require.False(t, ok, kind)
+	}
+}

@@ -164,6 +164,7 @@ func New(cfg Config) (*Workers, error) {
 	cfg.Queue.Handle(job.PostGivenUp, w.postGivenUp)
 	cfg.Queue.Handle(job.RelationGivenUp, w.relationGivenUp)
 	cfg.Queue.Handle(job.InboxesStale, w.inboxesStale)
+	cfg.Queue.Handle(job.FeedsStale, w.feedsStale)
 	cfg.Queue.Handle(job.PostsBackdated, w.postsBackdated)
 	cfg.Queue.Handle(job.WordsChanged, w.wordsChanged)
 	cfg.Queue.Handle(job.AuthorStale, w.postGivenUp)
@@ -172,8 +173,8 @@ func New(cfg Config) (*Workers, error) {
 	cfg.Queue.WhenGivenUp(job.PostCreated, job.PostGivenUp)
 	cfg.Queue.WhenGivenUp(job.PostChanged, job.PostGivenUp)
 	cfg.Queue.WhenGivenUp(job.RelationChanged, job.RelationGivenUp)
-	cfg.Queue.Handle(canary, w.canaryArrived)
-	cfg.Queue.Handle(subscriberCanary, w.canaryArrived)
+	cfg.Queue.Handle(job.Canary, w.canaryArrived)
+	cfg.Queue.Handle(job.SubscriberCanary, w.canaryArrived)
 	return w, nil
 }
 
@@ -208,16 +209,16 @@ func every(ctx context.Context, period time.Duration, do func(context.Context)) 
 }
 
 // decode reads the payload of a job and, unless state is nil, what an earlier attempt has
-// stored. A job that cannot be read never will be: it is discarded.
+// stored. A job that cannot be read never will be: it is given up.
 func decode(j *queue.Job, payload, state any) error {
 	if err := json.Unmarshal(j.Payload, payload); err != nil {
-		return queue.Discard(fmt.Errorf("read payload: %w", err))
+		return queue.GiveUp(fmt.Errorf("read payload: %w", err))
 	}
 	if state == nil || j.State == nil {
 		return nil
 	}
 	if err := json.Unmarshal(j.State, state); err != nil {
-		return queue.Discard(fmt.Errorf("read state: %w", err))
+		return queue.GiveUp(fmt.Errorf("read state: %w", err))
 	}
 	return nil
 }

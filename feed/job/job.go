@@ -36,6 +36,9 @@ const (
 	// AuthorStale: an author was hidden, or is shown again; the inboxes that the posts are
 	// for are to be read from SQL.
 	AuthorStale = "author.stale"
+	// FeedsStale: it is not known which feeds lack something, for a job was discarded; all
+	// feeds are to be read from SQL. Its payload says nothing.
+	FeedsStale = "feeds.stale"
 	// UserDeleted: everything that is kept of a user is to be deleted.
 	UserDeleted = "user.deleted"
 	// PostErased: a post was deleted, and its likes, which are many, are to be.
@@ -43,7 +46,27 @@ const (
 	// PostsBackdated: authors gained posts of long ago; the feeds where they belong are to
 	// be read from SQL, and nobody is told.
 	PostsBackdated = "posts.backdated"
+	// Canary and SubscriberCanary change nothing: they measure how long a post is on its
+	// way, to a worker and to a subscriber.
+	Canary           = "canary"
+	SubscriberCanary = "canary_subscriber"
 )
+
+// Replacement returns the kind of the job that makes up for a dead job of this kind when
+// an operator discards it, "" if nothing is left to be done. It is not ok for a kind that
+// only a retry can do, and for one that this version does not know. It is a
+// queue.Replacement.
+func Replacement(kind string) (then string, ok bool) {
+	switch kind {
+	case PostCreated, PostChanged, RelationChanged: // PostGivenUp or RelationGivenUp was enqueued when it was given up
+		return "", true
+	case Canary, SubscriberCanary:
+		return "", true
+	case PostGivenUp, RelationGivenUp, InboxesStale, AuthorStale, PostsBackdated, WordsChanged, FeedsStale:
+		return FeedsStale, true
+	}
+	return "", false // among others AuthorReturns, UserDeleted, PostErased
+}
 
 // Post is the payload of PostCreated, PostChanged and PostErased, and without a post of AuthorStale. The author is named because
 // the post may be gone when the job runs.

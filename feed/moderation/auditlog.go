@@ -3,6 +3,7 @@ package moderation
 import (
 	"context"
 	"fmt"
+	"strconv"
 
 	"tideline/ent"
 	"tideline/ent/auditentry"
@@ -43,6 +44,25 @@ func (m *Moderation) Operate(ctx context.Context, who Actor, a auditentry.Action
 		return err
 	}
 	return do(ctx)
+}
+
+// NoteOfJobs returns a note that begins with which jobs there were, the first 20.
+func NoteOfJobs(jobs []int64, note string) string {
+	const named = 20
+	text := fmt.Sprintf("%d jobs:", len(jobs))
+	if len(jobs) == 1 {
+		text = "1 job:"
+	}
+	for _, id := range jobs[:min(len(jobs), named)] {
+		text += " " + strconv.FormatInt(id, 10)
+	}
+	if len(jobs) > named {
+		text += " …"
+	}
+	if note != "" {
+		text += "; " + note
+	}
+	return text
 }
 
 // AuditLog is a page of what was done, newest first. Errors: Unauthenticated, BadInput;

@@ -98,6 +98,7 @@ func (p *Page) Register(mux *http.ServeMux) {
 	mux.HandleFunc("GET /api/post", p.forAdmins(p.post))
 	mux.HandleFunc("GET /api/timeline", p.forAdmins(p.timeline))
 	mux.HandleFunc("POST /api/jobs/retry", p.forAdmins(p.retry))
+	mux.HandleFunc("POST /api/jobs/discard", p.forAdmins(p.discard))
 	mux.HandleFunc("POST /api/timelines/rebuild", p.forAdmins(p.rebuild))
 	mux.HandleFunc("POST /api/workers", p.forAdmins(p.workers))
 	mux.HandleFunc("/api/", func(w http.ResponseWriter, r *http.Request) {

@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"tideline/ent/auditentry"
+	entjob "tideline/ent/job"
 	"tideline/ent/schema"
 	"tideline/ent/user"
 	"tideline/feed/account"
@@ -146,7 +147,7 @@ func TestNobodyElseIsAnswered(t *testing.T) {
 	require.NoError(t, err)
 	for _, call := range []struct{ method, path, body string }{
 		{"GET", "/api/session", ""}, {"DELETE", "/api/session", ""}, {"GET", "/api/snapshot", ""}, {"GET", "/api/stream", ""},
-		{"GET", "/api/post?id=1", ""}, {"GET", "/api/timeline?user=ann", ""}, {"POST", "/api/jobs/retry", `{"all":true}`},
+		{"GET", "/api/post?id=1", ""}, {"GET", "/api/timeline?user=ann", ""}, {"POST", "/api/jobs/retry", `{"all":true}`}, {"POST", "/api/jobs/discard", `{"ids":[1]}`},
 		{"POST", "/api/timelines/rebuild", `{"user":"ann"}`}, {"POST", "/api/workers", `{"id":1,"wanted":"pause"}`},
 	} {
 		d.refused(401, "UNAUTHENTICATED", call.method, call.path, "", call.body)
@@ -212,11 +213,13 @@ func TestLogInsAreBounded(t *testing.T) {
 }
 
 // dead makes a job that was given up, of a post.
-func (d *desk) dead(post int64) int64 {
+func (d *desk) dead(post int64) int64 { return d.deadOf(job.PostCreated, post) }
+
+func (d *desk) deadOf(kind string, post int64) int64 {
 	d.Helper()
 	payload, err := json.Marshal(job.Post{Post: post, Author: 1})
 	require.NoError(d, err)
-	row, err := d.Stores.DB.Job.Create().SetKind(job.PostCreated).SetPool("small").SetPayload(payload).SetDead(true).
+	row, err := d.Stores.DB.Job.Create().SetKind(kind).SetPool("small").SetPayload(payload).SetDead(true).
 		SetAttempts(12).SetLastError("the disk is full").SetDueAt(time.Now()).Save(d.Ctx)
 	require.NoError(d, err)
 	return row.ID
@@ -381,6 +384,30 @@ func TestRetry(t *testing.T) {
 		d.refused(400, "BAD_USER_INPUT", "POST", "/api/jobs/retry", root, `{"all":true,"ids":[1]}`)
 		d.refused(400, "BAD_USER_INPUT", "POST", "/api/jobs/retry", root, `{"ids":["x"]}`)
 		d.refused(400, "BAD_USER_INPUT", "POST", "/api/jobs/retry", root, `{"ids":[`+id(one)+`],"note":"`+strings.Repeat("x", 1200)+`"}`)
+	})
+}
+
+func TestDiscard(t *testing.T) {
+	feedtest.EachIdle(t, func(w *feedtest.World) {
+		d := open(w, nil)
+		one, two, three := d.dead(42), d.dead(43), d.dead(44)
+		id := func(n int64) string { return strconv.FormatInt(n, 10) }
+		require.Equal(w, map[string]any{"discarded": 1.0, "feedsStale": false}, d.does("POST", "/api/jobs/discard", `{"ids":[`+id(two)+`],"note":"poisoned"}`))
+		d.logged(auditentry.ActionDISCARD_JOBS, two, "1 job: "+id(two)+"; poisoned")
+		require.NoError(w, w.Stores.DB.Job.Update().Where(entjob.ID(three)).SetDead(false).Exec(w.Ctx))
+		refused := func(status int, code, body string) {
+			d.refused(status, code, "POST", "/api/jobs/discard", d.token["root"], body)
+		}
+		refused(404, "NOT_FOUND", `{"ids":[`+id(one)+`,`+id(two)+`]}`)
+		refused(409, "CONFLICT", `{"ids":[`+id(one)+`,`+id(three)+`]}`)
+		refused(400, "BAD_USER_INPUT", `{}`)
+		refused(400, "BAD_USER_INPUT", `{"ids":["x"]}`)
+		left, err := w.Queue.DeadIDs(w.Ctx)
+		require.NoError(w, err)
+		require.Equal(w, []int64{one}, left)
+		refused(409, "CONFLICT", `{"ids":[`+id(d.deadOf(job.UserDeleted, 45))+`]}`)
+		followed := d.deadOf(job.PostGivenUp, 46)
+		require.Equal(w, map[string]any{"discarded": 1.0, "feedsStale": true}, d.does("POST", "/api/jobs/discard", `{"ids":[`+id(followed)+`]}`))
 	})
 }
 

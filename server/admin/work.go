@@ -3,7 +3,6 @@ package admin
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -14,6 +13,7 @@ import (
 	"tideline/ent/process"
 	"tideline/feed/account"
 	"tideline/feed/ids"
+	"tideline/feed/job"
 	"tideline/feed/moderation"
 	"tideline/feed/refusal"
 	"tideline/fleet"
@@ -165,7 +165,7 @@ func (p *Page) retry(r *http.Request, admin account.Viewer) (any, error) {
 		}
 	}
 	var found []int64
-	err := p.cfg.Moderation.Operate(ctx, moderation.By(admin), auditentry.ActionRETRY_JOBS, auditentry.SubjectKindJob, slices.Min(of), noteOfJobs(of, asked.Note),
+	err := p.cfg.Moderation.Operate(ctx, moderation.By(admin), auditentry.ActionRETRY_JOBS, auditentry.SubjectKindJob, slices.Min(of), moderation.NoteOfJobs(of, asked.Note),
 		func(ctx context.Context) (err error) {
 			found, err = p.cfg.Queue.Retry(ctx, of...)
 			return err
@@ -176,23 +176,33 @@ func (p *Page) retry(r *http.Request, admin account.Viewer) (any, error) {
 	return map[string]any{"retried": len(found)}, err
 }
 
-// noteOfJobs begins a note with which jobs there were.
-func noteOfJobs(jobs []int64, note string) string {
-	const named = 20
-	text := fmt.Sprintf("%d jobs:", len(jobs))
-	if len(jobs) == 1 {
-		text = "1 job:"
+// discard deletes jobs that were given up, all of those named or none.
+func (p *Page) discard(r *http.Request, admin account.Viewer) (any, error) {
+	var asked struct {
+		IDs  []int64
+		Note string
 	}
-	for _, id := range jobs[:min(len(jobs), named)] {
-		text += " " + strconv.FormatInt(id, 10)
+	if err := read(r, &asked); err != nil {
+		return nil, err
 	}
-	if len(jobs) > named {
-		text += " …"
+	if len(asked.IDs) == 0 {
+		return nil, bad("Name jobs by their ids.")
 	}
-	if note != "" {
-		text += "; " + note
+	var enqueued []string
+	err := p.cfg.Moderation.Operate(r.Context(), moderation.By(admin), auditentry.ActionDISCARD_JOBS, auditentry.SubjectKindJob, slices.Min(asked.IDs), moderation.NoteOfJobs(asked.IDs, asked.Note),
+		func(ctx context.Context) (err error) {
+			enqueued, err = p.cfg.Queue.Discard(ctx, job.Replacement, asked.IDs...)
+			return err
+		})
+	switch {
+	case errors.Is(err, queue.ErrNoJob):
+		err = &failure{http.StatusNotFound, "NOT_FOUND", "There is no such job: it is done, or never was."}
+	case errors.Is(err, queue.ErrNotDead):
+		err = &failure{http.StatusConflict, "CONFLICT", "The job is not given up any more, so it will be done."}
+	case errors.Is(err, queue.ErrNeeded):
+		err = &failure{http.StatusConflict, "CONFLICT", "Nothing else does what the job is for: mend what its error says, and try it again."}
 	}
-	return text
+	return map[string]any{"discarded": len(asked.IDs), "feedsStale": len(enqueued) > 0}, err
 }
 
 // workers pauses the workers of a process, or resumes them.
