@@ -257,6 +257,13 @@ func TestReadiness(t *testing.T) {
 	require.Contains(t, logged.String(), `msg=degraded check=redis err="some masters of the Redis Cluster do not answer: one of three"`)
 	require.Contains(t, scraped(), `tideline_check{check="redis",state="degraded"} 1`)
 
+	failure = nil
+	_, _ = ask()
+	failure = fmt.Errorf("%w: OOM", storage.ErrNoWrites)
+	status, body = ask()
+	require.Equal(t, http.StatusOK, status)
+	require.JSONEq(t, `{"ready":true,"checks":{"sql":"ok","redis":"degraded"}}`, body)
+
 	logged.Reset()
 	failure = errors.New("secret")
 	for range 2 {

@@ -27,7 +27,7 @@ type health struct {
 }
 
 // check asks one part that the process cannot serve without. The part is degraded if
-// the error is storage.ErrSomeAnswer or identity.ErrOldKeys.
+// the error is storage.ErrSomeAnswer, storage.ErrNoWrites or identity.ErrOldKeys.
 type check struct {
 	name string
 	ask  func(context.Context) error
@@ -127,7 +127,7 @@ func (h *health) ask(ctx context.Context) []state {
 			switch {
 			case err == nil:
 				all[i] = stateOK
-			case errors.Is(err, storage.ErrSomeAnswer), errors.Is(err, identity.ErrOldKeys):
+			case errors.Is(err, storage.ErrSomeAnswer), errors.Is(err, storage.ErrNoWrites), errors.Is(err, identity.ErrOldKeys):
 				all[i] = stateDegraded
 			default:
 				all[i] = stateFailed

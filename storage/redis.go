@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -109,33 +108,6 @@ func dialCluster(ctx context.Context, servers *redisServers) (redis.UniversalCli
 		return nil, false, errors.Join(fmt.Errorf("Redis Cluster: a master does not answer: %w", err), rdb.Close())
 	}
 	return rdb, true, nil
-}
-
-// ErrSomeAnswer is the error of CheckRedis when some masters of a Redis Cluster
-// answer and others do not.
-var ErrSomeAnswer = errors.New("some masters of the Redis Cluster do not answer")
-
-// CheckRedis asks every master whether it answers. It fails with ErrSomeAnswer when
-// some do: then the feeds of some users are read from SQL.
-//
-// Cost: one round trip, to all at once.
-func (s *Stores) CheckRedis(ctx context.Context) error {
-	cluster, ok := s.Redis.(*redis.ClusterClient)
-	if !ok {
-		return s.Redis.Ping(ctx).Err()
-	}
-	var answer atomic.Int32
-	err := cluster.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error {
-		if err := master.Ping(ctx).Err(); err != nil {
-			return fmt.Errorf("%s: %w", master.Options().Addr, err)
-		}
-		answer.Add(1)
-		return nil
-	})
-	if err != nil && answer.Load() > 0 {
-		return fmt.Errorf("%w: %w", ErrSomeAnswer, err)
-	}
-	return err
 }
 
 // noMaintNotifications keeps go-redis from sending on every new connection a
