@@ -124,21 +124,18 @@ func (l *Limits) Allow(ctx context.Context, c Client, d Demand) *Refusal {
 func (l *rateLimiter) allow(ctx context.Context, c Client, d Demand) *Refusal {
 	ctx, cancel := context.WithTimeout(ctx, rateTimeout)
 	defer cancel()
+	client, costs := l.spends(c)
 	if c.Key != 0 {
-		key := "key:{" + strconv.FormatInt(c.Key, 10) + "}"
-		if refusal := l.take(ctx, "mutation:"+key, l.rates.keyMutations, d.Accounts+d.Mutations); refusal != nil {
+		if refusal := l.take(ctx, "mutation:"+client, l.rates.keyMutations, d.Accounts+d.Mutations); refusal != nil {
 			return refusal
 		}
-		return l.spend(ctx, "cost:"+key, l.rates.keyCost, d.Cost)
+		return l.spend(ctx, "cost:"+client, costs, d.Cost)
 	}
 	if refusal := l.take(ctx, "account:{"+c.Address+"}", l.rates.accounts, d.Accounts); refusal != nil {
 		return refusal
 	}
-	client := "address:{" + c.Address + "}"
 	if c.User != 0 {
-		client = "user:{" + strconv.FormatInt(c.User, 10) + "}"
-		r := l.rates.cost
-		if refusal := l.spend(ctx, "shared:{"+c.Address+"}", rate{r.burst * sharedCost, r.perMinute * sharedCost}, d.Cost); refusal != nil {
+		if refusal := l.spend(ctx, "shared:{"+c.Address+"}", rate{costs.burst * sharedCost, costs.perMinute * sharedCost}, d.Cost); refusal != nil {
 			return refusal
 		}
 	}
@@ -151,7 +148,7 @@ func (l *rateLimiter) allow(ctx context.Context, c Client, d Demand) *Refusal {
 	if refusal := l.take(ctx, "mutation:"+client, l.rates.mutations, d.Mutations); refusal != nil {
 		return refusal
 	}
-	return l.spend(ctx, "cost:"+client, l.rates.cost, d.Cost)
+	return l.spend(ctx, "cost:"+client, costs, d.Cost)
 }
 
 // spend is take for a bucket that is asked often: it takes a part of the bucket at
