@@ -32,7 +32,7 @@ type commands struct {
 	Feeds       command.Feeds       `cmd:"" help:"Look into timelines: inspect, explain, verify, rebuild."`
 	Recount     command.Recount     `cmd:"" help:"Compare counters of users and posts with what they count; report, and repair if asked to, what is wrong."`
 	Ps          command.Ps          `cmd:"" help:"List the processes that run: what they do, and whether their workers are paused."`
-	Workers     command.Workers     `cmd:"" help:"Pause the workers of running processes, drain and resume them."`
+	Workers     command.Workers     `cmd:"" help:"Pause the workers of running processes, drain and resume them; change how many jobs they do at once."`
 	Jobs        command.Jobs        `cmd:"" help:"Look at jobs that are outstanding or given up; retry or discard the latter."`
 	Users       command.Users       `cmd:"" help:"Act on accounts: sign-out."`
 	Keys        command.Keys        `cmd:"" help:"Make, list and revoke the API keys of servers."`

@@ -35,6 +35,15 @@ type listed struct {
 	Subscriptions int         `json:"subscriptions"`
 	Jobs          int         `json:"jobs"`
 	State         fleet.State `json:"state"`
+	// Sizes are none of a process that is too old to tell.
+	Sizes map[fleet.Size]listedSize `json:"sizes"`
+}
+
+// listedSize is a size of a process: what it is, and shall be.
+type listedSize struct {
+	Now        int `json:"now"`
+	Configured int `json:"configured"`
+	Wanted     int `json:"wanted"`
 }
 
 // Run lists them, those that were started first at the beginning.
@@ -47,17 +56,18 @@ func (p Ps) Run(ctx context.Context, c server.Config, console server.Console) er
 		if p.JSON {
 			out := json.NewEncoder(console.Out)
 			for _, p := range list {
-				if err := out.Encode(listed{p.ID, p.Host, p.Pid, p.Version, p.Roles, p.StartedAt, p.SeenAt, p.Subscriptions, p.Jobs, f.State(p)}); err != nil {
+				if err := out.Encode(listed{p.ID, p.Host, p.Pid, p.Version, p.Roles, p.StartedAt, p.SeenAt, p.Subscriptions, p.Jobs, f.State(p), listSizes(p)}); err != nil {
 					return err
 				}
 			}
 			return nil
 		}
 		table := tabwriter.NewWriter(console.Out, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(table, "ID\tHOST\tPID\tVERSION\tROLES\tSTARTED\tLAST SEEN\tSUBSCRIPTIONS\tJOBS\tSTATE")
+		fmt.Fprintln(table, "ID\tHOST\tPID\tVERSION\tROLES\tSTARTED\tLAST SEEN\tSUBSCRIPTIONS\tJOBS\tWORKERS\tPAGE\tLARGE FROM\tSTATE")
 		for _, p := range list {
-			fmt.Fprintf(table, "%d\t%s\t%d\t%s\t%s\t%s\t%s\t%d\t%d\t%s\n", p.ID, p.Host, p.Pid, p.Version, p.Roles,
-				ifEver(&p.StartedAt), ifEver(&p.SeenAt), p.Subscriptions, p.Jobs, f.State(p))
+			fmt.Fprintf(table, "%d\t%s\t%d\t%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\n", p.ID, p.Host, p.Pid, p.Version, p.Roles,
+				ifEver(&p.StartedAt), ifEver(&p.SeenAt), p.Subscriptions, p.Jobs,
+				showSizes(p, fleet.SmallWorkers, fleet.LargeWorkers, fleet.RelationWorkers), showSizes(p, fleet.FanOutPage), showSizes(p, fleet.LargeAudience), f.State(p))
 		}
 		if err := table.Flush(); err != nil {
 			return err
@@ -75,17 +85,18 @@ func (p Ps) Run(ctx context.Context, c server.Config, console server.Console) er
 	})
 }
 
-// Workers pauses the workers of running processes, and resumes them.
+// Workers pauses the workers of running processes, resumes them, and changes their sizes.
 type Workers struct {
 	Pause  workersPause  `cmd:"" help:"Have processes take no new job. They finish those under way; the others go on."`
 	Drain  workersDrain  `cmd:"" help:"Pause processes, and wait until no job is under way in them."`
 	Resume workersResume `cmd:"" help:"End a pause."`
+	Scale  workersScale  `cmd:"" help:"Change how many jobs processes run at once, the pages of their fan-outs, and which fan-outs are large."`
 }
 
 // chosen are processes whose workers something is done to.
 type chosen struct {
 	IDs  []int64 `arg:"" optional:"" name:"id" help:"Ids of processes, as 'tideline ps' lists them; one that is not there is an error, after the others were told."`
-	All  bool    `env:"-" help:"All processes that have workers."`
+	All  bool    `env:"-" help:"All processes that it concerns."`
 	Note string  `env:"-" help:"For the audit log."`
 }
 
@@ -95,7 +106,7 @@ type workersPause struct {
 }
 
 func (w workersPause) Run(ctx context.Context, c server.Config, console server.Console) error {
-	return w.act(ctx, c, console, process.WantedPause, w.Wait, func(p *ent.Process) (string, bool) {
+	return w.want(ctx, c, console, process.WantedPause, w.Wait, func(p *ent.Process) (string, bool) {
 		if !p.Paused {
 			return "", false
 		}
@@ -109,7 +120,7 @@ type workersDrain struct {
 }
 
 func (w workersDrain) Run(ctx context.Context, c server.Config, console server.Console) error {
-	return w.act(ctx, c, console, process.WantedPause, w.Wait, func(p *ent.Process) (string, bool) {
+	return w.want(ctx, c, console, process.WantedPause, w.Wait, func(p *ent.Process) (string, bool) {
 		switch {
 		case !p.Paused:
 			return "", false
@@ -126,7 +137,7 @@ type workersResume struct {
 }
 
 func (w workersResume) Run(ctx context.Context, c server.Config, console server.Console) error {
-	return w.act(ctx, c, console, process.WantedRun, w.Wait, func(p *ent.Process) (string, bool) {
+	return w.want(ctx, c, console, process.WantedRun, w.Wait, func(p *ent.Process) (string, bool) {
 		if p.Paused {
 			return "", false
 		}
@@ -134,31 +145,51 @@ func (w workersResume) Run(ctx context.Context, c server.Config, console server.
 	})
 }
 
-// act says what is wanted of the chosen processes, and waits until reached is true of each
-// that has not ended. It prints what reached says, as often as that is something new.
-func (c chosen) act(ctx context.Context, config server.Config, console server.Console, wanted process.Wanted, wait time.Duration,
+// want has the workers of the chosen processes paused or resumed, until reached is true.
+func (c chosen) want(ctx context.Context, config server.Config, console server.Console, wanted process.Wanted, wait time.Duration,
 	reached func(*ent.Process) (string, bool),
 ) error {
+	return c.act(ctx, config, console, deed{
+		wait: wait, nobody: "There is no process with workers.", concerns: fleet.HasWorkers, reached: reached,
+		tell: func(ctx context.Context, f *fleet.Fleet, id int64, _ *ent.Process) (bool, error) {
+			_, changed, err := f.Want(ctx, moderation.Console, id, wanted, c.Note)
+			return changed, err
+		},
+	})
+}
+
+// deed is something that is done to processes.
+type deed struct {
+	wait     time.Duration
+	nobody   string                  // is said when --all concerns none
+	concerns func(*ent.Process) bool // with --all
+	tell     func(ctx context.Context, f *fleet.Fleet, id int64, p *ent.Process) (changed bool, err error)
+	reached  func(*ent.Process) (string, bool)
+}
+
+// act tells the chosen processes, and waits until reached is true of each that has not
+// ended. It prints what reached says, as often as that is something new.
+func (c chosen) act(ctx context.Context, config server.Config, console server.Console, d deed) error {
 	if c.All == (len(c.IDs) > 0) {
 		return errors.New("which processes? Give their ids, as 'tideline ps' lists them, or --all")
 	}
 	return config.WithFleet(ctx, console, func(f *fleet.Fleet, _ *queue.Queue) error {
-		ids := c.IDs
+		ids, listed := c.IDs, map[int64]*ent.Process{}
 		if c.All {
 			list, err := f.List(ctx)
 			if err != nil {
 				return err
 			}
 			for _, p := range list {
-				if fleet.HasWorkers(p) && f.State(p) != fleet.Gone {
-					ids = append(ids, p.ID)
+				if d.concerns(p) && f.State(p) != fleet.Gone {
+					ids, listed[p.ID] = append(ids, p.ID), p
 				}
 			}
 		}
 		var refused error
 		var told []int64
 		for _, id := range ids {
-			_, changed, err := f.Want(ctx, moderation.Console, id, wanted, c.Note)
+			changed, err := d.tell(ctx, f, id, listed[id])
 			switch {
 			case errors.Is(err, fleet.ErrNoProcess) && c.All: // it has just ended
 			case err != nil:
@@ -171,9 +202,9 @@ func (c chosen) act(ctx context.Context, config server.Config, console server.Co
 			}
 		}
 		if c.All && len(told) == 0 {
-			fmt.Fprintln(console.Out, "There is no process with workers.")
+			fmt.Fprintln(console.Out, d.nobody)
 		}
-		return errors.Join(refused, awaitWorkers(ctx, console.Out, f, told, wait, reached))
+		return errors.Join(refused, awaitWorkers(ctx, console.Out, f, told, d.wait, d.reached))
 	})
 }
 

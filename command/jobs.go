@@ -59,11 +59,12 @@ func (l jobsList) Run(ctx context.Context, c server.Config, console server.Conso
 }
 
 type jobsRetry struct {
-	IDs []int64 `arg:"" optional:"" name:"id" help:"Ids of the jobs; one that is not there is an error, after the others are tried again. None: all that were given up."`
+	IDs  []int64 `arg:"" optional:"" name:"id" help:"Ids of the jobs; one that is not there is an error, after the others are tried again. None: all that were given up."`
+	Note string  `env:"-" help:"For the audit log."`
 }
 
 func (r jobsRetry) Run(ctx context.Context, c server.Config, console server.Console) error {
-	return withQueue(ctx, c, console, func(q *queue.Queue) error {
+	return c.WithJobs(ctx, console, func(q *queue.Queue, m *moderation.Moderation) error {
 		ids := r.IDs
 		if len(ids) == 0 {
 			var err error
@@ -71,7 +72,16 @@ func (r jobsRetry) Run(ctx context.Context, c server.Config, console server.Cons
 				return err
 			}
 		}
-		found, err := q.Retry(ctx, ids...)
+		if len(ids) == 0 {
+			fmt.Fprintln(console.Out, "0 jobs will be tried again.")
+			return nil
+		}
+		var found []int64
+		err := m.Operate(ctx, moderation.Console, auditentry.ActionRETRY_JOBS, auditentry.SubjectKindJob, slices.Min(ids), moderation.NoteOfJobs(ids, r.Note),
+			func(ctx context.Context) (err error) {
+				found, err = q.Retry(ctx, ids...)
+				return err
+			})
 		if err != nil {
 			return err
 		}

@@ -19,7 +19,9 @@ package feed
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"log/slog"
+	"sync/atomic"
 
 	"tideline/ent"
 	"tideline/feed/account"
@@ -44,8 +46,8 @@ type Config struct {
 	Webhooks *webhook.Outbox
 
 	// LargeAudience is the follower count from which the pool for large jobs fans
-	// out an author's posts, so that they do not delay those of others. Defaults to
-	// DefaultLargeAudience.
+	// out an author's posts, so that they do not delay those of others; at first, see
+	// SetLargeAudience. Defaults to DefaultLargeAudience.
 	LargeAudience int
 	// MaxText is how many characters a post may have. Defaults to DefaultMaxText.
 	MaxText int
@@ -71,6 +73,21 @@ type Feed struct {
 	db    *ent.Client
 	posts *visibility.Reader
 	home  *home.Home
+
+	largeAudience atomic.Int64
+}
+
+// LargeAudience is the follower count from which fan-outs are large now.
+func (f *Feed) LargeAudience() int { return int(f.largeAudience.Load()) }
+
+// SetLargeAudience has the fan-outs of posts that are written or changed from now on be
+// large from so many followers. Jobs that exist keep their pool. Error: below 1.
+func (f *Feed) SetLargeAudience(n int) error {
+	if n < 1 {
+		return fmt.Errorf("feed: LargeAudience is %d: it must be at least 1", n)
+	}
+	f.largeAudience.Store(int64(n))
+	return nil
 }
 
 // New returns a Feed. It fails when a required field is missing.
@@ -84,5 +101,9 @@ func New(cfg Config) (*Feed, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Feed{&finder{cfg, cfg.DB, cfg.Visibility, cfg.Home}, &mutedWords{cfg, cfg.DB, cfg.Visibility, cfg.Home}, cfg, cfg.DB, cfg.Visibility, cfg.Home}, nil
+	f := &Feed{
+		finder: &finder{cfg, cfg.DB, cfg.Visibility, cfg.Home}, mutedWords: &mutedWords{cfg, cfg.DB, cfg.Visibility, cfg.Home},
+		cfg: cfg, db: cfg.DB, posts: cfg.Visibility, home: cfg.Home,
+	}
+	return f, f.SetLargeAudience(cfg.LargeAudience)
 }

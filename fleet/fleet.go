@@ -7,10 +7,12 @@
 //   - A process neither waits for its row nor fails with it: while SQL is away it goes on
 //     as it is.
 //   - A pause is wanted of one process and ends with it: the next start is another process.
+//     So are other sizes (size.go): that one begins with its configuration.
 package fleet
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -53,6 +55,8 @@ type Config struct {
 	Subscriptions func() int
 	// Workers are those of this process; nil in one without.
 	Workers Workers
+	// Sizes are those of this process, as configured, that an operator may change.
+	Sizes map[Size]Adjuster
 	// Tick says when to give a sign of life. Defaults to each RenewEvery.
 	Tick <-chan time.Time
 	// Now defaults to time.Now.
@@ -67,6 +71,8 @@ type Member struct {
 	row       ent.Process // what never changes of it
 	forgotten time.Time   // when the rows of others were looked at
 	away      bool        // as far as it is told in the log
+
+	configured, refused, wanted map[Size]int // sizes; wanted as last heard
 }
 
 // NewMember names this process. Run lets others know of it.
@@ -84,10 +90,14 @@ func NewMember(c Config) (*Member, error) {
 	if err != nil {
 		host = "unknown"
 	}
-	return &Member{cfg: c, row: ent.Process{
+	m := &Member{cfg: c, row: ent.Process{
 		ID: 1 + rand.Int64N(1<<40), Host: host, Pid: os.Getpid(), Version: c.Version,
 		Roles: roles(c.Server, c.Workers != nil), StartedAt: c.Now().UTC(),
-	}}, nil
+	}, configured: map[Size]int{}, refused: map[Size]int{}, wanted: map[Size]int{}}
+	for name, size := range c.Sizes {
+		m.configured[name] = size.Now()
+	}
+	return m, nil
 }
 
 // ID names this process among all that share the database.
@@ -133,7 +143,7 @@ func (m *Member) Run(ctx context.Context) error {
 	}
 }
 
-// Renew gives a sign of life, and does what is wanted of the workers, as Run does again and
+// Renew gives a sign of life, and does what is wanted of the process, as Run does again and
 // again. It tells the log when SQL does not take it, and when that is over. Error: of SQL.
 func (m *Member) Renew(ctx context.Context) error {
 	// The end of ctx does not interrupt it at once: a statement that SQL executes late would
@@ -150,7 +160,7 @@ func (m *Member) Renew(ctx context.Context) error {
 	case ctx.Err() != nil: // it ends
 	case err != nil && !m.away:
 		m.away = true
-		m.cfg.Logger.WarnContext(ctx, "others do not hear of this process, nor it of a pause; it goes on", "process", m.row.ID, "err", err)
+		m.cfg.Logger.WarnContext(ctx, "others do not hear of this process, nor it of what operators want; it goes on", "process", m.row.ID, "err", err)
 	case err == nil && m.away:
 		m.away = false
 		m.cfg.Logger.InfoContext(ctx, "others hear of this process again", "process", m.row.ID)
@@ -158,15 +168,19 @@ func (m *Member) Renew(ctx context.Context) error {
 	return err
 }
 
-// renew writes the row until it says of the workers what they do.
+// renew writes the row until it says of the process what it does.
 func (m *Member) renew(ctx context.Context) error {
 	for {
-		wanted, err := m.write(ctx)
+		wanted, sizes, err := m.write(ctx)
 		if err != nil {
 			return fmt.Errorf("give a sign of life: %w", err)
 		}
+		adjusted := m.adjust(ctx, sizes)
 		w := m.cfg.Workers
 		if w == nil || (wanted == process.WantedPause) == w.Paused() {
+			if adjusted {
+				continue
+			}
 			return nil
 		}
 		if wanted == process.WantedPause {
@@ -180,8 +194,8 @@ func (m *Member) renew(ctx context.Context) error {
 }
 
 // write writes the row, and reads in the same round trip what is wanted. A row that is not
-// there any more is made again, with the pause that lasts.
-func (m *Member) write(ctx context.Context) (wanted process.Wanted, err error) {
+// there any more is made again, with what is wanted as this process knows it.
+func (m *Member) write(ctx context.Context) (wanted process.Wanted, wantedSizes map[Size]int, err error) {
 	paused, jobs, wants := false, 0, process.WantedRun
 	if w := m.cfg.Workers; w != nil {
 		paused = w.Paused() // before the jobs: they do not rise any more
@@ -190,21 +204,33 @@ func (m *Member) write(ctx context.Context) (wanted process.Wanted, err error) {
 	if paused {
 		wants = process.WantedPause
 	}
-	found, err := m.cfg.DB.QueryContext(ctx, `INSERT INTO processes
-		(id, host, pid, version, roles, started_at, seen_at, subscriptions, jobs, paused, wanted) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
-		ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, subscriptions = excluded.subscriptions, jobs = excluded.jobs, paused = excluded.paused
-		RETURNING wanted`,
-		m.row.ID, m.row.Host, m.row.Pid, m.row.Version, m.row.Roles, m.row.StartedAt, m.cfg.Now().UTC(), m.cfg.Subscriptions(), jobs, paused, string(wants))
+	sizes, wantsSizes, err := m.sizes()
 	if err != nil {
-		return "", err
+		return "", nil, err
+	}
+	found, err := m.cfg.DB.QueryContext(ctx, `INSERT INTO processes
+		(id, host, pid, version, roles, started_at, seen_at, subscriptions, jobs, paused, wanted, sizes, wanted_sizes)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+		ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, subscriptions = excluded.subscriptions, jobs = excluded.jobs, paused = excluded.paused, sizes = excluded.sizes
+		RETURNING wanted, wanted_sizes`,
+		m.row.ID, m.row.Host, m.row.Pid, m.row.Version, m.row.Roles, m.row.StartedAt, m.cfg.Now().UTC(), m.cfg.Subscriptions(), jobs, paused, string(wants), sizes, wantsSizes)
+	if err != nil {
+		return "", nil, err
 	}
 	defer found.Close()
 	for found.Next() {
-		if err := found.Scan(&wanted); err != nil {
-			return "", err
+		var stored []byte
+		if err := found.Scan(&wanted, &stored); err != nil {
+			return "", nil, err
+		}
+		if len(stored) == 0 {
+			continue
+		}
+		if err := json.Unmarshal(stored, &wantedSizes); err != nil {
+			return "", nil, fmt.Errorf("read what sizes are wanted: %w", err)
 		}
 	}
-	return wanted, errors.Join(found.Err(), found.Close())
+	return wanted, wantedSizes, errors.Join(found.Err(), found.Close())
 }
 
 // forget deletes the rows of processes that are gone for long.

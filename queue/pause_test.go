@@ -77,7 +77,7 @@ func TestJobThatComesDuringAPauseIsHandedBack(t *testing.T) {
 		q := newQueue(t, s, pushOnly())
 		jobs := make(chan *Job, 10)
 		q.Handle("k", func(_ context.Context, j *Job) error { jobs <- j; return nil })
-		w := newWorker(q, Small, 2)
+		w := newWorker(q, Small, newSlots(2))
 		require.NoError(t, w.setUp(t.Context()))
 		enqueue(t, q, Small, "k", "one", "two")
 		entries, err := w.next(t.Context(), 2)
@@ -85,7 +85,7 @@ func TestJobThatComesDuringAPauseIsHandedBack(t *testing.T) {
 		require.Len(t, entries, 2)
 
 		q.Pause()
-		require.Zero(t, w.begin(t.Context(), t.Context(), entries))
+		w.begin(t.Context(), t.Context(), entries)
 		assert.Zero(t, q.UnderWay())
 		assert.Empty(t, w.running)
 		pending, err := s.Redis.XPending(t.Context(), Small.stream(), group).Result()
@@ -108,17 +108,23 @@ func TestPausedProcessStops(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t, storagetest.Embedded(t), pushOnly())
 	q.Pause()
-	w := newWorker(q, Small, 1)
+	w := newWorker(q, Small, newSlots(1))
 	ctx, stop := context.WithCancel(t.Context())
+	at := watched{ctx, make(chan struct{}, 10)}
 	stopped := make(chan struct{})
-	go func() { w.run(ctx); close(stopped) }()
-	require.Eventually(t, func() bool {
-		free := w.slots.TryAcquire(1)
-		if free {
-			w.slots.Release(1)
-		}
-		return !free
-	}, soon, time.Millisecond, "the reader has come to the gate")
+	go func() { w.run(at); close(stopped) }()
+	receive(t, at.asked) // a slot is free, so the reader has come to the gate
 	stop()
 	receive(t, stopped)
+}
+
+// watched is a context that tells when somebody waits for its end.
+type watched struct {
+	context.Context
+	asked chan struct{}
+}
+
+func (w watched) Done() <-chan struct{} {
+	w.asked <- struct{}{}
+	return w.Context.Done()
 }

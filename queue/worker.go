@@ -8,8 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"golang.org/x/sync/semaphore"
 )
 
 const (
@@ -27,8 +25,8 @@ const (
 type worker struct {
 	*Queue
 	pool    Pool
-	slots   *semaphore.Weighted // one slot for each attempt that runs, or may begin with the read under way
-	claimAt time.Time           // when to look for jobs of dead workers again; only the reader uses it
+	slots   *slots    // one for each attempt that runs
+	claimAt time.Time // when to look for jobs of dead workers again; only the reader uses it
 	pulse   *pulse
 
 	ends     batcher[*end]
@@ -59,9 +57,9 @@ func (s *steps) done() {
 	s.last.Store(&now)
 }
 
-func newWorker(q *Queue, p Pool, n int) *worker {
+func newWorker(q *Queue, p Pool, s *slots) *worker {
 	return &worker{
-		Queue: q, pool: p, slots: semaphore.NewWeighted(int64(n)), pulse: newPulse(q.cfg.ClaimIdle), running: map[int64]*running{},
+		Queue: q, pool: p, slots: s, pulse: newPulse(q.cfg.ClaimIdle), running: map[int64]*running{},
 	}
 }
 
@@ -101,9 +99,12 @@ func (w *worker) read(ctx, attempts context.Context) {
 	storing := context.WithoutCancel(ctx)
 	setUp, trouble := false, false
 	for {
-		n := w.reserve(ctx)
-		if n == 0 || !w.gate.pass(ctx) {
+		if !w.slots.wait(ctx) || !w.gate.pass(ctx) {
 			return
+		}
+		n := w.slots.free()
+		if n <= 0 { // the pool has shrunk while the gate was shut
+			continue
 		}
 		var entries []entry
 		var err error
@@ -118,7 +119,7 @@ func (w *worker) read(ctx, attempts context.Context) {
 			w.log.WarnContext(ctx, "Redis has lost a stream; the sweeper restores it", "pool", w.pool)
 			setUp, err = false, nil
 		}
-		w.slots.Release(int64(n - w.begin(ctx, attempts, entries)))
+		w.begin(ctx, attempts, entries)
 		if err != nil && !trouble {
 			w.log.WarnContext(ctx, "no jobs can be read", "pool", w.pool, "err", err)
 		} else if err == nil && trouble {
@@ -131,40 +132,25 @@ func (w *worker) read(ctx, attempts context.Context) {
 	}
 }
 
-// begin starts attempts with the entries, each with a slot, and returns how many it
-// started. What came when ctx had ended, or the process was paused, goes to others.
-func (w *worker) begin(ctx, attempts context.Context, entries []entry) (n int) {
+// begin starts attempts with the entries, each with a slot. What came when ctx had ended,
+// the process was paused, or the pool had shrunk, goes to others.
+func (w *worker) begin(ctx, attempts context.Context, entries []entry) {
 	storing := context.WithoutCancel(ctx)
 	for _, e := range entries {
 		r := w.adopt(e)
 		switch {
 		case r == nil: // it is running here already
-		case ctx.Err() != nil, !w.admit():
+		case ctx.Err() != nil, !w.admit(w.slots):
 			w.free(storing, r)
 			w.requeue(storing, e.job)
 		default:
-			n++
 			w.attempts.Go(func() {
-				defer w.slots.Release(1)
+				defer w.slots.release()
 				defer w.underWay.Add(-1)
 				w.attempt(attempts, e, r)
 			})
 		}
 	}
-	return n
-}
-
-// reserve waits for a free slot and takes all that are free. It returns how many
-// these are, 0 when ctx has ended.
-func (w *worker) reserve(ctx context.Context) int {
-	if w.slots.Acquire(ctx, 1) != nil {
-		return 0
-	}
-	n := 1
-	for w.slots.TryAcquire(1) {
-		n++
-	}
-	return n
 }
 
 func (w *worker) setUp(ctx context.Context) error {

@@ -100,7 +100,7 @@ func (b backend) api(c Config, issuers *identity.Verifier, generator *ids.Genera
 	}
 	a.Feed, err = feed.New(feed.Config{
 		DB: b.stores.DB, Dialect: b.stores.Dialect, Visibility: b.visibility, Home: b.home, Directory: b.directory,
-		Queue: b.jobs, IDs: generator, MaxText: c.MaxText, MaxPage: c.MaxPage, Logger: log,
+		Queue: b.jobs, IDs: generator, LargeAudience: c.LargeAudience, MaxText: c.MaxText, MaxPage: c.MaxPage, Logger: log,
 		Webhooks: b.outbox,
 	})
 	if err != nil {

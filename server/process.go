@@ -18,6 +18,7 @@ import (
 	"tideline/live"
 	"tideline/server/admin"
 	"tideline/server/limit"
+	"tideline/server/sizes"
 	"tideline/server/transport"
 	"tideline/server/transport/requestid"
 	"tideline/server/wire"
@@ -73,28 +74,23 @@ func newProcess(ctx context.Context, c Config, role Role, stores *storage.Stores
 		p.metrics.countHub(hub.Stats)
 		p.work = append(p.work, workers.Canary{DB: stores.DB, Queue: b.jobs, Hub: hub, Observe: p.metrics.canary("subscriber"), Logger: log}.Run)
 	}
-	member := fleet.Config{DB: stores.DB, Version: ThisBuild().Version, Server: role.server, Subscriptions: p.metrics.serving, Logger: log}
+	member := fleet.Config{DB: stores.DB, Version: ThisBuild().Version, Server: role.server, Subscriptions: p.metrics.serving, Sizes: map[fleet.Size]fleet.Adjuster{}, Logger: log}
 	if role.worker {
 		w, err := workers.New(workers.Config{
 			DB: stores.DB, Visibility: b.visibility, Home: b.home, Sessions: b.sessions, Timelines: b.timelines, Queue: b.jobs, Publisher: b.publisher,
-			Observe: p.metrics.fanOut, ObserveHealth: p.metrics.health, ObserveCanary: p.metrics.canary("worker"), Logger: log,
+			PageSize: c.FanOutPage, Observe: p.metrics.fanOut, ObserveHealth: p.metrics.health, ObserveCanary: p.metrics.canary("worker"), Logger: log,
 		})
 		if err != nil {
 			return nil, err
 		}
 		p.work = append(p.work, w.Run, b.webhooks.Run)
-		member.Workers = b.jobs
+		member.Workers, member.Sizes = b.jobs, sizes.OfWorkers(b.jobs, w)
 		p.metrics.countWorkers(b.jobs)
 	}
-	seen, err := fleet.NewMember(member)
-	if err != nil {
-		return nil, err
-	}
-	p.base = append(p.base, seen.Run)
-
 	mux := http.NewServeMux()
 	p.health.serve(mux)
 	var metrics http.Handler
+	var called graph.Backend
 	if c.Metrics == "on" {
 		metrics = p.metrics.handler(b.jobs.Stats, b.webhooks.Stats, log)
 	}
@@ -117,13 +113,21 @@ func newProcess(ctx context.Context, c Config, role Role, stores *storage.Stores
 			p.base = append(p.base, issuers.Run)
 			p.health.checks = append(p.health.checks, check{"issuers", issuers.Ready})
 		}
-		called, err := b.api(c, issuers, generator, hub, log)
+		called, err = b.api(c, issuers, generator, hub, log)
 		if err != nil {
 			return nil, err
 		}
 		if err := p.serveAPI(ctx, mux, called, b.sessions); err != nil {
 			return nil, err
 		}
+		member.Sizes[fleet.LargeAudience] = sizes.OfFeed(called.Feed)
+	}
+	seen, err := fleet.NewMember(member)
+	if err != nil {
+		return nil, err
+	}
+	p.base = append(p.base, seen.Run)
+	if role.server {
 		p.page = p.adminPage(ctx, b, called, seen.ID())
 	}
 	if c.AdminAddr != "" {

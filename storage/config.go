@@ -57,6 +57,15 @@ const (
 	sentinelPort = "26379"
 )
 
+// Connections is how many statements of a process PostgreSQL executes at once, 0 with
+// SQLite, which writes one after the other anyway.
+func (c Config) Connections() int {
+	if t, err := c.parse(); err != nil || t.postgres == nil {
+		return 0
+	}
+	return postgresConns
+}
+
 // target is a Config once it is parsed. Either postgres or sqlite is set; redis is
 // nil for the in-process Redis.
 type target struct {

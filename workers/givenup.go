@@ -42,7 +42,7 @@ func (w *Workers) postGivenUp(ctx context.Context, j *queue.Job) error {
 			return err
 		}
 		var page []visibility.Follower
-		if page, f.Before, err = w.Visibility.Audience(ctx, args.Author, visibility.PostChange{}, map[int64]bool{}, f.Before, w.PageSize); err != nil {
+		if page, f.Before, err = w.Visibility.Audience(ctx, args.Author, visibility.PostChange{}, map[int64]bool{}, f.Before, w.PageSize()); err != nil {
 			break
 		}
 		users := make([]int64, len(page))
@@ -151,7 +151,8 @@ func (w *Workers) feedsStale(ctx context.Context, j *queue.Job) error {
 			return err
 		}
 		var users []int64
-		if users, err = w.DB.User.Query().Where(user.IDGT(p.After)).Order(user.ByID()).Limit(w.PageSize).IDs(ctx); err != nil {
+		size := w.PageSize()
+		if users, err = w.DB.User.Query().Where(user.IDGT(p.After)).Order(user.ByID()).Limit(size).IDs(ctx); err != nil {
 			break
 		}
 		if !p.Inboxes {
@@ -163,7 +164,7 @@ func (w *Workers) feedsStale(ctx context.Context, j *queue.Job) error {
 			break
 		}
 		switch {
-		case len(users) == w.PageSize:
+		case len(users) == size:
 			p.After = users[len(users)-1]
 		case p.Inboxes:
 			return nil

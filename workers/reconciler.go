@@ -61,7 +61,7 @@ func (w *Workers) authorReturns(ctx context.Context, j *queue.Job) error {
 		return err
 	}
 	for {
-		page, next, err := w.Visibility.Audience(ctx, args.Author, visibility.PostChange{}, map[int64]bool{}, p.Before, w.PageSize)
+		page, next, err := w.Visibility.Audience(ctx, args.Author, visibility.PostChange{}, map[int64]bool{}, p.Before, w.PageSize())
 		if err != nil {
 			return err
 		}

@@ -32,6 +32,7 @@ type roster struct {
 	author   *ent.User
 	position rosterPosition
 	job      *queue.Job
+	pageSize int
 	large    bool // several pages
 
 	active    []timeline.Activity // still to go through, if position.ByActivity
@@ -90,8 +91,9 @@ type page struct {
 
 // roster returns the roster of the author's followers from the position at.
 func (w *Workers) roster(ctx context.Context, j *queue.Job, author *ent.User, at rosterPosition) (*roster, error) {
-	r := &roster{w: w, author: author, position: at, job: j, total: author.FollowerCount}
-	if r.large = author.FollowerCount > w.PageSize; !r.large {
+	r := &roster{w: w, author: author, position: at, job: j, pageSize: w.PageSize(), total: author.FollowerCount}
+	// An earlier attempt may have had smaller pages, or the author more followers.
+	if r.large = author.FollowerCount > r.pageSize || at.ByActivity; !r.large {
 		return r, nil
 	}
 	var count int
@@ -103,8 +105,13 @@ func (w *Workers) roster(ctx context.Context, j *queue.Job, author *ent.User, at
 		return r.withoutActivity(err)
 	}
 	begun := at != rosterPosition{}
-	r.position.ByActivity = at.ByActivity || !begun && count < author.FollowerCount/readsPerLookUp
+	// A process of the version before ends at once where an audience that was gone through by
+	// activity fits into its page. It may be next, and has the configured size.
+	r.position.ByActivity = at.ByActivity || !begun && author.FollowerCount > w.Config.PageSize && count < author.FollowerCount/readsPerLookUp
 	if !r.position.ByActivity {
+		// One that had larger pages, or no list of the active users, came by some of the most
+		// recently active followers in their turn.
+		r.position.RecentDone = at.RecentDone || begun
 		r.inMemory = count <= maxActiveShare*author.FollowerCount
 		return r, nil
 	}
@@ -194,7 +201,7 @@ func (r *roster) next(ctx context.Context, c visibility.PostChange) (p page) {
 
 // nextActive reads the followers among the next active users.
 func (r *roster) nextActive(ctx context.Context, c visibility.PostChange) (p page) {
-	chunk := r.active[:min(len(r.active), r.w.PageSize)]
+	chunk := r.active[:min(len(r.active), r.pageSize)]
 	r.active = r.active[len(chunk):]
 	p.allActive, p.end = true, len(r.active) == 0
 	if len(chunk) == 0 {
@@ -209,7 +216,7 @@ func (r *roster) nextActive(ctx context.Context, c visibility.PostChange) (p pag
 // recentFollowers reads the followers among the most recently active users.
 func (r *roster) recentFollowers(ctx context.Context, c visibility.PostChange) (p page) {
 	p.allActive, r.position.RecentDone = true, true
-	chunk, err := r.w.Timelines.RecentlyActive(ctx, r.w.PageSize)
+	chunk, err := r.w.Timelines.RecentlyActive(ctx, r.pageSize)
 	if err != nil {
 		if p.err = r.w.Timelines.Masters().Tolerate(ctx, err); unreached(p.err) {
 			p.err = nil // they come in their turn
@@ -248,7 +255,7 @@ func (r *roster) followersAmong(ctx context.Context, c visibility.PostChange, ch
 // nextFollowers reads the next followers. Of a large audience it keeps the active
 // ones only.
 func (r *roster) nextFollowers(ctx context.Context, c visibility.PostChange) (p page) {
-	limit := r.w.PageSize
+	limit := r.pageSize
 	if r.large && r.muters == nil {
 		// A user who mutes or unmutes the author from now on is fenced, and checked
 		// again at the end.

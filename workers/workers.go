@@ -54,6 +54,9 @@ import (
 	"tideline/timeline"
 )
 
+// DefaultPageSize is the default of Config.PageSize.
+const DefaultPageSize = 3000
+
 // Config configures Workers. Fields without a default are required.
 type Config struct {
 	DB         *ent.Client
@@ -64,8 +67,8 @@ type Config struct {
 	Queue      *queue.Queue
 	Publisher  *live.Publisher
 
-	// PageSize is how many followers are read and pushed to at a time. Defaults
-	// to 3000.
+	// PageSize is how many followers are read and pushed to at a time, at first: see
+	// SetPageSize. Defaults to DefaultPageSize.
 	PageSize int
 	// KeepEvery is how often a long fan-out stores its progress. After an
 	// interruption, the work of that time, or of one page, is done again. Defaults to 100 ms.
@@ -96,12 +99,13 @@ type Config struct {
 type Workers struct {
 	Config
 	audit      *audit.Audit
+	pageSize   atomic.Int64
 	canaryDone atomic.Bool // since the monitor looked
 }
 
 // withDefaults fills in what is zero.
 func (c Config) withDefaults() Config {
-	c.PageSize = cmp.Or(c.PageSize, 3000)
+	c.PageSize = cmp.Or(c.PageSize, DefaultPageSize)
 	c.KeepEvery = cmp.Or(c.KeepEvery, 100*time.Millisecond)
 	c.TrimEvery = cmp.Or(c.TrimEvery, time.Minute)
 	c.WatchEvery = cmp.Or(c.WatchEvery, 10*time.Second)
@@ -131,9 +135,7 @@ func (c Config) validate() error {
 	if c.DB == nil || c.Visibility == nil || c.Home == nil || c.Sessions == nil || c.Timelines == nil || c.Queue == nil || c.Publisher == nil {
 		errs = append(errs, errors.New("workers: DB, Visibility, Home, Sessions, Timelines, Queue and Publisher are required"))
 	}
-	if c.PageSize < 1 {
-		errs = append(errs, fmt.Errorf("workers: PageSize is %d: it must be at least 1", c.PageSize))
-	}
+	errs = append(errs, validPageSize(c.PageSize))
 	for _, d := range []struct {
 		name  string
 		value time.Duration
@@ -147,6 +149,27 @@ func (c Config) validate() error {
 	return errors.Join(errs...)
 }
 
+func validPageSize(n int) error {
+	if n < 1 {
+		return fmt.Errorf("workers: PageSize is %d: it must be at least 1", n)
+	}
+	return nil
+}
+
+// PageSize is how many followers are read and pushed to at a time now.
+func (w *Workers) PageSize() int { return int(w.pageSize.Load()) }
+
+// SetPageSize has attempts that begin from now on read and push to so many followers at a
+// time. Those under way go on as they began. Where an earlier attempt got to does not
+// depend on it. Error: below 1.
+func (w *Workers) SetPageSize(n int) error {
+	if err := validPageSize(n); err != nil {
+		return err
+	}
+	w.pageSize.Store(int64(n))
+	return nil
+}
+
 // New registers the handlers with the queue; Run runs them. It fails when a
 // required field of the configuration is missing, or another is negative.
 func New(cfg Config) (*Workers, error) {
@@ -155,6 +178,7 @@ func New(cfg Config) (*Workers, error) {
 		return nil, err
 	}
 	w := &Workers{Config: cfg, audit: audit.New(cfg.Home)}
+	w.pageSize.Store(int64(cfg.PageSize))
 	cfg.Queue.Handle(job.PostCreated, w.postCreated)
 	cfg.Queue.Handle(job.PostChanged, w.postChanged)
 	cfg.Queue.WhenDone(job.PostCreated, w.storeFinished)

@@ -85,7 +85,7 @@ func newIdleAudience(t *testing.T, s *storage.Stores, followers, active int) *au
 
 // work starts the workers of a process that has this connection to Redis. Also may
 // add handlers to its queue.
-func (a *audience) work(t *testing.T, rdb redis.UniversalClient, also ...func(q *queue.Queue)) {
+func (a *audience) work(t *testing.T, rdb redis.UniversalClient, also ...func(q *queue.Queue)) *workers.Workers {
 	tl, err := timeline.New(rdb, timeline.Config{})
 	require.NoError(t, err)
 	q, err := queue.New(a.Stores.DB, rdb, queue.Config{SweepEvery: 50 * time.Millisecond, ClaimIdle: 3 * time.Second})
@@ -102,6 +102,7 @@ func (a *audience) work(t *testing.T, rdb redis.UniversalClient, also ...func(q 
 		add(q)
 	}
 	a.Run(w.Run)
+	return w
 }
 
 // offer sends v if somebody is receiving.

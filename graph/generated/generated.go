@@ -535,14 +535,14 @@ enum Role {
   "Give roles, read the audit log."
   ADMIN
 }
-enum AuditAction { SET_ROLE SUSPEND_USER UNSUSPEND_USER HIDE_POST UNHIDE_POST DECIDE_REPORT PAUSE_WORKERS RESUME_WORKERS RETRY_JOBS DISCARD_JOBS REBUILD_TIMELINE }
+enum AuditAction { SET_ROLE SUSPEND_USER UNSUSPEND_USER HIDE_POST UNHIDE_POST DECIDE_REPORT PAUSE_WORKERS RESUME_WORKERS SCALE_WORKERS RETRY_JOBS DISCARD_JOBS REBUILD_TIMELINE }
 "One thing that was done. Nobody can change or delete it."
 type AuditEntry {
   id: ID!
   "The user who did it; null for the command line. It stays when the user is gone."
   actorId: ID
   action: AuditAction!
-  "The user, the post or the report to whom, or which, it was done; or the process whose workers were paused, or the first of the jobs that were tried again, which are no Nodes."
+  "The user, the post or the report to whom, or which, it was done; or the process whose workers were paused or sizes changed, or the first of the jobs that were tried again, which are no Nodes."
   subjectId: ID!
   note: String!
   createdAt: Time!
