@@ -171,6 +171,12 @@ export function GivenUp({ now }: Now) {
       const { retried } = await call<{ retried: number }>('POST', '/api/jobs/retry', body)
       notify(w().retried(retried))
     })
+  const [unwanted, discard] = useState<Job | null>(null)
+  const discardJob = (job: Job) =>
+    run(async () => {
+      const { feedsStale } = await call<{ feedsStale: boolean }>('POST', '/api/jobs/discard', { ids: [job.id] })
+      notify(feedsStale ? w().discardedStale : w().discarded)
+    })
   return (
     <section class="panel" aria-label={w().givenUp}>
       <div class="row">
@@ -184,9 +190,14 @@ export function GivenUp({ now }: Now) {
       {now.deadJobs.length ? (
         <Jobs list={now.deadJobs} label={w().givenUp}>
           {(job) => (
-            <button class="quiet small" disabled={busy} onClick={() => retry({ ids: [job.id] })} aria-label={`${w().retry}: ${job.id}`}>
-              {w().retry}
-            </button>
+            <>
+              <button class="quiet small" disabled={busy} onClick={() => retry({ ids: [job.id] })} aria-label={`${w().retry}: ${job.id}`}>
+                {w().retry}
+              </button>
+              <button class="quiet small" disabled={busy} onClick={() => discard(job)} aria-label={`${w().discard}: ${job.id}`}>
+                {w().discard}
+              </button>
+            </>
           )}
         </Jobs>
       ) : (
@@ -202,6 +213,18 @@ export function GivenUp({ now }: Now) {
           onYes={() => {
             ask(false)
             retry({ all: true })
+          }}
+        />
+      )}
+      {unwanted && (
+        <Confirm
+          title={w().discardTitle(`${unwanted.kind} ${unwanted.id}`)}
+          hint={w().discardHint}
+          action={w().discard}
+          onNo={() => discard(null)}
+          onYes={() => {
+            discard(null)
+            discardJob(unwanted)
           }}
         />
       )}

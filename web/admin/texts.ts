@@ -66,6 +66,11 @@ const en = {
   retryAllTitle: (n: number) => `Try ${n} jobs again?`,
   retryAllHint: 'Each gets a full set of attempts.',
   retried: (n: number) => (n === 1 ? 'One job is tried again.' : `${n} jobs are tried again.`),
+  discard: 'Discard',
+  discardTitle: (job: string) => `Discard the job ${job}?`,
+  discardHint: 'Its row is deleted, and it cannot be tried again. Where nobody knows whose timelines lack something, all are read from the database anew. Best mend what its error says, and try it again.',
+  discarded: 'The job is discarded.',
+  discardedStale: 'The job is discarded, and all timelines are read from the database anew.',
   noneGivenUp: 'No job was given up.',
   more: (n: number) => `and ${n} more`,
 
@@ -213,6 +218,11 @@ const zh: Words = {
   retryAllTitle: (n) => `重试 ${n} 个任务？`,
   retryAllHint: '每个任务都重新获得全部尝试次数。',
   retried: (n) => `${n} 个任务将重试。`,
+  discard: '丢弃',
+  discardTitle: (job) => `丢弃任务 ${job}？`,
+  discardHint: '任务的记录将被删除，不能再重试。如果无法知道哪些时间线有缺失，所有时间线都会重新从数据库读取。最好先解决错误所说的问题，再重试。',
+  discarded: '任务已丢弃。',
+  discardedStale: '任务已丢弃，所有时间线将重新从数据库读取。',
   noneGivenUp: '没有放弃的任务。',
   more: (n) => `还有 ${n} 个`,
 

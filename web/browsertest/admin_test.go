@@ -33,12 +33,12 @@ func TestAdminPage(t *testing.T) {
 	ada.relate("follow", bob)
 	post := bob.post("The tide is out, and nobody is to read this in the admin page")
 
-	// Two jobs that were given up.
+	// Three jobs that were given up.
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(s.data, "tideline.db")+"?_pragma=busy_timeout(10000)")
 	require.NoError(t, err)
 	defer db.Close()
 	now := time.Now().UTC()
-	for range 2 {
+	for range 3 {
 		_, err = db.ExecContext(t.Context(), `INSERT INTO jobs (kind, pool, payload, attempts, last_error, dead, due_at, created_at) VALUES ('post.created', 'small', ?, 12, 'the disk is full', true, ?, ?)`,
 			`{"post":1,"author":1}`, now, now)
 		require.NoError(t, err)
@@ -85,6 +85,12 @@ func TestAdminPage(t *testing.T) {
 
 	p.click("Try again: ")
 	p.sees("One job is tried again.")
+	p.see(`document.querySelectorAll('[aria-label="Jobs given up"] tbody tr').length === 2`)
+	p.click("Discard: ")
+	p.sees("Its row is deleted")
+	looked("discard")
+	p.click("Discard")
+	p.sees("The job is discarded.")
 	p.see(`document.querySelectorAll('[aria-label="Jobs given up"] tbody tr').length === 1`)
 	p.click("Try again: ")
 	p.seesIn("Jobs given up", "No job was given up.")
@@ -121,7 +127,7 @@ func TestAdminPage(t *testing.T) {
 	p.click("Compare with SQL")
 	p.sees("Agrees with SQL; entries compared: 1.")
 	looked("looks")
-	assert.Equal(t, "RETRY_JOBS,RETRY_JOBS,PAUSE_WORKERS,RESUME_WORKERS,REBUILD_TIMELINE", auditLog(t, db))
+	assert.Equal(t, "RETRY_JOBS,DISCARD_JOBS,RETRY_JOBS,PAUSE_WORKERS,RESUME_WORKERS,REBUILD_TIMELINE", auditLog(t, db))
 
 	p.choose(`document.querySelector('header select')`, "zh")
 	p.seesIn("进程", "运行中")
