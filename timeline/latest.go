@@ -158,6 +158,15 @@ func raiseLatest(author, id int64) call {
 	return call{raiseLatestScript, []string{latestKey(active.ShardOf(author))}, []any{formatID(author), formatID(id)}}
 }
 
+// RaiseLatest raises what is known of the author's latest post to the id, unless a newer
+// one is known. Where nothing is known of any author, it stays so: SQL is read.
+//
+// Cost: one round trip, O(1).
+func (l *Latest) RaiseLatest(ctx context.Context, author, id int64) error {
+	_, err := l.run(ctx, raiseLatest(author, id))
+	return wrap(err, "raise the latest post of author %d", author)
+}
+
 // ForgetLatest forgets what is known about the latest posts of all authors. It is read from
 // SQL again.
 //

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"tideline/ent"
 	"tideline/ent/user"
 	"tideline/feed/job"
 	"tideline/feed/visibility"
@@ -22,9 +23,10 @@ type forgotten struct {
 
 // postGivenUp handles a post whose fan-out, or whose change, was given up, and an author
 // who is hidden, or shown again. Nobody knows whom the post reached, and an inbox that was
-// built while the author was hidden lacks the author's posts. All inboxes that it was for become missing, and so do the author's
-// own feeds: their next reads have SQL's answer. Whoever is connected is told to read
-// again. It is never given up because something cannot be reached.
+// built while the author was hidden lacks the author's posts. All inboxes that it was for
+// become missing, and so do the author's own feeds: their next reads have SQL's answer.
+// Readers who merge the author know of the latest post. Whoever is connected is told to
+// read again. It is never given up because something cannot be reached.
 func (w *Workers) postGivenUp(ctx context.Context, j *queue.Job) error {
 	var args job.Post
 	var p forgotten
@@ -33,7 +35,10 @@ func (w *Workers) postGivenUp(ctx context.Context, j *queue.Job) error {
 	}
 	f := &forgetting{w: w, forgotten: p}
 	// The author's own feeds come in each attempt.
-	err := f.later(ctx, w.Timelines.Drop(ctx, timeline.Outbox(args.Author)))
+	err := f.later(ctx, w.raiseLatest(ctx, args.Author))
+	if err == nil {
+		err = f.later(ctx, w.Timelines.Drop(ctx, timeline.Outbox(args.Author)))
+	}
 	if err == nil {
 		err = f.forget(ctx, args.Author, []int64{args.Author})
 	}
@@ -63,6 +68,19 @@ func (w *Workers) postGivenUp(ctx context.Context, j *queue.Job) error {
 		}
 	}
 	return queue.Unavailable(fmt.Errorf("forget inboxes: %w", err))
+}
+
+// raiseLatest has readers who merge the author know of the author's latest post, which
+// the fan-out may not have told Redis.
+func (w *Workers) raiseLatest(ctx context.Context, author int64) error {
+	u, err := w.DB.User.Query().Where(user.ID(author)).Select(user.FieldLastPostID).Only(ctx)
+	if ent.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read the latest post of author %d: %w", author, err)
+	}
+	return w.Timelines.RaiseLatest(ctx, author, u.LastPostID)
 }
 
 // forgetting is one attempt to make inboxes missing.

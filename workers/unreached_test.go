@@ -17,9 +17,11 @@ import (
 
 	"tideline/ent/job"
 	"tideline/ent/schema"
+	"tideline/ent/user"
 	"tideline/feed"
 	"tideline/feed/account"
 	"tideline/feed/feedtest"
+	"tideline/feed/home"
 	feedjob "tideline/feed/job"
 	"tideline/queue"
 	"tideline/storage"
@@ -180,6 +182,59 @@ func TestGivenUpFanOutLeavesNoHole(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, timeline.Missing, covered.State)
 		a.requireReached(t, p.ID)
+	})
+}
+
+// A fan-out is given up before Redis knew of the post. Readers who merge its author, and
+// ask Redis first whose posts reach the page, find it nevertheless.
+func TestGivenUpFanOutOfAMergedAuthor(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		var hits atomic.Int64
+		w := feedtest.Idle(t, s, feedtest.Options{
+			Policy: home.Policy{PullAbove: home.AlwaysPull, MergedListFor: time.Nanosecond, MergeAll: 1},
+			Observe: func(hit bool) {
+				if hit {
+					hits.Add(1)
+				}
+			},
+		})
+		authors := w.Users(8) // so many that the page does not take all outboxes
+		reader, star := w.User("reader"), authors[0]
+		for _, author := range authors {
+			require.NoError(t, s.DB.Follow.Create().SetFollowerID(reader.ID).SetFolloweeID(author.ID).Exec(w.Ctx))
+			require.NoError(t, s.DB.User.UpdateOneID(author.ID).SetFanOutMode(user.FanOutModePULL).Exec(w.Ctx))
+			w.History(author, 1)
+		}
+		readInRedis := func() (page []int64) { // reads in SQL build what is missing
+			require.Eventually(t, func() bool {
+				before := hits.Load()
+				page = w.Timeline(reader, 1)
+				return hits.Load() > before
+			}, time.Minute, 5*time.Millisecond)
+			return page
+		}
+		readInRedis() // which knows the latest posts from now on
+		outbox, latest := timeline.Outbox(star.ID).String(), "tl:{n"
+		f := &failing{here: func(cmds []redis.Cmder) bool {
+			return slices.ContainsFunc(cmds, func(c redis.Cmder) bool {
+				return slices.ContainsFunc(c.Args(), func(arg any) bool {
+					key := fmt.Sprint(arg)
+					return strings.HasPrefix(key, outbox) || strings.HasPrefix(key, latest)
+				})
+			})
+		}}
+		f.on.Store(true)
+		s.Redis.AddHook(f)
+		process(t, s, queue.Config{MaxAttempts: 2})
+		p := w.Post(star, schema.Public)
+		require.Eventually(t, func() bool {
+			n, err := s.DB.Job.Query().Where(job.Dead(true)).Count(w.Ctx)
+			return err == nil && n == 1
+		}, time.Minute, 5*time.Millisecond)
+		f.on.Store(false)
+		w.Drain()
+		require.Equal(t, []int64{p}, readInRedis())
 	})
 }
 
