@@ -193,7 +193,7 @@ export function GivenUp({ now }: Now) {
             <>
               <button class="quiet small" disabled={busy} onClick={() => retry({ ids: [job.id] })} aria-label={`${w().retry}: ${job.id}`}>
                 {w().retry}
-              </button>
+              </button>{' '}
               <button class="quiet small" disabled={busy} onClick={() => discard(job)} aria-label={`${w().discard}: ${job.id}`}>
                 {w().discard}
               </button>
