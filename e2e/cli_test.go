@@ -7,13 +7,16 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"tideline/ent/auditentry"
 	"tideline/storage"
+	"tideline/storage/storagetest"
 )
 
 // run runs a command until it ends.
@@ -158,6 +161,32 @@ func TestRetryOfAJobThatIsNotThere(t *testing.T) {
 	code, out = run(t, settings, "jobs", "discard", "7")
 	require.NotZero(t, code, out)
 	require.Contains(t, out, "discard job 7: there is no such job")
+}
+
+// A retry by the command line is in the audit log, and one of nothing is not.
+func TestRetryIsInTheAuditLog(t *testing.T) {
+	t.Parallel()
+	stores := storagetest.Real(t)
+	settings := shared(stores)
+	code, out := run(t, settings, "jobs", "retry", "--note=nothing")
+	require.Zero(t, code, out)
+	var ids []string
+	for range 2 {
+		j := stores.DB.Job.Create().SetKind("k").SetPool("small").SetPayload([]byte("{}")).SetCreatedAt(time.Now().UTC()).SetDueAt(time.Now().UTC()).SetDead(true).SaveX(t.Context())
+		ids = append(ids, strconv.FormatInt(j.ID, 10))
+	}
+	code, out = run(t, settings, "jobs", "retry", ids[1], "--note=Redis is back")
+	require.Zero(t, code, out)
+	require.Contains(t, out, "1 jobs will be tried again")
+	code, out = run(t, settings, "jobs", "retry")
+	require.Zero(t, code, out)
+	require.Contains(t, out, "1 jobs will be tried again")
+	var notes []string
+	for _, entry := range stores.DB.AuditEntry.Query().Order(auditentry.ByID()).AllX(t.Context()) {
+		require.Equal(t, []any{auditentry.ActionRETRY_JOBS, int64(0)}, []any{entry.Action, entry.ActorID})
+		notes = append(notes, entry.Note)
+	}
+	require.Equal(t, []string{"1 job: " + ids[1] + "; Redis is back", "1 job: " + ids[0]}, notes)
 }
 
 func TestMigrate(t *testing.T) {

@@ -13,8 +13,9 @@ import (
 
 // The bounds of a fan-out's page, and of what is a large audience.
 const (
-	LeastPage, MostPage = 100, 30_000
-	MostLargeAudience   = 1_000_000_000
+	LeastPage         = 100
+	MostPage          = 30_000
+	MostLargeAudience = 1_000_000_000
 )
 
 // Check is an error where a process may not have the size. It names the setting.
