@@ -208,6 +208,9 @@ func TestProcessesAreScaled(t *testing.T) {
 	tx, err := stores.SQL.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
 	defer tx.Rollback()
+	// On a busy machine the commands below take longer than a transaction may be idle.
+	_, err = tx.ExecContext(t.Context(), "SET LOCAL idle_in_transaction_session_timeout = 0")
+	require.NoError(t, err)
 	_, err = tx.ExecContext(t.Context(), "LOCK TABLE follows IN ACCESS EXCLUSIVE MODE")
 	require.NoError(t, err)
 	waiting := func() (n int) {
