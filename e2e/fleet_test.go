@@ -161,7 +161,7 @@ func TestProcessesAreScaled(t *testing.T) {
 	stores := storagetest.Real(t)
 	settings := shared(stores)
 	server := start(t, settings, "server", "--addr=127.0.0.1:0", "--large-audience=500")
-	worker := start(t, settings, "worker", "--small-workers=3")
+	worker := start(t, settings, "worker", "--worker-addr=127.0.0.1:0", "--small-workers=3")
 	command := func(code int, want string, args ...string) {
 		t.Helper()
 		got, out := run(t, settings, args...)
