@@ -105,14 +105,7 @@ func Has(p *ent.Process, s Size) bool {
 // Cost: a short transaction. The process hears of it within RenewEvery. It holds until the
 // process ends.
 func (f *Fleet) Scale(ctx context.Context, who moderation.Actor, id int64, to map[Size]int, note string) (p *ent.Process, changed bool, err error) {
-	tx, err := f.db.Tx(ctx)
-	if err != nil {
-		return nil, false, fmt.Errorf("begin: %w", err)
-	}
-	if p, changed, err = f.scale(ctx, tx, who, id, to, note); err != nil {
-		return p, false, errors.Join(err, tx.Rollback())
-	}
-	return p, changed, tx.Commit()
+	return f.inTx(ctx, func(tx *ent.Tx) (*ent.Process, bool, error) { return f.scale(ctx, tx, who, id, to, note) })
 }
 
 func (f *Fleet) scale(ctx context.Context, tx *ent.Tx, who moderation.Actor, id int64, to map[Size]int, note string) (*ent.Process, bool, error) {
