@@ -112,7 +112,9 @@ func TestBlockedAndMutedInTheSettings(t *testing.T) {
 	a.seesNot("People you block")
 	a.reload()
 	a.sees("Log out")
-	a.seesNot("@bob")
+	a.sees("@bob") // among those to follow, as one who is not blocked
+	a.seesNot("People you block")
+	a.see(named("Unblock @bob") + ` == null`)
 	a.visit(s.url + "/@bob")
 	a.see(named("Follow @bob") + ` != null`)
 }
