@@ -32,7 +32,7 @@ func (f *Feed) insertPost(ctx context.Context, v account.Viewer, body, data stri
 		p.Visibility = *d.Visibility
 	}
 	if f.cfg.Dialect == dialect.Postgres {
-		err = f.insertAtOnce(ctx, p, d.IdempotencyKey)
+		err = rows.UndoneOnce(func() error { return f.insertAtOnce(ctx, p, d.IdempotencyKey) })
 	} else {
 		err = f.insertInTx(ctx, p, d.IdempotencyKey)
 	}

@@ -147,6 +147,7 @@ var errWrong error = refusal.New(refusal.WrongCredentials, "Handle or password i
 // are there, and this one must not come after.
 func (a *Accounts) startVerified(ctx context.Context, u *ent.User) (auth *Auth, err error) {
 	err = rows.InTx(ctx, a.cfg.DB, func(tx *ent.Tx) error {
+		auth = nil
 		now, err := tx.User.Query().Where(user.ID(u.ID), rows.ForUpdate, rows.WithFollows).Only(ctx)
 		if ent.IsNotFound(err) || err == nil && now.PasswordHash != u.PasswordHash {
 			return nil

@@ -23,7 +23,7 @@ var dialects = []string{dialect.SQLite, dialect.Postgres}
 // beforeRules are the migrations of the time before the first release, from before there
 // were phases. No process of a release runs beside them.
 var beforeRules = []string{
-	"visible_post_counts", "post_visibility", "fan_out_mode", "user_issuer", "deleted-identities", "likes-of-a-user",
+	"visible_post_counts", "post_visibility", "fan_out_mode", "user_issuer", "account-life", "deleted-identities", "likes-of-a-user",
 }
 
 func all(t *testing.T, dialectName string) []migration.Migration {
@@ -57,6 +57,8 @@ func TestMigrationsAreForRunningProcesses(t *testing.T) {
 				assert.Empty(t, m.Breaks(), "%s takes away what processes of the version before use: "+
 					"put it into a migration of its own whose first line is '-- tideline: contract'", file)
 			}
+			assert.LessOrEqual(t, len(m.LockedTogether()), 1, "%s locks several tables in use in one transaction, and may wait in a circle with a writer of "+
+				"the version before: make each a migration of its own", file)
 			for _, s := range m.Statements {
 				for _, e := range s.Effects {
 					assert.False(t, e.Long(), "%s\n%s\nlocks %s. Make it short: CREATE INDEX CONCURRENTLY, ADD CONSTRAINT … NOT VALID and VALIDATE "+

@@ -3,10 +3,6 @@
 ALTER TABLE `users` ADD COLUMN `avatar_url` text NOT NULL DEFAULT ('');
 -- add column "links" to table: "users"
 ALTER TABLE `users` ADD COLUMN `links` text NOT NULL DEFAULT ('');
--- create "post_data" table
-CREATE TABLE `post_data` (`id` integer NOT NULL PRIMARY KEY AUTOINCREMENT, `data` text NOT NULL, `post_id` integer NOT NULL, CONSTRAINT `post_data_posts_post` FOREIGN KEY (`post_id`) REFERENCES `posts` (`id`) ON DELETE CASCADE);
--- create index "postdata_post_id" to table: "post_data"
-CREATE UNIQUE INDEX `postdata_post_id` ON `post_data` (`post_id`);
 -- create "user_data" table
 CREATE TABLE `user_data` (`id` integer NOT NULL PRIMARY KEY AUTOINCREMENT, `data` text NOT NULL, `user_id` integer NOT NULL, CONSTRAINT `user_data_users_user` FOREIGN KEY (`user_id`) REFERENCES `users` (`id`) ON DELETE CASCADE);
 -- create index "userdata_user_id" to table: "user_data"
@@ -17,10 +13,6 @@ CREATE UNIQUE INDEX `userdata_user_id` ON `user_data` (`user_id`);
 DROP INDEX `userdata_user_id`;
 -- reverse: create "user_data" table
 DROP TABLE `user_data`;
--- reverse: create index "postdata_post_id" to table: "post_data"
-DROP INDEX `postdata_post_id`;
--- reverse: create "post_data" table
-DROP TABLE `post_data`;
 -- reverse: add column "links" to table: "users"
 ALTER TABLE `users` DROP COLUMN `links`;
 -- reverse: add column "avatar_url" to table: "users"
