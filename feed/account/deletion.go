@@ -237,7 +237,7 @@ func (s *Sessions) BeginDeletions(ctx context.Context) (int, error) {
 	}
 	begun := 0
 	for _, id := range ids {
-		begins := false
+		before := begun
 		err := rows.InTx(ctx, s.cfg.DB, func(tx *ent.Tx) error {
 			if err := lockUser(ctx, tx, id); err != nil {
 				return err
@@ -245,16 +245,14 @@ func (s *Sessions) BeginDeletions(ctx context.Context) (int, error) {
 			// Another process may have begun, or a log-in restored the user.
 			still, err := tx.HiddenUser.Query().Where(hiddenuser.ID(id), hiddenuser.StateEQ(hiddenuser.StateLEAVING),
 				hiddenuser.DueAtLTE(s.now())).Exist(ctx)
-			if begins = still; err != nil || !still {
+			if err != nil || !still {
 				return err
 			}
+			begun = before + 1
 			return s.beginDeletion(ctx, tx, id)
 		})
 		if err != nil {
-			return begun, err
-		}
-		if begins {
-			begun++
+			return before, err
 		}
 	}
 	return begun, nil
