@@ -26,6 +26,16 @@ func isCommand(name string) bool {
 	return found
 }
 
+// An upgrade of the chart expands the tables before it replaces pods.
+func TestChartMigratesFirst(t *testing.T) {
+	text, err := os.ReadFile("deploy/helm/tideline/templates/migrate.yaml")
+	require.NoError(t, err)
+	for _, want := range []string{`dict "expand" "pre-install,pre-upgrade"`, `"contract" "post-upgrade"`, "helm.sh/hook: {{ $hook }}", "args: [migrate, --phase={{ $phase }}]", "tideline.confined"} {
+		require.Contains(t, string(text), want)
+	}
+	require.True(t, isCommand("migrate"))
+}
+
 // Whoever builds a program for others, tells it its version by variables that it has.
 func TestBuildsAreToldTheirVersion(t *testing.T) {
 	source, err := os.ReadFile("server/version.go")

@@ -54,31 +54,20 @@ spec:
           whenUnsatisfiable: ScheduleAnyway
           labelSelector:
             matchLabels: {{- include "tideline.selector" . | nindent 14 }}
-      securityContext:
-        runAsNonRoot: true
-        runAsUser: 65532
-        runAsGroup: 65532
-        fsGroup: 65532
-        seccompProfile: {type: RuntimeDefault}
+      securityContext: {{- include "tideline.user" . | nindent 8 }}
       containers:
         - name: {{ .role }}
-          image: "{{ .root.Values.image.repository }}:{{ .root.Values.image.tag | default .root.Chart.AppVersion }}"
+          image: {{ include "tideline.image" . }}
           imagePullPolicy: {{ .root.Values.image.pullPolicy }}
           args: [{{ .role }}]
           env:
-            - {name: TIDELINE_ADMIN_ADDR, value: ":8090"}
-            - {name: TIDELINE_LOG_FORMAT, value: json}
-            - {name: TIDELINE_DATABASE_URL_FILE, value: /secrets/database-url}
-            - {name: TIDELINE_REDIS_URL_FILE, value: /secrets/redis-url}
-            {{- range $name, $value := .root.Values.settings }}
-            - {name: {{ $name }}, value: {{ $value | quote }}}
-            {{- end }}
+            {{- include "tideline.env" . | nindent 12 }}
           ports:
             {{- if eq .role "server" }}
             - {name: http, containerPort: 8080}
             {{- end }}
             - {name: admin, containerPort: 8090}
-          startupProbe: # the first of a new version may migrate
+          startupProbe: # it may wait for the migrations of another one
             httpGet: {path: /livez, port: admin}
             periodSeconds: 5
             failureThreshold: 120
@@ -97,23 +86,8 @@ spec:
             preStop: {sleep: {seconds: 5}}
           {{- end }}
           resources: {{- toYaml $values.resources | nindent 12 }}
-          securityContext:
-            allowPrivilegeEscalation: false
-            readOnlyRootFilesystem: true
-            capabilities: {drop: [ALL]}
-          volumeMounts:
-            - {name: secrets, mountPath: /secrets, readOnly: true}
-            - {name: tmp, mountPath: /tmp}
-            - {name: tmp, mountPath: /data}
-      volumes:
-        - name: secrets
-          secret:
-            secretName: {{ .root.Values.secret.name }}
-            defaultMode: 0440
-            items:
-              - {key: {{ .root.Values.secret.databaseURL }}, path: database-url}
-              - {key: {{ .root.Values.secret.redisURL }}, path: redis-url}
-        - {name: tmp, emptyDir: {}}
+          {{- include "tideline.confined" . | nindent 10 }}
+      volumes: {{- include "tideline.volumes" . | nindent 8 }}
 {{- end }}
 
 {{- define "tideline.disruption" -}}
@@ -126,4 +100,51 @@ spec:
   maxUnavailable: 1
   selector:
     matchLabels: {{- include "tideline.selector" . | nindent 6 }}
+{{- end }}
+
+{{/* What pods of all kinds share. */}}
+
+{{- define "tideline.image" -}}
+{{- $values := index .root.Values .role | default dict -}}
+{{ printf "%s:%s" .root.Values.image.repository ($values.tag | default .root.Values.image.tag | default .root.Chart.AppVersion) | quote }}
+{{- end }}
+
+{{- define "tideline.env" -}}
+- {name: TIDELINE_ADMIN_ADDR, value: ":8090"}
+- {name: TIDELINE_LOG_FORMAT, value: json}
+- {name: TIDELINE_DATABASE_URL_FILE, value: /secrets/database-url}
+- {name: TIDELINE_REDIS_URL_FILE, value: /secrets/redis-url}
+{{- range $name, $value := .root.Values.settings }}
+- {name: {{ $name }}, value: {{ $value | quote }}}
+{{- end }}
+{{- end }}
+
+{{- define "tideline.user" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+fsGroup: 65532
+seccompProfile: {type: RuntimeDefault}
+{{- end }}
+
+{{- define "tideline.confined" -}}
+securityContext:
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  capabilities: {drop: [ALL]}
+volumeMounts:
+  - {name: secrets, mountPath: /secrets, readOnly: true}
+  - {name: tmp, mountPath: /tmp}
+  - {name: tmp, mountPath: /data}
+{{- end }}
+
+{{- define "tideline.volumes" -}}
+- name: secrets
+  secret:
+    secretName: {{ .root.Values.secret.name }}
+    defaultMode: 0440
+    items:
+      - {key: {{ .root.Values.secret.databaseURL }}, path: database-url}
+      - {key: {{ .root.Values.secret.redisURL }}, path: redis-url}
+- {name: tmp, emptyDir: {}}
 {{- end }}
