@@ -65,6 +65,20 @@ func (h *house) read(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// arrived waits until ben's inbox in Redis has so many posts. Their scores are below 0; an
+// entry that is no post has another.
+func (h *house) arrived(t *testing.T, n int) {
+	t.Helper()
+	await(t, nil, "the posts are in the inbox", func() bool {
+		have, err := h.stores.Redis.ZCount(t.Context(), inbox, "-inf", "(0").Result()
+		require.NoError(t, err)
+		return int(have) == n
+	})
+}
+
+// inbox is the key of ben's inbox.
+const inbox = "tl:{i2}:z"
+
 // exec executes SQL.
 func (h *house) exec(t *testing.T, statement string) (rows int64) {
 	t.Helper()
