@@ -27,6 +27,7 @@ import (
 	"tideline/ent/post"
 	"tideline/ent/postdata"
 	"tideline/ent/postdelta"
+	"tideline/ent/postversion"
 	"tideline/ent/process"
 	"tideline/ent/readmarker"
 	"tideline/ent/report"
@@ -83,6 +84,8 @@ type Client struct {
 	PostData *PostDataClient
 	// PostDelta is the client for interacting with the PostDelta builders.
 	PostDelta *PostDeltaClient
+	// PostVersion is the client for interacting with the PostVersion builders.
+	PostVersion *PostVersionClient
 	// Process is the client for interacting with the Process builders.
 	Process *ProcessClient
 	// ReadMarker is the client for interacting with the ReadMarker builders.
@@ -130,6 +133,7 @@ func (c *Client) init() {
 	c.Post = NewPostClient(c.config)
 	c.PostData = NewPostDataClient(c.config)
 	c.PostDelta = NewPostDeltaClient(c.config)
+	c.PostVersion = NewPostVersionClient(c.config)
 	c.Process = NewProcessClient(c.config)
 	c.ReadMarker = NewReadMarkerClient(c.config)
 	c.Report = NewReportClient(c.config)
@@ -248,6 +252,7 @@ func (c *Client) Tx(ctx context.Context) (*Tx, error) {
 		Post:            NewPostClient(cfg),
 		PostData:        NewPostDataClient(cfg),
 		PostDelta:       NewPostDeltaClient(cfg),
+		PostVersion:     NewPostVersionClient(cfg),
 		Process:         NewProcessClient(cfg),
 		ReadMarker:      NewReadMarkerClient(cfg),
 		Report:          NewReportClient(cfg),
@@ -293,6 +298,7 @@ func (c *Client) BeginTx(ctx context.Context, opts *sql.TxOptions) (*Tx, error) 
 		Post:            NewPostClient(cfg),
 		PostData:        NewPostDataClient(cfg),
 		PostDelta:       NewPostDeltaClient(cfg),
+		PostVersion:     NewPostVersionClient(cfg),
 		Process:         NewProcessClient(cfg),
 		ReadMarker:      NewReadMarkerClient(cfg),
 		Report:          NewReportClient(cfg),
@@ -334,9 +340,9 @@ func (c *Client) Use(hooks ...Hook) {
 	for _, n := range []interface{ Use(...Hook) }{
 		c.APIKey, c.AuditEntry, c.Block, c.Delivery, c.ExternalPost, c.Follow,
 		c.FollowRequest, c.HiddenUser, c.IdempotencyKey, c.Job, c.Like, c.Mute,
-		c.MutedWord, c.Post, c.PostData, c.PostDelta, c.Process, c.ReadMarker,
-		c.Report, c.Session, c.User, c.UserData, c.UserDelta, c.WebhookDelivery,
-		c.WebhookEndpoint, c.Writer,
+		c.MutedWord, c.Post, c.PostData, c.PostDelta, c.PostVersion, c.Process,
+		c.ReadMarker, c.Report, c.Session, c.User, c.UserData, c.UserDelta,
+		c.WebhookDelivery, c.WebhookEndpoint, c.Writer,
 	} {
 		n.Use(hooks...)
 	}
@@ -348,9 +354,9 @@ func (c *Client) Intercept(interceptors ...Interceptor) {
 	for _, n := range []interface{ Intercept(...Interceptor) }{
 		c.APIKey, c.AuditEntry, c.Block, c.Delivery, c.ExternalPost, c.Follow,
 		c.FollowRequest, c.HiddenUser, c.IdempotencyKey, c.Job, c.Like, c.Mute,
-		c.MutedWord, c.Post, c.PostData, c.PostDelta, c.Process, c.ReadMarker,
-		c.Report, c.Session, c.User, c.UserData, c.UserDelta, c.WebhookDelivery,
-		c.WebhookEndpoint, c.Writer,
+		c.MutedWord, c.Post, c.PostData, c.PostDelta, c.PostVersion, c.Process,
+		c.ReadMarker, c.Report, c.Session, c.User, c.UserData, c.UserDelta,
+		c.WebhookDelivery, c.WebhookEndpoint, c.Writer,
 	} {
 		n.Intercept(interceptors...)
 	}
@@ -391,6 +397,8 @@ func (c *Client) Mutate(ctx context.Context, m Mutation) (Value, error) {
 		return c.PostData.mutate(ctx, m)
 	case *PostDeltaMutation:
 		return c.PostDelta.mutate(ctx, m)
+	case *PostVersionMutation:
+		return c.PostVersion.mutate(ctx, m)
 	case *ProcessMutation:
 		return c.Process.mutate(ctx, m)
 	case *ReadMarkerMutation:
@@ -2784,6 +2792,155 @@ func (c *PostDeltaClient) mutate(ctx context.Context, m *PostDeltaMutation) (Val
 	}
 }
 
+// PostVersionClient is a client for the PostVersion schema.
+type PostVersionClient struct {
+	config
+}
+
+// NewPostVersionClient returns a client for the PostVersion from the given config.
+func NewPostVersionClient(c config) *PostVersionClient {
+	return &PostVersionClient{config: c}
+}
+
+// Use adds a list of mutation hooks to the hooks stack.
+// A call to `Use(f, g, h)` equals to `postversion.Hooks(f(g(h())))`.
+func (c *PostVersionClient) Use(hooks ...Hook) {
+	c.hooks.PostVersion = append(c.hooks.PostVersion, hooks...)
+}
+
+// Intercept adds a list of query interceptors to the interceptors stack.
+// A call to `Intercept(f, g, h)` equals to `postversion.Intercept(f(g(h())))`.
+func (c *PostVersionClient) Intercept(interceptors ...Interceptor) {
+	c.inters.PostVersion = append(c.inters.PostVersion, interceptors...)
+}
+
+// Create returns a builder for creating a PostVersion entity.
+func (c *PostVersionClient) Create() *PostVersionCreate {
+	mutation := newPostVersionMutation(c.config, OpCreate)
+	return &PostVersionCreate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// CreateBulk returns a builder for creating a bulk of PostVersion entities.
+func (c *PostVersionClient) CreateBulk(builders ...*PostVersionCreate) *PostVersionCreateBulk {
+	return &PostVersionCreateBulk{config: c.config, builders: builders}
+}
+
+// MapCreateBulk creates a bulk creation builder from the given slice. For each item in the slice, the function creates
+// a builder and applies setFunc on it.
+func (c *PostVersionClient) MapCreateBulk(slice any, setFunc func(*PostVersionCreate, int)) *PostVersionCreateBulk {
+	rv := reflect.ValueOf(slice)
+	if rv.Kind() != reflect.Slice {
+		return &PostVersionCreateBulk{err: fmt.Errorf("calling to PostVersionClient.MapCreateBulk with wrong type %T, need slice", slice)}
+	}
+	builders := make([]*PostVersionCreate, rv.Len())
+	for i := 0; i < rv.Len(); i++ {
+		builders[i] = c.Create()
+		setFunc(builders[i], i)
+	}
+	return &PostVersionCreateBulk{config: c.config, builders: builders}
+}
+
+// Update returns an update builder for PostVersion.
+func (c *PostVersionClient) Update() *PostVersionUpdate {
+	mutation := newPostVersionMutation(c.config, OpUpdate)
+	return &PostVersionUpdate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOne returns an update builder for the given entity.
+func (c *PostVersionClient) UpdateOne(_m *PostVersion) *PostVersionUpdateOne {
+	mutation := newPostVersionMutation(c.config, OpUpdateOne, withPostVersion(_m))
+	return &PostVersionUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOneID returns an update builder for the given id.
+func (c *PostVersionClient) UpdateOneID(id int64) *PostVersionUpdateOne {
+	mutation := newPostVersionMutation(c.config, OpUpdateOne, withPostVersionID(id))
+	return &PostVersionUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// Delete returns a delete builder for PostVersion.
+func (c *PostVersionClient) Delete() *PostVersionDelete {
+	mutation := newPostVersionMutation(c.config, OpDelete)
+	return &PostVersionDelete{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// DeleteOne returns a builder for deleting the given entity.
+func (c *PostVersionClient) DeleteOne(_m *PostVersion) *PostVersionDeleteOne {
+	return c.DeleteOneID(_m.ID)
+}
+
+// DeleteOneID returns a builder for deleting the given entity by its id.
+func (c *PostVersionClient) DeleteOneID(id int64) *PostVersionDeleteOne {
+	builder := c.Delete().Where(postversion.ID(id))
+	builder.mutation.id = &id
+	builder.mutation.op = OpDeleteOne
+	return &PostVersionDeleteOne{builder}
+}
+
+// Query returns a query builder for PostVersion.
+func (c *PostVersionClient) Query() *PostVersionQuery {
+	return &PostVersionQuery{
+		config: c.config,
+		ctx:    &QueryContext{Type: TypePostVersion},
+		inters: c.Interceptors(),
+	}
+}
+
+// Get returns a PostVersion entity by its id.
+func (c *PostVersionClient) Get(ctx context.Context, id int64) (*PostVersion, error) {
+	return c.Query().Where(postversion.ID(id)).Only(ctx)
+}
+
+// GetX is like Get, but panics if an error occurs.
+func (c *PostVersionClient) GetX(ctx context.Context, id int64) *PostVersion {
+	obj, err := c.Get(ctx, id)
+	if err != nil {
+		panic(err)
+	}
+	return obj
+}
+
+// QueryPost queries the post edge of a PostVersion.
+func (c *PostVersionClient) QueryPost(_m *PostVersion) *PostQuery {
+	query := (&PostClient{config: c.config}).Query()
+	query.path = func(context.Context) (fromV *sql.Selector, _ error) {
+		id := _m.ID
+		step := sqlgraph.NewStep(
+			sqlgraph.From(postversion.Table, postversion.FieldID, id),
+			sqlgraph.To(post.Table, post.FieldID),
+			sqlgraph.Edge(sqlgraph.M2O, false, postversion.PostTable, postversion.PostColumn),
+		)
+		fromV = sqlgraph.Neighbors(_m.driver.Dialect(), step)
+		return fromV, nil
+	}
+	return query
+}
+
+// Hooks returns the client hooks.
+func (c *PostVersionClient) Hooks() []Hook {
+	return c.hooks.PostVersion
+}
+
+// Interceptors returns the client interceptors.
+func (c *PostVersionClient) Interceptors() []Interceptor {
+	return c.inters.PostVersion
+}
+
+func (c *PostVersionClient) mutate(ctx context.Context, m *PostVersionMutation) (Value, error) {
+	switch m.Op() {
+	case OpCreate:
+		return (&PostVersionCreate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdate:
+		return (&PostVersionUpdate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdateOne:
+		return (&PostVersionUpdateOne{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpDelete, OpDeleteOne:
+		return (&PostVersionDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
+	default:
+		return nil, fmt.Errorf("ent: unknown PostVersion mutation op: %q", m.Op())
+	}
+}
+
 // ProcessClient is a client for the Process schema.
 type ProcessClient struct {
 	config
@@ -4199,14 +4356,14 @@ type (
 	hooks struct {
 		APIKey, AuditEntry, Block, Delivery, ExternalPost, Follow, FollowRequest,
 		HiddenUser, IdempotencyKey, Job, Like, Mute, MutedWord, Post, PostData,
-		PostDelta, Process, ReadMarker, Report, Session, User, UserData, UserDelta,
-		WebhookDelivery, WebhookEndpoint, Writer []ent.Hook
+		PostDelta, PostVersion, Process, ReadMarker, Report, Session, User, UserData,
+		UserDelta, WebhookDelivery, WebhookEndpoint, Writer []ent.Hook
 	}
 	inters struct {
 		APIKey, AuditEntry, Block, Delivery, ExternalPost, Follow, FollowRequest,
 		HiddenUser, IdempotencyKey, Job, Like, Mute, MutedWord, Post, PostData,
-		PostDelta, Process, ReadMarker, Report, Session, User, UserData, UserDelta,
-		WebhookDelivery, WebhookEndpoint, Writer []ent.Interceptor
+		PostDelta, PostVersion, Process, ReadMarker, Report, Session, User, UserData,
+		UserDelta, WebhookDelivery, WebhookEndpoint, Writer []ent.Interceptor
 	}
 )
 

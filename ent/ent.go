@@ -24,6 +24,7 @@ import (
 	"tideline/ent/post"
 	"tideline/ent/postdata"
 	"tideline/ent/postdelta"
+	"tideline/ent/postversion"
 	"tideline/ent/process"
 	"tideline/ent/readmarker"
 	"tideline/ent/report"
@@ -114,6 +115,7 @@ func checkColumn(t, c string) error {
 			post.Table:            post.ValidColumn,
 			postdata.Table:        postdata.ValidColumn,
 			postdelta.Table:       postdelta.ValidColumn,
+			postversion.Table:     postversion.ValidColumn,
 			process.Table:         process.ValidColumn,
 			readmarker.Table:      readmarker.ValidColumn,
 			report.Table:          report.ValidColumn,

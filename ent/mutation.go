@@ -24,6 +24,7 @@ import (
 	"tideline/ent/post"
 	"tideline/ent/postdata"
 	"tideline/ent/postdelta"
+	"tideline/ent/postversion"
 	"tideline/ent/predicate"
 	"tideline/ent/process"
 	"tideline/ent/readmarker"
@@ -67,6 +68,7 @@ const (
 	TypePost            = "Post"
 	TypePostData        = "PostData"
 	TypePostDelta       = "PostDelta"
+	TypePostVersion     = "PostVersion"
 	TypeProcess         = "Process"
 	TypeReadMarker      = "ReadMarker"
 	TypeReport          = "Report"
@@ -8041,6 +8043,8 @@ type PostMutation struct {
 	typ           string
 	id            *int64
 	text          *string
+	edited_at     *int64
+	addedited_at  *int64
 	visibility    *schema.Visibility
 	like_count    *int
 	addlike_count *int
@@ -8228,6 +8232,62 @@ func (m *PostMutation) ResetText() {
 	m.text = nil
 }
 
+// SetEditedAt sets the "edited_at" field.
+func (m *PostMutation) SetEditedAt(i int64) {
+	m.edited_at = &i
+	m.addedited_at = nil
+}
+
+// EditedAt returns the value of the "edited_at" field in the mutation.
+func (m *PostMutation) EditedAt() (r int64, exists bool) {
+	v := m.edited_at
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldEditedAt returns the old "edited_at" field's value of the Post entity.
+// If the Post object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *PostMutation) OldEditedAt(ctx context.Context) (v int64, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldEditedAt is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldEditedAt requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldEditedAt: %w", err)
+	}
+	return oldValue.EditedAt, nil
+}
+
+// AddEditedAt adds i to the "edited_at" field.
+func (m *PostMutation) AddEditedAt(i int64) {
+	if m.addedited_at != nil {
+		*m.addedited_at += i
+	} else {
+		m.addedited_at = &i
+	}
+}
+
+// AddedEditedAt returns the value that was added to the "edited_at" field in this mutation.
+func (m *PostMutation) AddedEditedAt() (r int64, exists bool) {
+	v := m.addedited_at
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ResetEditedAt resets all changes to the "edited_at" field.
+func (m *PostMutation) ResetEditedAt() {
+	m.edited_at = nil
+	m.addedited_at = nil
+}
+
 // SetVisibility sets the "visibility" field.
 func (m *PostMutation) SetVisibility(s schema.Visibility) {
 	m.visibility = &s
@@ -8381,12 +8441,15 @@ func (m *PostMutation) Type() string {
 // order to get all numeric fields that were incremented/decremented, call
 // AddedFields().
 func (m *PostMutation) Fields() []string {
-	fields := make([]string, 0, 4)
+	fields := make([]string, 0, 5)
 	if m.author != nil {
 		fields = append(fields, post.FieldAuthorID)
 	}
 	if m.text != nil {
 		fields = append(fields, post.FieldText)
+	}
+	if m.edited_at != nil {
+		fields = append(fields, post.FieldEditedAt)
 	}
 	if m.visibility != nil {
 		fields = append(fields, post.FieldVisibility)
@@ -8406,6 +8469,8 @@ func (m *PostMutation) Field(name string) (ent.Value, bool) {
 		return m.AuthorID()
 	case post.FieldText:
 		return m.Text()
+	case post.FieldEditedAt:
+		return m.EditedAt()
 	case post.FieldVisibility:
 		return m.Visibility()
 	case post.FieldLikeCount:
@@ -8423,6 +8488,8 @@ func (m *PostMutation) OldField(ctx context.Context, name string) (ent.Value, er
 		return m.OldAuthorID(ctx)
 	case post.FieldText:
 		return m.OldText(ctx)
+	case post.FieldEditedAt:
+		return m.OldEditedAt(ctx)
 	case post.FieldVisibility:
 		return m.OldVisibility(ctx)
 	case post.FieldLikeCount:
@@ -8450,6 +8517,13 @@ func (m *PostMutation) SetField(name string, value ent.Value) error {
 		}
 		m.SetText(v)
 		return nil
+	case post.FieldEditedAt:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetEditedAt(v)
+		return nil
 	case post.FieldVisibility:
 		v, ok := value.(schema.Visibility)
 		if !ok {
@@ -8472,6 +8546,9 @@ func (m *PostMutation) SetField(name string, value ent.Value) error {
 // this mutation.
 func (m *PostMutation) AddedFields() []string {
 	var fields []string
+	if m.addedited_at != nil {
+		fields = append(fields, post.FieldEditedAt)
+	}
 	if m.addlike_count != nil {
 		fields = append(fields, post.FieldLikeCount)
 	}
@@ -8483,6 +8560,8 @@ func (m *PostMutation) AddedFields() []string {
 // was not set, or was not defined in the schema.
 func (m *PostMutation) AddedField(name string) (ent.Value, bool) {
 	switch name {
+	case post.FieldEditedAt:
+		return m.AddedEditedAt()
 	case post.FieldLikeCount:
 		return m.AddedLikeCount()
 	}
@@ -8494,6 +8573,13 @@ func (m *PostMutation) AddedField(name string) (ent.Value, bool) {
 // type.
 func (m *PostMutation) AddField(name string, value ent.Value) error {
 	switch name {
+	case post.FieldEditedAt:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddEditedAt(v)
+		return nil
 	case post.FieldLikeCount:
 		v, ok := value.(int)
 		if !ok {
@@ -8533,6 +8619,9 @@ func (m *PostMutation) ResetField(name string) error {
 		return nil
 	case post.FieldText:
 		m.ResetText()
+		return nil
+	case post.FieldEditedAt:
+		m.ResetEditedAt()
 		return nil
 	case post.FieldVisibility:
 		m.ResetVisibility()
@@ -9535,6 +9624,590 @@ func (m *PostDeltaMutation) ResetEdge(name string) error {
 		return nil
 	}
 	return fmt.Errorf("unknown PostDelta edge %s", name)
+}
+
+// PostVersionMutation represents an operation that mutates the PostVersion nodes in the graph.
+type PostVersionMutation struct {
+	config
+	op            Op
+	typ           string
+	id            *int64
+	text          *string
+	data          *string
+	written_at    *int64
+	addwritten_at *int64
+	clearedFields map[string]struct{}
+	post          *int64
+	clearedpost   bool
+	done          bool
+	oldValue      func(context.Context) (*PostVersion, error)
+	predicates    []predicate.PostVersion
+}
+
+var _ ent.Mutation = (*PostVersionMutation)(nil)
+
+// postversionOption allows management of the mutation configuration using functional options.
+type postversionOption func(*PostVersionMutation)
+
+// newPostVersionMutation creates new mutation for the PostVersion entity.
+func newPostVersionMutation(c config, op Op, opts ...postversionOption) *PostVersionMutation {
+	m := &PostVersionMutation{
+		config:        c,
+		op:            op,
+		typ:           TypePostVersion,
+		clearedFields: make(map[string]struct{}),
+	}
+	for _, opt := range opts {
+		opt(m)
+	}
+	return m
+}
+
+// withPostVersionID sets the ID field of the mutation.
+func withPostVersionID(id int64) postversionOption {
+	return func(m *PostVersionMutation) {
+		var (
+			err   error
+			once  sync.Once
+			value *PostVersion
+		)
+		m.oldValue = func(ctx context.Context) (*PostVersion, error) {
+			once.Do(func() {
+				if m.done {
+					err = errors.New("querying old values post mutation is not allowed")
+				} else {
+					value, err = m.Client().PostVersion.Get(ctx, id)
+				}
+			})
+			return value, err
+		}
+		m.id = &id
+	}
+}
+
+// withPostVersion sets the old PostVersion of the mutation.
+func withPostVersion(node *PostVersion) postversionOption {
+	return func(m *PostVersionMutation) {
+		m.oldValue = func(context.Context) (*PostVersion, error) {
+			return node, nil
+		}
+		m.id = &node.ID
+	}
+}
+
+// Client returns a new `ent.Client` from the mutation. If the mutation was
+// executed in a transaction (ent.Tx), a transactional client is returned.
+func (m PostVersionMutation) Client() *Client {
+	client := &Client{config: m.config}
+	client.init()
+	return client
+}
+
+// Tx returns an `ent.Tx` for mutations that were executed in transactions;
+// it returns an error otherwise.
+func (m PostVersionMutation) Tx() (*Tx, error) {
+	if _, ok := m.driver.(*txDriver); !ok {
+		return nil, errors.New("ent: mutation is not running in a transaction")
+	}
+	tx := &Tx{config: m.config}
+	tx.init()
+	return tx, nil
+}
+
+// SetID sets the value of the id field. Note that this
+// operation is only accepted on creation of PostVersion entities.
+func (m *PostVersionMutation) SetID(id int64) {
+	m.id = &id
+}
+
+// ID returns the ID value in the mutation. Note that the ID is only available
+// if it was provided to the builder or after it was returned from the database.
+func (m *PostVersionMutation) ID() (id int64, exists bool) {
+	if m.id == nil {
+		return
+	}
+	return *m.id, true
+}
+
+// IDs queries the database and returns the entity ids that match the mutation's predicate.
+// That means, if the mutation is applied within a transaction with an isolation level such
+// as sql.LevelSerializable, the returned ids match the ids of the rows that will be updated
+// or updated by the mutation.
+func (m *PostVersionMutation) IDs(ctx context.Context) ([]int64, error) {
+	switch {
+	case m.op.Is(OpUpdateOne | OpDeleteOne):
+		id, exists := m.ID()
+		if exists {
+			return []int64{id}, nil
+		}
+		fallthrough
+	case m.op.Is(OpUpdate | OpDelete):
+		return m.Client().PostVersion.Query().Where(m.predicates...).IDs(ctx)
+	default:
+		return nil, fmt.Errorf("IDs is not allowed on %s operations", m.op)
+	}
+}
+
+// SetPostID sets the "post_id" field.
+func (m *PostVersionMutation) SetPostID(i int64) {
+	m.post = &i
+}
+
+// PostID returns the value of the "post_id" field in the mutation.
+func (m *PostVersionMutation) PostID() (r int64, exists bool) {
+	v := m.post
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldPostID returns the old "post_id" field's value of the PostVersion entity.
+// If the PostVersion object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *PostVersionMutation) OldPostID(ctx context.Context) (v int64, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldPostID is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldPostID requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldPostID: %w", err)
+	}
+	return oldValue.PostID, nil
+}
+
+// ResetPostID resets all changes to the "post_id" field.
+func (m *PostVersionMutation) ResetPostID() {
+	m.post = nil
+}
+
+// SetText sets the "text" field.
+func (m *PostVersionMutation) SetText(s string) {
+	m.text = &s
+}
+
+// Text returns the value of the "text" field in the mutation.
+func (m *PostVersionMutation) Text() (r string, exists bool) {
+	v := m.text
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldText returns the old "text" field's value of the PostVersion entity.
+// If the PostVersion object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *PostVersionMutation) OldText(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldText is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldText requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldText: %w", err)
+	}
+	return oldValue.Text, nil
+}
+
+// ResetText resets all changes to the "text" field.
+func (m *PostVersionMutation) ResetText() {
+	m.text = nil
+}
+
+// SetData sets the "data" field.
+func (m *PostVersionMutation) SetData(s string) {
+	m.data = &s
+}
+
+// Data returns the value of the "data" field in the mutation.
+func (m *PostVersionMutation) Data() (r string, exists bool) {
+	v := m.data
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldData returns the old "data" field's value of the PostVersion entity.
+// If the PostVersion object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *PostVersionMutation) OldData(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldData is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldData requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldData: %w", err)
+	}
+	return oldValue.Data, nil
+}
+
+// ResetData resets all changes to the "data" field.
+func (m *PostVersionMutation) ResetData() {
+	m.data = nil
+}
+
+// SetWrittenAt sets the "written_at" field.
+func (m *PostVersionMutation) SetWrittenAt(i int64) {
+	m.written_at = &i
+	m.addwritten_at = nil
+}
+
+// WrittenAt returns the value of the "written_at" field in the mutation.
+func (m *PostVersionMutation) WrittenAt() (r int64, exists bool) {
+	v := m.written_at
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldWrittenAt returns the old "written_at" field's value of the PostVersion entity.
+// If the PostVersion object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *PostVersionMutation) OldWrittenAt(ctx context.Context) (v int64, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldWrittenAt is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldWrittenAt requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldWrittenAt: %w", err)
+	}
+	return oldValue.WrittenAt, nil
+}
+
+// AddWrittenAt adds i to the "written_at" field.
+func (m *PostVersionMutation) AddWrittenAt(i int64) {
+	if m.addwritten_at != nil {
+		*m.addwritten_at += i
+	} else {
+		m.addwritten_at = &i
+	}
+}
+
+// AddedWrittenAt returns the value that was added to the "written_at" field in this mutation.
+func (m *PostVersionMutation) AddedWrittenAt() (r int64, exists bool) {
+	v := m.addwritten_at
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ResetWrittenAt resets all changes to the "written_at" field.
+func (m *PostVersionMutation) ResetWrittenAt() {
+	m.written_at = nil
+	m.addwritten_at = nil
+}
+
+// ClearPost clears the "post" edge to the Post entity.
+func (m *PostVersionMutation) ClearPost() {
+	m.clearedpost = true
+	m.clearedFields[postversion.FieldPostID] = struct{}{}
+}
+
+// PostCleared reports if the "post" edge to the Post entity was cleared.
+func (m *PostVersionMutation) PostCleared() bool {
+	return m.clearedpost
+}
+
+// PostIDs returns the "post" edge IDs in the mutation.
+// Note that IDs always returns len(IDs) <= 1 for unique edges, and you should use
+// PostID instead. It exists only for internal usage by the builders.
+func (m *PostVersionMutation) PostIDs() (ids []int64) {
+	if id := m.post; id != nil {
+		ids = append(ids, *id)
+	}
+	return
+}
+
+// ResetPost resets all changes to the "post" edge.
+func (m *PostVersionMutation) ResetPost() {
+	m.post = nil
+	m.clearedpost = false
+}
+
+// Where appends a list predicates to the PostVersionMutation builder.
+func (m *PostVersionMutation) Where(ps ...predicate.PostVersion) {
+	m.predicates = append(m.predicates, ps...)
+}
+
+// WhereP appends storage-level predicates to the PostVersionMutation builder. Using this method,
+// users can use type-assertion to append predicates that do not depend on any generated package.
+func (m *PostVersionMutation) WhereP(ps ...func(*sql.Selector)) {
+	p := make([]predicate.PostVersion, len(ps))
+	for i := range ps {
+		p[i] = ps[i]
+	}
+	m.Where(p...)
+}
+
+// Op returns the operation name.
+func (m *PostVersionMutation) Op() Op {
+	return m.op
+}
+
+// SetOp allows setting the mutation operation.
+func (m *PostVersionMutation) SetOp(op Op) {
+	m.op = op
+}
+
+// Type returns the node type of this mutation (PostVersion).
+func (m *PostVersionMutation) Type() string {
+	return m.typ
+}
+
+// Fields returns all fields that were changed during this mutation. Note that in
+// order to get all numeric fields that were incremented/decremented, call
+// AddedFields().
+func (m *PostVersionMutation) Fields() []string {
+	fields := make([]string, 0, 4)
+	if m.post != nil {
+		fields = append(fields, postversion.FieldPostID)
+	}
+	if m.text != nil {
+		fields = append(fields, postversion.FieldText)
+	}
+	if m.data != nil {
+		fields = append(fields, postversion.FieldData)
+	}
+	if m.written_at != nil {
+		fields = append(fields, postversion.FieldWrittenAt)
+	}
+	return fields
+}
+
+// Field returns the value of a field with the given name. The second boolean
+// return value indicates that this field was not set, or was not defined in the
+// schema.
+func (m *PostVersionMutation) Field(name string) (ent.Value, bool) {
+	switch name {
+	case postversion.FieldPostID:
+		return m.PostID()
+	case postversion.FieldText:
+		return m.Text()
+	case postversion.FieldData:
+		return m.Data()
+	case postversion.FieldWrittenAt:
+		return m.WrittenAt()
+	}
+	return nil, false
+}
+
+// OldField returns the old value of the field from the database. An error is
+// returned if the mutation operation is not UpdateOne, or the query to the
+// database failed.
+func (m *PostVersionMutation) OldField(ctx context.Context, name string) (ent.Value, error) {
+	switch name {
+	case postversion.FieldPostID:
+		return m.OldPostID(ctx)
+	case postversion.FieldText:
+		return m.OldText(ctx)
+	case postversion.FieldData:
+		return m.OldData(ctx)
+	case postversion.FieldWrittenAt:
+		return m.OldWrittenAt(ctx)
+	}
+	return nil, fmt.Errorf("unknown PostVersion field %s", name)
+}
+
+// SetField sets the value of a field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *PostVersionMutation) SetField(name string, value ent.Value) error {
+	switch name {
+	case postversion.FieldPostID:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetPostID(v)
+		return nil
+	case postversion.FieldText:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetText(v)
+		return nil
+	case postversion.FieldData:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetData(v)
+		return nil
+	case postversion.FieldWrittenAt:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetWrittenAt(v)
+		return nil
+	}
+	return fmt.Errorf("unknown PostVersion field %s", name)
+}
+
+// AddedFields returns all numeric fields that were incremented/decremented during
+// this mutation.
+func (m *PostVersionMutation) AddedFields() []string {
+	var fields []string
+	if m.addwritten_at != nil {
+		fields = append(fields, postversion.FieldWrittenAt)
+	}
+	return fields
+}
+
+// AddedField returns the numeric value that was incremented/decremented on a field
+// with the given name. The second boolean return value indicates that this field
+// was not set, or was not defined in the schema.
+func (m *PostVersionMutation) AddedField(name string) (ent.Value, bool) {
+	switch name {
+	case postversion.FieldWrittenAt:
+		return m.AddedWrittenAt()
+	}
+	return nil, false
+}
+
+// AddField adds the value to the field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *PostVersionMutation) AddField(name string, value ent.Value) error {
+	switch name {
+	case postversion.FieldWrittenAt:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddWrittenAt(v)
+		return nil
+	}
+	return fmt.Errorf("unknown PostVersion numeric field %s", name)
+}
+
+// ClearedFields returns all nullable fields that were cleared during this
+// mutation.
+func (m *PostVersionMutation) ClearedFields() []string {
+	return nil
+}
+
+// FieldCleared returns a boolean indicating if a field with the given name was
+// cleared in this mutation.
+func (m *PostVersionMutation) FieldCleared(name string) bool {
+	_, ok := m.clearedFields[name]
+	return ok
+}
+
+// ClearField clears the value of the field with the given name. It returns an
+// error if the field is not defined in the schema.
+func (m *PostVersionMutation) ClearField(name string) error {
+	return fmt.Errorf("unknown PostVersion nullable field %s", name)
+}
+
+// ResetField resets all changes in the mutation for the field with the given name.
+// It returns an error if the field is not defined in the schema.
+func (m *PostVersionMutation) ResetField(name string) error {
+	switch name {
+	case postversion.FieldPostID:
+		m.ResetPostID()
+		return nil
+	case postversion.FieldText:
+		m.ResetText()
+		return nil
+	case postversion.FieldData:
+		m.ResetData()
+		return nil
+	case postversion.FieldWrittenAt:
+		m.ResetWrittenAt()
+		return nil
+	}
+	return fmt.Errorf("unknown PostVersion field %s", name)
+}
+
+// AddedEdges returns all edge names that were set/added in this mutation.
+func (m *PostVersionMutation) AddedEdges() []string {
+	edges := make([]string, 0, 1)
+	if m.post != nil {
+		edges = append(edges, postversion.EdgePost)
+	}
+	return edges
+}
+
+// AddedIDs returns all IDs (to other nodes) that were added for the given edge
+// name in this mutation.
+func (m *PostVersionMutation) AddedIDs(name string) []ent.Value {
+	switch name {
+	case postversion.EdgePost:
+		if id := m.post; id != nil {
+			return []ent.Value{*id}
+		}
+	}
+	return nil
+}
+
+// RemovedEdges returns all edge names that were removed in this mutation.
+func (m *PostVersionMutation) RemovedEdges() []string {
+	edges := make([]string, 0, 1)
+	return edges
+}
+
+// RemovedIDs returns all IDs (to other nodes) that were removed for the edge with
+// the given name in this mutation.
+func (m *PostVersionMutation) RemovedIDs(name string) []ent.Value {
+	return nil
+}
+
+// ClearedEdges returns all edge names that were cleared in this mutation.
+func (m *PostVersionMutation) ClearedEdges() []string {
+	edges := make([]string, 0, 1)
+	if m.clearedpost {
+		edges = append(edges, postversion.EdgePost)
+	}
+	return edges
+}
+
+// EdgeCleared returns a boolean which indicates if the edge with the given name
+// was cleared in this mutation.
+func (m *PostVersionMutation) EdgeCleared(name string) bool {
+	switch name {
+	case postversion.EdgePost:
+		return m.clearedpost
+	}
+	return false
+}
+
+// ClearEdge clears the value of the edge with the given name. It returns an error
+// if that edge is not defined in the schema.
+func (m *PostVersionMutation) ClearEdge(name string) error {
+	switch name {
+	case postversion.EdgePost:
+		m.ClearPost()
+		return nil
+	}
+	return fmt.Errorf("unknown PostVersion unique edge %s", name)
+}
+
+// ResetEdge resets all changes to the edge with the given name in this mutation.
+// It returns an error if the edge is not defined in the schema.
+func (m *PostVersionMutation) ResetEdge(name string) error {
+	switch name {
+	case postversion.EdgePost:
+		m.ResetPost()
+		return nil
+	}
+	return fmt.Errorf("unknown PostVersion edge %s", name)
 }
 
 // ProcessMutation represents an operation that mutates the Process nodes in the graph.

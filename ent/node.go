@@ -43,6 +43,15 @@ func (u *User) NodeID() string { return NodeID("User", u.ID) }
 // NodeID implements Node.
 func (p *Post) NodeID() string { return NodeID("Post", p.ID) }
 
+// Edited is when the post's text or data were changed last; nil: never.
+func (p *Post) Edited() *time.Time { return timeOf(p.EditedAt, p.EditedAt != 0) }
+
+// PublicID is the id of the version in the API, where it is no Node.
+func (v *PostVersion) PublicID() string { return NodeID("PostVersion", v.ID) }
+
+// Written is since when the post was so.
+func (v *PostVersion) Written() time.Time { return time.UnixMilli(v.WrittenAt) }
+
 // HiddenByModerators reports whether a moderator hid the post. Then nobody but its author
 // sees it.
 func (p *Post) HiddenByModerators() bool { return p.Visibility.IsHidden() }

@@ -23,6 +23,8 @@ type Post struct {
 	AuthorID int64 `json:"author_id,omitempty"`
 	// Text holds the value of the "text" field.
 	Text string `json:"text,omitempty"`
+	// when text or data were changed last, in Unix milliseconds; 0: never
+	EditedAt int64 `json:"edited_at,omitempty"`
 	// Visibility holds the value of the "visibility" field.
 	Visibility schema.Visibility `json:"visibility,omitempty"`
 	// LikeCount holds the value of the "like_count" field.
@@ -68,7 +70,7 @@ func (*Post) scanValues(columns []string) ([]any, error) {
 	values := make([]any, len(columns))
 	for i := range columns {
 		switch columns[i] {
-		case post.FieldID, post.FieldAuthorID, post.FieldLikeCount:
+		case post.FieldID, post.FieldAuthorID, post.FieldEditedAt, post.FieldLikeCount:
 			values[i] = new(sql.NullInt64)
 		case post.FieldText, post.FieldVisibility:
 			values[i] = new(sql.NullString)
@@ -104,6 +106,12 @@ func (_m *Post) assignValues(columns []string, values []any) error {
 				return fmt.Errorf("unexpected type %T for field text", values[i])
 			} else if value.Valid {
 				_m.Text = value.String
+			}
+		case post.FieldEditedAt:
+			if value, ok := values[i].(*sql.NullInt64); !ok {
+				return fmt.Errorf("unexpected type %T for field edited_at", values[i])
+			} else if value.Valid {
+				_m.EditedAt = value.Int64
 			}
 		case post.FieldVisibility:
 			if value, ok := values[i].(*sql.NullString); !ok {
@@ -163,6 +171,9 @@ func (_m *Post) String() string {
 	builder.WriteString(", ")
 	builder.WriteString("text=")
 	builder.WriteString(_m.Text)
+	builder.WriteString(", ")
+	builder.WriteString("edited_at=")
+	builder.WriteString(fmt.Sprintf("%v", _m.EditedAt))
 	builder.WriteString(", ")
 	builder.WriteString("visibility=")
 	builder.WriteString(fmt.Sprintf("%v", _m.Visibility))

@@ -35,6 +35,20 @@ func (_c *PostCreate) SetText(v string) *PostCreate {
 	return _c
 }
 
+// SetEditedAt sets the "edited_at" field.
+func (_c *PostCreate) SetEditedAt(v int64) *PostCreate {
+	_c.mutation.SetEditedAt(v)
+	return _c
+}
+
+// SetNillableEditedAt sets the "edited_at" field if the given value is not nil.
+func (_c *PostCreate) SetNillableEditedAt(v *int64) *PostCreate {
+	if v != nil {
+		_c.SetEditedAt(*v)
+	}
+	return _c
+}
+
 // SetVisibility sets the "visibility" field.
 func (_c *PostCreate) SetVisibility(v schema.Visibility) *PostCreate {
 	_c.mutation.SetVisibility(v)
@@ -101,6 +115,10 @@ func (_c *PostCreate) ExecX(ctx context.Context) {
 
 // defaults sets the default values of the builder before save.
 func (_c *PostCreate) defaults() {
+	if _, ok := _c.mutation.EditedAt(); !ok {
+		v := post.DefaultEditedAt
+		_c.mutation.SetEditedAt(v)
+	}
 	if _, ok := _c.mutation.LikeCount(); !ok {
 		v := post.DefaultLikeCount
 		_c.mutation.SetLikeCount(v)
@@ -114,6 +132,9 @@ func (_c *PostCreate) check() error {
 	}
 	if _, ok := _c.mutation.Text(); !ok {
 		return &ValidationError{Name: "text", err: errors.New(`ent: missing required field "Post.text"`)}
+	}
+	if _, ok := _c.mutation.EditedAt(); !ok {
+		return &ValidationError{Name: "edited_at", err: errors.New(`ent: missing required field "Post.edited_at"`)}
 	}
 	if _, ok := _c.mutation.Visibility(); !ok {
 		return &ValidationError{Name: "visibility", err: errors.New(`ent: missing required field "Post.visibility"`)}
@@ -165,6 +186,10 @@ func (_c *PostCreate) createSpec() (*Post, *sqlgraph.CreateSpec) {
 	if value, ok := _c.mutation.Text(); ok {
 		_spec.SetField(post.FieldText, field.TypeString, value)
 		_node.Text = value
+	}
+	if value, ok := _c.mutation.EditedAt(); ok {
+		_spec.SetField(post.FieldEditedAt, field.TypeInt64, value)
+		_node.EditedAt = value
 	}
 	if value, ok := _c.mutation.Visibility(); ok {
 		_spec.SetField(post.FieldVisibility, field.TypeEnum, value)
@@ -243,6 +268,36 @@ type (
 	}
 )
 
+// SetText sets the "text" field.
+func (u *PostUpsert) SetText(v string) *PostUpsert {
+	u.Set(post.FieldText, v)
+	return u
+}
+
+// UpdateText sets the "text" field to the value that was provided on create.
+func (u *PostUpsert) UpdateText() *PostUpsert {
+	u.SetExcluded(post.FieldText)
+	return u
+}
+
+// SetEditedAt sets the "edited_at" field.
+func (u *PostUpsert) SetEditedAt(v int64) *PostUpsert {
+	u.Set(post.FieldEditedAt, v)
+	return u
+}
+
+// UpdateEditedAt sets the "edited_at" field to the value that was provided on create.
+func (u *PostUpsert) UpdateEditedAt() *PostUpsert {
+	u.SetExcluded(post.FieldEditedAt)
+	return u
+}
+
+// AddEditedAt adds v to the "edited_at" field.
+func (u *PostUpsert) AddEditedAt(v int64) *PostUpsert {
+	u.Add(post.FieldEditedAt, v)
+	return u
+}
+
 // SetVisibility sets the "visibility" field.
 func (u *PostUpsert) SetVisibility(v schema.Visibility) *PostUpsert {
 	u.Set(post.FieldVisibility, v)
@@ -293,9 +348,6 @@ func (u *PostUpsertOne) UpdateNewValues() *PostUpsertOne {
 		if _, exists := u.create.mutation.AuthorID(); exists {
 			s.SetIgnore(post.FieldAuthorID)
 		}
-		if _, exists := u.create.mutation.Text(); exists {
-			s.SetIgnore(post.FieldText)
-		}
 	}))
 	return u
 }
@@ -325,6 +377,41 @@ func (u *PostUpsertOne) Update(set func(*PostUpsert)) *PostUpsertOne {
 		set(&PostUpsert{UpdateSet: update})
 	}))
 	return u
+}
+
+// SetText sets the "text" field.
+func (u *PostUpsertOne) SetText(v string) *PostUpsertOne {
+	return u.Update(func(s *PostUpsert) {
+		s.SetText(v)
+	})
+}
+
+// UpdateText sets the "text" field to the value that was provided on create.
+func (u *PostUpsertOne) UpdateText() *PostUpsertOne {
+	return u.Update(func(s *PostUpsert) {
+		s.UpdateText()
+	})
+}
+
+// SetEditedAt sets the "edited_at" field.
+func (u *PostUpsertOne) SetEditedAt(v int64) *PostUpsertOne {
+	return u.Update(func(s *PostUpsert) {
+		s.SetEditedAt(v)
+	})
+}
+
+// AddEditedAt adds v to the "edited_at" field.
+func (u *PostUpsertOne) AddEditedAt(v int64) *PostUpsertOne {
+	return u.Update(func(s *PostUpsert) {
+		s.AddEditedAt(v)
+	})
+}
+
+// UpdateEditedAt sets the "edited_at" field to the value that was provided on create.
+func (u *PostUpsertOne) UpdateEditedAt() *PostUpsertOne {
+	return u.Update(func(s *PostUpsert) {
+		s.UpdateEditedAt()
+	})
 }
 
 // SetVisibility sets the "visibility" field.
@@ -547,9 +634,6 @@ func (u *PostUpsertBulk) UpdateNewValues() *PostUpsertBulk {
 			if _, exists := b.mutation.AuthorID(); exists {
 				s.SetIgnore(post.FieldAuthorID)
 			}
-			if _, exists := b.mutation.Text(); exists {
-				s.SetIgnore(post.FieldText)
-			}
 		}
 	}))
 	return u
@@ -580,6 +664,41 @@ func (u *PostUpsertBulk) Update(set func(*PostUpsert)) *PostUpsertBulk {
 		set(&PostUpsert{UpdateSet: update})
 	}))
 	return u
+}
+
+// SetText sets the "text" field.
+func (u *PostUpsertBulk) SetText(v string) *PostUpsertBulk {
+	return u.Update(func(s *PostUpsert) {
+		s.SetText(v)
+	})
+}
+
+// UpdateText sets the "text" field to the value that was provided on create.
+func (u *PostUpsertBulk) UpdateText() *PostUpsertBulk {
+	return u.Update(func(s *PostUpsert) {
+		s.UpdateText()
+	})
+}
+
+// SetEditedAt sets the "edited_at" field.
+func (u *PostUpsertBulk) SetEditedAt(v int64) *PostUpsertBulk {
+	return u.Update(func(s *PostUpsert) {
+		s.SetEditedAt(v)
+	})
+}
+
+// AddEditedAt adds v to the "edited_at" field.
+func (u *PostUpsertBulk) AddEditedAt(v int64) *PostUpsertBulk {
+	return u.Update(func(s *PostUpsert) {
+		s.AddEditedAt(v)
+	})
+}
+
+// UpdateEditedAt sets the "edited_at" field to the value that was provided on create.
+func (u *PostUpsertBulk) UpdateEditedAt() *PostUpsertBulk {
+	return u.Update(func(s *PostUpsert) {
+		s.UpdateEditedAt()
+	})
 }
 
 // SetVisibility sets the "visibility" field.

@@ -29,6 +29,41 @@ func (_u *PostUpdate) Where(ps ...predicate.Post) *PostUpdate {
 	return _u
 }
 
+// SetText sets the "text" field.
+func (_u *PostUpdate) SetText(v string) *PostUpdate {
+	_u.mutation.SetText(v)
+	return _u
+}
+
+// SetNillableText sets the "text" field if the given value is not nil.
+func (_u *PostUpdate) SetNillableText(v *string) *PostUpdate {
+	if v != nil {
+		_u.SetText(*v)
+	}
+	return _u
+}
+
+// SetEditedAt sets the "edited_at" field.
+func (_u *PostUpdate) SetEditedAt(v int64) *PostUpdate {
+	_u.mutation.ResetEditedAt()
+	_u.mutation.SetEditedAt(v)
+	return _u
+}
+
+// SetNillableEditedAt sets the "edited_at" field if the given value is not nil.
+func (_u *PostUpdate) SetNillableEditedAt(v *int64) *PostUpdate {
+	if v != nil {
+		_u.SetEditedAt(*v)
+	}
+	return _u
+}
+
+// AddEditedAt adds value to the "edited_at" field.
+func (_u *PostUpdate) AddEditedAt(v int64) *PostUpdate {
+	_u.mutation.AddEditedAt(v)
+	return _u
+}
+
 // SetVisibility sets the "visibility" field.
 func (_u *PostUpdate) SetVisibility(v schema.Visibility) *PostUpdate {
 	_u.mutation.SetVisibility(v)
@@ -127,6 +162,15 @@ func (_u *PostUpdate) sqlSave(ctx context.Context) (_node int, err error) {
 			}
 		}
 	}
+	if value, ok := _u.mutation.Text(); ok {
+		_spec.SetField(post.FieldText, field.TypeString, value)
+	}
+	if value, ok := _u.mutation.EditedAt(); ok {
+		_spec.SetField(post.FieldEditedAt, field.TypeInt64, value)
+	}
+	if value, ok := _u.mutation.AddedEditedAt(); ok {
+		_spec.AddField(post.FieldEditedAt, field.TypeInt64, value)
+	}
 	if value, ok := _u.mutation.Visibility(); ok {
 		_spec.SetField(post.FieldVisibility, field.TypeEnum, value)
 	}
@@ -156,6 +200,41 @@ type PostUpdateOne struct {
 	hooks     []Hook
 	mutation  *PostMutation
 	modifiers []func(*sql.UpdateBuilder)
+}
+
+// SetText sets the "text" field.
+func (_u *PostUpdateOne) SetText(v string) *PostUpdateOne {
+	_u.mutation.SetText(v)
+	return _u
+}
+
+// SetNillableText sets the "text" field if the given value is not nil.
+func (_u *PostUpdateOne) SetNillableText(v *string) *PostUpdateOne {
+	if v != nil {
+		_u.SetText(*v)
+	}
+	return _u
+}
+
+// SetEditedAt sets the "edited_at" field.
+func (_u *PostUpdateOne) SetEditedAt(v int64) *PostUpdateOne {
+	_u.mutation.ResetEditedAt()
+	_u.mutation.SetEditedAt(v)
+	return _u
+}
+
+// SetNillableEditedAt sets the "edited_at" field if the given value is not nil.
+func (_u *PostUpdateOne) SetNillableEditedAt(v *int64) *PostUpdateOne {
+	if v != nil {
+		_u.SetEditedAt(*v)
+	}
+	return _u
+}
+
+// AddEditedAt adds value to the "edited_at" field.
+func (_u *PostUpdateOne) AddEditedAt(v int64) *PostUpdateOne {
+	_u.mutation.AddEditedAt(v)
+	return _u
 }
 
 // SetVisibility sets the "visibility" field.
@@ -285,6 +364,15 @@ func (_u *PostUpdateOne) sqlSave(ctx context.Context) (_node *Post, err error) {
 				ps[i](selector)
 			}
 		}
+	}
+	if value, ok := _u.mutation.Text(); ok {
+		_spec.SetField(post.FieldText, field.TypeString, value)
+	}
+	if value, ok := _u.mutation.EditedAt(); ok {
+		_spec.SetField(post.FieldEditedAt, field.TypeInt64, value)
+	}
+	if value, ok := _u.mutation.AddedEditedAt(); ok {
+		_spec.AddField(post.FieldEditedAt, field.TypeInt64, value)
 	}
 	if value, ok := _u.mutation.Visibility(); ok {
 		_spec.SetField(post.FieldVisibility, field.TypeEnum, value)

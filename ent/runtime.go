@@ -181,8 +181,12 @@ func init() {
 	mutedword.DefaultCreatedAt = mutedwordDescCreatedAt.Default.(func() time.Time)
 	postFields := schema.Post{}.Fields()
 	_ = postFields
+	// postDescEditedAt is the schema descriptor for edited_at field.
+	postDescEditedAt := postFields[3].Descriptor()
+	// post.DefaultEditedAt holds the default value on creation for the edited_at field.
+	post.DefaultEditedAt = postDescEditedAt.Default.(int64)
 	// postDescLikeCount is the schema descriptor for like_count field.
-	postDescLikeCount := postFields[4].Descriptor()
+	postDescLikeCount := postFields[5].Descriptor()
 	// post.DefaultLikeCount holds the default value on creation for the like_count field.
 	post.DefaultLikeCount = postDescLikeCount.Default.(int)
 	postdeltaFields := schema.PostDelta{}.Fields()

@@ -46,6 +46,8 @@ type Tx struct {
 	PostData *PostDataClient
 	// PostDelta is the client for interacting with the PostDelta builders.
 	PostDelta *PostDeltaClient
+	// PostVersion is the client for interacting with the PostVersion builders.
+	PostVersion *PostVersionClient
 	// Process is the client for interacting with the Process builders.
 	Process *ProcessClient
 	// ReadMarker is the client for interacting with the ReadMarker builders.
@@ -213,6 +215,7 @@ func (tx *Tx) init() {
 	tx.Post = NewPostClient(tx.config)
 	tx.PostData = NewPostDataClient(tx.config)
 	tx.PostDelta = NewPostDeltaClient(tx.config)
+	tx.PostVersion = NewPostVersionClient(tx.config)
 	tx.Process = NewProcessClient(tx.config)
 	tx.ReadMarker = NewReadMarkerClient(tx.config)
 	tx.Report = NewReportClient(tx.config)

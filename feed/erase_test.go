@@ -22,6 +22,8 @@ func TestPostWithManyLikesIsGoneBeforeItsLikes(t *testing.T) {
 		older := w.Post(ann, "PUBLIC")
 		made, err := w.Feed.CreatePost(w.Ctx, ann, feed.Draft{Text: "liked by all", IdempotencyKey: "once"})
 		require.NoError(w, err)
+		_, err = w.Feed.UpdatePost(w.Ctx, ann, made.ID, feed.Edit{Text: new("liked by all, and edited")})
+		require.NoError(w, err)
 		for _, v := range []account.Viewer{ann, bob} {
 			_, err := w.Feed.LikePost(w.Ctx, v, made.ID)
 			require.NoError(w, err)
@@ -33,6 +35,7 @@ func TestPostWithManyLikesIsGoneBeforeItsLikes(t *testing.T) {
 		row := w.Stores.DB.Post.GetX(w.Ctx, made.ID)
 		require.Equal(w, schema.Deleted, row.Visibility)
 		require.Empty(w, row.Text)
+		require.Zero(w, w.Stores.DB.PostVersion.Query().CountX(w.Ctx))
 
 		refused := func(code refusal.Code, err error) {
 			w.Helper()

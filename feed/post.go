@@ -12,6 +12,7 @@ import (
 	"tideline/ent/externalpost"
 	"tideline/ent/idempotencykey"
 	"tideline/ent/post"
+	"tideline/ent/postversion"
 	"tideline/ent/schema"
 	"tideline/ent/user"
 	"tideline/feed/account"
@@ -107,7 +108,16 @@ func firstPost(ctx context.Context, db *ent.Client, v account.Viewer, body, data
 	if err != nil {
 		return nil, err
 	}
-	if p.Data = found[0]; p.Text != body || *p.Data != data {
+	p.Data = found[0]
+	said, had := p.Text, *p.Data
+	if p.EditedAt > 0 {
+		first, err := firstVersion(ctx, db, p.ID)
+		if first == nil { // or it is kept no more
+			return p, err
+		}
+		said, had = first.Text, first.Data
+	}
+	if said != body || had != data {
 		return nil, refusal.New(refusal.KeyUsed, "This idempotency key has made a post with another text or other data.").In("idempotencyKey")
 	}
 	return p, nil
@@ -253,6 +263,9 @@ func (f *Feed) erase(ctx context.Context, tx *ent.Tx, p *ent.Post) error {
 		return err
 	}
 	if err := rows.KeepPostData(ctx, tx, p.ID, ent.NoData); err != nil {
+		return err
+	}
+	if _, err := tx.PostVersion.Delete().Where(postversion.PostID(p.ID)).Exec(ctx); err != nil {
 		return err
 	}
 	if _, err := tx.ExecContext(ctx, "UPDATE posts SET visibility = $1, text = '' WHERE id = $2", string(schema.Deleted), p.ID); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -89,6 +90,40 @@ func TestIdempotencyKeyOfAnotherText(t *testing.T) {
 		again, err := w.Feed.CreatePost(w.Ctx, ann, feed.Draft{Text: "once\nmore", IdempotencyKey: "key"})
 		require.NoError(t, err)
 		require.Equal(t, first.ID, again.ID)
+		require.Equal(t, 1, s.DB.Post.Query().CountX(w.Ctx))
+	})
+}
+
+// A call that is repeated after the post was edited, from another device say, returns the post
+// as it is now, also when what it said first is kept no more.
+func TestIdempotencyKeyOfAnEditedPost(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		w := newWorld(t, s, feedtest.Options{})
+		ann := w.User("ann")
+		d := feed.Draft{Text: "first", Data: new(`{"n":1}`), IdempotencyKey: "key"}
+		first, err := w.Feed.CreatePost(w.Ctx, ann, d)
+		require.NoError(t, err)
+		edit := func(e feed.Edit) {
+			t.Helper()
+			_, err := w.Feed.UpdatePost(w.Ctx, ann, first.ID, e)
+			require.NoError(t, err)
+			again, err := w.Feed.CreatePost(w.Ctx, ann, d)
+			require.NoError(t, err)
+			require.Equal(t, first.ID, again.ID)
+			if e.Text != nil {
+				require.Equal(t, *e.Text, again.Text)
+			}
+		}
+		edit(feed.Edit{Data: new("{}")})
+		edit(feed.Edit{Text: new("second")})
+		for _, other := range []string{"second", "third"} {
+			_, err = w.Feed.CreatePost(w.Ctx, ann, feed.Draft{Text: other, IdempotencyKey: "key"})
+			require.Equal(t, refusal.Conflict, refusal.CodeOf(err), "%v", err)
+		}
+		for i := range feed.MaxVersions {
+			edit(feed.Edit{Text: new(fmt.Sprint(i))})
+		}
 		require.Equal(t, 1, s.DB.Post.Query().CountX(w.Ctx))
 	})
 }

@@ -87,6 +87,58 @@ func TestProfileOfAUser(t *testing.T) {
 	})
 }
 
+// An edit is told to who has the post as an update, and to who has not, as it had a word that
+// they mute, as a post; both ask the same.
+func TestEditsOverTheAPI(t *testing.T) {
+	each(t, func(c *client) {
+		c.Work()
+		ann, bob, eve, max := c.User("ann"), c.User("bob"), c.User("eve"), c.User("max")
+		for _, v := range []account.Viewer{bob, eve, max} {
+			c.Follow(v, ann)
+			c.AwaitInbox(v)
+		}
+		c.viewer = eve
+		c.get("muteWord.word", `mutation { muteWord(input: {word: "cat"}) { word } }`, nil)
+		c.Drain()
+		const query = `subscription { e: timelineEvents(updates: true) { __typename
+			... on TimelinePostAdded { position edge { cursor score node { id text data editedAt viewerHasLiked } } }
+			... on TimelinePostUpdated { position edge { cursor score node { id text data editedAt viewerHasLiked } } } } }`
+		var subscribers []subscriber
+		for _, v := range []account.Viewer{bob, eve, max} {
+			subscribers = append(subscribers, c.subscribe(v, query, nil))
+		}
+		c.viewer = ann
+		id := c.get("createPost.post.id", draft, map[string]any{"v": map[string]any{"text": "my cat"}}).(string)
+		c.Drain()
+		require.Equal(t, "my cat", subscribers[0].next()["edge"].(map[string]any)["node"].(map[string]any)["text"])
+		require.Equal(t, "my cat", subscribers[2].next()["edge"].(map[string]any)["node"].(map[string]any)["text"])
+		c.viewer = max
+		c.get("likePost.post.id", `mutation($id: ID!) { likePost(input: {postId: $id}) { post { id } } }`, map[string]any{"id": id})
+		c.viewer = ann
+		const edit = `mutation($v: UpdatePostInput!) { updatePost(input: $v) { post { id text data editedAt versions { nodes { id text data createdAt } } } } }`
+		edited := c.get("updatePost.post", edit, map[string]any{"v": map[string]any{"postId": id, "text": "my dog", "data": map[string]any{"n": 1}}}).(map[string]any)
+		require.NotNil(t, edited["editedAt"])
+		versions := edited["versions"].(map[string]any)["nodes"].([]any)
+		require.Len(t, versions, 1)
+		require.Equal(t, "my cat", versions[0].(map[string]any)["text"])
+		c.Drain()
+		for i, want := range []string{"TimelinePostUpdated", "TimelinePostAdded", "TimelinePostUpdated"} {
+			e := subscribers[i].next()
+			edge := e["edge"].(map[string]any)
+			require.Equal(t, want, e["__typename"])
+			require.Equal(t, e["position"], edge["cursor"])
+			require.Equal(t, map[string]any{"id": id, "text": "my dog", "data": map[string]any{"n": 1.0}, "editedAt": edited["editedAt"], "viewerHasLiked": i == 2}, edge["node"])
+		}
+		c.viewer = bob
+		require.Equal(t, map[string]any{"editedAt": edited["editedAt"], "versions": nil}, c.get("post", `query($id: ID!) { post(id: $id) { editedAt versions(first: 1) { nodes { text } } } }`, map[string]any{"id": id}))
+		c.viewer = ann
+		c.refused("CONFLICT", edit, map[string]any{"v": map[string]any{"postId": id, "text": "too late", "ifUnchangedSince": versions[0].(map[string]any)["createdAt"]}})
+		c.get("updatePost.post", edit, map[string]any{"v": map[string]any{"postId": id, "text": "my own dog", "ifUnchangedSince": edited["editedAt"]}})
+		c.viewer = bob
+		c.refused("FORBIDDEN", edit, map[string]any{"v": map[string]any{"postId": id, "text": "mine"}})
+	})
+}
+
 // An event has the data of its post, read once for all who ask for it.
 func TestDataInEvents(t *testing.T) {
 	each(t, func(c *client) {

@@ -61,6 +61,15 @@ func (r mutation) CreatePost(ctx context.Context, in feed.Draft) (*model.CreateP
 	return &model.CreatePostPayload{Post: p}, err
 }
 
+func (r mutation) UpdatePost(ctx context.Context, in model.UpdatePostInput) (*model.UpdatePostPayload, error) {
+	id, err := idOf("postId", in.PostID, "Post")
+	if err != nil {
+		return nil, err
+	}
+	p, err := r.Feed.UpdatePost(ctx, Viewer(ctx), id, feed.Edit{Text: in.Text, Data: in.Data, IfUnchangedSince: in.IfUnchangedSince})
+	return &model.UpdatePostPayload{Post: p}, err
+}
+
 func (r createPostPayload) Edge(ctx context.Context, in *model.CreatePostPayload) (*paging.Edge[ent.Post], error) {
 	e, err := r.Home.Entry(ctx, Viewer(ctx), in.Post)
 	return &e, err

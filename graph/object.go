@@ -9,7 +9,6 @@ import (
 	"tideline/feed/account"
 	"tideline/feed/ids"
 	"tideline/feed/paging"
-	"tideline/feed/stream"
 	"tideline/feed/visibility"
 	"tideline/graph/exec"
 	"tideline/graph/model"
@@ -149,7 +148,7 @@ func (r post) Data(ctx context.Context, p *ent.Post) (string, error) {
 
 func (r post) ViewerHasLiked(ctx context.Context, p *ent.Post) (bool, error) {
 	liked, ok := exec.Flag(ctx, func(ctx context.Context, event any) (bool, error) {
-		return r.Streams.Liked(ctx, Viewer(ctx), event.(*stream.PostAdded))
+		return r.Streams.Liked(ctx, Viewer(ctx), event)
 	})
 	if ok { // a shared event has one post
 		return liked, nil
@@ -158,6 +157,10 @@ func (r post) ViewerHasLiked(ctx context.Context, p *ent.Post) (bool, error) {
 	return field(b, b.posts, p, "viewerHasLiked", func(posts []*ent.Post) ([]bool, error) {
 		return r.Feed.Liked(ctx, Viewer(ctx), posts)
 	})
+}
+
+func (r post) Versions(ctx context.Context, p *ent.Post, first *int, after *string) (*paging.Connection[ent.PostVersion], error) {
+	return r.Feed.Versions(ctx, Viewer(ctx), p, paging.Page{First: first, After: after})
 }
 
 func (r post) Delivery(ctx context.Context, p *ent.Post) (*ent.Delivery, error) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"time"
 
 	"github.com/99designs/gqlgen/graphql"
 
@@ -83,6 +84,7 @@ var postFields = fields[*shownPost]{
 	"visibility":         leaf(func(p *shownPost) graphql.Marshaler { return model.MarshalVisibility(p.Visibility) }),
 	"hiddenByModerators": leaf(func(p *shownPost) graphql.Marshaler { return graphql.MarshalBoolean(p.HiddenByModerators()) }),
 	"createdAt":          leaf(func(p *shownPost) graphql.Marshaler { return model.MarshalTime(ids.TimeOf(p.ID)) }),
+	"editedAt":           leaf(func(p *shownPost) graphql.Marshaler { return orNullTime(p.Edited()) }),
 	"likeCount":          leaf(func(p *shownPost) graphql.Marshaler { return graphql.MarshalInt(p.LikeCount) }),
 	"data": func(c *compiler, _ graphql.CollectedField) writer[*shownPost] {
 		c.data = true
@@ -143,6 +145,13 @@ func orNullString(s *string) graphql.Marshaler {
 		return graphql.Null
 	}
 	return graphql.MarshalString(*s)
+}
+
+func orNullTime(t *time.Time) graphql.Marshaler {
+	if t == nil {
+		return graphql.Null
+	}
+	return model.MarshalTime(*t)
 }
 
 func list(write writer[*shownPost]) writer[*shownPage] {

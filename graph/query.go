@@ -149,7 +149,7 @@ func (r query) Limits(context.Context) (*model.Limits, error) {
 		PostLength: cmp.Or(r.MaxText, feed.DefaultMaxText), HandleLength: account.MaxHandle,
 		NameLength: account.MaxName, BioLength: account.MaxBio,
 		AvatarURLLength: account.MaxAvatarURL, AvatarHosts: append([]string{}, r.Avatars...), Links: account.MaxLinks, LinkLength: account.MaxLink,
-		DataLength: feed.MaxData, DataDepth: feed.MaxDataDepth,
+		PostVersions: feed.MaxVersions, DataLength: feed.MaxData, DataDepth: feed.MaxDataDepth,
 		PasswordMinLength: password.Min, PasswordLength: password.Max, PageSize: r.Home.MaxPage(),
 		MutedWordLength: feed.MaxMutedWord, MutedWords: feed.MaxMutedWords, IdempotencyKeyLength: feed.MaxKey,
 	}, nil

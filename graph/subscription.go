@@ -10,10 +10,10 @@ import (
 	"tideline/graph/model"
 )
 
-func (r subscription) TimelineEvents(ctx context.Context, after *string, heartbeat *int) (<-chan stream.Event, error) {
+func (r subscription) TimelineEvents(ctx context.Context, after *string, heartbeat *int, updates *bool) (<-chan stream.Event, error) {
 	return exec.Open(ctx, func(ctx context.Context, wake func()) (exec.Source[stream.Event], error) {
 		return r.Streams.Listen(ctx, Viewer(ctx), stream.Options{
-			After: after, Heartbeat: time.Duration(orZero(heartbeat)) * time.Second,
+			After: after, Heartbeat: time.Duration(orZero(heartbeat)) * time.Second, Updates: orZero(updates),
 		}, wake)
 	})
 }

@@ -58,6 +58,11 @@ var ErrClosed = errors.New("live: hub is stopped")
 // maxReason bounds Event.Reason, so that a message is bounded by its recipients.
 const maxReason = 256
 
+// Edited is the Reason of an Added of a post that may be there already, and says something
+// else than before. It is no Kind of its own: a process that does not know it drops the event,
+// as it drops every Added of a post that its client has.
+const Edited = "edited"
+
 // Kind is what happened. The numbers are part of the wire format: append only.
 type Kind uint8
 

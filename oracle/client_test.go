@@ -44,10 +44,11 @@ func (e *engine) enter(w *feedtest.World) {
 // reads all pages, takes events, and reads again when it is told to.
 type client struct {
 	viewer int
-	held   map[int]bool // what it has
-	maybe  map[int]bool // it has these from pages: an event on the way may tell of them
-	after  *string      // where it resumes
-	at     *entrance    // nil: it is not connected
+	held   map[int]bool   // what it has
+	said   map[int]string // what these say
+	maybe  map[int]bool   // it has these from pages: an event on the way may tell of them
+	after  *string        // where it resumes
+	at     *entrance      // nil: it is not connected
 	stream *stream.Stream
 	stop   context.CancelFunc
 	deaf   bool // Redis has forgotten that the viewer is active: the stream notices within minutes
@@ -81,7 +82,7 @@ func (r *run) subscribe(v int) error {
 
 func (r *run) connect(c *client, at *entrance) error {
 	ctx, stop := context.WithCancel(r.ctx)
-	s, err := at.streams.Listen(ctx, r.viewer(c.viewer), stream.Options{After: c.after, Heartbeat: time.Second}, func() {})
+	s, err := at.streams.Listen(ctx, r.viewer(c.viewer), stream.Options{After: c.after, Heartbeat: time.Second, Updates: true}, func() {})
 	if err != nil {
 		stop()
 		return fmt.Errorf("%s subscribes: %w", r.name(c.viewer), err)
@@ -106,7 +107,7 @@ func (c *client) cut() {
 // was read while connected, an event may tell again.
 func (r *run) readAll(c *client) error {
 	size := 20
-	c.held, c.maybe = map[int]bool{}, map[int]bool{}
+	c.held, c.maybe, c.said = map[int]bool{}, map[int]bool{}, map[int]string{}
 	for p, first := (paging.Page{First: &size}), true; ; first = false {
 		page, err := r.front().Home.Timeline(r.ctx, r.viewer(c.viewer), p, home.Latest)
 		if err != nil {
@@ -114,7 +115,7 @@ func (r *run) readAll(c *client) error {
 		}
 		for _, e := range page.Edges {
 			n := r.numbers[e.Node.ID]
-			c.held[n] = true
+			c.held[n], c.said[n] = true, e.Node.Text
 			if !first || c.at != nil {
 				c.maybe[n] = true
 			}
@@ -162,7 +163,15 @@ func (r *run) take(c *client, most int) error {
 				return fmt.Errorf("%s is told twice of #%d", r.name(c.viewer), p)
 			}
 			delete(c.maybe, p)
-			c.held[p] = true
+			c.held[p], c.said[p] = true, ev.Edge.Node.Text
+			at := ev.Position()
+			c.after = &at
+		case *stream.PostUpdated:
+			p, known := r.numbers[ev.Edge.Node.ID]
+			if !known || !r.gets(c.viewer, p) && (alone || begun.Sub(r.acted) > verdictLasts) {
+				return fmt.Errorf("%s is told what #%d says, which is hidden", r.name(c.viewer), p)
+			}
+			c.held[p], c.said[p] = true, ev.Edge.Node.Text
 			at := ev.Position()
 			c.after = &at
 		case *stream.PostRemoved:
@@ -248,11 +257,11 @@ func (r *run) caughtUp() error {
 			if err := r.take(c, 1000); err != nil {
 				return err
 			}
-			if len(c.held) == len(want) && !slices.ContainsFunc(want, func(p int) bool { return !c.held[p] }) {
+			if len(c.held) == len(want) && !slices.ContainsFunc(want, func(p int) bool { return !c.held[p] || c.said[p] != texts[r.posts[p].word] }) {
 				break
 			}
 			if time.Since(begun) > soon {
-				return fmt.Errorf("%s's client holds %v, not %v", r.name(v), slices.Sorted(maps.Keys(c.held)), slices.Sorted(slices.Values(want)))
+				return fmt.Errorf("%s's client holds %v, which say %v, not %v", r.name(v), slices.Sorted(maps.Keys(c.held)), c.said, slices.Sorted(slices.Values(want)))
 			}
 		}
 	}

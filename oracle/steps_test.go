@@ -33,7 +33,7 @@ var kinds = []struct {
 	name   string
 	weight int
 }{
-	{"post", 14}, {"narrow or widen", 8}, {"delete", 4}, {"hide or show", 5}, {"suspend or reinstate", 4}, {"delete account", 2}, {"like", 3}, {"unlike", 1},
+	{"post", 14}, {"narrow or widen", 8}, {"edit", 5}, {"delete", 4}, {"hide or show", 5}, {"suspend or reinstate", 4}, {"delete account", 2}, {"like", 3}, {"unlike", 1},
 	{"follow", 12}, {"unfollow", 6}, {"accept", 4}, {"reject", 1}, {"remove follower", 3}, {"approve", 3},
 	{"block", 3}, {"unblock", 3}, {"mute", 5}, {"unmute", 5}, {"mute word", 3}, {"unmute word", 3}, {"mark read", 3}, {"sign up", 1},
 
@@ -279,7 +279,7 @@ func (r *run) word(s step, a int) error {
 // may act.
 func (r *run) onPost(s step, a, p int) error {
 	f, post := r.front(), r.posts[p]
-	if (s.do == "narrow or widen" || s.do == "delete") && s.b%8 > 0 {
+	if (s.do == "narrow or widen" || s.do == "delete" || s.do == "edit") && s.b%8 > 0 {
 		if a = post.author; r.users[a].hidden {
 			return nil
 		}
@@ -297,6 +297,18 @@ func (r *run) onPost(s step, a, p int) error {
 			r.posts[p].visibility = vis
 		}
 		_, err := f.Feed.SetVisibility(r.ctx, v, post.id, vis)
+		return r.checkRefusal(err, want)
+	case "edit":
+		word := s.n / 8 % len(texts)
+		r.say("%s makes #%d say %q", r.name(a), p, texts[word])
+		want := r.change(a, p)
+		if want == "" && post.hidden {
+			want = forbidden
+		}
+		if want == "" {
+			r.posts[p].word = word
+		}
+		_, err := f.Feed.UpdatePost(r.ctx, v, post.id, feed.Edit{Text: &texts[word]})
 		return r.checkRefusal(err, want)
 	case "hide or show":
 		if author := r.users[post.author]; author.leaving || author.gone {

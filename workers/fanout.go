@@ -302,6 +302,9 @@ func (f *fanOut) nextPage(ctx context.Context, page page) error {
 	if err := f.reached(page.left); err != nil {
 		return err
 	}
+	if f.args.Edited { // it stays where it is
+		lose, neverSaw = nil, nil
+	}
 	told := [3][]int64{gain, lose, neverSaw}
 	only := f.progress.Only
 	gain, lose, neverSaw, muters = only.of(gain), only.of(lose), only.of(neverSaw), only.of(muters)
@@ -339,6 +342,10 @@ func (f *fanOut) nextPage(ctx context.Context, page page) error {
 // who mute the author get nothing and are counted alike, in the same steps.
 func (f *fanOut) deliverPage(ctx context.Context, gain, had, muters []int64, allActive bool) (reached []int64, err error) {
 	post, p := f.args.Post, &f.progress
+	if f.args.Edited { // they have it, or another job brings it
+		reached, err = f.w.Timelines.ActiveOf(ctx, gain)
+		return reached, f.reached(err)
+	}
 	if f.hiddenThenShown() { // the journals say that it is gone before it is there again
 		if err := f.reached(f.w.Timelines.Withdraw(ctx, []int64{post}, gain)); err != nil {
 			return nil, fmt.Errorf("withdraw post %d: %w", post, err)
@@ -425,7 +432,11 @@ func (f *fanOut) tell(ctx context.Context, kind live.Kind, users []int64) (int, 
 	if err := f.job.Confirm(ctx); err != nil {
 		return 0, err
 	}
-	n, err := f.w.Publisher.Publish(ctx, live.Event{Kind: kind, Post: f.args.Post, Author: f.args.Author}, users)
+	ev := live.Event{Kind: kind, Post: f.args.Post, Author: f.args.Author}
+	if f.args.Edited && kind == live.Added {
+		ev.Reason = live.Edited
+	}
+	n, err := f.w.Publisher.Publish(ctx, ev, users)
 	tolerated := f.w.Timelines.Masters().Tolerate(ctx, err)
 	if tolerated = f.reached(tolerated); tolerated != nil {
 		return n, fmt.Errorf("publish post %d: %w", f.args.Post, err)

@@ -53,7 +53,9 @@ func (f *fanOut) receipt(ctx context.Context) error {
 	return nil
 }
 
-func (f *fanOut) hasReceipt() bool { return f.job.Kind == job.PostCreated || f.args.Widens() }
+func (f *fanOut) hasReceipt() bool {
+	return f.job.Kind == job.PostCreated || f.args.Widens() && !f.args.Edited
+}
 
 func receiptOf(receipts *ent.DeliveryClient, r FanOutReport, post int64, done bool) *ent.DeliveryCreate {
 	return receipts.Create().SetID(post).

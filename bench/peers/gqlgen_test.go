@@ -115,7 +115,7 @@ func (m memoryMutation) CreatePost(_ context.Context, d feed.Draft) (*model.Crea
 type memorySubscription struct{ memory *memory }
 
 // TimelineEvents subscribes until ctx ends.
-func (m memorySubscription) TimelineEvents(ctx context.Context, _ *string, _ *int) (<-chan stream.Event, error) {
+func (m memorySubscription) TimelineEvents(ctx context.Context, _ *string, _ *int, _ *bool) (<-chan stream.Event, error) {
 	events := make(chan stream.Event, *livePosts)
 	m.memory.mu.Lock()
 	defer m.memory.mu.Unlock()

@@ -200,6 +200,18 @@ func (f PostDeltaFunc) Mutate(ctx context.Context, m ent.Mutation) (ent.Value, e
 	return nil, fmt.Errorf("unexpected mutation type %T. expect *ent.PostDeltaMutation", m)
 }
 
+// The PostVersionFunc type is an adapter to allow the use of ordinary
+// function as PostVersion mutator.
+type PostVersionFunc func(context.Context, *ent.PostVersionMutation) (ent.Value, error)
+
+// Mutate calls f(ctx, m).
+func (f PostVersionFunc) Mutate(ctx context.Context, m ent.Mutation) (ent.Value, error) {
+	if mv, ok := m.(*ent.PostVersionMutation); ok {
+		return f(ctx, mv)
+	}
+	return nil, fmt.Errorf("unexpected mutation type %T. expect *ent.PostVersionMutation", m)
+}
+
 // The ProcessFunc type is an adapter to allow the use of ordinary
 // function as Process mutator.
 type ProcessFunc func(context.Context, *ent.ProcessMutation) (ent.Value, error)

@@ -3,6 +3,7 @@
 package migrate
 
 import (
+	"entgo.io/ent/dialect/entsql"
 	"entgo.io/ent/dialect/sql/schema"
 	"entgo.io/ent/schema/field"
 )
@@ -427,6 +428,7 @@ var (
 	PostsColumns = []*schema.Column{
 		{Name: "id", Type: field.TypeInt64},
 		{Name: "text", Type: field.TypeString, Size: 2147483647},
+		{Name: "edited_at", Type: field.TypeInt64, Default: 0},
 		{Name: "visibility", Type: field.TypeEnum, Enums: []string{"PUBLIC", "FOLLOWERS", "MUTUALS", "PRIVATE"}},
 		{Name: "like_count", Type: field.TypeInt, Default: 0},
 		{Name: "author_id", Type: field.TypeInt64},
@@ -439,7 +441,7 @@ var (
 		ForeignKeys: []*schema.ForeignKey{
 			{
 				Symbol:     "posts_users_author",
-				Columns:    []*schema.Column{PostsColumns[4]},
+				Columns:    []*schema.Column{PostsColumns[5]},
 				RefColumns: []*schema.Column{UsersColumns[0]},
 				OnDelete:   schema.Cascade,
 			},
@@ -448,12 +450,20 @@ var (
 			{
 				Name:    "post_author_id_id",
 				Unique:  false,
-				Columns: []*schema.Column{PostsColumns[4], PostsColumns[0]},
+				Columns: []*schema.Column{PostsColumns[5], PostsColumns[0]},
 			},
 			{
 				Name:    "post_author_id_visibility_id",
 				Unique:  false,
-				Columns: []*schema.Column{PostsColumns[4], PostsColumns[2], PostsColumns[0]},
+				Columns: []*schema.Column{PostsColumns[5], PostsColumns[3], PostsColumns[0]},
+			},
+			{
+				Name:    "post_author_id_edited_at",
+				Unique:  false,
+				Columns: []*schema.Column{PostsColumns[5], PostsColumns[2]},
+				Annotation: &entsql.IndexAnnotation{
+					Where: "edited_at > 0",
+				},
 			},
 		},
 	}
@@ -508,6 +518,35 @@ var (
 				Name:    "postdelta_post_id",
 				Unique:  false,
 				Columns: []*schema.Column{PostDeltaColumns[2]},
+			},
+		},
+	}
+	// PostVersionsColumns holds the columns for the "post_versions" table.
+	PostVersionsColumns = []*schema.Column{
+		{Name: "id", Type: field.TypeInt64, Increment: true},
+		{Name: "text", Type: field.TypeString, Size: 2147483647},
+		{Name: "data", Type: field.TypeString, Size: 2147483647},
+		{Name: "written_at", Type: field.TypeInt64},
+		{Name: "post_id", Type: field.TypeInt64},
+	}
+	// PostVersionsTable holds the schema information for the "post_versions" table.
+	PostVersionsTable = &schema.Table{
+		Name:       "post_versions",
+		Columns:    PostVersionsColumns,
+		PrimaryKey: []*schema.Column{PostVersionsColumns[0]},
+		ForeignKeys: []*schema.ForeignKey{
+			{
+				Symbol:     "post_versions_posts_post",
+				Columns:    []*schema.Column{PostVersionsColumns[4]},
+				RefColumns: []*schema.Column{PostsColumns[0]},
+				OnDelete:   schema.Cascade,
+			},
+		},
+		Indexes: []*schema.Index{
+			{
+				Name:    "postversion_post_id_id",
+				Unique:  false,
+				Columns: []*schema.Column{PostVersionsColumns[4], PostVersionsColumns[0]},
 			},
 		},
 	}
@@ -840,6 +879,7 @@ var (
 		PostsTable,
 		PostDataTable,
 		PostDeltaTable,
+		PostVersionsTable,
 		ProcessesTable,
 		ReadMarkersTable,
 		ReportsTable,
@@ -869,6 +909,7 @@ func init() {
 	PostsTable.ForeignKeys[0].RefTable = UsersTable
 	PostDataTable.ForeignKeys[0].RefTable = PostsTable
 	PostDeltaTable.ForeignKeys[0].RefTable = PostsTable
+	PostVersionsTable.ForeignKeys[0].RefTable = PostsTable
 	ReportsTable.ForeignKeys[0].RefTable = UsersTable
 	ReportsTable.ForeignKeys[1].RefTable = UsersTable
 	SessionsTable.ForeignKeys[0].RefTable = UsersTable

@@ -19,6 +19,8 @@ const (
 	FieldAuthorID = "author_id"
 	// FieldText holds the string denoting the text field in the database.
 	FieldText = "text"
+	// FieldEditedAt holds the string denoting the edited_at field in the database.
+	FieldEditedAt = "edited_at"
 	// FieldVisibility holds the string denoting the visibility field in the database.
 	FieldVisibility = "visibility"
 	// FieldLikeCount holds the string denoting the like_count field in the database.
@@ -41,6 +43,7 @@ var Columns = []string{
 	FieldID,
 	FieldAuthorID,
 	FieldText,
+	FieldEditedAt,
 	FieldVisibility,
 	FieldLikeCount,
 }
@@ -56,6 +59,8 @@ func ValidColumn(column string) bool {
 }
 
 var (
+	// DefaultEditedAt holds the default value on creation for the "edited_at" field.
+	DefaultEditedAt int64
 	// DefaultLikeCount holds the default value on creation for the "like_count" field.
 	DefaultLikeCount int
 )
@@ -86,6 +91,11 @@ func ByAuthorID(opts ...sql.OrderTermOption) OrderOption {
 // ByText orders the results by the text field.
 func ByText(opts ...sql.OrderTermOption) OrderOption {
 	return sql.OrderByField(FieldText, opts...).ToFunc()
+}
+
+// ByEditedAt orders the results by the edited_at field.
+func ByEditedAt(opts ...sql.OrderTermOption) OrderOption {
+	return sql.OrderByField(FieldEditedAt, opts...).ToFunc()
 }
 
 // ByVisibility orders the results by the visibility field.

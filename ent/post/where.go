@@ -65,6 +65,11 @@ func Text(v string) predicate.Post {
 	return predicate.Post(sql.FieldEQ(FieldText, v))
 }
 
+// EditedAt applies equality check predicate on the "edited_at" field. It's identical to EditedAtEQ.
+func EditedAt(v int64) predicate.Post {
+	return predicate.Post(sql.FieldEQ(FieldEditedAt, v))
+}
+
 // LikeCount applies equality check predicate on the "like_count" field. It's identical to LikeCountEQ.
 func LikeCount(v int) predicate.Post {
 	return predicate.Post(sql.FieldEQ(FieldLikeCount, v))
@@ -153,6 +158,46 @@ func TextEqualFold(v string) predicate.Post {
 // TextContainsFold applies the ContainsFold predicate on the "text" field.
 func TextContainsFold(v string) predicate.Post {
 	return predicate.Post(sql.FieldContainsFold(FieldText, v))
+}
+
+// EditedAtEQ applies the EQ predicate on the "edited_at" field.
+func EditedAtEQ(v int64) predicate.Post {
+	return predicate.Post(sql.FieldEQ(FieldEditedAt, v))
+}
+
+// EditedAtNEQ applies the NEQ predicate on the "edited_at" field.
+func EditedAtNEQ(v int64) predicate.Post {
+	return predicate.Post(sql.FieldNEQ(FieldEditedAt, v))
+}
+
+// EditedAtIn applies the In predicate on the "edited_at" field.
+func EditedAtIn(vs ...int64) predicate.Post {
+	return predicate.Post(sql.FieldIn(FieldEditedAt, vs...))
+}
+
+// EditedAtNotIn applies the NotIn predicate on the "edited_at" field.
+func EditedAtNotIn(vs ...int64) predicate.Post {
+	return predicate.Post(sql.FieldNotIn(FieldEditedAt, vs...))
+}
+
+// EditedAtGT applies the GT predicate on the "edited_at" field.
+func EditedAtGT(v int64) predicate.Post {
+	return predicate.Post(sql.FieldGT(FieldEditedAt, v))
+}
+
+// EditedAtGTE applies the GTE predicate on the "edited_at" field.
+func EditedAtGTE(v int64) predicate.Post {
+	return predicate.Post(sql.FieldGTE(FieldEditedAt, v))
+}
+
+// EditedAtLT applies the LT predicate on the "edited_at" field.
+func EditedAtLT(v int64) predicate.Post {
+	return predicate.Post(sql.FieldLT(FieldEditedAt, v))
+}
+
+// EditedAtLTE applies the LTE predicate on the "edited_at" field.
+func EditedAtLTE(v int64) predicate.Post {
+	return predicate.Post(sql.FieldLTE(FieldEditedAt, v))
 }
 
 // VisibilityEQ applies the EQ predicate on the "visibility" field.

@@ -17,7 +17,8 @@ func (Post) Fields() []ent.Field {
 	return []ent.Field{
 		plainID(),
 		field.Int64("author_id").Immutable(),
-		field.Text("text").Immutable(),
+		field.Text("text"),
+		field.Int64("edited_at").Default(0).Comment("when text or data were changed last, in Unix milliseconds; 0: never"),
 		field.Enum("visibility").GoType(Public),
 		field.Int("like_count").Default(0),
 	}
@@ -30,9 +31,30 @@ func (Post) Edges() []ent.Edge { return []ent.Edge{owner("author", "author_id")}
 func (Post) Indexes() []ent.Index {
 	return []ent.Index{
 		index.Fields("author_id", "id"),
-		index.Fields("author_id", "visibility", "id"), // past what is hidden, however much that is
+		index.Fields("author_id", "visibility", "id"),                                          // past what is hidden, however much that is
+		index.Fields("author_id", "edited_at").Annotations(entsql.IndexWhere("edited_at > 0")), // few posts are edited
 	}
 }
+
+// PostVersion is a post as it was before it was edited.
+type PostVersion struct{ ent.Schema }
+
+// Fields of PostVersion.
+func (PostVersion) Fields() []ent.Field {
+	return []ent.Field{
+		field.Int64("id"),
+		field.Int64("post_id").Immutable(),
+		field.Text("text").Immutable(),
+		field.Text("data").Immutable().Comment("as PostData.data, or the empty object"),
+		field.Int64("written_at").Immutable().Comment("since when the post was so, in Unix milliseconds"),
+	}
+}
+
+// Edges of PostVersion.
+func (PostVersion) Edges() []ent.Edge { return []ent.Edge{owner("post", "post_id")} }
+
+// Indexes of PostVersion.
+func (PostVersion) Indexes() []ent.Index { return []ent.Index{index.Fields("post_id", "id")} }
 
 // ExternalPost is the id that a post has at another server.
 type ExternalPost struct{ ent.Schema }

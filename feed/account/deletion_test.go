@@ -174,6 +174,10 @@ func newCircle(w *feedtest.World) circle {
 	p, err := w.Feed.CreatePost(w.Ctx, c.gone, feed.Draft{Text: "once", IdempotencyKey: "once"})
 	require.NoError(w, err)
 	c.posts = append(c.posts, p.ID)
+	for _, text := range []string{"soongone said so", "and says so"} {
+		_, err = w.Feed.UpdatePost(w.Ctx, c.gone, p.ID, feed.Edit{Text: &text})
+		require.NoError(w, err)
+	}
 	c.liked = w.Post(c.friend, "PUBLIC")
 	for _, like := range []struct {
 		by   account.Viewer
@@ -218,6 +222,7 @@ func (c circle) requireGone(w *feedtest.World) {
 	liked := w.Stores.DB.Post.GetX(w.Ctx, c.liked)
 	require.Equal(w, 1, liked.LikeCount)
 	require.Equal(w, 1, w.Stores.DB.Like.Query().CountX(w.Ctx))
+	require.Zero(w, w.Stores.DB.PostVersion.Query().CountX(w.Ctx))
 }
 
 func TestNothingIsLeftOfADeletedUser(t *testing.T) {
@@ -576,10 +581,11 @@ func TestExportAccount(t *testing.T) {
 		sessions := counts["session"]
 		delete(counts, "session")
 		require.Positive(w, sessions)
-		require.Equal(w, map[string]int{"user": 1, "post": 1505, "like": 1, "follow": 2, "follower": 2, "report": 1, "request": 1, "block": 1, "mute": 1}, counts,
+		require.Equal(w, map[string]int{"user": 1, "post": 1505, "like": 1, "follow": 2, "follower": 2, "report": 1, "request": 1, "version": 2, "block": 1, "mute": 1}, counts,
 			slices.Collect(maps.Keys(counts)))
 		require.Contains(w, file.String(), `"data":{"mine":1}`)
 		require.Contains(w, file.String(), `"links":["https://gone.example"]`)
+		require.Contains(w, file.String(), `"text":"soongone said so"`)
 		require.NotContains(w, file.String(), w.Stores.DB.User.GetX(w.Ctx, id).PasswordHash)
 		requireCode(w, refusal.NotFound, w.Sessions.Export(w.Ctx, 1, &file))
 	})

@@ -23,6 +23,7 @@ import (
 	"tideline/ent/like"
 	"tideline/ent/mute"
 	"tideline/ent/post"
+	"tideline/ent/postversion"
 	"tideline/ent/predicate"
 	"tideline/ent/readmarker"
 	"tideline/ent/report"
@@ -260,6 +261,9 @@ func (e *Erasure) posts(ctx context.Context) (int, error) {
 	if err := erasePostLikes(ctx, e.db, posts, e.Pace); err != nil {
 		return 0, err
 	}
+	if err := erasePostVersions(ctx, e.db, posts, e.Pace); err != nil {
+		return 0, err
+	}
 	return len(posts), rows.InTx(ctx, e.db, func(tx *ent.Tx) error {
 		if _, err := tx.Delivery.Delete().Where(rows.Among(delivery.FieldID, posts)).Exec(ctx); err != nil {
 			return fmt.Errorf("delete receipts: %w", err)
@@ -286,13 +290,27 @@ func Post(ctx context.Context, db *ent.Client, id int64, pace func(context.Conte
 
 // erasePostLikes deletes the likes of posts that nobody can like any more.
 func erasePostLikes(ctx context.Context, db *ent.Client, posts []int64, pace func(context.Context) error) error {
+	return eraseAll(ctx, "delete likes of posts", pace, db.Like.Query().Where(rows.Among(like.FieldPostID, posts)).Limit(eraseMany).IDs,
+		func(ids []int64) (int, error) { return db.Like.Delete().Where(rows.Among(like.FieldID, ids)).Exec(ctx) })
+}
+
+// erasePostVersions deletes the earlier versions of posts that nobody can edit any more.
+func erasePostVersions(ctx context.Context, db *ent.Client, posts []int64, pace func(context.Context) error) error {
+	return eraseAll(ctx, "delete versions of posts", pace, db.PostVersion.Query().Where(rows.Among(postversion.FieldPostID, posts)).Limit(eraseMany).IDs,
+		func(ids []int64) (int, error) {
+			return db.PostVersion.Delete().Where(rows.Among(postversion.FieldID, ids)).Exec(ctx)
+		})
+}
+
+// eraseAll deletes what page finds, until it finds nothing.
+func eraseAll(ctx context.Context, doing string, pace func(context.Context) error, page func(context.Context) ([]int64, error), del func(ids []int64) (int, error)) error {
 	for {
-		ids, err := db.Like.Query().Where(rows.Among(like.FieldPostID, posts)).Limit(eraseMany).IDs(ctx)
+		ids, err := page(ctx)
 		if err == nil && len(ids) > 0 {
-			_, err = db.Like.Delete().Where(rows.Among(like.FieldID, ids)).Exec(ctx)
+			_, err = del(ids)
 		}
 		if err != nil {
-			return fmt.Errorf("delete likes of posts: %w", err)
+			return fmt.Errorf("%s: %w", doing, err)
 		}
 		if err := pace(ctx); err != nil || len(ids) == 0 {
 			return err

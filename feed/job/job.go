@@ -16,7 +16,7 @@ const (
 	// PostCreated: a post is to reach the inboxes of those followers who may see
 	// it.
 	PostCreated = "post.created"
-	// PostChanged: a post's visibility changed, or the post is gone.
+	// PostChanged: a post's visibility changed, or what it says, or the post is gone.
 	PostChanged = "post.changed"
 	// RelationChanged: two users' relation changed, in either direction.
 	RelationChanged = "relation.changed"
@@ -77,6 +77,8 @@ type Post struct {
 	// deleted post has From alone.
 	From schema.Visibility `json:"from,omitempty"`
 	To   schema.Visibility `json:"to,omitempty"`
+	// Edited: the post says something else than before; From and To are the same.
+	Edited bool `json:"edited,omitempty"`
 }
 
 // Widens reports whether the job may give the post to followers who did not have it
@@ -93,7 +95,7 @@ func (j Post) WithVisibility(v schema.Visibility) *ent.Post {
 // followers, and a later change shows it again. A client that read in between does
 // not have it, though it may have had it before.
 func (j Post) HiddenThenShown(post *ent.Post) bool {
-	return post != nil && post.Visibility != j.To && visibility.Narrows(j.To)
+	return post != nil && !j.Edited && post.Visibility != j.To && visibility.Narrows(j.To)
 }
 
 // Relation is the payload of RelationChanged.

@@ -45,6 +45,7 @@ const (
 	Blocked
 	Muted
 	Liked
+	Versions
 )
 
 const (

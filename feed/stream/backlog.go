@@ -26,6 +26,7 @@ type backlog struct {
 type backlogItem struct {
 	id       int64
 	deleted  bool              // the viewer has deleted it, see gone
+	edited   bool              // it says something else than when the client got it
 	gone     bool              // it has left the timeline; else it is in there, as
 	post     *ent.Post         // it was at the last check
 	position timeline.Position // the journal is known up to here when it is sent
@@ -102,6 +103,8 @@ func (s *Stream) sendNext(ctx context.Context) error {
 	s.client.Position = next.position
 	if next.gone {
 		s.remove(next.id, next.deleted, nil)
+	} else if next.edited {
+		s.update(next.post, nil)
 	} else if !s.client.Has(next.id) {
 		s.add(next.post, nil)
 	}

@@ -12,11 +12,12 @@ import (
 	"tideline/feed/visibility"
 )
 
-// Event is one event of a stream: *PostAdded, *PostRemoved, *Invalidated or
+// Event is one event of a stream: *PostAdded, *PostUpdated, *PostRemoved, *Invalidated or
 // *Heartbeat.
 type Event interface{ event() }
 
 func (*PostAdded) event()   {}
+func (*PostUpdated) event() {}
 func (*PostRemoved) event() {}
 func (*Invalidated) event() {}
 func (*Heartbeat) event()   {}
@@ -33,6 +34,31 @@ type PostAdded struct {
 
 // Position is the cursor to resume after.
 func (e *PostAdded) Position() string { return e.Edge.Cursor }
+
+// PostUpdated says that a post of the timeline says something else than before. Who does not
+// show it shows it where it belongs, if it lies within what they show.
+type PostUpdated struct {
+	Edge paging.Edge[ent.Post]
+	*sharedEvent
+	alone bool // as in PostAdded
+}
+
+// ofUpdate is a key of what is found out for those whom a shared event brings a PostUpdated:
+// the same event may bring others, who do not have the post, a PostAdded.
+type ofUpdate struct{ key any }
+
+// Once is that of the shared event.
+func (e *PostUpdated) Once(key any, made func() any) any {
+	return e.sharedEvent.Once(ofUpdate{key}, made)
+}
+
+// Soon is that of the shared event.
+func (e *PostUpdated) Soon(key any, made func() any) (result any, wait <-chan struct{}) {
+	return e.sharedEvent.Soon(ofUpdate{key}, made)
+}
+
+// Position is the cursor to resume after.
+func (e *PostUpdated) Position() string { return e.Edge.Cursor }
 
 // PostRemoved says that a post left the timeline.
 type PostRemoved struct {
@@ -82,24 +108,42 @@ func (e *PostRemoved) Neutral(placeholder string) any {
 // Own returns the string that the placeholder stands for.
 func (e *PostRemoved) Own() string { return e.Position }
 
+// Neutral returns the event with the placeholder in place of the viewer's own
+// cursor.
+func (e *PostUpdated) Neutral(placeholder string) any {
+	neutral := *e
+	neutral.Edge.Cursor = placeholder
+	return &neutral
+}
+
+// Own returns the string that the placeholder stands for.
+func (e *PostUpdated) Own() string { return e.Edge.Cursor }
+
 // Liked reports whether the viewer likes an event's post.
 //
 // Cost: one query for all viewers who get the event at the same time.
-func (s *Streams) Liked(ctx context.Context, v account.Viewer, e *PostAdded) (bool, error) {
+func (s *Streams) Liked(ctx context.Context, v account.Viewer, event any) (bool, error) {
+	if e, ok := event.(*PostUpdated); ok {
+		return s.liked(ctx, v, e.Edge.Node.ID, e.sharedEvent, &e.alone)
+	}
+	e := event.(*PostAdded)
+	return s.liked(ctx, v, e.Edge.Node.ID, e.sharedEvent, &e.alone)
+}
+
+func (s *Streams) liked(ctx context.Context, v account.Viewer, post int64, e *sharedEvent, alone *bool) (bool, error) {
 	type key struct{}
 	type answer struct {
 		users []int
 		err   error
 	}
-	post := e.Edge.Node.ID
 	found, _ := e.Once(key{}, func() any {
 		defer e.facts.Add(1)
 		users, err := s.cfg.DB.Like.Query().Where(like.PostID(post), rows.Among(like.FieldUserID, e.users)).
 			Select(like.FieldUserID).Ints(context.WithoutCancel(ctx))
 		return answer{users, err}
 	}).(answer)
-	if e.sharedEvent == nil || found.err != nil {
-		e.alone = true
+	if e == nil || found.err != nil {
+		*alone = true
 		liked, err := s.cfg.DB.Like.Query().Where(like.PostID(post), like.UserID(v.ID)).Exist(ctx)
 		return liked, rows.Wrap("read likes", err)
 	}
@@ -156,14 +200,20 @@ func (s *Streams) UnreadCount(ctx context.Context, v account.Viewer, e *PostAdde
 // Cost: none when nothing was read; else a verdict, for all viewers who get the
 // event at the same time; alone, one query by primary key.
 func (s *Stream) Confirm(ctx context.Context, ev Event, alone bool) bool {
-	e, ok := ev.(*PostAdded)
-	if !ok {
+	var id int64
+	var shared *sharedEvent
+	e, added := ev.(*PostAdded)
+	switch ev := ev.(type) {
+	case *PostAdded:
+		id, shared, alone = ev.Edge.Node.ID, ev.sharedEvent, alone || ev.alone
+	case *PostUpdated:
+		id, shared, alone = ev.Edge.Node.ID, ev.sharedEvent, alone || ev.alone
+	default:
 		return true
 	}
-	id := e.Edge.Node.ID
 	var sees, known bool
-	if !alone && !e.alone {
-		sees, known = s.streams.confirm(ctx, s.viewer, e)
+	if !alone {
+		sees, known = s.streams.confirm(ctx, s.viewer, id, shared)
 	}
 	if !known {
 		posts, err := s.visible(ctx, []int64{id})
@@ -172,7 +222,7 @@ func (s *Stream) Confirm(ctx context.Context, ev Event, alone bool) bool {
 		}
 		sees = err == nil && posts[0] != nil
 	}
-	if !sees {
+	if !sees && added { // of one that was there, what hid it tells that it left
 		s.client.Drop(id)
 		s.newest = e.before
 	}
@@ -181,16 +231,19 @@ func (s *Stream) Confirm(ctx context.Context, ev Event, alone bool) bool {
 
 // confirm gives the verdict on a shared event again, once for all facts that have
 // been read for it. If known is false, it could not be read.
-func (s *Streams) confirm(ctx context.Context, v account.Viewer, e *PostAdded) (sees, known bool) {
+func (s *Streams) confirm(ctx context.Context, v account.Viewer, post int64, e *sharedEvent) (sees, known bool) {
+	if e == nil {
+		return false, false
+	}
 	type key struct{ facts, version int64 }
 	k := key{e.facts.Load(), s.posts.Version()}
 	if k.facts == 0 {
 		return true, true
 	}
 	verdict, _ := e.Once(k, func() any {
-		verdict, err := s.posts.Judge(context.WithoutCancel(ctx), e.Edge.Node.ID, e.users)
+		verdict, err := s.posts.Judge(context.WithoutCancel(ctx), post, e.users)
 		if err != nil {
-			s.cfg.Logger.WarnContext(ctx, "event not confirmed for many", "post", e.Edge.Node.ID, "error", err)
+			s.cfg.Logger.WarnContext(ctx, "event not confirmed for many", "post", post, "error", err)
 			return nil
 		}
 		return &verdict

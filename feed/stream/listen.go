@@ -67,6 +67,8 @@ type Options struct {
 	// Heartbeat is the time between heartbeats, 1 s to an hour. One also comes
 	// whenever another device moves the read marker. Without heartbeats it is 0.
 	Heartbeat time.Duration
+	// Updates asks for PostUpdated, also of what was edited while the client was away.
+	Updates bool
 }
 
 // Listen streams what happens to the viewer's timeline until ctx or the session
@@ -89,7 +91,7 @@ func (s *Streams) Listen(ctx context.Context, v account.Viewer, o Options, wake 
 	if o.Heartbeat != 0 && (o.Heartbeat < time.Second || o.Heartbeat > time.Hour) {
 		return nil, refusal.New(refusal.OutOfRange, "heartbeat must be 1 to 3600 seconds.").In("heartbeat")
 	}
-	t := &Stream{streams: s, viewer: v, wake: wake, heartbeat: o.Heartbeat}
+	t := &Stream{streams: s, viewer: v, wake: wake, heartbeat: o.Heartbeat, updates: o.Updates}
 	if o.After != nil {
 		after, err := paging.Decode(*o.After, paging.Latest, v.ID)
 		if err != nil {

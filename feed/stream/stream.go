@@ -54,6 +54,7 @@ type Stream struct {
 	gone   []int64 // the last ones sent as removed
 
 	heartbeat time.Duration
+	updates   bool           // whether PostUpdated is asked for
 	resuming  *paging.Cursor // to be resumed after, before anything else
 	ready     []Event        // to be handed out
 	backlog   backlog        // to be sent then
@@ -258,6 +259,9 @@ func (s *Stream) handle(ctx context.Context, ev live.Event) error {
 			}
 		}
 		if s.client.Has(ev.Post) || ev.Post <= s.client.Low() {
+			if ev.Reason == live.Edited {
+				return s.edited(ctx, ev)
+			}
 			return nil
 		}
 		if b := &s.backlog; len(s.ready)+len(b.items) > 0 { // what came late is sent before
@@ -409,6 +413,16 @@ func (s *Stream) catchUp(ctx context.Context) error {
 	items, err := s.journaled(ctx, changes, now)
 	if err != nil {
 		return err
+	}
+	if whole { // else the client reads what posts say now
+		edited, all, err := s.editedItems(ctx, now)
+		if err != nil {
+			return err
+		}
+		if !all {
+			return s.startOver(ctx, tooMuch)
+		}
+		items = append(items, edited...)
 	}
 	for _, p := range missed {
 		if !s.client.Has(p.ID) {

@@ -38,7 +38,7 @@ const (
 
 // statement is the query of posts by key. Its parameters are the viewer and the ids.
 func statement(of, flags, words string, with Fields) string {
-	columns, from := "p.id, p.author_id, p.text, p.visibility, "+rows.Likes.Of(of, "p")+", "+flags+", "+words, "posts p"
+	columns, from := "p.id, p.author_id, p.text, p.visibility, p.edited_at, "+rows.Likes.Of(of, "p")+", "+flags+", "+words, "posts p"
 	if with&Author != 0 {
 		columns += ", u.handle, u.name, u.avatar_url"
 		from += " JOIN users u ON u.id = p.author_id"
@@ -76,10 +76,10 @@ func (r *Reader) byKey(ctx context.Context, viewer int64, ids []int64, with Fiel
 	if with&Author != 0 {
 		authors = make([]ent.User, len(ids))
 	}
-	var into [17]any
+	var into [18]any
 	for i := 0; found.Next(); i++ {
 		p, visibility, words := &posts[i], "", ""
-		row := append(into[:0], &p.ID, &p.AuthorID, &p.Text, &visibility, &p.LikeCount, &p.ForViewer, &words)
+		row := append(into[:0], &p.ID, &p.AuthorID, &p.Text, &visibility, &p.EditedAt, &p.LikeCount, &p.ForViewer, &words)
 		if with&Author != 0 {
 			u := &authors[i]
 			p.Edges.Author = u

@@ -157,3 +157,28 @@ func TestPostsByKeyAreOneStatement(t *testing.T) {
 		require.False(w, known, "of an anonymous viewer")
 	})
 }
+
+// A post whose author is deleted with it while a verdict is read is none.
+func TestVerdictOnAPostWhoseAuthorGoes(t *testing.T) {
+	t.Parallel()
+	feedtest.EachIdle(t, func(w *feedtest.World) {
+		ann, bob := w.User("ann"), w.User("bob")
+		id := w.History(ann, 1)[0]
+		db, gone := w.Stores.DB, false
+		db.User.Intercept(ent.InterceptFunc(func(next ent.Querier) ent.Querier {
+			return ent.QuerierFunc(func(ctx context.Context, q ent.Query) (ent.Value, error) {
+				if !gone {
+					gone = true
+					db.Post.DeleteOneID(id).ExecX(ctx)
+					db.User.DeleteOneID(ann.ID).ExecX(ctx)
+				}
+				return next.Query(ctx, q)
+			})
+		}))
+		verdict, err := w.Visibility.Judge(w.Ctx, id, []int64{bob.ID, ann.ID})
+		require.NoError(w, err)
+		require.True(w, gone)
+		require.Nil(w, verdict.Post)
+		require.False(w, verdict.Sees(ann.ID))
+	})
+}

@@ -38,6 +38,9 @@ func (r *Reader) Judge(ctx context.Context, id int64, users []int64) (Verdict, e
 	if err != nil || len(list) == 0 || list[0].Visibility == schema.Deleted {
 		return v, rows.Wrap("read post", err)
 	}
+	if list[0].Edges.Author == nil { // deleted, with all posts, between the two queries
+		return v, nil
+	}
 	v.Post, v.sees = list[0], make(map[int64]bool, len(users))
 	if v.Post.Edges.Author.Hidden {
 		return v, nil

@@ -24,7 +24,7 @@ const (
 	UserUpdated     = "user.updated"
 	UserDeleted     = "user.deleted"
 	PostCreated     = "post.created"
-	PostUpdated     = "post.updated" // its visibility changed, or a moderator hid it or showed it again
+	PostUpdated     = "post.updated" // it was edited, its visibility changed, or a moderator hid it or showed it again
 	PostDeleted     = "post.deleted"
 	FollowRequested = "follow.requested"
 	FollowCreated   = "follow.created"
@@ -102,6 +102,7 @@ type Post struct {
 	// HiddenByModerators: nobody but the author sees it, whatever its visibility.
 	HiddenByModerators bool       `json:"hiddenByModerators,omitempty"`
 	CreatedAt          *time.Time `json:"createdAt,omitempty"`
+	EditedAt           *time.Time `json:"editedAt,omitempty"`
 }
 
 // Follow is who follows, or asks to follow, whom.
@@ -139,7 +140,7 @@ func person(u *ent.User) Person {
 // postOf is a post without its author and external id. Its data has been read.
 func postOf(p *ent.Post) *Post {
 	at := ids.TimeOf(p.ID).UTC()
-	return &Post{ID: ent.NodeID("Post", p.ID), Text: &p.Text, Data: dataOf(p.Data), Visibility: string(p.Visibility.Shown()), HiddenByModerators: p.HiddenByModerators(), CreatedAt: &at}
+	return &Post{ID: ent.NodeID("Post", p.ID), Text: &p.Text, Data: dataOf(p.Data), Visibility: string(p.Visibility.Shown()), HiddenByModerators: p.HiddenByModerators(), CreatedAt: &at, EditedAt: p.Edited()}
 }
 
 // dataOf is the own fields of the app, if there are some.

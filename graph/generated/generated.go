@@ -80,6 +80,7 @@ type MutationResolver interface {
 	ExportAccount(ctx context.Context, input model.ExportAccountInput) (*model.ExportAccountPayload, error)
 	UpdateProfile(ctx context.Context, input account.Profile) (*model.UpdateProfilePayload, error)
 	CreatePost(ctx context.Context, input feed.Draft) (*model.CreatePostPayload, error)
+	UpdatePost(ctx context.Context, input model.UpdatePostInput) (*model.UpdatePostPayload, error)
 	SetPostVisibility(ctx context.Context, input model.SetPostVisibilityInput) (*model.SetPostVisibilityPayload, error)
 	DeletePost(ctx context.Context, input model.DeletePostInput) (*model.DeletePostPayload, error)
 	LikePost(ctx context.Context, input model.LikePostInput) (*model.LikePostPayload, error)
@@ -119,6 +120,8 @@ type PostResolver interface {
 
 	CreatedAt(ctx context.Context, obj *ent.Post) (*time.Time, error)
 
+	Versions(ctx context.Context, obj *ent.Post, first *int, after *string) (*paging.Connection[ent.PostVersion], error)
+
 	Data(ctx context.Context, obj *ent.Post) (string, error)
 	ViewerHasLiked(ctx context.Context, obj *ent.Post) (bool, error)
 	Delivery(ctx context.Context, obj *ent.Post) (*ent.Delivery, error)
@@ -146,7 +149,7 @@ type ReportResolver interface {
 	Reported(ctx context.Context, obj *ent.Report) (*ent.User, error)
 }
 type SubscriptionResolver interface {
-	TimelineEvents(ctx context.Context, after *string, heartbeat *int) (<-chan stream.Event, error)
+	TimelineEvents(ctx context.Context, after *string, heartbeat *int, updates *bool) (<-chan stream.Event, error)
 }
 type TimelineConnectionResolver interface {
 	UnreadCount(ctx context.Context, obj *paging.Connection[ent.Post]) (int, error)
@@ -230,6 +233,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputSetPostVisibilityInput,
 		ec.unmarshalInputSetRoleInput,
 		ec.unmarshalInputSignUpInput,
+		ec.unmarshalInputUpdatePostInput,
 		ec.unmarshalInputUpdateProfileInput,
 		ec.unmarshalInputUpsertBlockInput,
 		ec.unmarshalInputUpsertFollowInput,
@@ -426,6 +430,10 @@ type Post implements Node {
   "Whether moderators hid it: then only its author sees it, whatever its visibility."
   hiddenByModerators: Boolean!
   createdAt: Time!
+  "When its author changed text or data last; null: never."
+  editedAt: Time
+  "What it said before, newest first, up to limits { postVersions }. Null for anyone but its author."
+  versions(first: Int, after: Cursor): PostVersionConnection
   likeCount: Int!
   "Fields of the app's own, for all who see the post; {} where there are none."
   data: JSONObject!
@@ -433,6 +441,17 @@ type Post implements Node {
   "How far the post has come to its author's followers. Only its author sees it; null in the first moments of the fan-out, and before it."
   delivery: PostDelivery
 }
+
+"A post as it was before it was edited."
+type PostVersion {
+  id: ID!
+  text: String!
+  data: JSONObject!
+  "Since when it was so."
+  createdAt: Time!
+}
+type PostVersionEdge { cursor: Cursor! node: PostVersion! }
+type PostVersionConnection { edges: [PostVersionEdge!]! nodes: [PostVersion!]! pageInfo: PageInfo! }
 
 "The receipt of a post's fan-out. Lags are milliseconds from the post. Followers who mute the author are counted as if they did not: nobody can tell from it who does."
 type PostDelivery {
@@ -498,6 +517,8 @@ type Query {
 type Limits {
   "Of the text of a post."
   postLength: Int!
+  "How many earlier versions of a post are kept."
+  postVersions: Int!
   handleLength: Int!
   nameLength: Int!
   bioLength: Int!
@@ -724,6 +745,9 @@ input UpdateProfileInput { name: String bio: String avatarUrl: String links: [St
 type UpdateProfilePayload { user: User! }
 input CreatePostInput { text: String! visibility: Visibility data: JSONObject "Repeating a createPost with the same key returns the first post." idempotencyKey: String }
 type CreatePostPayload { post: Post! edge: TimelineEdge! }
+"What is not given stays as it is."
+input UpdatePostInput { postId: ID! text: String data: JSONObject "Give the post's editedAt, or createdAt where that is null, as the client has it: a post that was edited later is left as it is, CONFLICT. So a call that comes late, or is repeated, undoes no later edit." ifUnchangedSince: Time }
+type UpdatePostPayload { post: Post! }
 input SetPostVisibilityInput { postId: ID! visibility: Visibility! }
 type SetPostVisibilityPayload { post: Post! }
 input DeletePostInput { postId: ID! }
@@ -759,6 +783,8 @@ type Mutation {
   exportAccount(input: ExportAccountInput!): ExportAccountPayload!
   updateProfile(input: UpdateProfileInput!): UpdateProfilePayload!
   createPost(input: CreatePostInput!): CreatePostPayload!
+  "Changes what the viewer's post says. Whoever has it in the timeline is told. What is so already changes nothing, so a call may be repeated. FORBIDDEN for a post that a moderator hid."
+  updatePost(input: UpdatePostInput!): UpdatePostPayload!
   setPostVisibility(input: SetPostVisibilityInput!): SetPostVisibilityPayload!
   deletePost(input: DeletePostInput!): DeletePostPayload!
   likePost(input: LikePostInput!): LikePostPayload!
@@ -822,6 +848,12 @@ type TimelinePostAdded {
   "Resume after this, once the event is dealt with. It is the edge's cursor."
   position: Cursor!
 }
+"A post of the timeline says something else than before: its author edited it. Sent only to those who ask for it by ` + "`" + `updates` + "`" + `."
+type TimelinePostUpdated {
+  edge: TimelineEdge!
+  "Resume after this, once the event is dealt with."
+  position: Cursor!
+}
 "Why a post left the timeline, as far as the viewer may know."
 enum TimelineRemoval {
   "Its author deleted it. Only the author is told so: to all others it is NOT_VISIBLE."
@@ -850,11 +882,11 @@ type TimelineHeartbeat {
   position: Cursor!
   unreadCount: Int!
 }
-union TimelineEvent = TimelinePostAdded | TimelinePostRemoved | TimelineInvalidated | TimelineHeartbeat
+union TimelineEvent = TimelinePostAdded | TimelinePostUpdated | TimelinePostRemoved | TimelineInvalidated | TimelineHeartbeat
 
 type Subscription {
-  "Events of the viewer's timeline as they happen. With ` + "`" + `after` + "`" + ` (the position of the page the client read or of the last event it got, or the cursor of the newest entry it holds) the stream first brings what the client missed, then goes on live, with no gap and no entry twice; where that cannot be promised the first event is TimelineInvalidated. With ` + "`" + `heartbeat` + "`" + ` (seconds, 1 to 3600) come TimelineHeartbeats: a client that misses two is no longer connected."
-  timelineEvents(after: Cursor, heartbeat: Int): TimelineEvent!
+  "Events of the viewer's timeline as they happen. With ` + "`" + `after` + "`" + ` (the position of the page the client read or of the last event it got, or the cursor of the newest entry it holds) the stream first brings what the client missed, then goes on live, with no gap and no entry twice; where that cannot be promised the first event is TimelineInvalidated. With ` + "`" + `updates` + "`" + ` come TimelinePostUpdateds, also of what was edited while the client was away. With ` + "`" + `heartbeat` + "`" + ` (seconds, 1 to 3600) come TimelineHeartbeats: a client that misses two is no longer connected."
+  timelineEvents(after: Cursor, heartbeat: Int, updates: Boolean): TimelineEvent!
 }
 `, BuiltIn: false},
 }
@@ -1060,6 +1092,8 @@ func (ec *executionContext) childFields_Limits(ctx context.Context, field graphq
 	switch field.Name {
 	case "postLength":
 		return ec.fieldContext_Limits_postLength(ctx, field)
+	case "postVersions":
+		return ec.fieldContext_Limits_postVersions(ctx, field)
 	case "handleLength":
 		return ec.fieldContext_Limits_handleLength(ctx, field)
 	case "nameLength":
@@ -1168,6 +1202,10 @@ func (ec *executionContext) childFields_Post(ctx context.Context, field graphql.
 		return ec.fieldContext_Post_hiddenByModerators(ctx, field)
 	case "createdAt":
 		return ec.fieldContext_Post_createdAt(ctx, field)
+	case "editedAt":
+		return ec.fieldContext_Post_editedAt(ctx, field)
+	case "versions":
+		return ec.fieldContext_Post_versions(ctx, field)
 	case "likeCount":
 		return ec.fieldContext_Post_likeCount(ctx, field)
 	case "data":
@@ -1220,6 +1258,42 @@ func (ec *executionContext) childFields_PostEdge(ctx context.Context, field grap
 		return ec.fieldContext_PostEdge_node(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type PostEdge", field.Name)
+}
+
+func (ec *executionContext) childFields_PostVersion(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "id":
+		return ec.fieldContext_PostVersion_id(ctx, field)
+	case "text":
+		return ec.fieldContext_PostVersion_text(ctx, field)
+	case "data":
+		return ec.fieldContext_PostVersion_data(ctx, field)
+	case "createdAt":
+		return ec.fieldContext_PostVersion_createdAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type PostVersion", field.Name)
+}
+
+func (ec *executionContext) childFields_PostVersionConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "edges":
+		return ec.fieldContext_PostVersionConnection_edges(ctx, field)
+	case "nodes":
+		return ec.fieldContext_PostVersionConnection_nodes(ctx, field)
+	case "pageInfo":
+		return ec.fieldContext_PostVersionConnection_pageInfo(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type PostVersionConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_PostVersionEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cursor":
+		return ec.fieldContext_PostVersionEdge_cursor(ctx, field)
+	case "node":
+		return ec.fieldContext_PostVersionEdge_node(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type PostVersionEdge", field.Name)
 }
 
 func (ec *executionContext) childFields_Relationship(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -1408,6 +1482,14 @@ func (ec *executionContext) childFields_TimelineEdge(ctx context.Context, field 
 		return ec.fieldContext_TimelineEdge_node(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type TimelineEdge", field.Name)
+}
+
+func (ec *executionContext) childFields_UpdatePostPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "post":
+		return ec.fieldContext_UpdatePostPayload_post(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type UpdatePostPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_UpdateProfilePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -2132,6 +2214,20 @@ func (ec *executionContext) field_Mutation_unsuspendUser_args(ctx context.Contex
 	return args, nil
 }
 
+func (ec *executionContext) field_Mutation_updatePost_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (model.UpdatePostInput, error) {
+			return ec.unmarshalNUpdatePostInput2tidelineᚋgraphᚋmodelᚐUpdatePostInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
 func (ec *executionContext) field_Mutation_updateProfile_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
 	var err error
 	args := map[string]any{}
@@ -2213,6 +2309,28 @@ func (ec *executionContext) field_Mutation_upsertUsers_args(ctx context.Context,
 		return nil, err
 	}
 	args["users"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Post_versions_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "first",
+		func(ctx context.Context, v any) (*int, error) {
+			return ec.unmarshalOInt2ᚖint(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["first"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "after",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOCursor2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["after"] = arg1
 	return args, nil
 }
 
@@ -2469,6 +2587,14 @@ func (ec *executionContext) field_Subscription_timelineEvents_args(ctx context.C
 		return nil, err
 	}
 	args["heartbeat"] = arg1
+	arg2, err := graphql.ProcessArgField(ctx, rawArgs, "updates",
+		func(ctx context.Context, v any) (*bool, error) {
+			return ec.unmarshalOBoolean2ᚖbool(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["updates"] = arg2
 	return args, nil
 }
 
@@ -3863,6 +3989,29 @@ func (ec *executionContext) fieldContext_Limits_postLength(_ context.Context, fi
 	return graphql.NewScalarFieldContext("Limits", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
+func (ec *executionContext) _Limits_postVersions(ctx context.Context, field graphql.CollectedField, obj *model.Limits) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Limits_postVersions(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.PostVersions, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Limits_postVersions(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Limits", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
 func (ec *executionContext) _Limits_handleLength(ctx context.Context, field graphql.CollectedField, obj *model.Limits) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -4791,6 +4940,50 @@ func (ec *executionContext) fieldContext_Mutation_createPost(ctx context.Context
 	}()
 	ctx = graphql.WithFieldContext(ctx, fc)
 	if fc.Args, err = ec.field_Mutation_createPost_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_updatePost(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_updatePost(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().UpdatePost(ctx, fc.Args["input"].(model.UpdatePostInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.UpdatePostPayload) graphql.Marshaler {
+			return ec.marshalNUpdatePostPayload2ᚖtidelineᚋgraphᚋmodelᚐUpdatePostPayload(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_updatePost(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_UpdatePostPayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_updatePost_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
 		ec.Error(ctx, err)
 		return fc, err
 	}
@@ -6543,6 +6736,73 @@ func (ec *executionContext) fieldContext_Post_createdAt(_ context.Context, field
 	return graphql.NewScalarFieldContext("Post", field, true, true, errors.New("field of type Time does not have child fields"))
 }
 
+func (ec *executionContext) _Post_editedAt(ctx context.Context, field graphql.CollectedField, obj *ent.Post) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Post_editedAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Edited(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *time.Time) graphql.Marshaler {
+			return ec.marshalOTime2ᚖtimeᚐTime(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Post_editedAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Post", field, true, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _Post_versions(ctx context.Context, field graphql.CollectedField, obj *ent.Post) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Post_versions(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Post().Versions(ctx, obj, fc.Args["first"].(*int), fc.Args["after"].(*string))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *paging.Connection[ent.PostVersion]) graphql.Marshaler {
+			return ec.marshalOPostVersionConnection2ᚖtidelineᚋfeedᚋpagingᚐConnection(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Post_versions(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Post",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_PostVersionConnection(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Post_versions_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Post_likeCount(ctx context.Context, field graphql.CollectedField, obj *ent.Post) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -6951,6 +7211,249 @@ func (ec *executionContext) fieldContext_PostEdge_node(_ context.Context, field 
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_Post(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _PostVersion_id(ctx context.Context, field graphql.CollectedField, obj *ent.PostVersion) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PostVersion_id(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.PublicID(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNID2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PostVersion_id(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PostVersion", field, true, false, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _PostVersion_text(ctx context.Context, field graphql.CollectedField, obj *ent.PostVersion) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PostVersion_text(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Text, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PostVersion_text(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PostVersion", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _PostVersion_data(ctx context.Context, field graphql.CollectedField, obj *ent.PostVersion) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PostVersion_data(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Data, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNJSONObject2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PostVersion_data(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PostVersion", field, false, false, errors.New("field of type JSONObject does not have child fields"))
+}
+
+func (ec *executionContext) _PostVersion_createdAt(ctx context.Context, field graphql.CollectedField, obj *ent.PostVersion) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PostVersion_createdAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Written(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalNTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PostVersion_createdAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PostVersion", field, true, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _PostVersionConnection_edges(ctx context.Context, field graphql.CollectedField, obj *paging.Connection[ent.PostVersion]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PostVersionConnection_edges(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Edges, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []paging.Edge[ent.PostVersion]) graphql.Marshaler {
+			return ec.marshalNPostVersionEdge2ᚕtidelineᚋfeedᚋpagingᚐEdgeᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PostVersionConnection_edges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "PostVersionConnection",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_PostVersionEdge(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _PostVersionConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *paging.Connection[ent.PostVersion]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PostVersionConnection_nodes(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Nodes(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []*ent.PostVersion) graphql.Marshaler {
+			return ec.marshalNPostVersion2ᚕᚖtidelineᚋentᚐPostVersionᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PostVersionConnection_nodes(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "PostVersionConnection",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_PostVersion(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _PostVersionConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *paging.Connection[ent.PostVersion]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PostVersionConnection_pageInfo(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.PageInfo(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *paging.PageInfo) graphql.Marshaler {
+			return ec.marshalNPageInfo2ᚖtidelineᚋfeedᚋpagingᚐPageInfo(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PostVersionConnection_pageInfo(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "PostVersionConnection",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_PageInfo(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _PostVersionEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *paging.Edge[ent.PostVersion]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PostVersionEdge_cursor(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Cursor, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNCursor2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PostVersionEdge_cursor(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PostVersionEdge", field, false, false, errors.New("field of type Cursor does not have child fields"))
+}
+
+func (ec *executionContext) _PostVersionEdge_node(ctx context.Context, field graphql.CollectedField, obj *paging.Edge[ent.PostVersion]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PostVersionEdge_node(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Node, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *ent.PostVersion) graphql.Marshaler {
+			return ec.marshalNPostVersion2ᚖtidelineᚋentᚐPostVersion(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PostVersionEdge_node(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "PostVersionEdge",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_PostVersion(ctx, field)
 		},
 	}
 	return fc, nil
@@ -8684,7 +9187,7 @@ func (ec *executionContext) _Subscription_timelineEvents(ctx context.Context, fi
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Subscription().TimelineEvents(ctx, fc.Args["after"].(*string), fc.Args["heartbeat"].(*int))
+			return ec.Resolvers.Subscription().TimelineEvents(ctx, fc.Args["after"].(*string), fc.Args["heartbeat"].(*int), fc.Args["updates"].(*bool))
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v stream.Event) graphql.Marshaler {
@@ -9175,6 +9678,93 @@ func (ec *executionContext) _TimelinePostRemoved_position(ctx context.Context, f
 }
 func (ec *executionContext) fieldContext_TimelinePostRemoved_position(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("TimelinePostRemoved", field, false, false, errors.New("field of type Cursor does not have child fields"))
+}
+
+func (ec *executionContext) _TimelinePostUpdated_edge(ctx context.Context, field graphql.CollectedField, obj *stream.PostUpdated) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_TimelinePostUpdated_edge(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Edge, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v paging.Edge[ent.Post]) graphql.Marshaler {
+			return ec.marshalNTimelineEdge2tidelineᚋfeedᚋpagingᚐEdge(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_TimelinePostUpdated_edge(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "TimelinePostUpdated",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_TimelineEdge(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _TimelinePostUpdated_position(ctx context.Context, field graphql.CollectedField, obj *stream.PostUpdated) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_TimelinePostUpdated_position(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Position(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNCursor2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_TimelinePostUpdated_position(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("TimelinePostUpdated", field, true, false, errors.New("field of type Cursor does not have child fields"))
+}
+
+func (ec *executionContext) _UpdatePostPayload_post(ctx context.Context, field graphql.CollectedField, obj *model.UpdatePostPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_UpdatePostPayload_post(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Post, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *ent.Post) graphql.Marshaler {
+			return ec.marshalNPost2ᚖtidelineᚋentᚐPost(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_UpdatePostPayload_post(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "UpdatePostPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Post(ctx, field)
+		},
+	}
+	return fc, nil
 }
 
 func (ec *executionContext) _UpdateProfilePayload_user(ctx context.Context, field graphql.CollectedField, obj *model.UpdateProfilePayload) (ret graphql.Marshaler) {
@@ -12107,6 +12697,57 @@ func (ec *executionContext) unmarshalInputSignUpInput(ctx context.Context, obj a
 	return it, nil
 }
 
+func (ec *executionContext) unmarshalInputUpdatePostInput(ctx context.Context, obj any) (model.UpdatePostInput, error) {
+	var it model.UpdatePostInput
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	fieldsInOrder := [...]string{"postId", "text", "data", "ifUnchangedSince"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "postId":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("postId"))
+			data, err := ec.unmarshalNID2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.PostID = data
+		case "text":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("text"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Text = data
+		case "data":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("data"))
+			data, err := ec.unmarshalOJSONObject2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Data = data
+		case "ifUnchangedSince":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("ifUnchangedSince"))
+			data, err := ec.unmarshalOTime2ᚖtimeᚐTime(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.IfUnchangedSince = data
+		}
+	}
+	return it, nil
+}
+
 func (ec *executionContext) unmarshalInputUpdateProfileInput(ctx context.Context, obj any) (account.Profile, error) {
 	var it account.Profile
 	if obj == nil {
@@ -12500,6 +13141,11 @@ func (ec *executionContext) _TimelineEvent(ctx context.Context, sel ast.Selectio
 	switch obj := (obj).(type) {
 	case nil:
 		return graphql.Null
+	case *stream.PostUpdated:
+		if obj == nil {
+			return graphql.Null
+		}
+		return ec._TimelinePostUpdated(ctx, sel, obj)
 	case *stream.PostRemoved:
 		if obj == nil {
 			return graphql.Null
@@ -13387,6 +14033,11 @@ func (ec *executionContext) _Limits(ctx context.Context, sel ast.SelectionSet, o
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
+		case "postVersions":
+			out.Values[i] = ec._Limits_postVersions(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "handleLength":
 			out.Values[i] = ec._Limits_handleLength(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -13738,6 +14389,13 @@ func (ec *executionContext) _Mutation(ctx context.Context, sel ast.SelectionSet)
 		case "createPost":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_createPost(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "updatePost":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_updatePost(ctx, field)
 			})
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
@@ -14198,6 +14856,49 @@ func (ec *executionContext) _Post(ctx context.Context, sel ast.SelectionSet, obj
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "editedAt":
+			out.Values[i] = ec._Post_editedAt(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "versions":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Post_versions(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "likeCount":
 			out.Values[i] = ec._Post_likeCount(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -14473,6 +15174,150 @@ func (ec *executionContext) _PostEdge(ctx context.Context, sel ast.SelectionSet,
 			}
 		case "node":
 			out.Values[i] = ec._PostEdge_node(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var postVersionImplementors = []string{"PostVersion"}
+
+func (ec *executionContext) _PostVersion(ctx context.Context, sel ast.SelectionSet, obj *ent.PostVersion) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, postVersionImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("PostVersion")
+		case "id":
+			out.Values[i] = ec._PostVersion_id(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "text":
+			out.Values[i] = ec._PostVersion_text(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "data":
+			out.Values[i] = ec._PostVersion_data(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "createdAt":
+			out.Values[i] = ec._PostVersion_createdAt(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var postVersionConnectionImplementors = []string{"PostVersionConnection"}
+
+func (ec *executionContext) _PostVersionConnection(ctx context.Context, sel ast.SelectionSet, obj *paging.Connection[ent.PostVersion]) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, postVersionConnectionImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("PostVersionConnection")
+		case "edges":
+			out.Values[i] = ec._PostVersionConnection_edges(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "nodes":
+			out.Values[i] = ec._PostVersionConnection_nodes(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "pageInfo":
+			out.Values[i] = ec._PostVersionConnection_pageInfo(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var postVersionEdgeImplementors = []string{"PostVersionEdge"}
+
+func (ec *executionContext) _PostVersionEdge(ctx context.Context, sel ast.SelectionSet, obj *paging.Edge[ent.PostVersion]) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, postVersionEdgeImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("PostVersionEdge")
+		case "cursor":
+			out.Values[i] = ec._PostVersionEdge_cursor(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "node":
+			out.Values[i] = ec._PostVersionEdge_node(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -15982,6 +16827,87 @@ func (ec *executionContext) _TimelinePostRemoved(ctx context.Context, sel ast.Se
 			out.Values[i] = ec._TimelinePostRemoved_position(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var timelinePostUpdatedImplementors = []string{"TimelinePostUpdated", "TimelineEvent"}
+
+func (ec *executionContext) _TimelinePostUpdated(ctx context.Context, sel ast.SelectionSet, obj *stream.PostUpdated) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, timelinePostUpdatedImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("TimelinePostUpdated")
+		case "edge":
+			out.Values[i] = ec._TimelinePostUpdated_edge(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "position":
+			out.Values[i] = ec._TimelinePostUpdated_position(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var updatePostPayloadImplementors = []string{"UpdatePostPayload"}
+
+func (ec *executionContext) _UpdatePostPayload(ctx context.Context, sel ast.SelectionSet, obj *model.UpdatePostPayload) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, updatePostPayloadImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("UpdatePostPayload")
+		case "post":
+			out.Values[i] = ec._UpdatePostPayload_post(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
 			}
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
@@ -17953,6 +18879,52 @@ func (ec *executionContext) marshalNPostEdge2ᚕtidelineᚋfeedᚋpagingᚐEdge�
 	return ret
 }
 
+func (ec *executionContext) marshalNPostVersion2ᚕᚖtidelineᚋentᚐPostVersionᚄ(ctx context.Context, sel ast.SelectionSet, v []*ent.PostVersion) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNPostVersion2ᚖtidelineᚋentᚐPostVersion(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) marshalNPostVersion2ᚖtidelineᚋentᚐPostVersion(ctx context.Context, sel ast.SelectionSet, v *ent.PostVersion) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	return ec._PostVersion(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalNPostVersionEdge2tidelineᚋfeedᚋpagingᚐEdge(ctx context.Context, sel ast.SelectionSet, v paging.Edge[ent.PostVersion]) graphql.Marshaler {
+	return ec._PostVersionEdge(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNPostVersionEdge2ᚕtidelineᚋfeedᚋpagingᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []paging.Edge[ent.PostVersion]) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNPostVersionEdge2tidelineᚋfeedᚋpagingᚐEdge(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
 func (ec *executionContext) marshalNRelationship2ᚖtidelineᚋgraphᚋmodelᚐRelationship(ctx context.Context, sel ast.SelectionSet, v *model.Relationship) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
@@ -18344,6 +19316,21 @@ func (ec *executionContext) unmarshalNTimelineRemoval2tidelineᚋgraphᚋmodel�
 
 func (ec *executionContext) marshalNTimelineRemoval2tidelineᚋgraphᚋmodelᚐTimelineRemoval(ctx context.Context, sel ast.SelectionSet, v model.TimelineRemoval) graphql.Marshaler {
 	return v
+}
+
+func (ec *executionContext) unmarshalNUpdatePostInput2tidelineᚋgraphᚋmodelᚐUpdatePostInput(ctx context.Context, v any) (model.UpdatePostInput, error) {
+	res, err := ec.unmarshalInputUpdatePostInput(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNUpdatePostPayload2ᚖtidelineᚋgraphᚋmodelᚐUpdatePostPayload(ctx context.Context, sel ast.SelectionSet, v *model.UpdatePostPayload) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	return ec._UpdatePostPayload(ctx, sel, v)
 }
 
 func (ec *executionContext) unmarshalNUpdateProfileInput2tidelineᚋfeedᚋaccountᚐProfile(ctx context.Context, v any) (account.Profile, error) {
@@ -18843,6 +19830,13 @@ func (ec *executionContext) marshalOPostDelivery2ᚖtidelineᚋentᚐDelivery(ct
 		return graphql.Null
 	}
 	return ec._PostDelivery(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalOPostVersionConnection2ᚖtidelineᚋfeedᚋpagingᚐConnection(ctx context.Context, sel ast.SelectionSet, v *paging.Connection[ent.PostVersion]) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._PostVersionConnection(ctx, sel, v)
 }
 
 func (ec *executionContext) marshalORelationship2ᚖtidelineᚋgraphᚋmodelᚐRelationship(ctx context.Context, sel ast.SelectionSet, v *model.Relationship) graphql.Marshaler {

@@ -117,7 +117,9 @@ type LikePostPayload struct {
 // Lengths are in characters (Unicode code points).
 type Limits struct {
 	// Of the text of a post.
-	PostLength   int `json:"postLength"`
+	PostLength int `json:"postLength"`
+	// How many earlier versions of a post are kept.
+	PostVersions int `json:"postVersions"`
 	HandleLength int `json:"handleLength"`
 	NameLength   int `json:"nameLength"`
 	BioLength    int `json:"bioLength"`
@@ -256,6 +258,19 @@ type SignUpInput struct {
 	Handle   string  `json:"handle"`
 	Password string  `json:"password"`
 	Name     *string `json:"name,omitempty"`
+}
+
+// What is not given stays as it is.
+type UpdatePostInput struct {
+	PostID string  `json:"postId"`
+	Text   *string `json:"text,omitempty"`
+	Data   *string `json:"data,omitempty"`
+	// Give the post's editedAt, or createdAt where that is null, as the client has it: a post that was edited later is left as it is, CONFLICT. So a call that comes late, or is repeated, undoes no later edit.
+	IfUnchangedSince *time.Time `json:"ifUnchangedSince,omitempty"`
+}
+
+type UpdatePostPayload struct {
+	Post *ent.Post `json:"post"`
 }
 
 type UpdateProfilePayload struct {

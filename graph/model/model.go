@@ -34,6 +34,9 @@ type (
 	SessionConnection = paging.Connection[account.Session]
 	SessionEdge       = paging.Edge[account.Session]
 
+	PostVersionConnection = paging.Connection[ent.PostVersion]
+	PostVersionEdge       = paging.Edge[ent.PostVersion]
+
 	APIKeyConnection = paging.Connection[apikey.Key]
 	APIKeyEdge       = paging.Edge[apikey.Key]
 

@@ -70,6 +70,7 @@ export const PostFields = graphql(`
     text
     visibility
     createdAt
+    editedAt
     likeCount
     viewerHasLiked
     author {
@@ -241,6 +242,37 @@ export const ReportUser = graphql(`
   mutation ReportUser($input: ReportUserInput!) {
     reportUser(input: $input) {
       reported
+    }
+  }
+`)
+
+export const UpdatePost = graphql(
+  `
+    mutation UpdatePost($input: UpdatePostInput!) {
+      updatePost(input: $input) {
+        post {
+          ...Post
+        }
+      }
+    }
+  `,
+  [PostFields],
+)
+
+export const Versions = graphql(`
+  query Versions($id: ID!, $first: Int!, $after: Cursor) {
+    post(id: $id) {
+      versions(first: $first, after: $after) {
+        nodes {
+          id
+          text
+          createdAt
+        }
+        pageInfo {
+          hasNextPage
+          endCursor
+        }
+      }
     }
   }
 `)

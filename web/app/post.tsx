@@ -4,8 +4,9 @@ import { useRef, useState } from 'preact/hooks'
 import { useAction } from './action'
 import { request } from './api'
 import { tell } from './changes'
-import { DeletePost, LikePost, SetVisibility, UnlikePost, type Post, type Visibility } from './documents'
-import { Avatar, Confirm, Icon, notify, steady, Time } from './parts'
+import { DeletePost, LikePost, SetVisibility, UnlikePost, UpdatePost, Versions, type Post, type Visibility } from './documents'
+import { usePages } from './pages'
+import { Avatar, Confirm, Dialog, Icon, notify, steady, Time } from './parts'
 import { preferences, t } from './preferences'
 import { useReceipt } from './receipts'
 import { Report } from './report'
@@ -23,6 +24,7 @@ export const PostCard = steady(({ post, pending, fresh }: Props) => {
   useStore(preferences)
   const viewer = useStore(session)?.user
   const own = viewer?.id === author.id
+  const [editing, setEditing] = useState(false)
   return (
     <article class={pending ? 'post pending' : fresh ? 'post fresh' : 'post'} id={post.id} tabIndex={-1} aria-labelledby={`by-${post.id}`}>
       <a class="face" href={`/@${author.handle}`} tabIndex={-1} aria-hidden="true">
@@ -40,13 +42,18 @@ export const PostCard = steady(({ post, pending, fresh }: Props) => {
               <Time at={post.createdAt} />
             </a>
           )}
+          {post.editedAt && <Edited post={post} at={post.editedAt} own={own} />}
         </p>
-        <p class="text">
+        {editing ? (
+          <Edit post={post} onDone={() => setEditing(false)} />
+        ) : (
+          <p class="text">
             <Words text={post.text} />
           </p>
+        )}
         <div class="acts">
           {pending ? <Audience of={post.visibility} /> : viewer ? <Like post={post} /> : post.likeCount > 0 && <span class="muted">{t.likes(post.likeCount)}</span>}
-          {!pending && own ? <Own post={post} /> : !pending && <Audience of={post.visibility} />}
+          {!pending && own ? <Own post={post} editing={editing} onEdit={() => setEditing(true)} /> : !pending && <Audience of={post.visibility} />}
           {!pending && own && <Delivery id={post.id} />}
           {!pending && !own && viewer && <Complain post={post} />}
         </div>
@@ -96,7 +103,102 @@ function Like({ post }: { post: Post }) {
   )
 }
 
-function Own({ post }: { post: Post }) {
+/** That a post was edited; for its author also what it said before. */
+function Edited({ post, at, own }: { post: Post; at: string; own: boolean }) {
+  const [open, setOpen] = useState(false)
+  const title = t.editedAt(new Date(at).toLocaleString(preferences.state.language))
+  if (!own)
+    return (
+      <span class="muted edited" title={title}>
+        {t.edited}
+      </span>
+    )
+  return (
+    <>
+      <button class="link muted edited" title={title} aria-haspopup="dialog" aria-label={`${t.edited}, ${t.versions}`} onClick={() => setOpen(true)}>
+        {t.edited}
+      </button>
+      {open && <Earlier post={post} onClose={() => setOpen(false)} />}
+    </>
+  )
+}
+
+/** What an own post said before it was edited. */
+function Earlier({ post, onClose }: { post: Post; onClose: () => void }) {
+  const fetch = async (after: string | null) => (await request(Versions, { id: post.id, first: 20, after })).post?.versions ?? null
+  const { items, loaded, next, busy, error, more, retry } = usePages(fetch, [post.id, post.editedAt])
+  return (
+    <Dialog label={t.versions} onClose={onClose}>
+      <h2>{t.versions}</h2>
+      {!loaded && busy && <p class="muted">{t.loading}</p>}
+      <ol class="versions">
+        {items.map(({ id, text, createdAt }) => (
+          <li key={id}>
+            <p class="muted">
+              <Time at={createdAt} />
+            </p>
+            <p class="text">{text}</p>
+          </li>
+        ))}
+      </ol>
+      {error && (
+        <p class="wrong" role="alert">
+          {error}
+        </p>
+      )}
+      <div class="row end">
+        {error ? <button class="quiet" onClick={retry}>{t.tryAgain}</button> : next && <button class="quiet" disabled={busy} onClick={more}>{t.loadMore}</button>}
+        <button onClick={onClose}>{t.close}</button>
+      </div>
+    </Dialog>
+  )
+}
+
+/** The text of an own post, to be written anew. */
+function Edit({ post, onDone }: { post: Post; onDone: () => void }) {
+  const [text, setText] = useState(post.text)
+  // What is edited, also when another device edits the post meanwhile.
+  const [of] = useState(post.editedAt ?? post.createdAt)
+  const { run, busy, error } = useAction()
+  const save = (event: Event) => {
+    event.preventDefault()
+    if (!text.trim()) return
+    return run(async () => {
+      const { updatePost } = await request(UpdatePost, { input: { postId: post.id, text, ifUnchangedSince: of } })
+      tell({ what: 'post', post: updatePost.post })
+      onDone()
+    })
+  }
+  return (
+    <form class="compose edit" onSubmit={save} aria-label={t.editPost}>
+      <textarea
+        rows={3}
+        autofocus
+        aria-label={t.editPost}
+        aria-invalid={error ? true : undefined}
+        value={text}
+        onInput={(event) => setText(event.currentTarget.value)}
+        onKeyDown={(event) => {
+          if (event.key === 'Escape') onDone()
+          if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) void save(event)
+        }}
+      />
+      {error && (
+        <p class="wrong" role="alert">
+          {error}
+        </p>
+      )}
+      <div class="row end">
+        <button type="button" class="quiet" onClick={onDone}>
+          {t.cancel}
+        </button>
+        <button disabled={busy || !text.trim()}>{t.save}</button>
+      </div>
+    </form>
+  )
+}
+
+function Own({ post, editing, onEdit }: { post: Post; editing: boolean; onEdit: () => void }) {
   const [asking, setAsking] = useState(false)
   const { run, busy } = useAction(notify)
   const setVisibility = (visibility: Visibility) =>
@@ -116,6 +218,9 @@ function Own({ post }: { post: Post }) {
   return (
     <>
       <VisibilityChoice label={t.changeVisibility} value={post.visibility} disabled={busy} onChoose={setVisibility} />
+      <button class="act" aria-label={t.editPost} disabled={editing} onClick={onEdit}>
+        <Icon name="pen" />
+      </button>
       <button class="act" aria-label={t.delete} disabled={busy} onClick={() => setAsking(true)}>
         <Icon name="trash" />
       </button>

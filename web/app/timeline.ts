@@ -94,6 +94,7 @@ export class Timeline {
       text: text.trim(),
       visibility: visibility as Visibility,
       createdAt,
+      editedAt: null,
       likeCount: 0,
       viewerHasLiked: false,
       author: { id, handle, name, avatarUrl },
@@ -117,6 +118,7 @@ export class Timeline {
     const { entries } = this.store.state
     if (event.__typename === 'TimelinePostRemoved') tell({ what: 'gone', postId: event.postId, deleted: event.removal === 'DELETED' })
     if (event.__typename === 'TimelineInvalidated') tell({ what: 'much' })
+    if (event.__typename === 'TimelinePostUpdated') tell({ what: 'post', post: event.edge.node })
     if (event.__typename === 'TimelinePostAdded' && entries.some(({ node }) => node.id === event.edge.node.id)) tell({ what: 'post', post: event.edge.node })
   }
 

@@ -21,6 +21,8 @@ export type Page<P extends Post = Post> = {
 /** An event of the subscription. */
 export type TimelineEvent<P extends Post = Post> =
   | { __typename: 'TimelinePostAdded'; position: string; edge: Edge<P>; unreadCount?: number }
+  /** It says something else than before. */
+  | { __typename: 'TimelinePostUpdated'; position: string; edge: Edge<P> }
   /** DELETED: it was the viewer's own, and is gone. Otherwise the viewer may have it here no more. */
   | { __typename: 'TimelinePostRemoved'; position: string; postId: string; removal?: 'DELETED' | 'NOT_VISIBLE' }
   | { __typename: 'TimelineInvalidated'; position: string; reason?: string }
@@ -187,6 +189,7 @@ function happen<P extends Post>(s: Held<P>, event: TimelineEvent<P>): Held<P> {
     return { ...s, stale: true, reading: s.reading && { ...s.reading, void: true } }
   const next =
     event.__typename === 'TimelinePostAdded' ? add(s, event.edge, event.unreadCount)
+    : event.__typename === 'TimelinePostUpdated' ? update(s, event.edge)
     : event.__typename === 'TimelinePostRemoved' ? remove(s, event.postId)
     : event.__typename === 'TimelineHeartbeat' ? { ...s, unread: event.unreadCount }
     : s // an event of a later server
@@ -224,6 +227,14 @@ function add<P extends Post>(s: Held<P>, edge: Edge<P>, unreadCount?: number): H
   return s.hold || s.order === 'RANKED'
     ? { ...s, reading, unread, waiting: merge(s.waiting, [edge]) }
     : { ...s, reading, unread, entries: merge(s.entries, [edge]) }
+}
+
+/** A post that says something else: one that is not held, as it had a muted word before, takes its place, and is no news. */
+function update<P extends Post>(s: Held<P>, edge: Edge<P>): Held<P> {
+  const next = change(s, edge.node)
+  const known = has(s.entries, edge.node.id) || has(s.waiting, edge.node.id)
+  if (known || s.order === 'RANKED' || (s.next && edge.score < s.end)) return next
+  return { ...next, reading: meanwhile(s.reading, edge, true), entries: merge(s.entries, [edge]) }
 }
 
 /** Without what was kept for an answer that has come. */

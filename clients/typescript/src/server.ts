@@ -84,8 +84,9 @@ export function documents(fields: string, fragments: string) {
   return {
     page: `query Timeline($first: Int!, $after: Cursor, $order: TimelineOrder!) { timeline(first: $first, after: $after, order: $order) {
   unreadCount position edges { ${entry} } pageInfo { hasNextPage endCursor } } } ${fragments}`,
-    events: `subscription TimelineEvents($after: Cursor, $heartbeat: Int) { timelineEvents(after: $after, heartbeat: $heartbeat) { __typename
-  ... on TimelinePostAdded { position edge { ${entry} } }
+    events: (updates: boolean) => `subscription TimelineEvents($after: Cursor, $heartbeat: Int) { timelineEvents(after: $after, heartbeat: $heartbeat${updates ? ', updates: true' : ''}) { __typename
+  ... on TimelinePostAdded { position edge { ${entry} } }${updates ? `
+  ... on TimelinePostUpdated { position edge { ${entry} } }` : ''}
   ... on TimelinePostRemoved { position postId removal: reason }
   ... on TimelineInvalidated { position reason }
   ... on TimelineHeartbeat { position unreadCount } } } ${fragments}`,

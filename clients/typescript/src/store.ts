@@ -97,6 +97,8 @@ export class TimelineStore<P extends Post = DefaultPost> {
   // How often the subscription ended without an event, and whether that is being looked into.
   #failures = 0
   #asking = false
+  // Whether edits are not told, as the server is of a version that does not know them.
+  #untold = false
   #stops: (() => void)[] = []
 
   constructor(options: Options<P>) {
@@ -376,7 +378,12 @@ export class TimelineStore<P extends Post = DefaultPost> {
           clearTimeout(pong)
           clearTimeout(this.#silence)
           if ((event as CloseEvent).code === forbidden) this.#refused = this.#token
-          if (this.#client === client) this.#to(this.#offline() ? 'offline' : 'lost')
+          if (this.#client !== client) return
+          this.#to(this.#offline() ? 'offline' : 'lost')
+          if (!this.#untold) return
+          // The next server may be of another version. Nobody has told of what was edited before.
+          this.#untold = false
+          this.#step({ type: 'event', event: { __typename: 'TimelineInvalidated', position: this.#held.position ?? '' } })
         },
         ping: (received) => {
           if (!received) pong = setTimeout(() => client.terminate(), pongWait)
@@ -388,11 +395,14 @@ export class TimelineStore<P extends Post = DefaultPost> {
     })
     this.#client = client
     const position = () => this.#held.position
+    const query = () => this.#documents.events(!this.#untold)
     client.subscribe<{ timelineEvents: TimelineEvent<P> }>(
       {
-        query: this.#documents.events,
+        // Both are read anew each time the client subscribes, also after a lost connection.
+        get query() {
+          return query()
+        },
         variables: {
-          // Read anew each time the client subscribes, also after a lost connection.
           get after() {
             return position()
           },
@@ -434,9 +444,13 @@ export class TimelineStore<P extends Post = DefaultPost> {
     this.#unfollow()
     if (!this.#running || this.#link === 'stopped') return
     this.#to(this.#offline() ? 'offline' : 'lost')
+    const codes = Array.isArray(cause) ? cause.map((e) => e.extensions?.code) : []
+    if (!this.#untold && codes.includes('GRAPHQL_VALIDATION_FAILED')) {
+      this.#untold = true
+      return this.#held.stale ? this.#go() : this.#follow()
+    }
     this.#asking = true
     this.#failures++
-    const codes = Array.isArray(cause) ? cause.map((e) => e.extensions?.code) : []
     // The position is of another database, or what comes after it cannot be told.
     if (codes.includes('BAD_USER_INPUT') || this.#failures > 3) this.#step({ type: 'restart' })
     try {
@@ -514,7 +528,8 @@ export class TimelineStore<P extends Post = DefaultPost> {
     if (this.#saving === undefined) return
     clearTimeout(this.#saving)
     this.#saving = undefined
-    this.#options.storage?.save(save(this.#held, this.#options.most)).catch(() => null)
+    const held = this.#untold ? { ...this.#held, stale: true } : this.#held
+    this.#options.storage?.save(save(held, this.#options.most)).catch(() => null)
   }
 }
 

@@ -27,7 +27,7 @@ type Told = { at: number; event: TimelineEvent }
 class Server {
   timeline = new Map<string, Edge>()
   hidden: Edge[] = []
-  log: ({ added: Edge } | { removed: string } | { invalidated: true })[] = []
+  log: ({ added: Edge } | { edited: string } | { removed: string } | { invalidated: true })[] = []
   /** What is before this place is told no more. */
   kept = 0
   #clock = 1000
@@ -66,7 +66,7 @@ class Server {
 
   happen() {
     const { r } = this
-    const kind = r.below(20)
+    const kind = r.below(22)
     if (kind < 9) this.post()
     else if (kind < 11) {
       // Late: it was made long ago. Half a point, so that no two have the same score.
@@ -93,6 +93,13 @@ class Server {
       // The journal is lost, Redis wiped: what was told before is worth nothing.
       this.kept = this.log.length
     } else if (kind < 19) this.mark = this.#clock - r.below(20)
+    else if (kind > 19) {
+      const edge = r.of(this.sorted.filter(({ node }) => node.text === node.id || node.text?.startsWith('edited')))
+      if (edge) {
+        this.timeline.set(edge.node.id, { ...edge, node: { ...edge.node, text: `edited ${this.log.length}` } })
+        this.log.push({ edited: edge.node.id })
+      }
+    }
   }
 
   get unread() {
@@ -114,7 +121,8 @@ class Server {
       if ('invalidated' in what) return { at: at + 1, event: { __typename: 'TimelineInvalidated', position } }
       if ('removed' in what) return { at: at + 1, event: { __typename: 'TimelinePostRemoved', position, postId: what.removed } }
       // What may not be seen any more is not sent.
-      if (this.timeline.has(what.added.node.id)) return { at: at + 1, event: { __typename: 'TimelinePostAdded', position, edge: what.added } }
+      const edge = this.timeline.get('edited' in what ? what.edited : what.added.node.id)
+      if (edge) return { at: at + 1, event: { __typename: 'edited' in what ? 'TimelinePostUpdated' : 'TimelinePostAdded', position, edge } }
     }
     return null
   }
@@ -181,7 +189,7 @@ class Client {
     const event = this.wire.shift()
     if (!event) return false
     if (event.__typename === 'TimelinePostRemoved') this.gone.set(event.postId, +event.position)
-    if (event.__typename === 'TimelinePostAdded') this.gone.delete(event.edge.node.id)
+    if (event.__typename === 'TimelinePostAdded' || event.__typename === 'TimelinePostUpdated') this.gone.delete(event.edge.node.id)
     this.step({ type: 'event', event })
     return true
   }
@@ -241,6 +249,7 @@ class Client {
 }
 
 const ids = (edges: Edge[]) => edges.map(({ node }) => node.id)
+const says = (edges: Edge[]) => edges.map(({ node }) => `${node.id}: ${node.text?.trim()}`)
 
 /** All that happens between a server and a client, by one seed. */
 function world(seed: number) {
@@ -294,7 +303,7 @@ function world(seed: number) {
     client.settle()
   }
   client.settle()
-  assert.deepEqual(ids(held()), ids(server.sorted), 'what is held in the end is not the timeline')
+  assert.deepEqual(says(held()), says(server.sorted), 'what is held in the end is not the timeline')
 }
 
 /** The client posts; the answer comes, now, after the event, or never. */
@@ -364,6 +373,19 @@ test('a post that was refused stays with its reason', () => {
   assert.equal(held.pending.length, 1)
   assert.equal(restore(empty(viewer), JSON.parse(JSON.stringify(save(held)))).pending.length, 1)
   assert.equal(restore(empty('another'), save(held)).pending.length, 0)
+})
+
+test('an edit takes the place of what was said, and is no news', () => {
+  const edge = (id: string, score: number, text = id): Edge => ({ cursor: id, score, node: { id, author: { id: 'a' }, text } })
+  for (const hold of [false, true]) {
+    let held = step(step(empty(viewer, hold), { type: 'read', id: 1, what: 'top' }), { type: 'page', id: 1, page: { edges: [edge('c', 9), edge('b', 5)], next: 'b', position: '1', unreadCount: 1 } })
+    const tell = (position: string, edited: Edge) => (held = step(held, { type: 'event', event: { __typename: 'TimelinePostUpdated', position, edge: edited } }))
+    tell('2', edge('b', 5, 'said anew'))
+    tell('3', edge('unmuted', 7))
+    tell('4', edge('further down', 1))
+    assert.deepEqual(says(held.entries), ['c: c', 'unmuted: unmuted', 'b: said anew'])
+    assert.deepEqual([held.unread, held.position], [1, '4'])
+  }
 })
 
 test('a position that lies beyond an unread invalidation is not resumed from', () => {

@@ -10,7 +10,7 @@ import { memoryStorage, TimelineStore, type Edge, type Options, type Snapshot, t
 
 const edge = (n: number, author = 'someone'): Edge => ({ cursor: `c${n}`, score: n, node: { id: `p${n}`, author: { id: author }, text: `text ${n}` } })
 
-type Subscription = { socket: Socket; id: string; after: string | null; token: string }
+type Subscription = { socket: Socket; id: string; after: string | null; token: string; updates: boolean }
 
 /** A server whose timeline the test sets. */
 class Server {
@@ -21,6 +21,8 @@ class Server {
   /** What to answer instead, by the name of the operation; a function may think about it. */
   answers = new Map<string, (variables: any) => unknown>()
   asked: string[] = []
+  /** Whether it is of a version without edits. */
+  old = false
   url = ''
   #http = createServer((request, response) => {
     let body = ''
@@ -45,7 +47,13 @@ class Server {
           else socket.send('{"type":"connection_ack"}')
         }
         if (message.type === 'subscribe') {
-          this.subscriptions.push({ socket, id: message.id, after: message.payload.variables.after, token })
+          const { query, variables } = message.payload
+          const updates = /updates: true/.test(query) && /TimelinePostUpdated/.test(query)
+          if (this.old && /updates|TimelinePostUpdated/.test(query)) {
+            const errors = [{ message: 'Unknown argument "updates".', extensions: { code: 'GRAPHQL_VALIDATION_FAILED' } }]
+            return socket.send(JSON.stringify({ type: 'error', id: message.id, payload: errors }))
+          }
+          this.subscriptions.push({ socket, id: message.id, after: variables.after, token, updates })
           this.#waiting.splice(0).forEach((go) => go())
         }
       })
@@ -199,6 +207,35 @@ test('a close code that graphql-ws takes for fatal ends nothing', async () => {
   const one = await server.subscription(1)
   one.socket.close(4500, 'Internal')
   assert.equal((await server.subscription(2)).after, 'start')
+})
+
+test('a server that knows no edits is followed without them, until another one takes its place', async () => {
+  const storage = memoryStorage()
+  const { server, store } = await world({ storage }, false)
+  server.old = true
+  await store.start()
+  const one = await server.subscription(1)
+  assert.deepEqual([one.after, one.updates], ['start', false])
+  server.tell(one, { __typename: 'TimelinePostAdded', position: 'after 4', edge: edge(4) })
+  await until(store, (s) => s.status === 'live' && ids(s) === 'p4 p3 p2')
+  // It is stopped now: what it keeps is no place to go on from, as an edit may be untold.
+  store.stop()
+  assert.equal((await storage.load())?.position, null)
+  await store.start()
+  const two = await server.subscription(2)
+  assert.deepEqual([two.after, two.updates], ['after 4', false])
+  // Both texts were edited meanwhile: the new server tells of what comes, and what was before is read.
+  server.old = false
+  server.timeline = [edge(4), edge(3)].map((e) => ({ ...e, node: { ...e.node, text: `${e.node.text}, edited` } }))
+  server.position = 'later'
+  two.socket.close(1012)
+  const three = await server.subscription(3)
+  assert.ok(three.updates)
+  const { entries } = await until(store, (s) => s.position === 'later' && s.status === 'live')
+  assert.deepEqual(entries.map(({ node }) => node.text), ['text 4, edited', 'text 3, edited'])
+  server.tell(three, { __typename: 'TimelinePostUpdated', position: 'edited', edge: edge(4) })
+  await until(store, (s) => s.position === 'edited' && s.entries[0]?.node.text === 'text 4')
+  assert.equal(server.subscriptions.length, 3)
 })
 
 test('what waits is shown when asked for', async () => {

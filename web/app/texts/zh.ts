@@ -14,6 +14,7 @@ const refusals: Record<string, string> = {
 /** What is more exact than the code; how much is allowed is the server's setting. */
 const reasons: Record<string, (of: { given: number; allowed: number }) => string> = {
   WRONG_CREDENTIALS: () => '用户名或密码错误。',
+  EDITED_SINCE: () => '这条帖子已在别处被编辑。请取消后查看最新内容，再重新编辑。',
   HANDLE_TAKEN: () => '该用户名已被占用。',
   HANDLE_CHARACTER: () => '用户名只能包含 a 到 z、数字和 _。',
   SUSPENDED: () => '该帐号已被停用。',
@@ -97,6 +98,10 @@ export const zh: Texts = {
   like: '喜欢',
   likes: (n) => `${number(n)} 人喜欢`,
   delete: '删除',
+  editPost: '编辑帖子',
+  edited: '已编辑',
+  versions: '历史版本',
+  editedAt: (when) => `编辑于 ${when}`,
   deletePost: '删除这条帖子？',
   deletePostHint: '它将对所有人消失，且无法恢复。',
   deleted: '帖子已删除。',

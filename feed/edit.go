@@ -1,0 +1,155 @@
+package feed
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"tideline/ent"
+	"tideline/ent/postversion"
+	"tideline/feed/account"
+	"tideline/feed/ids"
+	"tideline/feed/internal/rows"
+	"tideline/feed/internal/text"
+	"tideline/feed/job"
+	"tideline/feed/paging"
+	"tideline/feed/refusal"
+	"tideline/feed/webhook"
+)
+
+// MaxVersions is how many earlier versions of a post are kept: those before the last ones go.
+const MaxVersions = 50
+
+// Edit is a change of what a post says; nil fields do not change.
+type Edit struct {
+	Text *string
+	Data *string // the own fields of the app, a JSON object, in place of those before
+	// IfUnchangedSince refuses the edit of a post that says something else than at this time.
+	IfUnchangedSince *time.Time
+}
+
+// UpdatePost changes what the viewer's post says, and keeps what it said before for its
+// author. From its return on reads have the new text, and words that their viewers mute are
+// looked for in that. What is so already changes nothing, so a call may be repeated; with
+// IfUnchangedSince it does not undo a later edit, however late it comes. Errors: Unauthenticated,
+// NotFound, BadInput; Forbidden, also for a post that a moderator hid; Conflict, if the post was
+// edited since.
+//
+// Cost: one query and one short transaction, whatever the audience.
+func (f *Feed) UpdatePost(ctx context.Context, v account.Viewer, id int64, e Edit) (*ent.Post, error) {
+	if err := f.mayChange(ctx, v, id); err != nil {
+		return nil, err
+	}
+	if e.Text != nil {
+		clean, err := text.OfPost(f.cfg.MaxText).Clean(*e.Text)
+		if err != nil {
+			return nil, err
+		}
+		e.Text = &clean
+	}
+	if e.Data != nil {
+		clean, err := text.Data(*e.Data)
+		if err != nil {
+			return nil, err
+		}
+		e.Data = &clean
+	}
+	var p *ent.Post
+	err := rows.InTx(ctx, f.db, func(tx *ent.Tx) (err error) {
+		p, err = f.edit(ctx, tx, v, id, e)
+		return err
+	})
+	f.posts.Narrowed() // who mutes a word of the new text sees it no more
+	return p, err
+}
+
+// edit is the transaction of UpdatePost.
+func (f *Feed) edit(ctx context.Context, tx *ent.Tx, v account.Viewer, id int64, e Edit) (*ent.Post, error) {
+	author, p, err := f.ownPost(ctx, tx, v, id)
+	if err != nil {
+		return nil, err
+	}
+	if p.HiddenByModerators() {
+		return nil, refusal.New(refusal.HiddenPost, "A moderator hid the post: it cannot be edited.")
+	}
+	data, err := rows.PostData(ctx, tx.PostData, []int64{id})
+	if err != nil {
+		return nil, err
+	}
+	p.Data = data[0]
+	said, had, since := p.Text, *p.Data, max(p.EditedAt, ids.TimeOf(id).UnixMilli())
+	if e.Text != nil {
+		p.Text = *e.Text
+	}
+	if e.Data != nil {
+		p.Data = e.Data
+	}
+	if p.Text == said && *p.Data == had {
+		return p, nil
+	}
+	if e.IfUnchangedSince != nil && e.IfUnchangedSince.UnixMilli() < since {
+		return nil, refusal.New(refusal.EditedSince, "The post was edited since: read what it says now.").In("ifUnchangedSince")
+	}
+	now, err := f.cfg.IDs.Next() // by the clock of posts: streams compare the two
+	if err != nil {
+		return nil, err
+	}
+	p.EditedAt = max(ids.TimeOf(now).UnixMilli(), since+1)
+	if err := tx.PostVersion.Create().SetPostID(id).SetText(said).SetData(had).SetWrittenAt(since).Exec(ctx); err != nil {
+		return nil, fmt.Errorf("keep version: %w", err)
+	}
+	old, err := tx.PostVersion.Query().Where(postversion.PostID(id)).Order(ent.Desc(postversion.FieldID)).Offset(MaxVersions).Limit(MaxVersions).IDs(ctx)
+	if err == nil && len(old) > 0 {
+		_, err = tx.PostVersion.Delete().Where(postversion.IDIn(old...)).Exec(ctx)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("drop old versions: %w", err)
+	}
+	if err := tx.Post.UpdateOneID(id).SetText(p.Text).SetEditedAt(p.EditedAt).Exec(ctx); err != nil {
+		return nil, fmt.Errorf("edit post: %w", err)
+	}
+	if *p.Data != had {
+		if err := rows.KeepPostData(ctx, tx, id, *p.Data); err != nil {
+			return nil, err
+		}
+	}
+	if err := f.cfg.Webhooks.Post(ctx, tx, webhook.PostUpdated, author, p); err != nil {
+		return nil, err
+	}
+	return p, f.enqueuePost(ctx, tx, job.PostChanged, author, job.Post{Post: id, Author: author.ID, From: p.Visibility, To: p.Visibility, Edited: true})
+}
+
+// firstVersion returns what an edited post said when it was made; nil when that is kept no more.
+func firstVersion(ctx context.Context, db *ent.Client, post int64) (*ent.PostVersion, error) {
+	v, err := db.PostVersion.Query().Where(postversion.PostID(post)).Order(ent.Asc(postversion.FieldID)).First(ctx)
+	if ent.IsNotFound(err) || err == nil && v.WrittenAt != ids.TimeOf(post).UnixMilli() {
+		return nil, nil
+	}
+	return v, rows.Wrap("read first version", err)
+}
+
+// Versions is a page of what the viewer's post said before, newest first; nil for anyone but
+// the author. Error: BadInput.
+//
+// Cost: an index range of the page.
+func (f *Feed) Versions(ctx context.Context, v account.Viewer, of *ent.Post, p paging.Page) (*paging.Connection[ent.PostVersion], error) {
+	if v.ID == 0 || v.ID != of.AuthorID {
+		return nil, nil
+	}
+	w, err := paging.Open(p, paging.Versions, of.ID, f.cfg.MaxPage)
+	if err != nil {
+		return nil, err
+	}
+	r := w.Range()
+	q := f.db.PostVersion.Query().Where(postversion.PostID(of.ID)).Order(ent.Desc(postversion.FieldID)).Limit(r.Limit)
+	if w.After != nil {
+		q.Where(postversion.IDLT(r.Upper()))
+	}
+	list, err := q.All(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read versions: %w", err)
+	}
+	return paging.Connect(w, list, func(version *ent.PostVersion) paging.Edge[ent.PostVersion] {
+		return paging.Edge[ent.PostVersion]{Cursor: paging.Cursor{ID: version.ID}.Encode(paging.Versions, of.ID), Node: version}
+	}), nil
+}

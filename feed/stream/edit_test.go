@@ -1,0 +1,174 @@
+package stream_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tideline/ent/schema"
+	"tideline/feed"
+	"tideline/feed/account"
+	"tideline/feed/stream"
+	"tideline/live"
+)
+
+func (l listener) updated() (id int64, text string) {
+	l.w.Helper()
+	ev := l.next()
+	require.IsType(l.w, &stream.PostUpdated{}, ev)
+	node := ev.(*stream.PostUpdated).Edge.Node
+	return node.ID, node.Text
+}
+
+func (w *world) edit(v account.Viewer, id int64, text string) {
+	w.Helper()
+	_, err := w.Feed.UpdatePost(w.Ctx, v, id, feed.Edit{Text: &text})
+	require.NoError(w, err)
+	w.Drain()
+}
+
+// Whoever has a post is told what it says now, if they asked for that; for whom it has a muted
+// word, it has gone, and comes back without it.
+func TestEditIsTold(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		ann, bob := w.pair()
+		eve := w.User("eve")
+		w.Follow(eve, bob)
+		w.Drain()
+		w.AwaitInbox(eve)
+		_, _, err := w.Feed.MuteWord(w.Ctx, eve, "cat")
+		require.NoError(w, err)
+		w.Drain()
+		ask := func(v account.Viewer) listener { return w.listenFor(v, stream.Options{Updates: true}) }
+		toAnn, own, toEve, old, oldOfEve := ask(ann), ask(bob), ask(eve), w.listen(ann, nil), w.listen(eve, nil)
+		post := w.Post(bob, schema.Public)
+		w.Drain()
+		for _, l := range []listener{toAnn, own, toEve, old, oldOfEve} {
+			require.Equal(w, post, l.added())
+		}
+		w.edit(bob, post, "my dog")
+		for _, l := range []listener{toAnn, own, toEve} {
+			id, text := l.updated()
+			require.Equal(w, []any{post, "my dog"}, []any{id, text})
+		}
+		w.edit(bob, post, "my cat")
+		for _, l := range []listener{toAnn, own} {
+			_, text := l.updated()
+			require.Equal(w, "my cat", text)
+		}
+		require.Equal(w, post, toEve.removed())
+		second := w.Post(bob, schema.Public)
+		w.Drain()
+		for _, l := range []listener{toAnn, own, toEve, old, oldOfEve} { // each takes the edits now, while they are what is so
+			require.Equal(w, second, l.added(), "who does not ask is told nothing of edits")
+		}
+		w.edit(bob, post, "my bird")
+		for _, l := range []listener{toAnn, own} {
+			_, text := l.updated()
+			require.Equal(w, "my bird", text)
+		}
+		require.Equal(w, post, toEve.added(), "its client has it no more")
+		_, err = w.Feed.SetVisibility(w.Ctx, bob, post, schema.Private)
+		require.NoError(w, err)
+		w.Drain()
+		require.Equal(w, post, toAnn.removed())
+		w.edit(bob, post, "for myself")
+		next := w.Post(bob, schema.Public)
+		require.Equal(w, next, toAnn.added(), "nothing of what may not be seen")
+		for _, l := range []listener{old, oldOfEve} {
+			require.Equal(w, post, l.removed())
+			require.Equal(w, next, l.added())
+		}
+	})
+}
+
+// An author who deletes a post right after an edit is told so, also where the event of the edit
+// comes when the post is gone.
+func TestEditOfADeletedPost(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		ann, bob := w.pair()
+		post := w.Post(bob, schema.Public)
+		w.Drain()
+		toAnn, own := w.listenFor(ann, stream.Options{Updates: true}), w.listenFor(bob, stream.Options{Updates: true})
+		require.NoError(w, w.Feed.DeletePost(w.Ctx, bob, post))
+		for _, v := range []account.Viewer{ann, bob} {
+			_, err := w.Publisher.Publish(w.Ctx, live.Event{Kind: live.Added, Post: post, Author: bob.ID, Reason: live.Edited}, []int64{v.ID})
+			require.NoError(w, err)
+		}
+		w.Drain()
+		for _, l := range []listener{toAnn, own} {
+			ev := l.next()
+			require.IsType(w, &stream.PostRemoved{}, ev)
+			removed := ev.(*stream.PostRemoved)
+			require.Equal(w, []any{post, l.viewer == bob}, []any{removed.PostID, removed.Deleted})
+		}
+	})
+}
+
+// A client that comes back is told what was edited while it was away, or to read again when
+// that is much.
+func TestEditsWhileAway(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		ann, bob := w.pair()
+		_, _, err := w.Feed.MuteWord(w.Ctx, ann, "cat")
+		require.NoError(w, err)
+		w.Drain()
+		long := w.PostAged(bob, 3600_000_000_000)
+		muted := w.PostAged(bob, 1800_000_000_000)
+		private := w.Post(bob, schema.Private)
+		other := w.PostAged(w.User("stranger"), 1800_000_000_000)
+		w.Drain()
+		l := w.listenFor(ann, stream.Options{Updates: true})
+		post := w.Post(bob, schema.Public)
+		w.Drain()
+		after := l.position()
+		l.close()
+		w.edit(bob, long, "old, and new")
+		w.edit(bob, muted, "my cat")
+		w.edit(bob, post, "new")
+		w.edit(bob, private, "for myself") // who may not see it is not even told that it has gone
+		require.NoError(w, w.Stores.DB.Post.UpdateOneID(other).SetEditedAt(1<<50).Exec(w.Ctx))
+		told, gone := map[int64]string{}, int64(0)
+		l = w.listenFor(ann, stream.Options{After: after, Updates: true})
+		for range 3 {
+			switch ev := l.next().(type) {
+			case *stream.PostUpdated:
+				told[ev.Edge.Node.ID] = ev.Edge.Node.Text
+			case *stream.PostRemoved:
+				gone = ev.PostID
+			default:
+				require.Fail(w, "an event of another kind", "%T", ev)
+			}
+		}
+		require.Equal(w, map[int64]string{long: "old, and new", post: "new"}, told)
+		require.Equal(w, muted, gone)
+		l.expectNothingBefore(bob)
+
+		for i, id := range w.History(bob, 101) {
+			require.NoError(w, w.Stores.DB.Post.UpdateOneID(id).SetText(fmt.Sprint(i)).SetEditedAt(1<<50).Exec(w.Ctx))
+		}
+		require.IsType(w, &stream.Invalidated{}, w.listenFor(ann, stream.Options{After: after, Updates: true}).next())
+	})
+}
+
+// An edit moves nothing: the post's receipt stays that of its fan-out.
+func TestEditLeavesTheReceipt(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		_, bob := w.pair()
+		post := w.Post(bob, schema.Public)
+		w.Drain()
+		require.NoError(w, w.Stores.DB.Delivery.UpdateOneID(post).SetFirstLag(12_345_678).Exec(w.Ctx))
+		_, err := w.Feed.SetVisibility(w.Ctx, bob, post, schema.Private)
+		require.NoError(w, err)
+		w.Drain()
+		w.edit(bob, post, "for myself")
+		receipt, err := w.Stores.DB.Delivery.Get(w.Ctx, post)
+		require.NoError(w, err)
+		require.EqualValues(w, 12_345_678, receipt.FirstLag)
+	})
+}
