@@ -263,6 +263,44 @@ func TestLikes(t *testing.T) {
 	a.forgive()
 }
 
+// An edit is what everybody sees at once; its author alone opens what the post said before, and
+// an edit of what another device has edited meanwhile undoes nothing.
+func TestEditingAPost(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	ada, bob := s.signUp("ada"), s.signUp("bob")
+	post := bob.post("Low watr")
+	ada.relate("follow", bob)
+	a, b := ada.browse(), bob.browse()
+	a.shows("Low watr")
+	say := func(text string) {
+		t.Helper()
+		const field = `document.querySelector('form.edit textarea')`
+		b.clickOn(field)
+		b.see(`document.activeElement === ` + field + ` && (` + field + `.select(), true)`)
+		b.write(text)
+	}
+	b.pressIn("Low watr", "Edit post")
+	say("Low water")
+	b.click("Save")
+	b.shows("Low water")
+	a.shows("Low water")
+	a.see(`document.querySelector('.post span.edited')?.textContent === 'edited'`)
+	b.pressIn("Low water", "edited, Earlier versions")
+	b.see(`document.querySelector('dialog .versions')?.textContent.includes('Low watr')`)
+	b.clickOn(`[...document.querySelectorAll('dialog button')].find((e) => e.textContent === 'Close')`)
+	b.see(`document.querySelector('dialog') === null`)
+
+	b.pressIn("Low water", "Edit post")
+	say("Lowest water")
+	bob.must(`mutation($i: UpdatePostInput!) { updatePost(input: $i) { post { id } } }`, map[string]any{"postId": post, "text": "Low water at six"}, nil)
+	a.shows("Low water at six")
+	b.click("Save")
+	b.sees("The post was edited since")
+	b.click("Cancel")
+	b.shows("Low water at six")
+}
+
 func TestRefusedPostComesBack(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
