@@ -53,7 +53,7 @@ const seenBy = "coalesce(nullif(CAST($3 AS text), ''), default_visibility)"
 // insertAtOnce inserts the post in one statement of PostgreSQL, and stores what the
 // statement decides in p. Its parts wait for the first, which locks the author's row.
 func (f *Feed) insertAtOnce(ctx context.Context, p *ent.Post, key string) error {
-	insertion, err := f.cfg.Queue.Prepare(job.PostCreated, job.Post{Post: p.ID, Author: p.AuthorID})
+	insertion, err := f.cfg.Queue.Prepare(ctx, job.PostCreated, job.Post{Post: p.ID, Author: p.AuthorID})
 	if err != nil {
 		return err
 	}

@@ -1,8 +1,11 @@
 package live
 
 import (
+	"context"
 	"sync/atomic"
 	"time"
+
+	"tideline/trace"
 )
 
 // Batch is the recipients of one message in this process. It exists from the arrival
@@ -12,6 +15,20 @@ type Batch struct {
 	Users []int64
 
 	last atomic.Pointer[finding]
+
+	place  *trace.Place // of the message; nil if it is on no journey
+	joined atomic.Bool
+}
+
+// Trace has the first reader that calls it go on with the journey of the message: one
+// stands for all, for they do the same. For all others, and with a nil batch, ctx leaves
+// the journey that it is on. It is a context of trace.Joinable.
+func (b *Batch) Trace(ctx context.Context) {
+	if b == nil || b.place == nil || !b.joined.CompareAndSwap(false, true) {
+		trace.Join(ctx, nil)
+		return
+	}
+	trace.Join(ctx, b.place)
 }
 
 // finding is what one caller of Share finds out for all.

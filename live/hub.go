@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"tideline/trace"
 )
 
 const (
@@ -35,6 +37,8 @@ type HubConfig struct {
 	// Buffer is how many events a subscription holds for its reader before it
 	// is given up as lagging. Defaults to 32, 56 bytes each while they wait.
 	Buffer int
+	// Tracer goes on with the journeys that events bring. Optional.
+	Tracer *trace.Tracer
 	// Logger is told of lost and restored connections. Defaults to none.
 	Logger *slog.Logger
 	// Heartbeat is how often presence is refreshed and checked. Publishers take a
@@ -263,7 +267,13 @@ func (h *Hub) receive(ctx context.Context, sub *redis.PubSub, after int64) error
 
 // deliver hands ev to the subscriptions of users.
 func (h *Hub) deliver(ctx context.Context, ev Event, users []int64) {
-	ev.Batch = &Batch{Users: slices.Clone(users)}
+	carried := ""
+	if ev.carries() {
+		carried, ev.Reason = ev.Reason, ""
+	}
+	ctx, span := h.cfg.Tracer.Continue(ctx, carried, "receive", ev.Kind.String())
+	defer span.End(nil)
+	ev.Batch = &Batch{Users: slices.Clone(users), place: trace.Here(ctx)}
 	prepare := h.prepare.Load()
 	together := prepare != nil && len(users) > 1 && (ev.Kind == Added || ev.Kind == Removed)
 	var full, offered []*Subscription
@@ -291,6 +301,7 @@ func (h *Hub) deliver(ctx context.Context, ev Event, users []int64) {
 	h.delivered.Add(sent)
 	h.strays.Add(strays)
 	h.drop(full)
+	span.Int("tideline.subscriptions", int64(sent))
 	if len(offered) > 0 {
 		h.telling.Go(func() { h.tell(ctx, func() { (*prepare)(ctx, ev) }, offered) })
 	}

@@ -113,12 +113,17 @@ type Event struct {
 	Post    int64
 	Author  int64
 	Session int64
-	Reason  string // at most 256 bytes
+	// Reason has at most 256 bytes. In an Added and a Removed it is not for subscribers: it
+	// brings the journey of the publication, see trace.Carried, or is empty.
+	Reason string
 
 	// Batch has all recipients of the message in this process. It is nil in a
 	// published event, and in a Resync.
 	Batch *Batch
 }
+
+// carries reports whether the reason is a journey. Versions before this one ignore it.
+func (e Event) carries() bool { return e.Kind == Added || e.Kind == Removed }
 
 // validate refuses what the wire format cannot carry.
 func (e Event) validate() error {

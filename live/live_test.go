@@ -119,7 +119,7 @@ func TestDelivery(t *testing.T) {
 		twenty := subscribe(t, a, 20)
 		assert.Equal(t, 3, a.Subscribers())
 
-		ev := live.Event{Kind: live.Removed, Post: 1<<53 - 1, Author: 2, Session: 3, Reason: "gone — for good"}
+		ev := live.Event{Kind: live.Invalidated, Post: 1<<53 - 1, Author: 2, Session: 3, Reason: "gone — for good"}
 		reached, err := p.Publish(t.Context(), ev, []int64{30, 10, 1 << 52, 10})
 		require.NoError(t, err)
 		assert.Equal(t, 2, reached, "one user in two processes")

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"tideline/trace"
 )
 
 // chunkSize bounds the recipients in one look-up and in one message (about
@@ -54,6 +56,15 @@ func (p *Publisher) Publish(ctx context.Context, ev Event, users []int64) (reach
 	users = slices.Compact(users)
 	if users[0] <= 0 {
 		return 0, fmt.Errorf("live: publish: %d is not a user id", users[0])
+	}
+	ctx, span := trace.Send(ctx, "publish", ev.Kind.String())
+	defer func() {
+		span.Int("tideline.users", int64(len(users)))
+		span.Int("tideline.reached", int64(reached))
+		span.End(err)
+	}()
+	if ev.carries() {
+		ev.Reason = trace.Carried(ctx)
 	}
 	listing, cancel := p.limited(ctx)
 	procs, err := p.rdb.ZRange(listing, procsKey, 0, -1).Result()

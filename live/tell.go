@@ -3,6 +3,8 @@ package live
 import (
 	"context"
 	"runtime"
+
+	"tideline/trace"
 )
 
 const (
@@ -47,6 +49,9 @@ func (h *Hub) tell(ctx context.Context, prepare func(), subs []*Subscription) {
 // tellEach is tell for some of the subscriptions. Those that have to wait do not hold
 // up the others.
 func (h *Hub) tellEach(ctx context.Context, prepare func(), subs []*Subscription) {
+	ctx, span := trace.Begin(ctx, "tell subscriptions") // what tell sends is written to the socket in it
+	span.Int("tideline.subscriptions", int64(len(subs)))
+	defer span.End(nil)
 	waiting := map[<-chan struct{}][]*Subscription{}
 	for i, s := range subs {
 		if i%prepareEach == prepareEach-1 && ctx.Err() == nil {

@@ -14,7 +14,8 @@ import (
 //	post        uvarint
 //	author      uvarint
 //	session     uvarint
-//	reason      uvarint length ≤ 256, then the bytes
+//	reason      uvarint length ≤ 256, then the bytes; for Added and Removed a
+//	            traceparent, or nothing
 //	recipients  uvarint count ≥ 1, then each user id as a uvarint: the first as
 //	            it is, the others as the distance to the one before (≥ 1)
 //

@@ -42,6 +42,7 @@ func (w *worker) attempt(ctx context.Context, e entry, r *running) {
 	}
 	cancel()
 
+	ctx, span := w.cfg.Tracer.Job(ctx, j.Kind, j.Payload)
 	begun := time.Now()
 	res := Result{Job: j.ID, Kind: j.Kind, Pool: w.pool, Attempt: j.Attempt, Wait: max(0, begun.Sub(j.CreatedAt))}
 	j.steps = &r.steps
@@ -67,6 +68,13 @@ func (w *worker) attempt(ctx context.Context, e entry, r *running) {
 		w.requeue(storing, j.ID)
 	}
 	w.report(storing, res)
+	span.Int("tideline.job", j.ID)
+	span.Int("tideline.attempt", int64(j.Attempt))
+	span.Text("tideline.pool", string(w.pool))
+	if res.Outcome != Done && res.Outcome != Returned {
+		span.Fail(string(res.Outcome))
+	}
+	span.End(nil)
 }
 
 // load returns the job to run, nil if there is none any more.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"tideline/ent"
+	"tideline/trace"
 )
 
 // defaultPushTimeout bounds how long a commit waits for Redis. The sweeper finds a job
@@ -25,7 +26,7 @@ func (q *Queue) Enqueue(ctx context.Context, tx *ent.Tx, pool Pool, kind string,
 	if !slices.Contains(pools, pool) {
 		return fmt.Errorf("enqueue %s: unknown pool %q", kind, pool)
 	}
-	i, err := q.Prepare(kind, payload)
+	i, err := q.Prepare(ctx, kind, payload)
 	if err != nil {
 		return err
 	}
@@ -57,11 +58,13 @@ type Insertion struct {
 	kind    string
 	payload json.RawMessage
 	at      time.Time
+	span    *trace.Span // until the job is pushed
 }
 
 // Prepare begins to enqueue a job without a transaction: the caller makes SQL a part of
-// a statement, and calls Committed when that has succeeded.
-func (q *Queue) Prepare(kind string, payload any) (*Insertion, error) {
+// a statement, and calls Committed when that has succeeded. The job goes on with the
+// journey of ctx.
+func (q *Queue) Prepare(ctx context.Context, kind string, payload any) (*Insertion, error) {
 	if kind == "" {
 		return nil, errors.New("enqueue: a job must have a kind")
 	}
@@ -69,7 +72,8 @@ func (q *Queue) Prepare(kind string, payload any) (*Insertion, error) {
 	if err != nil {
 		return nil, fmt.Errorf("enqueue %s: %w", kind, err)
 	}
-	return &Insertion{q, kind, raw, q.now()}, nil
+	ctx, span := trace.Send(ctx, "enqueue", kind)
+	return &Insertion{q, kind, trace.Carry(ctx, raw), q.now(), span}, nil
 }
 
 func (i *Insertion) due() time.Time { return i.at.Add(i.q.cfg.Lease) }
@@ -102,4 +106,6 @@ func (i *Insertion) push(ctx context.Context, pool Pool, id int64) {
 	if err != nil {
 		i.q.log.WarnContext(ctx, "job is left to the sweeper", "job", id, "kind", i.kind, "err", err)
 	}
+	i.span.Int("tideline.job", id)
+	i.span.End(err)
 }

@@ -43,6 +43,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"tideline/ent"
+	"tideline/trace"
 )
 
 // Pool is a share of the workers that is reserved for jobs of one sort, so that short
@@ -96,6 +97,8 @@ type Config struct {
 	// Observe, if set, is called after every attempt, by the goroutine that made
 	// it: it must be quick and safe for concurrent use.
 	Observe func(Result)
+	// Tracer goes on with the journeys that jobs bring. Optional.
+	Tracer *trace.Tracer
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
 	// Now tells when jobs are made and due. Defaults to time.Now. The life of claims

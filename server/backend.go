@@ -19,6 +19,7 @@ import (
 	"tideline/queue"
 	"tideline/storage"
 	"tideline/timeline"
+	"tideline/trace"
 )
 
 // backend has the parts that servers, workers and commands share.
@@ -36,7 +37,7 @@ type backend struct {
 	webhooks   *webhook.Deliverer
 }
 
-func (c Config) backend(stores *storage.Stores, log *slog.Logger, m *metrics) (b backend, err error) {
+func (c Config) backend(stores *storage.Stores, log *slog.Logger, m *metrics, tracer *trace.Tracer) (b backend, err error) {
 	b.stores = stores
 	feeds := c.timelines()
 	feeds.Reborn = func() {
@@ -49,6 +50,7 @@ func (c Config) backend(stores *storage.Stores, log *slog.Logger, m *metrics) (b
 		Pools:     map[queue.Pool]int{queue.Small: c.SmallWorkers, queue.Large: c.LargeWorkers, queue.Relations: c.RelationWorkers},
 		StopGrace: c.ShutdownGrace,
 		Observe:   m.attempt,
+		Tracer:    tracer,
 		Logger:    log,
 	})
 	if err != nil {

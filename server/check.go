@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"slices"
+	"strings"
 	"time"
 
 	"tideline/server/machine"
@@ -32,6 +33,7 @@ func (c Config) Unsafe() []string {
 	when(c.SignUp == "on" && c.OwnAccounts == "on" && c.NewAccountFor == 0,
 		"TIDELINE_NEW_ACCOUNT_FOR is 0s: an account of a minute may write as much as any other")
 	when(c.DatabaseURL == "" && c.SQLiteSync == "normal", "TIDELINE_SQLITE_SYNC is normal: a power cut takes the last writes")
+	when(c.TracesHeaders != "" && strings.HasPrefix(c.TracesEndpoint, "http:"), "TIDELINE_TRACES_ENDPOINT has no TLS: TIDELINE_TRACES_HEADERS travel in the clear")
 	if files, known := machine.OpenFiles(); known {
 		need := uint64(c.MaxSockets + spareFiles)
 		when(files < need, "this process may open %d files: TIDELINE_MAX_SOCKETS needs %d", files, need)
@@ -159,5 +161,10 @@ func (c Config) describe(out io.Writer) {
 	}
 	fmt.Fprintf(out, "tideline %s\n\nWith these settings there can be %s.\n", ThisBuild(), ways)
 	fmt.Fprintf(out, "  API        %s://%s\n  Operators  %s\n  SQL        %s\n  Redis      %s\n", scheme, c.Addr, admin, sql, rdb)
+	traced := "nothing is traced"
+	if c.TracesEndpoint != "" {
+		traced = fmt.Sprintf("a share of %v of the operations, to %s", c.TracesShare, c.TracesEndpoint)
+	}
+	fmt.Fprintf(out, "  Traces     %s\n", traced)
 	fmt.Fprintf(out, "  Timelines  inboxes of %d, authors with more than %d followers are pulled, kept for %v\n", c.InboxCap, c.PullAbove, c.ActiveFor)
 }

@@ -25,6 +25,7 @@ import (
 	"tideline/server/transport"
 	"tideline/storage"
 	"tideline/timeline"
+	"tideline/trace"
 	"tideline/workers"
 )
 
@@ -109,6 +110,10 @@ type Config struct {
 	LogFormat     string        `group:"Process" enum:"text,json" default:"text" help:"Form of the log on standard error: text or json."`
 	LogLevel      string        `group:"Process" enum:"debug,info,warn,error" default:"info" help:"Least level that is logged: debug, info, warn or error."`
 	ShutdownGrace time.Duration `group:"Process" default:"15s" help:"Time for work in hand when stopping, 1s to 10m."`
+
+	TracesEndpoint string  `group:"Process" placeholder:"URL" help:"Collector to which traces are sent, by OTLP over HTTP, such as http://127.0.0.1:4318. Default: none, nothing is traced."`
+	TracesShare    float64 `group:"Process" default:"0.01" help:"Share of the operations that are traced, 0 to 1; this process goes on with what others trace."`
+	TracesHeaders  string  `group:"Process" secret:"" placeholder:"NAME=VALUE,..." help:"Headers for the collector, values escaped as in URLs; or in the file that TIDELINE_TRACES_HEADERS_FILE names. Default: none."`
 }
 
 // Vars has the defaults and bounds in the tags of Config that its packages tell: the
@@ -200,7 +205,7 @@ func (c Config) Validate() error {
 	if _, err := c.webhookReach(); err != nil {
 		bad("WebhookNetworks", quote(strings.Join(c.WebhookNetworks, ",")), "networks such as 10.1.0.0/16")
 	}
-	errs = append(errs, c.timelines().Validate(), c.policy().Validate(), c.transport().Validate(), c.limits(nil).Validate(), c.storage().Validate())
+	errs = append(errs, c.timelines().Validate(), c.policy().Validate(), c.transport().Validate(), c.limits(nil).Validate(), c.storage().Validate(), c.traces(Serve, nil).Validate())
 	return asSettings(errors.Join(errs...))
 }
 
@@ -235,6 +240,14 @@ func flagOf(field reflect.StructField) string {
 
 func (c Config) storage() storage.Config {
 	return storage.Config{DataDir: c.DataDir, DatabaseURL: c.DatabaseURL, SQLiteSync: c.SQLiteSync, RedisURL: c.RedisURL}
+}
+
+// traces is where traces go.
+func (c Config) traces(role Role, log *slog.Logger) trace.Config {
+	return trace.Config{
+		TracesEndpoint: c.TracesEndpoint, TracesShare: c.TracesShare, TracesHeaders: c.TracesHeaders,
+		Version: ThisBuild().Version, Role: role.String(), Logger: log,
+	}
 }
 
 // requestLimits are the limits of one request.

@@ -134,6 +134,8 @@ func TestInvalidSettings(t *testing.T) {
 		"--tls-cert=cert.pem":                      {"--tls-cert (TIDELINE_TLS_CERT)", "together with --tls-key"},
 		"--tls-key=key.pem":                        {"--tls-key (TIDELINE_TLS_KEY)"},
 		"--log-format=xml":                         {"--log-format", `"text","json"`},
+		"--traces-endpoint=collector:4318":         {"--traces-endpoint (TIDELINE_TRACES_ENDPOINT)", "http://127.0.0.1:4318"},
+		"--traces-share=1.5":                       {"--traces-share (TIDELINE_TRACES_SHARE) is 1.5", "0 to 1"},
 		"--log-level=loud":                         {"--log-level", "debug"},
 		"--rate-limit=maybe":                       {"--rate-limit", `"on","off"`},
 		"--graphiql=maybe":                         {"--graphiql", `"on","off"`},

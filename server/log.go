@@ -6,11 +6,12 @@ import (
 	"log/slog"
 
 	"tideline/server/transport/requestid"
+	"tideline/trace"
 )
 
 // newLogger returns a logger that writes records of the level ("debug" to "error")
 // and above to w, as JSON or as text. A record that is made with the context of a
-// request has the request's id.
+// request has the request's id, and on a journey that of its trace.
 func newLogger(w io.Writer, format, level string) (*slog.Logger, error) {
 	var least slog.Level
 	if err := least.UnmarshalText([]byte(level)); err != nil {
@@ -32,13 +33,16 @@ func inSeconds(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// contextHandler adds the id of the request to each record, whichever package logs
+// contextHandler adds the ids of the request and of the trace to each record, whichever package logs
 // it.
 type contextHandler struct{ slog.Handler }
 
 func (h contextHandler) Handle(ctx context.Context, record slog.Record) error {
 	if id := requestid.Of(ctx); id != "" {
 		record.AddAttrs(slog.String("request", id))
+	}
+	if id := trace.ID(ctx); id != "" {
+		record.AddAttrs(slog.String("trace_id", id))
 	}
 	return h.Handler.Handle(ctx, record)
 }

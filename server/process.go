@@ -23,6 +23,7 @@ import (
 	"tideline/server/transport/requestid"
 	"tideline/server/wire"
 	"tideline/storage"
+	"tideline/trace"
 	"tideline/web"
 	"tideline/workers"
 )
@@ -32,6 +33,7 @@ type process struct {
 	config   Config
 	role     Role
 	stores   *storage.Stores
+	tracer   *trace.Tracer // nil: nothing is traced
 	log      *slog.Logger
 	metrics  *metrics
 	health   *health
@@ -47,8 +49,8 @@ type process struct {
 	work, base []func(context.Context) error
 }
 
-func newProcess(ctx context.Context, c Config, role Role, stores *storage.Stores, log *slog.Logger) (*process, error) {
-	p := &process{config: c, role: role, stores: stores, log: log, metrics: newMetrics()}
+func newProcess(ctx context.Context, c Config, role Role, stores *storage.Stores, tracer *trace.Tracer, log *slog.Logger) (*process, error) {
+	p := &process{config: c, role: role, stores: stores, tracer: tracer, log: log, metrics: newMetrics()}
 	p.health = &health{log: log, observe: p.metrics.checked, checks: []check{
 		{"sql", stores.SQL.PingContext},
 		{"redis", stores.CheckRedis},
@@ -61,14 +63,14 @@ func newProcess(ctx context.Context, c Config, role Role, stores *storage.Stores
 	if p.limits, err = limit.New(stores.Redis, c.limits(log)); err != nil {
 		return nil, err
 	}
-	b, err := c.backend(stores, log, p.metrics)
+	b, err := c.backend(stores, log, p.metrics, tracer)
 	if err != nil {
 		return nil, err
 	}
 	p.base = append(p.base, b.home.Run)
 	var hub *live.Hub
 	if role.server {
-		hub = live.NewHub(stores.Redis, live.HubConfig{Sharded: stores.Sharded, Logger: log, Mark: b.home.ArrivedID})
+		hub = live.NewHub(stores.Redis, live.HubConfig{Sharded: stores.Sharded, Tracer: tracer, Logger: log, Mark: b.home.ArrivedID})
 		p.health.checks = append(p.health.checks, check{"live", hub.Ready})
 		p.base = append(p.base, hub.Run, func(ctx context.Context) error { return b.sessions.Run(ctx, hub) }, b.keys.Run, b.outbox.Run)
 		p.metrics.countHub(hub.Stats)
@@ -148,7 +150,7 @@ func (p *process) serveAPI(ctx context.Context, mux *http.ServeMux, called graph
 	}
 	config := c.transport()
 	config.Engine, config.Authenticate, config.Ended = engine, called.Accounts.Authenticate, sessions.Ended
-	config.Limits, config.Logger = p.limits, p.log
+	config.Limits, config.Tracer, config.Logger = p.limits, p.tracer, p.log
 	config.ObserveRequest, config.ObserveSubscriptions = p.metrics.request, p.metrics.subscribed
 	config.ObserveSlowSocket = p.metrics.slowSockets.Inc
 	if p.api, err = transport.New(ctx, config); err != nil {

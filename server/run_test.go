@@ -206,7 +206,7 @@ func TestRankDecayIsTheFeeds(t *testing.T) {
 	c, err := parse(t, "--rank-decay=1h")
 	require.NoError(t, err)
 	log := slog.New(slog.DiscardHandler)
-	b, err := c.backend(stores, log, newMetrics())
+	b, err := c.backend(stores, log, newMetrics(), nil)
 	require.NoError(t, err)
 	called, err := b.api(c, nil, generator, live.NewHub(stores.Redis, live.HubConfig{}), log)
 	require.NoError(t, err)

@@ -37,8 +37,10 @@ import (
 	"tideline/feed/webhook"
 	"tideline/fleet"
 	"tideline/queue"
+	"tideline/server/machine"
 	"tideline/storage"
 	"tideline/storage/migration"
+	"tideline/trace"
 )
 
 // Role is the part that a process plays.
@@ -52,6 +54,11 @@ var (
 	Server = Role{server: true}
 	Worker = Role{worker: true}
 )
+
+// String is the command that runs a process of the role.
+func (r Role) String() string {
+	return map[Role]string{Serve: "serve", Server: "server", Worker: "worker"}[r]
+}
 
 // Console is where a process writes: a banner for people to Out, the log to Log.
 type Console struct{ Out, Log io.Writer }
@@ -94,7 +101,12 @@ func Run(ctx context.Context, c Config, role Role, console Console) (err error) 
 	if err := c.migrate(ctx, stores); err != nil {
 		return err
 	}
-	p, err := newProcess(ctx, c, role, stores, log)
+	tracer, err := trace.Start(ctx, c.traces(role, log))
+	if err != nil {
+		return err
+	}
+	defer tracer.Stop()
+	p, err := newProcess(ctx, c, role, stores, tracer, log)
 	if err != nil {
 		return err
 	}
@@ -108,7 +120,7 @@ func Run(ctx context.Context, c Config, role Role, console Console) (err error) 
 		log.InfoContext(ctx, "operators are answered", "url", "http://"+admin.Addr().String()+"/", "addr", admin.Addr().String())
 	}
 	p.announce(console.Out)
-	defer collectLess()()
+	defer machine.CollectLess()()
 	err = p.run(ctx)
 	log.InfoContext(ctx, "stopped")
 	return err
@@ -172,7 +184,7 @@ func (c Config) WithAudit(ctx context.Context, console Console, fn func(*audit.A
 		if err := upToDate(ctx, stores); err != nil {
 			return err
 		}
-		b, err := c.backend(stores, log, newMetrics())
+		b, err := c.backend(stores, log, newMetrics(), nil)
 		if err != nil {
 			return err
 		}
@@ -237,7 +249,7 @@ func (c Config) withBackend(ctx context.Context, console Console, fn func(backen
 		if err := upToDate(ctx, stores); err != nil {
 			return err
 		}
-		b, err := c.backend(stores, log, newMetrics())
+		b, err := c.backend(stores, log, newMetrics(), nil)
 		if err != nil {
 			return err
 		}

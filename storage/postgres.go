@@ -11,6 +11,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
+
+	"tideline/trace"
 )
 
 const (
@@ -78,14 +80,25 @@ func openPostgres(cfg *pgx.ConnConfig, after, lockWait time.Duration) *sql.DB {
 	return db
 }
 
-// deadlines gives each statement without a deadline one that is so far away. Pgx calls
-// it around every statement, to the end of the statement's rows.
+// deadlines gives each statement without a deadline one that is so far away, and each on
+// a journey its span. Pgx calls it around every statement, to the end of the statement's
+// rows.
 type deadlines struct{ after time.Duration }
 
-type cancelKey struct{}
+type (
+	cancelKey struct{}
+	spanKey   struct{}
+)
 
 // TraceQueryStart see pgx.QueryTracer.
-func (d deadlines) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+func (d deadlines) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	if ctx, span := trace.Statement(ctx, "postgresql", data.SQL); span != nil {
+		return d.bound(context.WithValue(ctx, spanKey{}, span))
+	}
+	return d.bound(ctx)
+}
+
+func (d deadlines) bound(ctx context.Context) context.Context {
 	if _, bounded := ctx.Deadline(); bounded {
 		return ctx
 	}
@@ -94,7 +107,10 @@ func (d deadlines) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.Trace
 }
 
 // TraceQueryEnd see pgx.QueryTracer.
-func (deadlines) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryEndData) {
+func (deadlines) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryEndData) {
+	if span, ok := ctx.Value(spanKey{}).(*trace.Span); ok {
+		span.End(data.Err)
+	}
 	if cancel, ok := ctx.Value(cancelKey{}).(context.CancelFunc); ok {
 		cancel()
 	}

@@ -15,6 +15,8 @@ import (
 	"golang.org/x/sync/semaphore"
 	"modernc.org/sqlite"
 	sqlitelib "modernc.org/sqlite/lib"
+
+	"tideline/trace"
 )
 
 // sqlitePatience is how long a writer waits for its turn at most. After that the
@@ -174,16 +176,42 @@ type sqliteConn struct{ sqliteDriverConn }
 
 // BeginTx see driver.ConnBeginTx.
 func (c sqliteConn) BeginTx(ctx context.Context, opts driver.TxOptions) (tx driver.Tx, err error) {
-	err = whileBusy(ctx, func() (err error) {
-		tx, err = c.sqliteDriverConn.BeginTx(ctx, opts)
+	begin, span := statement(ctx, "BEGIN")
+	err = whileBusy(begin, func() (err error) {
+		tx, err = c.sqliteDriverConn.BeginTx(begin, opts)
 		return err
 	})
+	span.End(err)
+	if span != nil && err == nil {
+		tx = tracedTx{tx, ctx}
+	}
 	return tx, err
+}
+
+// statement begins the span of a statement.
+func statement(ctx context.Context, text string) (context.Context, *trace.Span) {
+	return trace.Statement(ctx, "sqlite", text)
+}
+
+// tracedTx is a transaction on a journey: on SQLite it is the commit that takes time.
+type tracedTx struct {
+	driver.Tx
+	ctx context.Context
+}
+
+// Commit see driver.Tx.
+func (t tracedTx) Commit() error {
+	_, span := statement(t.ctx, "COMMIT")
+	err := t.Tx.Commit()
+	span.End(err)
+	return err
 }
 
 // ExecContext takes a single statement: with several, a repetition would execute
 // the first ones twice.
 func (c sqliteConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (r driver.Result, err error) {
+	ctx, span := statement(ctx, query)
+	defer func() { span.End(err) }()
 	err = whileBusy(ctx, func() (err error) {
 		r, err = c.sqliteDriverConn.ExecContext(ctx, query, args)
 		return err
@@ -194,6 +222,8 @@ func (c sqliteConn) ExecContext(ctx context.Context, query string, args []driver
 // QueryContext waits, too: while another process recovers the file, nobody can
 // read it.
 func (c sqliteConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (rows driver.Rows, err error) {
+	ctx, span := statement(ctx, query)
+	defer func() { span.End(err) }()
 	err = whileBusy(ctx, func() (err error) {
 		rows, err = c.sqliteDriverConn.QueryContext(ctx, query, args)
 		return err

@@ -35,6 +35,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"tideline/ent"
+	"tideline/trace"
 )
 
 // Stores are the open connections of one process. They are safe for concurrent
@@ -118,6 +119,7 @@ func open(ctx context.Context, cfg Config, log *slog.Logger, embedded bool) (_ *
 	if err := s.openRedis(ctx, target, cfg.DataDir); err != nil {
 		return nil, err
 	}
+	s.Redis.AddHook(trace.Commands{})
 	return s, nil
 }
 

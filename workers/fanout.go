@@ -21,6 +21,7 @@ import (
 	"tideline/live"
 	"tideline/queue"
 	"tideline/timeline"
+	"tideline/trace"
 )
 
 // fanOut is one attempt to bring a post, or a change of it, to the followers of
@@ -92,11 +93,14 @@ func (w *Workers) postChanged(ctx context.Context, j *queue.Job) error {
 
 // distribute makes one attempt to fan a post out. With withdraw, followers who
 // may not see the post lose it.
-func (w *Workers) distribute(ctx context.Context, j *queue.Job, withdraw bool) error {
+func (w *Workers) distribute(ctx context.Context, j *queue.Job, withdraw bool) (err error) {
 	f := &fanOut{w: w, job: j, started: w.Now()}
 	if err := decode(j, &f.args, &f.progress); err != nil {
 		return err
 	}
+	ctx, span := trace.Begin(ctx, "fan-out")
+	span.Int("tideline.post", f.args.Post)
+	defer func() { span.End(err) }()
 	// An earlier attempt may have pushed by a visibility that no longer holds.
 	f.withdraw = withdraw || j.Again
 	if f.args.From != "" {
@@ -277,7 +281,10 @@ func (f *fanOut) toFollowers(ctx context.Context) error {
 }
 
 // nextPage does a page, and a checkpoint when one is due.
-func (f *fanOut) nextPage(ctx context.Context, page page) error {
+func (f *fanOut) nextPage(ctx context.Context, page page) (err error) {
+	ctx, span := trace.Begin(ctx, "fan-out page")
+	span.Int("tideline.followers", int64(len(page.followers)))
+	defer func() { span.End(err) }()
 	// Followers who never saw the post are not told that it is gone, nor which.
 	var gain, had, muters, lose, neverSaw []int64
 	for _, follower := range page.followers {

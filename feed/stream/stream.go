@@ -201,6 +201,7 @@ func (s *Stream) step(ctx context.Context) (more bool, err error) {
 	}
 	ended := s.sub.Ended()
 	ev, ok := s.sub.Take()
+	ev.Batch.Trace(ctx)
 	switch {
 	case ok && ev.Kind == live.MarkerMoved && s.heartbeat > 0:
 		s.send(&Heartbeat{Position: s.position()})

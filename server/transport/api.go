@@ -135,13 +135,19 @@ func (a *api) execute(ctx context.Context, begun time.Time, v account.Viewer, op
 	start := time.Now()
 	ctx, cancel := context.WithDeadline(graph.WithViewer(ctx, v), begun.Add(a.timeout(operation)))
 	defer cancel()
+	ctx, span := a.config.Tracer.Operation(ctx, begun, string(operation.Kind()), operation.Name(), operation.RootFields)
+	defer span.End(nil)
 	var response exec.Response
 	if !limit.InTurn(ctx, a.inFlight, int64(operation.Cost()), func() { response = a.config.Engine.Execute(ctx, operation) }) {
 		a.config.ObserveRequest(string(operation.Kind()), codeRateLimited, time.Since(start))
+		span.Fail(codeRateLimited)
 		return exec.Response{Errors: refused(limit.Busy)}
 	}
 	stamp(ctx, response.Errors)
 	took, code := time.Since(start), codeOf(response.Errors)
+	if len(response.Errors) > 0 {
+		span.Fail(code)
+	}
 	a.config.ObserveRequest(string(operation.Kind()), code, took)
 	a.config.Logger.DebugContext(ctx, "executed", "kind", operation.Kind(), "name", operation.Name(), "viewer", v.ID, "code", code, "took", took)
 	return response

@@ -15,6 +15,7 @@ import (
 	"tideline/server/limit"
 	"tideline/server/transport/incoming"
 	"tideline/server/transport/outgoing"
+	"tideline/trace"
 )
 
 // answer serves a request as GraphQL over HTTP says, and hands WebSocket handshakes
@@ -73,7 +74,7 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request) {
 // serve answers a request that was read. It releases the body of a subscription
 // early.
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request, mediaType string, request exec.Request, release func()) {
-	ctx, begun := r.Context(), time.Now()
+	ctx, begun := trace.WithCaller(r.Context(), r.Header), time.Now()
 	viewer, expires, err := h.viewer(r)
 	if isForbidden(err) {
 		w.Header().Set("WWW-Authenticate", "Bearer")

@@ -15,6 +15,7 @@ import (
 	"tideline/graph/exec"
 	"tideline/server/limit"
 	"tideline/server/transport/writequeue"
+	"tideline/trace"
 )
 
 // operation is one query, mutation or subscription under way on a socket. A query
@@ -163,10 +164,12 @@ func (op *operation) beginReading() bool {
 func (op *operation) forward() {
 	defer op.socket.queue.Flush()
 	defer op.recover(op.ctx)
+	ctx := trace.Joinable(op.ctx)
 	for more := true; more; more = op.keepReading() {
-		for response, ok := op.subscription.Next(op.ctx); ok; response, ok = op.subscription.Next(op.ctx) {
-			stamp(op.ctx, response.Errors)
-			op.emit(op.ctx, response)
+		for response, ok := op.subscription.Next(ctx); ok; response, ok = op.subscription.Next(ctx) {
+			stamp(ctx, response.Errors)
+			op.emit(ctx, response)
+			trace.Join(ctx, nil)
 		}
 		if errs := op.subscription.Refused(); errs != nil {
 			op.fail(op.ctx, errs)
@@ -225,7 +228,8 @@ func (op *operation) emit(ctx context.Context, response exec.Response) {
 		op.fail(ctx, op.socket.set.api.internal(ctx, "encode a result", err))
 		return
 	}
-	op.socket.operations.emit(op, data)
+	_, span := trace.Begin(ctx, "write to socket")
+	op.socket.operations.emit(op, data, span)
 }
 
 // complete ends the operation after its last result.

@@ -10,6 +10,7 @@ import (
 	"tideline/graph/exec"
 	"tideline/server/transport/requestid"
 	"tideline/server/transport/writequeue"
+	"tideline/trace"
 )
 
 // operations are those of one socket that are under way. Only an operation that is
@@ -84,12 +85,12 @@ func (o *operations) stopped() {
 }
 
 // emit queues a result, unless the operation has ended. The caller flushes when
-// there is no more.
-func (o *operations) emit(op *operation, data []byte) {
+// there is no more. The span ends when the result is written.
+func (o *operations) emit(op *operation, data []byte, span *trace.Span) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.byID[op.id] == op {
-		o.socket.queue.Add(websocket.TextMessage, data)
+		o.socket.queue.Add(websocket.TextMessage, data, span)
 	}
 }
 

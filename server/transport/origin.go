@@ -27,7 +27,7 @@ func cors(origins []string, next http.Handler) http.Handler {
 		h.Set("Allow", "GET, POST")
 		if allowed && r.Header.Get("Access-Control-Request-Method") != "" {
 			h.Set("Access-Control-Allow-Methods", "GET, POST")
-			h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, "+requestid.Header)
+			h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Traceparent, "+requestid.Header)
 			h.Set("Access-Control-Max-Age", "600")
 		}
 		w.WriteHeader(http.StatusNoContent)

@@ -17,6 +17,7 @@ import (
 	"tideline/graph/exec"
 	"tideline/server/limit"
 	"tideline/server/transport/incoming"
+	"tideline/trace"
 )
 
 // Server-sent events, for clients without WebSocket: GraphQL over SSE in its mode
@@ -143,6 +144,7 @@ func (h *Handler) admit(ctx context.Context, w http.ResponseWriter, r *http.Requ
 func (h *Handler) forward(ctx context.Context, s *eventStream, r *http.Request, subscription *exec.Subscription, dirty <-chan struct{}) {
 	pulse := time.NewTicker(h.api.config.PingInterval)
 	defer pulse.Stop()
+	ctx = trace.Joinable(ctx)
 	err := s.write([]byte(":\n\n")) // the client is connected
 	for err == nil {
 		select {
@@ -157,7 +159,10 @@ func (h *Handler) forward(ctx context.Context, s *eventStream, r *http.Request, 
 		}
 		for response, ok := subscription.Next(ctx); ok && err == nil; response, ok = subscription.Next(ctx) {
 			stamp(ctx, response.Errors)
+			_, span := trace.Begin(ctx, "write event")
 			err = s.next(response)
+			span.End(err)
+			trace.Join(ctx, nil)
 		}
 		if errs := subscription.Refused(); err == nil && errs != nil {
 			err = s.next(exec.Response{Errors: errs})

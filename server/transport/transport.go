@@ -33,6 +33,7 @@ import (
 	"tideline/feed/account"
 	"tideline/graph/exec"
 	"tideline/server/limit"
+	"tideline/trace"
 )
 
 // ReadTimeout is how long a client may take to send a request, or a message on a
@@ -107,6 +108,8 @@ type Config struct {
 	// ObserveSlowSocket is told of each socket that was closed because its client did
 	// not read. All three are optional and must return at once.
 	ObserveSlowSocket func()
+	// Tracer traces operations. Optional.
+	Tracer *trace.Tracer
 	// Logger defaults to discarding.
 	Logger *slog.Logger
 }

@@ -84,7 +84,7 @@ func BenchmarkDeflate(b *testing.B) {
 				message := event(length)
 				begun := processorTime(b)
 				for b.Loop() {
-					queues[0].Add(websocket.TextMessage, message)
+					queues[0].Add(websocket.TextMessage, message, nil)
 					queues[0].Flush()
 				}
 				b.ReportMetric(float64((processorTime(b)-begun).Nanoseconds())/float64(b.N)/1000, "cpu-µs/op")

@@ -85,7 +85,7 @@ func (q *Queue) SendNow(f *Frame) {
 	if q.closing {
 		return
 	}
-	rest := frame{websocket.TextMessage, f.Text}
+	rest := frame{websocket.TextMessage, f.Text, nil}
 	if !q.writing && len(q.frames) == 0 && q.rawLocked() != nil {
 		f.seal()
 		switch err := q.writeLocked(f); {
@@ -95,10 +95,10 @@ func (q *Queue) SendNow(f *Frame) {
 		case err == nil && f.n == len(f.wire):
 			return
 		case f.n > 0:
-			rest = frame{partial, f.wire[f.n:]}
+			rest = frame{partial, f.wire[f.n:], nil}
 		}
 	}
-	q.addLocked(rest.kind, append([]byte(nil), rest.data...))
+	q.addLocked(rest.kind, append([]byte(nil), rest.data...), nil)
 	q.startLocked()
 }
 

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
+
+	"tideline/trace"
 )
 
 // CloseWait is how long a peer may take to answer our close frame.
@@ -52,26 +54,27 @@ type Queue struct {
 type frame struct {
 	kind int // as in websocket.TextMessage
 	data []byte
+	span *trace.Span // ends when the frame is written; nil without
 }
 
 // Send queues a frame and has it written.
 func (q *Queue) Send(kind int, data []byte) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.addLocked(kind, data)
+	q.addLocked(kind, data, nil)
 	q.startLocked()
 }
 
 // Add queues a frame and has those before it written. The caller flushes when it
-// has no more to add.
-func (q *Queue) Add(kind int, data []byte) {
+// has no more to add. The span, which may be nil, ends when the frame is written.
+func (q *Queue) Add(kind int, data []byte, span *trace.Span) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.startLocked()
-	q.addLocked(kind, data)
+	q.addLocked(kind, data, span)
 }
 
-func (q *Queue) addLocked(kind int, data []byte) {
+func (q *Queue) addLocked(kind int, data []byte, span *trace.Span) {
 	if q.closing {
 		return
 	}
@@ -81,7 +84,7 @@ func (q *Queue) addLocked(kind int, data []byte) {
 		q.closeLocked(websocket.CloseTryAgainLater, "Too slow")
 		return
 	}
-	q.frames = append(q.frames, frame{kind, data})
+	q.frames = append(q.frames, frame{kind, data, span})
 	q.bytes += len(data)
 }
 
@@ -103,7 +106,7 @@ func (q *Queue) CloseNow(last []byte, code int, reason string) {
 	}
 	q.frames, q.bytes = nil, 0
 	if last != nil {
-		q.addLocked(websocket.TextMessage, last)
+		q.addLocked(websocket.TextMessage, last, nil)
 	}
 	q.closeLocked(code, reason)
 }
@@ -113,7 +116,7 @@ func (q *Queue) closeLocked(code int, reason string) {
 		return
 	}
 	q.stopLocked()
-	q.frames = append(q.frames, frame{websocket.CloseMessage, websocket.FormatCloseMessage(code, clip(reason))})
+	q.frames = append(q.frames, frame{websocket.CloseMessage, websocket.FormatCloseMessage(code, clip(reason)), nil})
 	q.startLocked()
 }
 
@@ -213,6 +216,7 @@ func (q *Queue) write() {
 		default:
 			err = q.Conn.WriteControl(next.kind, next.data, deadline)
 		}
+		next.span.End(err)
 		if err != nil {
 			q.lose()
 			return

@@ -1,4 +1,4 @@
-package server
+package machine
 
 import (
 	"os"
@@ -17,10 +17,10 @@ const leastGarbage = 56 << 20
 // defaultGOGC is the garbage that Go allows, in percent of what is live.
 const defaultGOGC = 100
 
-// collectLess keeps the garbage at leastGarbage or at Go's default, whichever is more,
+// CollectLess keeps the garbage at leastGarbage or at Go's default, whichever is more,
 // until restore is called. A process with much live data has no more garbage than by
 // the default. An operator who sets GOGC decides otherwise.
-func collectLess() (restore func()) {
+func CollectLess() (restore func()) {
 	if os.Getenv("GOGC") != "" {
 		return func() {}
 	}

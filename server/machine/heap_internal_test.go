@@ -1,4 +1,4 @@
-package server
+package machine
 
 import (
 	"runtime"
@@ -25,7 +25,7 @@ func TestCollectLess(t *testing.T) {
 		return percent
 	}
 	t.Setenv("GOGC", "") // as an operator who sets nothing
-	restore := collectLess()
+	restore := CollectLess()
 	defer restore()
 	small := current()
 	require.Greater(t, small, defaultGOGC)
