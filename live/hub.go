@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	mathrand "math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -269,7 +270,7 @@ func (h *Hub) receive(ctx context.Context, sub *redis.PubSub, after int64) error
 func (h *Hub) deliver(ctx context.Context, ev Event, users []int64) {
 	carried := ""
 	if ev.carries() {
-		carried, ev.Reason = ev.Reason, ""
+		ev.Reason, carried, _ = strings.Cut(ev.Reason, " ")
 	}
 	ctx, span := h.cfg.Tracer.Continue(ctx, carried, "receive", ev.Kind.String())
 	defer span.End(nil)

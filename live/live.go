@@ -113,8 +113,9 @@ type Event struct {
 	Post    int64
 	Author  int64
 	Session int64
-	// Reason has at most 256 bytes. In an Added and a Removed it is not for subscribers: it
-	// brings the journey of the publication, see trace.Carried, or is empty.
+	// Reason has at most 256 bytes. In an Added it is Edited or empty, in a Removed empty. On
+	// the wire the journey of the publication follows behind a space in those two, see
+	// trace.Carried.
 	Reason string
 
 	// Batch has all recipients of the message in this process. It is nil in a
@@ -122,7 +123,8 @@ type Event struct {
 	Batch *Batch
 }
 
-// carries reports whether the reason is a journey. Versions before this one ignore it.
+// carries reports whether a journey may follow the reason: versions before this one ignore
+// both.
 func (e Event) carries() bool { return e.Kind == Added || e.Kind == Removed }
 
 // validate refuses what the wire format cannot carry.

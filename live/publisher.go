@@ -63,8 +63,8 @@ func (p *Publisher) Publish(ctx context.Context, ev Event, users []int64) (reach
 		span.Int("tideline.reached", int64(reached))
 		span.End(err)
 	}()
-	if ev.carries() {
-		ev.Reason = trace.Carried(ctx)
+	if carried := trace.Carried(ctx); carried != "" && ev.carries() {
+		ev.Reason += " " + carried
 	}
 	listing, cancel := p.limited(ctx)
 	procs, err := p.rdb.ZRange(listing, procsKey, 0, -1).Result()

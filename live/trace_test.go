@@ -26,7 +26,7 @@ func TestEventGoesOnWithItsJourney(t *testing.T) {
 		readers := []reader{subscribe(t, traces, 10), subscribe(t, traces, 20), subscribe(t, plain, 10)}
 
 		ctx, operation := tracer.Operation(t.Context(), time.Now(), "mutation", "", func() []string { return []string{"createPost"} })
-		ev := live.Event{Kind: live.Added, Post: 7, Author: 8}
+		ev := live.Event{Kind: live.Added, Post: 7, Author: 8, Reason: live.Edited}
 		told := live.Event{Kind: live.Invalidated, Reason: "for the client"}
 		for _, sent := range []live.Event{ev, told} {
 			reached, err := live.NewPublisher(rdb, sharded).Publish(ctx, sent, []int64{10, 20})

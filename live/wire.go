@@ -15,7 +15,7 @@ import (
 //	author      uvarint
 //	session     uvarint
 //	reason      uvarint length ≤ 256, then the bytes; for Added and Removed a
-//	            traceparent, or nothing
+//	            traceparent may follow behind a space
 //	recipients  uvarint count ≥ 1, then each user id as a uvarint: the first as
 //	            it is, the others as the distance to the one before (≥ 1)
 //
