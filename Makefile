@@ -68,10 +68,6 @@ check: deps lint verify deploy fuzz peers-test test ## All that continuous integ
 deploy: ## Have promtool, nginx, Caddy, systemd and helm read the files of deploy; GORELEASER=on for goreleaser, too
 	@GORELEASER=$(GORELEASER) bash .ci/deploy
 
-.PHONY: image
-image: ## Build the image without Docker or a registry, and run what is in it
-	@bash .ci/image
-
 .PHONY: release
 release: ## Build the programs of a release into dist, with checksums and lists of their modules; publish nothing
 	@GOFLAGS= $(GO) run github.com/goreleaser/goreleaser/v2@v2.16.0 release --snapshot --clean

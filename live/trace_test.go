@@ -49,7 +49,7 @@ func TestEventGoesOnWithItsJourney(t *testing.T) {
 			require.Equal(t, told, next(t, r))
 		}
 		require.Equal(t, 1, joined)
-		tracer.Stop()
+		tracer.Stop(t.Context())
 		spans := collector.Spans()
 		received := tracetest.Find(spans, "receive added")
 		require.Len(t, received, 1)

@@ -54,7 +54,7 @@ func TestJobGoesOnWithItsJourney(t *testing.T) {
 		}
 		drain(t, q)
 		stop()
-		tracer.Stop()
+		tracer.Stop(t.Context())
 
 		spans := collector.Spans()
 		jobs := tracetest.Find(spans, "job k")

@@ -105,7 +105,7 @@ func Run(ctx context.Context, c Config, role Role, console Console) (err error) 
 	if err != nil {
 		return err
 	}
-	defer tracer.Stop()
+	defer tracer.Stop(ctx)
 	p, err := newProcess(ctx, c, role, stores, tracer, log)
 	if err != nil {
 		return err

@@ -65,7 +65,7 @@ func (t *Tracer) Operation(ctx context.Context, begun time.Time, kind, name stri
 	}
 	options := []trace.SpanStartOption{trace.WithNewRoot(), trace.WithTimestamp(begun)}
 	if caller, _ := ctx.Value(callerKey{}).(string); caller != "" {
-		if remote := parse(caller); remote.IsValid() {
+		if remote := parse(ctx, caller); remote.IsValid() {
 			options = append(options, trace.WithLinks(trace.Link{SpanContext: remote}))
 		}
 	}
@@ -98,7 +98,7 @@ func (t *Tracer) Continue(ctx context.Context, carried, verb, what string) (cont
 	if t == nil || carried == "" {
 		return ctx, nil
 	}
-	from := parse(carried)
+	from := parse(ctx, carried)
 	if !from.IsSampled() {
 		return ctx, nil
 	}
@@ -197,8 +197,9 @@ func Carried(ctx context.Context) string {
 const traceparent = "traceparent"
 
 // parse returns what a traceparent says. What is none is not valid.
-func parse(text string) trace.SpanContext {
-	return trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{traceparent: text}))
+func parse(ctx context.Context, text string) trace.SpanContext {
+	none := trace.ContextWithSpanContext(ctx, trace.SpanContext{})
+	return trace.SpanContextFromContext(propagation.TraceContext{}.Extract(none, propagation.MapCarrier{traceparent: text}))
 }
 
 // ID returns the id of the trace that ctx belongs to, "" if it is on no journey.

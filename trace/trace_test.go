@@ -30,7 +30,7 @@ func kept(t *testing.T, share float64) (*Tracer, func() tracetest.SpanStubs) {
 	memory := tracetest.NewInMemoryExporter()
 	tracer, err := start(t.Context(), Config{TracesEndpoint: "http://c", TracesShare: share, Version: "1.2.3", Role: "server", Logger: discard}, memory)
 	require.NoError(t, err)
-	t.Cleanup(tracer.Stop)
+	t.Cleanup(func() { tracer.Stop(t.Context()) })
 	return tracer, func() tracetest.SpanStubs {
 		require.NoError(t, tracer.provider.ForceFlush(t.Context()))
 		return memory.GetSpans()
@@ -53,7 +53,7 @@ func named(t *testing.T, spans tracetest.SpanStubs, name string) tracetest.SpanS
 func attributes(s tracetest.SpanStub) map[string]string {
 	of := map[string]string{}
 	for _, a := range s.Attributes {
-		of[string(a.Key)] = a.Value.Emit()
+		of[string(a.Key)] = a.Value.String()
 	}
 	return of
 }
@@ -104,7 +104,7 @@ func TestJourneyGoesOnInOtherProcesses(t *testing.T) {
 	require.Equal(t, "timeout", page1["error.type"])
 	of := map[string]string{}
 	for _, a := range root.Resource.Attributes() {
-		of[string(a.Key)] = a.Value.Emit()
+		of[string(a.Key)] = a.Value.String()
 	}
 	require.Equal(t, []string{"tideline", "1.2.3", "server"}, []string{of["service.name"], of["service.version"], of["tideline.role"]})
 	require.NotEmpty(t, of["service.instance.id"])
@@ -294,7 +294,7 @@ func TestOffCostsNoAllocation(t *testing.T) {
 func BenchmarkNotSampled(b *testing.B) {
 	tracer, err := start(b.Context(), Config{TracesEndpoint: "http://c", Logger: discard}, tracetest.NewNoopExporter())
 	require.NoError(b, err)
-	defer tracer.Stop()
+	defer tracer.Stop(b.Context())
 	b.ReportAllocs()
 	for b.Loop() {
 		ctx, s := tracer.Operation(b.Context(), time.Time{}, "mutation", "", root("createPost"))
@@ -336,7 +336,7 @@ func TestValidate(t *testing.T) {
 	off, err := Start(t.Context(), Config{TracesShare: 1})
 	require.NoError(t, err)
 	require.Nil(t, off)
-	off.Stop()
+	off.Stop(t.Context())
 }
 
 // A collector that never answers holds up nobody, and one that refuses is told of once.
@@ -359,7 +359,7 @@ func TestCollectorAway(t *testing.T) {
 		span.End(nil)
 	}
 	<-asked
-	tracer.Stop() // returns though nothing was answered
+	tracer.Stop(t.Context()) // returns though nothing was answered
 	require.Contains(t, log.String(), "the last spans are not sent")
 	require.Zero(t, tracer.Stats().Sent)
 }
@@ -386,7 +386,7 @@ func TestCollectorRefuses(t *testing.T) {
 	collector.err = nil
 	send()
 	send()
-	tracer.Stop()
+	tracer.Stop(t.Context())
 	require.Equal(t, Stats{Sent: 2, Lost: 2}, tracer.Stats())
 	require.Equal(t, 1, strings.Count(log.String(), "takes no spans"))
 	require.Equal(t, 1, strings.Count(log.String(), "takes spans again"))

@@ -122,15 +122,15 @@ func start(ctx context.Context, c Config, client sdk.SpanExporter) (*Tracer, err
 	return t, nil
 }
 
-// Stop sends what waits, for stopTimeout at most, and drops the rest.
-func (t *Tracer) Stop() {
+// Stop sends what waits, for stopTimeout at most, also when ctx has ended, and drops the rest.
+func (t *Tracer) Stop(ctx context.Context) {
 	if t == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
 	if err := t.provider.Shutdown(ctx); err != nil {
-		t.log.Warn("the last spans are not sent", "err", err)
+		t.log.WarnContext(ctx, "the last spans are not sent", "err", err)
 	}
 }
 
