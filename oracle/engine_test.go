@@ -280,7 +280,7 @@ func (r *run) found() {
 	for i := range r.history {
 		id := ids.At(r.now().Add(-time.Hour)) + int64(i+1)<<12
 		r.record(note{id: id, visibility: schema.Public})
-		posts = append(posts, tx.Post.Create().SetID(id).SetAuthorID(r.users[0].id).SetText("then").SetVisibility(schema.Public))
+		posts = append(posts, tx.Post.Create().SetID(id).SetAuthorID(r.users[0].id).SetText(texts[0]).SetVisibility(schema.Public))
 	}
 	for chunk := range slices.Chunk(posts, 100) {
 		r.must(tx.Post.CreateBulk(chunk...).Exec(r.ctx))
