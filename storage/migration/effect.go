@@ -293,25 +293,3 @@ func (m Migration) Breaks() []string {
 	}
 	return all
 }
-
-// LockedTogether are the tables in use on which one transaction of the migration has
-// locks that writers wait for. With two of them it may wait for a writer of the one that
-// waits for the other: PostgreSQL ends one of both, and it may be the writer.
-func (m Migration) LockedTogether() []string {
-	var most []string
-	var tables []string
-	for _, s := range m.Statements {
-		if !m.Transaction {
-			tables = nil
-		}
-		for _, e := range s.Effects {
-			if e.Lock != RowExclusive && e.Lock != ShareUpdateExclusive && !slices.Contains(tables, e.Table) {
-				tables = append(tables, e.Table)
-			}
-		}
-		if len(tables) > len(most) {
-			most = tables
-		}
-	}
-	return most
-}
