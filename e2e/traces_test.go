@@ -112,7 +112,7 @@ func TestCollectorThatHangsHoldsUpNothing(t *testing.T) {
 	require.Zero(t, p.stop())
 }
 
-// A fleet of which only some processes trace delivers all the same: who does not trace, and a version before this one,
+// A fleet of which only some processes trace delivers all the same: a process that does not trace, or of a version before this one,
 // ignores what jobs and events bring.
 func TestTracedAndUntracedProcessesTogether(t *testing.T) {
 	t.Parallel()

@@ -182,7 +182,7 @@ func Join(ctx context.Context, p *Place) {
 	}
 }
 
-// Carried returns by what Continue goes on with the journey in another process: a traceparent, as the W3C has it. It is
+// Carried returns the text with which Continue goes on in another process: a traceparent, as the W3C has it. It is
 // "" if ctx is on none, or if the stretch has all its spans.
 func Carried(ctx context.Context) string {
 	p := placeOf(ctx)
@@ -196,7 +196,7 @@ func Carried(ctx context.Context) string {
 
 const traceparent = "traceparent"
 
-// parse returns what a traceparent says. What is none is not valid.
+// parse reads a traceparent. The result of a text that is none is not valid.
 func parse(ctx context.Context, text string) trace.SpanContext {
 	none := trace.ContextWithSpanContext(ctx, trace.SpanContext{})
 	return trace.SpanContextFromContext(propagation.TraceContext{}.Extract(none, propagation.MapCarrier{traceparent: text}))
@@ -224,7 +224,7 @@ func (s *Span) Text(key, value string) {
 	}
 }
 
-// Fail says that what the span is of has failed, by a stable code.
+// Fail says that the work of the span has failed, by a stable code.
 func (s *Span) Fail(code string) {
 	if s != nil {
 		s.span.SetStatus(codes.Error, code)

@@ -11,8 +11,8 @@ import (
 	"tideline/timeline"
 )
 
-// edited sends to who asked for it what a post says now, or that it is gone for who mutes a
-// word of that.
+// edited sends the new text of a post to a client that asked for edits. A viewer who mutes a
+// word of it is told that the post is gone.
 func (s *Stream) edited(ctx context.Context, ev live.Event) error {
 	if !s.updates {
 		return nil
@@ -58,7 +58,7 @@ func (s *Stream) editedItems(ctx context.Context, now timeline.Position) (items 
 	if err != nil {
 		return nil, false, err
 	}
-	// What is hidden by anything but a muted word was told when it was hidden, or was never there.
+	// A post that is hidden by anything but a muted word was told as removed, or was never there.
 	kept, err := s.streams.posts.Posts(ctx, visibility.Inbox, s.viewer.ID, list)
 	if err != nil {
 		return nil, false, err

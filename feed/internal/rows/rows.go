@@ -95,8 +95,8 @@ func Without(ids, others []int64) []int64 {
 
 // InTx runs fn in a transaction. It commits when fn returns nil, and otherwise
 // rolls back: also when fn panics, as the server goes on after a panic, and on
-// SQLite no other transaction begins before this one ends. What is undone for the sake of
-// others runs once more, from the beginning of fn.
+// SQLite no other transaction begins before this one ends. A transaction that is
+// undone for the sake of others runs once more, from the beginning of fn.
 func InTx(ctx context.Context, db *ent.Client, fn func(tx *ent.Tx) error) error {
 	return UndoneOnce(func() error { return inTx(ctx, db, fn) })
 }
@@ -122,8 +122,8 @@ func inTx(ctx context.Context, db *ent.Client, fn func(tx *ent.Tx) error) (err e
 	return Wrap("commit", tx.Commit())
 }
 
-// UndoneOnce does what is one transaction, and does it once more if it was undone: the
-// others had their turn by then.
+// UndoneOnce runs a transaction, and runs it once more if it was undone: the others had
+// their turn by then.
 func UndoneOnce(do func() error) error {
 	err := do()
 	if Undone(err) {
