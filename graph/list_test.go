@@ -54,6 +54,34 @@ func TestOwnListsOverTheAPI(t *testing.T) {
 	})
 }
 
+// Suggestions are whole users, and for those who are signed in.
+func TestSuggestionsOverTheAPI(t *testing.T) {
+	t.Parallel()
+	each(t, func(c *client) {
+		_, bob := c.signUp("bob")
+		catID, cat := c.signUp("cat")
+		_, _ = c.signUp("dan")
+		_, ann := c.signUp("ann")
+		const suggested = `query($first: Int) { suggestedUsers(first: $first) { handle followerCount posts { nodes { text } } relationship { following followedBy } } }`
+		c.viewer = bob
+		require.Empty(c.t, c.do(`mutation($user: ID!) { follow(input: {userId: $user}) { user { id } } }`, map[string]any{"user": catID}).Errors)
+		c.viewer = cat
+		c.get("createPost.post.id", createPost, map[string]any{"text": "for all", "visibility": "PUBLIC"})
+		c.get("createPost.post.id", createPost, map[string]any{"text": "for followers", "visibility": "FOLLOWERS"})
+		c.viewer = ann
+		list := c.get("suggestedUsers", suggested, nil).([]any)
+		require.Len(c.t, list, 3)
+		require.Equal(c.t, map[string]any{
+			"handle": "cat", "followerCount": 1.0, "posts": map[string]any{"nodes": []any{map[string]any{"text": "for all"}}},
+			"relationship": map[string]any{"following": false, "followedBy": false},
+		}, list[0])
+		require.Len(c.t, c.get("suggestedUsers", suggested, map[string]any{"first": 2}), 2)
+		require.Equal(c.t, "OUT_OF_RANGE", c.do(suggested, map[string]any{"first": 0}).Errors[0].Extensions["reason"])
+		c.viewer = account.Viewer{}
+		require.Equal(c.t, "UNAUTHENTICATED", c.do(suggested, nil).Errors[0].Extensions["code"])
+	})
+}
+
 // The payload has the user as the mutation left them.
 func TestRemoveFollowerOverTheAPI(t *testing.T) {
 	t.Parallel()

@@ -59,6 +59,12 @@ func (r query) Users(ctx context.Context, text *string, first *int, after *strin
 	return userPage(ctx, c, err)
 }
 
+func (r query) SuggestedUsers(ctx context.Context, first *int) ([]*ent.User, error) {
+	users, err := r.Feed.Suggestions(ctx, Viewer(ctx), first)
+	usersTogether(ctx, users)
+	return users, err
+}
+
 func (r query) Post(ctx context.Context, id string) (*ent.Post, error) {
 	row, err := idOf("id", id, "Post")
 	if err != nil {

@@ -343,6 +343,17 @@ export const Receipts = graphql(
   [receipt],
 )
 
+export const Suggested = graphql(
+  `
+    query Suggested($first: Int!) {
+      suggestedUsers(first: $first) {
+        ...Person
+      }
+    }
+  `,
+  [person],
+)
+
 export const People = graphql(
   `
     query People($query: String, $first: Int!, $after: Cursor) {

@@ -4,7 +4,7 @@ import { useEffect, useState } from 'preact/hooks'
 import { useAction } from './action'
 import { request } from './api'
 import { tell, useChanges } from './changes'
-import { AcceptFollower, Block, Blocked, Follow, Mute, Muted, People as PeopleQuery, RejectFollower, Requests as RequestsQuery, Unblock, Unfollow, Unmute, type Person } from './documents'
+import { AcceptFollower, Block, Blocked, Follow, Mute, Muted, People as PeopleQuery, RejectFollower, Requests as RequestsQuery, Suggested, Unblock, Unfollow, Unmute, type Person } from './documents'
 import { usePages, type Page } from './pages'
 import { Avatar, Confirm, Empty, Failure, Icon, Menu, More, notify, Skeleton } from './parts'
 import { t } from './preferences'
@@ -112,20 +112,16 @@ export function PersonList({ people, label, brief }: { people: Person[]; label: 
   )
 }
 
-/** How many of those who came last are looked through for a suggestion, and how many are suggested. */
-const lookedThrough = 20
+/** How many are suggested. */
 const suggested = 5
 
-/** People whom the viewer does not follow yet. */
+/** People whom the viewer may want to follow. */
 export function Suggestions({ brief }: { brief?: boolean }) {
   const viewer = useStore(session)?.user.id
   const { items, loaded, error, retry, change } = usePages(
     async () => {
-      const { users } = await request(PeopleQuery, { first: lookedThrough })
-      const free = users.nodes.filter(
-        ({ id, relationship: r }) => id !== viewer && !(r?.following || r?.requested || r?.blocking || r?.muting),
-      )
-      return { nodes: free.slice(0, suggested), pageInfo: users.pageInfo }
+      const { suggestedUsers } = await request(Suggested, { first: suggested })
+      return { nodes: suggestedUsers, pageInfo: { hasNextPage: false, endCursor: null } }
     },
     [viewer],
   )

@@ -208,6 +208,19 @@ func TestSuggestionsForANewcomer(t *testing.T) {
 	a.see(`document.querySelector('main .suggestions') === null`)
 }
 
+// Whom a followee follows is suggested before those who came last.
+func TestSuggestionsOfFriends(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	cem, bob, ada := s.signUp("cem"), s.signUp("bob"), s.signUp("ada")
+	s.signUp("dan")
+	bob.relate("follow", cem)
+	ada.relate("follow", bob)
+	a := ada.browse()
+	a.click("People")
+	a.see(`[...document.querySelectorAll('.suggestions .who .muted')].slice(0, 2).map((e) => e.textContent).join() === '@cem,@dan'`)
+}
+
 func TestDeliveryReceipt(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
