@@ -4,6 +4,9 @@ import (
 	"context"
 	"sync"
 
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/vektah/gqlparser/v2/ast"
+
 	"tideline/ent"
 	"tideline/feed/paging"
 )
@@ -57,10 +60,11 @@ func withBatches(ctx context.Context) context.Context {
 }
 
 // unreadOnce returns the viewer's unread count. It counts once an execution, however often
-// a document asks for it, and each time outside of one.
+// a document asks for it; each time outside of one, and in a mutation, whose every field may
+// change the count.
 func unreadOnce(ctx context.Context, count func() (int, error)) (int, error) {
 	b, executing := ctx.Value(batchesKey{}).(*batches)
-	if !executing {
+	if !executing || graphql.GetOperationContext(ctx).Operation.Operation == ast.Mutation {
 		return count()
 	}
 	b.countUnread.Do(func() { b.unread, b.unreadErr = count() })

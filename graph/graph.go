@@ -81,7 +81,7 @@ func New(b Backend, cfg Config) (*exec.Engine, error) {
 		Limits:  cfg.Limits,
 		Prices: map[string]int{
 			"TimelineConnection.unreadCount": unreadPrice, "TimelinePostAdded.unreadCount": unreadPrice,
-			"TimelineHeartbeat.unreadCount": unreadPrice, "MarkTimelineReadPayload.unreadCount": unreadPrice,
+			"TimelineHeartbeat.unreadCount": unreadPrice, "MarkTimelineReadPayload.unreadCount": unreadPrice, "User.unreadCount": unreadPrice,
 		},
 		NestedPrice:    nestedPrice,
 		Introspection:  cfg.Introspection,
@@ -122,6 +122,7 @@ type (
 	postAdded           struct{ api }
 	postRemoved         struct{}
 	heartbeat           struct{ api }
+	readPayload         struct{ api }
 )
 
 func (a api) Query() generated.QueryResolver                         { return query{a} }
@@ -129,6 +130,9 @@ func (a api) Mutation() generated.MutationResolver                   { return mu
 func (a api) CreatePostPayload() generated.CreatePostPayloadResolver { return createPostPayload{a} }
 func (a api) RelationshipPayload() generated.RelationshipPayloadResolver {
 	return relationshipPayload{a}
+}
+func (a api) MarkTimelineReadPayload() generated.MarkTimelineReadPayloadResolver {
+	return readPayload{a}
 }
 func (a api) Report() generated.ReportResolver                           { return report{a} }
 func (a api) User() generated.UserResolver                               { return user{a} }

@@ -177,3 +177,7 @@ func (r mutation) MarkTimelineRead(ctx context.Context, in model.MarkTimelineRea
 	n, err := r.Home.MarkRead(ctx, Viewer(ctx), in.UpTo)
 	return &model.MarkTimelineReadPayload{UnreadCount: n}, err
 }
+
+func (r readPayload) Viewer(ctx context.Context, _ *model.MarkTimelineReadPayload) (*ent.User, error) {
+	return r.viewer(ctx)
+}

@@ -94,6 +94,15 @@ func (r user) MutedWords(ctx context.Context, u *ent.User) ([]string, error) {
 	return r.Feed.MutedWords(ctx, Viewer(ctx), u.ID)
 }
 
+func (r user) UnreadCount(ctx context.Context, u *ent.User) (*int, error) {
+	v := Viewer(ctx)
+	if v.ID != u.ID {
+		return nil, nil
+	}
+	n, err := unreadOnce(ctx, func() (int, error) { return r.Home.UnreadCount(ctx, v) })
+	return &n, err
+}
+
 func (r user) Relationship(ctx context.Context, u *ent.User) (*model.Relationship, error) {
 	return r.relationship(ctx, u)
 }

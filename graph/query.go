@@ -30,8 +30,11 @@ func (r query) Nodes(ctx context.Context, ids []string) ([]ent.Node, error) {
 	return r.byIDs(ctx, ids)
 }
 
-func (r query) Viewer(ctx context.Context) (*ent.User, error) {
-	users, err := r.Directory.Users(ctx, []int64{Viewer(ctx).ID})
+func (r query) Viewer(ctx context.Context) (*ent.User, error) { return r.viewer(ctx) }
+
+// viewer returns the signed-in user; nil for an anonymous caller.
+func (a api) viewer(ctx context.Context) (*ent.User, error) {
+	users, err := a.Directory.Users(ctx, []int64{Viewer(ctx).ID})
 	if err != nil {
 		return nil, err
 	}

@@ -25,6 +25,10 @@ func (r postAdded) UnreadCount(ctx context.Context, e *stream.PostAdded) (int, e
 	})
 }
 
+func (r postAdded) Viewer(ctx context.Context, _ *stream.PostAdded) (*ent.User, error) {
+	return r.viewer(ctx)
+}
+
 func (postRemoved) PostID(_ context.Context, e *stream.PostRemoved) (string, error) {
 	return ent.NodeID("Post", e.PostID), nil
 }
@@ -34,6 +38,10 @@ func (postRemoved) Reason(_ context.Context, e *stream.PostRemoved) (model.Timel
 		return model.TimelineRemovalDeleted, nil
 	}
 	return model.TimelineRemovalNotVisible, nil
+}
+
+func (r heartbeat) Viewer(ctx context.Context, _ *stream.Heartbeat) (*ent.User, error) {
+	return r.viewer(ctx)
 }
 
 func (r heartbeat) UnreadCount(ctx context.Context, _ *stream.Heartbeat) (int, error) {

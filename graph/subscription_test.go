@@ -156,3 +156,50 @@ func TestEventForMany(t *testing.T) {
 		require.Equal(c.t, "DELETED", writes.next()["reason"])
 	})
 }
+
+// The unread count is the viewer's, an object with an id: what marks posts as read, and each
+// event that counts, has it, and every field of a mutation has its own.
+func TestUnreadCountOfTheViewer(t *testing.T) {
+	t.Parallel()
+	each(t, func(c *client) {
+		c.Work()
+		authorID, author := c.signUp("author")
+		annID, ann := c.signUp("ann")
+		c.get("follow.user.id", `mutation($user: ID!) { follow(input: {userId: $user}) { user { id } } }`, map[string]any{"user": authorID})
+		c.AwaitInbox(ann)
+		stream := c.subscribe(ann, `subscription { e: timelineEvents(heartbeat: 3600) { __typename
+			... on TimelinePostAdded { unreadCount viewer { ...unread } edge { node { author { unreadCount } } } }
+			... on TimelineHeartbeat { unreadCount viewer { ...unread } } } } fragment unread on User { id unreadCount }`, nil)
+		of := func(n float64) map[string]any { return map[string]any{"id": annID, "unreadCount": n} }
+		for n := range 3 {
+			c.viewer = author
+			c.get("createPost.post.id", createPost, map[string]any{"text": "new", "visibility": "PUBLIC"})
+			require.Equal(c.t, map[string]any{"__typename": "TimelinePostAdded", "unreadCount": float64(n + 1), "viewer": of(float64(n + 1)),
+				"edge": map[string]any{"node": map[string]any{"author": map[string]any{"unreadCount": nil}}}}, stream.next())
+		}
+		c.viewer = ann
+		const page = `{ viewer { id unreadCount } timeline { unreadCount edges { cursor } } user(handle: "author") { unreadCount } }`
+		a := c.do(page, nil)
+		require.Empty(c.t, a.Errors)
+		require.Equal(c.t, of(3), a.at("viewer"))
+		require.Nil(c.t, a.at("user.unreadCount"))
+		edges := a.at("timeline.edges").([]any)
+		cursor := func(i int) any { return edges[i].(map[string]any)["cursor"] }
+		a = c.do(`mutation($a: Cursor!, $b: Cursor!) { a: markTimelineRead(input: {upTo: $a}) { unreadCount viewer { id unreadCount } }
+			b: markTimelineRead(input: {upTo: $b}) { unreadCount viewer { id unreadCount } } }`, map[string]any{"a": cursor(2), "b": cursor(0)})
+		require.Empty(c.t, a.Errors)
+		require.Equal(c.t, of(2), a.at("a.viewer"))
+		require.Equal(c.t, of(0), a.at("b.viewer"))
+
+		// The other device is told of each move of the marker, with the count as it is by then.
+		for range 2 {
+			event := stream.next()
+			require.Equal(c.t, "TimelineHeartbeat", event["__typename"])
+			require.Equal(c.t, event["unreadCount"], event["viewer"].(map[string]any)["unreadCount"])
+			a = answer{Data: event}
+		}
+		require.Equal(c.t, of(0), a.Data["viewer"])
+		c.viewer = account.Viewer{}
+		require.Nil(c.t, c.get("user.unreadCount", `{ user(handle: "ann") { unreadCount } }`, nil))
+	})
+}

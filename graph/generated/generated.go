@@ -42,6 +42,7 @@ type Config = graphql.Config[ResolverRoot, DirectiveRoot, ComplexityRoot]
 
 type ResolverRoot interface {
 	CreatePostPayload() CreatePostPayloadResolver
+	MarkTimelineReadPayload() MarkTimelineReadPayloadResolver
 	Mutation() MutationResolver
 	Post() PostResolver
 	Query() QueryResolver
@@ -67,6 +68,9 @@ type ComplexityRoot struct {
 
 type CreatePostPayloadResolver interface {
 	Edge(ctx context.Context, obj *model.CreatePostPayload) (*paging.Edge[ent.Post], error)
+}
+type MarkTimelineReadPayloadResolver interface {
+	Viewer(ctx context.Context, obj *model.MarkTimelineReadPayload) (*ent.User, error)
 }
 type MutationResolver interface {
 	SignUp(ctx context.Context, input model.SignUpInput) (*account.Auth, error)
@@ -157,9 +161,11 @@ type TimelineConnectionResolver interface {
 }
 type TimelineHeartbeatResolver interface {
 	UnreadCount(ctx context.Context, obj *stream.Heartbeat) (int, error)
+	Viewer(ctx context.Context, obj *stream.Heartbeat) (*ent.User, error)
 }
 type TimelinePostAddedResolver interface {
 	UnreadCount(ctx context.Context, obj *stream.PostAdded) (int, error)
+	Viewer(ctx context.Context, obj *stream.PostAdded) (*ent.User, error)
 }
 type TimelinePostRemovedResolver interface {
 	PostID(ctx context.Context, obj *stream.PostRemoved) (string, error)
@@ -185,6 +191,7 @@ type UserResolver interface {
 	LikedPosts(ctx context.Context, obj *ent.User, first *int, after *string) (*paging.Connection[ent.Post], error)
 	Sessions(ctx context.Context, obj *ent.User, first *int, after *string) (*paging.Connection[account.Session], error)
 	MutedWords(ctx context.Context, obj *ent.User) ([]string, error)
+	UnreadCount(ctx context.Context, obj *ent.User) (*int, error)
 	Role(ctx context.Context, obj *ent.User) (*user.Role, error)
 	Relationship(ctx context.Context, obj *ent.User) (*model.Relationship, error)
 }
@@ -404,6 +411,8 @@ type User implements Node {
   sessions(first: Int, after: Cursor): SessionConnection
   "The words and phrases that keep posts of others out of the viewer's timeline, in the order in which they were muted; null for anyone but the owner."
   mutedWords: [String!]
+  "As TimelineConnection.unreadCount, on an object that caches know by its id. Null for anyone but the user."
+  unreadCount: Int
   "What the user may do to others; null for anyone but the user."
   role: Role
   relationship: Relationship
@@ -760,7 +769,7 @@ type LikePostPayload { post: Post! }
 input UserInput { userId: ID! }
 type RelationshipPayload { user: User! relationship: Relationship! }
 input MarkTimelineReadInput { "The newest entry seen." upTo: Cursor! }
-type MarkTimelineReadPayload { unreadCount: Int! }
+type MarkTimelineReadPayload { unreadCount: Int! "With viewer { id unreadCount } a cache that knows objects by their ids has the new count." viewer: User }
 
 "Authenticated calls carry ` + "`" + `Authorization: Bearer <token>` + "`" + `; over WebSocket the same key in the connection_init payload."
 input MuteWordInput { word: String! }
@@ -848,6 +857,7 @@ type Mutation {
 type TimelinePostAdded {
   edge: TimelineEdge!
   unreadCount: Int!
+  viewer: User
   "Resume after this, once the event is dealt with. It is the edge's cursor."
   position: Cursor!
 }
@@ -884,6 +894,7 @@ type TimelineHeartbeat {
   "Resume after this."
   position: Cursor!
   unreadCount: Int!
+  viewer: User
 }
 union TimelineEvent = TimelinePostAdded | TimelinePostUpdated | TimelinePostRemoved | TimelineInvalidated | TimelineHeartbeat
 
@@ -1143,6 +1154,8 @@ func (ec *executionContext) childFields_MarkTimelineReadPayload(ctx context.Cont
 	switch field.Name {
 	case "unreadCount":
 		return ec.fieldContext_MarkTimelineReadPayload_unreadCount(ctx, field)
+	case "viewer":
+		return ec.fieldContext_MarkTimelineReadPayload_viewer(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type MarkTimelineReadPayload", field.Name)
 }
@@ -1567,6 +1580,8 @@ func (ec *executionContext) childFields_User(ctx context.Context, field graphql.
 		return ec.fieldContext_User_sessions(ctx, field)
 	case "mutedWords":
 		return ec.fieldContext_User_mutedWords(ctx, field)
+	case "unreadCount":
+		return ec.fieldContext_User_unreadCount(ctx, field)
 	case "role":
 		return ec.fieldContext_User_role(ctx, field)
 	case "relationship":
@@ -4418,6 +4433,38 @@ func (ec *executionContext) _MarkTimelineReadPayload_unreadCount(ctx context.Con
 }
 func (ec *executionContext) fieldContext_MarkTimelineReadPayload_unreadCount(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("MarkTimelineReadPayload", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _MarkTimelineReadPayload_viewer(ctx context.Context, field graphql.CollectedField, obj *model.MarkTimelineReadPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_MarkTimelineReadPayload_viewer(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.MarkTimelineReadPayload().Viewer(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *ent.User) graphql.Marshaler {
+			return ec.marshalOUser2ᚖtidelineᚋentᚐUser(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_MarkTimelineReadPayload_viewer(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "MarkTimelineReadPayload",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_User(ctx, field)
+		},
+	}
+	return fc, nil
 }
 
 func (ec *executionContext) _ModeratePostPayload_postId(ctx context.Context, field graphql.CollectedField, obj *model.ModeratePostPayload) (ret graphql.Marshaler) {
@@ -9548,6 +9595,38 @@ func (ec *executionContext) fieldContext_TimelineHeartbeat_unreadCount(_ context
 	return graphql.NewScalarFieldContext("TimelineHeartbeat", field, true, true, errors.New("field of type Int does not have child fields"))
 }
 
+func (ec *executionContext) _TimelineHeartbeat_viewer(ctx context.Context, field graphql.CollectedField, obj *stream.Heartbeat) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_TimelineHeartbeat_viewer(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.TimelineHeartbeat().Viewer(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *ent.User) graphql.Marshaler {
+			return ec.marshalOUser2ᚖtidelineᚋentᚐUser(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_TimelineHeartbeat_viewer(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "TimelineHeartbeat",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_User(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _TimelineInvalidated_reason(ctx context.Context, field graphql.CollectedField, obj *stream.Invalidated) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -9647,6 +9726,38 @@ func (ec *executionContext) _TimelinePostAdded_unreadCount(ctx context.Context, 
 }
 func (ec *executionContext) fieldContext_TimelinePostAdded_unreadCount(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("TimelinePostAdded", field, true, true, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _TimelinePostAdded_viewer(ctx context.Context, field graphql.CollectedField, obj *stream.PostAdded) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_TimelinePostAdded_viewer(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.TimelinePostAdded().Viewer(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *ent.User) graphql.Marshaler {
+			return ec.marshalOUser2ᚖtidelineᚋentᚐUser(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_TimelinePostAdded_viewer(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "TimelinePostAdded",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_User(ctx, field)
+		},
+	}
+	return fc, nil
 }
 
 func (ec *executionContext) _TimelinePostAdded_position(ctx context.Context, field graphql.CollectedField, obj *stream.PostAdded) (ret graphql.Marshaler) {
@@ -10691,6 +10802,29 @@ func (ec *executionContext) _User_mutedWords(ctx context.Context, field graphql.
 }
 func (ec *executionContext) fieldContext_User_mutedWords(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("User", field, true, true, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _User_unreadCount(ctx context.Context, field graphql.CollectedField, obj *ent.User) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_User_unreadCount(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.User().UnreadCount(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *int) graphql.Marshaler {
+			return ec.marshalOInt2ᚖint(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_User_unreadCount(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("User", field, true, true, errors.New("field of type Int does not have child fields"))
 }
 
 func (ec *executionContext) _User_role(ctx context.Context, field graphql.CollectedField, obj *ent.User) (ret graphql.Marshaler) {
@@ -14248,8 +14382,46 @@ func (ec *executionContext) _MarkTimelineReadPayload(ctx context.Context, sel as
 		case "unreadCount":
 			out.Values[i] = ec._MarkTimelineReadPayload_unreadCount(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "viewer":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._MarkTimelineReadPayload_viewer(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -16673,6 +16845,44 @@ func (ec *executionContext) _TimelineHeartbeat(ctx context.Context, sel ast.Sele
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "viewer":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._TimelineHeartbeat_viewer(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -16765,6 +16975,44 @@ func (ec *executionContext) _TimelinePostAdded(ctx context.Context, sel ast.Sele
 				}()
 				res = ec._TimelinePostAdded_unreadCount(ctx, field, obj)
 				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "viewer":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._TimelinePostAdded_viewer(ctx, field, obj)
+				if res == graphql.RequiredNull {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}
 				return res
@@ -17703,6 +17951,44 @@ func (ec *executionContext) _User(ctx context.Context, sel ast.SelectionSet, obj
 					}
 				}()
 				res = ec._User_mutedWords(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "unreadCount":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._User_unreadCount(ctx, field, obj)
 				if res == graphql.RequiredNull {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}
