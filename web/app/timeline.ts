@@ -59,7 +59,8 @@ export class Timeline {
       request: send,
       hold: true,
       most: mostAgain,
-      heartbeat: 0,
+      // Another device that reads is told of at once; the connection is watched by pings.
+      heartbeat: 3600,
       // No event tells of likes.
       reread: true,
       onEvent: (event) => this.#onEvent(event),
@@ -116,6 +117,9 @@ export class Timeline {
 
   #onEvent(event: TimelineEvent<Post>) {
     const { entries } = this.store.state
+    // Read on another device. Once this one has marked something, its line says where the reader was when it opened.
+    if (event.__typename === 'TimelineHeartbeat' && this.#marked === -Infinity && event.unreadCount < this.store.state.unread)
+      this.store.patch({ unread: event.unreadCount, read: undefined })
     if (event.__typename === 'TimelinePostRemoved') tell({ what: 'gone', postId: event.postId, deleted: event.removal === 'DELETED' })
     if (event.__typename === 'TimelineInvalidated') tell({ what: 'much' })
     if (event.__typename === 'TimelinePostUpdated') tell({ what: 'post', post: event.edge.node })

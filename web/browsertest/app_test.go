@@ -138,6 +138,31 @@ func TestUnreadLine(t *testing.T) {
 	a.see(`document.querySelector('.tideline').nextElementSibling.textContent.includes('one')`)
 }
 
+// What is read on another device is not new here, where nobody looks.
+func TestReadOnAnotherDevice(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	ada, bob := s.signUp("ada"), s.signUp("bob")
+	ada.relate("follow", bob)
+	bob.post("one")
+	bob.post("two")
+	a := ada.browse(begins(`Object.defineProperty(document, 'visibilityState', { value: 'hidden' })`))
+	a.shows("two", "one")
+	a.see(`document.querySelector('.unread')?.textContent === '2 new since you last read'`)
+	read := func(i int) {
+		var page struct {
+			Timeline struct{ Edges []struct{ Cursor string } }
+		}
+		ada.must(`{ timeline { edges { cursor } } }`, nil, &page)
+		ada.must(`mutation($i: MarkTimelineReadInput!) { markTimelineRead(input: $i) { unreadCount } }`, map[string]any{"upTo": page.Timeline.Edges[i].Cursor}, nil)
+	}
+	read(1)
+	a.see(`document.querySelector('.unread')?.textContent === '1 new since you last read'`)
+	a.see(`document.querySelector('.tideline').nextElementSibling.textContent.includes('one')`)
+	read(0)
+	a.see(`document.querySelector('.unread') === null && document.querySelector('.tideline') === null`)
+}
+
 func TestWhatMayNoLongerBeSeenGoesAtOnce(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
