@@ -23,11 +23,11 @@ const adminShutdown = time.Second
 
 // adminHandler answers operators: health, the metrics when there are any, profiles, and
 // at a server the admin page. The command line is not told, for it may have secrets.
-func (p *process) adminHandler(metrics http.Handler) http.Handler {
+func (p *process) adminHandler(scraped http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	p.health.serve(mux)
-	if metrics != nil {
-		mux.Handle("GET /metrics", metrics)
+	if scraped != nil {
+		mux.Handle("GET /metrics", scraped)
 	}
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
@@ -45,7 +45,7 @@ func (p *process) adminPage(ctx context.Context, b backend, called graph.Backend
 	return admin.New(ctx, admin.Config{
 		Accounts: called.Accounts, Directory: b.directory, Moderation: called.Moderation, Audit: audit.New(b.home),
 		Fleet: fleet.New(p.stores.DB, time.Now), Queue: b.jobs, Stores: p.stores, Limits: p.limits, Webhooks: b.webhooks.Stats,
-		Ready: p.health.states, Metrics: p.metrics.registry, Process: id, Version: ThisBuild().Version, PostID: graph.PostID, Logger: p.log,
+		Ready: p.health.states, Metrics: p.metrics.Registry(), Process: id, Version: ThisBuild().Version, PostID: graph.PostID, Logger: p.log,
 	})
 }
 

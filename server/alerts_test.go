@@ -14,9 +14,12 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"tideline/feed/ids"
+	"tideline/feed/stream"
+	"tideline/fleet"
 	"tideline/graph"
 	"tideline/live"
 	"tideline/queue"
+	"tideline/trace"
 )
 
 // alert is a rule of deploy/prometheus/alerts.yml.
@@ -40,14 +43,17 @@ func readAlerts(t *testing.T) (all []alert) {
 // exported are the names of all metrics that a process may export.
 func exported() (names []string) {
 	m := newMetrics()
-	m.countSockets(func() int { return 0 })
-	m.countHub(func() live.Stats { return live.Stats{} })
-	m.countIDs(func() ids.Stats { return ids.Stats{} })
-	m.countWorkers(new(queue.Queue))
-	m.certificate(time.Now())
-	m.measureDisk(".")
+	m.CountSockets(func() int { return 0 })
+	m.CountHub(func() live.Stats { return live.Stats{} })
+	m.CountIDs(func() ids.Stats { return ids.Stats{} })
+	m.CountWorkers(new(queue.Queue))
+	m.Certificate(time.Now())
+	m.MeasureDisk(".")
+	m.CountSizes(map[fleet.Size]fleet.Adjuster{fleet.FanOutPage: {Now: func() int { return 0 }}})
+	m.CountStreams(func() stream.Stats { return stream.Stats{} })
+	m.CountSpans(func() trace.Stats { return trace.Stats{} })
 	described := make(chan *prometheus.Desc, 1000)
-	m.registry.Describe(described)
+	m.Registry().Describe(described)
 	close(described)
 	name := regexp.MustCompile(`fqName: "([^"]+)"`)
 	for desc := range described {

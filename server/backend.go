@@ -17,6 +17,7 @@ import (
 	"tideline/graph"
 	"tideline/live"
 	"tideline/queue"
+	"tideline/server/metrics"
 	"tideline/storage"
 	"tideline/timeline"
 	"tideline/trace"
@@ -37,7 +38,7 @@ type backend struct {
 	webhooks   *webhook.Deliverer
 }
 
-func (c Config) backend(stores *storage.Stores, log *slog.Logger, m *metrics, tracer *trace.Tracer) (b backend, err error) {
+func (c Config) backend(stores *storage.Stores, log *slog.Logger, m *metrics.Metrics, tracer *trace.Tracer) (b backend, err error) {
 	b.stores = stores
 	feeds := c.timelines()
 	feeds.Reborn = func() {
@@ -49,7 +50,7 @@ func (c Config) backend(stores *storage.Stores, log *slog.Logger, m *metrics, tr
 	b.jobs, err = queue.New(stores.DB, stores.Redis, queue.Config{
 		Pools:     map[queue.Pool]int{queue.Small: c.SmallWorkers, queue.Large: c.LargeWorkers, queue.Relations: c.RelationWorkers},
 		StopGrace: c.ShutdownGrace,
-		Observe:   m.attempt,
+		Observe:   m.Attempt,
 		Tracer:    tracer,
 		Logger:    log,
 	})
@@ -67,7 +68,7 @@ func (c Config) backend(stores *storage.Stores, log *slog.Logger, m *metrics, tr
 		return b, err
 	}
 	b.outbox = webhook.NewOutbox(stores.DB, log, nil)
-	b.webhooks, err = webhook.NewDeliverer(webhook.Config{DB: stores.DB, Dialect: stores.Dialect, Reach: reach, Observe: m.webhook, Logger: log})
+	b.webhooks, err = webhook.NewDeliverer(webhook.Config{DB: stores.DB, Dialect: stores.Dialect, Reach: reach, Observe: m.Webhook, Logger: log})
 	if err != nil {
 		return b, err
 	}
@@ -77,7 +78,7 @@ func (c Config) backend(stores *storage.Stores, log *slog.Logger, m *metrics, tr
 	}
 	b.home, err = home.New(home.Config{
 		DB: stores.DB, Dialect: stores.Dialect, Visibility: b.visibility, Timelines: b.timelines, Queue: b.jobs,
-		Publisher: b.publisher, Policy: c.policy(), Observe: m.timelineRead, Logger: log,
+		Publisher: b.publisher, Policy: c.policy(), Observe: m.TimelineRead, Logger: log,
 	})
 	return b, err
 }

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
@@ -17,17 +16,14 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
-	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/stretchr/testify/require"
 
 	"tideline/feed"
 	"tideline/feed/account"
 	"tideline/feed/home"
 	"tideline/feed/paging"
-	"tideline/feed/webhook"
 	"tideline/graph/exec"
-	"tideline/live"
-	"tideline/queue"
 	"tideline/server/transport/requestid"
 	"tideline/storage"
 	"tideline/timeline"
@@ -229,14 +225,12 @@ func TestCheckEnv(t *testing.T) {
 	require.NotContains(t, err.Error(), "=x", "a value may be a secret")
 }
 
-func noWebhooks(context.Context) (webhook.Stats, error) { return webhook.Stats{}, nil }
-
 func TestReadiness(t *testing.T) {
 	t.Parallel()
 	failure := error(nil)
 	logged := &bytes.Buffer{}
 	m := newMetrics()
-	h := &health{log: slog.New(slog.NewTextHandler(logged, nil)), observe: m.checked, checks: []check{
+	h := &health{log: slog.New(slog.NewTextHandler(logged, nil)), observe: m.Checked, checks: []check{
 		{"sql", func(context.Context) error { return nil }},
 		{"redis", func(context.Context) error { return failure }},
 	}}
@@ -247,8 +241,7 @@ func TestReadiness(t *testing.T) {
 	}
 	scraped := func() string {
 		w := httptest.NewRecorder()
-		m.handler(func(context.Context) (queue.Stats, error) { return queue.Stats{}, nil }, noWebhooks, h.log).
-			ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		promhttp.HandlerFor(m.Registry(), promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 		return w.Body.String()
 	}
 	status, body := ask()
@@ -288,96 +281,6 @@ func TestReadiness(t *testing.T) {
 	require.JSONEq(t, `{"ready":false,"checks":{"sql":"ok","redis":"ok","process":"stopping"}}`, body)
 	require.Contains(t, logged.String(), `msg="well again" check=redis was=failed for=`)
 	require.Contains(t, scraped(), `tideline_check{check="redis",state="ok"} 1`)
-}
-
-func TestMetrics(t *testing.T) {
-	m := newMetrics()
-	m.countSockets(func() int { return 3 })
-	m.countHub(func() live.Stats { return live.Stats{Received: 4, Lagged: 5} })
-	m.request("query", "OK", time.Millisecond)
-	m.subscribed(1)
-	m.subscribed(1)
-	m.subscribed(-1)
-	m.slowSockets.Inc()
-	m.timelineRead(true)
-	m.timelineRead(false)
-	m.attempt(queue.Result{Kind: "post.created", Pool: queue.Small, Attempt: 1, Outcome: queue.Done})
-	m.fanOut(workers.FanOutReport{Kind: "post.created", Followers: 10, Pushed: 4, Live: 2})
-	m.webhook(webhook.Failed, time.Second)
-	asked := 0
-	handler := m.handler(func(context.Context) (queue.Stats, error) {
-		asked++
-		return queue.Stats{Dead: 2, Pools: map[queue.Pool]queue.PoolStats{queue.Large: {Depth: 5, Oldest: time.Minute}}}, nil
-	}, func(context.Context) (webhook.Stats, error) {
-		return webhook.Stats{Pending: 3, Dead: 4, Oldest: time.Minute}, nil
-	}, slog.New(slog.DiscardHandler))
-	var w *httptest.ResponseRecorder
-	for range 2 {
-		w = httptest.NewRecorder()
-		handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-	}
-	require.Equal(t, 1, asked, "scrapes in one second share an answer")
-	for _, want := range []string{
-		`tideline_build_info{commit="`, `tideline_graphql_requests_total{code="OK",kind="query"} 1`,
-		`tideline_graphql_request_seconds_count{kind="query"} 1`,
-		`tideline_timeline_reads_total{inbox="hit"} 1`,
-		`tideline_jobs_total{kind="post.created",outcome="done",pool="small"} 1`,
-		`tideline_fanout_deliveries_total{to="inbox"} 4`,
-		`tideline_queue_jobs{pool="large"} 5`,
-		`tideline_queue_oldest_seconds{pool="large"} 60`,
-		`tideline_jobs_lagging 1`,
-		`tideline_jobs_dead 2`, `tideline_sockets 3`, `tideline_live_subscriptions 1`, `tideline_slow_sockets_total 1`,
-		`tideline_webhooks_total{outcome="failed"} 1`, `tideline_webhook_seconds_count 1`, `tideline_webhooks_pending 3`, `tideline_webhooks_dead 4`,
-		`tideline_webhooks_oldest_seconds 60`, `tideline_live_messages_total 4`, `tideline_live_lagged_total 5`, `tideline_live_connects_total 0`, `go_goroutines `,
-	} {
-		require.Contains(t, w.Body.String(), want)
-	}
-}
-
-// Whatever a hub counts is exported.
-func TestAllThatAHubCountsIsExported(t *testing.T) {
-	for i := range reflect.TypeFor[live.Stats]().NumField() {
-		var stats live.Stats
-		reflect.ValueOf(&stats).Elem().Field(i).SetUint(7)
-		m := &metrics{registry: prometheus.NewRegistry()}
-		m.countHub(func() live.Stats { return stats })
-		families, err := m.registry.Gather()
-		require.NoError(t, err)
-		sum := 0.0
-		for _, family := range families {
-			sum += family.GetMetric()[0].GetCounter().GetValue()
-		}
-		require.InDelta(t, 7, sum, 0, reflect.TypeFor[live.Stats]().Field(i).Name)
-	}
-}
-
-// The alarm works without a worker in the process. When the queue cannot be counted
-// the alarm stays as it is.
-func TestLagAlarm(t *testing.T) {
-	m := newMetrics()
-	var oldest time.Duration
-	var failure error
-	alarm := func() string {
-		stats := func(context.Context) (queue.Stats, error) {
-			if failure != nil {
-				return queue.Stats{}, failure
-			}
-			return queue.Stats{Pools: map[queue.Pool]queue.PoolStats{
-				queue.Small: {Depth: 1, Oldest: oldest}, queue.Large: {},
-			}}, nil
-		}
-		w := httptest.NewRecorder()
-		m.handler(stats, noWebhooks, slog.New(slog.DiscardHandler)).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-		return regexp.MustCompile(`(?m)^tideline_jobs_lagging (.+)$`).FindStringSubmatch(w.Body.String())[1]
-	}
-	require.Equal(t, "0", alarm())
-	oldest = workers.LagLimit + time.Second
-	require.Equal(t, "1", alarm())
-	m.health(workers.Health{Sampled: 3})
-	failure = errors.New("the database is away")
-	require.Equal(t, "1", alarm())
-	failure, oldest = nil, time.Second
-	require.Equal(t, "0", alarm())
 }
 
 // A number without a unit says nothing: durations are seconds in JSON, and say so.

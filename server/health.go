@@ -19,7 +19,7 @@ import (
 type health struct {
 	checks   []check
 	log      *slog.Logger
-	observe  func(check string, s state)
+	observe  func(check, state string, is bool)
 	stopping atomic.Bool // set when the process begins to stop
 
 	mu   sync.Mutex
@@ -153,7 +153,9 @@ func (h *health) tell(name string, s state, err error) {
 		h.last = map[string]change{}
 	}
 	h.last[name] = change{s, time.Now()}
-	h.observe(name, s)
+	for _, one := range states {
+		h.observe(name, string(one), one == s)
+	}
 	switch {
 	case s == stateDegraded:
 		h.log.Warn("degraded", "check", name, "err", err)

@@ -57,7 +57,7 @@ func (p *process) bound(ctx context.Context, l net.Listener) (net.Listener, erro
 	if err != nil {
 		return nil, fmt.Errorf("TLS certificate: %w", err)
 	}
-	p.metrics.certificate(certificate.Leaf.NotAfter)
+	p.metrics.Certificate(certificate.Leaf.NotAfter)
 	return tls.NewListener(l, &tls.Config{
 		Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
 	}), nil

@@ -18,6 +18,7 @@ import (
 	"tideline/live"
 	"tideline/server/admin"
 	"tideline/server/limit"
+	"tideline/server/metrics"
 	"tideline/server/sizes"
 	"tideline/server/transport"
 	"tideline/server/transport/requestid"
@@ -35,7 +36,7 @@ type process struct {
 	stores   *storage.Stores
 	tracer   *trace.Tracer // nil: nothing is traced
 	log      *slog.Logger
-	metrics  *metrics
+	metrics  *metrics.Metrics
 	health   *health
 	limits   *limit.Limits
 	api      *transport.Handler // nil in a worker
@@ -51,13 +52,13 @@ type process struct {
 
 func newProcess(ctx context.Context, c Config, role Role, stores *storage.Stores, tracer *trace.Tracer, log *slog.Logger) (*process, error) {
 	p := &process{config: c, role: role, stores: stores, tracer: tracer, log: log, metrics: newMetrics()}
-	p.health = &health{log: log, observe: p.metrics.checked, checks: []check{
+	p.health = &health{log: log, observe: p.metrics.Checked, checks: []check{
 		{"sql", stores.SQL.PingContext},
 		{"redis", stores.CheckRedis},
 	}}
 	p.base = append(p.base, p.health.watch, p.warn)
 	if c.DatabaseURL == "" { // the database is in the data directory
-		p.metrics.measureDisk(c.DataDir)
+		p.metrics.MeasureDisk(c.DataDir)
 	}
 	var err error
 	if p.limits, err = limit.New(stores.Redis, c.limits(log)); err != nil {
@@ -73,31 +74,31 @@ func newProcess(ctx context.Context, c Config, role Role, stores *storage.Stores
 		hub = live.NewHub(stores.Redis, live.HubConfig{Sharded: stores.Sharded, Tracer: tracer, Logger: log, Mark: b.home.ArrivedID})
 		p.health.checks = append(p.health.checks, check{"live", hub.Ready})
 		p.base = append(p.base, hub.Run, func(ctx context.Context) error { return b.sessions.Run(ctx, hub) }, b.keys.Run, b.outbox.Run)
-		p.metrics.countHub(hub.Stats)
-		p.work = append(p.work, workers.Canary{DB: stores.DB, Queue: b.jobs, Hub: hub, Observe: p.metrics.canary("subscriber"), Logger: log}.Run)
+		p.metrics.CountHub(hub.Stats)
+		p.work = append(p.work, workers.Canary{DB: stores.DB, Queue: b.jobs, Hub: hub, Observe: p.metrics.Canary("subscriber"), Logger: log}.Run)
 	}
-	member := fleet.Config{DB: stores.DB, Version: ThisBuild().Version, Server: role.server, Subscriptions: p.metrics.serving, Sizes: map[fleet.Size]fleet.Adjuster{}, Logger: log}
+	member := fleet.Config{DB: stores.DB, Version: ThisBuild().Version, Server: role.server, Subscriptions: p.metrics.Serving, Sizes: map[fleet.Size]fleet.Adjuster{}, Logger: log}
 	if role.worker {
 		w, err := workers.New(workers.Config{
 			DB: stores.DB, Visibility: b.visibility, Home: b.home, Sessions: b.sessions, Timelines: b.timelines, Queue: b.jobs, Publisher: b.publisher,
-			PageSize: c.FanOutPage, Observe: p.metrics.fanOut, ObserveHealth: p.metrics.health, ObserveCanary: p.metrics.canary("worker"), Logger: log,
+			PageSize: c.FanOutPage, Observe: p.metrics.FanOut, ObserveHealth: p.metrics.Health, ObserveCanary: p.metrics.Canary("worker"), Logger: log,
 		})
 		if err != nil {
 			return nil, err
 		}
 		p.work = append(p.work, w.Run, b.webhooks.Run)
 		member.Workers, member.Sizes = b.jobs, sizes.OfWorkers(b.jobs, w)
-		p.metrics.countWorkers(b.jobs)
+		p.metrics.CountWorkers(b.jobs)
 	}
 	mux := http.NewServeMux()
 	p.health.serve(mux)
-	var metrics http.Handler
+	var scraped http.Handler
 	var called graph.Backend
 	if c.Metrics == "on" {
-		metrics = p.metrics.handler(b.jobs.Stats, b.webhooks.Stats, log)
+		scraped = p.metrics.Handler(metrics.Asked{Queue: b.jobs.Stats, Webhooks: b.webhooks.Stats, Stores: stores.State}, log)
 	}
-	if c.AdminAddr == "" && metrics != nil {
-		mux.Handle("GET /metrics", metrics)
+	if c.AdminAddr == "" && scraped != nil {
+		mux.Handle("GET /metrics", scraped)
 	}
 	if role.server {
 		generator, err := ids.Open(ctx, ids.Config{DB: stores.DB, Logger: log})
@@ -106,7 +107,7 @@ func newProcess(ctx context.Context, c Config, role Role, stores *storage.Stores
 		}
 		p.base = append(p.base, generator.Run)
 		p.health.checks = append(p.health.checks, check{"ids", generator.Ready})
-		p.metrics.countIDs(generator.Stats)
+		p.metrics.CountIDs(generator.Stats)
 		issuers, err := c.verifier(log)
 		if err != nil {
 			return nil, err
@@ -123,6 +124,11 @@ func newProcess(ctx context.Context, c Config, role Role, stores *storage.Stores
 			return nil, err
 		}
 		member.Sizes[fleet.LargeAudience] = sizes.OfFeed(called.Feed)
+		p.metrics.CountStreams(called.Streams.Stats)
+	}
+	p.metrics.CountSizes(member.Sizes)
+	if tracer != nil {
+		p.metrics.CountSpans(tracer.Stats)
 	}
 	seen, err := fleet.NewMember(member)
 	if err != nil {
@@ -133,7 +139,7 @@ func newProcess(ctx context.Context, c Config, role Role, stores *storage.Stores
 		p.page = p.adminPage(ctx, b, called, seen.ID())
 	}
 	if c.AdminAddr != "" {
-		p.admin = p.adminHandler(metrics)
+		p.admin = p.adminHandler(scraped)
 	}
 	p.handler = p.limits.ResolveAddress(requestid.Identify(secure(mux)))
 	return p, nil
@@ -151,13 +157,13 @@ func (p *process) serveAPI(ctx context.Context, mux *http.ServeMux, called graph
 	config := c.transport()
 	config.Engine, config.Authenticate, config.Ended = engine, called.Accounts.Authenticate, sessions.Ended
 	config.Limits, config.Tracer, config.Logger = p.limits, p.tracer, p.log
-	config.ObserveRequest, config.ObserveSubscriptions = p.metrics.request, p.metrics.subscribed
-	config.ObserveSlowSocket = p.metrics.slowSockets.Inc
+	config.ObserveRequest, config.ObserveSubscriptions = p.metrics.Request, p.metrics.Subscribed
+	config.ObserveSlowSocket = p.metrics.SlowSocket
 	if p.api, err = transport.New(ctx, config); err != nil {
 		return err
 	}
 	p.base = append(p.base, p.api.Run)
-	p.metrics.countSockets(p.api.Sockets)
+	p.metrics.CountSockets(p.api.Sockets)
 	compressed := func(next http.Handler) http.Handler { return next }
 	if c.CompressHTTP == "on" {
 		compressed = wire.Compress

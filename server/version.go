@@ -7,6 +7,8 @@ import (
 	"runtime/debug"
 	"strings"
 	"sync"
+
+	"tideline/server/metrics"
 )
 
 // The linker sets these in builds by make and in releases.
@@ -56,3 +58,5 @@ func buildOf(version, commit string, info *debug.BuildInfo) Build {
 func (b Build) String() string {
 	return fmt.Sprintf("%s (commit %s, %s, %s)", b.Version, b.Commit, b.Go, b.Platform)
 }
+
+func newMetrics() *metrics.Metrics { return metrics.New(ThisBuild().Version, ThisBuild().Commit) }

@@ -32,6 +32,9 @@ type SQLState struct {
 	Version string
 	Bytes   int64 // of the database; on SQLite without the log that is written ahead
 	Pool    sql.DBStats
+	// Connections are those that PostgreSQL has, of everybody, and MostConnections those that
+	// it takes of roles that are not superusers; zero on SQLite.
+	Connections, MostConnections int
 }
 
 // RedisPool is this process's pool of connections to Redis.
@@ -77,12 +80,14 @@ func (s *Stores) State(ctx context.Context) (now State, err error) {
 
 func (s *Stores) sqlState(ctx context.Context) (SQLState, error) {
 	now := SQLState{Pool: s.SQL.Stats()}
-	version, size := "SELECT sqlite_version()", "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()"
+	version, size := "SELECT sqlite_version(), 0, 0", "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()"
 	if s.Dialect == dialect.Postgres {
-		version, size = "SELECT current_setting('server_version')", "SELECT pg_database_size(current_database())"
+		version = `SELECT current_setting('server_version'), (SELECT sum(numbackends) FROM pg_stat_database WHERE datid > 0),
+			current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int`
+		size = "SELECT pg_database_size(current_database())"
 	}
 	asked := time.Now()
-	if err := s.SQL.QueryRowContext(ctx, version).Scan(&now.Version); err != nil {
+	if err := s.SQL.QueryRowContext(ctx, version).Scan(&now.Version, &now.Connections, &now.MostConnections); err != nil {
 		return now, err
 	}
 	now.Up, now.Took = true, time.Since(asked)

@@ -1,6 +1,7 @@
 package alarms
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -19,6 +20,25 @@ func TestRedisAway(t *testing.T) {
 		alerts: []string{"TidelineNotReady"},
 		cause:  server.Kill,
 		cure:   func() { server.Start(t) },
+	})
+}
+
+// The memory of Redis is nearly used up.
+func TestRedisNearlyFull(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	set := func(most int64) {
+		require.NoError(t, h.stores.Redis.ConfigSet(t.Context(), "maxmemory", strconv.FormatInt(most, 10)).Err())
+	}
+	h.try(t, fault{
+		what:   "Redis uses nine tenths of its memory",
+		alerts: []string{"TidelineRedisNearlyFull"},
+		cause: func() {
+			now, err := h.stores.State(t.Context())
+			require.NoError(t, err)
+			set(now.Masters[0].Used * 10 / 9)
+		},
+		cure: func() { set(0) },
 	})
 }
 

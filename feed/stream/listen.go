@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"tideline/ent"
@@ -40,6 +41,8 @@ type Streams struct {
 	home  *home.Home
 	posts *visibility.Reader
 	turns chan struct{}
+	// waiting are the streams that wait for one of the turns.
+	waiting atomic.Int64
 }
 
 // New returns Streams. It fails when a required field is missing.
@@ -57,6 +60,13 @@ func New(cfg Config) (*Streams, error) {
 	cfg.Hub.Prepare(s.prepare)
 	return s, nil
 }
+
+// Stats counts the streams that catch up with what they missed, and those that wait to do
+// so. All others have got what there is.
+type Stats struct{ CatchingUp, Waiting int }
+
+// Stats returns the counts of this moment.
+func (s *Streams) Stats() Stats { return Stats{len(s.turns), int(s.waiting.Load())} }
 
 // Options say what a client asks of Listen.
 type Options struct {

@@ -240,9 +240,12 @@ func (s *Stream) resync(ctx context.Context) error {
 
 // inTurn waits for one of the turns, and does something in it.
 func (s *Stream) inTurn(ctx context.Context, do func(context.Context) error) error {
+	s.streams.waiting.Add(1)
 	select {
 	case s.streams.turns <- struct{}{}:
+		s.streams.waiting.Add(-1)
 	case <-ctx.Done():
+		s.streams.waiting.Add(-1)
 		return ctx.Err()
 	}
 	defer func() { <-s.streams.turns }()

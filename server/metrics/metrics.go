@@ -1,30 +1,29 @@
-package server
+// Package metrics counts what a process does, for Prometheus. It knows the name of every metric.
+package metrics
 
 import (
-	"context"
-	"log/slog"
-	"net/http"
-	"sync"
+	"runtime"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"tideline/feed/ids"
 	"tideline/feed/job"
+	"tideline/feed/stream"
 	"tideline/feed/webhook"
 	"tideline/fleet"
 	"tideline/live"
 	"tideline/queue"
 	"tideline/server/machine"
+	"tideline/trace"
 	"tideline/workers"
 )
 
-// metrics are the counters of this process, for Prometheus. The values of their
+// Metrics are the counters of this process, for Prometheus. The values of their
 // labels come from fixed sets: no client can add one.
-type metrics struct {
+type Metrics struct {
 	registry *prometheus.Registry
 
 	requests        *prometheus.CounterVec
@@ -51,12 +50,14 @@ type metrics struct {
 	webhooksPending prometheus.Gauge
 	webhooksDead    prometheus.Gauge
 	webhookOldest   prometheus.Gauge
+	stores          stores
 }
 
-func newMetrics() *metrics {
+// New counts for a process of this version, built from this commit.
+func New(version, commit string) *Metrics {
 	// From a tenth of a millisecond to nearly two minutes, doubling.
 	seconds := prometheus.ExponentialBuckets(0.0001, 2, 21)
-	m := &metrics{
+	m := &Metrics{
 		registry: prometheus.NewRegistry(),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tideline_graphql_requests_total",
@@ -130,49 +131,46 @@ func newMetrics() *metrics {
 			Name: "tideline_canary_seconds", Help: "Time that the last canary took from just before it was enqueued to a worker or to a subscriber of this process; while it does not arrive, its age.",
 		}, []string{"to"}),
 	}
-	build := ThisBuild()
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "tideline_build_info", Help: "Always 1; the labels say which program this is.",
-		ConstLabels: prometheus.Labels{"version": build.Version, "commit": build.Commit, "go": build.Go},
+		ConstLabels: prometheus.Labels{"version": version, "commit": commit, "go": runtime.Version()},
 	})
 	info.Set(1)
 	m.registry.MustRegister(
-		gaugeOf("tideline_live_subscriptions", "Subscriptions under way.", m.serving),
+		gaugeOf("tideline_live_subscriptions", "Subscriptions under way.", m.Serving),
 		info, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		m.requests, m.requestSeconds, m.slowSockets, m.timelineReads,
 		m.jobs, m.jobSeconds, m.jobWaitSeconds, m.queueDepth, m.queueOldest, m.deadJobs,
 		m.fanOutFollowers, m.fanOutTook, m.fanOutSeconds, m.fanOutLag,
 		m.audited, m.lagging, m.canarySeconds, m.checks,
-		m.webhooks, m.webhookSeconds, m.webhooksPending, m.webhooksDead, m.webhookOldest,
+		m.webhooks, m.webhookSeconds, m.webhooksPending, m.webhooksDead, m.webhookOldest, &m.stores,
 	)
 	return m
 }
 
-// health is workers.Config.ObserveHealth.
-func (m *metrics) health(h workers.Health) {
+// Health is workers.Config.ObserveHealth.
+func (m *Metrics) Health(h workers.Health) {
 	m.audited.WithLabelValues("timelines").Add(float64(h.Sampled))
 	m.audited.WithLabelValues("missing").Add(float64(h.Missing))
 	m.audited.WithLabelValues("extra").Add(float64(h.Extra))
 }
 
-// canary is workers.Config.ObserveCanary, and workers.Canary.Observe.
-func (m *metrics) canary(to string) func(time.Duration) {
+// Canary is workers.Config.ObserveCanary, and workers.Canary.Observe.
+func (m *Metrics) Canary(to string) func(time.Duration) {
 	return func(took time.Duration) { m.canarySeconds.WithLabelValues(to).Set(took.Seconds()) }
 }
 
-// checked notes the state that a part of /readyz is in now.
-func (m *metrics) checked(check string, now state) {
-	for _, s := range states {
-		value := 0.0
-		if s == now {
-			value = 1
-		}
-		m.checks.WithLabelValues(check, string(s)).Set(value)
+// Checked notes whether a part of /readyz is in a state now.
+func (m *Metrics) Checked(check, state string, is bool) {
+	value := 0.0
+	if is {
+		value = 1
 	}
+	m.checks.WithLabelValues(check, state).Set(value)
 }
 
-// certificate adds when the certificate of the address ends.
-func (m *metrics) certificate(end time.Time) {
+// Certificate adds when the certificate of the address ends.
+func (m *Metrics) Certificate(end time.Time) {
 	g := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "tideline_tls_certificate_end_timestamp_seconds", Help: "When the certificate that this process serves ends, in seconds since 1970.",
 	})
@@ -180,9 +178,9 @@ func (m *metrics) certificate(end time.Time) {
 	m.registry.MustRegister(g)
 }
 
-// measureDisk adds how full the disk of a directory is, which each scrape asks for, where
+// MeasureDisk adds how full the disk of a directory is, which each scrape asks for, where
 // the system tells it.
-func (m *metrics) measureDisk(dir string) {
+func (m *Metrics) MeasureDisk(dir string) {
 	if _, _, known := machine.DiskSpace(dir); !known {
 		return
 	}
@@ -198,13 +196,13 @@ func (m *metrics) measureDisk(dir string) {
 	)
 }
 
-// countSockets adds the number of open sockets, which each scrape asks for.
-func (m *metrics) countSockets(count func() int) {
+// CountSockets adds the number of open sockets, which each scrape asks for.
+func (m *Metrics) CountSockets(count func() int) {
 	m.registry.MustRegister(gaugeOf("tideline_sockets", "WebSocket connections open.", count))
 }
 
-// countWorkers adds what the workers of this process do, which each scrape asks for.
-func (m *metrics) countWorkers(w fleet.Workers) {
+// CountWorkers adds what the workers of this process do, which each scrape asks for.
+func (m *Metrics) CountWorkers(w fleet.Workers) {
 	m.registry.MustRegister(
 		gaugeOf("tideline_worker_jobs", "Jobs under way in this process.", w.UnderWay),
 		gaugeOf("tideline_worker_paused", "1 while an operator has paused the workers of this process: they take no new job.", func() int {
@@ -216,13 +214,49 @@ func (m *metrics) countWorkers(w fleet.Workers) {
 	)
 }
 
+// CountSizes adds the sizes of this process that can be changed while it runs.
+func (m *Metrics) CountSizes(sizes map[fleet.Size]fleet.Adjuster) {
+	for name, size := range sizes {
+		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "tideline_size", Help: "Sizes of this process as they are now; an operator may change them while it runs.",
+			ConstLabels: prometheus.Labels{"size": string(name)},
+		}, func() float64 { return float64(size.Now()) }))
+	}
+}
+
+// CountStreams adds the streams that do not have yet what there is for them.
+func (m *Metrics) CountStreams(stats func() stream.Stats) {
+	for state, value := range map[string]func(stream.Stats) int{
+		"waiting":     func(s stream.Stats) int { return s.Waiting },
+		"catching_up": func(s stream.Stats) int { return s.CatchingUp },
+	} {
+		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "tideline_streams", Help: "Streams of timelines that read what they missed (catching_up), or wait for their turn to do so (waiting).",
+			ConstLabels: prometheus.Labels{"state": state},
+		}, func() float64 { return float64(value(stats())) }))
+	}
+}
+
+// CountSpans adds what became of the spans of traces.
+func (m *Metrics) CountSpans(stats func() trace.Stats) {
+	for outcome, value := range map[string]func(trace.Stats) uint64{
+		"sent": func(s trace.Stats) uint64 { return s.Sent },
+		"lost": func(s trace.Stats) uint64 { return s.Lost },
+	} {
+		m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "tideline_trace_spans_total", Help: "Spans that the collector took (sent), and those of batches that it did not take (lost).",
+			ConstLabels: prometheus.Labels{"outcome": outcome},
+		}, func() float64 { return float64(value(stats())) }))
+	}
+}
+
 // gaugeOf is a gauge whose value each scrape asks for.
 func gaugeOf(name, help string, value func() int) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(value()) })
 }
 
-// countIDs adds what a generator of ids says, which each scrape asks for.
-func (m *metrics) countIDs(stats func() ids.Stats) {
+// CountIDs adds what a generator of ids says, which each scrape asks for.
+func (m *Metrics) CountIDs(stats func() ids.Stats) {
 	m.registry.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "tideline_ids_ready", Help: "1 while this process has a number for new ids; without one it refuses posts and sign-ups.",
@@ -238,8 +272,8 @@ func (m *metrics) countIDs(stats func() ids.Stats) {
 	)
 }
 
-// countHub adds what a hub counts, which each scrape asks for.
-func (m *metrics) countHub(stats func() live.Stats) {
+// CountHub adds what a hub counts, which each scrape asks for.
+func (m *Metrics) CountHub(stats func() live.Stats) {
 	for name, counter := range map[string]struct {
 		help  string
 		value func(live.Stats) uint64
@@ -257,22 +291,28 @@ func (m *metrics) countHub(stats func() live.Stats) {
 	}
 }
 
-// request is transport.Config.ObserveRequest.
-func (m *metrics) request(kind, code string, d time.Duration) {
+// SlowSocket is transport.Config.ObserveSlowSocket.
+func (m *Metrics) SlowSocket() { m.slowSockets.Inc() }
+
+// Registry is where all of them are.
+func (m *Metrics) Registry() *prometheus.Registry { return m.registry }
+
+// Request is transport.Config.ObserveRequest.
+func (m *Metrics) Request(kind, code string, d time.Duration) {
 	m.requests.WithLabelValues(kind, code).Inc()
 	if d > 0 {
 		m.requestSeconds.WithLabelValues(kind).Observe(d.Seconds())
 	}
 }
 
-// subscribed is transport.Config.ObserveSubscriptions.
-func (m *metrics) subscribed(change int) { m.subscriptions.Add(int64(change)) }
+// Subscribed is transport.Config.ObserveSubscriptions.
+func (m *Metrics) Subscribed(change int) { m.subscriptions.Add(int64(change)) }
 
-// serving is how many subscriptions are under way.
-func (m *metrics) serving() int { return int(m.subscriptions.Load()) }
+// Serving is how many subscriptions are under way.
+func (m *Metrics) Serving() int { return int(m.subscriptions.Load()) }
 
-// timelineRead is feed.Config.Observe.
-func (m *metrics) timelineRead(hit bool) {
+// TimelineRead is feed.Config.Observe.
+func (m *Metrics) TimelineRead(hit bool) {
 	label := "miss"
 	if hit {
 		label = "hit"
@@ -280,8 +320,8 @@ func (m *metrics) timelineRead(hit bool) {
 	m.timelineReads.WithLabelValues(label).Inc()
 }
 
-// attempt is queue.Config.Observe.
-func (m *metrics) attempt(r queue.Result) {
+// Attempt is queue.Config.Observe.
+func (m *Metrics) Attempt(r queue.Result) {
 	m.jobs.WithLabelValues(r.Kind, string(r.Pool), string(r.Outcome)).Inc()
 	m.jobSeconds.WithLabelValues(r.Kind).Observe(r.Duration.Seconds())
 	if r.Attempt == 1 {
@@ -289,14 +329,14 @@ func (m *metrics) attempt(r queue.Result) {
 	}
 }
 
-// webhook is webhook.Config.Observe.
-func (m *metrics) webhook(outcome webhook.Outcome, took time.Duration) {
+// Webhook is webhook.Config.Observe.
+func (m *Metrics) Webhook(outcome webhook.Outcome, took time.Duration) {
 	m.webhooks.WithLabelValues(string(outcome)).Inc()
 	m.webhookSeconds.Observe(took.Seconds())
 }
 
-// fanOut is workers.Config.Observe.
-func (m *metrics) fanOut(f workers.FanOutReport) {
+// FanOut is workers.Config.Observe.
+func (m *Metrics) FanOut(f workers.FanOutReport) {
 	m.fanOutFollowers.Observe(float64(f.Followers))
 	m.fanOutTook.WithLabelValues("inbox").Add(float64(f.Pushed))
 	m.fanOutTook.WithLabelValues("connection").Add(float64(f.Live))
@@ -305,51 +345,4 @@ func (m *metrics) fanOut(f workers.FanOutReport) {
 		m.fanOutLag.WithLabelValues("first").Observe(f.FirstLag.Seconds())
 		m.fanOutLag.WithLabelValues("last").Observe(f.LastLag.Seconds())
 	}
-}
-
-// handler serves /metrics. It counts the queue and the webhooks in SQL, at most once a second
-// however often it is asked. Servers do so, too: with no worker left, they alone
-// can tell that jobs wait. When the queue cannot be counted, its metrics stay as
-// they were.
-func (m *metrics) handler(stats func(context.Context) (queue.Stats, error), webhooks func(context.Context) (webhook.Stats, error), log *slog.Logger) http.Handler {
-	var mu sync.Mutex
-	var counted time.Time
-	count := func(ctx context.Context) {
-		mu.Lock()
-		defer mu.Unlock()
-		if time.Since(counted) < time.Second {
-			return
-		}
-		counted = time.Now()
-		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-		defer cancel()
-		now, err := stats(ctx)
-		if err != nil {
-			log.WarnContext(ctx, "queue not counted", "err", err)
-			return
-		}
-		m.deadJobs.Set(float64(now.Dead))
-		lagging := 0.0
-		for pool, of := range now.Pools {
-			m.queueDepth.WithLabelValues(string(pool)).Set(float64(of.Depth))
-			m.queueOldest.WithLabelValues(string(pool)).Set(of.Oldest.Seconds())
-			if of.Oldest > workers.LagLimit {
-				lagging = 1
-			}
-		}
-		m.lagging.Set(lagging)
-		told, err := webhooks(ctx)
-		if err != nil {
-			log.WarnContext(ctx, "webhooks not counted", "err", err)
-			return
-		}
-		m.webhooksPending.Set(float64(told.Pending))
-		m.webhooksDead.Set(float64(told.Dead))
-		m.webhookOldest.Set(told.Oldest.Seconds())
-	}
-	scrape := promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		count(r.Context())
-		scrape.ServeHTTP(w, r)
-	})
 }
