@@ -230,7 +230,7 @@ func (a api) showPage(ctx context.Context, c *compiler, arguments map[string]any
 	connection, err := a.Home.TimelineWith(ctx, viewer, paging.Page{
 		First: given[int](arguments, "first"), After: given[string](arguments, "after"),
 		Last: given[int](arguments, "last"), Before: given[string](arguments, "before"),
-	}, home.Order(order), c.with)
+	}, home.Order(order), orZero(given[string](arguments, "ranking")), c.with)
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"tideline/feed/paging"
 	"tideline/feed/password"
 	"tideline/feed/refusal"
+	"tideline/feed/visibility"
 	"tideline/graph/model"
 )
 
@@ -77,9 +78,9 @@ func (r query) Post(ctx context.Context, id string) (*ent.Post, error) {
 }
 
 func (r query) Timeline(
-	ctx context.Context, first *int, after *string, last *int, before *string, order *home.Order,
+	ctx context.Context, first *int, after *string, last *int, before *string, order *home.Order, ranking *string,
 ) (*paging.Connection[ent.Post], error) {
-	c, err := r.Home.Timeline(ctx, Viewer(ctx), paging.Page{First: first, After: after, Last: last, Before: before}, orZero(order))
+	c, err := r.Home.TimelineWith(ctx, Viewer(ctx), paging.Page{First: first, After: after, Last: last, Before: before}, orZero(order), orZero(ranking), visibility.Likes)
 	return postPage(ctx, c, err)
 }
 
@@ -159,7 +160,7 @@ func (r query) Limits(context.Context) (*model.Limits, error) {
 		NameLength: account.MaxName, BioLength: account.MaxBio,
 		AvatarURLLength: account.MaxAvatarURL, AvatarHosts: append([]string{}, r.Avatars...), Links: account.MaxLinks, LinkLength: account.MaxLink,
 		PostVersions: feed.MaxVersions, DataLength: feed.MaxData, DataDepth: feed.MaxDataDepth,
-		PasswordMinLength: password.Min, PasswordLength: password.Max, PageSize: r.Home.MaxPage(),
+		PasswordMinLength: password.Min, PasswordLength: password.Max, PageSize: r.Home.MaxPage(), Rankings: r.Home.Rankings().Names(),
 		MutedWordLength: feed.MaxMutedWord, MutedWords: feed.MaxMutedWords, IdempotencyKeyLength: feed.MaxKey,
 	}, nil
 }

@@ -76,9 +76,13 @@ func (c Config) backend(stores *storage.Stores, log *slog.Logger, m *metrics.Met
 	if err != nil {
 		return b, err
 	}
+	policy, err := c.policy()
+	if err != nil {
+		return b, err
+	}
 	b.home, err = home.New(home.Config{
 		DB: stores.DB, Dialect: stores.Dialect, Visibility: b.visibility, Timelines: b.timelines, Queue: b.jobs,
-		Publisher: b.publisher, Policy: c.policy(), Observe: m.TimelineRead, Logger: log,
+		Publisher: b.publisher, Policy: policy, Observe: m.TimelineRead, Logger: log,
 	})
 	return b, err
 }

@@ -5,11 +5,13 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"slices"
 	"strings"
 	"time"
 
+	"tideline/feed/ranking"
 	"tideline/server/machine"
 	"tideline/storage"
 )
@@ -167,4 +169,6 @@ func (c Config) describe(out io.Writer) {
 	}
 	fmt.Fprintf(out, "  Traces     %s\n", traced)
 	fmt.Fprintf(out, "  Timelines  inboxes of %d, authors with more than %d followers are pulled, kept for %v\n", c.InboxCap, c.PullAbove, c.ActiveFor)
+	names, _ := ranking.Read(c.Rankings) // was validated
+	fmt.Fprintf(out, "  Rankings   %s\n", strings.Join(append([]string{ranking.Hot}, slices.Sorted(maps.Keys(names))...), ", "))
 }

@@ -17,6 +17,7 @@ import (
 	"tideline/feed/home"
 	"tideline/feed/identity"
 	"tideline/feed/paging"
+	"tideline/feed/ranking"
 	"tideline/feed/webhook"
 	"tideline/graph/exec"
 	"tideline/queue"
@@ -93,6 +94,7 @@ type Config struct {
 	PullAbove  int           `group:"Timelines" default:"${pull_above}" help:"Authors with more followers are not pushed to timelines; readers fetch their posts instead. -1 to 1000000000; 0: nobody is pushed, -1: everybody."`
 	ActiveFor  time.Duration `group:"Timelines" default:"${active_for}" help:"Keep a timeline ready for this long after it was last read, 1m to 8760h."`
 	RankDecay  time.Duration `group:"Timelines" default:"${rank_decay}" help:"In the ranked timeline a post outweighs one with ten times its likes when it is this much newer, 1m to 8760h."`
+	Rankings   string        `group:"Timelines" placeholder:"FILE" help:"Rankings beside hot by which a timeline may be ordered: a file with a JSON object of names and expressions, or the object itself. See docs/settings.md. Default: none."`
 	SessionTTL time.Duration `group:"Timelines" name:"session-ttl" default:"${session_ttl}" help:"A log-in lasts this long, 1m to 8760h."`
 
 	DeletionGrace time.Duration `group:"Timelines" default:"${deletion_grace}" help:"An account that its user deleted may be restored by a log-in for this long, 0s to 8760h."`
@@ -120,7 +122,7 @@ type Config struct {
 // command line puts them in place of ${...}.
 func Vars() map[string]string {
 	vars := map[string]string{
-		"active_for": short(timeline.DefaultActiveFor), "rank_decay": short(home.DefaultRankDecay), "session_ttl": short(account.DefaultSessionTTL), "deletion_grace": short(account.DefaultGrace),
+		"active_for": short(timeline.DefaultActiveFor), "rank_decay": short(ranking.DefaultDecay), "session_ttl": short(account.DefaultSessionTTL), "deletion_grace": short(account.DefaultGrace),
 	}
 	for name, value := range map[string]int{
 		"max_text": feed.DefaultMaxText, "most_max_text": feed.MostMaxText,
@@ -205,7 +207,11 @@ func (c Config) Validate() error {
 	if _, err := c.webhookReach(); err != nil {
 		bad("WebhookNetworks", quote(strings.Join(c.WebhookNetworks, ",")), "networks such as 10.1.0.0/16")
 	}
-	errs = append(errs, c.timelines().Validate(), c.policy().Validate(), c.transport().Validate(), c.limits(nil).Validate(), c.storage().Validate(), c.traces(Serve, nil).Validate())
+	policy, err := c.policy()
+	if err != nil {
+		errs = append(errs, fmt.Errorf("Rankings cannot be taken: %w", err))
+	}
+	errs = append(errs, c.timelines().Validate(), policy.Validate(), c.transport().Validate(), c.limits(nil).Validate(), c.storage().Validate(), c.traces(Serve, nil).Validate())
 	return asSettings(errors.Join(errs...))
 }
 
@@ -281,16 +287,17 @@ func (c Config) transport() transport.Config {
 	}
 }
 
-// policy is how home timelines are kept.
-func (c Config) policy() home.Policy {
-	p := home.Policy{PullAbove: c.PullAbove, RankDecay: c.RankDecay, MaxPage: c.MaxPage}
+// policy is how home timelines are kept. Error: the setting of rankings cannot be read.
+func (c Config) policy() (home.Policy, error) {
+	rankings, err := ranking.Read(c.Rankings)
+	p := home.Policy{PullAbove: c.PullAbove, RankDecay: c.RankDecay, Rankings: rankings, MaxPage: c.MaxPage}
 	switch c.PullAbove {
 	case 0:
 		p.PullAbove = home.AlwaysPull
 	case -1:
 		p.PullAbove = home.NeverPull
 	}
-	return p
+	return p, err
 }
 
 // timelines is how feeds are kept in Redis.

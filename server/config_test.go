@@ -23,6 +23,7 @@ import (
 	"tideline/feed/account"
 	"tideline/feed/home"
 	"tideline/feed/paging"
+	"tideline/feed/ranking"
 	"tideline/graph/exec"
 	"tideline/server/transport/requestid"
 	"tideline/storage"
@@ -61,7 +62,7 @@ func TestDefaultsAreThoseOfThePackages(t *testing.T) {
 	require.Equal(t, timeline.DefaultOutboxCap, c.OutboxCap)
 	require.Equal(t, timeline.DefaultActiveFor, c.ActiveFor)
 	require.Equal(t, home.DefaultPullAbove, c.PullAbove)
-	require.Equal(t, home.DefaultRankDecay, c.RankDecay)
+	require.Equal(t, ranking.DefaultDecay, c.RankDecay)
 	require.Equal(t, account.DefaultSessionTTL, c.SessionTTL)
 	require.Equal(t, feed.DefaultMaxText, c.MaxText)
 	require.Equal(t, paging.DefaultMaxSize, c.MaxPage)
@@ -99,6 +100,10 @@ func TestInvalidSettings(t *testing.T) {
 		"--outbox-cap=10001":                       {"--outbox-cap", "100 to 10000"},
 		"--active-for=1s":                          {"--active-for", "1m0s to 8760h0m0s"},
 		"--rank-decay=-1h":                         {"--rank-decay (TIDELINE_RANK_DECAY) is -1h0m0s", "1m0s to 8760h0m0s"},
+		`--rankings={"a":"liks"}`:                  {`--rankings (TIDELINE_RANKINGS) cannot be taken: ranking "a": at character 1: "liks" is no signal`},
+		`--rankings={"a":"likes >"}`:               {"at character 7: unexpected token EOF"},
+		`--rankings={"hot":"likes"}`:               {"--rank-decay (TIDELINE_RANK_DECAY) changes it"},
+		"--rankings=no-such-file":                  {"--rankings (TIDELINE_RANKINGS) cannot be taken: it must be a JSON object"},
 		"--session-ttl=-1h":                        {"--session-ttl (TIDELINE_SESSION_TTL)", "1m0s"},
 		"--small-workers=0":                        {"--small-workers", "1 to 1024"},
 		"--large-workers=1025":                     {"--large-workers", "1 to 1024"},

@@ -90,7 +90,7 @@ type memoryQuery struct {
 }
 
 func (m memoryQuery) Timeline(
-	context.Context, *int, *string, *int, *string, *home.Order,
+	context.Context, *int, *string, *int, *string, *home.Order, *string,
 ) (*paging.Connection[ent.Post], error) {
 	return m.page, nil
 }

@@ -21,6 +21,7 @@ import (
 	"tideline/feed/home"
 	"tideline/feed/ids"
 	"tideline/feed/paging"
+	"tideline/feed/ranking"
 	"tideline/feed/visibility"
 	"tideline/live"
 	"tideline/queue"
@@ -316,6 +317,50 @@ func BenchmarkInboxPage(b *testing.B) {
 		b.ReportMetric(float64((ours / n).Microseconds()), "page-µs")
 		b.ReportMetric(float64((floor / n).Microseconds()), "floor-µs")
 		b.ReportMetric(float64(ours)/float64(floor), "times-floor")
+	})
+}
+
+// BenchmarkRankedPage measures a ranked page of 20 of an inbox of 500 posts by each ranking,
+// beside the same posts by key, which it reads at the least. The reader likes 300 posts, and
+// each post has data.
+func BenchmarkRankedPage(b *testing.B) {
+	engines(b, func(b *testing.B, s *storage.Stores) {
+		ctx := b.Context()
+		t := newTown(b, s, 100)
+		t.posts(b, longAgo, 1000, "2 + g % 100")
+		t.exec(b,
+			fmt.Sprintf("INSERT INTO likes (user_id, post_id) SELECT %d, %d + g FROM %s", t.reader.ID, int64(longAgo), t.series(300)),
+			fmt.Sprintf(`INSERT INTO post_data (post_id, data) SELECT %d + g, '{"kind":"offer","price":12.5,"place":"Lisbon"}' FROM %s`, int64(longAgo), t.series(1000)))
+		t.ready(b)
+		t.home = t.process(b, home.Policy{Rankings: map[string]string{
+			"near": "log10(max(likes, 1)) + posted / 45000 + 2 * affinity", "deal": "-data.price", "longest": "likes" + strings.Repeat("*2", ranking.MaxOperations/2-1),
+		}}, nil)
+		_, err := t.tl.Visit(ctx, t.reader.ID)
+		require.NoError(b, err)
+		require.NoError(b, t.home.BuildInbox(ctx, t.reader.ID))
+		key := timeline.Inbox(t.reader.ID).String() + ":z"
+		names := t.home.Rankings().Names()
+		spent := make([]time.Duration, len(names))
+		var floor time.Duration
+		for b.Loop() {
+			for i, name := range names {
+				start := time.Now()
+				page, err := t.home.TimelineWith(ctx, t.reader, paging.Page{}, home.Ranked, name, visibility.Likes)
+				spent[i] += time.Since(start)
+				require.NoError(b, err)
+				require.Len(b, page.Edges, 20)
+			}
+			start := time.Now()
+			members, err := t.Redis.ZRangeWithScores(ctx, key, 0, int64(t.tl.InboxCap())-1).Result()
+			require.NoError(b, err)
+			bare(b, t.SQL, idsIn(members))
+			floor += time.Since(start)
+		}
+		n := time.Duration(b.N)
+		for i, name := range names {
+			b.ReportMetric(float64((spent[i] / n).Microseconds()), name+"-µs")
+		}
+		b.ReportMetric(float64((floor / n).Microseconds()), "floor-µs")
 	})
 }
 

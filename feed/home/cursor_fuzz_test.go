@@ -1,6 +1,7 @@
 package home
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -12,11 +13,14 @@ import (
 // A timeline accepts any tail of a ranked cursor without harm, and one that it accepts
 // has one meaning.
 func FuzzRankedTail(f *testing.F) {
-	f.Add(rankedCursor{timeline.Range{After: 3, Before: 1 << 50}, []int64{7, 9}}.tail())
-	f.Add("")
-	f.Fuzz(func(t *testing.T, tail string) {
-		if c, err := rankedCursorIn(tail); err == nil {
-			again, err := rankedCursorIn(c.tail())
+	f.Add(rankedCursor{"", timeline.Range{After: 3, Before: 1 << 50}, []int64{7, 9}}.tail(), "")
+	f.Add(rankedCursor{"near", timeline.Range{After: 3, Before: 1 << 50}, []int64{7, 9}}.tail(), "near")
+	f.Add("near", "near")
+	f.Add("", "")
+	f.Fuzz(func(t *testing.T, tail, name string) {
+		name = strings.ReplaceAll(name, "\x00", "")
+		if c, err := rankedCursorIn(tail, name); err == nil {
+			again, err := rankedCursorIn(c.tail(), name)
 			require.NoError(t, err)
 			require.Equal(t, c, again)
 		}
@@ -28,13 +32,13 @@ func FuzzRankedTail(f *testing.F) {
 func TestLongestRankedCursorIsAccepted(t *testing.T) {
 	const largestInbox = 1000
 	most := int64(maxRankedShown(largestInbox))
-	longest := rankedCursor{window: timeline.Range{After: 1, Before: 1 << 53}}
+	longest := rankedCursor{ranking: strings.Repeat("n", 32), window: timeline.Range{After: 1, Before: 1 << 53}}
 	for i := range most {
 		longest.shown = append(longest.shown, (i+1)*(1<<53/most))
 	}
-	c, err := paging.Decode(paging.Cursor{ID: 7, Tail: longest.tail()}.Encode(paging.Ranked, 1), paging.Ranked, 1)
+	c, err := paging.Decode(paging.Cursor{ID: 7, Tail: longest.tail()}.Encode(paging.RankedBy, 1), paging.RankedBy, 1)
 	require.NoError(t, err)
-	got, err := rankedCursorIn(c.Tail)
+	got, err := rankedCursorIn(c.Tail, longest.ranking)
 	require.NoError(t, err)
 	require.Equal(t, longest, got)
 }

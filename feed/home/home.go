@@ -19,11 +19,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"tideline/ent"
 	"tideline/feed/arrival"
 	"tideline/feed/paging"
+	"tideline/feed/ranking"
 	"tideline/feed/visibility"
 	"tideline/live"
 	"tideline/queue"
@@ -65,9 +67,11 @@ type Policy struct {
 	// MaxPage is how many entries a page may have. Defaults to paging.DefaultMaxSize.
 	MaxPage int
 	// RankDecay is how much newer a post must be to outweigh one with ten times
-	// its likes in the ranked timeline, as Weight has it: MinRankDecay to
-	// MaxRankDecay. Defaults to DefaultRankDecay.
+	// its likes in the ranking hot: ranking.MinDecay to ranking.MaxDecay. Defaults
+	// to ranking.DefaultDecay.
 	RankDecay time.Duration
+	// Rankings are the expressions of other rankings, by name. Optional.
+	Rankings map[string]string
 }
 
 // DefaultPullAbove is the default of Policy.PullAbove.
@@ -79,15 +83,20 @@ func (p Policy) withDefaults() Policy {
 	p.MergedListFor = cmp.Or(p.MergedListFor, 2*time.Second)
 	p.MergeAll = cmp.Or(p.MergeAll, defaultMergeAll)
 	p.MaxPage = cmp.Or(p.MaxPage, paging.DefaultMaxSize)
-	p.RankDecay = cmp.Or(p.RankDecay, DefaultRankDecay)
+	p.RankDecay = cmp.Or(p.RankDecay, ranking.DefaultDecay)
 	return p
 }
 
 // Validate names every value that is out of bounds. A zero RankDecay or MaxPage is.
 func (p Policy) Validate() error {
 	var errs []error
-	if p.RankDecay < MinRankDecay || p.RankDecay > MaxRankDecay {
-		errs = append(errs, fmt.Errorf("RankDecay is %v: it must be %v to %v", p.RankDecay, MinRankDecay, MaxRankDecay))
+	if p.RankDecay < ranking.MinDecay || p.RankDecay > ranking.MaxDecay {
+		errs = append(errs, fmt.Errorf("RankDecay is %v: it must be %v to %v", p.RankDecay, ranking.MinDecay, ranking.MaxDecay))
+	}
+	if _, err := p.rankings(); err != nil {
+		for line := range strings.Lines(err.Error()) {
+			errs = append(errs, fmt.Errorf("Rankings cannot be taken: %s", strings.TrimSpace(line)))
+		}
 	}
 	// From the default size of a page to the whole of the largest inbox.
 	if p.MaxPage < paging.DefaultSize || p.MaxPage > timeline.MaxInboxCap {
@@ -96,18 +105,21 @@ func (p Policy) Validate() error {
 	return errors.Join(errs...)
 }
 
+func (p Policy) rankings() (*ranking.Set, error) { return ranking.New(p.RankDecay, p.Rankings) }
+
 // Home reads home timelines and caches their feeds. It is safe for concurrent use.
 type Home struct {
 	*arrival.Tracker
 	*fanOutModes
 	*ownFeeds
-	cfg     Config
-	db      *ent.Client
-	posts   *visibility.Reader
-	tl      *timeline.Store
-	log     *slog.Logger
-	merged  mergedAuthors
-	builder builder
+	cfg      Config
+	db       *ent.Client
+	posts    *visibility.Reader
+	tl       *timeline.Store
+	log      *slog.Logger
+	merged   mergedAuthors
+	builder  builder
+	rankings *ranking.Set
 }
 
 // New returns a Home. It fails when a required field is missing or the policy is
@@ -118,6 +130,10 @@ func New(cfg Config) (*Home, error) {
 	}
 	cfg.Policy = cfg.withDefaults()
 	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("home: %w", err)
+	}
+	rankings, err := cfg.rankings()
+	if err != nil {
 		return nil, fmt.Errorf("home: %w", err)
 	}
 	if cfg.Observe == nil {
@@ -134,8 +150,9 @@ func New(cfg Config) (*Home, error) {
 		fanOutModes: &fanOutModes{db: cfg.DB, queue: cfg.Queue, now: cfg.Now, policy: cfg.Policy},
 		ownFeeds:    &ownFeeds{tl: cfg.Timelines, log: cfg.Logger},
 		cfg:         cfg, db: cfg.DB, posts: cfg.Visibility, tl: cfg.Timelines, log: cfg.Logger,
-		merged:  mergedAuthors{db: cfg.DB, tl: cfg.Timelines, log: cfg.Logger, now: cfg.Now, policy: cfg.Policy},
-		builder: builder{tl: cfg.Timelines, log: cfg.Logger, requests: make(chan buildRequest, waitingBuilds)},
+		merged:   mergedAuthors{db: cfg.DB, tl: cfg.Timelines, log: cfg.Logger, now: cfg.Now, policy: cfg.Policy},
+		builder:  builder{tl: cfg.Timelines, log: cfg.Logger, requests: make(chan buildRequest, waitingBuilds)},
+		rankings: rankings,
 	}, nil
 }
 

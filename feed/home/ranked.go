@@ -4,59 +4,43 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
-	"math"
 	"slices"
-	"time"
+	"strings"
 
 	"tideline/ent"
 	"tideline/feed/account"
-	"tideline/feed/ids"
 	"tideline/feed/internal/rows"
 	"tideline/feed/paging"
+	"tideline/feed/ranking"
 	"tideline/timeline"
 )
-
-// Bounds of Policy.RankDecay, and its default: Reddit's 45,000 seconds.
-const (
-	MinRankDecay     = time.Minute
-	DefaultRankDecay = 12*time.Hour + 30*time.Minute
-	MaxRankDecay     = 8760 * time.Hour
-)
-
-// weightless is the time at which a post without likes weighs nothing. Earlier ones
-// weigh less than nothing.
-var weightless = time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)
-
-// Weight is what the ranked timeline orders by: the decimal logarithm of the likes
-// plus the time from the beginning of 2024 to the post in units of the decay. The
-// decay is how much newer a post must be to outweigh one with ten times its likes.
-// It is Reddit's "hot" ranking (reddit r2, lib/db/_sorts.pyx) for posts that cannot
-// be voted down. It uses the time of the post and not the present time, so a weight
-// changes only when a like does. The decay must be positive.
-func Weight(likes int, created time.Time, decay time.Duration) float64 {
-	return math.Log10(float64(max(likes, 1))) + created.Sub(weightless).Seconds()/decay.Seconds()
-}
 
 // rankedCursor names the posts that a reader of the ranked timeline has been shown.
 // Every cursor of that order carries it. Likes move posts while a reader pages, so
 // a position between two weights would show some posts twice and others never. A
 // page after a cursor has the best posts that have not been shown, a page before it
-// has posts that were. So a cursor stays valid under another Policy.RankDecay, as
-// after a restart: the remaining posts then come in the new order. Posts since the
+// has posts that were. So a cursor stays valid where its ranking gets another expression,
+// as by a restart: the remaining posts then come in the new order. Posts since the
 // first page are not shown until the reader starts anew. Older posts that a follow
 // or a widened visibility adds are shown if they lie in the window; see
 // maxRankedShown.
 type rankedCursor struct {
-	window timeline.Range
-	shown  []int64 // ascending, with the entry whose cursor it is
+	ranking string // its name, "" for ranking.Hot
+	window  timeline.Range
+	shown   []int64 // ascending, with the entry whose cursor it is
 }
 
 // tail encodes the ranked cursor as part of a cursor.
 //
+//	ranking its name and a zero byte; not there for ranking.Hot, whose list is another one
 //	window  two uvarints: its lower bound and its size
 //	shown   uvarint distances, each from the post before, the first from the lower bound
 func (c rankedCursor) tail() string {
-	b := binary.AppendUvarint(make([]byte, 0, 16+5*len(c.shown)), uint64(c.window.After))
+	b := make([]byte, 0, 64+5*len(c.shown))
+	if c.ranking != "" {
+		b = append(append(b, c.ranking...), 0)
+	}
+	b = binary.AppendUvarint(b, uint64(c.window.After))
 	b = binary.AppendUvarint(b, uint64(c.window.Before-c.window.After))
 	last := c.window.After
 	for _, id := range c.shown {
@@ -66,9 +50,19 @@ func (c rankedCursor) tail() string {
 	return string(b)
 }
 
-// rankedCursorIn decodes the ranked cursor in the tail of a cursor. Error:
-// BadInput.
-func rankedCursorIn(tail string) (c rankedCursor, err error) {
+// rankedCursorIn decodes the ranked cursor of a ranking in the tail of a cursor. Error:
+// BadInput, also for a cursor of another ranking.
+func rankedCursorIn(tail, name string) (c rankedCursor, err error) {
+	if c.ranking = name; name != "" {
+		of, rest, found := strings.Cut(tail, "\x00")
+		if !found {
+			return c, paging.ErrNotACursor
+		}
+		if of != name {
+			return c, paging.ErrOtherList
+		}
+		tail = rest
+	}
 	b := []byte(tail)
 	next := func() int64 {
 		u, n := binary.Uvarint(b)
@@ -108,30 +102,42 @@ func (c rankedCursor) without(id int64) rankedCursor {
 	return c
 }
 
+// Rankings are those by which a timeline may be ordered.
+func (h *Home) Rankings() *ranking.Set { return h.rankings }
+
 // maxRankedShown bounds the posts in the window of a ranked cursor, and those that
 // a reader may be shown from the first page on. A window begins with at most as
 // many posts as an inbox. So the same number may be added, for example by a follow
 // of an author with many posts, before the oldest posts are left out.
 func maxRankedShown(inboxCap int) int { return 2 * inboxCap }
 
-// ranked orders the newest posts of the timeline, up to the inbox cap, by weight.
-// An entry's position is the pair of weight and id. Its cost does not depend on the
-// page: it reads up to the inbox cap of posts, or after a cursor also those that
-// were added since the first page, up to maxRankedShown.
-func (h *Home) ranked(ctx context.Context, v account.Viewer, p paging.Page) (*paging.Connection[ent.Post], error) {
-	w, err := paging.Open(p, paging.Ranked, v.ID, h.cfg.MaxPage)
+// ranked orders the newest posts of the timeline, up to the inbox cap, by their scores
+// in the ranking of the name. An entry's position is the pair of score and id. Its cost
+// does not depend on the page: it reads up to the inbox cap of posts, or after a cursor
+// also those that were added since the first page, up to maxRankedShown, and their
+// scores.
+func (h *Home) ranked(ctx context.Context, v account.Viewer, p paging.Page, name string) (*paging.Connection[ent.Post], error) {
+	by, err := h.rankings.Named(name)
+	if err != nil {
+		return nil, err
+	}
+	list := paging.RankedBy
+	if name = by.Name; name == ranking.Hot {
+		list, name = paging.Ranked, "" // its cursors are older than other rankings
+	}
+	w, err := paging.Open(p, list, v.ID, h.cfg.MaxPage)
 	if err != nil {
 		return nil, err
 	}
 	var after, before rankedCursor
 	if w.Before != nil {
-		if before, err = rankedCursorIn(w.Before.Tail); err != nil {
+		if before, err = rankedCursorIn(w.Before.Tail, name); err != nil {
 			return nil, err
 		}
 		after.window = before.window
 	}
 	if w.After != nil {
-		if after, err = rankedCursorIn(w.After.Tail); err != nil {
+		if after, err = rankedCursorIn(w.After.Tail, name); err != nil {
 			return nil, err
 		}
 	}
@@ -158,12 +164,20 @@ func (h *Home) ranked(ctx context.Context, v account.Viewer, p paging.Page) (*pa
 	} else {
 		before = before.without(w.Before.ID)
 	}
-	before.window = after.window
-	entries := make([]*paging.Edge[ent.Post], 0, len(posts))
+	before.window, before.ranking, after.ranking = after.window, name, name
+	var left []*ent.Post
 	for _, p := range posts {
 		if before.has(p.ID) && !after.has(p.ID) {
-			entries = append(entries, &paging.Edge[ent.Post]{Score: Weight(p.LikeCount, ids.TimeOf(p.ID), h.cfg.RankDecay), Node: p})
+			left = append(left, p)
 		}
+	}
+	scores, err := by.Scores(ctx, ranking.Source{DB: h.db, Posts: h.posts}, v.ID, h.cfg.Now(), left)
+	if err != nil {
+		return nil, err
+	}
+	entries := make([]*paging.Edge[ent.Post], len(left))
+	for i, p := range left {
+		entries[i] = &paging.Edge[ent.Post]{Score: scores[i], Node: p}
 	}
 	slices.SortFunc(entries, func(a, b *paging.Edge[ent.Post]) int {
 		down := cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(b.Node.ID, a.Node.ID))
@@ -183,7 +197,7 @@ func (h *Home) ranked(ctx context.Context, v account.Viewer, p paging.Page) (*pa
 			after = after.with(e.Node.ID)
 			at = after
 		}
-		e.Cursor = paging.Cursor{Score: e.Score, ID: e.Node.ID, Tail: at.tail()}.Encode(paging.Ranked, v.ID)
+		e.Cursor = paging.Cursor{Score: e.Score, ID: e.Node.ID, Tail: at.tail()}.Encode(list, v.ID)
 		before = before.without(e.Node.ID)
 	}
 	page := paging.Connect(w, entries, func(e *paging.Edge[ent.Post]) paging.Edge[paging.Edge[ent.Post]] {

@@ -19,7 +19,7 @@ type Order string
 const (
 	// Latest is newest first.
 	Latest Order = "LATEST"
-	// Ranked is by weight, highest first.
+	// Ranked is by the score in a ranking, highest first.
 	Ranked Order = "RANKED"
 )
 
@@ -41,17 +41,22 @@ const (
 // post ids, and the outboxes that reach the page. A ranked page costs as one of all that an
 // inbox holds, after a cursor at most of twice that.
 func (h *Home) Timeline(ctx context.Context, v account.Viewer, p paging.Page, order Order) (*paging.Connection[ent.Post], error) {
-	return h.TimelineWith(ctx, v, p, order, visibility.Likes)
+	return h.TimelineWith(ctx, v, p, order, "", visibility.Likes)
 }
 
-// TimelineWith is Timeline, whose posts have the fields as far as they are read by their ids:
-// not those that SQL lists or a ranked page has. Cost: a look-up by primary key an author more.
-func (h *Home) TimelineWith(ctx context.Context, v account.Viewer, p paging.Page, order Order, with visibility.Fields) (*paging.Connection[ent.Post], error) {
+// TimelineWith is Timeline, with two choices. The ranking is the name of one in Rankings, for
+// Ranked alone, or "", which is ranking.Hot; it costs what Ranking.Scores does. The posts have
+// the fields as far as they are read by their ids: not those that SQL lists or a ranked page
+// has; that costs a look-up by primary key an author more.
+func (h *Home) TimelineWith(ctx context.Context, v account.Viewer, p paging.Page, order Order, rank string, with visibility.Fields) (*paging.Connection[ent.Post], error) {
 	if v.ID == 0 {
 		return nil, refusal.ErrSignIn
 	}
 	if order == Ranked {
-		return h.ranked(ctx, v, p)
+		return h.ranked(ctx, v, p, rank)
+	}
+	if rank != "" {
+		return nil, refusal.New(refusal.NotRanked, "A ranking goes with the order RANKED.").In("ranking")
 	}
 	w, err := paging.Open(p, paging.Latest, v.ID, h.cfg.MaxPage)
 	if err != nil {
@@ -110,11 +115,15 @@ func (h *Home) MarkRead(ctx context.Context, v account.Viewer, upTo string) (int
 	if v.ID == 0 {
 		return 0, refusal.ErrSignIn
 	}
-	c, err := paging.Decode(upTo, paging.Latest, v.ID)
-	if err != nil {
-		if c, err = paging.Decode(upTo, paging.Ranked, v.ID); err != nil {
-			return 0, err
+	var c paging.Cursor
+	var err error
+	for _, list := range []paging.List{paging.Latest, paging.RankedBy, paging.Ranked} {
+		if c, err = paging.Decode(upTo, list, v.ID); err == nil {
+			break
 		}
+	}
+	if err != nil {
+		return 0, err
 	}
 	err = h.db.ReadMarker.Create().SetID(v.ID).SetPostID(0).
 		OnConflictColumns(readmarker.FieldID).Ignore().Exec(ctx)

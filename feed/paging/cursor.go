@@ -46,6 +46,8 @@ const (
 	Muted
 	Liked
 	Versions
+	// RankedBy is of a ranking that has a name in the tail of the cursor.
+	RankedBy
 )
 
 const (
@@ -53,7 +55,7 @@ const (
 	cursorSize    = 2 + 8 + 8 + 4
 	// cursorTailed is the version of a cursor with a tail.
 	cursorTailed = 2
-	// maxTail has room for a ranked cursor that names twice the largest inbox:
+	// maxTail has room for a ranked cursor that names its ranking and twice the largest inbox:
 	// 2,000 posts, which take 7 bytes each on average when they lie as far apart as
 	// ids can.
 	maxTail = 16 << 10
@@ -94,7 +96,7 @@ func Decode(s string, l List, owner int64) (Cursor, error) {
 	}
 	body, sum := b[:len(b)-4], binary.BigEndian.Uint32(b[len(b)-4:])
 	if List(body[1]) != l || checksum(body, owner) != sum {
-		return Cursor{}, refusal.New(refusal.NotACursor, "That cursor belongs to another list.")
+		return Cursor{}, ErrOtherList
 	}
 	return Cursor{
 		Score: math.Float64frombits(binary.BigEndian.Uint64(body[2:])),
@@ -102,6 +104,9 @@ func Decode(s string, l List, owner int64) (Cursor, error) {
 		Tail:  string(body[cursorSize-4:]),
 	}, nil
 }
+
+// ErrOtherList refuses a cursor that was made for another list, or another user.
+var ErrOtherList error = refusal.New(refusal.NotACursor, "That cursor belongs to another list.")
 
 // ErrNotACursor refuses a text that no server of this version made.
 var ErrNotACursor error = refusal.New(refusal.NotACursor, "That is not a cursor of this server.")

@@ -63,6 +63,8 @@ var (
 var (
 	NotAnID         = reason(BadInput, "NOT_AN_ID", "No server of this version made the id, or it is of another kind of object.")
 	NotACursor      = reason(BadInput, "NOT_A_CURSOR", "No server of this version made the cursor, or it is of another list.")
+	UnknownRanking  = reason(BadInput, "UNKNOWN_RANKING", "This server has no ranking of the name: limits.rankings has those that there are.")
+	NotRanked       = reason(BadInput, "NOT_RANKED", "A ranking is named for another order than RANKED.")
 	FirstAndLast    = reason(BadInput, "FIRST_AND_LAST", "A page is asked for with first or last, not both.")
 	OutOfRange      = reason(BadInput, "OUT_OF_RANGE", "The number is too small or too large.")
 	TooMany         = reason(BadInput, "TOO_MANY", "The list, or what it would grow to, is too long.")

@@ -139,7 +139,7 @@ type QueryResolver interface {
 	Users(ctx context.Context, query *string, first *int, after *string) (*paging.Connection[ent.User], error)
 	SuggestedUsers(ctx context.Context, first *int) ([]*ent.User, error)
 	Post(ctx context.Context, id string) (*ent.Post, error)
-	Timeline(ctx context.Context, first *int, after *string, last *int, before *string, order *home.Order) (*paging.Connection[ent.Post], error)
+	Timeline(ctx context.Context, first *int, after *string, last *int, before *string, order *home.Order, ranking *string) (*paging.Connection[ent.Post], error)
 	APIKeys(ctx context.Context, first *int, after *string) (*paging.Connection[apikey.Key], error)
 	AuditLog(ctx context.Context, first *int, after *string) (*paging.Connection[ent.AuditEntry], error)
 	Limits(ctx context.Context) (*model.Limits, error)
@@ -487,7 +487,7 @@ type UserConnection { edges: [UserEdge!]! nodes: [User!]! pageInfo: PageInfo! }
 enum TimelineOrder {
   "Newest first."
   LATEST
-  "By weight (engagement decayed by age), highest first."
+  "By the score in a ranking, highest first. Without a name of a ranking: engagement decayed by age."
   RANKED
 }
 type TimelineEdge { cursor: Cursor! "What the timeline is ordered by." score: Float! node: Post! }
@@ -513,8 +513,8 @@ type Query {
   "Users whom the viewer may want to follow: first those whom most of the viewer's followees follow, then those of the newest, and of those with very many followers, who are followed by most. Nobody is among them whom the viewer follows, asks to follow, blocks or mutes, or who blocks the viewer. Up to as many as a page has; default 20."
   suggestedUsers(first: Int): [User!]!
   post(id: ID!): Post
-  "The viewer's home timeline: own posts and those of the users the viewer follows. first and after page towards older posts, last and before towards newer ones. Page sizes 1 to 100, or to what the server is set to; default 20."
-  timeline(first: Int, after: Cursor, last: Int, before: Cursor, order: TimelineOrder = LATEST): TimelineConnection!
+  "The viewer's home timeline: own posts and those of the users the viewer follows. first and after page towards older posts, last and before towards newer ones. Page sizes 1 to 100, or to what the server is set to; default 20. ranking names one of limits.rankings, for the order RANKED; a cursor of one ranking is refused with another."
+  timeline(first: Int, after: Cursor, last: Int, before: Cursor, order: TimelineOrder = LATEST, ranking: String): TimelineConnection!
   "All API keys, newest first. For a key with the scope KEYS."
   apiKeys(first: Int, after: Cursor): ApiKeyConnection!
   "What was done to users, posts and workers, newest first. For admins."
@@ -552,6 +552,8 @@ type Limits {
   passwordLength: Int!
   "Entries of a page, and ids of nodes."
   pageSize: Int!
+  "Names of the rankings of this server, for ranking of timeline. The first is that of who names none."
+  rankings: [String!]!
   "Of a word or phrase that is muted."
   mutedWordLength: Int!
   "How many words a user may mute."
@@ -1132,6 +1134,8 @@ func (ec *executionContext) childFields_Limits(ctx context.Context, field graphq
 		return ec.fieldContext_Limits_passwordLength(ctx, field)
 	case "pageSize":
 		return ec.fieldContext_Limits_pageSize(ctx, field)
+	case "rankings":
+		return ec.fieldContext_Limits_rankings(ctx, field)
 	case "mutedWordLength":
 		return ec.fieldContext_Limits_mutedWordLength(ctx, field)
 	case "mutedWords":
@@ -2539,6 +2543,14 @@ func (ec *executionContext) field_Query_timeline_args(ctx context.Context, rawAr
 		return nil, err
 	}
 	args["order"] = arg4
+	arg5, err := graphql.ProcessArgField(ctx, rawArgs, "ranking",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["ranking"] = arg5
 	return args, nil
 }
 
@@ -4318,6 +4330,29 @@ func (ec *executionContext) _Limits_pageSize(ctx context.Context, field graphql.
 }
 func (ec *executionContext) fieldContext_Limits_pageSize(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Limits", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _Limits_rankings(ctx context.Context, field graphql.CollectedField, obj *model.Limits) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Limits_rankings(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Rankings, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []string) graphql.Marshaler {
+			return ec.marshalNString2ᚕstringᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Limits_rankings(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Limits", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
 func (ec *executionContext) _Limits_mutedWordLength(ctx context.Context, field graphql.CollectedField, obj *model.Limits) (ret graphql.Marshaler) {
@@ -7873,7 +7908,7 @@ func (ec *executionContext) _Query_timeline(ctx context.Context, field graphql.C
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Query().Timeline(ctx, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["last"].(*int), fc.Args["before"].(*string), fc.Args["order"].(*home.Order))
+			return ec.Resolvers.Query().Timeline(ctx, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["last"].(*int), fc.Args["before"].(*string), fc.Args["order"].(*home.Order), fc.Args["ranking"].(*string))
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *paging.Connection[ent.Post]) graphql.Marshaler {
@@ -14290,6 +14325,11 @@ func (ec *executionContext) _Limits(ctx context.Context, sel ast.SelectionSet, o
 			}
 		case "pageSize":
 			out.Values[i] = ec._Limits_pageSize(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "rankings":
+			out.Values[i] = ec._Limits_rankings(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}

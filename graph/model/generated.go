@@ -141,6 +141,8 @@ type Limits struct {
 	PasswordLength int `json:"passwordLength"`
 	// Entries of a page, and ids of nodes.
 	PageSize int `json:"pageSize"`
+	// Names of the rankings of this server, for ranking of timeline. The first is that of who names none.
+	Rankings []string `json:"rankings"`
 	// Of a word or phrase that is muted.
 	MutedWordLength int `json:"mutedWordLength"`
 	// How many words a user may mute.
