@@ -4,8 +4,8 @@ import type { TimelineStore } from './store.js'
 
 /** A cache that has posts by their ids. */
 export type Cache<P extends Post> = {
-  write: (post: P) => void
-  evict: (postId: string) => void
+  write: (post: P) => unknown
+  evict: (postId: string) => unknown
 }
 
 /**

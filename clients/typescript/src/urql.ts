@@ -14,8 +14,9 @@ export type Graphcache = { invalidate: (entity: any) => void }
 type Sink = { next: (result: any) => void; error: (error: any) => void; complete: () => void }
 type Forward = (request: any, operation: any) => { subscribe: (sink: any) => { unsubscribe: () => void } }
 
-/** The operation by which posts come into the cache. It never leaves the program. */
-const name = 'TimelineOfTheKit'
+/** The operations by which the cache is told. They never leave the program. */
+const posts = 'TimelineOfTheKit'
+const removals = 'RemovalsOfTheKit'
 
 /**
  * Keeps the posts in Graphcache as the timeline has them; what leaves the timeline is invalidated there, so that active
@@ -31,8 +32,12 @@ const name = 'TimelineOfTheKit'
  * objects by it.
  */
 export function mirrorToUrql<P extends Post>(store: TimelineStore<P>, fields: string) {
-  const document = `subscription ${name} { timelineEvents { __typename
-  ... on TimelinePostAdded { edge { __typename node { ${fields} } } } ... on TimelinePostRemoved { postId } } }`
+  // One for each type, as a cache without a schema takes every fragment for one of the type at hand.
+  const document = (name: string, fragment: string) => `subscription ${name} { timelineEvents { __typename ... on ${fragment} } }`
+  const documents = [
+    document(posts, `TimelinePostAdded { edge { __typename node { ${fields} } } }`),
+    document(removals, 'TimelinePostRemoved { postId }'),
+  ]
   const embedded = () => null
   return {
     /** The objects of the subscription that have no key of their own. */
@@ -47,7 +52,9 @@ export function mirrorToUrql<P extends Post>(store: TimelineStore<P>, fields: st
     forward:
       (next?: Forward): Forward =>
       (request, operation) => {
-        if (!String(request.query).includes(`subscription ${name} `)) {
+        const is = (name: string) => String(request.query).includes(`subscription ${name} `)
+        const ours = is(posts)
+        if (!ours && !is(removals)) {
           if (!next) throw new Error('No way is known for subscriptions other than the timeline: give one to forward().')
           return next(request, operation)
         }
@@ -55,14 +62,17 @@ export function mirrorToUrql<P extends Post>(store: TimelineStore<P>, fields: st
           subscribe: (sink: Sink) => {
             const tell = (event: object) => sink.next({ data: { timelineEvents: event } })
             const stop = mirror(store, {
-              write: (post) => tell({ __typename: 'TimelinePostAdded', edge: { __typename: 'TimelineEdge', node: { __typename: 'Post', ...post } } }),
-              evict: (postId) => tell({ __typename: 'TimelinePostRemoved', postId }),
+              write: (post) => ours && tell({ __typename: 'TimelinePostAdded', edge: { __typename: 'TimelineEdge', node: { __typename: 'Post', ...post } } }),
+              evict: (postId) => ours || tell({ __typename: 'TimelinePostRemoved', postId }),
             })
             return { unsubscribe: stop }
           },
         }
       },
     /** Begins; returns the way to stop. */
-    start: (client: UrqlClient): (() => void) => client.subscription(document, {}).subscribe(() => {}).unsubscribe,
+    start: (client: UrqlClient): (() => void) => {
+      const running = documents.map((document) => client.subscription(document, {}).subscribe(() => {}))
+      return () => running.forEach(({ unsubscribe }) => unsubscribe())
+    },
   }
 }

@@ -10,7 +10,8 @@ import { edge, everything, timelineOf, type Shown } from './timeline.js'
 const PostQuery = 'query ($id: ID!) { node(id: $id) { __typename id ... on Post { text author { id handle } } } }'
 type Answer = { node: Shown | null }
 
-test('posts are written into Graphcache, changed there, and invalidated when they leave', async () => {
+test('posts are written into Graphcache, changed there, and invalidated when they leave', async (t) => {
+  const warned = t.mock.method(console, 'warn', () => {})
   const timeline = timelineOf([edge(3), edge(2), edge(1)])
   const posts = mirrorToUrql(timeline.store, '__typename id text author { __typename id handle }')
   let forwarded = (_: string) => {}
@@ -53,4 +54,5 @@ test('posts are written into Graphcache, changed there, and invalidated when the
   await timeline.store.refresh()
   assert.equal(ids(), 'p1')
   timeline.store.stop()
+  assert.deepEqual(warned.mock.calls.map((call) => call.arguments), [])
 })
