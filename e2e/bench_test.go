@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The load generator measures a real server, and no event is missing.
+// The load generator measures a real server, and no event is missing without a word.
 func TestBench(t *testing.T) {
 	t.Parallel()
 	p := start(t, nil, "--data-dir="+t.TempDir(), "--addr=127.0.0.1:0")
@@ -19,14 +19,18 @@ func TestBench(t *testing.T) {
 	out, err := load.Output()
 	require.NoError(t, err, "%s", out)
 	var report struct {
-		Subscribers, Missing, Doubled, Strays int
-		Posts, Deliveries, Reads              struct{ Count int }
-		DeliveryFloor, ReadFloor              struct{ Count int }
-		Errors                                map[string]int
+		Subscribers, Missing, Doubled, Strays, Invalidated int
+
+		Posts, Deliveries, Reads struct{ Count int }
+		DeliveryFloor, ReadFloor struct{ Count int }
+		Errors                   map[string]int
 	}
 	require.NoError(t, json.Unmarshal(out, &report))
 	require.Equal(t, 9, report.Subscribers)
-	require.Zero(t, report.Missing+report.Doubled+report.Strays)
+	require.Zero(t, report.Doubled+report.Strays)
+	if report.Invalidated == 0 { // else it was told to read again, as on a machine that has much else to do
+		require.Zero(t, report.Missing)
+	}
 	require.Empty(t, report.Errors)
 	require.Positive(t, report.Posts.Count)
 	require.Greater(t, report.Deliveries.Count, report.Posts.Count)
