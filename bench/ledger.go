@@ -8,7 +8,7 @@ import (
 // ledger records which post must arrive at which subscription, and when it did.
 type ledger struct {
 	users int
-	place []map[int]int // of each author: the recipients' subscriptions → place in posting.arrived
+	place []map[int]int // of each author: the recipients' subscriptions → place in posting.at
 
 	mu        sync.Mutex
 	posts     []*posting // by number
@@ -25,10 +25,19 @@ type ledger struct {
 type posting struct {
 	author  int
 	began   time.Time
-	created bool   // the server has said so
-	arrived []bool // at each recipient
-	left    bool   // what has not arrived is no longer waited for, nor counted
+	created bool       // the server has said so
+	at      []delivery // of each recipient
+	left    bool       // what has not arrived is no longer waited for, nor counted
 }
+
+// delivery is what became of a post at a recipient.
+type delivery uint8
+
+const (
+	due     delivery = iota
+	excused          // the recipient was told to read its timeline again: the post may come, and need not
+	arrived
+)
 
 // newLedger takes the followers of each user. The subscriptions belong to the users
 // in turn. An author's own subscriptions are recipients too.
@@ -57,7 +66,7 @@ func (l *ledger) userOf(subscription int) int { return subscription % l.users }
 func (l *ledger) begin(author int, at time.Time) (number int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.posts = append(l.posts, &posting{author: author, began: at, arrived: make([]bool, len(l.place[author]))})
+	l.posts = append(l.posts, &posting{author: author, began: at, at: make([]delivery, len(l.place[author]))})
 	return len(l.posts) - 1
 }
 
@@ -73,9 +82,27 @@ func (l *ledger) end(number int, created bool, at time.Time) {
 	p.created = true
 	l.created++
 	l.calls = append(l.calls, at.Sub(p.began))
-	for _, arrived := range p.arrived {
-		if !arrived {
+	for _, d := range p.at {
+		if d == due {
 			l.owed++
+		}
+	}
+}
+
+// invalidated records that a subscription was told to read its timeline again: it finds
+// there what had begun by now, and no event has to say so.
+func (l *ledger) invalidated(subscription int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := len(l.posts) - 1; i >= 0 && !l.posts[i].left; i-- {
+		p := l.posts[i]
+		place, expected := l.place[p.author][subscription]
+		if !expected || p.at[place] != due {
+			continue
+		}
+		p.at[place] = excused
+		if p.created {
+			l.owed--
 		}
 	}
 }
@@ -96,17 +123,17 @@ func (l *ledger) delivered(subscription, number int, at time.Time) {
 	case !expected:
 		l.strays++
 		return
-	case p.arrived[place]:
+	case p.at[place] == arrived:
 		l.doubled++
 		return
 	}
-	p.arrived[place] = true
+	if p.created && p.at[place] == due {
+		l.owed--
+	}
+	p.at[place] = arrived
 	l.latencies = append(l.latencies, at.Sub(p.began))
 	if at.After(l.last) {
 		l.last = at
-	}
-	if p.created {
-		l.owed--
 	}
 }
 
@@ -137,7 +164,7 @@ func (l *ledger) recipients() []int {
 	var counts []int
 	for _, p := range l.posts {
 		if p.created {
-			counts = append(counts, len(p.arrived))
+			counts = append(counts, len(p.at))
 		}
 	}
 	return counts

@@ -326,6 +326,7 @@ func (r *run) event(sub int, payload []byte, size int, at time.Time) error {
 	event := result.Data.TimelineEvents
 	switch event.Typename {
 	case "TimelineInvalidated":
+		r.ledger.invalidated(sub)
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.invalidated++

@@ -208,11 +208,28 @@ func TestSearchVerdict(t *testing.T) {
 	}
 }
 
+// A client that was told to read its timeline again has not missed what had begun by then.
 func TestAnInvalidatedTimelineIsNotALoss(t *testing.T) {
 	t.Parallel()
-	s := exampleSearch()
-	s.Missing, s.Invalidated = 5, 1
-	require.NoError(t, s.verdict())
+	l := testLedger()
+	start := time.Unix(0, 0)
+	first, under := l.begin(0, start), l.begin(0, start)
+	l.end(first, true, start)
+	l.delivered(1, first, start.Add(time.Millisecond))
+	l.invalidated(0)
+	l.invalidated(1)
+	require.Equal(t, 2, l.missing(), "those of the others")
+	l.end(under, true, start)
+	require.Equal(t, 4, l.missing(), "it was under way: those of the others")
+
+	l.delivered(0, first, start.Add(time.Hour)) // it may come all the same
+	require.Equal(t, 4, l.missing())
+	l.delivered(0, first, start.Add(time.Hour))
+	require.Equal(t, 1, l.doubled)
+
+	later := l.begin(0, start)
+	l.end(later, true, start)
+	require.Equal(t, 8, l.missing(), "what begins later is due")
 }
 
 // A step has its own deliveries only.
