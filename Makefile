@@ -80,8 +80,8 @@ flakes: deps ## Run tests COUNT=20 times beside busy processors, say which faile
 
 # The limits of time are the tests' own.
 MINUTES = $(GO) test -v -count=1 -timeout=0
-chaos soak transfer alarms upgrade: export TIDELINE_TEST_REQUIRE_REAL = 1
-chaos soak: FOR = 10m
+chaos soak resume transfer alarms upgrade: export TIDELINE_TEST_REQUIRE_REAL = 1
+chaos soak resume: FOR = 10m
 
 .PHONY: chaos
 chaos: deps ## Break machines under load for FOR=10m and look for what is lost: SEED=1 for the same faults, ONLY=snapshot,killed
@@ -90,6 +90,10 @@ chaos: deps ## Break machines under load for FOR=10m and look for what is lost: 
 .PHONY: soak
 soak: deps ## Load one server and one worker for FOR=10m and see whether memory, files, keys and rows come back
 	@$(MINUTES) -run '^TestSoak$$' ./e2e/soak -args -for='$(FOR)' -plain
+
+.PHONY: resume
+resume: deps ## Kill, cut and wipe for FOR=10m under the client kit: nothing missed, twice, or shown that may not be seen
+	@$(MINUTES) -run '^TestNothingIsLostSilently' ./e2e/resume -args -for='$(FOR)' -plain
 
 .PHONY: transfer
 transfer: SIZE = 1

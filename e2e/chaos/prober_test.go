@@ -128,7 +128,7 @@ func (p *prober) read(ctx context.Context, _ int) error {
 	if err := p.server.Call(ctx, want.by.Token, `{ timeline(first: 20) { nodes { id } } }`, nil, &data); err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(data.Timeline.Nodes, func(n struct{ ID string }) bool { return n.ID == want.id }) {
+	if !slices.ContainsFunc(data.Timeline.Nodes, func(n worldtest.Post) bool { return n.ID == want.id }) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.unread = append(p.unread, fmt.Sprintf("post %d of %s, accepted at %s, was not in its author's timeline at %s, read through the same server",

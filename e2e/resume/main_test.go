@@ -1,14 +1,15 @@
 // Package resume shows that a live timeline never loses a change silently: clients
 // disconnect and resume by their cursors, while servers and workers are killed and
 // Redis is restarted, wiped and cut off. In the end each client has exactly what
-// the timeline says.
+// the timeline says, edits included, and none was ever shown a post for nobody else.
 //
 // It drives the tideline binary, built with the race detector, the npm package
 // graphql-ws ("npm ci" in the directory above), and the kit of clients/typescript
-// ("npm ci" there), for a little over a minute.
+// ("npm ci" there), for a little over a minute; "make resume" for ten.
 package resume
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"testing"
@@ -20,12 +21,18 @@ import (
 
 const patience = 90 * time.Second
 
-var binary string
+var (
+	// traffic is how long authors post at least.
+	traffic = flag.Duration("for", time.Minute, "how long faults happen")
+	plain   = flag.Bool("plain", false, "build the binary without the race detector")
+	binary  string
+)
 
 func TestMain(m *testing.M) {
+	flag.Parse()
 	dir, err := os.MkdirTemp("", "tideline-resume")
 	if err == nil {
-		binary, err = worldtest.Build(dir, true)
+		binary, err = worldtest.Build(dir, !*plain)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

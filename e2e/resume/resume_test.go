@@ -2,7 +2,10 @@ package resume
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -20,9 +23,7 @@ const (
 	authors   = 4
 	// kits is how many of the followers have a client of the kit as well.
 	kits = 10
-	// traffic is how long authors post at least, between is the time from one fault
-	// to the next.
-	traffic = time.Minute
+	// between is the time from one fault to the next.
 	between = 4 * time.Second
 )
 
@@ -53,11 +54,13 @@ func newTown(t *testing.T, s *storage.Stores) *town {
 	return w
 }
 
-// live makes authors post, and now and then delete a post or hide it, until the
-// returned function is called. It repeats a call to a dead server at another
-// server, or drops it.
+// live makes authors post, now and then for themselves alone, and edit, delete or
+// hide a post, until the returned function is called. What a dead server was asked
+// is dropped. The longer it lasts the slower they post: clients read everything in
+// the end.
 func (w *town) live() (stop func()) {
 	done := make(chan struct{})
+	slower := max(1, *traffic/(3*time.Minute))
 	var wg sync.WaitGroup
 	for _, author := range w.authors {
 		wg.Go(func() {
@@ -66,26 +69,36 @@ func (w *town) live() (stop func()) {
 				select {
 				case <-done:
 					return
-				case <-time.After(time.Duration(100+rand.IntN(500)) * time.Millisecond):
+				case <-time.After(slower * time.Duration(100+rand.IntN(500)) * time.Millisecond):
 				}
 				p := w.servers[rand.IntN(len(w.servers))]
 				var data struct {
 					CreatePost struct{ Post struct{ ID string } }
 				}
-				if p.Call(w.t.Context(), author.Token, `mutation($t: String!) { createPost(input: {text: $t}) { post { id } } }`,
-					map[string]any{"t": fmt.Sprint("post ", n)}, &data) == nil {
+				text, to := fmt.Sprint("post ", n), "FOLLOWERS"
+				if rand.IntN(8) == 0 {
+					text, to = fmt.Sprint("secret ", n), "PRIVATE"
+				}
+				if p.Call(w.t.Context(), author.Token, `mutation($t: String!, $to: Visibility!) { createPost(input: {text: $t, visibility: $to}) { post { id } } }`,
+					map[string]any{"t": text, "to": to}, &data) == nil && to == "FOLLOWERS" {
 					mine = append(mine, data.CreatePost.Post.ID)
 				}
-				if len(mine) == 0 || rand.IntN(4) > 0 {
+				if len(mine) == 0 || rand.IntN(3) > 0 {
 					continue
 				}
 				id := mine[rand.IntN(len(mine))]
 				change := []string{
+					`mutation($p: ID!, $t: String!) { updatePost(input: {postId: $p, text: $t}) { post { id } } }`,
+					`mutation($p: ID!, $t: String!) { updatePost(input: {postId: $p, text: $t}) { post { id } } }`,
 					`mutation($p: ID!) { deletePost(input: {postId: $p}) { deletedPostId } }`,
 					`mutation($p: ID!) { setPostVisibility(input: {postId: $p, visibility: PRIVATE}) { post { id } } }`,
 					`mutation($p: ID!) { setPostVisibility(input: {postId: $p, visibility: FOLLOWERS}) { post { id } } }`,
-				}[rand.IntN(3)]
-				_ = p.Call(w.t.Context(), author.Token, change, map[string]any{"p": id}, nil) // the post may be gone
+				}[rand.IntN(5)]
+				variables := map[string]any{"p": id}
+				if strings.Contains(change, "$t") {
+					variables["t"] = fmt.Sprint("edited ", n)
+				}
+				_ = p.Call(w.t.Context(), author.Token, change, variables, nil) // the post may be gone
 			}
 		})
 	}
@@ -98,7 +111,8 @@ func (w *town) converge(c, kit *worldtest.Crowd) {
 	w.t.Helper()
 	require.NoError(w.t, c.Calm())
 	require.NoError(w.t, kit.Calm())
-	want := w.visible()
+	texts := w.visible()
+	want := slices.Collect(maps.Keys(texts))
 	var clients []worldtest.Client
 	for deadline := time.Now().Add(2 * patience); ; time.Sleep(500 * time.Millisecond) {
 		var err error
@@ -120,6 +134,11 @@ func (w *town) converge(c, kit *worldtest.Crowd) {
 			if client.Behind {
 				behind += fmt.Sprintf("client %d has yet to read\n", i)
 			}
+			for at, text := range client.Texts { // of the kit
+				if id := client.Held[at]; text != texts[id] {
+					behind += fmt.Sprintf("client %d: %s says %q, not %q\n", i, id, text, texts[id])
+				}
+			}
 		}
 		if behind == "" {
 			break
@@ -137,15 +156,16 @@ func (w *town) converge(c, kit *worldtest.Crowd) {
 		len(clients), len(want), resumed, invalidated)
 }
 
-// visible returns the posts of all authors that their followers may see.
-func (w *town) visible() (ids []string) {
+// visible returns what the posts of all authors say that their followers may see.
+func (w *town) visible() map[string]string {
 	w.t.Helper()
+	all := map[string]string{}
 	for _, author := range w.authors {
-		found, err := w.readers[0].Posts(w.t.Context(), w.servers[0], author)
+		texts, err := w.readers[0].Texts(w.t.Context(), w.servers[0], author)
 		require.NoError(w.t, err)
-		ids = append(ids, found...)
+		maps.Copy(all, texts)
 	}
-	return ids
+	return all
 }
 
 // timelines returns those of all readers.
@@ -173,7 +193,7 @@ func settings(c storage.Config) []string {
 // traffic.
 func (w *town) suffer(faults ...fault) {
 	stop := w.live()
-	for began, n := time.Now(), 0; n < len(faults) || time.Since(began) < traffic-between; n++ {
+	for began, n := time.Now(), 0; n < len(faults) || time.Since(began) < *traffic-between; n++ {
 		time.Sleep(between)
 		w.comeBack()
 		f := faults[n%len(faults)]

@@ -34,7 +34,10 @@ type Client struct {
 	// Held are the posts that it shows; Twice are those that it was told of while
 	// it held them.
 	Held, Twice []string
-	// Failed are the errors that ended its subscription.
+	// Texts are what a client of the kit shows of the posts that it holds, in their order.
+	Texts []string
+	// Failed are the errors that ended its subscription, and the posts that it was
+	// shown though their text says that nobody may see them.
 	Failed               []any
 	Resumed, Invalidated int
 	// Beat is when it was told something, a heartbeat at least: Unix milliseconds.

@@ -23,7 +23,7 @@ import WebSocket from 'ws';
 const events = `subscription($after: Cursor) {
   timelineEvents(after: $after, heartbeat: 1) {
     __typename
-    ... on TimelinePostAdded { position edge { node { id } } }
+    ... on TimelinePostAdded { position edge { node { id text } } }
     ... on TimelinePostRemoved { position postId }
     ... on TimelineInvalidated { position reason }
     ... on TimelineHeartbeat { position }
@@ -106,7 +106,8 @@ class Follower {
   told(event) {
     switch (event.__typename) {
       case 'TimelinePostAdded': {
-        const id = event.edge.node.id;
+        const { id, text } = event.edge.node;
+        if (text.startsWith('secret')) this.failed.push(`was shown ${text}`);
         this.note('added', id);
         if (this.held.has(id) && !this.read.delete(id)) this.twice.push(id);
         this.held.add(id);

@@ -10,7 +10,8 @@
 // Prints {"ready":true} when all have read a page. At the line "calm" they stop
 // that, at the line "report" each reads its timeline to the end, and it prints what
 // they hold, as crowd.mjs does. A client that has yet to read again, or cannot read
-// to the end, says so in "behind". It ends when its standard input does.
+// to the end, says so in "behind", one that is shown a post whose text begins with
+// "secret" in "failed". It ends when its standard input does.
 import { createInterface } from 'node:readline';
 import WebSocket from 'ws';
 
@@ -44,7 +45,7 @@ class User {
       url: urls[0],
       viewer,
       token,
-      fields: 'id author { id }',
+      fields: 'id text author { id }',
       storage: memoryStorage(),
       pageSize: 50,
       most: 5000,
@@ -72,6 +73,7 @@ class User {
       const seen = new Set();
       for (const { node } of entries) {
         if (seen.has(node.id)) this.twice.push(node.id);
+        if (node.text.startsWith('secret')) this.failed.push(`was shown ${node.text}`);
         seen.add(node.id);
       }
     });
@@ -107,6 +109,7 @@ class User {
     const { entries, stale, next, status } = store.getSnapshot();
     return {
       held: entries.map(({ node }) => node.id),
+      texts: entries.map(({ node }) => node.text),
       behind: stale || next !== null || status !== 'live',
       twice: this.twice, failed: this.failed, resumed: this.resumed, invalidated: this.invalidated, beat: this.beat, server: 0,
     };

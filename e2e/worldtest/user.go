@@ -15,9 +15,12 @@ type User struct {
 	Token  string
 }
 
+// Post is a post as a reader sees it; Text is that of [User.Texts] alone.
+type Post struct{ ID, Text string }
+
 // List is a page of posts.
 type List struct {
-	Nodes    []struct{ ID string }
+	Nodes    []Post
 	PageInfo struct {
 		HasNextPage bool
 		EndCursor   *string
@@ -25,42 +28,66 @@ type List struct {
 }
 
 // Timeline returns the ids of the whole timeline, in its order.
-func (u User) Timeline(ctx context.Context, p *Process) ([]string, error) {
-	return walk(func(after *string) (List, error) {
+func (u User) Timeline(ctx context.Context, p *Process) (ids []string, err error) {
+	err = walk(func(after *string) (List, error) {
 		var data struct{ Timeline List }
 		err := p.Call(ctx, u.Token, `query($after: Cursor) {
 			timeline(first: 100, after: $after) { nodes { id } pageInfo { hasNextPage endCursor } }
 		}`, map[string]any{"after": after}, &data)
+		ids = append(ids, data.Timeline.ids()...)
 		return data.Timeline, err
 	})
+	return ids, err
 }
 
 // Posts returns the ids of the author's posts that the user may see, in the order of
 // the profile.
-func (u User) Posts(ctx context.Context, p *Process, author User) ([]string, error) {
-	return walk(func(after *string) (List, error) {
-		var data struct{ User struct{ Posts List } }
-		err := p.Call(ctx, u.Token, `query($handle: String!, $after: Cursor) {
-			user(handle: $handle) { posts(first: 100, after: $after) { nodes { id } pageInfo { hasNextPage endCursor } } }
-		}`, map[string]any{"handle": author.Handle, "after": after}, &data)
-		return data.User.Posts, err
+func (u User) Posts(ctx context.Context, p *Process, author User) (ids []string, err error) {
+	err = walk(func(after *string) (List, error) {
+		l, err := u.profile(ctx, p, author, after)
+		ids = append(ids, l.ids()...)
+		return l, err
 	})
+	return ids, err
+}
+
+// Texts returns what the posts that [User.Posts] returns say, by their ids.
+func (u User) Texts(ctx context.Context, p *Process, author User) (map[string]string, error) {
+	texts := map[string]string{}
+	err := walk(func(after *string) (List, error) {
+		l, err := u.profile(ctx, p, author, after)
+		for _, n := range l.Nodes {
+			texts[n.ID] = n.Text
+		}
+		return l, err
+	})
+	return texts, err
+}
+
+func (u User) profile(ctx context.Context, p *Process, author User, after *string) (List, error) {
+	var data struct{ User struct{ Posts List } }
+	err := p.Call(ctx, u.Token, `query($handle: String!, $after: Cursor) {
+		user(handle: $handle) { posts(first: 100, after: $after) { nodes { id text } pageInfo { hasNextPage endCursor } } }
+	}`, map[string]any{"handle": author.Handle, "after": after}, &data)
+	return data.User.Posts, err
 }
 
 // walk reads a list to its end.
-func walk(page func(after *string) (List, error)) (ids []string, err error) {
+func walk(page func(after *string) (List, error)) error {
 	for after := (*string)(nil); ; {
 		l, err := page(after)
-		if err != nil {
-			return nil, err
+		if err != nil || !l.PageInfo.HasNextPage {
+			return err
 		}
-		for _, n := range l.Nodes {
-			ids = append(ids, n.ID)
-		}
-		if after = l.PageInfo.EndCursor; !l.PageInfo.HasNextPage {
-			return ids, nil
-		}
+		after = l.PageInfo.EndCursor
 	}
+}
+
+func (l List) ids() (ids []string) {
+	for _, n := range l.Nodes {
+		ids = append(ids, n.ID)
+	}
+	return ids
 }
 
 // Difference describes which of the wanted posts a reader lacks, and which the
