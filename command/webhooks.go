@@ -20,7 +20,7 @@ type Webhooks struct {
 	Remove     webhooksRemove     `cmd:"" help:"Remove an endpoint; what is on its way to it is dropped."`
 	Enable     webhooksEnable     `cmd:"" help:"Tell an endpoint again that was disabled because it answered 410 Gone."`
 	Rotate     webhooksRotate     `cmd:"" help:"Give an endpoint a new secret and print it, once; the old one signs, too, for a while."`
-	Deliveries webhooksDeliveries `cmd:"" help:"List deliveries, oldest first."`
+	Deliveries webhooksDeliveries `cmd:"" help:"List deliveries, newest first."`
 	Replay     webhooksReplay     `cmd:"" help:"Deliver again what was given up, or delivered; try what waits now."`
 	Test       webhooksTest       `cmd:"" help:"Send an endpoint a test event now, and say what it answers."`
 }
@@ -112,15 +112,19 @@ func (r webhooksRotate) Run(ctx context.Context, c server.Config, console server
 
 type webhooksDeliveries struct {
 	Endpoint int64  `env:"-" placeholder:"ID" help:"Only those to this endpoint."`
-	State    string `env:"-" enum:",pending,delivered,dead" default:"" help:"Only those that are pending, delivered or dead."`
-	After    int64  `env:"-" help:"Only deliveries with a higher id: the next page."`
+	State    string `env:"-" enum:",pending,failing,delivered,dead" default:"" help:"Only those that are pending, failing (pending after an attempt that failed), delivered or dead."`
+	Before   int64  `env:"-" placeholder:"ID" help:"Only deliveries with a lower id: the next page."`
 	Limit    int    `env:"-" default:"100" help:"At most this many, 1 to 1000."`
 	JSON     bool   `env:"-" name:"json" help:"One JSON object per line, with the payload."`
 }
 
 func (l webhooksDeliveries) Run(ctx context.Context, c server.Config, console server.Console) error {
 	return c.WithWebhooks(ctx, console, func(w *webhook.Deliverer) error {
-		list, err := w.Deliveries(ctx, webhook.ListOptions{Endpoint: l.Endpoint, State: strings.ToUpper(l.State), After: l.After, Limit: l.Limit})
+		o := webhook.ListOptions{Endpoint: l.Endpoint, State: strings.ToUpper(l.State), Before: l.Before, Limit: l.Limit}
+		if l.State == "failing" {
+			o.State, o.Failing = "PENDING", true
+		}
+		list, err := w.Deliveries(ctx, o)
 		if err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@ package moderation_test
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -260,6 +261,7 @@ func TestReportsAreTold(t *testing.T) {
 		require.NoError(w, err)
 		var types []string
 		var last struct{ Data webhook.Data }
+		slices.Reverse(list) // the newest comes last
 		for _, row := range list {
 			types = append(types, row.Type)
 			require.NoError(w, json.Unmarshal([]byte(row.Body), &last))

@@ -138,6 +138,10 @@ func TestOrderOfASubject(t *testing.T) {
 		}
 		more, _ := deliver(w, d, r)
 		require.Empty(w, more, "it is not due again yet, and what follows waits")
+		list, err := d.Deliveries(w.Ctx, webhook.ListOptions{State: "PENDING", Failing: true})
+		require.NoError(w, err)
+		require.Len(w, list, 1, "what waits behind it has not failed")
+		require.Equal(w, "post.created", list[0].Type)
 		c.add(7 * time.Second)
 		types, ids = deliver(w, d, r)
 		require.Equal(w, []string{"post.created"}, types)
@@ -150,6 +154,14 @@ func TestOrderOfASubject(t *testing.T) {
 		for _, row := range deliveries(w, d, e) {
 			require.Equal(w, "DELIVERED", row.State)
 		}
+
+		// A list begins with the newest, and its next page with the one before its last.
+		list, err = d.Deliveries(w.Ctx, webhook.ListOptions{Limit: 1})
+		require.NoError(w, err)
+		require.Equal(w, "follow.created", list[0].Type)
+		list, err = d.Deliveries(w.Ctx, webhook.ListOptions{Before: list[0].ID, Limit: 2})
+		require.NoError(w, err)
+		require.Equal(w, []string{"post.deleted", "post.updated"}, []string{list[0].Type, list[1].Type})
 	})
 }
 

@@ -14,11 +14,12 @@ import (
 type ListOptions struct {
 	Endpoint int64
 	State    string // PENDING, DELIVERED or DEAD
-	After    int64  // ids above this one
+	Failing  bool   // whose last attempt failed
+	Before   int64  // ids below this one
 	Limit    int    // 1 to 1000; defaults to 100
 }
 
-// Deliveries returns deliveries in the order of their ids.
+// Deliveries returns deliveries, the newest first.
 //
 // Cost: one query, of all that it passes over.
 func (d *Deliverer) Deliveries(ctx context.Context, o ListOptions) ([]*ent.WebhookDelivery, error) {
@@ -28,12 +29,18 @@ func (d *Deliverer) Deliveries(ctx context.Context, o ListOptions) ([]*ent.Webho
 	if o.Limit < 1 || o.Limit > 1000 {
 		return nil, fmt.Errorf("list deliveries: limit is %d: it must be 1 to 1000", o.Limit)
 	}
-	q := d.cfg.DB.WebhookDelivery.Query().Where(webhookdelivery.IDGT(o.After)).Order(ent.Asc(webhookdelivery.FieldID)).Limit(o.Limit)
+	q := d.cfg.DB.WebhookDelivery.Query().Order(ent.Desc(webhookdelivery.FieldID)).Limit(o.Limit)
+	if o.Before != 0 {
+		q.Where(webhookdelivery.IDLT(o.Before))
+	}
 	if o.Endpoint != 0 {
 		q.Where(webhookdelivery.EndpointID(o.Endpoint))
 	}
 	if o.State != "" {
 		q.Where(webhookdelivery.State(o.State))
+	}
+	if o.Failing {
+		q.Where(webhookdelivery.LastErrorNEQ(""))
 	}
 	list, err := q.All(ctx)
 	return list, rows.Wrap("list deliveries", err)

@@ -3,6 +3,7 @@ package webhook_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -49,10 +50,12 @@ func endpoint(w *feedtest.World, d *webhook.Deliverer, url string, types ...stri
 	return e.ID
 }
 
+// deliveries are those to the endpoint, the first one first.
 func deliveries(w *feedtest.World, d *webhook.Deliverer, endpoint int64) []*ent.WebhookDelivery {
 	w.Helper()
 	list, err := d.Deliveries(w.Ctx, webhook.ListOptions{Endpoint: endpoint})
 	require.NoError(w, err)
+	slices.Reverse(list)
 	return list
 }
 
