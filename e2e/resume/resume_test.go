@@ -60,7 +60,7 @@ func newTown(t *testing.T, s *storage.Stores) *town {
 // the end.
 func (w *town) live() (stop func()) {
 	done := make(chan struct{})
-	slower := max(1, *traffic/(3*time.Minute))
+	slower := max(1, int(*traffic/(3*time.Minute)))
 	var wg sync.WaitGroup
 	for _, author := range w.authors {
 		wg.Go(func() {
@@ -69,7 +69,7 @@ func (w *town) live() (stop func()) {
 				select {
 				case <-done:
 					return
-				case <-time.After(slower * time.Duration(100+rand.IntN(500)) * time.Millisecond):
+				case <-time.After(time.Duration(slower*(100+rand.IntN(500))) * time.Millisecond):
 				}
 				p := w.servers[rand.IntN(len(w.servers))]
 				var data struct {
