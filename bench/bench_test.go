@@ -48,44 +48,6 @@ func TestSummarize(t *testing.T) {
 	require.Nil(t, over(series{}, series{Count: 1}))
 }
 
-// Users 0 and 1 have two subscriptions, user 2 has one; 1 follows 0, and no user
-// with a subscription follows 2.
-func testLedger() *ledger { return newLedger([][]int{{1}, {0, 2}, {}}, 5) }
-
-func TestLedger(t *testing.T) {
-	t.Parallel()
-	l := testLedger()
-	start := time.Unix(0, 0)
-	first := l.begin(0, start)
-	l.delivered(1, first, start.Add(time.Millisecond)) // before the call is answered
-	require.Zero(t, l.missing())
-	l.end(first, true, start.Add(2*time.Millisecond))
-	require.Equal(t, 3, l.missing())
-	for _, sub := range []int{0, 3, 4} {
-		l.delivered(sub, first, start.Add(5*time.Millisecond))
-	}
-	require.Zero(t, l.missing())
-	require.Equal(t, series{Count: 4, P50: 5, P90: 5, P99: 5, Max: 5}, summarize(l.latencies, 0))
-	require.Equal(t, series{Count: 1, P50: 2, P90: 2, P99: 2, Max: 2}, summarize(l.calls, 0))
-
-	l.delivered(4, first, start.Add(6*time.Millisecond))
-	require.Equal(t, 1, l.doubled)
-	l.delivered(2, first, start) // does not follow the author
-	l.delivered(0, 99, start)    // no such post
-	require.Equal(t, 2, l.strays)
-	require.Len(t, l.latencies, 4)
-
-	// A call that failed may have made its post.
-	second := l.begin(2, start)
-	l.end(second, false, start)
-	require.Zero(t, l.missing())
-	l.delivered(2, second, start.Add(time.Second))
-	l.delivered(2, second, start.Add(time.Second))
-	require.Equal(t, 2, l.doubled)
-	require.Zero(t, l.missing())
-	require.Equal(t, []int{4}, l.recipients())
-}
-
 func TestVerdict(t *testing.T) {
 	t.Parallel()
 	fine := series{Count: 1}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"tideline/bench/capacity"
+	"tideline/bench/ledger"
 	"tideline/bench/meter"
 	"tideline/storage"
 )
@@ -105,7 +106,7 @@ func (d *modeller) unknown(format string, args ...any) {
 // less what they use when nothing happens, divided by how often it happened.
 func (d *modeller) measureConstants(ctx context.Context, say func(string, ...any)) error {
 	d.c.Machine = fmt.Sprintf("%s/%s, %d processors, %s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), time.Now().UTC().Format(time.DateOnly))
-	d.ledger = newLedger(d.graph, 0) // nobody listens yet
+	d.ledger = ledger.New(d.graph, 0) // nobody listens yet
 	d.subscription = uncounted(eventsQuery)
 	if err := d.prepare(ctx, say); err != nil {
 		return err

@@ -85,27 +85,21 @@ func over(s series, floor series) *ratio {
 
 // report sums up a run after its load.
 func (r *run) report(interrupted bool) *report {
-	l := r.ledger
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	all := r.ledger.Totals()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	follows := 0
 	for _, followers := range r.graph {
 		follows += len(followers)
 	}
-	// When the rate is too high, deliveries go on after the load.
-	delivering := r.loaded
-	if len(l.posts) > 0 {
-		delivering = max(delivering, l.last.Sub(l.posts[0].began))
-	}
 	return &report{
 		URL: r.options.URL, Users: len(r.users), Follows: follows, Subscribers: len(r.conns),
 		Seconds: r.loaded.Seconds(), Interrupted: interrupted,
-		Posts:      summarize(l.calls, r.loaded),
-		Deliveries: summarize(l.latencies, delivering),
+		Posts: summarize(all.Calls, r.loaded),
+		// When the rate is too high, deliveries go on after the load.
+		Deliveries: summarize(all.Latencies, max(r.loaded, all.Span)),
 		Reads:      summarize(r.reads, r.loaded),
-		Missing:    l.owed, Doubled: l.doubled, Strays: l.strays, Invalidated: r.invalidated,
+		Missing:    all.Missing, Doubled: all.Doubled, Strays: all.Strays, Invalidated: r.invalidated,
 		Errors: maps.Clone(r.errs),
 	}
 }
@@ -113,7 +107,7 @@ func (r *run) report(interrupted bool) *report {
 // addFloor measures the floors of the figures.
 func (rep *report) addFloor(ctx context.Context, r *run) error {
 	if rep.Deliveries.Count > 0 {
-		latencies, err := floor.Broadcast(ctx, r.ledger.recipients(), r.eventBytes/r.events)
+		latencies, err := floor.Broadcast(ctx, r.ledger.Recipients(), r.eventBytes/r.events)
 		if err != nil {
 			return fmt.Errorf("broadcast: %w", err)
 		}

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"tideline/bench/client"
+	"tideline/bench/ledger"
 	"tideline/bench/meter"
 )
 
@@ -35,7 +36,7 @@ type run struct {
 	name    string // in its users' handles and its posts' texts
 	users   []account
 	graph   [][]int // followers of each user
-	ledger  *ledger
+	ledger  *ledger.Ledger
 	conns   []*websocket.Conn // the subscriptions
 	heard   []atomic.Bool     // which of them have received an event
 	broken  atomic.Int64      // subscriptions that ended by themselves
@@ -155,13 +156,13 @@ func (r *run) subscribe(ctx context.Context) error {
 
 // dial opens the subscriptions.
 func (r *run) dial(ctx context.Context) error {
-	r.ledger = newLedger(r.graph, r.options.Subscribers)
+	r.ledger = ledger.New(r.graph, r.options.Subscribers)
 	r.conns = make([]*websocket.Conn, r.options.Subscribers)
 	opening, openCtx := errgroup.WithContext(ctx)
 	opening.SetLimit(preparing)
 	for sub := range r.conns {
 		opening.Go(func() error {
-			conn, err := r.client.Open(openCtx, r.users[r.ledger.userOf(sub)].token, r.subscription)
+			conn, err := r.client.Open(openCtx, r.users[r.ledger.UserOf(sub)].token, r.subscription)
 			if err != nil {
 				return fmt.Errorf("subscribe: %w", err)
 			}
@@ -208,7 +209,7 @@ func (r *run) silent() []int {
 	found := map[int]bool{}
 	var users []int
 	for sub := range r.heard {
-		if user := r.ledger.userOf(sub); !r.heard[sub].Load() && !found[user] {
+		if user := r.ledger.UserOf(sub); !r.heard[sub].Load() && !found[user] {
 			found[user] = true
 			users = append(users, user)
 		}
@@ -249,7 +250,7 @@ func (r *run) reopen(ctx context.Context, sub int, err error) *websocket.Conn {
 	if meter.Pause(ctx, lateness) != nil {
 		return nil
 	}
-	conn, err := r.client.Open(ctx, r.users[r.ledger.userOf(sub)].token, r.subscription)
+	conn, err := r.client.Open(ctx, r.users[r.ledger.UserOf(sub)].token, r.subscription)
 	if err != nil {
 		return nil
 	}
@@ -326,7 +327,7 @@ func (r *run) event(sub int, payload []byte, size int, at time.Time) error {
 	event := result.Data.TimelineEvents
 	switch event.Typename {
 	case "TimelineInvalidated":
-		r.ledger.invalidated(sub)
+		r.ledger.Invalidated(sub)
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.invalidated++
@@ -337,7 +338,7 @@ func (r *run) event(sub int, payload []byte, size int, at time.Time) error {
 		if !ours || err != nil {
 			return nil // the warm-up
 		}
-		r.ledger.delivered(sub, n, at)
+		r.ledger.Delivered(sub, n, at)
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.events++
@@ -399,12 +400,12 @@ func (r *run) load(ctx context.Context) {
 
 // create makes a post with a number. Its times count from the moment at which it was due.
 func (r *run) create(ctx context.Context, author int, due time.Time) error {
-	n := r.ledger.begin(author, due)
+	n := r.ledger.Begin(author, due)
 	var data struct {
 		CreatePost struct{ Post struct{ ID string } }
 	}
 	_, err := r.client.Call(ctx, r.users[author].token, createPost, r.post(strconv.Itoa(n)), &data)
-	r.ledger.end(n, err == nil, time.Now())
+	r.ledger.End(n, err == nil, time.Now())
 	if r.options.Model && err == nil {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -461,7 +462,7 @@ func (r *run) settle() {
 func (r *run) drain(patience time.Duration) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for end := time.Now().Add(patience); r.ledger.missing() > 0 && time.Now().Before(end); {
+	for end := time.Now().Add(patience); r.ledger.Missing() > 0 && time.Now().Before(end); {
 		<-tick.C
 	}
 }

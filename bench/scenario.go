@@ -143,7 +143,7 @@ func (r *run) step(ctx context.Context, rate float64) *step {
 	elapsed := time.Since(began)
 	r.drain(rest)
 	<-time.After(lateness)
-	if latencies, missing := r.ledger.take(); len(latencies)+missing > 0 {
+	if latencies, missing := r.ledger.Take(); len(latencies)+missing > 0 {
 		s.took[liveDeliveries], s.failed[liveDeliveries] = latencies, missing
 	}
 	r.mu.Lock()

@@ -153,7 +153,8 @@ func (r *run) search(ctx context.Context, say func(string, ...any)) *search {
 	}
 	r.hangUp()
 	s.Interrupted = ctx.Err() != nil
-	s.Invalidated, s.Doubled, s.Strays = r.invalidated, r.ledger.doubled, r.ledger.strays
+	all := r.ledger.Totals()
+	s.Invalidated, s.Doubled, s.Strays = r.invalidated, all.Doubled, all.Strays
 	return s
 }
 

@@ -208,52 +208,6 @@ func TestSearchVerdict(t *testing.T) {
 	}
 }
 
-// A client that was told to read its timeline again has not missed what had begun by then.
-func TestAnInvalidatedTimelineIsNotALoss(t *testing.T) {
-	t.Parallel()
-	l := testLedger()
-	start := time.Unix(0, 0)
-	first, under := l.begin(0, start), l.begin(0, start)
-	l.end(first, true, start)
-	l.delivered(1, first, start.Add(time.Millisecond))
-	l.invalidated(0)
-	l.invalidated(1)
-	require.Equal(t, 2, l.missing(), "those of the others")
-	l.end(under, true, start)
-	require.Equal(t, 4, l.missing(), "it was under way: those of the others")
-
-	l.delivered(0, first, start.Add(time.Hour)) // it may come all the same
-	require.Equal(t, 4, l.missing())
-	l.delivered(0, first, start.Add(time.Hour))
-	require.Equal(t, 1, l.doubled)
-
-	later := l.begin(0, start)
-	l.end(later, true, start)
-	require.Equal(t, 8, l.missing(), "what begins later is due")
-}
-
-// A step has its own deliveries only.
-func TestLedgerIsTaken(t *testing.T) {
-	t.Parallel()
-	l := testLedger()
-	start := time.Unix(0, 0)
-	first := l.begin(0, start)
-	l.end(first, true, start)
-	l.delivered(0, first, start.Add(time.Millisecond))
-	latencies, missing := l.take()
-	require.Equal(t, []time.Duration{time.Millisecond}, latencies)
-	require.Equal(t, 3, missing)
-
-	l.delivered(1, first, start.Add(time.Hour)) // late
-	second := l.begin(0, start)
-	l.end(second, true, start)
-	require.Equal(t, 4, l.missing())
-	latencies, missing = l.take()
-	require.Empty(t, latencies)
-	require.Equal(t, 4, missing)
-	require.Zero(t, l.doubled+l.strays+l.missing())
-}
-
 func TestPlot(t *testing.T) {
 	t.Parallel()
 	empty := &search{Limit: 10, Steps: []*step{{Rate: 5}}} // all failed

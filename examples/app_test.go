@@ -177,10 +177,17 @@ func TestApp(t *testing.T) {
 	next := ada.listen(position)
 
 	s.ask(bob.token, `mutation { createPost(input: { text: "High water" }) { post { id } } }`, nil, &struct{}{})
-	event := next()
-	require.Equal(t, "TimelinePostAdded", event.Typename)
-	require.Equal(t, "High water", event.Edge.Node.Text)
-	texts, _ := ada.timeline()
+	var texts []string
+	for len(texts) == 0 {
+		// A server that is away from its Redis for a moment has the page read again: the post is
+		// there then, or comes later.
+		if event := next(); event.Typename == "TimelinePostAdded" {
+			require.Equal(t, "High water", event.Edge.Node.Text)
+		} else {
+			require.Equal(t, "TimelineInvalidated", event.Typename)
+		}
+		texts, _ = ada.timeline()
+	}
 	require.Equal(t, []string{"High water"}, texts)
 	require.True(t, ada.knows(bob.externalID))
 
@@ -188,7 +195,11 @@ func TestApp(t *testing.T) {
 	require.False(t, ada.knows(bob.externalID))
 	texts, _ = ada.timeline()
 	require.Empty(t, texts)
-	require.Contains(t, []string{"TimelineInvalidated", "TimelinePostRemoved"}, next().Typename)
+	event := next()
+	for event.Typename == "TimelinePostAdded" {
+		event = next() // it had been read before it was told
+	}
+	require.Contains(t, []string{"TimelineInvalidated", "TimelinePostRemoved"}, event.Typename)
 
 	require.Equal(t, http.StatusUnauthorized, bob.do("/token", nil, nil))
 	again := s.signIn(app, "Bob")
