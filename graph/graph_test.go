@@ -14,6 +14,7 @@ import (
 
 	"tideline/feed/account"
 	"tideline/feed/feedtest"
+	"tideline/feed/home"
 	"tideline/graph"
 	"tideline/graph/exec"
 	"tideline/storage"
@@ -39,7 +40,7 @@ func each(t *testing.T, test func(c *client)) {
 }
 
 func newClient(t *testing.T, s *storage.Stores) *client {
-	w := feedtest.New(t, s, feedtest.Options{})
+	w := feedtest.New(t, s, feedtest.Options{Policy: home.Policy{Rankings: map[string]string{"unliked": "-likes"}}})
 	engine, err := graph.New(backend(w), graph.Config{Introspection: true, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	require.NoError(t, err)
 	w.Run(w.IDs.Run) // a busy machine takes longer than a lease
