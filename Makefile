@@ -62,11 +62,15 @@ test: deps ## Run all tests with the race detector and all databases; some: PKGS
 	  $(if $(CI),$(ONCE_MORE)) --packages='$(PKGS)' -- -race -count=$(COUNT) -timeout=9m $(if $(RUN),-run '$(value RUN)')
 
 .PHONY: check
-check: deps lint verify deploy fuzz peers-test test ## All that continuous integration checks: lint, verify, deploy, fuzz, test
+check: deps lint verify deploy image fuzz peers-test test ## All that continuous integration checks: lint, verify, deploy, image, fuzz, test
 
 .PHONY: deploy
 deploy: ## Have promtool, nginx, Caddy, systemd and helm read the files of deploy; GORELEASER=on for goreleaser, too
 	@GORELEASER=$(GORELEASER) bash .ci/deploy
+
+.PHONY: image
+image: ## Build the image without docker, run it in its confinement, and look at what the documents promise of it
+	@bash .ci/image
 
 .PHONY: release
 release: ## Build the programs of a release into dist, with checksums and lists of their modules; publish nothing
