@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -21,7 +22,7 @@ import (
 // Feeds examines timelines.
 type Feeds struct {
 	Inspect feedsInspect `cmd:"" help:"Show what is known of a user's timeline."`
-	Explain feedsExplain `cmd:"" help:"Say in one sentence why a post is or is not in a viewer's timeline."`
+	Explain feedsExplain `cmd:"" help:"Say why a post is or is not in a viewer's timeline, and what rankings make of it."`
 	Verify  feedsVerify  `cmd:"" help:"Compare timelines and outboxes in Redis with SQL; report, and repair if asked to, what is missing or extra."`
 	Rebuild feedsRebuild `cmd:"" help:"Make timelines in Redis anew from SQL."`
 }
@@ -93,6 +94,8 @@ func moment(post int64, none string) string {
 type feedsExplain struct {
 	Viewer string `arg:"" help:"Handle, id or number of the viewer."`
 	Post   string `arg:"" help:"Id of the post, as the API or the log has it."`
+	Rank   string `env:"-" placeholder:"NAME" help:"Say what this ranking makes of the post, not what all of them do."`
+	JSON   bool   `env:"-" name:"json" help:"As a JSON object."`
 }
 
 func (e feedsExplain) Run(ctx context.Context, c server.Config, console server.Console) error {
@@ -111,10 +114,27 @@ func (e feedsExplain) Run(ctx context.Context, c server.Config, console server.C
 		if err != nil {
 			return err
 		}
+		scores, err := audit.Scores(ctx, u.ID, post, e.Rank)
+		if err != nil {
+			return err
+		}
+		if e.JSON {
+			return json.NewEncoder(console.Out).Encode(map[string]any{"viewer": u.Handle, "post": post, "why": sentence, "scores": scores})
+		}
 		fmt.Fprintf(console.Out, "Post %d. %s\n", post, sentence)
-		return nil
+		table := tabwriter.NewWriter(console.Out, 0, 0, 2, ' ', 0)
+		for _, s := range scores {
+			fmt.Fprintf(table, "\n%s: %s = %s\n", s.Ranking, decimal(s.Score), s.Expression)
+			for _, signal := range s.Signals {
+				fmt.Fprintf(table, "  %s\t%s\n", signal.Name, decimal(signal.Value))
+			}
+		}
+		return table.Flush()
 	})
 }
+
+// decimal prints a score or a signal to twelve digits. JSON has all of them.
+func decimal(x float64) string { return strconv.FormatFloat(x, 'g', 12, 64) }
 
 // selection names the users whose timelines a command visits.
 type selection struct {

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -19,7 +20,7 @@ import (
 func TestFeeds(t *testing.T) {
 	t.Parallel()
 	stores := storagetest.Real(t)
-	settings := shared(stores)
+	settings := append(shared(stores), `TIDELINE_RANKINGS={"late":"-age"}`)
 	server := start(t, settings, "server", "--addr=127.0.0.1:0")
 	worker := start(t, settings, "worker", "--worker-addr=127.0.0.1:0")
 	ann, ben := signUp(t, server, "ann"), signUp(t, server, "ben")
@@ -44,8 +45,25 @@ func TestFeeds(t *testing.T) {
 	}
 	require.Eventually(t, func() bool {
 		_, out := tell("explain", "ben", made.CreatePost.Post.ID)
-		return strings.HasSuffix(out, ". It is shown: it is in the viewer's inbox.\n")
+		return strings.Contains(out, ". It is shown: it is in the viewer's inbox.\n\nhot: ")
 	}, patience, poll)
+	require.Regexp(t, `\n\nlate: -\d[\d.]* = -age\n  age  \d[\d.]*\n$`, good("explain", "ben", made.CreatePost.Post.ID))
+	require.NotContains(t, good("explain", "ben", made.CreatePost.Post.ID, "--rank=late"), "hot")
+	var explained struct {
+		Viewer, Why string
+		Scores      []struct {
+			Ranking, Expression string
+			Score               float64
+			Signals             []struct {
+				Name  string
+				Value float64
+			}
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(good("explain", "ben", made.CreatePost.Post.ID, "--rank=late", "--json")), &explained))
+	require.Equal(t, "ben", explained.Viewer)
+	require.Len(t, explained.Scores, 1)
+	require.Equal(t, -explained.Scores[0].Score, explained.Scores[0].Signals[0].Value)
 	require.Contains(t, good("explain", "away", made.CreatePost.Post.ID), "does not follow the author")
 	require.Contains(t, good("--pull-above=0", "explain", "@ben", made.CreatePost.Post.ID), "reads merge the author's outbox")
 	require.Regexp(t, `follows +1, of whom all are fetched`, good("--pull-above=0", "inspect", "ben"))
@@ -93,6 +111,7 @@ func TestFeeds(t *testing.T) {
 		says string
 	}{
 		"nobody of that handle": {[]string{"inspect", "nobody"}, "nobody: "},
+		"explained by no rank":  {[]string{"explain", "ben", made.CreatePost.Post.ID, "--rank=soon"}, "there are hot, late"},
 		"nobody of that id":     {[]string{"verify", "7"}, "7: "},
 		"no handle":             {[]string{"rebuild", "ben", "no-handle"}, "no-handle: There is no such user"},
 		"no post":               {[]string{"explain", "ben", "post"}, `"post" is not the id of a post`},

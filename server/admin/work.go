@@ -35,7 +35,7 @@ func momentOf(post int64) *moment {
 }
 
 // post tells the journey of a post: its receipt, the jobs that name it and are not done,
-// and, for a viewer, why it is in their timeline or not.
+// and, for a viewer, why it is in their timeline or not, and what rankings make of it.
 func (p *Page) post(r *http.Request, _ account.Viewer) (any, error) {
 	ctx, of := r.Context(), strings.TrimSpace(r.FormValue("id"))
 	viewer := strings.TrimSpace(r.FormValue("viewer"))
@@ -58,7 +58,11 @@ func (p *Page) post(r *http.Request, _ account.Viewer) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		answer["viewer"], answer["why"] = u.Handle, why
+		scores, err := p.cfg.Audit.Scores(ctx, u.ID, id, "")
+		if err != nil {
+			return nil, err
+		}
+		answer["viewer"], answer["why"], answer["scores"] = u.Handle, why, scores
 	}
 	jobs, err := p.cfg.Queue.List(ctx, queue.ListOptions{Post: id, Limit: maxDead})
 	if err != nil {

@@ -107,6 +107,7 @@ export type Journey = {
   visibility?: string
   viewer?: string
   why?: string
+  scores?: { ranking: string; expression: string; score: number; signals: { name: string; value: number }[] }[]
   jobs: Job[]
   receipt?: { pushed: number; pulled: number; skipped: number; done: boolean; firstLag: number; medianLag: number; lastLag: number }
 }

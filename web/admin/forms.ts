@@ -1,6 +1,9 @@
 // How numbers are written, in the language of choice.
 import { preferences } from '../app/preferences'
 
+/** A number of any size, to ten digits. */
+export const figure = (n: number) => String(Number(n.toPrecision(10)))
+
 export const count = (n: number) => n.toLocaleString(preferences.state.language)
 
 const unit = (value: number, name: string, digits = 0) =>

@@ -4,8 +4,8 @@ import { useState } from 'preact/hooks'
 import { useAction } from '../app/action'
 import { Confirm, notify } from '../app/parts'
 import { call, type Journey, type Timeline } from './api'
-import { count, duration, moment } from './forms'
-import { Fact, Jobs } from './panels'
+import { count, duration, figure, moment } from './forms'
+import { Fact, Jobs, Table } from './panels'
 import { w } from './texts'
 
 const fieldsOf = (event: SubmitEvent) => {
@@ -80,6 +80,21 @@ export function PostLook() {
             )}
             {!found.jobs.length && <Fact name={w().jobsOfPost}>{w().none}</Fact>}
           </dl>
+          {!!found.scores?.length && (
+            <Table label={w().scores} head={[w().ranking, w().score, w().signals]}>
+              {found.scores.map((s) => (
+                <tr key={s.ranking}>
+                  <td>{s.ranking}</td>
+                  <td>{figure(s.score)}</td>
+                  <td>
+                    <code>{s.expression}</code>
+                    <br />
+                    {s.signals.map(({ name, value }) => `${name}: ${figure(value)}`).join(' · ')}
+                  </td>
+                </tr>
+              ))}
+            </Table>
+          )}
           {found.jobs.length > 0 && <Jobs list={found.jobs} label={w().jobsOfPost} />}
         </div>
       )}

@@ -11,7 +11,7 @@ import { w } from './texts'
 type Now = { now: Snapshot }
 
 /** A table that scrolls by itself where there is no room; by the keyboard, too. */
-function Table({ label, head, children }: { label: string; head: string[]; children: ComponentChildren }) {
+export function Table({ label, head, children }: { label: string; head: string[]; children: ComponentChildren }) {
   return (
     <div class="scroll" tabIndex={0} role="group" aria-label={label}>
       <table>

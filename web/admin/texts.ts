@@ -123,6 +123,10 @@ const en = {
   jobsOfPost: 'Jobs not done',
   none: 'none',
   explained: (viewer: string) => `For @${viewer}`,
+  scores: 'What rankings make of it',
+  ranking: 'Ranking',
+  score: 'Score',
+  signals: 'Why',
 
   timeline: 'A timeline',
   user: 'User',
@@ -276,6 +280,10 @@ const zh: Words = {
   jobsOfPost: '未完成的任务',
   none: '无',
   explained: (viewer) => `对 @${viewer}`,
+  scores: '各排序的评分',
+  ranking: '排序',
+  score: '得分',
+  signals: '依据',
 
   timeline: '一条时间线',
   user: '用户',

@@ -113,6 +113,7 @@ func TestAdminPage(t *testing.T) {
 	p.click("Look")
 	p.seesIn("The journey of a post", "@bob")
 	p.seesIn("The journey of a post", "It is shown")
+	p.seesIn("What rankings make of it", "log10(max(likes, 1))")
 	p.seesIn("The journey of a post", "done: ")
 	p.seesNot("The tide is out")
 
