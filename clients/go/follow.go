@@ -1,0 +1,148 @@
+package tideline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// errPosition means that the server does not take the position at which to resume. It is
+// of another database, say.
+var errPosition = errors.New("the position is refused")
+
+// silence is how much later than two heartbeats a connection is taken for dead.
+const silence = 5 * time.Second
+
+// Run keeps the timeline up to date until ctx ends, and then returns its cause. It reads
+// what must be read, follows live, and takes up where it was after a connection has ended:
+// at once when the server restarts, else later each time; after what the server asks for
+// when there was too much. It returns an error when to go on makes no sense:
+// ErrSessionEnded; an *Error or a *CloseError that says that the program, its options, or
+// the user's account must change. It may be run again, and by one goroutine at a time.
+func (t *Timeline[P]) Run(ctx context.Context) error {
+	for failures := 0; ; {
+		heard, err := t.follow(ctx)
+		if ctx.Err() != nil {
+			err = nil
+		}
+		t.change(func() { t.open, t.err = false, err })
+		if err == nil {
+			return context.Cause(ctx)
+		}
+		if heard {
+			failures = 0
+		}
+		switch invalid := codeOf(err) == codeInvalid; {
+		case invalid && !t.untold:
+			t.untold = true
+			continue
+		case !invalid && t.untold:
+			// The next server may be of a newer version. Nobody has told what was edited.
+			t.untold = false
+			t.change(func() { t.held.stale = true })
+		}
+		wait, again := t.wait(err, failures)
+		if !again {
+			return err
+		}
+		failures++
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(wait):
+		}
+	}
+}
+
+// wait returns after what time to try again, or that this makes no sense.
+func (t *Timeline[P]) wait(err error, failures int) (wait time.Duration, again bool) {
+	wait = t.options.Backoff(failures)
+	var closed *CloseError
+	var no *Error
+	switch {
+	case errors.Is(err, errPosition):
+		return wait, true
+	case errors.Is(err, ErrSessionEnded):
+		return 0, false
+	case errors.As(err, &closed):
+		switch closed.Code {
+		case closeTooLarge, closeNoMessage, closeTooEarly, closeProtocol, closeTwiceID, closeTwiceInitialised:
+			return 0, false
+		case closeRestart:
+			if failures == 0 {
+				return 0, true
+			}
+		}
+	case errors.As(err, &no):
+		switch {
+		case no.Code == codeLimited, no.Code == codeTimeout, no.Code == codeInternal, strings.HasPrefix(no.Code, codeHTTP):
+			return no.RetryAfter + wait, true
+		}
+		return 0, false
+	}
+	return wait, true
+}
+
+// follow reads what must be read and follows until the connection ends. It reports
+// whether it was told something.
+func (t *Timeline[P]) follow(ctx context.Context) (heard bool, err error) {
+	if t.mustRead() {
+		if err := t.Read(ctx); err != nil {
+			return false, err
+		}
+	}
+	t.mu.Lock()
+	position := t.held.Position
+	t.mu.Unlock()
+	heartbeat := max(1, int(t.options.Heartbeat/time.Second))
+	s, err := t.client.Subscribe(ctx, t.document(), map[string]any{"after": position, "heartbeat": heartbeat})
+	if err != nil {
+		return false, err
+	}
+	defer s.Close()
+	defer context.AfterFunc(ctx, func() { s.conn.Close() })()
+	t.change(func() { t.open, t.err = true, nil })
+	for {
+		_ = s.conn.SetReadDeadline(time.Now().Add(2*time.Duration(heartbeat)*time.Second + silence)) // of an open connection
+		event, err := next[P](s)
+		if codeOf(err) == codeBadInput {
+			t.change(func() { t.held.stale = true })
+			err = fmt.Errorf("%w: %w", errPosition, err)
+		}
+		if err != nil {
+			return heard, err
+		}
+		heard = true
+		if err := t.inTurn(ctx, func() error { return t.happen(ctx, event) }); err != nil {
+			return heard, err
+		}
+	}
+}
+
+// happen deals with an event. What comes while it reads again waits in the connection:
+// when the event is told, what was read may know of it.
+func (t *Timeline[P]) happen(ctx context.Context, e Event[P]) error {
+	if t.options.OnEvent != nil {
+		t.options.OnEvent(e)
+	}
+	t.change(func() { t.held.apply(e) })
+	if e.Kind == Invalidated {
+		return t.read(ctx)
+	}
+	return nil
+}
+
+func (t *Timeline[P]) document() string {
+	updates, updated := ", updates: true", `
+		... on TimelinePostUpdated { position edge { `+t.entryFields()+` } }`
+	if t.untold {
+		updates, updated = "", ""
+	}
+	return `subscription TimelineEvents($after: Cursor, $heartbeat: Int) { timelineEvents(after: $after, heartbeat: $heartbeat` + updates + `) { __typename
+		... on TimelinePostAdded { position edge { ` + t.entryFields() + ` } }` + updated + `
+		... on TimelinePostRemoved { position postId removal: reason }
+		... on TimelineInvalidated { position reason }
+		... on TimelineHeartbeat { position unreadCount } } }`
+}

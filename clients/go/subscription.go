@@ -1,0 +1,232 @@
+package tideline
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/gorilla/websocket"
+)
+
+// The close codes upon which this package acts; docs/live.md has all.
+const (
+	closeTooLarge         = 1009
+	closeRestart          = 1012
+	closeNoMessage        = 4400
+	closeTooEarly         = 4401
+	closeForbidden        = 4403
+	closeProtocol         = 4406
+	closeTwiceID          = 4409
+	closeTwiceInitialised = 4429
+)
+
+// CloseError is how a connection ended.
+type CloseError struct {
+	// Code is that of docs/live.md; 1006: the line broke.
+	Code   int
+	Reason string
+}
+
+// Error returns the code and the reason.
+func (e *CloseError) Error() string {
+	return fmt.Sprintf("the connection was closed: %d %s", e.Code, e.Reason)
+}
+
+// Subscription is one operation on a connection of its own. One goroutine may call
+// Next, any may call Close.
+type Subscription struct {
+	conn  *websocket.Conn
+	frame bytes.Buffer
+}
+
+// The messages that it sends and gets.
+type message struct {
+	ID      string          `json:"id,omitempty"`
+	Type    string          `json:"type"`
+	Payload json.RawMessage `json:"payload,omitempty"`
+}
+
+const (
+	subprotocol = "graphql-transport-ws"
+	// nextBegins is how a server writes a result. It is told by its first bytes, for most
+	// messages are results, and need not be read twice.
+	nextBegins = `{"id":"1","type":"next","payload":`
+	farewell   = time.Second // to say that it closes
+)
+
+// Subscribe connects and subscribes. A token that is refused is renewed. ctx, and
+// Timeout, are for the beginning alone: Close ends a subscription. That it has begun at the
+// server shows with its first result. Errors: as of Query, and a *CloseError.
+func (c *Client) Subscribe(ctx context.Context, query string, variables map[string]any) (*Subscription, error) {
+	var s *Subscription
+	err := c.authorized(ctx, func(token string) (err error) {
+		s, err = c.connect(ctx, token, query, variables)
+		return err
+	})
+	return s, err
+}
+
+func (c *Client) connect(ctx context.Context, token, query string, variables map[string]any) (*Subscription, error) {
+	dialer := websocket.Dialer{
+		Subprotocols: []string{subprotocol}, HandshakeTimeout: Timeout,
+		ReadBufferSize: 2048, WriteBufferSize: 512, Proxy: http.ProxyFromEnvironment,
+	}
+	if transport, ok := c.http().Transport.(*http.Transport); ok {
+		dialer.NetDialContext, dialer.Proxy = transport.DialContext, transport.Proxy
+		if transport.TLSClientConfig != nil {
+			dialer.TLSClientConfig = transport.TLSClientConfig.Clone()
+			dialer.TLSClientConfig.NextProtos = nil // the transport's own has HTTP/2
+		}
+	}
+	conn, response, err := dialer.DialContext(ctx, "ws"+strings.TrimPrefix(c.URL, "http"), nil)
+	if errors.Is(err, websocket.ErrBadHandshake) {
+		return nil, handshakeError(response)
+	}
+	if err != nil {
+		return nil, err
+	}
+	conn.SetReadLimit(maxAnswer)
+	s := &Subscription{conn: conn}
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	err = s.begin(token, operation{query, variables})
+	if !stop() {
+		err = ctx.Err()
+	}
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// handshakeError is why there is no socket: gorilla keeps the beginning of the answer.
+func handshakeError(response *http.Response) error {
+	defer response.Body.Close()
+	raw, err := io.ReadAll(response.Body)
+	var answer struct{ Errors []answered }
+	if err == nil && json.Unmarshal(raw, &answer) == nil && len(answer.Errors) > 0 {
+		return withRetryAfter(answer.Errors[0].refusal(), response.Header)
+	}
+	return notOfTheAPI(response)
+}
+
+// begin introduces the user, and subscribes once the server says that it knows them.
+func (s *Subscription) begin(token string, what operation) error {
+	_ = s.conn.SetReadDeadline(time.Now().Add(Timeout)) // of an open connection
+	who := map[string]string{}
+	if token != "" {
+		who["Authorization"] = "Bearer " + token
+	}
+	if err := s.send("", "connection_init", who); err != nil {
+		return err
+	}
+	for {
+		m, err := s.read()
+		if err != nil {
+			return err
+		}
+		switch m.Type {
+		case "connection_ack":
+			_ = s.conn.SetReadDeadline(time.Time{})
+			return s.send("1", "subscribe", what)
+		case "ping":
+			err = s.send("", "pong", nil)
+		default:
+			err = fmt.Errorf("the server answers connection_init by %q", m.Type)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (s *Subscription) send(id, kind string, payload any) error {
+	m := message{ID: id, Type: kind}
+	if payload != nil {
+		raw, err := json.Marshal(payload)
+		if err != nil {
+			return err
+		}
+		m.Payload = raw
+	}
+	return closeError(s.conn.WriteJSON(m))
+}
+
+// receive reads a message into frame.
+func (s *Subscription) receive() error {
+	_, r, err := s.conn.NextReader()
+	if err == nil {
+		s.frame.Reset()
+		_, err = s.frame.ReadFrom(r)
+	}
+	return closeError(err)
+}
+
+func (s *Subscription) read() (m message, err error) {
+	if err := s.receive(); err != nil {
+		return m, err
+	}
+	if err := json.Unmarshal(s.frame.Bytes(), &m); err != nil {
+		return m, fmt.Errorf("read a message: %w", err)
+	}
+	return m, nil
+}
+
+func closeError(err error) error {
+	var closed *websocket.CloseError
+	if errors.As(err, &closed) {
+		return &CloseError{closed.Code, closed.Text}
+	}
+	return err
+}
+
+// Next waits for the next result and returns it as it came: an object with data, or
+// errors. It answers pings meanwhile. What it returns is valid until it is called again.
+// Errors, after each of which the subscription is over: io.EOF, when the server has
+// completed it; an *Error, when it refused it; a *CloseError; what the network says.
+// Cost: no allocation, but for what the socket's library takes for a message.
+func (s *Subscription) Next() ([]byte, error) {
+	for {
+		if err := s.receive(); err != nil {
+			return nil, err
+		}
+		frame := bytes.TrimSpace(s.frame.Bytes())
+		if payload, ok := bytes.CutPrefix(frame, []byte(nextBegins)); ok {
+			return bytes.TrimSuffix(payload, []byte("}")), nil
+		}
+		var m message
+		if err := json.Unmarshal(frame, &m); err != nil {
+			return nil, fmt.Errorf("read a message: %w", err)
+		}
+		switch m.Type {
+		case "next":
+			return m.Payload, nil
+		case "ping":
+			if err := s.send("", "pong", nil); err != nil {
+				return nil, err
+			}
+		case "complete":
+			return nil, io.EOF
+		case "error":
+			var errs []answered
+			if err := json.Unmarshal(m.Payload, &errs); err != nil || len(errs) == 0 {
+				return nil, fmt.Errorf("the subscription was refused: %s", m.Payload)
+			}
+			return nil, errs[0].refusal()
+		}
+	}
+}
+
+// Close ends the subscription and its connection. It waits for a second at most, to
+// tell the server.
+func (s *Subscription) Close() error {
+	bye := websocket.FormatCloseMessage(websocket.CloseNormalClosure, "")
+	_ = s.conn.WriteControl(websocket.CloseMessage, bye, time.Now().Add(farewell)) // it may be gone
+	return s.conn.Close()
+}

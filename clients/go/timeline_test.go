@@ -1,0 +1,292 @@
+package tideline_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	tideline "tideline/clients/go"
+)
+
+// run starts a timeline at a server with five posts, and returns a function that ends it
+// and returns what Run did.
+func run(t *testing.T, s *server, options tideline.Options[post]) (timeline *tideline.Timeline[post], end func() error) {
+	options.Fields = "id text"
+	if options.Backoff == nil {
+		options.Backoff = func(n int) time.Duration { return time.Duration(n+1) * time.Second }
+	}
+	timeline = tideline.NewTimeline(s.client(), options)
+	ctx, cancel := context.WithCancel(t.Context())
+	ran := make(chan error, 1)
+	go func() { ran <- timeline.Run(ctx) }()
+	synctest.Wait()
+	return timeline, func() error {
+		cancel()
+		return <-ran
+	}
+}
+
+func withFive(seed uint64) *server {
+	s := newServer(seed)
+	for range 5 {
+		s.post()
+	}
+	return s
+}
+
+// texts are those that are shown.
+func texts(t *tideline.Timeline[post]) string {
+	var all []string
+	for _, e := range t.Snapshot().Entries {
+		all = append(all, e.Post.Text)
+	}
+	return strings.Join(all, ", ")
+}
+
+// How a connection ends says when to come back, and whether.
+func TestComesBackInTime(t *testing.T) {
+	again := func(after time.Duration) *time.Duration { return &after }
+	for what, at := range map[string]struct {
+		close   int
+		refuse  []refusal // of the tries after that
+		after   *time.Duration
+		because string
+	}{
+		"the server restarts":           {close: 1012, after: again(0)},
+		"the server restarts for long":  {close: 1012, refuse: []refusal{{close: 1012}, {close: 1012}}, after: again(2*time.Second + 3*time.Second)},
+		"not now":                       {close: 1013, after: again(time.Second)},
+		"not for a while":               {close: 1013, refuse: []refusal{{close: 1013}, {status: http.StatusServiceUnavailable}}, after: again(6 * time.Second)},
+		"no proxy has it":               {close: 1001, refuse: []refusal{{status: http.StatusNotFound}}, after: again(3 * time.Second)},
+		"the line broke":                {after: again(time.Second)},
+		"the session ended":             {close: 4403, after: again(time.Second)},
+		"nothing was said":              {close: 4408, after: again(time.Second)},
+		"too much was asked":            {refuse: []refusal{{code: "RATE_LIMITED", after: 30}}, after: again(time.Second + 32*time.Second)},
+		"too many connect":              {refuse: []refusal{{status: http.StatusServiceUnavailable, after: 10}}, after: again(time.Second + 12*time.Second)},
+		"it failed":                     {refuse: []refusal{{code: "INTERNAL"}}, after: again(3 * time.Second)},
+		"too large":                     {close: 1009, because: "1009"},
+		"no message of the protocol":    {close: 4400, because: "4400"},
+		"too early":                     {close: 4401, because: "4401"},
+		"another protocol":              {close: 4406, because: "4406"},
+		"two of an id":                  {close: 4409, because: "4409"},
+		"connection_init came twice":    {close: 4429, because: "4429"},
+		"the account is suspended":      {refuse: []refusal{{code: "FORBIDDEN"}}, because: "FORBIDDEN"},
+		"the document is not trusted":   {refuse: []refusal{{code: "DOCUMENT_NOT_TRUSTED"}}, because: "DOCUMENT_NOT_TRUSTED"},
+		"the fields are not the server": {refuse: []refusal{{code: "GRAPHQL_VALIDATION_FAILED"}, {code: "GRAPHQL_VALIDATION_FAILED"}}, because: "GRAPHQL_VALIDATION_FAILED"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := withFive(1)
+				defer s.close()
+				timeline, end := run(t, s, tideline.Options[post]{Heartbeat: time.Hour})
+				s.locked(s.post)
+				synctest.Wait()
+				require.True(t, timeline.Snapshot().Live)
+				s.locked(func() { s.refusing = at.refuse })
+				began := time.Now()
+				s.cut(at.close)
+				if at.after == nil {
+					time.Sleep(time.Minute)
+					snapshot := timeline.Snapshot()
+					require.False(t, snapshot.Live)
+					require.ErrorContains(t, snapshot.Err, at.because)
+					require.Equal(t, snapshot.Err, end())
+					return
+				}
+				if *at.after > 0 {
+					time.Sleep(*at.after - time.Millisecond)
+					synctest.Wait()
+					require.False(t, timeline.Snapshot().Live)
+				}
+				for !timeline.Snapshot().Live {
+					<-timeline.Changed()
+				}
+				require.Equal(t, *at.after, time.Since(began))
+				synctest.Wait()
+				require.Equal(t, "0/5", s.opened[0])
+				require.Equal(t, "0/6", s.opened[len(s.opened)-1], "it resumes where it was")
+				require.Equal(t, 1, s.pages)
+				require.ErrorIs(t, end(), context.Canceled)
+			})
+		})
+	}
+}
+
+func TestSilenceEndsAConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := withFive(1)
+		defer s.close()
+		timeline, end := run(t, s, tideline.Options[post]{Heartbeat: 10 * time.Second})
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		require.Len(t, s.opened, 1, "heartbeats keep it")
+		s.locked(func() { s.mute = true })
+		s.locked(s.post)
+		time.Sleep(14 * time.Second) // the last heartbeat was a moment ago
+		require.Len(t, s.opened, 1)
+		time.Sleep(11 * time.Second)
+		s.locked(func() { s.mute = false })
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.Len(t, s.opened, 2)
+		require.Equal(t, "post 6, post 5, post 4, post 3, post 2, post 1", texts(timeline))
+		require.ErrorIs(t, end(), context.Canceled)
+	})
+}
+
+func TestOnlySoMuchIsHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := withFive(1)
+		defer s.close()
+		timeline, end := run(t, s, tideline.Options[post]{PageSize: 2, Most: 3})
+		require.Equal(t, "post 5, post 4", texts(timeline))
+		for range 3 {
+			s.locked(s.post)
+		}
+		synctest.Wait()
+		require.Equal(t, "post 8, post 7, post 6", texts(timeline))
+		require.NoError(t, timeline.ReadOlder(t.Context()))
+		require.Equal(t, "post 8, post 7, post 6, post 5, post 4", texts(timeline), "what has left comes back")
+		s.locked(s.post)
+		synctest.Wait()
+		require.Equal(t, "post 9, post 8, post 7, post 6, post 5", texts(timeline), "what was asked for is more than Most")
+		require.NoError(t, timeline.ReadOlder(t.Context()))
+		require.NoError(t, timeline.ReadOlder(t.Context()))
+		require.NoError(t, timeline.ReadOlder(t.Context()))
+		require.Equal(t, "post 9, post 8, post 7, post 6, post 5, post 4, post 3, post 2, post 1", texts(timeline))
+		require.False(t, timeline.Snapshot().More)
+		require.NoError(t, timeline.Read(t.Context()))
+		require.Equal(t, "post 9, post 8, post 7, post 6", texts(timeline), "pages within Most are read again")
+		require.ErrorIs(t, end(), context.Canceled)
+	})
+}
+
+func TestAnotherProgramGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := withFive(1)
+		defer s.close()
+		timeline, end := run(t, s, tideline.Options[post]{})
+		saved := timeline.Save()
+		require.ErrorIs(t, end(), context.Canceled)
+		s.locked(s.post)
+		s.locked(func() { s.remove("post 2") })
+		s.locked(func() { s.pages = 0 })
+
+		var events []string
+		timeline, end = run(t, s, tideline.Options[post]{Saved: &saved, OnEvent: func(e tideline.Event[post]) {
+			events = append(events, fmt.Sprintf("%s %s %s", e.Kind, e.Entry.ID, e.Reason))
+		}})
+		require.Equal(t, "post 6, post 5, post 4, post 3, post 1", texts(timeline))
+		require.Equal(t, []string{"TimelinePostAdded post 6 ", "TimelinePostRemoved post 2 NOT_VISIBLE"}, slices.Compact(events))
+		require.Zero(t, s.pages, "nothing is read")
+		require.ErrorIs(t, end(), context.Canceled)
+		require.Empty(t, tideline.NewTimeline(s.client(), tideline.Options[post]{}).Save().Position)
+	})
+}
+
+// An event is told before it is held, so a program that ends meanwhile is told again.
+func TestAnEventIsToldFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := withFive(1)
+		defer s.close()
+		var timeline *tideline.Timeline[post]
+		var before []string
+		timeline, end := run(t, s, tideline.Options[post]{OnEvent: func(tideline.Event[post]) {
+			before = append(before, timeline.Save().Position)
+		}})
+		s.locked(s.post)
+		synctest.Wait()
+		require.Equal(t, []string{"0/5"}, before)
+		require.Equal(t, "0/6", timeline.Save().Position)
+		require.ErrorIs(t, end(), context.Canceled)
+	})
+}
+
+func TestReadMarkIsMoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := withFive(1)
+		defer s.close()
+		timeline, end := run(t, s, tideline.Options[post]{})
+		require.NotZero(t, timeline.Snapshot().Unread)
+		require.NoError(t, timeline.MarkRead(t.Context(), timeline.Snapshot().Entries[0]))
+		require.Zero(t, timeline.Snapshot().Unread)
+		s.locked(func() { s.enter(s.newEntry(2000, "someone")) })
+		s.locked(func() { s.enter(s.newEntry(2001, viewer)) })
+		s.locked(func() { s.enter(s.newEntry(500, "someone")) })
+		synctest.Wait()
+		require.Equal(t, 1, timeline.Snapshot().Unread, "own posts, and those below the mark, are no news")
+		s.locked(func() { s.remove("post 8") })
+		synctest.Wait()
+		require.Equal(t, 1, timeline.Snapshot().Unread, "it was none of the unread")
+		s.locked(func() { s.remove("post 6") })
+		synctest.Wait()
+		require.Zero(t, timeline.Snapshot().Unread)
+		require.ErrorIs(t, end(), context.Canceled)
+	})
+}
+
+// Without Run, a timeline is what was read, and a failure is told.
+func TestReadTellsOfItsFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := withFive(1)
+		defer s.close()
+		timeline := tideline.NewTimeline(s.client(), tideline.Options[tideline.Post]{})
+		s.refusing = []refusal{{status: 200, code: "INTERNAL"}}
+		require.ErrorContains(t, timeline.Read(t.Context()), "INTERNAL")
+		require.NoError(t, timeline.ReadOlder(t.Context()), "there is nothing older than nothing: the first page is read")
+		snapshot := timeline.Snapshot()
+		require.Len(t, snapshot.Entries, 5)
+		require.Equal(t, "post 5", snapshot.Entries[0].Post.Text)
+		require.False(t, snapshot.Live)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.ErrorIs(t, timeline.Read(ctx), context.Canceled)
+	})
+}
+
+// A post that is shown again has the score of the oldest entry: the next page brings it, too.
+func TestAPageRepeatsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(1)
+		defer s.close()
+		for range 4 {
+			s.enter(s.newEntry(10, "someone"))
+		}
+		s.remove("post 2")
+		timeline, end := run(t, s, tideline.Options[post]{PageSize: 2})
+		require.Equal(t, "post 4, post 3", texts(timeline))
+		s.locked(s.show)
+		synctest.Wait()
+		require.Equal(t, "post 2, post 4, post 3", texts(timeline))
+		require.NoError(t, timeline.ReadOlder(t.Context()))
+		require.Equal(t, "post 2, post 4, post 3, post 1", texts(timeline))
+		require.ErrorIs(t, end(), context.Canceled)
+	})
+}
+
+// Beside a server that does not know edits, and has not told of them, all is read again
+// once another one answers.
+func TestGoesOnBesideAnOlderServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := withFive(1)
+		defer s.close()
+		s.old = true
+		timeline, end := run(t, s, tideline.Options[post]{})
+		require.True(t, timeline.Snapshot().Live)
+		s.locked(s.edit)
+		s.locked(s.post)
+		synctest.Wait()
+		require.Equal(t, "post 6, post 5, post 4, post 3, post 2, post 1", texts(timeline))
+		s.locked(func() { s.old = false })
+		s.cut(1012)
+		synctest.Wait()
+		require.Contains(t, texts(timeline), "edited")
+		require.ErrorIs(t, end(), context.Canceled)
+	})
+}
