@@ -186,8 +186,13 @@ kit: clients/typescript/node_modules/.package-lock.json ## Build the client kit,
 	@npm --prefix clients/typescript run --silent check
 
 .PHONY: e2e-deps
-e2e-deps: $(if $(NPM),$(addsuffix /node_modules/.package-lock.json,web e2e e2e/hostile examples/typescript clients/typescript))
+e2e-deps: $(if $(NPM),$(addsuffix /node_modules/.package-lock.json,web e2e e2e/hostile examples/typescript examples/caches) clients/typescript/build/.tsbuildinfo)
 	@$(if $(NPM),:,echo "NO npm HERE: the packages that need it are not installed")
+
+# Tests of more than one package compile the kit: here before they may do so at once.
+clients/typescript/build/.tsbuildinfo: clients/typescript/node_modules/.package-lock.json clients/typescript/tsconfig.json $(wildcard clients/typescript/src/*.ts clients/typescript/test/*.ts)
+	@node clients/typescript/node_modules/typescript/bin/tsc --project clients/typescript
+	@touch $@
 
 %/node_modules/.package-lock.json: %/package-lock.json
 	npm --prefix $* ci --no-audit --no-fund
@@ -219,4 +224,5 @@ peers-test:
 
 .PHONY: clean
 clean: ## Remove what was built here
-	rm -rf bin .test web/node_modules e2e/node_modules e2e/hostile/node_modules examples/typescript/node_modules clients/typescript/node_modules clients/typescript/build
+	rm -rf bin .test web/node_modules e2e/node_modules e2e/hostile/node_modules
+	rm -rf $(foreach made,node_modules build __generated__,$(addsuffix /$(made),examples/typescript examples/caches clients/typescript))

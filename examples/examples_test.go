@@ -30,7 +30,12 @@ const patience = 30 * time.Second
 // start starts a program that ends with the test; its output comes line by line.
 func start(t *testing.T, env []string, name string, args ...string) (lines <-chan string, stop func()) {
 	t.Helper()
-	cmd := exec.Command(name, args...)
+	return run(t, exec.Command(name, args...), env)
+}
+
+// run is start for a command that its caller has made.
+func run(t *testing.T, cmd *exec.Cmd, env []string) (lines <-chan string, stop func()) {
+	t.Helper()
 	for _, entry := range os.Environ() {
 		if !strings.HasPrefix(entry, "TIDELINE_") {
 			cmd.Env = append(cmd.Env, entry)
@@ -134,6 +139,12 @@ func (s *site) signUp(handle string) (token, id string) {
 	return answer.SignUp.Token, answer.SignUp.User.ID
 }
 
+// follow has ada follow the user.
+func (s *site) follow(id string) {
+	s.t.Helper()
+	s.ask(s.ada, `mutation($u: ID!) { follow(input: { userId: $u }) { user { id } } }`, map[string]any{"u": id}, &struct{}{})
+}
+
 func (s *site) post(text string) (id string) {
 	s.t.Helper()
 	var answer struct {
@@ -143,15 +154,34 @@ func (s *site) post(text string) (id string) {
 	return answer.CreatePost.Post.ID
 }
 
+// build compiles a program of the repository.
+func build(t *testing.T, pkg string) (program string) {
+	t.Helper()
+	program = filepath.Join(t.TempDir(), "program")
+	out, err := exec.Command("go", "build", "-o", program, pkg).CombinedOutput()
+	require.NoError(t, err, string(out))
+	return program
+}
+
+// newSite starts a Tideline of its own with ada, who follows bob; it gives bob's id.
+func newSite(t *testing.T, program string) (s *site, bob string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	s = &site{t: t, program: program, address: listener.Addr().String(), data: t.TempDir()}
+	require.NoError(t, listener.Close())
+	s.url = "http://" + s.address
+	s.start()
+	s.ada, _ = s.signUp("ada")
+	s.bob, bob = s.signUp("bob")
+	s.follow(bob)
+	return s, bob
+}
+
 // TestExamples starts each client on ada's timeline, lets bob post and delete,
 // and takes the server away in between.
 func TestExamples(t *testing.T) {
-	dir := t.TempDir()
-	program, goExample := filepath.Join(dir, "tideline"), filepath.Join(dir, "example")
-	for target, pkg := range map[string]string{program: "tideline", goExample: "tideline/examples/go"} {
-		out, err := exec.Command("go", "build", "-o", target, pkg).CombinedOutput()
-		require.NoError(t, err, string(out))
-	}
+	program, goExample := build(t, "tideline"), build(t, "tideline/examples/go")
 	for name, command := range map[string][]string{
 		"go":     {goExample},
 		"urql":   {"node", "typescript/build/urql.js"},
@@ -159,18 +189,9 @@ func TestExamples(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if command[0] == "node" {
-				compileTypeScript(t)
+				compileTypeScript(t, "typescript")
 			}
-			listener, err := net.Listen("tcp", "127.0.0.1:0")
-			require.NoError(t, err)
-			s := &site{t: t, program: program, address: listener.Addr().String(), data: t.TempDir()}
-			require.NoError(t, listener.Close())
-			s.url = "http://" + s.address
-			s.start()
-			var bob string
-			s.ada, _ = s.signUp("ada")
-			s.bob, bob = s.signUp("bob")
-			s.ask(s.ada, `mutation($u: ID!) { follow(input: { userId: $u }) { user { id } } }`, map[string]any{"u": bob}, &struct{}{})
+			s, _ := newSite(t, program)
 			for _, text := range []string{"one", "two", "three", "four", "five"} {
 				s.post(text)
 			}
@@ -197,29 +218,45 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-var compile = sync.OnceValue(func() error {
-	out, err := exec.Command("npm", "--prefix", "typescript", "run", "build").CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("npm run build: %w\n%s", err, out)
-	}
-	return nil
-})
+// compile compiles the programs of a folder, once.
+var compile = map[string]func() error{"typescript": compiling("typescript"), "caches": compiling("caches")}
+
+func compiling(folder string) func() error {
+	return sync.OnceValue(func() error {
+		out, err := exec.Command("npm", "--prefix", folder, "run", "build").CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("npm run build: %w\n%s", err, out)
+		}
+		return nil
+	})
+}
+
+const kit = "../clients/typescript"
 
 // compileTypeScript skips the test where that cannot be done, unless everything
 // real is required.
-func compileTypeScript(t *testing.T) {
+func compileTypeScript(t *testing.T, folder string) {
 	t.Helper()
-	if _, err := os.Stat("typescript/node_modules"); err != nil {
-		const missing = "npm ci has not run in examples/typescript: the TypeScript examples are NOT tested"
-		require.Empty(t, os.Getenv("TIDELINE_TEST_REQUIRE_REAL"), missing)
-		t.Skip(missing)
-	}
-	sources, err := filepath.Glob("typescript/*.ts")
+	sources, err := filepath.Glob(filepath.Join(folder, "*.ts"))
 	require.NoError(t, err)
+	needs := []string{folder}
+	if folder == "caches" {
+		needs = append(needs, kit)
+		more, err := filepath.Glob(filepath.Join(kit, "src", "*.ts"))
+		require.NoError(t, err)
+		sources = append(sources, more...)
+	}
+	for _, need := range needs {
+		if _, err := os.Stat(filepath.Join(need, "node_modules")); err != nil {
+			missing := "npm ci has not run in " + need + ": the TypeScript examples are NOT tested"
+			require.Empty(t, os.Getenv("TIDELINE_TEST_REQUIRE_REAL"), missing)
+			t.Skip(missing)
+		}
+	}
 	for _, source := range sources {
 		// What the test has read is what it is run again for.
 		_, err := os.ReadFile(source)
 		require.NoError(t, err)
 	}
-	require.NoError(t, compile())
+	require.NoError(t, compile[folder]())
 }

@@ -8,6 +8,7 @@ export type ApolloCache = {
   identify: (object: any) => string | undefined
   writeFragment: (options: any) => unknown
   evict: (options: any) => boolean
+  release?: (id: string) => number
   gc: () => unknown
 }
 
@@ -21,7 +22,10 @@ export function mirrorToApollo<P extends Post>(store: TimelineStore<P>, cache: A
   return mirror(store, {
     write: (post) => void cache.writeFragment({ id: idOf(post.id), fragment, fragmentName, data: { __typename: 'Post', ...post } }),
     evict: (id) => {
-      cache.evict({ id: idOf(id) })
+      const cached = idOf(id)!
+      cache.evict({ id: cached })
+      // Each write kept it from being collected, also when another query brings it back.
+      while (cache.release?.(cached));
       cache.gc()
     },
   })

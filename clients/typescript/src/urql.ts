@@ -9,7 +9,10 @@ export type UrqlClient = {
 }
 
 /** What is needed of Graphcache inside an update. */
-export type Graphcache = { invalidate: (entity: any) => void }
+export type Graphcache = {
+  invalidate: (entity: any) => void
+  link: (entity: any, field: string, args: any, to: any) => void
+}
 
 type Sink = { next: (result: any) => void; error: (error: any) => void; complete: () => void }
 type Forward = (request: any, operation: any) => { subscribe: (sink: any) => { unsubscribe: () => void } }
@@ -45,7 +48,13 @@ export function mirrorToUrql<P extends Post>(store: TimelineStore<P>, fields: st
     /** For Graphcache's updates of Subscription. */
     updates: {
       timelineEvents: ({ timelineEvents: event }: any, _: unknown, cache: Graphcache) => {
-        if (event?.__typename === 'TimelinePostRemoved') cache.invalidate({ __typename: 'Post', id: event.postId })
+        const id = event?.postId ?? event?.edge?.node?.id
+        if (!id) return
+        const post = { __typename: 'Post', id }
+        const removed = event.__typename === 'TimelinePostRemoved'
+        if (removed) cache.invalidate(post)
+        // A post to which nothing refers any more is collected, also when it was another query that referred to it.
+        cache.link('Query', 'timelineOfTheKit', { id }, removed ? null : post)
       },
     },
     /** For the subscriptionExchange: next forwards the subscriptions that are the app's own. */

@@ -19,6 +19,14 @@ test("posts are written into Apollo's cache, changed there, and evicted when the
   timeline.store.subscribe(() => assert.ok(ids() === '' || 'User:u' in cache.extract()))
   await everything(timeline, ids, textOf, assert.equal)
 
+  // What left the timeline is kept for other queries alone.
+  const query = gql`query { post { ...Shown } } ${fragment}`
+  cache.writeQuery({ query, data: { post: edge(5).node } })
+  assert.equal(ids(), 'p1 p5')
+  cache.writeQuery({ query, data: { post: null } })
+  cache.gc()
+  assert.equal(ids(), 'p1')
+
   stop()
   timeline.server.edges = [edge(6)]
   await timeline.store.refresh()

@@ -13,11 +13,13 @@ type Answer = { node: Shown | null }
 test('posts are written into Graphcache, changed there, and invalidated when they leave', async (t) => {
   const warned = t.mock.method(console, 'warn', () => {})
   const timeline = timelineOf([edge(3), edge(2), edge(1)])
+  let listed: string[] = []
   const posts = mirrorToUrql(timeline.store, '__typename id text author { __typename id handle }')
   let forwarded = (_: string) => {}
   const other = new Promise<string>((resolve) => (forwarded = resolve))
   const client = new Client({
     url: 'http://127.0.0.1:9/graphql', preferGetMethod: false,
+    fetch: async () => Response.json({ data: { nodes: listed.map((id) => ({ __typename: 'Post', id })) } }),
     exchanges: [
       cacheExchange({
         keys: posts.keys,
@@ -43,6 +45,12 @@ test('posts are written into Graphcache, changed there, and invalidated when the
   const ids = () => all.filter(read).join(' ')
   await everything(timeline, ids, (id) => read(id)?.text, assert.equal)
   assert.equal(read('p1')?.author.handle, 'ada')
+
+  // What another query shows no more is still the timeline's.
+  const List = 'query { nodes(ids: ["p1"]) { __typename id } }'
+  for (listed of [['p1'], [], []]) await client.query(List, {}, { requestPolicy: 'network-only' })
+  await new Promise((collected) => setTimeout(collected))
+  assert.equal(ids(), 'p1')
 
   const mine = client.subscription('subscription Mine { timelineEvents { __typename } }', {}).subscribe(() => {})
   assert.match(await other, /Mine/, "the app's own subscriptions go their own way")
