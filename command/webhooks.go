@@ -34,13 +34,13 @@ func (webhooksList) Run(ctx context.Context, c server.Config, console server.Con
 			return err
 		}
 		table := tabwriter.NewWriter(console.Out, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(table, "ID\tURL\tTYPES\tSECRETS\tPENDING\tDEAD\tCREATED\tDISABLED")
+		fmt.Fprintln(table, "ID\tURL\tTYPES\tSECRETS\tPENDING\tDEAD\tCREATED\tDISABLED\tLAST ERROR")
 		for _, e := range list {
 			disabled := ifEver(e.DisabledAt)
 			if e.DisabledWhy != "" {
 				disabled += " " + e.DisabledWhy
 			}
-			fmt.Fprintf(table, "%d\t%s\t%s\t%d\t%d\t%d\t%s\t%s\n", e.ID, e.URL, strings.Join(e.Types, ","), e.Secrets, e.Pending, e.Dead, ifEver(&e.CreatedAt), disabled)
+			fmt.Fprintf(table, "%d\t%s\t%s\t%d\t%d\t%d\t%s\t%s\t%s\n", e.ID, e.URL, strings.Join(e.Types, ","), e.Secrets, e.Pending, e.Dead, ifEver(&e.CreatedAt), disabled, e.LastError)
 		}
 		return table.Flush()
 	})
@@ -139,9 +139,15 @@ func (l webhooksDeliveries) Run(ctx context.Context, c server.Config, console se
 				}
 				continue
 			}
-			created, due := time.UnixMilli(d.CreatedAt), time.UnixMilli(d.DueAt)
-			fmt.Fprintf(table, "%d\t%d\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n", d.ID, d.EndpointID, d.Type, d.Subject, strings.ToLower(d.State),
-				d.Attempts, ifEver(&created), ifEver(&due), d.LastError)
+			created, state, due := time.UnixMilli(d.CreatedAt), strings.ToLower(d.State), ""
+			if d.State == "PENDING" {
+				at := time.UnixMilli(d.DueAt)
+				due = ifEver(&at)
+				if d.LastError != "" {
+					state = "failing"
+				}
+			}
+			fmt.Fprintf(table, "%d\t%d\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n", d.ID, d.EndpointID, d.Type, d.Subject, state, d.Attempts, ifEver(&created), due, d.LastError)
 		}
 		return table.Flush()
 	})

@@ -78,10 +78,11 @@ type Deliverer struct {
 	cfg    Config
 	client *http.Client
 
-	mu     sync.Mutex
-	active map[int64]int // deliveries under way, by endpoint
-	wake   chan struct{} // has room for one: an attempt has ended
-	all    sync.WaitGroup
+	mu      sync.Mutex
+	active  map[int64]int  // deliveries under way, by endpoint
+	failing map[int64]bool // endpoints whose last attempt here failed
+	wake    chan struct{}  // has room for one: an attempt has ended
+	all     sync.WaitGroup
 }
 
 // NewDeliverer returns a Deliverer. It fails when a required field is missing.
@@ -98,7 +99,9 @@ func NewDeliverer(cfg Config) (*Deliverer, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &Deliverer{cfg: cfg, client: cfg.Reach.client(), active: map[int64]int{}, wake: make(chan struct{}, 1)}, nil
+	return &Deliverer{
+		cfg: cfg, client: cfg.Reach.client(), active: map[int64]int{}, failing: map[int64]bool{}, wake: make(chan struct{}, 1),
+	}, nil
 }
 
 // Run delivers until ctx ends, and hands back what is under way then.
@@ -212,12 +215,31 @@ func (d *Deliverer) attempt(ctx context.Context, e *ent.WebhookEndpoint, row *en
 	defer cancel()
 	outcome, err := d.store(ctx, row, a, stopped)
 	d.cfg.Observe(outcome, time.Since(began))
+	if !stopped {
+		d.note(ctx, e.ID, a.err)
+	}
 	if err != nil {
 		d.cfg.Logger.WarnContext(ctx, "the end of a webhook's attempt is not stored: it comes again", "delivery", row.ID, "error", err)
 	}
 	if outcome == GivenUp {
 		d.cfg.Logger.WarnContext(ctx, "webhook given up; see `tideline webhooks deliveries --state=dead`",
 			"endpoint", row.EndpointID, "delivery", row.ID, "type", row.Type, "error", a.err)
+	}
+}
+
+// note logs when an endpoint begins to fail, and when it is well again.
+func (d *Deliverer) note(ctx context.Context, endpoint int64, err error) {
+	d.mu.Lock()
+	failed := d.failing[endpoint]
+	if d.failing[endpoint] = err != nil; err == nil {
+		delete(d.failing, endpoint)
+	}
+	d.mu.Unlock()
+	switch {
+	case err != nil && !failed:
+		d.cfg.Logger.WarnContext(ctx, "webhook endpoint fails; see `tideline webhooks deliveries --state=failing`", "endpoint", endpoint, "error", err)
+	case err == nil && failed:
+		d.cfg.Logger.InfoContext(ctx, "webhook endpoint is well again", "endpoint", endpoint)
 	}
 }
 

@@ -1,8 +1,10 @@
 package webhook_test
 
 import (
+	"bytes"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -217,6 +219,37 @@ func TestRetriesEndInADeadLetter(t *testing.T) {
 		c.add(25 * time.Hour)
 		require.NoError(w, d.Purge(w.Ctx))
 		require.Empty(w, deliveries(w, d, e), "what was delivered is kept for a day")
+	})
+}
+
+// An operator finds an endpoint that fails in the list, and once in the log.
+func TestFailingEndpointIsTold(t *testing.T) {
+	eachDelivering(t, func(w *feedtest.World, _ *webhook.Deliverer, c *clock) {
+		var log bytes.Buffer
+		d := deliverer(w, webhook.Config{Reach: local, Now: c.Now, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		r := newReceiver(w, fails)
+		endpoint(w, d, r.URL)
+		w.Post(w.User("ada"), schema.Public)
+		said := func(lastError string, lines ...string) {
+			w.Helper()
+			list, err := d.Endpoints(w.Ctx)
+			require.NoError(w, err)
+			require.Equal(w, lastError, list[0].LastError)
+			require.Equal(w, len(lines), strings.Count(log.String(), "\n"), log.String())
+			for _, line := range lines {
+				require.Contains(w, log.String(), line)
+			}
+		}
+		said("")
+		for _, wait := range webhook.Schedule[:2] {
+			c.add(wait + wait/10 + time.Millisecond)
+			deliver(w, d, r)
+			said("status 500", "webhook endpoint fails")
+		}
+		r.will(nil)
+		c.add(webhook.Schedule[2] * 2)
+		deliver(w, d, r)
+		said("", "webhook endpoint fails", "webhook endpoint is well again")
 	})
 }
 

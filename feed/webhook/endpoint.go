@@ -27,6 +27,8 @@ type Endpoint struct {
 	DisabledAt    *time.Time // nil: it is told
 	DisabledWhy   string
 	Pending, Dead int // deliveries
+	// LastError is that of the newest delivery whose last attempt failed, and that is tried again.
+	LastError string
 }
 
 // Add adds an endpoint and returns it with its secret, which nobody is shown later. Types are
@@ -107,6 +109,12 @@ func (d *Deliverer) Endpoints(ctx context.Context) ([]*Endpoint, error) {
 				Where(webhookdelivery.EndpointID(row.ID), webhookdelivery.State(state)).Count(ctx); err != nil {
 				return nil, fmt.Errorf("count deliveries: %w", err)
 			}
+		}
+		list[i].LastError, err = d.cfg.DB.WebhookDelivery.Query().
+			Where(webhookdelivery.EndpointID(row.ID), webhookdelivery.State(pending), webhookdelivery.LastErrorNEQ("")).
+			Order(ent.Desc(webhookdelivery.FieldID)).Limit(1).Select(webhookdelivery.FieldLastError).String(ctx)
+		if err != nil && !ent.IsNotFound(err) {
+			return nil, fmt.Errorf("read last error: %w", err)
 		}
 	}
 	return list, nil
