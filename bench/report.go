@@ -93,7 +93,7 @@ func (r *run) report(interrupted bool) *report {
 		follows += len(followers)
 	}
 	return &report{
-		URL: r.options.URL, Users: len(r.users), Follows: follows, Subscribers: len(r.conns),
+		URL: r.options.URL, Users: len(r.users), Follows: follows, Subscribers: len(r.subs),
 		Seconds: r.loaded.Seconds(), Interrupted: interrupted,
 		Posts: summarize(all.Calls, r.loaded),
 		// When the rate is too high, deliveries go on after the load.

@@ -13,15 +13,18 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/gorilla/websocket"
 	"golang.org/x/sync/errgroup"
 
 	"tideline/bench/client"
 	"tideline/bench/ledger"
 	"tideline/bench/meter"
+	tideline "tideline/clients/go"
 )
 
 const (
+	tryAgainLater = 1013                                       // the close code of a server that asks to come back later
+	frame         = len(`{"id":"1","type":"next","payload":}`) // around a result
+
 	preparing = 8                      // calls at once before the load: a sign-up is costly on purpose
 	atOnce    = 64                     // createPost calls under way at once; the rate falls behind when all are
 	deaf      = 30 * time.Second       // when none gets its first event in this time, none does
@@ -37,9 +40,9 @@ type run struct {
 	users   []account
 	graph   [][]int // followers of each user
 	ledger  *ledger.Ledger
-	conns   []*websocket.Conn // the subscriptions
-	heard   []atomic.Bool     // which of them have received an event
-	broken  atomic.Int64      // subscriptions that ended by themselves
+	subs    []*tideline.Subscription
+	heard   []atomic.Bool // which of them have received an event
+	broken  atomic.Int64  // subscriptions that ended by themselves
 	closing atomic.Bool
 
 	subscription string         // the query of the subscriptions
@@ -157,17 +160,17 @@ func (r *run) subscribe(ctx context.Context) error {
 // dial opens the subscriptions.
 func (r *run) dial(ctx context.Context) error {
 	r.ledger = ledger.New(r.graph, r.options.Subscribers)
-	r.conns = make([]*websocket.Conn, r.options.Subscribers)
+	r.subs = make([]*tideline.Subscription, r.options.Subscribers)
 	opening, openCtx := errgroup.WithContext(ctx)
 	opening.SetLimit(preparing)
-	for sub := range r.conns {
+	for sub := range r.subs {
 		opening.Go(func() error {
-			conn, err := r.client.Open(openCtx, r.users[r.ledger.UserOf(sub)].token, r.subscription)
+			open, err := r.client.Open(openCtx, r.users[r.ledger.UserOf(sub)].token, r.subscription)
 			if err != nil {
 				return fmt.Errorf("subscribe: %w", err)
 			}
-			r.connected(sub, conn)
-			r.hearing.Go(func() { r.listen(ctx, sub, conn) })
+			r.connected(sub, open)
+			r.hearing.Go(func() { r.listen(ctx, sub, open) })
 			return nil
 		})
 	}
@@ -221,50 +224,51 @@ func (r *run) silent() []int {
 func (r *run) hangUp() {
 	r.mu.Lock()
 	r.closing.Store(true)
-	conns := slices.Clone(r.conns)
+	subs := slices.Clone(r.subs)
 	r.mu.Unlock()
-	for _, conn := range conns {
-		if conn != nil {
-			conn.Close()
+	for _, open := range subs {
+		if open != nil {
+			open.Close()
 		}
 	}
 	r.hearing.Wait()
 }
 
-// connected notes the socket of a subscription, or closes it when all are closed.
-func (r *run) connected(sub int, conn *websocket.Conn) {
+// connected notes an open subscription, or closes it when all are closed.
+func (r *run) connected(sub int, open *tideline.Subscription) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.conns[sub] = conn
+	r.subs[sub] = open
 	if r.closing.Load() {
-		conn.Close()
+		open.Close()
 	}
 }
 
 // reopen opens a subscription again that the server asked to come back later, before
 // anything has arrived by it.
-func (r *run) reopen(ctx context.Context, sub int, err error) *websocket.Conn {
-	if !websocket.IsCloseError(err, websocket.CloseTryAgainLater) || r.heard[sub].Load() || r.closing.Load() {
+func (r *run) reopen(ctx context.Context, sub int, err error) *tideline.Subscription {
+	var closed *tideline.CloseError
+	if !errors.As(err, &closed) || closed.Code != tryAgainLater || r.heard[sub].Load() || r.closing.Load() {
 		return nil
 	}
 	if meter.Pause(ctx, lateness) != nil {
 		return nil
 	}
-	conn, err := r.client.Open(ctx, r.users[r.ledger.UserOf(sub)].token, r.subscription)
+	open, err := r.client.Open(ctx, r.users[r.ledger.UserOf(sub)].token, r.subscription)
 	if err != nil {
 		return nil
 	}
-	r.connected(sub, conn)
-	return conn
+	r.connected(sub, open)
+	return open
 }
 
 // listen reads a subscription until it ends.
-func (r *run) listen(ctx context.Context, sub int, conn *websocket.Conn) {
+func (r *run) listen(ctx context.Context, sub int, open *tideline.Subscription) {
 	for {
-		_, raw, err := conn.ReadMessage()
+		result, err := open.Next()
 		at := time.Now()
 		if err == nil {
-			err = r.obey(sub, conn, raw, at)
+			err = r.event(sub, result, at)
 		}
 		if err != nil {
 			again := r.reopen(ctx, sub, err)
@@ -277,33 +281,13 @@ func (r *run) listen(ctx context.Context, sub int, conn *websocket.Conn) {
 			if again == nil {
 				return
 			}
-			conn = again
+			open = again
 		}
 	}
 }
 
-// obey answers a message of the server. An error ends the subscription.
-func (r *run) obey(sub int, conn *websocket.Conn, raw []byte, at time.Time) error {
-	var m struct {
-		Type    string
-		Payload json.RawMessage
-	}
-	if err := json.Unmarshal(raw, &m); err != nil {
-		return fmt.Errorf("read a message: %w", err)
-	}
-	switch m.Type {
-	case "ping":
-		return conn.WriteMessage(websocket.TextMessage, []byte(`{"type":"pong"}`))
-	case "next":
-		return r.event(sub, m.Payload, len(raw), at)
-	case "error", "complete":
-		return &client.Refusal{Code: "SUBSCRIPTION_ENDED", Message: string(m.Payload)}
-	}
-	return nil
-}
-
-// event records a result of a subscription in the ledger.
-func (r *run) event(sub int, payload []byte, size int, at time.Time) error {
+// event records a result of a subscription in the ledger. An error ends the subscription.
+func (r *run) event(sub int, payload []byte, at time.Time) error {
 	var result struct {
 		Data struct {
 			TimelineEvents struct {
@@ -322,7 +306,7 @@ func (r *run) event(sub int, payload []byte, size int, at time.Time) error {
 		return fmt.Errorf("read an event: %w", err)
 	}
 	for _, e := range result.Errors {
-		r.failed(&client.Refusal{Code: e.Extensions.Code, Message: e.Message})
+		r.failed(&tideline.Error{Code: e.Extensions.Code, Message: e.Message})
 	}
 	event := result.Data.TimelineEvents
 	switch event.Typename {
@@ -342,7 +326,7 @@ func (r *run) event(sub int, payload []byte, size int, at time.Time) error {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.events++
-		r.eventBytes += size
+		r.eventBytes += len(payload) + frame
 	}
 	return nil
 }

@@ -192,11 +192,11 @@ func (r *run) logIn(ctx context.Context, user int) error {
 	if _, err := r.client.Call(ctx, data.LogIn.Token, timelineQuery, nil, &struct{}{}); err != nil {
 		return err
 	}
-	conn, err := r.client.Open(ctx, data.LogIn.Token, eventsQuery)
+	open, err := r.client.Open(ctx, data.LogIn.Token, eventsQuery)
 	if err != nil {
 		return err
 	}
-	return conn.Close()
+	return open.Close()
 }
 
 // anyBut is a user, but not this one.
