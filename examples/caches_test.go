@@ -121,7 +121,7 @@ func (a *cacheApp) settles(step, texts, bob string) {
 // cache has what the server has, and no posts beside.
 func TestCaches(t *testing.T) {
 	program := build(t, "tideline")
-	for _, name := range []string{"apollo", "urql"} {
+	for _, name := range []string{"apollo", "urql", "relay"} {
 		t.Run(name, func(t *testing.T) {
 			compileTypeScript(t, "caches")
 			s, _ := newSite(t, program)

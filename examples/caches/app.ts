@@ -84,7 +84,7 @@ export async function run(app: App) {
     waiting = true
     reading = reading.then(() => {
       waiting = false
-      return app.read().catch((error: Error) => console.error(error.message))
+      return app.read().catch((error: Error) => console.error(error.message)).then(() => show(app))
     })
   }
   let before: string | null = null
@@ -111,6 +111,7 @@ export async function run(app: App) {
     } catch (error) {
       console.error((error as Error).message)
     }
+    show(app)
   }
   process.exit()
 }
