@@ -52,7 +52,7 @@ const seen = new Set<string>()
 let printed = ''
 let due = false
 
-/** Prints what the cache has, if that is not what was printed last: the apps call it when it may have changed. */
+/** Prints what the cache has, if that is not what was printed last; called when it may have changed. */
 export function show(app: App) {
   if (due) return
   due = true
@@ -75,23 +75,30 @@ export function show(app: App) {
 
 /** Runs the app, for as long as there are commands. */
 export async function run(app: App) {
-  // The kit keeps posts right, and the timeline. A list of the app's own is read again when posts come or go, and after
-  // a lost connection: one read after the other, so that an older answer never follows a newer one.
-  let reading: Promise<unknown> = Promise.resolve()
-  let waiting = false
-  const read = () => {
-    if (waiting) return
-    waiting = true
-    reading = reading.then(() => {
-      waiting = false
-      return app.read().catch((error: Error) => console.error(error.message))
-    })
+  // One after the other, so that an older answer never follows a newer one into the cache.
+  let last: Promise<unknown> = Promise.resolve()
+  const inTurn = (what: () => Promise<unknown>) => {
+    last = last
+      .then(what)
+      .catch((error: Error) => console.error(error.message))
+      .then(() => show(app))
+    return last
   }
-  let before: string | null = null
+
+  // The kit keeps the timeline and its posts right. A list of the app's own is read again when the timeline has changed,
+  // and after a lost connection.
+  let before: unknown
+  let waiting = false
   timeline.subscribe(() => {
     const { status, entries } = timeline.getSnapshot()
-    const now = status === 'live' ? entries.map(({ node }) => node.id).join() : null
-    if (now !== null && now !== before) read()
+    const now = status === 'live' ? entries : null
+    if (now && now !== before && !waiting) {
+      waiting = true
+      void inTurn(() => {
+        waiting = false
+        return app.read()
+      })
+    }
     before = now
     show(app)
   })
@@ -100,17 +107,15 @@ export async function run(app: App) {
   const commands: Record<string, (...words: string[]) => Promise<unknown>> = {
     more: () => timeline.more(),
     post: (...words) => timeline.post(words.join(' ')),
-    edit: (id = '', ...words) => app.edit(id, words.join(' ')),
-    mute: async () => app.mute(app.profile()!.id),
-    block: async () => app.block(app.profile()!.id),
+    edit: (id = '', ...words) => inTurn(() => app.edit(id, words.join(' '))),
+    mute: () => inTurn(() => app.mute(app.profile()!.id)),
+    block: () => inTurn(() => app.block(app.profile()!.id)),
   }
   for await (const line of createInterface({ input: process.stdin })) {
     const [name = '', ...words] = line.split(' ')
-    try {
-      await (commands[name] ?? (async () => console.error(`Say one of ${Object.keys(commands).join(', ')}.`)))(...words)
-    } catch (error) {
-      console.error((error as Error).message)
-    }
+    const command = commands[name]
+    if (command) await command(...words)
+    else console.error(`Say one of ${Object.keys(commands).join(', ')}.`)
   }
   process.exit()
 }
