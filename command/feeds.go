@@ -23,6 +23,7 @@ import (
 type Feeds struct {
 	Inspect feedsInspect `cmd:"" help:"Show what is known of a user's timeline."`
 	Explain feedsExplain `cmd:"" help:"Say why a post is or is not in a viewer's timeline, and what rankings make of it."`
+	Replay  feedsReplay  `cmd:"" help:"Show a user's timeline by one ranking beside another."`
 	Verify  feedsVerify  `cmd:"" help:"Compare timelines and outboxes in Redis with SQL; report, and repair if asked to, what is missing or extra."`
 	Rebuild feedsRebuild `cmd:"" help:"Make timelines in Redis anew from SQL."`
 }

@@ -75,6 +75,7 @@ func TestCommandsBesideAnEmbeddedServer(t *testing.T) {
 	command("paused", "ps")
 	command("takes jobs", "workers", "resume", "--all")
 	command("epoch", "feeds", "inspect", "ben")
+	command("Kendall's tau 1.000", "feeds", "replay", "ben", "--rank=hot")
 	command("", "feeds", "verify", "--all")
 	command("0 counters are wrong", "recount", "--repair")
 	command("", "seed", "--users=20", "--posts=40")

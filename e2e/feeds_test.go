@@ -67,6 +67,24 @@ func TestFeeds(t *testing.T) {
 	require.Contains(t, good("explain", "away", made.CreatePost.Post.ID), "does not follow the author")
 	require.Contains(t, good("--pull-above=0", "explain", "@ben", made.CreatePost.Post.ID), "reads merge the author's outbox")
 	require.Regexp(t, `follows +1, of whom all are fetched`, good("--pull-above=0", "inspect", "ben"))
+	require.Regexp(t, `(?s)^LATE  HOT  MOVED  LATE SCORE  HOT SCORE  AUTHOR  TEXT\n1     1    \+0     -\d\S* +\d\S* +@ann    one\n`+
+		`1 post ranked: Kendall's tau 1.000; the first 1 of both share 1\n$`, good("replay", "@ben", "--rank=late"))
+	var replayed struct {
+		User, Rank, Against   string
+		Tau                   float64
+		Ranked, First, Shared int
+		Posts                 []struct {
+			Post, At, AtAgainst, Moved int64
+			Score, ScoreAgainst        float64
+			Author, Excerpt            string
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(good("replay", "ben", "--rank=hot", "--against=late", "--first=5", "--json")), &replayed))
+	require.Equal(t, []string{"ben", "hot", "late"}, []string{replayed.User, replayed.Rank, replayed.Against})
+	require.Len(t, replayed.Posts, 1)
+	require.Equal(t, []string{"ann", "one"}, []string{replayed.Posts[0].Author, replayed.Posts[0].Excerpt})
+	require.Negative(t, replayed.Posts[0].ScoreAgainst)
+	require.Contains(t, good("replay", "away", "--rank=late"), "0 posts ranked")
 	require.Regexp(t, `complete down to +nothing`, good("inspect", "away"))
 	out := good("inspect", "ben")
 	require.Regexp(t, `entries +1\n`, out)
@@ -111,6 +129,11 @@ func TestFeeds(t *testing.T) {
 		says string
 	}{
 		"nobody of that handle": {[]string{"inspect", "nobody"}, "nobody: "},
+		"replayed for nobody":   {[]string{"replay", "nobody", "--rank=late"}, "nobody: There is no such user."},
+		"replayed by no rank":   {[]string{"replay", "ben"}, "missing flags: --rank"},
+		"no such rank":          {[]string{"replay", "ben", "--rank=soon"}, "there are hot, late"},
+		"against no such rank":  {[]string{"replay", "ben", "--rank=hot", "--against=soon"}, "there are hot, late"},
+		"the first none":        {[]string{"replay", "ben", "--rank=hot", "--first=0"}, "--first is 0"},
 		"explained by no rank":  {[]string{"explain", "ben", made.CreatePost.Post.ID, "--rank=soon"}, "there are hot, late"},
 		"nobody of that id":     {[]string{"verify", "7"}, "7: "},
 		"no handle":             {[]string{"rebuild", "ben", "no-handle"}, "no-handle: There is no such user"},

@@ -1,6 +1,6 @@
 // Package audit compares for operators what is derived with what it is derived from: home
-// timelines in Redis with SQL, counters with the rows that they count. They can have what
-// differs made again. What it reads counts as nobody's read: it makes no user active.
+// timelines in Redis with SQL, counters with the rows that they count, one ranking of a
+// timeline with another. They can have what is wrong made again. What it reads counts as nobody's read: it makes no user active.
 package audit
 
 import (
@@ -137,7 +137,12 @@ func (a *Audit) Verify(ctx context.Context, userID int64, grace time.Duration) (
 		return Difference{}, err
 	}
 	reach := timeline.Range{After: max(covered.Floor-1, 0), Limit: 2 * a.tl.InboxCap()}
-	truth, read, err := a.home.ReadTwice(ctx, userID, reach)
+	inSQL, asRead := a.home.Unseen(userID)
+	truth, err := visibility.Fill(ctx, visibility.Inbox, userID, reach, inSQL)
+	if err != nil {
+		return Difference{}, err
+	}
+	read, err := visibility.Fill(ctx, visibility.Inbox, userID, reach, asRead)
 	if err != nil {
 		return Difference{}, err
 	}

@@ -1,10 +1,14 @@
 package audit
 
 import (
+	"cmp"
 	"context"
+	"slices"
 
+	"tideline/ent"
 	"tideline/feed/ranking"
 	"tideline/feed/visibility"
+	"tideline/timeline"
 )
 
 // Score is what a ranking makes of a post for a viewer, with its reasons.
@@ -49,3 +53,95 @@ func (a *Audit) Scores(ctx context.Context, viewer, post int64, name string) ([]
 }
 
 func (a *Audit) source() ranking.Source { return ranking.Source{DB: a.db, Posts: a.posts} }
+
+// Replay is a home timeline in the order of a ranking, and in that of another one, against
+// which it is compared.
+type Replay struct {
+	Rank, Against string     // their names
+	Posts         []Replayed // in the order of Rank
+}
+
+// Replayed is where the two rankings have a post. Positions count from 1.
+type Replayed struct {
+	Post                *ent.Post
+	At, AtAgainst       int
+	Score, ScoreAgainst float64
+}
+
+// Replay orders by two rankings the posts that timeline(order: RANKED) orders for the user
+// now. Error: BadInput, for a name that there is not.
+//
+// Cost: as the first page of a ranked timeline, and as Ranking.Scores once more.
+func (a *Audit) Replay(ctx context.Context, user int64, rank, against string) (*Replay, error) {
+	by, err := a.home.Rankings().Named(rank)
+	if err != nil {
+		return nil, err
+	}
+	other, err := a.home.Rankings().Named(against)
+	if err != nil {
+		return nil, err
+	}
+	_, asRead := a.home.Unseen(user)
+	posts, err := visibility.Fill(ctx, visibility.Home, user, timeline.Range{Limit: a.tl.InboxCap()}, asRead)
+	if err != nil {
+		return nil, err
+	}
+	now := a.now()
+	scores, err := by.Scores(ctx, a.source(), user, now, posts)
+	if err != nil {
+		return nil, err
+	}
+	others, err := other.Scores(ctx, a.source(), user, now, posts)
+	if err != nil {
+		return nil, err
+	}
+	r := &Replay{Rank: by.Name, Against: other.Name, Posts: make([]Replayed, len(posts))}
+	for i, p := range posts {
+		r.Posts[i] = Replayed{Post: p, Score: scores[i], ScoreAgainst: others[i]}
+	}
+	sortBy(r.Posts, func(p Replayed) float64 { return p.ScoreAgainst })
+	for i := range r.Posts {
+		r.Posts[i].AtAgainst = i + 1
+	}
+	sortBy(r.Posts, func(p Replayed) float64 { return p.Score })
+	for i := range r.Posts {
+		r.Posts[i].At = i + 1
+	}
+	return r, nil
+}
+
+// sortBy orders posts as a ranked timeline does: of equal scores the newer post comes first.
+func sortBy(posts []Replayed, score func(Replayed) float64) {
+	slices.SortFunc(posts, func(a, b Replayed) int {
+		return cmp.Or(cmp.Compare(score(b), score(a)), cmp.Compare(b.Post.ID, a.Post.ID))
+	})
+}
+
+// Tau is Kendall's rank correlation of the two orders: 1 when they are the same, -1 when one
+// is the other backwards, 0 when as many pairs of posts agree as do not. It is 1 for fewer
+// than two posts.
+func (r *Replay) Tau() float64 {
+	pairs, turned := 0, 0
+	for i, above := range r.Posts {
+		for _, below := range r.Posts[i+1:] {
+			pairs++
+			if below.AtAgainst < above.AtAgainst {
+				turned++
+			}
+		}
+	}
+	if pairs == 0 {
+		return 1
+	}
+	return 1 - 2*float64(turned)/float64(pairs)
+}
+
+// Shared is how many posts are among the first n of both orders.
+func (r *Replay) Shared(n int) (shared int) {
+	for _, p := range r.Posts[:min(n, len(r.Posts))] {
+		if p.AtAgainst <= n {
+			shared++
+		}
+	}
+	return shared
+}

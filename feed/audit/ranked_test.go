@@ -2,6 +2,8 @@ package audit_test
 
 import (
 	"math"
+	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 	"tideline/feed/audit"
 	"tideline/feed/feedtest"
 	"tideline/feed/home"
+	"tideline/feed/paging"
 	"tideline/feed/ranking"
 	"tideline/feed/refusal"
 	"tideline/storage"
@@ -80,4 +83,117 @@ func TestScores(t *testing.T) {
 		require.Equal(w, refusal.BadInput, refusal.CodeOf(err))
 		require.ErrorContains(w, err, "there are hot, near, none")
 	})
+}
+
+// A replay has both orders as pages of them have them, of the same posts; it makes nobody
+// active, and no read counts.
+func TestReplayIsWhatPagesShow(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		var reads atomic.Int64
+		w := feedtest.Idle(t, s, feedtest.Options{
+			Policy:  home.Policy{Rankings: map[string]string{"near": "affinity + likes / 100", "flat": "1"}},
+			Observe: func(bool) { reads.Add(1) },
+		})
+		u := w.Users(4)
+		ann := u[0]
+		var posts []int64
+		for _, author := range u[1:] {
+			w.Follow(ann, author)
+			posts = append(posts, w.History(author, 3)...)
+		}
+		hidden, err := w.Feed.CreatePost(w.Ctx, u[1], feed.Draft{Text: "a secret"})
+		require.NoError(t, err)
+		_, _, err = w.Feed.MuteWord(w.Ctx, ann, "secret")
+		require.NoError(t, err)
+		for _, id := range []int64{posts[1], posts[7], posts[7]} {
+			_, err := w.Feed.LikePost(w.Ctx, ann, id)
+			require.NoError(t, err)
+		}
+		_, err = w.Feed.LikePost(w.Ctx, u[2], posts[0])
+		require.NoError(t, err)
+
+		before := reads.Load()
+		r, err := w.Audit.Replay(w.Ctx, ann.ID, "near", "")
+		require.NoError(t, err)
+		require.Equal(t, before, reads.Load())
+		in, err := w.Audit.Inspect(w.Ctx, ann.ID)
+		require.NoError(t, err)
+		require.False(t, in.Active)
+		require.Equal(t, []string{"near", ranking.Hot}, []string{r.Rank, r.Against})
+
+		pages := func(w *feedtest.World, by string, got []audit.Replayed) {
+			c, err := w.Home.TimelineWith(w.Ctx, ann, paging.Page{First: new(50)}, home.Ranked, by, 0)
+			require.NoError(w, err)
+			require.Len(w, got, len(posts))
+			require.NotContains(w, feedtest.PostIDs(c), hidden.ID)
+			for i, e := range c.Edges {
+				require.Equal(w, e.Node.ID, got[i].Post.ID, "%s, place %d", by, i+1)
+				require.Equal(w, i+1, got[i].At)
+				require.Equal(w, e.Score, got[i].Score)
+			}
+		}
+		pages(w, "near", r.Posts)
+		swapped := slices.Clone(r.Posts)
+		for i, p := range swapped {
+			swapped[i] = audit.Replayed{Post: p.Post, At: p.AtAgainst, Score: p.ScoreAgainst}
+		}
+		slices.SortFunc(swapped, func(a, b audit.Replayed) int { return a.At - b.At })
+		pages(w, ranking.Hot, swapped)
+
+		r, err = w.Audit.Replay(w.Ctx, ann.ID, "flat", "near") // with an inbox
+		require.NoError(t, err)
+		pages(w, "flat", r.Posts)
+
+		for _, names := range [][2]string{{"liked", "hot"}, {"near", "liked"}} {
+			_, err = w.Audit.Replay(w.Ctx, ann.ID, names[0], names[1])
+			require.Equal(t, refusal.BadInput, refusal.CodeOf(err))
+			require.ErrorContains(t, err, "there are hot, flat, near")
+		}
+		r, err = w.Audit.Replay(w.Ctx, w.User("new").ID, "near", "hot")
+		require.NoError(t, err)
+		require.Empty(t, r.Posts)
+		require.Equal(t, 1.0, r.Tau())
+		require.Zero(t, r.Shared(20))
+	})
+}
+
+// A replay is of as many of the newest posts as a ranked timeline has.
+func TestReplayOfLongTimeline(t *testing.T) {
+	t.Parallel()
+	ranked(t, map[string]string{"own": "own"}, func(w *feedtest.World) {
+		ann := w.User("ann")
+		posts := w.History(ann, feedtest.InboxCap+5)
+		r, err := w.Audit.Replay(w.Ctx, ann.ID, "own", "hot")
+		require.NoError(w, err)
+		var got []int64
+		for _, p := range r.Posts {
+			got = append(got, p.Post.ID)
+		}
+		require.Equal(w, feedtest.NewestFirst(posts[5:]...), got)
+		require.Equal(w, 1.0, r.Tau())
+		require.Equal(w, feedtest.InboxCap, r.Shared(feedtest.InboxCap+7))
+	})
+}
+
+func TestTau(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		against []int
+		tau     float64
+		shared  int // of the first two
+	}{
+		{[]int{1, 2, 3, 4}, 1, 2},
+		{[]int{2, 1, 3, 4}, 2.0 / 3, 2},
+		{[]int{3, 2, 1}, -1, 1},
+		{[]int{2, 4, 1, 3}, 0, 1}, // three of six pairs are turned
+		{[]int{1}, 1, 1},
+	} {
+		r := audit.Replay{}
+		for i, at := range c.against {
+			r.Posts = append(r.Posts, audit.Replayed{At: i + 1, AtAgainst: at})
+		}
+		require.InDelta(t, c.tau, r.Tau(), 1e-12, c.against)
+		require.Equal(t, c.shared, r.Shared(2), c.against)
+	}
 }

@@ -210,19 +210,14 @@ func (h *Home) fill(ctx context.Context, user int64, known prefetch, r timeline.
 	return visibility.Fill(ctx, visibility.Home, user, r, h.cached(h.inbox(user), known))
 }
 
-// ReadTwice reads a range of the user's timeline in SQL, and as a page does, both with what
-// muted words hide. These reads
-// are not counted, and nobody sees them.
+// Unseen returns the sources of the user's timeline: in SQL, and as a page has it. Reads from
+// them are not counted, and nobody sees what they find.
 //
 // Cost: as a first page without an inbox, and as a page, of as many posts.
-func (h *Home) ReadTwice(ctx context.Context, user int64, r timeline.Range) (truth, read []*ent.Post, err error) {
+func (h *Home) Unseen(user int64) (inSQL, asRead visibility.Source) {
 	inbox := h.inbox(user)
 	inbox.unseen, inbox.observe = true, func(bool) {}
-	if truth, err = visibility.Fill(ctx, inbox.surface, user, r, inbox.truth); err != nil {
-		return nil, nil, err
-	}
-	read, err = visibility.Fill(ctx, inbox.surface, user, r, h.cached(inbox, prefetch{}))
-	return truth, read, err
+	return inbox.truth, h.cached(inbox, prefetch{})
 }
 
 // PostsBy reads those of the author's posts in the range that the viewer may see.
