@@ -1,13 +1,12 @@
 package e2e
 
 import (
-	"bytes"
-	"encoding/json"
-	"net/http"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	tideline "tideline/clients/go"
 )
 
 // user is a signed-in user. The process of each call is an argument.
@@ -17,28 +16,11 @@ type user struct{ id, handle, token string }
 // data.
 func (u user) call(t *testing.T, p *process, query string, variables map[string]any, data any) {
 	t.Helper()
-	body, err := json.Marshal(map[string]any{"query": query, "variables": variables})
-	require.NoError(t, err)
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.url+"/graphql", bytes.NewReader(body))
-	require.NoError(t, err)
-	request.Header.Set("Content-Type", "application/json")
+	client := tideline.Client{URL: p.url + "/graphql"}
 	if u.token != "" {
-		request.Header.Set("Authorization", "Bearer "+u.token)
+		client.Token = tideline.Fixed(u.token)
 	}
-	response, err := http.DefaultClient.Do(request)
-	require.NoError(t, err)
-	defer response.Body.Close()
-	var answer struct {
-		Data   json.RawMessage
-		Errors []json.RawMessage
-	}
-	require.NoError(t, json.NewDecoder(response.Body).Decode(&answer))
-	for _, refusal := range answer.Errors {
-		require.Fail(t, "the call was refused", "%s", refusal)
-	}
-	if data != nil {
-		require.NoError(t, json.Unmarshal(answer.Data, data))
-	}
+	require.NoError(t, client.Query(t.Context(), query, variables, data))
 }
 
 func signUp(t *testing.T, p *process, handle string) user {

@@ -4,8 +4,6 @@ package examples
 
 import (
 	"bufio"
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
@@ -20,6 +18,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	tideline "tideline/clients/go"
 
 	// What is built below is tested again when it changes.
 	_ "tideline/server"
@@ -106,24 +106,11 @@ func (s *site) start() {
 // ask runs an operation and decodes its data.
 func (s *site) ask(token, query string, variables map[string]any, result any) {
 	s.t.Helper()
-	body, err := json.Marshal(map[string]any{"query": query, "variables": variables})
-	require.NoError(s.t, err)
-	request, err := http.NewRequest(http.MethodPost, s.url+"/graphql", bytes.NewReader(body))
-	require.NoError(s.t, err)
-	request.Header.Set("Content-Type", "application/json")
+	client := tideline.Client{URL: s.url + "/graphql"}
 	if token != "" {
-		request.Header.Set("Authorization", "Bearer "+token)
+		client.Token = tideline.Fixed(token)
 	}
-	response, err := http.DefaultClient.Do(request)
-	require.NoError(s.t, err)
-	defer response.Body.Close()
-	var answer struct {
-		Data   json.RawMessage
-		Errors []any
-	}
-	require.NoError(s.t, json.NewDecoder(response.Body).Decode(&answer))
-	require.Empty(s.t, answer.Errors)
-	require.NoError(s.t, json.Unmarshal(answer.Data, result))
+	require.NoError(s.t, client.Query(s.t.Context(), query, variables, result))
 }
 
 func (s *site) signUp(handle string) (token, id string) {

@@ -149,8 +149,8 @@ func (c *Client) authorized(ctx context.Context, do func(token string) error) er
 	return err
 }
 
-// codeOf returns the code of an *Error, "" of another one.
-func codeOf(err error) string {
+// CodeOf returns the code of an *Error, "" of another one.
+func CodeOf(err error) string {
 	if no := (*Error)(nil); errors.As(err, &no) {
 		return no.Code
 	}
@@ -160,7 +160,7 @@ func codeOf(err error) string {
 // refused reports whether the server does not take the token.
 func refused(err error) bool {
 	var closed *CloseError
-	return codeOf(err) == codeUnauthenticated || errors.As(err, &closed) && closed.Code == closeForbidden
+	return CodeOf(err) == codeUnauthenticated || errors.As(err, &closed) && closed.Code == closeForbidden
 }
 
 // renew returns another token. Of those who ask at once for the same, one renews it.

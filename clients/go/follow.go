@@ -34,7 +34,7 @@ func (t *Timeline[P]) Run(ctx context.Context) error {
 		if heard {
 			failures = 0
 		}
-		switch invalid := codeOf(err) == codeInvalid; {
+		switch invalid := CodeOf(err) == codeInvalid; {
 		case invalid && !t.untold:
 			t.untold = true
 			continue
@@ -107,7 +107,7 @@ func (t *Timeline[P]) follow(ctx context.Context) (heard bool, err error) {
 	for {
 		_ = s.conn.SetReadDeadline(time.Now().Add(2*time.Duration(heartbeat)*time.Second + silence)) // of an open connection
 		event, err := next[P](s)
-		if codeOf(err) == codeBadInput {
+		if CodeOf(err) == codeBadInput {
 			t.change(func() { t.held.stale = true })
 			err = fmt.Errorf("%w: %w", errPosition, err)
 		}

@@ -7,10 +7,10 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
+	tideline "tideline/clients/go"
 	"tideline/e2e/worldtest"
 )
 
@@ -143,7 +143,7 @@ func (a *actor) call(ctx context.Context, query string, variables map[string]any
 		if attempted(err) {
 			return true
 		}
-		if forGood := answered(err) && !strings.Contains(err.Error(), `"INTERNAL"`) && !strings.Contains(err.Error(), `"TIMEOUT"`); forGood ||
+		if forGood := answered(err) && !slices.Contains([]string{"INTERNAL", "TIMEOUT"}, tideline.CodeOf(err)); forGood ||
 			time.Now().After(deadline) || ctx.Err() != nil {
 			a.mu.Lock()
 			a.failed = append(a.failed, fmt.Sprintf("%s: %s %v: %v", a.user.Handle, query, variables, err))

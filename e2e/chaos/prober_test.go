@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
+	tideline "tideline/clients/go"
 	"tideline/e2e/worldtest"
 )
 
@@ -88,11 +88,10 @@ func reason(err error) string {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return "no answer"
 	}
-	text := err.Error()
-	if _, code, found := strings.Cut(text, `"code":"`); found {
-		code, _, _ = strings.Cut(code, `"`)
+	if code := tideline.CodeOf(err); code != "" {
 		return code
 	}
+	text := err.Error()
 	return text[max(0, len(text)-40):]
 }
 

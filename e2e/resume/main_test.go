@@ -4,8 +4,8 @@
 // the timeline says, edits included, and none was ever shown a post for nobody else.
 //
 // It drives the tideline binary, built with the race detector, the npm package
-// graphql-ws ("npm ci" in the directory above), and the kit of clients/typescript
-// ("npm ci" there), for a little over a minute; "make resume" for ten.
+// graphql-ws ("npm ci" in the directory above), the kit of clients/typescript
+// ("npm ci" there), and the Go client, for a little over a minute; "make resume" for ten.
 package resume
 
 import (

@@ -21,8 +21,10 @@ import (
 const (
 	followers = 50
 	authors   = 4
-	// kits is how many of the followers have a client of the kit as well.
-	kits = 10
+	// kits is how many of the followers have a client of the kit as well, and gophers how
+	// many of the others one of the Go client.
+	kits    = 10
+	gophers = 10
 	// between is the time from one fault to the next.
 	between = 4 * time.Second
 )
@@ -106,20 +108,22 @@ func (w *town) live() (stop func()) {
 }
 
 // converge waits until every timeline has all posts of the authors, and every
-// client of either crowd has what its timeline says, and no post came twice.
-func (w *town) converge(c, kit *worldtest.Crowd) {
+// client of all crowds has what its timeline says, and no post came twice.
+func (w *town) converge(crowds ...worldtest.Clients) {
 	w.t.Helper()
-	require.NoError(w.t, c.Calm())
-	require.NoError(w.t, kit.Calm())
+	for _, c := range crowds {
+		require.NoError(w.t, c.Calm())
+	}
 	texts := w.visible()
 	want := slices.Collect(maps.Keys(texts))
 	var clients []worldtest.Client
 	for deadline := time.Now().Add(2 * patience); ; time.Sleep(500 * time.Millisecond) {
-		var err error
-		clients, err = c.Report()
-		require.NoError(w.t, err)
-		kits, err := kit.Report()
-		require.NoError(w.t, err)
+		clients = nil
+		for _, c := range crowds {
+			report, err := c.Report()
+			require.NoError(w.t, err)
+			clients = append(clients, report...)
+		}
 		timelines, err := w.timelines()
 		behind := ""
 		if err != nil {
@@ -128,13 +132,12 @@ func (w *town) converge(c, kit *worldtest.Crowd) {
 		for i, ids := range timelines {
 			behind += worldtest.Difference(fmt.Sprint("timeline ", i), want, ids)
 		}
-		clients = append(clients, kits...)
 		for i, client := range clients {
 			behind += worldtest.Difference(fmt.Sprint("client ", i), want, client.Held)
 			if client.Behind {
 				behind += fmt.Sprintf("client %d has yet to read\n", i)
 			}
-			for at, text := range client.Texts { // of the kit
+			for at, text := range client.Texts { // of the kit, and in Go
 				if id := client.Held[at]; text != texts[id] {
 					behind += fmt.Sprintf("client %d: %s says %q, not %q\n", i, id, text, texts[id])
 				}
@@ -212,7 +215,7 @@ func (w *town) comeBack() {
 		for _, p := range w.servers {
 			open += p.Subscriptions(w.t.Context())
 		}
-		if open >= (followers+kits)*3/4 {
+		if open >= (followers+kits+gophers)*3/4 {
 			return
 		}
 	}
@@ -236,6 +239,7 @@ func TestNothingIsLostSilently(t *testing.T) {
 	w.servers = []*worldtest.Process{a, b}
 	c := worldtest.NewCrowd(t, w.readers, 0, a, b)
 	kit := worldtest.NewKitCrowd(t, w.readers[:kits], a, b)
+	inGo := worldtest.NewFollowers(t, w.readers[kits:kits+gophers], true, a, b)
 	w.suffer(
 		fault{"fan-outs are delayed", func() {
 			worker.Freeze()
@@ -250,7 +254,7 @@ func TestNothingIsLostSilently(t *testing.T) {
 		fault{"Redis is wiped", func() { storagetest.Wipe(t, stores) }},
 		fault{"Redis is restarted", func() { redis.Restart(t) }},
 	)
-	w.converge(c, kit)
+	w.converge(c, kit, inGo)
 }
 
 // The embedded default: the process restarts, and its Redis with it.
@@ -267,6 +271,7 @@ func TestNothingIsLostSilentlyEmbedded(t *testing.T) {
 	w.servers = []*worldtest.Process{p}
 	c := worldtest.NewCrowd(t, w.readers, 0, p)
 	kit := worldtest.NewKitCrowd(t, w.readers[:kits], p)
+	inGo := worldtest.NewFollowers(t, w.readers[kits:kits+gophers], true, p)
 	w.suffer(fault{"the process is killed", func() { p.Kill(); require.NoError(t, p.Start()) }})
-	w.converge(c, kit)
+	w.converge(c, kit, inGo)
 }

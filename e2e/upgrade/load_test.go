@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	tideline "tideline/clients/go"
 	"tideline/e2e/worldtest"
 )
 
@@ -154,7 +155,7 @@ func (w *town) write(try func(*worldtest.Process) error) bool {
 			w.mu.Unlock()
 			return true
 		}
-		if errs = append(errs, err); errors.Is(err, worldtest.ErrRefused) && !strings.Contains(err.Error(), `"TIMEOUT"`) || time.Now().After(until) {
+		if errs = append(errs, err); errors.Is(err, worldtest.ErrRefused) && tideline.CodeOf(err) != "TIMEOUT" || time.Now().After(until) {
 			w.now.writes++
 			w.now.failed++
 			w.broken = append(w.broken, errors.Join(errs[max(0, len(errs)-3):]...))

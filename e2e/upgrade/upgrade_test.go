@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"text/tabwriter"
@@ -21,7 +20,7 @@ import (
 )
 
 // people are the users that write and read: a third of the readers has a client of
-// graphql-ws, a third one of the kit, a third one in Go.
+// graphql-ws, a third one of the kit, a third one of the Go client.
 const (
 	authors = 3
 	readers = 12
@@ -39,8 +38,7 @@ type world struct {
 	*town
 	t        *testing.T
 	settings []string
-	crowds   []*worldtest.Crowd
-	clients  []*client
+	crowds   []worldtest.Clients
 	table    []line
 	told     int // posts, to the end of the last step
 	doubled  int
@@ -98,29 +96,17 @@ func TestRollingUpgrade(t *testing.T) {
 	w.verdict(cfg)
 }
 
-// connect starts the clients, and waits until each is told something.
+// connect starts the clients, and waits until all are connected.
 func (w *world) connect() {
 	third := len(w.readers) / 3
-	w.crowds = []*worldtest.Crowd{
+	w.crowds = []worldtest.Clients{
 		worldtest.NewCrowd(w.t, w.readers[:third], third, w.servers...),
 		worldtest.NewKitCrowd(w.t, w.readers[third:2*third], w.servers...),
+		worldtest.NewFollowers(w.t, w.readers[2*third:], false, w.servers...),
 	}
 	for _, c := range w.crowds {
 		require.NoError(w.t, c.Calm()) // what breaks is what the upgrade breaks
 	}
-	var wg sync.WaitGroup
-	w.t.Cleanup(wg.Wait) // the test's context has ended then
-	for _, u := range w.readers[2*third:] {
-		w.clients = append(w.clients, follow(w.t.Context(), &wg, u, w.servers))
-	}
-	require.Eventually(w.t, func() bool {
-		for _, c := range w.clients {
-			if !c.ready() {
-				return false
-			}
-		}
-		return true
-	}, patience, 10*time.Millisecond)
 }
 
 // step does something under load, and waits until every client has all that was written.
@@ -164,9 +150,6 @@ func (w *world) report() (all []worldtest.Client) {
 		clients, err := c.Report()
 		require.NoError(w.t, err)
 		all = append(all, clients...)
-	}
-	for _, c := range w.clients {
-		all = append(all, c.report())
 	}
 	return all
 }

@@ -34,7 +34,7 @@ type Client struct {
 	// Held are the posts that it shows; Twice are those that it was told of while
 	// it held them.
 	Held, Twice []string
-	// Texts are what a client of the kit shows of the posts that it holds, in their order.
+	// Texts are what a client of the kit, or in Go, shows of the posts that it holds, in their order.
 	Texts []string
 	// Failed are the errors that ended its subscription, and the posts that it was
 	// shown though their text says that nobody may see them.
@@ -42,7 +42,7 @@ type Client struct {
 	Resumed, Invalidated int
 	// Beat is when it was told something, a heartbeat at least: Unix milliseconds.
 	Beat int64
-	// Behind says that a client of the kit has yet to read what it knows it lacks.
+	// Behind says that such a client has yet to read what it knows it lacks.
 	Behind bool
 	// Server is which of the servers it went to last, or always when it is steady.
 	Server int

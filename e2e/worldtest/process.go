@@ -1,14 +1,13 @@
 // Package worldtest has what end-to-end tests of many processes share. The tideline
 // binary runs as processes that are killed and started again. Users call the API. A
-// crowd of clients follow their timelines with the npm package graphql-ws and resume.
+// crowd of clients follow their timelines with the npm package graphql-ws, with the kit in
+// TypeScript, or in Go, and resume.
 //
-// It knows the command line and the API, and nothing of the product's packages.
+// It knows the command line and the API, and of the product's packages the Go client.
 package worldtest
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -25,6 +24,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	tideline "tideline/clients/go"
 	"tideline/storage/storagetest"
 )
 
@@ -166,43 +166,17 @@ var ErrRefused = errors.New("refused")
 const callTimeout = time.Minute
 
 // Call runs an operation and decodes its data. An error that is not ErrRefused
-// leaves open what the process did, or will do.
+// leaves open what the process did, or will do; tideline.CodeOf has the code of one that is.
 func (p *Process) Call(ctx context.Context, token, query string, variables map[string]any, data any) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	body, err := json.Marshal(map[string]any{"query": query, "variables": variables})
-	if err != nil {
-		return err
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, p.URL+"/graphql", bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	request.Header.Set("Content-Type", "application/json")
+	client := tideline.Client{URL: p.URL + "/graphql", HTTP: http.DefaultClient}
 	if token != "" {
-		request.Header.Set("Authorization", "Bearer "+token)
+		client.Token = tideline.Fixed(token)
 	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return err
+	err := client.Query(ctx, query, variables, data)
+	if code := tideline.CodeOf(err); code != "" && !strings.HasPrefix(code, "HTTP_") {
+		return fmt.Errorf("%w: %w", ErrRefused, err)
 	}
-	defer response.Body.Close()
-	raw, err := io.ReadAll(response.Body)
-	if err != nil {
-		return err
-	}
-	var answer struct {
-		Data   json.RawMessage
-		Errors []json.RawMessage
-	}
-	if err := json.Unmarshal(raw, &answer); err != nil {
-		return fmt.Errorf("%w: %s", err, raw)
-	}
-	if len(answer.Errors) > 0 {
-		return fmt.Errorf("%w: %s", ErrRefused, answer.Errors[0])
-	}
-	if data == nil {
-		return nil
-	}
-	return json.Unmarshal(answer.Data, data)
+	return err
 }

@@ -1,0 +1,31 @@
+package tideline_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+
+	tideline "tideline/clients/go"
+)
+
+func ExampleTimeline() {
+	ctx, stop := context.WithCancel(context.Background())
+	client := &tideline.Client{URL: "http://127.0.0.1:8080/graphql", Token: tideline.Fixed("the token of a session")}
+	timeline := tideline.NewTimeline(client, tideline.Options[tideline.Post]{})
+	go func() {
+		defer stop()
+		log.Print(timeline.Run(ctx)) // until ctx ends, or there is no way to go on
+	}()
+	for ctx.Err() == nil {
+		changed := timeline.Changed()
+		now := timeline.Snapshot()
+		fmt.Println(now.Live, now.Unread)
+		for _, e := range now.Entries {
+			fmt.Printf("@%s: %s\n", e.Post.Author.Handle, e.Post.Text)
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+	}
+}
