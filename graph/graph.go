@@ -24,6 +24,7 @@ import (
 	"tideline/feed/account"
 	"tideline/feed/apikey"
 	"tideline/feed/bulk"
+	"tideline/feed/counts"
 	"tideline/feed/home"
 	"tideline/feed/moderation"
 	"tideline/feed/refusal"
@@ -54,6 +55,7 @@ type Config struct {
 type Backend struct {
 	Accounts   *account.Accounts
 	Bulk       *bulk.Bulk
+	Counts     *counts.Counts
 	Directory  *account.Directory
 	Feed       *feed.Feed
 	Home       *home.Home

@@ -26,3 +26,14 @@ func idOf(argument, text, kind string) (int64, error) {
 
 // PostID returns the row's id in a post's global id. Error: BadInput.
 func PostID(text string) (int64, error) { return idOf("The argument", text, "Post") }
+
+// postIDs returns the rows' ids of those texts that may be the id of a post.
+func postIDs(texts []string) []int64 {
+	var rows []int64
+	for _, text := range texts {
+		if kind, id, ok := ent.ParseNodeID(text); ok && kind == "Post" { // else there is no such post
+			rows = append(rows, id)
+		}
+	}
+	return rows
+}

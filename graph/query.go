@@ -25,10 +25,18 @@ func (r query) Node(ctx context.Context, id string) (ent.Node, error) {
 }
 
 func (r query) Nodes(ctx context.Context, ids []string) ([]ent.Node, error) {
-	if most := r.Home.MaxPage(); len(ids) > most {
-		return nil, refusal.New(refusal.TooMany, "At most %d ids at a time.", most).In("ids").Beyond("pageSize", most, len(ids))
+	if err := r.fewEnough(ids); err != nil {
+		return nil, err
 	}
 	return r.byIDs(ctx, ids)
+}
+
+// fewEnough refuses more ids than a page has.
+func (a api) fewEnough(ids []string) error {
+	if most := a.Home.MaxPage(); len(ids) > most {
+		return refusal.New(refusal.TooMany, "At most %d ids at a time.", most).In("ids").Beyond("pageSize", most, len(ids))
+	}
+	return nil
 }
 
 func (r query) Viewer(ctx context.Context) (*ent.User, error) { return r.viewer(ctx) }

@@ -18,6 +18,18 @@ func (r subscription) TimelineEvents(ctx context.Context, after *string, heartbe
 	})
 }
 
+func (r subscription) PostCounts(ctx context.Context, ids []string) (<-chan []*ent.Post, error) {
+	if err := r.fewEnough(ids); err != nil {
+		return nil, err
+	}
+	if posts, ok := exec.Executed[[]*ent.Post](ctx); ok {
+		postsTogether(ctx, posts)
+	}
+	return exec.Open(ctx, func(ctx context.Context, wake func()) (exec.Source[[]*ent.Post], error) {
+		return r.Counts.Watch(ctx, Viewer(ctx), postIDs(ids), wake)
+	})
+}
+
 func (r postAdded) UnreadCount(ctx context.Context, e *stream.PostAdded) (int, error) {
 	return exec.Int(ctx, e, func(ctx context.Context, event any) (int, error) {
 		v := Viewer(ctx)

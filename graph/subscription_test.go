@@ -1,13 +1,17 @@
 package graph_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"tideline/ent"
 	"tideline/ent/schema"
 	"tideline/feed/account"
 	"tideline/graph"
@@ -201,5 +205,83 @@ func TestUnreadCountOfTheViewer(t *testing.T) {
 		require.Equal(c.t, of(0), a.Data["viewer"])
 		c.viewer = account.Viewer{}
 		require.Nil(c.t, c.get("user.unreadCount", `{ user(handle: "ann") { unreadCount } }`, nil))
+	})
+}
+
+const watchCounts = `subscription($ids: [ID!]!) { e: postCounts(ids: $ids) { id likeCount viewerHasLiked author { handle } } }`
+
+// counts takes an event of watchCounts: the likes of each post.
+func (s subscriber) counts() map[any]any {
+	s.c.t.Helper()
+	timeout := time.After(30 * time.Second)
+	for {
+		response, ok := s.Next(graph.WithViewer(s.c.ctx, s.viewer))
+		if ok {
+			require.Empty(s.c.t, response.Errors)
+			var data struct{ E []map[string]any }
+			require.NoError(s.c.t, json.Unmarshal(response.Data, &data), string(response.Data))
+			likes := map[any]any{}
+			for _, post := range data.E {
+				likes[post["id"]] = post["likeCount"]
+				require.Equal(s.c.t, "author", post["author"].(map[string]any)["handle"])
+			}
+			return likes
+		}
+		select {
+		case <-s.news:
+		case <-timeout:
+			require.FailNow(s.c.t, "no event")
+		}
+	}
+}
+
+func TestPostCounts(t *testing.T) {
+	each(t, func(c *client) {
+		c.Run(c.Counts.Run)
+		author, reader := c.User("author"), c.User("reader")
+		var ids []any
+		for range 2 {
+			ids = append(ids, ent.NodeID("Post", c.Post(author, schema.Public)))
+		}
+		_, hidden, _ := ent.ParseNodeID(ids[1].(string))
+		private := ent.NodeID("Post", c.Post(author, schema.Private))
+		all := append([]any{private, "no id", ent.NodeID("User", author.ID)}, ids...)
+		s := c.subscribe(reader, watchCounts, map[string]any{"ids": all})
+		var authors atomic.Int32
+		c.s.DB.User.Intercept(ent.InterceptFunc(func(next ent.Querier) ent.Querier {
+			return ent.QuerierFunc(func(ctx context.Context, q ent.Query) (ent.Value, error) {
+				authors.Add(1)
+				return next.Query(ctx, q)
+			})
+		}))
+		require.Equal(c.t, map[any]any{ids[0]: 0.0, ids[1]: 0.0}, s.counts())
+		require.EqualValues(c.t, 1, authors.Load(), "the authors of all posts are read at once")
+		_, err := c.Feed.LikePost(c.ctx, author, hidden)
+		require.NoError(c.t, err)
+		require.Equal(c.t, map[any]any{ids[1]: 1.0}, s.counts())
+
+		// An event has the price of all ids.
+		cost := func(n int) int {
+			op, errs := c.engine.Prepare(c.ctx, exec.Request{Query: watchCounts, Variables: map[string]any{"ids": slices.Repeat(ids[:1], n)}})
+			require.Empty(c.t, errs)
+			return op.Cost()
+		}
+		require.Equal(c.t, 1+1*5, cost(1))
+		require.Equal(c.t, 1+50*5, cost(50))
+
+		for reason, try := range map[string]struct {
+			viewer account.Viewer
+			n      int
+		}{"TOO_MANY": {reader, 101}, "SIGN_IN": {account.Viewer{}, 1}} {
+			op, errs := c.engine.Prepare(c.ctx, exec.Request{Query: watchCounts, Variables: map[string]any{"ids": slices.Repeat(ids[:1], try.n)}})
+			require.Empty(c.t, errs)
+			_, errs = c.engine.Subscribe(graph.WithViewer(c.ctx, try.viewer), op, func() {})
+			require.Len(c.t, errs, 1)
+			require.Equal(c.t, reason, errs[0].Extensions["reason"])
+			if reason == "TOO_MANY" {
+				require.Equal(c.t, "ids", errs[0].Extensions["field"])
+				require.Equal(c.t, "pageSize", errs[0].Extensions["limit"])
+			}
+		}
 	})
 }

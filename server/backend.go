@@ -7,6 +7,7 @@ import (
 	"tideline/feed/account"
 	"tideline/feed/apikey"
 	"tideline/feed/bulk"
+	"tideline/feed/counts"
 	"tideline/feed/home"
 	"tideline/feed/identity"
 	"tideline/feed/ids"
@@ -118,6 +119,10 @@ func (b backend) api(c Config, issuers *identity.Verifier, generator *ids.Genera
 		return a, err
 	}
 	if a.Bulk, err = b.bulk(c, generator, log); err != nil {
+		return a, err
+	}
+	a.Counts, err = counts.New(counts.Config{Visibility: b.visibility, Sessions: b.sessions, Logger: log})
+	if err != nil {
 		return a, err
 	}
 	a.Streams, err = stream.New(stream.Config{

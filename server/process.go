@@ -120,6 +120,7 @@ func newProcess(ctx context.Context, c Config, role Role, stores *storage.Stores
 		if err != nil {
 			return nil, err
 		}
+		p.base = append(p.base, called.Counts.Run)
 		if err := p.serveAPI(ctx, mux, called, b.sessions); err != nil {
 			return nil, err
 		}

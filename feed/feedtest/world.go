@@ -19,6 +19,7 @@ import (
 	"tideline/feed/apikey"
 	"tideline/feed/audit"
 	"tideline/feed/bulk"
+	"tideline/feed/counts"
 	"tideline/feed/home"
 	"tideline/feed/identity"
 	"tideline/feed/ids"
@@ -40,6 +41,9 @@ const (
 	InboxCap  = 300
 	OutboxCap = 100
 )
+
+// CountsEvery is the time between two looks at the counts of posts, see counts.Config.
+const CountsEvery = 10 * time.Millisecond
 
 // Grace is how long a deleted account of a world may be restored.
 const Grace = time.Hour
@@ -87,6 +91,7 @@ type World struct {
 	Accounts   *account.Accounts
 	Feed       *feed.Feed
 	Bulk       *bulk.Bulk
+	Counts     *counts.Counts
 	Streams    *stream.Streams
 	Moderation *moderation.Moderation
 }
@@ -143,6 +148,8 @@ func New(t testing.TB, s *storage.Stores, o Options) *World {
 	w.Moderation, err = moderation.New(moderation.Config{DB: db, Sessions: w.Sessions, Feed: w.Feed, Webhooks: o.Webhooks, Now: o.Now, MaxPage: o.Policy.MaxPage})
 	require.NoError(t, err)
 	w.Bulk, err = bulk.New(bulk.Config{DB: db, Dialect: s.Dialect, Visibility: w.Visibility, Timelines: w.Timelines, Queue: w.Queue, IDs: w.IDs, MaxText: cmp.Or(o.MaxText, feed.DefaultMaxText)})
+	require.NoError(t, err)
+	w.Counts, err = counts.New(counts.Config{Visibility: w.Visibility, Sessions: w.Sessions, Every: CountsEvery, Now: o.Now})
 	require.NoError(t, err)
 	w.Streams, err = stream.New(stream.Config{
 		DB: db, Visibility: w.Visibility, Home: w.Home, Sessions: w.Sessions, Hub: w.Hub, Now: o.Now,

@@ -75,13 +75,9 @@ const columnFlags = "for_viewer"
 // Cost: one index look-up a post, one more with likes, and four; one more a post for each
 // of mutes, blocks and being blocked that the viewer has any of, and while anybody is hidden.
 func flagsFor(viewer, post string, likes bool) string {
-	// A scalar: of an EXISTS, PostgreSQL may make a hash of all the viewer's rows.
-	look := func(e edge, of string) string {
-		return fmt.Sprintf("coalesce((SELECT %d FROM %s r WHERE r.%s = %s AND r.%s = %s.%s), 0)", e.flag, e.table, e.mine, viewer, e.theirs, post, of)
-	}
 	flags := flagsForAnyone(post)
 	for _, e := range edges {
-		found := look(e, fieldAuthor)
+		found := e.look(viewer, post, fieldAuthor)
 		switch e.flag {
 		case following:
 		case followedBy:
@@ -94,9 +90,28 @@ func flagsFor(viewer, post string, likes bool) string {
 		flags += " + " + found
 	}
 	if likes {
-		flags += fmt.Sprintf(" + %d + %s", likesKnown, look(likesOf, "id"))
+		flags += fmt.Sprintf(" + %d + %s", likesKnown, likesOf.look(viewer, post, "id"))
 	}
 	return flags
+}
+
+// flagsForMany is flagsFor, without likes, where the viewers are the rows of the statement: of
+// an EXISTS for each, PostgreSQL may make a hash of the whole table.
+func flagsForMany(viewer, post string) string {
+	flags := flagsForAnyone(post)
+	for _, e := range edges {
+		if e.flag != requested {
+			flags += " + " + e.look(viewer, post, fieldAuthor)
+		}
+	}
+	return flags
+}
+
+// look is the SQL expression of the edge's flag, 0 if the viewer has no row with what the
+// column of the post says. It is a scalar: of an EXISTS, PostgreSQL may make a hash of all
+// the viewer's rows.
+func (e edge) look(viewer, post, column string) string {
+	return fmt.Sprintf("coalesce((SELECT %d FROM %s r WHERE r.%s = %s AND r.%s = %s.%s), 0)", e.flag, e.table, e.mine, viewer, e.theirs, post, column)
 }
 
 // flagsForAnyone is flagsFor without a viewer: whether the author is hidden.

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 
+	"entgo.io/ent/dialect"
+
 	"tideline/ent"
 	"tideline/ent/follow"
 	"tideline/ent/mute"
@@ -14,7 +16,7 @@ import (
 	"tideline/feed/internal/rows"
 )
 
-// Verdict is a post, and which of some users may be shown it in the home timeline.
+// Verdict is a post, and which of some users may be shown it on a surface.
 type Verdict struct {
 	Post *ent.Post // nil: there is none
 	// Version is the Reader's when the read began.
@@ -23,7 +25,7 @@ type Verdict struct {
 	sees map[int64]bool
 }
 
-// Sees reports whether the user, who must be one of those given to Judge, may be
+// Sees reports whether the user, who must be one of those for whom it was given, may be
 // shown the post.
 func (v *Verdict) Sees(user int64) bool { return v.sees[user] }
 
@@ -61,6 +63,73 @@ func (r *Reader) Judge(ctx context.Context, id int64, users []int64) (Verdict, e
 	}
 	v.sees[v.Post.AuthorID] = true
 	return v, nil
+}
+
+// JudgeDirect reads a post, without its author, and decides which of the users may be shown
+// it by its id.
+//
+// Cost: a query by primary key, and one per 20,000 users, of six look-ups a user at most.
+func (r *Reader) JudgeDirect(ctx context.Context, id int64, users []int64) (Verdict, error) {
+	v := Verdict{Version: r.Version()}
+	list, err := r.byKey(ctx, 0, []int64{id}, 0)
+	if err != nil || len(list) == 0 {
+		return v, err
+	}
+	v.Post, v.sees = list[0], make(map[int64]bool, len(users))
+	for chunk := range slices.Chunk(users, 20_000) {
+		if err := r.directFor(ctx, v, chunk); err != nil {
+			return v, err
+		}
+	}
+	return v, nil
+}
+
+// directFor adds to a verdict which of the users may be shown the post by its id.
+func (r *Reader) directFor(ctx context.Context, v Verdict, users []int64) error {
+	from, ids := "unnest($2::bigint[]) u(value)", any(users)
+	if r.dialect == dialect.SQLite {
+		from, ids = "json_each($2) u", rows.JSON(users)
+	}
+	found, err := r.db.QueryContext(ctx, "SELECT u.value, "+flagsForMany("u.value", "p")+" FROM posts p CROSS JOIN "+from+" WHERE p.id = $1", v.Post.ID, ids)
+	if err != nil {
+		return fmt.Errorf("read relations: %w", err)
+	}
+	defer found.Close()
+	for found.Next() {
+		var user int64
+		var flags flag
+		if err := found.Scan(&user, &flags); err != nil {
+			return fmt.Errorf("read relations: %w", err)
+		}
+		v.sees[user] = mayShow(Direct, user, flags.relation(), v.Post)
+	}
+	return rows.Wrap("read relations", found.Err())
+}
+
+// LikeCounts returns how many likes the posts of the ids have that are there. It says nothing
+// of who may see them: that is for Posts and JudgeDirect.
+//
+// Cost: one query by primary key.
+func (r *Reader) LikeCounts(ctx context.Context, ids []int64) (map[int64]int, error) {
+	among, keys := "= ANY($1)", any(ids)
+	if r.dialect == dialect.SQLite {
+		among, keys = "IN (SELECT value FROM json_each($1))", rows.JSON(ids)
+	}
+	found, err := r.db.QueryContext(ctx, "SELECT p.id, "+rows.Likes.Of(r.dialect, "p")+" FROM posts p WHERE p.id "+among+" AND p.visibility <> '"+string(schema.Deleted)+"'", keys)
+	if err != nil {
+		return nil, fmt.Errorf("read likes: %w", err)
+	}
+	defer found.Close()
+	counts := make(map[int64]int, len(ids))
+	for found.Next() {
+		var id int64
+		var n int
+		if err := found.Scan(&id, &n); err != nil {
+			return nil, fmt.Errorf("read likes: %w", err)
+		}
+		counts[id] = n
+	}
+	return counts, rows.Wrap("read likes", found.Err())
 }
 
 const (

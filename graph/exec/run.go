@@ -36,12 +36,12 @@ func (e *Engine) Execute(ctx context.Context, o *Operation) Response {
 			return Response{Data: data}
 		}
 	}
-	return *e.answer(ctx, e.cfg.Schema.Exec(ctx))
+	return *e.answer(e.cfg.Begin(ctx), e.cfg.Schema.Exec(ctx))
 }
 
-// answer is one execution: of a query or mutation, or of an event of a subscription.
+// answer is one execution, which has begun: of a query or mutation, or of an event of a subscription.
 func (e *Engine) answer(ctx context.Context, next graphql.ResponseHandler) *Response {
-	ctx = graphql.WithResponseContext(e.cfg.Begin(ctx), e.presentField, e.cfg.Recover)
+	ctx = graphql.WithResponseContext(ctx, e.presentField, e.cfg.Recover)
 	answered := next(ctx)
 	if answered == nil { // with a nil response gqlgen says that the client has left
 		return &Response{Data: json.RawMessage("null")}

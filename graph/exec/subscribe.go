@@ -161,7 +161,7 @@ type (
 
 // execute has gqlgen execute the operation for one event, as if its source had this event alone.
 func (s *Subscription) execute(ctx context.Context, event any) Response {
-	ctx = context.WithValue(graphql.WithOperationContext(ctx, s.op.context), eventKey{}, event)
+	ctx = s.engine.cfg.Begin(context.WithValue(graphql.WithOperationContext(ctx, s.op.context), eventKey{}, event))
 	starting := graphql.WithResponseContext(ctx, s.engine.presentField, s.engine.cfg.Recover)
 	return *s.engine.answer(ctx, s.engine.cfg.Schema.Exec(starting))
 }
@@ -178,13 +178,19 @@ func Open[T any](ctx context.Context, open func(ctx context.Context, wake func()
 		}
 		return one, err
 	}
-	event, ok := ctx.Value(eventKey{}).(T)
+	event, ok := Executed[T](ctx)
 	if !ok {
 		return nil, errors.New("a subscription was executed without an event")
 	}
 	one <- event
 	close(one)
 	return one, nil
+}
+
+// Executed returns the event that is executed; ok is false in a resolver that is called when a subscription starts.
+func Executed[T any](ctx context.Context) (event T, ok bool) {
+	event, ok = ctx.Value(eventKey{}).(T)
+	return event, ok
 }
 
 type untyped[T any] struct{ Source[T] }

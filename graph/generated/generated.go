@@ -155,6 +155,7 @@ type ReportResolver interface {
 }
 type SubscriptionResolver interface {
 	TimelineEvents(ctx context.Context, after *string, heartbeat *int, updates *bool) (<-chan stream.Event, error)
+	PostCounts(ctx context.Context, ids []string) (<-chan []*ent.Post, error)
 }
 type TimelineConnectionResolver interface {
 	UnreadCount(ctx context.Context, obj *paging.Connection[ent.Post]) (int, error)
@@ -903,6 +904,8 @@ union TimelineEvent = TimelinePostAdded | TimelinePostUpdated | TimelinePostRemo
 type Subscription {
   "Events of the viewer's timeline as they happen. With ` + "`" + `after` + "`" + ` (the position of the page the client read or of the last event it got, or the cursor of the newest entry it holds) the stream first brings what the client missed, then goes on live, with no gap and no entry twice; where that cannot be promised the first event is TimelineInvalidated. With ` + "`" + `updates` + "`" + ` come TimelinePostUpdateds, also of what was edited while the client was away. With ` + "`" + `heartbeat` + "`" + ` (seconds, 1 to 3600) come TimelineHeartbeats: a client that misses two is no longer connected."
   timelineEvents(after: Cursor, heartbeat: Int, updates: Boolean): TimelineEvent!
+  "Posts whose counts changed, of those, up to ` + "`" + `limits.pageSize` + "`" + `, that the client shows. First all of them that the viewer may see, as they are; then, at most once in two seconds, those whose likeCount changed since, together. A post that is gone or hidden is left out."
+  postCounts(ids: [ID!]!): [Post!]!
 }
 `, BuiltIn: false},
 }
@@ -2609,6 +2612,20 @@ func (ec *executionContext) field_Query_users_args(ctx context.Context, rawArgs 
 		return nil, err
 	}
 	args["after"] = arg2
+	return args, nil
+}
+
+func (ec *executionContext) field_Subscription_postCounts_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "ids",
+		func(ctx context.Context, v any) ([]string, error) {
+			return ec.unmarshalNID2ᚕstringᚄ(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["ids"] = arg0
 	return args, nil
 }
 
@@ -9358,6 +9375,50 @@ func (ec *executionContext) fieldContext_Subscription_timelineEvents(ctx context
 	}()
 	ctx = graphql.WithFieldContext(ctx, fc)
 	if fc.Args, err = ec.field_Subscription_timelineEvents_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Subscription_postCounts(ctx context.Context, field graphql.CollectedField) (ret func(ctx context.Context) graphql.Marshaler) {
+	return graphql.ResolveFieldStream(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Subscription_postCounts(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Subscription().PostCounts(ctx, fc.Args["ids"].([]string))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []*ent.Post) graphql.Marshaler {
+			return ec.marshalNPost2ᚕᚖtidelineᚋentᚐPostᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Subscription_postCounts(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Subscription",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Post(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Subscription_postCounts_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
 		ec.Error(ctx, err)
 		return fc, err
 	}
@@ -16686,6 +16747,8 @@ func (ec *executionContext) _Subscription(ctx context.Context, sel ast.Selection
 	switch fields[0].Name {
 	case "timelineEvents":
 		return ec._Subscription_timelineEvents(ctx, fields[0])
+	case "postCounts":
+		return ec._Subscription_postCounts(ctx, fields[0])
 	default:
 		panic("unknown field " + strconv.Quote(fields[0].Name))
 	}

@@ -316,6 +316,15 @@ export const UnlikePost = graphql(
   [PostFields],
 )
 
+export const PostCounts = graphql(`
+  subscription PostCounts($ids: [ID!]!) {
+    postCounts(ids: $ids) {
+      id
+      likeCount
+    }
+  }
+`)
+
 export const OnePost = graphql(
   `
     query OnePost($id: ID!) {

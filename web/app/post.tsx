@@ -4,6 +4,7 @@ import { useRef, useState } from 'preact/hooks'
 import { useAction } from './action'
 import { request } from './api'
 import { tell } from './changes'
+import { changing, useCounts } from './counts'
 import { DeletePost, LikePost, SetVisibility, UnlikePost, UpdatePost, Versions, type Post, type Visibility } from './documents'
 import { usePages } from './pages'
 import { Avatar, Confirm, Dialog, Icon, notify, steady, Time } from './parts'
@@ -22,6 +23,7 @@ type Props = { post: Post; pending?: boolean; fresh?: boolean }
 export const PostCard = steady(({ post, pending, fresh }: Props) => {
   const { author } = post
   useStore(preferences)
+  useCounts(post, pending ?? false)
   const viewer = useStore(session)?.user
   const own = viewer?.id === author.id
   const [editing, setEditing] = useState(false)
@@ -83,6 +85,7 @@ function Like({ post }: { post: Post }) {
     tell({ what: 'post', post: { ...post, viewerHasLiked: !liked, likeCount: likeCount + (liked ? -1 : 1) } })
     if (busy.current) return
     busy.current = true
+    changing(post.id, 'busy')
     const input = { postId: post.id }
     let known = post
     try {
@@ -93,6 +96,7 @@ function Like({ post }: { post: Post }) {
       notify((e as Error).message)
     }
     busy.current = false
+    changing(post.id, 'done')
     tell({ what: 'post', post: known })
   }
   return (

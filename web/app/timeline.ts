@@ -61,7 +61,7 @@ export class Timeline {
       most: mostAgain,
       // Another device that reads is told of at once; the connection is watched by pings.
       heartbeat: 3600,
-      // No event tells of likes.
+      // No event of the timeline tells of likes.
       reread: true,
       onEvent: (event) => this.#onEvent(event),
       onSessionEnded: () => expire(session.token),

@@ -105,6 +105,34 @@ func TestTwoPeople(t *testing.T) {
 	assert.Equal(t, "Like, 2 likes", bob.value(`[...document.querySelectorAll('.like')][1].ariaLabel`))
 }
 
+// What others like is counted on the page at once, beside the viewer's own like.
+func TestLikesOfOthersShow(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	ada, bob, cyd := s.signUp("ada"), s.signUp("bob"), s.signUp("cyd")
+	ada.relate("follow", bob)
+	post := bob.post("one")
+	likes := func(p *person) {
+		p.must(`mutation($i: LikePostInput!) { likePost(input: $i) { post { id } } }`, map[string]any{"postId": post}, nil)
+	}
+	a := ada.browse()
+	a.shows("one")
+	likes(bob)
+	a.see(`document.querySelector('.like').ariaLabel === 'Like, 1 like'`)
+	a.pressIn("one", "Like, 1 like")
+	a.see(`document.querySelector('.like').ariaLabel === 'Like, 2 likes'`)
+	likes(cyd)
+	a.see(`document.querySelector('.like').ariaLabel === 'Like, 3 likes'`)
+	a.see(`document.querySelector('.like').ariaPressed === 'true'`)
+
+	// The page of the post, which others than its followers see.
+	c := cyd.browse()
+	c.visit(s.url + "/post/" + post)
+	c.see(`document.querySelector('.like').ariaLabel === 'Like, 3 likes'`)
+	ada.must(`mutation($i: LikePostInput!) { unlikePost(input: $i) { post { id } } }`, map[string]any{"postId": post}, nil)
+	c.see(`document.querySelector('.like').ariaLabel === 'Like, 2 likes'`)
+}
+
 // The server says how long a text may be; a text that is longer is not lost.
 func TestTextThatIsTooLong(t *testing.T) {
 	t.Parallel()

@@ -1,0 +1,109 @@
+// The likes of the posts on the page, kept up to date while somebody looks at it.
+import { createClient, type Client } from 'graphql-ws'
+import { useEffect, useRef } from 'preact/hooks'
+
+import { address, print } from './api'
+import { tell } from './changes'
+import { PostCounts, type Post } from './documents'
+import { session } from './session'
+
+/** The most posts that are watched: the newest on the page. */
+const most = 50
+/** How long the page has to stay the same before others are watched, in milliseconds. */
+const settled = 1000
+/** How long to wait at the most before the next try to connect, in milliseconds. */
+const rarely = 30_000
+
+type Card = { post: Post }
+
+const cards = new Set<Card>()
+/** The posts that the viewer likes or unlikes right now, and until they are watched anew: what comes may be from before. */
+const own = new Map<string, 'busy' | 'done'>()
+let timer: ReturnType<typeof setTimeout> | undefined
+let client: Client | undefined
+let token: string | undefined
+let watched = ''
+let stop = () => {}
+
+function schedule() {
+  clearTimeout(timer)
+  timer = setTimeout(watch, settled)
+}
+
+/** Watches what is on the page now. */
+function watch() {
+  if (session.state?.token !== token) {
+    stop()
+    void client?.dispose()
+    token = session.state?.token
+    client = token === undefined ? undefined : connect(token)
+    watched = ''
+    stop = () => {}
+  }
+  const newest = [...new Map([...cards].map(({ post }) => [post.id, post.createdAt]))].sort((a, b) => b[1].localeCompare(a[1]))
+  const ids = client && document.visibilityState === 'visible' ? newest.slice(0, most).map(([id]) => id) : []
+  const again = [...own.values()].includes('done')
+  if (ids.join() === watched && !again) return
+  const before = stop
+  watched = ids.join()
+  own.forEach((state, id) => state === 'done' && own.delete(id))
+  stop = client && ids.length > 0 ? subscribe(client, ids) : () => {}
+  before()
+}
+
+function subscribe(client: Client, ids: string[]): () => void {
+  let over = false
+  const end = client.subscribe<{ postCounts: { id: string; likeCount: number }[] }>(
+    { query: print(PostCounts), variables: { ids } },
+    {
+      next: ({ data }) => !over && data?.postCounts.forEach(show),
+      // The page works without; what changes on it tries again.
+      error: () => {
+        if (!over) watched = ''
+      },
+      complete: () => {},
+    },
+  )
+  return () => {
+    over = true
+    end()
+  }
+}
+
+function show({ id, likeCount }: { id: string; likeCount: number }) {
+  const post = [...cards].find(({ post }) => post.id === id)?.post
+  if (post && post.likeCount !== likeCount && !own.has(id)) tell({ what: 'post', post: { ...post, likeCount } })
+}
+
+const connect = (token: string): Client =>
+  createClient({
+    url: address.replace(/^http/, 'ws'),
+    connectionParams: { Authorization: `Bearer ${token}` },
+    lazyCloseTimeout: 5_000,
+    keepAlive: 20_000,
+    retryAttempts: Infinity,
+    retryWait: (n) => new Promise((done) => setTimeout(done, Math.min(1000 * 2 ** n, rarely) * (0.5 + Math.random() / 2))),
+  })
+
+document.addEventListener('visibilitychange', schedule)
+
+/** Keeps the likes of a post that is drawn up to date; not of one that the server does not have yet. */
+export function useCounts(post: Post, pending: boolean) {
+  const card = useRef<Card>({ post }).current
+  card.post = post
+  useEffect(() => {
+    if (pending) return
+    cards.add(card)
+    schedule()
+    return () => {
+      cards.delete(card)
+      schedule()
+    }
+  }, [post.id, pending])
+}
+
+/** The viewer changes the own like of a post: until it is done, the page shows what the viewer sees it become. */
+export function changing(id: string, state: 'busy' | 'done') {
+  own.set(id, state)
+  if (state === 'done') schedule()
+}
