@@ -44,7 +44,6 @@ func drawHistory(t *rapid.T) history {
 type player struct {
 	*server
 	options  tideline.Options[post]
-	token    chan string
 	timeline *tideline.Timeline[post]
 	random   *rand.Rand
 	stop     func() error

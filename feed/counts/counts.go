@@ -232,7 +232,6 @@ func (c *Counts) add(w *Watch, id int64) {
 		c.watched[id], c.order = p, append(c.order, p)
 	}
 	p.watches[w] = struct{}{}
-	p.differs = true
 }
 
 // remove is the opposite of add. The caller holds the lock.

@@ -2,6 +2,7 @@ package counts_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"strings"
 	"sync/atomic"
@@ -11,8 +12,6 @@ import (
 	"entgo.io/ent/dialect"
 	entsql "entgo.io/ent/dialect/sql"
 	"github.com/stretchr/testify/require"
-
-	"database/sql"
 
 	"tideline/ent"
 	"tideline/ent/schema"
