@@ -61,7 +61,7 @@ type Config struct {
 	MaxPage          int           `group:"Limits of a request" default:"${max_page}" help:"Entries of a page, ${page} to ${most_inbox_cap}; also ids looked up at once. --max-cost counts every one of them, with all its fields."`
 	MaxErrors        int           `group:"Limits of a request" default:"10" help:"Errors in one answer, 1 to 1000."`
 	PersistedCache   int           `group:"Limits of a request" default:"8388608" help:"Bytes of documents that clients may register by their hash (automatic persisted queries), 0 to 1073741824; 0: none."`
-	TrustedDocuments string        `group:"Limits of a request" placeholder:"FILE" help:"Execute these documents only: a JSON object of hash and document. The app's own must be among them. Default: any document."`
+	TrustedDocuments string        `group:"Limits of a request" placeholder:"FILE" help:"Execute these documents only, and those of the app: a JSON object of SHA-256 and document. Default: any document."`
 
 	RateLimit                  string        `group:"Limits of a client" enum:"on,off" default:"on" help:"All limits of this group but the first, for every user and address: on or off."`
 	MaxSockets                 int           `group:"Limits of a client" default:"20000" help:"WebSocket connections open at once in one process, 1 to 1000000."`

@@ -156,6 +156,9 @@ func (p *process) serveAPI(ctx context.Context, mux *http.ServeMux, called graph
 		return err
 	}
 	config := c.transport()
+	if c.App != "off" {
+		config.AlwaysTrusted = web.Documents()
+	}
 	config.Engine, config.Authenticate, config.Ended = engine, called.Accounts.Authenticate, sessions.Ended
 	config.Limits, config.Tracer, config.Logger = p.limits, p.tracer, p.log
 	config.ObserveRequest, config.ObserveSubscriptions = p.metrics.Request, p.metrics.Subscribed

@@ -1,7 +1,8 @@
 // Three sites from one package, chosen by mode: the app (served at /), GraphiQL (served at /graphiql), and the admin page
 // (served at the root of an address of its own).
+import { print } from '@0no-co/graphql.web'
 import { gzipSync } from 'fflate'
-import { defineConfig, type Plugin } from 'vite'
+import { defineConfig, runnerImport, type Plugin } from 'vite'
 
 export default defineConfig(({ mode }) => ({
   root: mode,
@@ -13,7 +14,7 @@ export default defineConfig(({ mode }) => ({
     alias: { '@tideline/client': new URL('../clients/typescript/src/index.ts', import.meta.url).pathname },
     dedupe: ['graphql-ws'],
   },
-  plugins: [gzip()],
+  plugins: [mode === 'app' && trusted(), gzip()],
   build: {
     outDir: `../dist/${mode}`,
     emptyOutDir: true,
@@ -31,6 +32,27 @@ export default defineConfig(({ mode }) => ({
     },
   },
 }))
+
+// Lists every document that the app sends, by its hash: a server that executes trusted documents only reads it.
+function trusted(): Plugin {
+  return {
+    name: 'trusted',
+    async generateBundle() {
+      const load = async (file: string) => (await runnerImport<any>(new URL(file, import.meta.url).pathname)).module
+      const [app, kit] = [await load('app/documents.ts'), await load('../clients/typescript/src/server.ts')]
+      const timeline = kit.documents(app.ofTimeline.fields, app.ofTimeline.fragments)
+      const isOperation = ({ kind }: { kind: string }) => kind === 'OperationDefinition'
+      const texts: string[] = [
+        ...Object.values<any>(app).filter((document) => document.definitions?.some(isOperation)).map(print),
+        timeline.page, timeline.events(true), timeline.events(false), timeline.create, timeline.read, timeline.viewer,
+      ]
+      const hash = async (text: string) =>
+        [...new Uint8Array(await crypto.subtle.digest('SHA-256', new TextEncoder().encode(text)))].map((byte) => byte.toString(16).padStart(2, '0')).join('')
+      const byHash = (await Promise.all(texts.map(async (text) => [await hash(text), text]))).sort()
+      this.emitFile({ type: 'asset', fileName: 'documents.json', source: JSON.stringify(Object.fromEntries(byHash), null, 2) })
+    },
+  }
+}
 
 // Replaces every file by its compressed form, so that the repository and the binary hold nothing twice.
 // fflate is plain JavaScript: the same bytes on every machine, which Node's own zlib does not promise.

@@ -19,6 +19,7 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"io"
 	"io/fs"
@@ -52,10 +53,28 @@ var contentTypes = map[string]string{
 	".css":  "text/css; charset=utf-8",
 	".html": "text/html; charset=utf-8",
 	".js":   "text/javascript; charset=utf-8",
+	".json": "application/json",
 	".md":   "text/plain; charset=utf-8",
 	".svg":  "image/svg+xml",
 	".ttf":  "font/ttf",
 }
+
+// Documents returns every GraphQL document that the app sends, by its SHA-256 in lower-case hexadecimal. The app
+// serves them at /documents.json.
+var Documents = sync.OnceValue(func() (documents map[string]string) {
+	f, err := dist.Open("dist/app/documents.json.gz")
+	if err == nil {
+		defer f.Close()
+		var text *gzip.Reader
+		if text, err = gzip.NewReader(f); err == nil {
+			err = json.NewDecoder(text).Decode(&documents)
+		}
+	}
+	if err != nil {
+		panic(fmt.Errorf("the app's documents were not built: %w", err))
+	}
+	return documents
+})
 
 // Options says which pages to serve.
 type Options struct {

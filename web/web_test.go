@@ -3,6 +3,8 @@ package web
 import (
 	"bytes"
 	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
 	"io"
 	"io/fs"
 	"net/http"
@@ -253,6 +255,15 @@ func TestEveryBuiltFileIsCompressedAndOfAKnownType(t *testing.T) {
 		assert.Contains(t, contentTypes, path.Ext(plain), name)
 		return nil
 	}))
+}
+
+// A server that executes trusted documents only takes those of the app as they are.
+func TestDocumentsHaveTheirHash(t *testing.T) {
+	require.Greater(t, len(Documents()), 30)
+	for hash, text := range Documents() {
+		sum := sha256.Sum256([]byte(text))
+		require.Equal(t, hex.EncodeToString(sum[:]), hash, text)
+	}
 }
 
 // The app's script delays a first visit.

@@ -112,7 +112,10 @@ func (m memoryMutation) CreatePost(_ context.Context, d feed.Draft) (*model.Crea
 	return &model.CreatePostPayload{Post: post}, nil
 }
 
-type memorySubscription struct{ memory *memory }
+type memorySubscription struct {
+	generated.SubscriptionResolver
+	memory *memory
+}
 
 // TimelineEvents subscribes until ctx ends.
 func (m memorySubscription) TimelineEvents(ctx context.Context, _ *string, _ *int, _ *bool) (<-chan stream.Event, error) {

@@ -28,6 +28,12 @@ type documents struct {
 // persisted is a document that a client registers.
 type persisted struct{ hash, text string }
 
+// hashOf is the SHA-256 of a document, as clients send it.
+func hashOf(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
+}
+
 // size is how many bytes of memory an entry takes, with its places in the cache.
 func (p persisted) size() int { return len(p.text) + 3*len(p.hash) + 200 }
 
@@ -38,9 +44,10 @@ func newDocuments(maxBytes int) *documents {
 	return &documents{kept: lru.New[string](maxBytes)}
 }
 
-// newTrusted reads a file with a JSON object of hash and document. Errors: it
-// cannot be read, or it has a document that could not be executed.
-func newTrusted(ctx context.Context, file string, engine *exec.Engine) (*documents, error) {
+// newTrusted reads a file with a JSON object of hash and document, and adds those that are
+// trusted anyway. Errors: it cannot be read, it has a key that is not the hash of its
+// document, or a document that could not be executed.
+func newTrusted(ctx context.Context, file string, anyway map[string]string, engine *exec.Engine) (*documents, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("trusted documents: %w", err)
@@ -49,11 +56,20 @@ func newTrusted(ctx context.Context, file string, engine *exec.Engine) (*documen
 	if err := json.Unmarshal(data, &d.trusted); err != nil {
 		return nil, fmt.Errorf("trusted documents: %s is not a JSON object of hash and document: %w", file, err)
 	}
+	if d.trusted == nil {
+		return nil, fmt.Errorf("trusted documents: %s is null, and not a JSON object of hash and document", file)
+	}
 	for hash, text := range d.trusted {
+		if sum := hashOf(text); hash != sum {
+			return nil, fmt.Errorf("trusted documents: %s, document %s: the key must be the SHA-256 of the document in lower-case hexadecimal, %s", file, hash, sum)
+		}
 		if errs := engine.Check(ctx, text); len(errs) > 0 {
 			return nil, fmt.Errorf("trusted documents: %s, document %s: %w", file, hash, errs)
 		}
 		d.texts[text] = struct{}{}
+	}
+	for hash, text := range anyway {
+		d.trusted[hash], d.texts[text] = text, struct{}{}
 	}
 	return d, nil
 }
@@ -74,8 +90,7 @@ func (d *documents) resolve(r exec.Request) (resolved exec.Request, register *pe
 		return r, nil, nil
 	}
 	if r.Query != "" {
-		sum := sha256.Sum256([]byte(r.Query))
-		if hex.EncodeToString(sum[:]) != hash {
+		if hashOf(r.Query) != hash {
 			return r, nil, requestError(codeBadInput, "The sha256Hash is not that of the document.")
 		}
 		return r, &persisted{hash, r.Query}, nil

@@ -1,8 +1,6 @@
 package transport
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -15,11 +13,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 )
-
-func hashOf(text string) string {
-	sum := sha256.Sum256([]byte(text))
-	return hex.EncodeToString(sum[:])
-}
 
 // byHash is a request with the hash of one document and the text of another; an
 // empty text is not sent.
@@ -116,26 +109,30 @@ func TestTrustedDocuments(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                     "JSON object",
 		`["{hello}"]`:          "JSON object",
-		`{"a":"{nothing}"}`:    "document a",
 		`{"a":"{hello","b":1}`: "JSON object",
-		`{"a":"{hello"}`:       "document a",
+		"null":                 "JSON object",
+		`{"a":"{hello}"}`:      "document a: the key must be the SHA-256 of the document in lower-case hexadecimal, " + hashOf("{hello}"),
+		`{"` + hashOf("{nothing}") + `":"{nothing}"}`: "document " + hashOf("{nothing}"),
+		`{"` + hashOf("{hello") + `":"{hello"}`:       "document " + hashOf("{hello"),
 	} {
 		write(text)
-		_, err := newTrusted(t.Context(), file, f.handler.api.config.Engine)
+		_, err := newTrusted(t.Context(), file, nil, f.handler.api.config.Engine)
 		require.ErrorContains(t, err, want)
 	}
-	_, err := newTrusted(t.Context(), file+"x", f.handler.api.config.Engine)
+	_, err := newTrusted(t.Context(), file+"x", nil, f.handler.api.config.Engine)
 	require.ErrorIs(t, err, os.ErrNotExist)
 
-	write(`{"greet":"{hello}","set":"mutation s($n:Int!){set(n:$n)}"}`)
-	f.handler.api.documents, err = newTrusted(t.Context(), file, f.handler.api.config.Engine)
+	const greet, set, own = "{hello}", "mutation s($n:Int!){set(n:$n)}", "{own:hello}"
+	write(`{"` + hashOf(greet) + `":"` + greet + `","` + hashOf(set) + `":"` + set + `"}`)
+	f.handler.api.documents, err = newTrusted(t.Context(), file, map[string]string{hashOf(own): own}, f.handler.api.config.Engine)
 	require.NoError(t, err)
-	require.Contains(t, f.post(byHash("greet", "")).Body.String(), "world")
-	require.Contains(t, f.post(byHash("greet", "{hello}")).Body.String(), "world")
+	require.Contains(t, f.post(byHash(hashOf(greet), "")).Body.String(), "world")
+	require.Contains(t, f.post(byHash(hashOf(greet), greet)).Body.String(), "world")
 	require.Contains(t, f.post(`{"query":"{hello}"}`).Body.String(), "world", "the text of one is as good")
-	require.Contains(t, f.post(`{"variables":{"n":8},"extensions":{"persistedQuery":{"version":1,"sha256Hash":"set"}}}`).Body.String(), `"set":8`)
+	require.Contains(t, f.post(`{"variables":{"n":8},"extensions":{"persistedQuery":{"version":1,"sha256Hash":"`+hashOf(set)+`"}}}`).Body.String(), `"set":8`)
+	require.Contains(t, f.post(byHash(hashOf(own), "")).Body.String(), "world")
 	for _, body := range []string{
-		`{"query":"{ hello }"}`, byHash("other", ""), byHash("greet", "{a:hello}"),
+		`{"query":"{ hello }"}`, byHash("other", ""), byHash(hashOf(greet), "{a:hello}"),
 		byHash(hashOf("{a:hello}"), "{a:hello}"), `{"query":"{__typename}"}`,
 	} {
 		require.Contains(t, f.post(body).Body.String(), `"DOCUMENT_NOT_TRUSTED"`, body)

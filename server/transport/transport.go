@@ -72,6 +72,8 @@ type Config struct {
 	// TrustedDocuments is a file with a JSON object of hash and document. With it no
 	// other documents are executed. Optional.
 	TrustedDocuments string
+	// AlwaysTrusted are documents by their hash that are executed beside those of the file.
+	AlwaysTrusted map[string]string
 	// MaxSockets is how many sockets and streams of events this process has open at
 	// once, 1 to 1,000,000.
 	MaxSockets int
@@ -200,7 +202,7 @@ func New(ctx context.Context, c Config) (*Handler, error) {
 	}
 	if c.TrustedDocuments != "" {
 		var err error
-		if a.documents, err = newTrusted(ctx, c.TrustedDocuments, c.Engine); err != nil {
+		if a.documents, err = newTrusted(ctx, c.TrustedDocuments, c.AlwaysTrusted, c.Engine); err != nil {
 			return nil, err
 		}
 	}

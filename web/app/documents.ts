@@ -1,5 +1,6 @@
 // Every GraphQL document of the app. Their types come from the schema: `npm run schema` writes schema.d.ts,
 // `npm run check` then finds a field or an argument that does not exist.
+import { print } from '@0no-co/graphql.web'
 import type { Edge } from '@tideline/client'
 import { initGraphQLTada, type FragmentOf } from 'gql.tada'
 
@@ -95,6 +96,9 @@ const receipt = graphql(`
 export type Receipt = FragmentOf<typeof receipt>
 export type Session = FragmentOf<typeof session>
 export type Person = FragmentOf<typeof person>
+/** What the timeline selects of a post. */
+export const ofTimeline = { fields: '...Post', fragments: print(PostFields) }
+
 export type Post = FragmentOf<typeof PostFields>
 export type Entry = Edge<Post>
 export type Visibility = Post['visibility']

@@ -2,9 +2,9 @@
 // to which the reader had read when it was opened.
 import { readLine, TimelineStore, type Order, type Status, type TimelineEvent } from '@tideline/client'
 
-import { address, print, send } from './api'
+import { address, send } from './api'
 import { tell, watchChanges } from './changes'
-import { PostFields, type Entry, type Post, type Session, type Visibility } from './documents'
+import { ofTimeline, type Entry, type Post, type Session, type Visibility } from './documents'
 import { draftOf, putBack, take } from './draft'
 import { t } from './preferences'
 import { expire, session } from './session'
@@ -54,8 +54,7 @@ export class Timeline {
       viewer: session.user.id,
       // There is no other token than that of the session.
       token: (refused) => (refused === undefined ? session.token : null),
-      fields: '...Post',
-      fragments: print(PostFields),
+      ...ofTimeline,
       request: send,
       hold: true,
       most: mostAgain,

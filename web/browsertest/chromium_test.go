@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/url"
 	"os"
 	"os/exec"
@@ -23,6 +24,8 @@ import (
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"tideline/web"
 )
 
 // patience is how long a page may take to show what a test expects.
@@ -86,6 +89,8 @@ type page struct {
 	complaints []string // exceptions, errors and warnings of the console
 	failures   []string // failed requests, as the console reports them
 	strangers  []string // addresses on other hosts
+	untrusted  []string // documents that the app sent and that are not on its list
+	explorer   bool     // the page has been GraphiQL, which sends any document
 }
 
 // open opens a new browser on the site. When the test ends, the page must have no
@@ -104,6 +109,7 @@ func open(t *testing.T, site string, before ...chromedp.Action[chromedp.Void]) *
 		assert.Empty(t, p.complaints, "the page complains on the console")
 		assert.Empty(t, p.failures, "requests fail")
 		assert.Empty(t, p.strangers, "the page asks other hosts")
+		assert.Empty(t, p.untrusted, "the app sends what its list of documents lacks")
 	})
 	require.NoError(t, chromedp.Listen(ctx, p.hear))
 	// Every window is in front, as it is for its user.
@@ -135,8 +141,31 @@ func (p *page) hear(event any) {
 		}
 	case *network.EventRequestWillBeSent:
 		p.ask(e.Request.URL)
+		p.explorer = p.explorer || strings.Contains(e.DocumentURL, "/graphiql")
+		if body := e.Request.PostDataEntries; len(body) == 1 && strings.HasSuffix(e.Request.URL, "/graphql") {
+			var request struct{ Query string }
+			_ = json.Unmarshal(body[0].Bytes, &request)
+			p.sent(request.Query)
+		}
 	case *network.EventWebSocketCreated:
 		p.ask(e.URL)
+	case *network.EventWebSocketFrameSent:
+		var message struct {
+			Type    string
+			Payload struct{ Query string }
+		}
+		if _ = json.Unmarshal(e.Response.PayloadData, &message); message.Type == "subscribe" {
+			p.sent(message.Payload.Query)
+		}
+	}
+}
+
+// sent notes a document that is not on the list of the app's. Those that tests send from a
+// page have no name.
+func (p *page) sent(document string) {
+	ofTest := strings.HasPrefix(document, "{")
+	if !ofTest && !p.explorer && !slices.Contains(slices.Collect(maps.Values(web.Documents())), document) {
+		p.untrusted = append(p.untrusted, document)
 	}
 }
 

@@ -78,7 +78,10 @@ export type DefaultPost = {
   author: { id: string; handle: string; name: string }
 }
 
-/** The documents of a timeline, for the fields of a post; fragments are what those fields need. */
+/**
+ * The texts of what a timeline sends, for the fields of a post; fragments are what those fields need. A server that
+ * executes trusted documents only needs them on its list.
+ */
 export function documents(fields: string, fragments: string) {
   const entry = `cursor score node { ${fields} }`
   return {
