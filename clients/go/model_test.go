@@ -54,7 +54,7 @@ func (p *player) begin(ctx context.Context) {
 	client := p.client()
 	client.Token = func(_ context.Context, refused string) (string, error) {
 		var present string
-		p.locked(func() { present = p.server.token })
+		p.locked(func() { present = p.token })
 		if refused == present {
 			return "", tideline.ErrSessionEnded
 		}
@@ -129,7 +129,7 @@ func (p *player) do(ctx context.Context, step string) error {
 	case "later":
 		p.cut(1013)
 	case "token":
-		p.locked(func() { p.server.token += "!" })
+		p.locked(func() { p.token += "!" })
 		p.cut(4403)
 	case "refuse":
 		p.locked(func() {
