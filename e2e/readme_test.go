@@ -20,6 +20,7 @@ func TestReadme(t *testing.T) {
 	_, section, found := strings.Cut(string(page), "\n## The same with curl\n")
 	require.True(t, found)
 	commands := blocks.FindStringSubmatch(section)[2]
+	require.NotRegexp(t, `(?m)(^|\s)#\s`, commands, "a zsh into which one pastes knows no comments")
 	for _, shell := range []string{"bash", "zsh", "dash"} {
 		t.Run(shell, func(t *testing.T) {
 			t.Parallel()

@@ -1,6 +1,6 @@
 // A timeline whose posts are in the cache of Apollo Client, beside the profile of a user.
 //
-//   TIDELINE_URL=http://127.0.0.1:8080 TIDELINE_TOKEN=… npm run apollo -- bob
+//   TIDELINE_URL=http://127.0.0.1:8080 TIDELINE_TOKEN=… npm run apollo -- lin
 import { ApolloClient, gql, HttpLink, InMemoryCache } from '@apollo/client'
 import { mirrorToApollo } from '@tideline/client/apollo'
 

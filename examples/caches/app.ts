@@ -38,7 +38,11 @@ const answer = await fetch(url, {
   headers: { 'Content-Type': 'application/json', ...headers },
   body: JSON.stringify({ query: '{ viewer { id } }' }),
 })
-const { viewer } = (await answer.json()).data
+const viewer: { id: string } | undefined = (await answer.json()).data?.viewer
+if (!viewer) {
+  console.error('Set TIDELINE_TOKEN to the token of a session, as signUp and logIn return it.')
+  process.exit(1)
+}
 export const timeline = new TimelineStore<Post>({
   url,
   viewer: viewer.id,
@@ -104,12 +108,17 @@ export async function run(app: App) {
   })
   await timeline.start()
 
+  const userId = () => {
+    const profile = app.profile()
+    if (!profile) throw new Error(`There is no user @${handle} here: name one when you start.`)
+    return profile.id
+  }
   const commands: Record<string, (...words: string[]) => Promise<unknown>> = {
     more: () => timeline.more(),
     post: (...words) => timeline.post(words.join(' ')),
     edit: (id = '', ...words) => inTurn(() => app.edit(id, words.join(' '))),
-    mute: () => inTurn(() => app.mute(app.profile()!.id)),
-    block: () => inTurn(() => app.block(app.profile()!.id)),
+    mute: () => inTurn(() => app.mute(userId())),
+    block: () => inTurn(() => app.block(userId())),
   }
   for await (const line of createInterface({ input: process.stdin })) {
     const [name = '', ...words] = line.split(' ')

@@ -1,6 +1,6 @@
 // A timeline whose posts are in Relay's store, beside the profile of a user.
 //
-//   TIDELINE_URL=http://127.0.0.1:8080 TIDELINE_TOKEN=… npm run relay -- bob
+//   TIDELINE_URL=http://127.0.0.1:8080 TIDELINE_TOKEN=… npm run relay -- lin
 import relay, { type MutationParameters } from 'relay-runtime'
 import { mirrorToRelay } from '@tideline/client/relay'
 

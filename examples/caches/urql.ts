@@ -1,6 +1,6 @@
 // A timeline whose posts are in urql's Graphcache, beside the profile of a user.
 //
-//   TIDELINE_URL=http://127.0.0.1:8080 TIDELINE_TOKEN=… npm run urql -- bob
+//   TIDELINE_URL=http://127.0.0.1:8080 TIDELINE_TOKEN=… npm run urql -- lin
 import { Client, fetchExchange, subscriptionExchange, type OperationResult } from '@urql/core'
 import { cacheExchange } from '@urql/exchange-graphcache'
 import { mirrorToUrql } from '@tideline/client/urql'

@@ -48,7 +48,7 @@ func TestGraphiQL(t *testing.T) {
 	p.see(editing + `?.includes('mutation SignUp')`)
 
 	p.run("SignUp")
-	p.answers(`"handle":"bob"`)
+	p.answers(`"handle":"max"`)
 	p.tab("Follow", "mutation Follow")
 	p.run("")
 	p.answers(`"following":true`)
@@ -60,11 +60,11 @@ func TestGraphiQL(t *testing.T) {
 	p.answers(`"text":"Thetideiscomingin."`)
 	p.tab("Live", "subscription Live")
 	p.run("")
-	// connection_init carries Bob's token, so that Ada's posts arrive.
+	// connection_init carries Max's token, so that Lin's posts arrive.
 	p.see(`document.querySelector('.graphiql-execute-button').ariaLabel.startsWith('Stop')`)
-	ada := &person{s: s, token: p.value(`JSON.parse(localStorage['tideline:graphiql:sessions']).ada.token`).(string)}
+	lin := &person{s: s, token: p.value(`JSON.parse(localStorage['tideline:graphiql:sessions']).lin.token`).(string)}
 	p.see(`(await (await fetch('/metrics')).text()).match(/^tideline_live_\w*subscri\w+ 1$/m) !== null`)
-	ada.post("Heard")
+	lin.post("Heard")
 	p.answers(`"text":"Heard"`)
 	p.run("")
 	p.see(`document.querySelector('.graphiql-execute-button').ariaLabel.startsWith('Execute')`)

@@ -1,5 +1,5 @@
-// Carries tokens and ids from one tab to the others: what `ada: signUp(…)` or `ada: logIn(…)` answered
-// is known as {{ada.token}} and {{ada.id}} in the headers and variables of every tab, until it is replaced.
+// Carries tokens and ids from one tab to the others: what `lin: signUp(…)` or `lin: logIn(…)` answered
+// is known as {{lin.token}} and {{lin.id}} in the headers and variables of every tab, until it is replaced.
 import type { ExecutionResult } from 'graphql'
 
 type Session = { token: string; id: string }

@@ -1,4 +1,4 @@
-// The tabs a newcomer finds. {{ada.token}} and the like are filled in by sessions.ts.
+// The tabs a newcomer finds. {{lin.token}} and the like are filled in by sessions.ts.
 import accounts from './tabs/accounts.graphql?raw'
 import follow from './tabs/follow.graphql?raw'
 import live from './tabs/live.graphql?raw'
@@ -11,8 +11,8 @@ const as = (name: string) => json({ Authorization: `Bearer {{${name}.token}}` })
 export const defaultTabs = [
   // GraphiQL opens the first tab without its variables and headers: it must do without.
   { query: accounts },
-  { query: follow, variables: json({ ada: { userId: '{{ada.id}}' } }), headers: as('bob') },
-  { query: post, variables: json({ post: { text: 'The tide is coming in.', visibility: 'PUBLIC' } }), headers: as('ada') },
-  { query: timeline, variables: json({ first: 20, after: null }), headers: as('bob') },
-  { query: live, variables: json({ after: null }), headers: as('bob') },
+  { query: follow, variables: json({ lin: { userId: '{{lin.id}}' } }), headers: as('max') },
+  { query: post, variables: json({ post: { text: 'The tide is coming in.', visibility: 'PUBLIC' } }), headers: as('lin') },
+  { query: timeline, variables: json({ first: 20, after: null }), headers: as('max') },
+  { query: live, variables: json({ after: null }), headers: as('max') },
 ]
