@@ -42,14 +42,17 @@ func (c *client) subscribe(v account.Viewer, query string, variables map[string]
 	return s
 }
 
-func (s subscriber) next() map[string]any {
+func (s subscriber) next() map[string]any { return nextOf[map[string]any](s) }
+
+// nextOf waits for an event, and returns what the operation calls e.
+func nextOf[T any](s subscriber) T {
 	s.c.t.Helper()
 	timeout := time.After(30 * time.Second)
 	for {
 		response, ok := s.Next(graph.WithViewer(s.c.ctx, s.viewer))
 		if ok {
 			require.Empty(s.c.t, response.Errors)
-			var data struct{ E map[string]any }
+			var data struct{ E T }
 			require.NoError(s.c.t, json.Unmarshal(response.Data, &data), string(response.Data))
 			return data.E
 		}
@@ -213,26 +216,12 @@ const watchCounts = `subscription($ids: [ID!]!) { e: postCounts(ids: $ids) { id 
 // counts takes an event of watchCounts: the likes of each post.
 func (s subscriber) counts() map[any]any {
 	s.c.t.Helper()
-	timeout := time.After(30 * time.Second)
-	for {
-		response, ok := s.Next(graph.WithViewer(s.c.ctx, s.viewer))
-		if ok {
-			require.Empty(s.c.t, response.Errors)
-			var data struct{ E []map[string]any }
-			require.NoError(s.c.t, json.Unmarshal(response.Data, &data), string(response.Data))
-			likes := map[any]any{}
-			for _, post := range data.E {
-				likes[post["id"]] = post["likeCount"]
-				require.Equal(s.c.t, "author", post["author"].(map[string]any)["handle"])
-			}
-			return likes
-		}
-		select {
-		case <-s.news:
-		case <-timeout:
-			require.FailNow(s.c.t, "no event")
-		}
+	likes := map[any]any{}
+	for _, post := range nextOf[[]map[string]any](s) {
+		likes[post["id"]] = post["likeCount"]
+		require.Equal(s.c.t, "author", post["author"].(map[string]any)["handle"])
 	}
+	return likes
 }
 
 func TestPostCounts(t *testing.T) {
