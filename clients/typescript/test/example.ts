@@ -6,7 +6,7 @@ const logIn = `mutation ($input: LogInInput!) { logIn(input: $input) { token use
 const answer = await fetch(url, {
   method: 'POST',
   headers: { 'Content-Type': 'application/json' },
-  body: JSON.stringify({ query: logIn, variables: { input: { handle: 'ada', password: 'correct horse' } } }),
+  body: JSON.stringify({ query: logIn, variables: { input: { handle: 'lin', password: 'tide and time' } } }),
 })
 const { token, user } = (await answer.json()).data.logIn
 
