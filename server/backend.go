@@ -60,7 +60,7 @@ func (c Config) backend(stores *storage.Stores, log *slog.Logger, m *metrics.Met
 	}
 	b.publisher = live.NewPublisher(stores.Redis, stores.Sharded)
 	b.visibility = visibility.New(stores.DB, stores.Dialect)
-	b.directory = account.NewDirectory(stores.DB, c.MaxPage)
+	b.directory = account.NewDirectory(stores.DB, stores.Dialect, c.MaxPage)
 	if b.keys, err = apikey.New(apikey.Config{DB: stores.DB, MaxPage: c.MaxPage, Logger: log}); err != nil {
 		return b, err
 	}

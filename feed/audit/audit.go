@@ -240,7 +240,7 @@ func (a *Audit) explainShown(ctx context.Context, viewer, author, post int64) (s
 		return "", err
 	}
 	if !listed {
-		return a.explainMerged(ctx, author, post, "nobody's posts are pushed, or too many authors' are not")
+		return a.explainMerged(ctx, author, post, "nobody's posts are pushed")
 	}
 	found, covered, err := a.tl.Page(ctx, timeline.Inbox(viewer), timeline.Range{Before: post + 1, After: post - 1, Limit: 1})
 	if err != nil {

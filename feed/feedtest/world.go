@@ -133,7 +133,7 @@ func New(t testing.TB, s *storage.Stores, o Options) *World {
 	require.NoError(t, err)
 	w.Hub = live.NewHub(s.Redis, live.HubConfig{Sharded: s.Sharded, Mark: w.Home.ArrivedID})
 	w.Audit = audit.New(w.Home)
-	w.Directory = account.NewDirectory(db, o.Policy.MaxPage)
+	w.Directory = account.NewDirectory(db, s.Dialect, o.Policy.MaxPage)
 	w.Keys, err = apikey.New(apikey.Config{DB: db, Now: o.Now})
 	require.NoError(t, err)
 	w.Sessions, err = account.NewSessions(account.SessionsConfig{DB: db, Publisher: w.Publisher, Queue: w.Queue, Keys: w.Keys, Grace: Grace, Webhooks: o.Webhooks, Now: o.Now})

@@ -45,10 +45,10 @@ type prefetch struct {
 	// begun is a build of the feed that the request has opened. The request must
 	// pass it to a builder.
 	begun *timeline.Build
-	// merged are the authors whom readers merged before the inbox was read. A later
-	// list may lack an author who was merged then and whose posts are not yet in
+	// mergeable are the authors whom the reader may have merged before the inbox was read. A
+	// later list may lack an author who was merged then and whose posts are not yet in
 	// the inbox.
-	merged *[]int64
+	mergeable *[]int64
 	// asked is a range of the feed, and part what the feed had of it a moment ago.
 	asked timeline.Range
 	part  timeline.Part
@@ -136,7 +136,7 @@ func (h *Home) readParts(ctx context.Context, feed cachedFeed, known prefetch, r
 	}
 	after := r.After
 	if feed.merges {
-		plan, err := h.plan(ctx, feed.user, known.merged, r)
+		plan, err := h.plan(ctx, feed.user, known.mergeable, r)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -48,7 +48,7 @@ func (h *Home) Visit(ctx context.Context, user int64) Visit {
 func (h *Home) visitInbox(ctx context.Context, user int64, r timeline.Range, with visibility.Fields) (Visit, visibility.Source) {
 	feed, arrived := h.inbox(user), h.ArrivedID(ctx)
 	feed.with = with
-	list, unlisted := h.merged.list(ctx)
+	list, unlisted := h.merged.mergeable(ctx, user)
 	patient, cancel := patiently(ctx)
 	defer cancel()
 	at, part, err := h.tl.VisitPage(patient, user, r)
@@ -59,7 +59,7 @@ func (h *Home) visitInbox(ctx context.Context, user int64, r timeline.Range, wit
 	}
 	known := prefetch{begun: begun}
 	if unlisted == nil {
-		known.asked, known.part, known.merged = r, part, &list
+		known.asked, known.part, known.mergeable = r, part, &list
 	}
 	return Visit{at, arrived}, h.cached(feed, known)
 }
@@ -142,9 +142,9 @@ func (h *Home) ClientStateAt(ctx context.Context, v account.Viewer, after paging
 // Cost with an inbox: as a page of all these posts, so one round trip, and a query
 // when there are any. Without an inbox told is false and the client cannot resume,
 // unless the caller says must: a page does not wait for the query.
-func (h *Home) recentIDs(ctx context.Context, user int64, r timeline.Range, must bool) (list []int64, told bool, err error) {
+func (h *Home) recentIDs(ctx context.Context, user int64, r timeline.Range, must bool) (ids []int64, told bool, err error) {
 	var known prefetch
-	merged, err := h.merged.list(ctx) // before the inbox is read: see prefetch
+	list, err := h.merged.mergeable(ctx, user) // before the inbox is read: see prefetch
 	if err != nil {
 		return nil, false, err
 	}
@@ -154,7 +154,7 @@ func (h *Home) recentIDs(ctx context.Context, user int64, r timeline.Range, must
 		if covered.State != timeline.Ready && !must {
 			return nil, false, nil
 		}
-		known = prefetch{merged: &merged, asked: r, part: timeline.Part{IDs: found, Coverage: covered}}
+		known = prefetch{mergeable: &list, asked: r, part: timeline.Part{IDs: found, Coverage: covered}}
 	}
 	posts, err := h.fill(ctx, user, known, r)
 	return rows.PostIDs(posts), true, err

@@ -34,8 +34,8 @@ const (
 	// AlwaysPull, as Policy.PullAbove, pushes nobody's.
 	AlwaysPull = -2
 
-	// maxMergedAuthors is how many merged authors are listed. When there are more,
-	// readers pull from all their followees.
+	// maxMergedAuthors is how many merged authors a process lists. When there are more,
+	// each reader asks which followees they are.
 	maxMergedAuthors = 2000
 	// mergeAfterReturn is how much longer readers merge an author who is pushed
 	// again. It is longer than a post is usually on its way.

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"entgo.io/ent/dialect/sql"
 	"golang.org/x/sync/singleflight"
 
 	"tideline/ent"
@@ -20,7 +21,7 @@ import (
 )
 
 // mergedAuthors lists the authors whom readers merge. It caches the list for
-// Policy.MergedListFor.
+// Policy.MergedListFor; of more than maxMergedAuthors each reader asks for those followed.
 type mergedAuthors struct {
 	db     *ent.Client
 	tl     *timeline.Store
@@ -62,9 +63,7 @@ func (m *mergedAuthors) readList(ctx context.Context) ([]int64, error) {
 		return authors, nil
 	}
 	began := m.now()
-	// All modes but PUSH. Each is named: "not PUSH" is no range of an index.
-	merged := user.FanOutModeIn(user.FanOutModePUSH_TO_PULL, user.FanOutModePULL, user.FanOutModePULL_TO_PUSH)
-	authors, err := m.db.User.Query().Where(merged).Limit(maxMergedAuthors).IDs(ctx)
+	authors, err := m.db.User.Query().Where(modesMerged).Limit(maxMergedAuthors).IDs(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -73,6 +72,9 @@ func (m *mergedAuthors) readList(ctx context.Context) ([]int64, error) {
 	m.read, m.authors = began, m.withRecentlyRemoved(authors, began)
 	return m.authors, nil
 }
+
+// modesMerged are all modes but PUSH. Each is named: "not PUSH" is no range of an index.
+var modesMerged = user.FanOutModeIn(user.FanOutModePUSH_TO_PULL, user.FanOutModePULL, user.FanOutModePULL_TO_PUSH)
 
 // withRecentlyRemoved adds the authors who left the list a moment ago: readers
 // found their last posts in the outbox, and these may still be on their way to
@@ -89,21 +91,45 @@ func (m *mergedAuthors) withRecentlyRemoved(authors []int64, now time.Time) []in
 	return list[:min(len(list), maxMergedAuthors)]
 }
 
+// mergeable returns a list of authors, cached or read now, that has all merged followees
+// of the viewers. Those who follow nobody in it merge nobody.
+//
+// Cost: the list where it is older than Policy.MergedListFor. Where it is full, a look-up
+// by key for each followee.
+func (m *mergedAuthors) mergeable(ctx context.Context, viewers ...int64) ([]int64, error) {
+	list, err := m.list(ctx)
+	if err != nil || len(list) < maxMergedAuthors || m.policy.PullAbove == AlwaysPull {
+		return list, err
+	}
+	list = nil
+	err = m.db.Follow.Query().Where(rows.Among(follow.FieldFollowerID, viewers), func(s *sql.Selector) {
+		s.Where(sql.P(func(b *sql.Builder) { // a scalar, so that no plan reads all users
+			b.WriteString("(SELECT fan_out_mode <> 'PUSH' OR fan_out_mode_since > ").Arg(m.leftAfter()).
+				WriteString(" FROM users WHERE users.id = ").Ident(s.C(follow.FieldFolloweeID)).WriteString(")")
+		}))
+	}).Unique(true).Select(follow.FieldFolloweeID).Scan(ctx, &list)
+	return list, rows.Wrap("read followees to merge", err)
+}
+
+// leftAfter is when an author whom readers still merge became one who is pushed, in Unix
+// milliseconds. The clock of the process that wrote it may differ by some seconds.
+func (m *mergedAuthors) leftAfter() int64 { return m.now().Add(-2 * mergeAfterReturn).UnixMilli() }
+
 // MergedFollowees returns the authors whose outboxes the viewer's reads merge; listed is
-// false when there are too many merged authors for a list.
+// false when nobody is pushed: then they are all followees, and the viewer.
 //
 // Cost: a query by index, and the list where it is older than Policy.MergedListFor.
 func (h *Home) MergedFollowees(ctx context.Context, viewer int64) (authors []int64, listed bool, err error) {
-	list, err := h.merged.list(ctx)
+	list, err := h.merged.mergeable(ctx, viewer)
 	if err != nil {
 		return nil, false, err
 	}
 	return h.merged.among(ctx, viewer, list)
 }
 
-// among is MergedFollowees for a given list of merged authors.
+// among is MergedFollowees for what mergeable returned.
 func (m *mergedAuthors) among(ctx context.Context, viewer int64, list []int64) (authors []int64, listed bool, err error) {
-	if m.policy.PullAbove == AlwaysPull || len(list) == maxMergedAuthors {
+	if m.policy.PullAbove == AlwaysPull {
 		return nil, false, nil
 	}
 	if len(list) == 0 {
@@ -118,7 +144,10 @@ func (m *mergedAuthors) among(ctx context.Context, viewer int64, list []int64) (
 // newest posts may be in no inbox.
 func (m *mergedAuthors) mayMerge(ctx context.Context, author int64) (bool, error) {
 	list, err := m.list(ctx)
-	return m.policy.PullAbove == AlwaysPull || len(list) == maxMergedAuthors || slices.Contains(list, author), err
+	if err != nil || len(list) < maxMergedAuthors || m.policy.PullAbove == AlwaysPull {
+		return m.policy.PullAbove == AlwaysPull || slices.Contains(list, author), err
+	}
+	return m.db.User.Query().Where(user.ID(author), user.Or(modesMerged, user.FanOutModeSinceGT(m.leftAfter()))).Exist(ctx)
 }
 
 // sources returns the authors of the viewer's timeline: followees not muted, and the viewer.

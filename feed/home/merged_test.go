@@ -3,10 +3,13 @@ package home_test
 import (
 	"context"
 	"database/sql"
+	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"entgo.io/ent/dialect"
 	entsql "entgo.io/ent/dialect/sql"
@@ -14,6 +17,8 @@ import (
 
 	"tideline/ent"
 	"tideline/ent/schema"
+	"tideline/ent/user"
+	"tideline/feed/account"
 	"tideline/feed/feedtest"
 	"tideline/feed/home"
 	"tideline/feed/paging"
@@ -75,4 +80,63 @@ func TestMergedAuthorsAreReadOnceForAll(t *testing.T) {
 		}
 		require.EqualValues(t, 1, held.queries.Load())
 	})
+}
+
+// Where more authors are merged than a process lists, readers keep their inboxes, and merge
+// only those whom they follow: also one who returned to push a moment ago.
+func TestMoreMergedAuthorsThanAList(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		w := newWorld(t, s, feedtest.Options{Policy: home.Policy{MergedListFor: time.Nanosecond}})
+		w.Work()
+		u := w.Users(5)
+		reader, other, pushed, star, returned := u[0], u[1], u[2], u[3], u[4]
+		for _, author := range []account.Viewer{pushed, star, returned} {
+			w.Follow(reader, author)
+		}
+		w.Follow(other, pushed)
+		all := []int64{w.Post(pushed, schema.Public)}
+		w.Drain()
+		require.Len(t, w.Timeline(reader, 9), 1)
+		require.Len(t, w.Timeline(other, 9), 1)
+		w.fillMerged()
+		now := w.Now().UnixMilli()
+		w.Stores.DB.User.Update().Where(user.ID(star.ID)).SetFanOutMode(user.FanOutModePULL).SetFanOutModeSince(now).ExecX(w.Ctx)
+		w.Stores.DB.User.Update().Where(user.ID(returned.ID)).SetFanOutMode(user.FanOutModePULL).SetFanOutModeSince(now).ExecX(w.Ctx)
+		all = append(all, w.Post(star, schema.Public), w.Post(returned, schema.Public)) // in no inbox
+		w.Drain()
+		w.Stores.DB.User.Update().Where(user.ID(returned.ID)).SetFanOutMode(user.FanOutModePUSH).SetFanOutModeSince(now).ExecX(w.Ctx)
+
+		require.Equal(t, feedtest.NewestFirst(all...), w.Timeline(reader, 9))
+		for _, author := range []account.Viewer{star, returned} { // a count reads them from Redis alone
+			require.NoError(t, w.Home.BuildOutbox(w.Ctx, author.ID))
+		}
+		unread, err := w.Home.UnreadCounts(w.Ctx, []int64{reader.ID, other.ID})
+		require.NoError(t, err)
+		require.Equal(t, map[int64]int{reader.ID: 3, other.ID: 1}, unread)
+		for viewer, merges := range map[account.Viewer][]int64{reader: {star.ID, returned.ID}, other: nil} {
+			merged, listed, err := w.Home.MergedFollowees(w.Ctx, viewer.ID)
+			require.NoError(t, err)
+			require.True(t, listed)
+			require.ElementsMatch(t, merges, merged)
+		}
+		_, err = w.Feed.Mute(w.Ctx, reader, star.ID)
+		require.NoError(t, err)
+		w.Drain()
+		require.Equal(t, feedtest.NewestFirst(all[0], all[2]), w.Timeline(reader, 9))
+	})
+}
+
+// fillMerged makes as many merged authors as a process lists.
+func (w *world) fillMerged() {
+	w.Helper()
+	users := make([]*ent.UserCreate, 2000)
+	for i := range users {
+		id, err := w.IDs.Next()
+		require.NoError(w, err)
+		users[i] = w.Stores.DB.User.Create().SetID(id).SetHandle(fmt.Sprint("star", i)).SetPasswordHash("").SetFanOutMode(user.FanOutModePULL)
+	}
+	for chunk := range slices.Chunk(users, 500) {
+		require.NoError(w, w.Stores.DB.User.CreateBulk(chunk...).Exec(w.Ctx))
+	}
 }

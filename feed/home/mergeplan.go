@@ -24,26 +24,25 @@ const maxOutboxes = 1000
 var errTooManyOutboxes = errors.New("too many outboxes reach the page")
 
 // plan chooses the outboxes that a read of a home timeline merges. They are those
-// of the merged followees, beside the inbox. When too many authors are merged for a
-// list, they are those of all followees and the viewer, without the inbox, which is
-// fan-out on read. Merged is the list of merged authors from before the inbox was
-// read, or nil.
+// of the merged followees, beside the inbox. When nobody is pushed they are those of all
+// followees and the viewer, without the inbox, which is fan-out on read. Mergeable is the
+// list from before the inbox was read, or nil.
 //
 // Of more than Policy.MergeAll authors, plan chooses those who reach the near end
 // of the range, by their latest post ids in Redis. It sorts these ids and takes as
 // many as the limit; an author whose latest id is below the last of them is left
 // out. That costs one round trip of O(authors), and a query of the authors whom
 // Redis does not know yet.
-func (h *Home) plan(ctx context.Context, viewer int64, merged *[]int64, r timeline.Range) (mergePlan, error) {
+func (h *Home) plan(ctx context.Context, viewer int64, mergeable *[]int64, r timeline.Range) (mergePlan, error) {
 	p := mergePlan{after: r.After}
-	if merged == nil {
-		list, err := h.merged.list(ctx)
+	if mergeable == nil {
+		list, err := h.merged.mergeable(ctx, viewer)
 		if err != nil {
 			return p, err
 		}
-		merged = &list
+		mergeable = &list
 	}
-	authors, listed, err := h.merged.among(ctx, viewer, *merged)
+	authors, listed, err := h.merged.among(ctx, viewer, *mergeable)
 	p.skipInbox = !listed
 	if err == nil && !listed {
 		authors, err = h.merged.sources(ctx, viewer)

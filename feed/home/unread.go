@@ -41,8 +41,8 @@ func (h *Home) unreadIDs(ctx context.Context, users []int64) (map[int64][]int64,
 	for _, m := range markers {
 		above[m.ID] = m.PostID
 	}
-	merged, err := h.merged.list(ctx)
-	if err != nil || len(merged) == maxMergedAuthors {
+	merged, err := h.merged.mergeable(ctx, users...)
+	if err != nil || h.cfg.PullAbove == AlwaysPull {
 		return nil, err
 	}
 	outboxes := map[int64][]int64{} // of the authors whom the user's reads merge
