@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
@@ -48,7 +49,7 @@ func main() {
 	parser := kong.Must(&cli, kong.Name("tideline"), kong.ShortUsageOnError(),
 		kong.Description("Tideline keeps a timeline for every user and delivers it live.\n\nEvery setting is a flag and an environment variable; the flag wins."),
 		kong.DefaultEnvars(server.EnvPrefix), kong.Vars(server.Vars()), kong.Vars(command.Vars()), kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true}),
-		kong.Resolvers(kong.ResolverFunc(secret)))
+		kong.Resolvers(kong.ResolverFunc(secret)), kong.Help(help))
 	if err := server.CheckEnv(os.Environ(), variables(parser.Model.Node)); err != nil {
 		fmt.Fprintf(os.Stderr, "tideline: warning: %v\n", err)
 	}
@@ -59,6 +60,26 @@ func main() {
 	chosen.BindTo(ctx, (*context.Context)(nil))
 	chosen.Bind(cli.Config, server.Console{Out: os.Stdout, Log: os.Stderr})
 	parser.FatalIfErrorf(chosen.Run())
+}
+
+// help prints the flags of a command. Of the settings it shows those by which a command finds
+// what it works on: the others are there to be as for the server.
+func help(options kong.HelpOptions, ctx *kong.Context) error {
+	command := ctx.Selected()
+	for command != nil && command.Parent != nil && command.Parent != ctx.Model.Node {
+		command = command.Parent
+	}
+	if command == nil || slices.Contains([]string{"serve", "server", "worker", "config"}, command.Name) {
+		return kong.DefaultHelpPrinter(options, ctx)
+	}
+	for _, flag := range ctx.Model.Flags {
+		flag.Hidden = flag.Hidden || flag.Group != nil && flag.Group.Key != "Storage" && flag.Name != "addr"
+	}
+	if err := kong.DefaultHelpPrinter(options, ctx); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(ctx.Stdout, "\nOther settings are taken as by the server: \"tideline serve --help\" lists them.")
+	return err
 }
 
 // secret is the value of a flag that is in a file.

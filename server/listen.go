@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"tideline/server/limit"
@@ -26,19 +27,20 @@ const (
 // listen takes the address that the role answers on; nil when there is none.
 func (c Config) listen(ctx context.Context, role Role) (net.Listener, error) {
 	if !role.server {
-		return listenAt(ctx, c.WorkerAddr)
+		return listenAt(ctx, c.WorkerAddr, "worker-addr")
 	}
-	return listenAt(ctx, c.Addr)
+	return listenAt(ctx, c.Addr, "addr")
 }
 
-func listenAt(ctx context.Context, addr string) (net.Listener, error) {
+func listenAt(ctx context.Context, addr, setting string) (net.Listener, error) {
 	if addr == "" {
 		return nil, nil
 	}
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", addr)
 	if err != nil {
-		return nil, fmt.Errorf("listen: %w", err)
+		variable := EnvPrefix + "_" + strings.ToUpper(strings.ReplaceAll(setting, "-", "_"))
+		return nil, fmt.Errorf("listen: %w; --%s, or %s, sets another address", err, setting, variable)
 	}
 	return listener, nil
 }

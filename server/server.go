@@ -86,7 +86,7 @@ func Run(ctx context.Context, c Config, role Role, console Console) (err error) 
 	if listener != nil {
 		defer listener.Close()
 	}
-	admin, err := listenAt(ctx, c.AdminAddr)
+	admin, err := listenAt(ctx, c.AdminAddr, "admin-addr")
 	if err != nil {
 		return fmt.Errorf("for operators: %w", err)
 	}

@@ -62,7 +62,7 @@ type Pools struct {
 //
 // Cost: two queries when nothing is pending, otherwise that of the migrations.
 func Apply(ctx context.Context, p Pools, o Options, log *slog.Logger) (_ []Migration, err error) {
-	wanted, err := p.wanted(ctx, o)
+	wanted, fresh, err := p.wanted(ctx, o)
 	if err != nil || len(wanted) == 0 {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func Apply(ctx context.Context, p Pools, o Options, log *slog.Logger) (_ []Migra
 			return nil, err
 		}
 		defer end()
-		if wanted, err = p.wanted(ctx, o); err != nil { // another process may have done it meanwhile
+		if wanted, fresh, err = p.wanted(ctx, o); err != nil { // another process may have done it meanwhile
 			return nil, err
 		}
 	}
@@ -80,30 +80,35 @@ func Apply(ctx context.Context, p Pools, o Options, log *slog.Logger) (_ []Migra
 	if err != nil {
 		return nil, fmt.Errorf("migrations: %w", err)
 	}
+	level := slog.LevelInfo
+	if fresh {
+		level = slog.LevelDebug
+		log.InfoContext(ctx, "makes the tables", "migrations", len(wanted))
+	}
 	for i, m := range wanted {
-		log.InfoContext(ctx, "migrates", "version", m.Version, "name", m.Name, "phase", m.Phase)
+		log.Log(ctx, level, "migrates", "version", m.Version, "name", m.Name, "phase", m.Phase)
 		began := time.Now()
 		if err := p.apply(ctx, m, folder, o, log); err != nil {
 			return wanted[:i], fmt.Errorf("migrate: %w", err)
 		}
-		log.InfoContext(ctx, "migrated", "version", m.Version, "name", m.Name, "phase", m.Phase, "duration", time.Since(began))
+		log.Log(ctx, level, "migrated", "version", m.Version, "name", m.Name, "phase", m.Phase, "duration", time.Since(began))
 	}
 	return wanted, nil
 }
 
-func (p Pools) wanted(ctx context.Context, o Options) ([]Migration, error) {
+func (p Pools) wanted(ctx context.Context, o Options) (list []Migration, fresh bool, err error) {
 	plan, err := Lacks(ctx, p.Patient, p.Dialect)
 	switch {
 	case err != nil:
-		return nil, err
+		return nil, false, err
 	case plan.Fresh:
-		return plan.Pending, nil
+		return plan.Pending, true, nil
 	case o.Phase != Contract:
-		return plan.Of(Expand), nil
+		return plan.Of(Expand), false, nil
 	case len(plan.Of(Expand)) > 0:
-		return nil, ErrExpandFirst
+		return nil, false, ErrExpandFirst
 	}
-	return plan.Of(Contract), nil
+	return plan.Of(Contract), false, nil
 }
 
 // takeTurn waits until no other process migrates, of older versions, too: they take the
