@@ -171,15 +171,18 @@ func TestTaggedPosts(t *testing.T) {
 		const query = `query($tag: String!, $after: Cursor) { taggedPosts(tag: $tag, first: 2, after: $after) { nodes { text tags author { handle } } pageInfo { hasNextPage endCursor } } }`
 		first := c.do(query, map[string]any{"tag": "#Tide"})
 		require.Empty(c.t, first.Errors)
-		require.Equal(c.t, "5 #tide", first.at("taggedPosts.nodes.0.text"))
-		require.Equal(c.t, "ann", first.at("taggedPosts.nodes.1.author.handle"))
+		const nodes = "taggedPosts.nodes"
+		post := func(text string, tags ...any) any {
+			return map[string]any{"text": text, "tags": tags, "author": map[string]any{"handle": "ann"}}
+		}
+		require.Equal(c.t, []any{post("5 #tide", "tide"), post("4 #tide", "tide")}, first.at(nodes))
 		require.Equal(c.t, true, first.at("taggedPosts.pageInfo.hasNextPage"))
 		after := first.at("taggedPosts.pageInfo.endCursor")
 		second := c.do(query, map[string]any{"tag": "tide", "after": after})
 		require.Empty(c.t, second.Errors)
-		require.Equal(c.t, "1 #Tide #潮水 #TIDE", second.at("taggedPosts.nodes.1.text"))
+		require.Equal(c.t, []any{post("3 #tide", "tide"), post("1 #Tide #潮水 #TIDE", "tide", "潮水")}, second.at(nodes))
 		require.Equal(c.t, false, second.at("taggedPosts.pageInfo.hasNextPage"))
-		require.Equal(c.t, []any{}, c.get("taggedPosts.nodes", query, map[string]any{"tag": "unknown"}))
+		require.Equal(c.t, []any{}, c.get(nodes, query, map[string]any{"tag": "unknown"}))
 		c.refused("BAD_USER_INPUT", query, map[string]any{"tag": "潮水", "after": after})
 		bad := c.do(query, map[string]any{"tag": "two words"})
 		require.Len(c.t, bad.Errors, 1)
