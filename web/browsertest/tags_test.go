@@ -54,6 +54,7 @@ func TestTagPage(t *testing.T) {
 	a.clickOn(`document.querySelector('article a[href="/tag/tide"]')`)
 	a.see(`location.pathname === '/tag/tide' && document.querySelector('h1').textContent === '#tide' && document.title === '#tide · Tideline'`)
 	a.see(`document.querySelector('article .text').textContent === 'mine #tide, #潮水!'`)
+	a.clickOn(`document.querySelector('.more')`)
 	a.see(`document.querySelectorAll('article').length === 26 && document.querySelector('.more') === null`)
 	a.see(`[...document.querySelectorAll('article .text')].at(-1).textContent === '0 #Tide'`)
 	a.clickOn(`[...document.querySelectorAll('article a')].find((link) => link.textContent === '#潮水')`)
