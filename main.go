@@ -31,7 +31,7 @@ type commands struct {
 	Export      command.Export      `cmd:"" help:"Write users, follows, blocks, posts and likes to a file that import takes."`
 	Backup      command.Backup      `cmd:"" help:"Copy the SQLite file of a running Tideline; say how PostgreSQL is backed up."`
 	Feeds       command.Feeds       `cmd:"" help:"Look into timelines: inspect, explain, replay, verify, rebuild."`
-	Recount     command.Recount     `cmd:"" help:"Compare counters of users and posts with what they count; report, and repair if asked to, what is wrong."`
+	Recount     command.Recount     `cmd:"" help:"Compare counters of users and posts with what they count, and tags with texts; report, and repair if asked to, what is wrong."`
 	Ps          command.Ps          `cmd:"" help:"List the processes that run: what they do, and whether their workers are paused."`
 	Workers     command.Workers     `cmd:"" help:"Pause the workers of running processes, drain and resume them; change how many jobs they do at once."`
 	Jobs        command.Jobs        `cmd:"" help:"Look at jobs that are outstanding or given up; retry or discard the latter."`

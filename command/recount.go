@@ -9,9 +9,10 @@ import (
 	"tideline/server"
 )
 
-// Recount compares the counters of users and posts with the rows that they count.
+// Recount compares the counters of users and posts with the rows that they count, and the
+// tags by which posts are found with their texts.
 type Recount struct {
-	Repair bool `env:"-" help:"Set the counters that are wrong."`
+	Repair bool `env:"-" help:"Set the counters and the tags that are wrong."`
 }
 
 // recountPage is how many rows one statement compares.
@@ -20,7 +21,7 @@ const recountPage = 500
 // Run fails when counters are wrong and were not repaired.
 func (r Recount) Run(ctx context.Context, c server.Config, console server.Console) error {
 	return unlessInterrupted(ctx, c.WithCounters(ctx, console, func(counters *audit.Counters) error {
-		checked, wrong, err := r.all(ctx, counters, console)
+		checked, wrong, mistagged, err := r.all(ctx, counters, console)
 		if err == nil || checked > 0 {
 			does := "is wrong"
 			if wrong != 1 {
@@ -30,19 +31,22 @@ func (r Recount) Run(ctx context.Context, c server.Config, console server.Consol
 				does += " and set right"
 			}
 			fmt.Fprintf(console.Out, "%s, %s %s\n", count(checked, "row", "rows"), count(wrong, "counter", "counters"), does)
+			if mistagged > 0 {
+				fmt.Fprintf(console.Out, "%s had wrong tags\n", count(mistagged, "post", "posts"))
+			}
 		}
-		if err == nil && wrong > 0 && !r.Repair {
-			return errors.New("counters differ from what they count; --repair sets them")
+		if err == nil && wrong+mistagged > 0 && !r.Repair {
+			return errors.New("counters differ from what they count, or tags from texts; --repair sets them")
 		}
 		return err
 	}))
 }
 
 // all goes through all users and posts.
-func (r Recount) all(ctx context.Context, counters *audit.Counters, console server.Console) (checked, wrong int, err error) {
+func (r Recount) all(ctx context.Context, counters *audit.Counters, console server.Console) (checked, wrong, mistagged int, err error) {
 	total, err := counters.Count(ctx)
 	if err != nil {
-		return 0, 0, err
+		return 0, 0, 0, err
 	}
 	p := startBar(console, "Counters", total, "rows")
 	defer p.stop()
@@ -55,9 +59,9 @@ func (r Recount) all(ctx context.Context, counters *audit.Counters, console serv
 			for _, w := range page.Wrong {
 				p.say("%s %d: %s is %d, should be %d", of.what, w.ID, w.Column, w.Has, w.Should)
 			}
-			checked, wrong = checked+page.Rows, wrong+len(page.Wrong)
+			checked, wrong, mistagged = checked+page.Rows, wrong+len(page.Wrong), mistagged+page.Mistagged
 			if err != nil {
-				return checked, wrong, err
+				return checked, wrong, mistagged, err
 			}
 			if page.Rows == 0 {
 				break
@@ -66,5 +70,5 @@ func (r Recount) all(ctx context.Context, counters *audit.Counters, console serv
 			after = page.Last
 		}
 	}
-	return checked, wrong, nil
+	return checked, wrong, mistagged, nil
 }

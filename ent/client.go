@@ -27,6 +27,7 @@ import (
 	"tideline/ent/post"
 	"tideline/ent/postdata"
 	"tideline/ent/postdelta"
+	"tideline/ent/posttag"
 	"tideline/ent/postversion"
 	"tideline/ent/process"
 	"tideline/ent/readmarker"
@@ -84,6 +85,8 @@ type Client struct {
 	PostData *PostDataClient
 	// PostDelta is the client for interacting with the PostDelta builders.
 	PostDelta *PostDeltaClient
+	// PostTag is the client for interacting with the PostTag builders.
+	PostTag *PostTagClient
 	// PostVersion is the client for interacting with the PostVersion builders.
 	PostVersion *PostVersionClient
 	// Process is the client for interacting with the Process builders.
@@ -133,6 +136,7 @@ func (c *Client) init() {
 	c.Post = NewPostClient(c.config)
 	c.PostData = NewPostDataClient(c.config)
 	c.PostDelta = NewPostDeltaClient(c.config)
+	c.PostTag = NewPostTagClient(c.config)
 	c.PostVersion = NewPostVersionClient(c.config)
 	c.Process = NewProcessClient(c.config)
 	c.ReadMarker = NewReadMarkerClient(c.config)
@@ -252,6 +256,7 @@ func (c *Client) Tx(ctx context.Context) (*Tx, error) {
 		Post:            NewPostClient(cfg),
 		PostData:        NewPostDataClient(cfg),
 		PostDelta:       NewPostDeltaClient(cfg),
+		PostTag:         NewPostTagClient(cfg),
 		PostVersion:     NewPostVersionClient(cfg),
 		Process:         NewProcessClient(cfg),
 		ReadMarker:      NewReadMarkerClient(cfg),
@@ -298,6 +303,7 @@ func (c *Client) BeginTx(ctx context.Context, opts *sql.TxOptions) (*Tx, error) 
 		Post:            NewPostClient(cfg),
 		PostData:        NewPostDataClient(cfg),
 		PostDelta:       NewPostDeltaClient(cfg),
+		PostTag:         NewPostTagClient(cfg),
 		PostVersion:     NewPostVersionClient(cfg),
 		Process:         NewProcessClient(cfg),
 		ReadMarker:      NewReadMarkerClient(cfg),
@@ -340,8 +346,8 @@ func (c *Client) Use(hooks ...Hook) {
 	for _, n := range []interface{ Use(...Hook) }{
 		c.APIKey, c.AuditEntry, c.Block, c.Delivery, c.ExternalPost, c.Follow,
 		c.FollowRequest, c.HiddenUser, c.IdempotencyKey, c.Job, c.Like, c.Mute,
-		c.MutedWord, c.Post, c.PostData, c.PostDelta, c.PostVersion, c.Process,
-		c.ReadMarker, c.Report, c.Session, c.User, c.UserData, c.UserDelta,
+		c.MutedWord, c.Post, c.PostData, c.PostDelta, c.PostTag, c.PostVersion,
+		c.Process, c.ReadMarker, c.Report, c.Session, c.User, c.UserData, c.UserDelta,
 		c.WebhookDelivery, c.WebhookEndpoint, c.Writer,
 	} {
 		n.Use(hooks...)
@@ -354,8 +360,8 @@ func (c *Client) Intercept(interceptors ...Interceptor) {
 	for _, n := range []interface{ Intercept(...Interceptor) }{
 		c.APIKey, c.AuditEntry, c.Block, c.Delivery, c.ExternalPost, c.Follow,
 		c.FollowRequest, c.HiddenUser, c.IdempotencyKey, c.Job, c.Like, c.Mute,
-		c.MutedWord, c.Post, c.PostData, c.PostDelta, c.PostVersion, c.Process,
-		c.ReadMarker, c.Report, c.Session, c.User, c.UserData, c.UserDelta,
+		c.MutedWord, c.Post, c.PostData, c.PostDelta, c.PostTag, c.PostVersion,
+		c.Process, c.ReadMarker, c.Report, c.Session, c.User, c.UserData, c.UserDelta,
 		c.WebhookDelivery, c.WebhookEndpoint, c.Writer,
 	} {
 		n.Intercept(interceptors...)
@@ -397,6 +403,8 @@ func (c *Client) Mutate(ctx context.Context, m Mutation) (Value, error) {
 		return c.PostData.mutate(ctx, m)
 	case *PostDeltaMutation:
 		return c.PostDelta.mutate(ctx, m)
+	case *PostTagMutation:
+		return c.PostTag.mutate(ctx, m)
 	case *PostVersionMutation:
 		return c.PostVersion.mutate(ctx, m)
 	case *ProcessMutation:
@@ -2792,6 +2800,155 @@ func (c *PostDeltaClient) mutate(ctx context.Context, m *PostDeltaMutation) (Val
 	}
 }
 
+// PostTagClient is a client for the PostTag schema.
+type PostTagClient struct {
+	config
+}
+
+// NewPostTagClient returns a client for the PostTag from the given config.
+func NewPostTagClient(c config) *PostTagClient {
+	return &PostTagClient{config: c}
+}
+
+// Use adds a list of mutation hooks to the hooks stack.
+// A call to `Use(f, g, h)` equals to `posttag.Hooks(f(g(h())))`.
+func (c *PostTagClient) Use(hooks ...Hook) {
+	c.hooks.PostTag = append(c.hooks.PostTag, hooks...)
+}
+
+// Intercept adds a list of query interceptors to the interceptors stack.
+// A call to `Intercept(f, g, h)` equals to `posttag.Intercept(f(g(h())))`.
+func (c *PostTagClient) Intercept(interceptors ...Interceptor) {
+	c.inters.PostTag = append(c.inters.PostTag, interceptors...)
+}
+
+// Create returns a builder for creating a PostTag entity.
+func (c *PostTagClient) Create() *PostTagCreate {
+	mutation := newPostTagMutation(c.config, OpCreate)
+	return &PostTagCreate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// CreateBulk returns a builder for creating a bulk of PostTag entities.
+func (c *PostTagClient) CreateBulk(builders ...*PostTagCreate) *PostTagCreateBulk {
+	return &PostTagCreateBulk{config: c.config, builders: builders}
+}
+
+// MapCreateBulk creates a bulk creation builder from the given slice. For each item in the slice, the function creates
+// a builder and applies setFunc on it.
+func (c *PostTagClient) MapCreateBulk(slice any, setFunc func(*PostTagCreate, int)) *PostTagCreateBulk {
+	rv := reflect.ValueOf(slice)
+	if rv.Kind() != reflect.Slice {
+		return &PostTagCreateBulk{err: fmt.Errorf("calling to PostTagClient.MapCreateBulk with wrong type %T, need slice", slice)}
+	}
+	builders := make([]*PostTagCreate, rv.Len())
+	for i := 0; i < rv.Len(); i++ {
+		builders[i] = c.Create()
+		setFunc(builders[i], i)
+	}
+	return &PostTagCreateBulk{config: c.config, builders: builders}
+}
+
+// Update returns an update builder for PostTag.
+func (c *PostTagClient) Update() *PostTagUpdate {
+	mutation := newPostTagMutation(c.config, OpUpdate)
+	return &PostTagUpdate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOne returns an update builder for the given entity.
+func (c *PostTagClient) UpdateOne(_m *PostTag) *PostTagUpdateOne {
+	mutation := newPostTagMutation(c.config, OpUpdateOne, withPostTag(_m))
+	return &PostTagUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOneID returns an update builder for the given id.
+func (c *PostTagClient) UpdateOneID(id int64) *PostTagUpdateOne {
+	mutation := newPostTagMutation(c.config, OpUpdateOne, withPostTagID(id))
+	return &PostTagUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// Delete returns a delete builder for PostTag.
+func (c *PostTagClient) Delete() *PostTagDelete {
+	mutation := newPostTagMutation(c.config, OpDelete)
+	return &PostTagDelete{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// DeleteOne returns a builder for deleting the given entity.
+func (c *PostTagClient) DeleteOne(_m *PostTag) *PostTagDeleteOne {
+	return c.DeleteOneID(_m.ID)
+}
+
+// DeleteOneID returns a builder for deleting the given entity by its id.
+func (c *PostTagClient) DeleteOneID(id int64) *PostTagDeleteOne {
+	builder := c.Delete().Where(posttag.ID(id))
+	builder.mutation.id = &id
+	builder.mutation.op = OpDeleteOne
+	return &PostTagDeleteOne{builder}
+}
+
+// Query returns a query builder for PostTag.
+func (c *PostTagClient) Query() *PostTagQuery {
+	return &PostTagQuery{
+		config: c.config,
+		ctx:    &QueryContext{Type: TypePostTag},
+		inters: c.Interceptors(),
+	}
+}
+
+// Get returns a PostTag entity by its id.
+func (c *PostTagClient) Get(ctx context.Context, id int64) (*PostTag, error) {
+	return c.Query().Where(posttag.ID(id)).Only(ctx)
+}
+
+// GetX is like Get, but panics if an error occurs.
+func (c *PostTagClient) GetX(ctx context.Context, id int64) *PostTag {
+	obj, err := c.Get(ctx, id)
+	if err != nil {
+		panic(err)
+	}
+	return obj
+}
+
+// QueryPost queries the post edge of a PostTag.
+func (c *PostTagClient) QueryPost(_m *PostTag) *PostQuery {
+	query := (&PostClient{config: c.config}).Query()
+	query.path = func(context.Context) (fromV *sql.Selector, _ error) {
+		id := _m.ID
+		step := sqlgraph.NewStep(
+			sqlgraph.From(posttag.Table, posttag.FieldID, id),
+			sqlgraph.To(post.Table, post.FieldID),
+			sqlgraph.Edge(sqlgraph.M2O, false, posttag.PostTable, posttag.PostColumn),
+		)
+		fromV = sqlgraph.Neighbors(_m.driver.Dialect(), step)
+		return fromV, nil
+	}
+	return query
+}
+
+// Hooks returns the client hooks.
+func (c *PostTagClient) Hooks() []Hook {
+	return c.hooks.PostTag
+}
+
+// Interceptors returns the client interceptors.
+func (c *PostTagClient) Interceptors() []Interceptor {
+	return c.inters.PostTag
+}
+
+func (c *PostTagClient) mutate(ctx context.Context, m *PostTagMutation) (Value, error) {
+	switch m.Op() {
+	case OpCreate:
+		return (&PostTagCreate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdate:
+		return (&PostTagUpdate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdateOne:
+		return (&PostTagUpdateOne{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpDelete, OpDeleteOne:
+		return (&PostTagDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
+	default:
+		return nil, fmt.Errorf("ent: unknown PostTag mutation op: %q", m.Op())
+	}
+}
+
 // PostVersionClient is a client for the PostVersion schema.
 type PostVersionClient struct {
 	config
@@ -4356,14 +4513,14 @@ type (
 	hooks struct {
 		APIKey, AuditEntry, Block, Delivery, ExternalPost, Follow, FollowRequest,
 		HiddenUser, IdempotencyKey, Job, Like, Mute, MutedWord, Post, PostData,
-		PostDelta, PostVersion, Process, ReadMarker, Report, Session, User, UserData,
-		UserDelta, WebhookDelivery, WebhookEndpoint, Writer []ent.Hook
+		PostDelta, PostTag, PostVersion, Process, ReadMarker, Report, Session, User,
+		UserData, UserDelta, WebhookDelivery, WebhookEndpoint, Writer []ent.Hook
 	}
 	inters struct {
 		APIKey, AuditEntry, Block, Delivery, ExternalPost, Follow, FollowRequest,
 		HiddenUser, IdempotencyKey, Job, Like, Mute, MutedWord, Post, PostData,
-		PostDelta, PostVersion, Process, ReadMarker, Report, Session, User, UserData,
-		UserDelta, WebhookDelivery, WebhookEndpoint, Writer []ent.Interceptor
+		PostDelta, PostTag, PostVersion, Process, ReadMarker, Report, Session, User,
+		UserData, UserDelta, WebhookDelivery, WebhookEndpoint, Writer []ent.Interceptor
 	}
 )
 

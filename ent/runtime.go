@@ -17,6 +17,7 @@ import (
 	"tideline/ent/mutedword"
 	"tideline/ent/post"
 	"tideline/ent/postdelta"
+	"tideline/ent/posttag"
 	"tideline/ent/readmarker"
 	"tideline/ent/report"
 	"tideline/ent/schema"
@@ -195,6 +196,12 @@ func init() {
 	postdeltaDescLikes := postdeltaFields[2].Descriptor()
 	// postdelta.DefaultLikes holds the default value on creation for the likes field.
 	postdelta.DefaultLikes = postdeltaDescLikes.Default.(int)
+	posttagFields := schema.PostTag{}.Fields()
+	_ = posttagFields
+	// posttagDescTag is the schema descriptor for tag field.
+	posttagDescTag := posttagFields[1].Descriptor()
+	// posttag.TagValidator is a validator for the "tag" field. It is called by the builders before save.
+	posttag.TagValidator = posttagDescTag.Validators[0].(func(string) error)
 	processFields := schema.Process{}.Fields()
 	_ = processFields
 	readmarkerFields := schema.ReadMarker{}.Fields()

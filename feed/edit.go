@@ -14,6 +14,7 @@ import (
 	"tideline/feed/job"
 	"tideline/feed/paging"
 	"tideline/feed/refusal"
+	"tideline/feed/tag"
 	"tideline/feed/webhook"
 )
 
@@ -107,6 +108,9 @@ func (f *Feed) edit(ctx context.Context, tx *ent.Tx, v account.Viewer, id int64,
 	}
 	if err := tx.Post.UpdateOneID(id).SetText(p.Text).SetEditedAt(p.EditedAt).Exec(ctx); err != nil {
 		return nil, fmt.Errorf("edit post: %w", err)
+	}
+	if _, err := tag.Keep(ctx, tx, p); err != nil {
+		return nil, err
 	}
 	if *p.Data != had {
 		if err := rows.KeepPostData(ctx, tx, id, *p.Data); err != nil {

@@ -3,6 +3,7 @@ package feed
 import (
 	"context"
 	"fmt"
+	"hash/fnv"
 	"slices"
 
 	"entgo.io/ent/dialect/sql"
@@ -16,6 +17,7 @@ import (
 	"tideline/feed/account"
 	"tideline/feed/home"
 	"tideline/feed/paging"
+	"tideline/feed/tag"
 	"tideline/feed/visibility"
 )
 
@@ -126,6 +128,39 @@ func (f *finder) LikedPosts(ctx context.Context, v account.Viewer, owner int64, 
 	return paging.Connect(w, posts, func(p *ent.Post) paging.Edge[ent.Post] {
 		return paging.Edge[ent.Post]{Cursor: paging.Cursor{ID: likes[p.ID]}.Encode(paging.Liked, owner), Node: p}
 	}), nil
+}
+
+// TaggedPosts is a page of the posts with the tag that the viewer may see, newest first,
+// without those of users, and with words, whom or which the viewer mutes. It may be shorter
+// than asked for, even empty, while there is more to see behind its end. Error: BadInput, also
+// for what is no tag.
+//
+// Cost: that of visibility.Tagged; a run of posts that the viewer may not see costs the same
+// again, of twice as many, up to 2,000 posts.
+func (f *finder) TaggedPosts(ctx context.Context, v account.Viewer, text string, p paging.Page) (*paging.Connection[ent.Post], error) {
+	name, err := tag.Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	hash := fnv.New64a()
+	_, _ = hash.Write([]byte(name))
+	owner := int64(hash.Sum64())
+	w, err := paging.Open(p, paging.Tagged, owner, f.cfg.MaxPage)
+	if err != nil {
+		return nil, err
+	}
+	from, stopped := f.posts.Tagged(name)
+	posts, err := visibility.Fill(ctx, visibility.Tagged, v.ID, w.Range(), from)
+	if err != nil {
+		return nil, err
+	}
+	page := paging.Connect(w, posts, func(p *ent.Post) paging.Edge[ent.Post] {
+		return paging.Edge[ent.Post]{Cursor: paging.Cursor{ID: p.ID}.Encode(paging.Tagged, owner), Node: p}
+	})
+	if !page.HasNextPage && *stopped != 0 {
+		page.HasNextPage, page.End = true, paging.Cursor{ID: *stopped}.Encode(paging.Tagged, owner)
+	}
+	return page, nil
 }
 
 // edgePage is a page of the users at the other end of the owner's rows in a table

@@ -15,6 +15,7 @@ import (
 	"tideline/feed/internal/rows"
 	"tideline/feed/job"
 	"tideline/feed/refusal"
+	"tideline/feed/tag"
 	"tideline/feed/visibility"
 	"tideline/feed/webhook"
 	"tideline/queue"
@@ -70,6 +71,10 @@ func (f *Feed) insertAtOnce(ctx context.Context, p *ent.Post, key string) error 
 		query += fmt.Sprintf(", data AS (INSERT INTO post_data (post_id, data) SELECT $2, $%d FROM author)", len(args)+1)
 		args = append(args, *p.Data)
 	}
+	if tags := tag.In(p.Text); len(tags) > 0 {
+		query += fmt.Sprintf(", tagged AS (INSERT INTO post_tags (post_id, tag) SELECT $2, t.tag FROM author, unnest(CAST($%d AS text[])) AS t(tag))", len(args)+1)
+		args = append(args, tags)
+	}
 	if f.cfg.Webhooks.Wanted() {
 		told, more, err := f.cfg.Webhooks.NewPost(p, "author", len(args)+1)
 		if err != nil {
@@ -117,6 +122,9 @@ func (f *Feed) insertInTx(ctx context.Context, p *ent.Post, key string) error {
 		}
 		p.Visibility = cmp.Or(p.Visibility, author.DefaultVisibility)
 		if err := tx.Post.Create().SetID(p.ID).SetAuthorID(p.AuthorID).SetText(p.Text).SetVisibility(p.Visibility).Exec(ctx); err != nil {
+			return err
+		}
+		if _, err := tag.Keep(ctx, tx, p); err != nil {
 			return err
 		}
 		if *p.Data != ent.NoData {

@@ -12,6 +12,7 @@ import (
 	"tideline/ent/externalpost"
 	"tideline/ent/idempotencykey"
 	"tideline/ent/post"
+	"tideline/ent/posttag"
 	"tideline/ent/postversion"
 	"tideline/ent/schema"
 	"tideline/ent/user"
@@ -266,6 +267,9 @@ func (f *Feed) erase(ctx context.Context, tx *ent.Tx, p *ent.Post) error {
 		return err
 	}
 	if _, err := tx.PostVersion.Delete().Where(postversion.PostID(p.ID)).Exec(ctx); err != nil {
+		return err
+	}
+	if _, err := tx.PostTag.Delete().Where(posttag.PostID(p.ID)).Exec(ctx); err != nil {
 		return err
 	}
 	if _, err := tx.ExecContext(ctx, "UPDATE posts SET visibility = $1, text = '' WHERE id = $2", string(schema.Deleted), p.ID); err != nil {

@@ -22,6 +22,7 @@ import (
 const crowded = `
 INSERT INTO users (id, handle, name, password_hash, created_at) SELECT i, 'crowd' || i, 'Crowd ' || i, '-', now() FROM generate_series(1, 6000) i;
 INSERT INTO posts (id, author_id, text, visibility) SELECT i, i, 'one of a crowd', 'PUBLIC' FROM generate_series(1, 6000) i;
+INSERT INTO post_tags (post_id, tag) SELECT i, 'tide' FROM generate_series(1, 6000) i UNION ALL SELECT i, 'of' || i FROM generate_series(1, 6000) i;
 INSERT INTO follows (follower_id, followee_id, created_at) SELECT i, 1 + (i + k) % 6000, now() FROM generate_series(1, 6000) i, generate_series(1, 2) k;
 INSERT INTO likes (user_id, post_id) SELECT i, 1 + (i + k) % 6000 FROM generate_series(1, 6000) i, generate_series(1, 2) k;
 INSERT INTO mutes (muter_id, muted_id, created_at) SELECT i, 1 + (i + 5) % 6000, now() FROM generate_series(1, 6000) i;
@@ -91,7 +92,7 @@ func (w *world) busyDay() {
 	}
 	for range 3 {
 		for _, v := range u {
-			do(w.Feed.CreatePost(w.Ctx, v, feed.Draft{Text: "tide", IdempotencyKey: fmt.Sprint(v.ID, w.Now())}))
+			do(w.Feed.CreatePost(w.Ctx, v, feed.Draft{Text: "#tide", IdempotencyKey: fmt.Sprint(v.ID, w.Now())}))
 			do(w.Home.Timeline(w.Ctx, v, paging.Page{}, home.Latest))
 		}
 	}
@@ -99,6 +100,7 @@ func (w *world) busyDay() {
 	do(w.Accounts.UpdateProfile(w.Ctx, u[5], account.Profile{ApprovesFollowers: &yes}))
 	do(w.Feed.Follow(w.Ctx, bob, u[5].ID))
 	do(w.Feed.AcceptFollower(w.Ctx, u[5], bob.ID))
+	do(w.Feed.UpdatePost(w.Ctx, ann, post, feed.Edit{Text: new("#ebb #tide")}))
 	do(w.Feed.LikePost(w.Ctx, bob, post))
 	do(w.Feed.Mute(w.Ctx, ann, bob.ID))
 	do(w.Feed.Unmute(w.Ctx, ann, bob.ID))
@@ -115,6 +117,8 @@ func (w *world) busyDay() {
 		do(w.Home.UnreadCount(w.Ctx, v))
 		do(w.Feed.UserPosts(w.Ctx, v, ann.ID, paging.Page{}))
 		do(w.Directory.Search(w.Ctx, "nobody has this name", paging.Page{}))
+		do(w.Feed.TaggedPosts(w.Ctx, v, "tide", paging.Page{}))
+		do(w.Feed.TaggedPosts(w.Ctx, v, "of77", paging.Page{}))
 		do(w.Feed.Followers(w.Ctx, ann.ID, paging.Page{}))
 		do(w.Feed.Following(w.Ctx, ann.ID, paging.Page{}))
 		do(w.Feed.FollowRequests(w.Ctx, v, v.ID, paging.Page{}))

@@ -156,3 +156,37 @@ func TestRelationshipIsANodeOfItsViewer(t *testing.T) {
 		require.NotNil(c.t, c.get("node", `query($id: ID!) { node(id: $id) { id } }`, map[string]any{"id": catID}))
 	})
 }
+
+// Posts have their tags, and a tag its posts, in pages.
+func TestTaggedPosts(t *testing.T) {
+	each(t, func(c *client) {
+		_, ann := c.signUp("ann")
+		c.viewer = ann
+		require.Equal(c.t, []any{"tide", "潮水"}, c.get("createPost.post.tags", `mutation { createPost(input: {text: "1 #Tide #潮水 #TIDE"}) { post { tags } } }`, nil))
+		require.Equal(c.t, []any{}, c.get("createPost.post.tags", `mutation { createPost(input: {text: "2 tide"}) { post { tags } } }`, nil))
+		for i := 3; i < 6; i++ {
+			c.get("createPost.post.id", fmt.Sprintf(`mutation { createPost(input: {text: "%d #tide"}) { post { id } } }`, i), nil)
+		}
+		c.viewer = account.Viewer{}
+		const query = `query($tag: String!, $after: Cursor) { taggedPosts(tag: $tag, first: 2, after: $after) { nodes { text tags author { handle } } pageInfo { hasNextPage endCursor } } }`
+		first := c.do(query, map[string]any{"tag": "#Tide"})
+		require.Empty(c.t, first.Errors)
+		const nodes = "taggedPosts.nodes"
+		post := func(text string, tags ...any) any {
+			return map[string]any{"text": text, "tags": tags, "author": map[string]any{"handle": "ann"}}
+		}
+		require.Equal(c.t, []any{post("5 #tide", "tide"), post("4 #tide", "tide")}, first.at(nodes))
+		require.Equal(c.t, true, first.at("taggedPosts.pageInfo.hasNextPage"))
+		after := first.at("taggedPosts.pageInfo.endCursor")
+		second := c.do(query, map[string]any{"tag": "tide", "after": after})
+		require.Empty(c.t, second.Errors)
+		require.Equal(c.t, []any{post("3 #tide", "tide"), post("1 #Tide #潮水 #TIDE", "tide", "潮水")}, second.at(nodes))
+		require.Equal(c.t, false, second.at("taggedPosts.pageInfo.hasNextPage"))
+		require.Equal(c.t, []any{}, c.get(nodes, query, map[string]any{"tag": "unknown"}))
+		c.refused("BAD_USER_INPUT", query, map[string]any{"tag": "潮水", "after": after})
+		bad := c.do(query, map[string]any{"tag": "two words"})
+		require.Len(c.t, bad.Errors, 1)
+		require.Equal(c.t, "tag", bad.Errors[0].Extensions["field"])
+		require.Equal(c.t, "NOT_A_TAG", bad.Errors[0].Extensions["reason"])
+	})
+}

@@ -9,6 +9,7 @@ import (
 	"tideline/feed/account"
 	"tideline/feed/ids"
 	"tideline/feed/paging"
+	"tideline/feed/tag"
 	"tideline/feed/visibility"
 	"tideline/graph/exec"
 	"tideline/graph/model"
@@ -140,6 +141,8 @@ func (post) CreatedAt(_ context.Context, p *ent.Post) (*time.Time, error) {
 	at := ids.TimeOf(p.ID)
 	return &at, nil
 }
+
+func (post) Tags(_ context.Context, p *ent.Post) ([]string, error) { return tag.In(p.Text), nil }
 
 func (r post) Data(ctx context.Context, p *ent.Post) (string, error) {
 	data, err := p.Data, error(nil)

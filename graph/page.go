@@ -13,6 +13,7 @@ import (
 	"tideline/feed/home"
 	"tideline/feed/ids"
 	"tideline/feed/paging"
+	"tideline/feed/tag"
 	"tideline/feed/visibility"
 	"tideline/graph/exec"
 	"tideline/graph/model"
@@ -81,6 +82,7 @@ var edgeFields = fields[*shownPost]{
 var postFields = fields[*shownPost]{
 	"id":                 leaf(func(p *shownPost) graphql.Marshaler { return graphql.MarshalString(p.NodeID()) }),
 	"text":               leaf(func(p *shownPost) graphql.Marshaler { return graphql.MarshalString(p.Text) }),
+	"tags":               leaf(func(p *shownPost) graphql.Marshaler { return texts(tag.In(p.Text)) }),
 	"visibility":         leaf(func(p *shownPost) graphql.Marshaler { return model.MarshalVisibility(p.Visibility) }),
 	"hiddenByModerators": leaf(func(p *shownPost) graphql.Marshaler { return graphql.MarshalBoolean(p.HiddenByModerators()) }),
 	"createdAt":          leaf(func(p *shownPost) graphql.Marshaler { return model.MarshalTime(ids.TimeOf(p.ID)) }),
@@ -109,13 +111,7 @@ var userFields = fields[*ent.User]{
 	"avatarUrl": func(c *compiler, _ graphql.CollectedField) writer[*ent.User] {
 		return func(w *bytes.Buffer, u *ent.User) { orNullString(c.avatars.Of(u)).MarshalGQL(w) }
 	},
-	"links": profile(func(u *ent.User) graphql.Marshaler {
-		links := graphql.Array{}
-		for _, link := range u.LinkList() {
-			links = append(links, graphql.MarshalString(link))
-		}
-		return links
-	}),
+	"links": profile(func(u *ent.User) graphql.Marshaler { return texts(u.LinkList()) }),
 	"data": func(c *compiler, _ graphql.CollectedField) writer[*ent.User] {
 		c.authorData = true
 		return func(w *bytes.Buffer, u *ent.User) { w.WriteString(*u.Data) }
@@ -138,6 +134,14 @@ func profile(value func(*ent.User) graphql.Marshaler) func(*compiler, graphql.Co
 		c.with |= visibility.Profile
 		return leaf(value)(c, f)
 	}
+}
+
+func texts(list []string) graphql.Marshaler {
+	all := graphql.Array{}
+	for _, text := range list {
+		all = append(all, graphql.MarshalString(text))
+	}
+	return all
 }
 
 func orNullString(s *string) graphql.Marshaler {

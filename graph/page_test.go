@@ -37,9 +37,9 @@ func TestCompiledPageIsGqlgens(t *testing.T) {
 		}
 		_, err = c.Accounts.UpdateProfile(c.ctx, bob, account.Profile{AvatarURL: new("https://img.example.org/b"), Links: []string{"https://b.example/?a&b", "http://c.example"}, Data: new(`{"a":[1]}`)})
 		require.NoError(t, err)
-		mine, err := c.Feed.CreatePost(c.ctx, ann, feed.Draft{Text: "mine"})
+		mine, err := c.Feed.CreatePost(c.ctx, ann, feed.Draft{Text: "mine #Tide #潮水"})
 		require.NoError(t, err)
-		_, err = c.Feed.UpdatePost(c.ctx, ann, mine.ID, feed.Edit{Text: new("mine still")})
+		_, err = c.Feed.UpdatePost(c.ctx, ann, mine.ID, feed.Edit{Text: new("mine still #Tide #潮水 #tide")})
 		require.NoError(t, err)
 		rapid.Check(t, func(t *rapid.T) {
 			root := fmt.Sprintf("timeline(first: %d, order: %s)",
@@ -120,7 +120,7 @@ func selection(t *rapid.T, kind string) string {
 		"TimelineConnection": {"unreadCount", "position", "pageInfo", "edges", "nodes"},
 		"PageInfo":           {"hasNextPage", "hasPreviousPage", "startCursor", "endCursor"},
 		"TimelineEdge":       {"cursor", "score", "node"},
-		"Post":               {"id", "text", "visibility", "hiddenByModerators", "createdAt", "editedAt", "likeCount", "data", "viewerHasLiked", "author"},
+		"Post":               {"id", "text", "visibility", "hiddenByModerators", "tags", "createdAt", "editedAt", "likeCount", "data", "viewerHasLiked", "author"},
 		"User":               {"id", "handle", "name", "bio", "avatarUrl", "links", "data", "createdAt", "approvesFollowers", "followerCount", "followingCount"},
 	}
 	var b strings.Builder

@@ -85,6 +85,11 @@ func (r query) Post(ctx context.Context, id string) (*ent.Post, error) {
 	return orNull(r.Feed.Post(ctx, Viewer(ctx), row))
 }
 
+func (r query) TaggedPosts(ctx context.Context, tag string, first *int, after *string) (*paging.Connection[ent.Post], error) {
+	c, err := r.Feed.TaggedPosts(ctx, Viewer(ctx), tag, paging.Page{First: first, After: after})
+	return postPage(ctx, c, err)
+}
+
 func (r query) Timeline(
 	ctx context.Context, first *int, after *string, last *int, before *string, order *home.Order, ranking *string,
 ) (*paging.Connection[ent.Post], error) {

@@ -161,7 +161,7 @@ func locate(address string) (file string, ok bool) {
 }
 
 // pages are the addresses that the app draws itself.
-var pages = regexp.MustCompile(`^/(people|settings|@[^/]+(/followers|/following)?|post/[^/]+)?$`)
+var pages = regexp.MustCompile(`^/(people|settings|@[^/]+(/followers|/following)?|post/[^/]+|tag/[^/]+)?$`)
 
 func isPage(address string) bool { return pages.MatchString(address) }
 

@@ -521,6 +521,38 @@ var (
 			},
 		},
 	}
+	// PostTagsColumns holds the columns for the "post_tags" table.
+	PostTagsColumns = []*schema.Column{
+		{Name: "id", Type: field.TypeInt64, Increment: true},
+		{Name: "tag", Type: field.TypeString, Size: 256},
+		{Name: "post_id", Type: field.TypeInt64},
+	}
+	// PostTagsTable holds the schema information for the "post_tags" table.
+	PostTagsTable = &schema.Table{
+		Name:       "post_tags",
+		Columns:    PostTagsColumns,
+		PrimaryKey: []*schema.Column{PostTagsColumns[0]},
+		ForeignKeys: []*schema.ForeignKey{
+			{
+				Symbol:     "post_tags_posts_post",
+				Columns:    []*schema.Column{PostTagsColumns[2]},
+				RefColumns: []*schema.Column{PostsColumns[0]},
+				OnDelete:   schema.Cascade,
+			},
+		},
+		Indexes: []*schema.Index{
+			{
+				Name:    "posttag_tag_post_id",
+				Unique:  true,
+				Columns: []*schema.Column{PostTagsColumns[1], PostTagsColumns[2]},
+			},
+			{
+				Name:    "posttag_post_id",
+				Unique:  false,
+				Columns: []*schema.Column{PostTagsColumns[2]},
+			},
+		},
+	}
 	// PostVersionsColumns holds the columns for the "post_versions" table.
 	PostVersionsColumns = []*schema.Column{
 		{Name: "id", Type: field.TypeInt64, Increment: true},
@@ -879,6 +911,7 @@ var (
 		PostsTable,
 		PostDataTable,
 		PostDeltaTable,
+		PostTagsTable,
 		PostVersionsTable,
 		ProcessesTable,
 		ReadMarkersTable,
@@ -909,6 +942,7 @@ func init() {
 	PostsTable.ForeignKeys[0].RefTable = UsersTable
 	PostDataTable.ForeignKeys[0].RefTable = PostsTable
 	PostDeltaTable.ForeignKeys[0].RefTable = PostsTable
+	PostTagsTable.ForeignKeys[0].RefTable = PostsTable
 	PostVersionsTable.ForeignKeys[0].RefTable = PostsTable
 	ReportsTable.ForeignKeys[0].RefTable = UsersTable
 	ReportsTable.ForeignKeys[1].RefTable = UsersTable

@@ -54,6 +54,9 @@ type PostData func(*sql.Selector)
 // PostDelta is the predicate function for postdelta builders.
 type PostDelta func(*sql.Selector)
 
+// PostTag is the predicate function for posttag builders.
+type PostTag func(*sql.Selector)
+
 // PostVersion is the predicate function for postversion builders.
 type PostVersion func(*sql.Selector)
 

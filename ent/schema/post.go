@@ -56,6 +56,29 @@ func (PostVersion) Edges() []ent.Edge { return []ent.Edge{owner("post", "post_id
 // Indexes of PostVersion.
 func (PostVersion) Indexes() []ent.Index { return []ent.Index{index.Fields("post_id", "id")} }
 
+// PostTag is a tag in the text of a post, by which the post is found.
+type PostTag struct{ ent.Schema }
+
+// Fields of PostTag.
+func (PostTag) Fields() []ent.Field {
+	return []ent.Field{
+		field.Int64("id"),
+		field.String("tag").MaxLen(256).Immutable().Comment("in the form in which package tag compares it"),
+		field.Int64("post_id").Immutable(),
+	}
+}
+
+// Edges of PostTag.
+func (PostTag) Edges() []ent.Edge { return []ent.Edge{owner("post", "post_id")} }
+
+// Indexes of PostTag.
+func (PostTag) Indexes() []ent.Index {
+	return []ent.Index{
+		index.Fields("tag", "post_id").Unique(), // the posts of a tag, newest first
+		index.Fields("post_id"),
+	}
+}
+
 // ExternalPost is the id that a post has at another server.
 type ExternalPost struct{ ent.Schema }
 

@@ -18,6 +18,7 @@ import (
 	"tideline/feed/internal/text"
 	"tideline/feed/job"
 	"tideline/feed/refusal"
+	"tideline/feed/tag"
 	"tideline/feed/visibility"
 	"tideline/queue"
 )
@@ -142,6 +143,12 @@ type newPost struct {
 	ExternalID string            `json:"e"` // in hexadecimal digits
 }
 
+// newTag is a row of the insert of tags.
+type newTag struct {
+	Post int64  `json:"a"`
+	Tag  string `json:"b"`
+}
+
 func (b *Bulk) insert(ctx context.Context, tx *ent.Tx, issuer string, list []Post, at []int, fresh []*ent.Post) error {
 	create := make([]newPost, len(fresh))
 	for n, p := range fresh {
@@ -157,6 +164,17 @@ func (b *Bulk) insert(ctx context.Context, tx *ent.Tx, issuer string, list []Pos
 	err = exec(ctx, tx, "INSERT INTO external_posts (post_id, issuer, external_id) SELECT r.a, $2, "+b.unhex("r.e")+" FROM "+from, create, issuer)
 	if err != nil {
 		return fmt.Errorf("name posts: %w", err)
+	}
+	var tags []newTag
+	for _, p := range fresh {
+		for _, tag := range tag.In(p.Text) {
+			tags = append(tags, newTag{p.ID, tag})
+		}
+	}
+	if len(tags) > 0 {
+		if err := exec(ctx, tx, "INSERT INTO post_tags (post_id, tag) SELECT r.a, r.b FROM "+b.table("a bigint", "b text"), tags); err != nil {
+			return fmt.Errorf("tag posts: %w", err)
+		}
 	}
 	var kept []data
 	for _, p := range fresh {

@@ -241,3 +241,23 @@ func TestLikes(t *testing.T) {
 		}
 	})
 }
+
+// Posts of another server are found by their tags.
+func TestPostsWithTags(t *testing.T) {
+	t.Parallel()
+	feedtest.EachIdle(t, func(w *feedtest.World) {
+		ann := upsertUsers(w, app, "ann")[0]
+		list := []bulk.Post{
+			{ExternalID: "p1", Author: "ann", Text: "#Tide, #tide #潮水", CreatedAt: ago(2 * time.Hour)},
+			{ExternalID: "p2", Author: "ann", Text: "tide", CreatedAt: ago(time.Hour)},
+			{ExternalID: "p3", Author: "ann", Text: "#tide"},
+		}
+		posts := upsertPosts(w, list...)
+		require.Equal(w, posts, upsertPosts(w, list...))
+		for tag, want := range map[string][]int64{"tide": {posts[2], posts[0]}, "潮水": {posts[0]}} {
+			page, err := w.Feed.TaggedPosts(w.Ctx, ann, tag, paging.Page{})
+			require.NoError(w, err)
+			require.Equal(w, want, feedtest.PostIDs(page), tag)
+		}
+	})
+}

@@ -48,6 +48,8 @@ const (
 	Versions
 	// RankedBy is of a ranking that has a name in the tail of the cursor.
 	RankedBy
+	// Tagged is of a tag, whose hash is its owner.
+	Tagged
 )
 
 const (

@@ -88,6 +88,9 @@ type Connection[T any] struct {
 	// Position is, of a page of a home timeline, the cursor after which a client that
 	// holds the page subscribes. Other lists have none.
 	Position string
+	// End is the cursor behind which the list goes on, of a page that ends short of its size
+	// because what was looked at had nothing more for the viewer. Other pages have none.
+	End string
 }
 
 // Edge is one entry of a page.
@@ -118,6 +121,9 @@ func (c *Connection[T]) PageInfo() *PageInfo {
 	p := &PageInfo{HasNextPage: c.HasNextPage, HasPreviousPage: c.HasPreviousPage}
 	if n := len(c.Edges); n > 0 {
 		p.StartCursor, p.EndCursor = &c.Edges[0].Cursor, &c.Edges[n-1].Cursor
+	}
+	if c.End != "" {
+		p.EndCursor = &c.End
 	}
 	return p
 }

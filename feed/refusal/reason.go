@@ -80,6 +80,7 @@ var (
 	NotAnObject     = reason(BadInput, "NOT_AN_OBJECT", "The data is no JSON object.")
 	TooDeep         = reason(BadInput, "TOO_DEEP", "The data has too many levels of objects and lists.")
 	NotAURL         = reason(BadInput, "NOT_A_URL", "The address is not one of http or https.")
+	NotATag         = reason(BadInput, "NOT_A_TAG", "The text is no tag, with its sign or without.")
 	HostNotAllowed  = reason(BadInput, "HOST_NOT_ALLOWED", "This server shows no pictures of that host.")
 	RepeatedRow     = reason(BadInput, "REPEATED_ROW", "Another row before has the same external id.")
 	TooOld          = reason(BadInput, "TOO_OLD", "No post is so old.")

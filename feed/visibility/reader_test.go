@@ -21,7 +21,7 @@ import (
 // maySee is the rule, once more.
 func maySee(on visibility.Surface, r visibility.Relation, v schema.Visibility) bool {
 	switch {
-	case r.Blocking || r.BlockedBy, on == visibility.Home && (r.Muting || !r.Following):
+	case r.Blocking || r.BlockedBy, on == visibility.Home && (r.Muting || !r.Following), on == visibility.Tagged && r.Muting:
 		return false
 	case v == schema.Followers:
 		return r.Following
@@ -88,15 +88,16 @@ func check(w *feedtest.World, viewer, author account.Viewer, r visibility.Relati
 		id, err := w.IDs.Next()
 		require.NoError(w, err)
 		require.NoError(w, w.Stores.DB.Post.Create().SetID(id).SetAuthorID(author.ID).SetText(string(v)).SetVisibility(v).Exec(w.Ctx))
+		require.NoError(w, w.Stores.DB.PostTag.Create().SetPostID(id).SetTag(fmt.Sprint(author.ID)).Exec(w.Ctx))
 		ids = append(ids, id)
-		for _, on := range []visibility.Surface{visibility.Direct, visibility.Home} {
+		for _, on := range []visibility.Surface{visibility.Direct, visibility.Home, visibility.Tagged} {
 			if maySee(on, r, v) {
 				seen[on] = append(seen[on], id)
 			}
 		}
 	}
 	require.NoError(w, w.Stores.DB.Like.Create().SetUserID(viewer.ID).SetPostID(ids[0]).Exec(w.Ctx))
-	for _, on := range []visibility.Surface{visibility.Direct, visibility.Home} {
+	for _, on := range []visibility.Surface{visibility.Direct, visibility.Home, visibility.Tagged} {
 		shown := func(list []*ent.Post, err error) (found []int64) {
 			require.NoError(w, err)
 			for _, p := range list {
@@ -111,6 +112,9 @@ func check(w *feedtest.World, viewer, author account.Viewer, r visibility.Relati
 		require.Equal(w, seen[on], shown(w.Visibility.Posts(w.Ctx, on, viewer.ID, ids)), "%+v", r)
 		all := timeline.Range{Limit: 10, Ascending: true}
 		require.Equal(w, seen[on], shown(visibility.Fill(w.Ctx, on, viewer.ID, all, w.Visibility.AllBy(author.ID))), "%+v", r)
+		tagged, stopped := w.Visibility.Tagged(fmt.Sprint(author.ID))
+		require.Equal(w, seen[on], shown(visibility.Fill(w.Ctx, on, viewer.ID, all, tagged)), "%+v", r)
+		require.Zero(w, *stopped)
 		require.Equal(w, seen[on], shown(visibility.Fill(w.Ctx, on, viewer.ID, all, w.Visibility.By(on, author.ID))), "%+v", r)
 		for with := range visibility.Fields(8) {
 			posts, err := visibility.Fill(w.Ctx, on, viewer.ID, all, func(ctx context.Context, viewer int64, _ timeline.Range) (visibility.Batch, error) {

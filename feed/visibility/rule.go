@@ -41,6 +41,8 @@ const (
 	Direct Surface = iota
 	// Home: in the home timeline or its live events.
 	Home
+	// Tagged: in the list of a tag, which has posts of people whom the viewer does not know.
+	Tagged
 	// Inbox: nobody is shown it here. It is kept where home timelines are read: as Home,
 	// whatever words the viewer mutes.
 	Inbox
@@ -58,7 +60,7 @@ func mayShow(on Surface, viewer int64, r Relation, p *ent.Post) bool {
 	if r.Blocking || r.BlockedBy {
 		return false
 	}
-	if on != Direct && (!r.Following || r.Muting) || on == Home && r.MutesWord {
+	if on != Direct && (r.Muting || on != Tagged && !r.Following || on != Inbox && r.MutesWord) {
 		return false
 	}
 	switch p.Visibility {

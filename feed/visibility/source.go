@@ -10,6 +10,7 @@ import (
 	"tideline/ent"
 	"tideline/ent/like"
 	"tideline/ent/post"
+	"tideline/ent/posttag"
 	"tideline/ent/predicate"
 	"tideline/ent/schema"
 	"tideline/feed/internal/rows"
@@ -83,6 +84,36 @@ func (r *Reader) LikedBy(user int64) (from Source, likes map[int64]int64) {
 		b.Last, b.More = list[len(list)-1].ID, len(list) == in.Limit
 		return b, err
 	}, likes
+}
+
+// mostTagged is how many posts of a tag one page looks at.
+const mostTagged = 2000
+
+// Tagged is the source of the posts that have the tag, in the form in which package tag
+// compares it. A tag may be full of posts that the viewer may not see, so the source ends
+// after the first 2,000 posts: stopped then has the last of them, and otherwise 0.
+//
+// Cost: two queries, an index range and by primary key.
+func (r *Reader) Tagged(tag string) (from Source, stopped *int64) {
+	left, stopped := mostTagged, new(int64)
+	return func(ctx context.Context, viewer int64, in timeline.Range) (Batch, error) {
+		order, limit := ent.Desc(posttag.FieldPostID), min(in.Limit, left)
+		if in.Ascending {
+			order = ent.Asc(posttag.FieldPostID)
+		}
+		var ids []int64
+		err := r.db.PostTag.Query().Where(posttag.Tag(tag), predicate.PostTag(sql.FieldGT(posttag.FieldPostID, in.After)), predicate.PostTag(sql.FieldLT(posttag.FieldPostID, in.Upper()))).
+			Order(order).Limit(limit).Select(posttag.FieldPostID).Scan(ctx, &ids)
+		if err != nil || len(ids) == 0 {
+			return Batch{}, rows.Wrap("read tags", err)
+		}
+		b, _, err := r.ByIDs(ctx, viewer, ids, Likes)
+		b.More = len(ids) == limit
+		if left -= len(ids); left == 0 && b.More {
+			b.More, *stopped = false, b.Last
+		}
+		return b, err
+	}, stopped
 }
 
 // ranges select, of each of some authors, the posts of some visibilities. They are

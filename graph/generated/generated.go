@@ -122,6 +122,8 @@ type MutationResolver interface {
 type PostResolver interface {
 	Author(ctx context.Context, obj *ent.Post) (*ent.User, error)
 
+	Tags(ctx context.Context, obj *ent.Post) ([]string, error)
+
 	CreatedAt(ctx context.Context, obj *ent.Post) (*time.Time, error)
 
 	Versions(ctx context.Context, obj *ent.Post, first *int, after *string) (*paging.Connection[ent.PostVersion], error)
@@ -139,6 +141,7 @@ type QueryResolver interface {
 	Users(ctx context.Context, query *string, first *int, after *string) (*paging.Connection[ent.User], error)
 	SuggestedUsers(ctx context.Context, first *int) ([]*ent.User, error)
 	Post(ctx context.Context, id string) (*ent.Post, error)
+	TaggedPosts(ctx context.Context, tag string, first *int, after *string) (*paging.Connection[ent.Post], error)
 	Timeline(ctx context.Context, first *int, after *string, last *int, before *string, order *home.Order, ranking *string) (*paging.Connection[ent.Post], error)
 	APIKeys(ctx context.Context, first *int, after *string) (*paging.Connection[apikey.Key], error)
 	AuditLog(ctx context.Context, first *int, after *string) (*paging.Connection[ent.AuditEntry], error)
@@ -437,6 +440,8 @@ type Post implements Node {
   id: ID!
   author: User!
   text: String!
+  "The tags in the text, in the form in which tags are compared, each once; at most 30."
+  tags: [String!]!
   visibility: Visibility!
   "Whether moderators hid it: then only its author sees it, whatever its visibility."
   hiddenByModerators: Boolean!
@@ -514,6 +519,8 @@ type Query {
   "Users whom the viewer may want to follow: first those whom most of the viewer's followees follow, then those of the newest, and of those with very many followers, who are followed by most. Nobody is among them whom the viewer follows, asks to follow, blocks or mutes, or who blocks the viewer. Up to as many as a page has; default 20."
   suggestedUsers(first: Int): [User!]!
   post(id: ID!): Post
+  "The posts with a tag that the viewer may see, newest first, without those of users whom the viewer mutes and with words that the viewer mutes. The tag comes with its # or without; case, and whether letters are wide, make no difference. A page may be shorter than asked for, even empty, while pageInfo.hasNextPage: go on after its endCursor."
+  taggedPosts(tag: String!, first: Int, after: Cursor): PostConnection!
   "The viewer's home timeline: own posts and those of the users the viewer follows. first and after page towards older posts, last and before towards newer ones. Page sizes 1 to 100, or to what the server is set to; default 20. ranking names one of limits.rankings, for the order RANKED; a cursor of one ranking is refused with another."
   timeline(first: Int, after: Cursor, last: Int, before: Cursor, order: TimelineOrder = LATEST, ranking: String): TimelineConnection!
   "All API keys, newest first. For a key with the scope KEYS."
@@ -1219,6 +1226,8 @@ func (ec *executionContext) childFields_Post(ctx context.Context, field graphql.
 		return ec.fieldContext_Post_author(ctx, field)
 	case "text":
 		return ec.fieldContext_Post_text(ctx, field)
+	case "tags":
+		return ec.fieldContext_Post_tags(ctx, field)
 	case "visibility":
 		return ec.fieldContext_Post_visibility(ctx, field)
 	case "hiddenByModerators":
@@ -2500,6 +2509,36 @@ func (ec *executionContext) field_Query_suggestedUsers_args(ctx context.Context,
 		return nil, err
 	}
 	args["first"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Query_taggedPosts_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "tag",
+		func(ctx context.Context, v any) (string, error) {
+			return ec.unmarshalNString2string(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["tag"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "first",
+		func(ctx context.Context, v any) (*int, error) {
+			return ec.unmarshalOInt2ᚖint(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["first"] = arg1
+	arg2, err := graphql.ProcessArgField(ctx, rawArgs, "after",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOCursor2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["after"] = arg2
 	return args, nil
 }
 
@@ -6783,6 +6822,29 @@ func (ec *executionContext) fieldContext_Post_text(_ context.Context, field grap
 	return graphql.NewScalarFieldContext("Post", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
+func (ec *executionContext) _Post_tags(ctx context.Context, field graphql.CollectedField, obj *ent.Post) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Post_tags(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Post().Tags(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []string) graphql.Marshaler {
+			return ec.marshalNString2ᚕstringᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Post_tags(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Post", field, true, true, errors.New("field of type String does not have child fields"))
+}
+
 func (ec *executionContext) _Post_visibility(ctx context.Context, field graphql.CollectedField, obj *ent.Post) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -7909,6 +7971,50 @@ func (ec *executionContext) fieldContext_Query_post(ctx context.Context, field g
 	}()
 	ctx = graphql.WithFieldContext(ctx, fc)
 	if fc.Args, err = ec.field_Query_post_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Query_taggedPosts(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Query_taggedPosts(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Query().TaggedPosts(ctx, fc.Args["tag"].(string), fc.Args["first"].(*int), fc.Args["after"].(*string))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *paging.Connection[ent.Post]) graphql.Marshaler {
+			return ec.marshalNPostConnection2ᚖtidelineᚋfeedᚋpagingᚐConnection(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Query_taggedPosts(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Query",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_PostConnection(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Query_taggedPosts_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
 		ec.Error(ctx, err)
 		return fc, err
 	}
@@ -15142,6 +15248,44 @@ func (ec *executionContext) _Post(ctx context.Context, sel ast.SelectionSet, obj
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "tags":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Post_tags(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "visibility":
 			out.Values[i] = ec._Post_visibility(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -15861,6 +16005,28 @@ func (ec *executionContext) _Query(ctx context.Context, sel ast.SelectionSet) gr
 				}()
 				res = ec._Query_post(ctx, field)
 				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			rrm := func(ctx context.Context) graphql.Marshaler {
+				return ec.OperationContext.RootResolverMiddleware(ctx,
+					func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return rrm(innerCtx) })
+		case "taggedPosts":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Query_taggedPosts(ctx, field)
+				if res == graphql.Null {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}
 				return res

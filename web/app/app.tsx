@@ -6,7 +6,7 @@ import type { Session } from './documents'
 import { Home, LiveSign, placeBefore } from './home'
 import { Dialog, Empty, Icon, Notices } from './parts'
 import { Others, People, useRequests } from './people'
-import { PostPage, Profile } from './profile'
+import { PostPage, Profile, TagPage } from './profile'
 import { preferences, t } from './preferences'
 import { useRoute, type Route } from './route'
 import { session as sessions } from './session'
@@ -39,7 +39,7 @@ export function App() {
 
 function Visitor() {
   const route = useRoute()
-  const open = route.name === 'profile' || route.name === 'post' || route.name === 'lost'
+  const open = ['profile', 'post', 'tag', 'lost'].includes(route.name)
   useTitle(open ? '' : t.tagline)
   return (
     <div class="frame visitor">
@@ -138,6 +138,8 @@ function View({ route }: { route: Route }) {
       return <Profile handle={route.handle} tab={route.tab} />
     case 'post':
       return <PostPage id={route.id} key={route.id} />
+    case 'tag':
+      return <TagPage tag={route.tag} />
     case 'people':
       return <People />
     default:
@@ -166,6 +168,8 @@ function titleOf(route: Route): string {
       return `@${route.handle}`
     case 'post':
       return t.onePost
+    case 'tag':
+      return `#${route.tag}`
     case 'lost':
       return ''
     default:

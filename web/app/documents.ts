@@ -404,6 +404,23 @@ export const Profile = graphql(
   [person, PostFields],
 )
 
+export const Tagged = graphql(
+  `
+    query Tagged($tag: String!, $after: Cursor) {
+      taggedPosts(tag: $tag, first: 20, after: $after) {
+        nodes {
+          ...Post
+        }
+        pageInfo {
+          hasNextPage
+          endCursor
+        }
+      }
+    }
+  `,
+  [PostFields],
+)
+
 export const Followers = graphql(
   `
     query Followers($handle: String!, $after: Cursor) {

@@ -1,9 +1,9 @@
-// A person's own page, and the page of a single post.
+// A person's own page, and those of a single post and of a tag.
 import { useEffect, useState } from 'preact/hooks'
 
 import { request } from './api'
 import { changed, useChanges } from './changes'
-import { Followers, Following, OnePost, Profile as ProfileQuery, type Person, type Post } from './documents'
+import { Followers, Following, OnePost, Profile as ProfileQuery, Tagged, type Person, type Post } from './documents'
 import { usePages, type Page } from './pages'
 import { Avatar, Empty, Failure, Icon, More, Skeleton } from './parts'
 import { FollowButton, PersonList, RelationMenu, withPerson } from './people'
@@ -41,10 +41,12 @@ export function Profile({ handle, tab }: { handle: string; tab: Tab }) {
       {person ? <Header person={person} tab={tab} /> : <Blank handle={handle} />}
       {tab === 'posts' ? (
         <Posts
-          handle={handle}
-          viewer={viewer}
-          found={(user) => found(user && { ...user, list: user.posts })}
-          blocking={person?.relationship?.blocking}
+          fetch={async (after) => {
+            const { user } = await request(ProfileQuery, { handle, after })
+            return found(user && { ...user, list: user.posts })
+          }}
+          keys={[handle, viewer]}
+          none={person?.relationship?.blocking ? '' : t.noPosts}
         />
       ) : (
         <Folk
@@ -135,15 +137,10 @@ function Header({ person, tab }: { person: Person; tab: Tab }) {
   )
 }
 
-type PostsProps = {
-  handle: string
-  viewer: string | undefined
-  blocking: boolean | undefined
-  found: (user: (Person & { posts: Page<Post> }) | null) => Page<Post> | null
-}
+type PostsProps = { fetch: (after: string | null) => Promise<Page<Post> | null>; keys: unknown[]; none: string }
 
-function Posts({ handle, viewer, blocking, found }: PostsProps) {
-  const list = usePages<Post>(async (after) => found((await request(ProfileQuery, { handle, after })).user), [handle, viewer])
+function Posts({ fetch, keys, none }: PostsProps) {
+  const list = usePages<Post>(fetch, keys)
   useChanges((change) => {
     // Who is blocked or followed shows other posts than before; who deleted a post has one less.
     if (change.what === 'relation' || change.what === 'much' || (change.what === 'gone' && change.deleted)) list.reload()
@@ -157,7 +154,7 @@ function Posts({ handle, viewer, blocking, found }: PostsProps) {
         ))}
       </section>
       {!list.loaded && !list.error && <Skeleton />}
-      {list.loaded && list.items.length === 0 && !blocking && <Empty title={t.noPosts} />}
+      {list.loaded && list.items.length === 0 && !list.next && none && <Empty title={none} />}
       {list.error && <Failure message={list.error} onRetry={list.retry} />}
       {list.next && !list.error && <More busy={list.busy} onMore={list.more} />}
     </>
@@ -180,6 +177,29 @@ function Folk({ fetch, keys, label, none }: FolkProps) {
   )
 }
 
+/** The posts with a tag. */
+export function TagPage({ tag }: { tag: string }) {
+  const viewer = useStore(session)?.token
+  return (
+    <>
+      <Head title={`#${tag}`} />
+      <Posts fetch={async (after) => (await request(Tagged, { tag, after })).taggedPosts} keys={[tag, viewer]} none={t.nothingTagged(tag)} />
+    </>
+  )
+}
+
+/** The heading of a page that one comes to from a post. */
+function Head({ title }: { title: string }) {
+  return (
+    <div class="head">
+      <a class="back" href="/" aria-label={t.back} title={t.back} onClick={back}>
+        <Icon name="back" />
+      </a>
+      <h1>{title}</h1>
+    </div>
+  )
+}
+
 export function PostPage({ id }: { id: string }) {
   const viewer = useStore(session)?.token
   const { items, loaded, error, retry, reload, change } = usePages<Post>(
@@ -195,12 +215,7 @@ export function PostPage({ id }: { id: string }) {
   })
   return (
     <>
-      <div class="head">
-        <a class="back" href="/" aria-label={t.back} title={t.back} onClick={back}>
-          <Icon name="back" />
-        </a>
-        <h1>{t.onePost}</h1>
-      </div>
+      <Head title={t.onePost} />
       {items.map((post) => (
         <PostCard post={post} key={post.id} />
       ))}

@@ -8,6 +8,7 @@ export type Route =
   | { name: 'home' | 'people' | 'settings' | 'lost' }
   | { name: 'profile'; handle: string; tab: Tab }
   | { name: 'post'; id: string }
+  | { name: 'tag'; tag: string }
 
 // The server answers these addresses with the app: see isPage in web.go.
 function parse(address: string): Route {
@@ -16,7 +17,18 @@ function parse(address: string): Route {
   const profile = address.match(/^\/@(\w+)(?:\/(followers|following))?$/)
   if (profile) return { name: 'profile', handle: profile[1]!.toLowerCase(), tab: (profile[2] as Tab | undefined) ?? 'posts' }
   const post = address.match(/^\/post\/([\w-]+)$/)
-  return post ? { name: 'post', id: post[1]! } : { name: 'lost' }
+  if (post) return { name: 'post', id: post[1]! }
+  const tag = address.match(/^\/tag\/([^/]+)$/)
+  return tag ? { name: 'tag', tag: decoded(tag[1]!) } : { name: 'lost' }
+}
+
+/** A part of an address; one that somebody typed may be no text. */
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part)
+  } catch {
+    return part
+  }
 }
 
 type Place = { route: Route; address: string; top: number }

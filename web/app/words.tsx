@@ -1,5 +1,7 @@
 // What a person wrote, with its links.
-const linked = /\bhttps?:\/\/[^\s<>"“”«»（）【】、。，！？；：]+|(?<![\w@/.])@\w{1,30}(?![\w@])/g
+import { isTag, tagged } from './tag'
+
+const linked = new RegExp(/\bhttps?:\/\/[^\s<>"“”«»（）【】、。，！？；：]+|(?<![\w@\/.])@\w{1,30}(?![\w@])|/u.source + tagged, 'gu')
 
 /** Without what ends a sentence, or a pair of brackets around the address. */
 function trim(address: string): string {
@@ -7,22 +9,24 @@ function trim(address: string): string {
   return plain.endsWith(')') && !plain.includes('(') ? trim(plain.slice(0, -1)) : plain
 }
 
-/** A text whose web addresses and handles are links. */
+/** What was found, as a link if it is one. */
+function link(found: string) {
+  if (found[0] === '@') return <a href={`/${found.toLowerCase()}`}>{found}</a>
+  if (found[0] === '#' || found[0] === '＃') return isTag(found) ? <a href={`/tag/${encodeURIComponent(found.slice(1))}`}>{found}</a> : found
+  return (
+    <a href={found} target="_blank" rel="nofollow ugc noopener noreferrer">
+      {found}
+    </a>
+  )
+}
+
+/** A text whose web addresses, handles and tags are links. */
 export function Words({ text }: { text: string }) {
   const parts = []
   let end = 0
   for (const { 0: match, index } of text.matchAll(linked)) {
-    const word = match[0] === '@' ? match : trim(match)
-    parts.push(
-      text.slice(end, index),
-      match[0] === '@' ? (
-        <a href={`/${word.toLowerCase()}`}>{word}</a>
-      ) : (
-        <a href={word} target="_blank" rel="nofollow ugc noopener noreferrer">
-          {word}
-        </a>
-      ),
-    )
+    const word = match[0] === 'h' ? trim(match) : match
+    parts.push(text.slice(end, index), link(word))
     end = index + word.length
   }
   return (

@@ -28,6 +28,7 @@ type tongue struct {
 	bio  map[string]string
 	post map[string][]string // by author, in the order of posting
 	own  string
+	tag  string // a post with #潮
 }
 
 var tongues = []tongue{
@@ -49,6 +50,7 @@ var tongues = []tongue{
 			"yuki": {"Low water 05:42, high water 11:58. If you are going out to the island, be back before ten.", "Spring tide tonight, 5.4 m. Worth staying up for."},
 		},
 		own: "Found a bottle with a shopping list in it: eggs, rope, courage.",
+		tag: "The sign at the quay says #潮, which is the tide.",
 	},
 	{
 		code: "zh",
@@ -63,6 +65,7 @@ var tongues = []tongue{
 			"yuki":   {"低潮 05:42，高潮 11:58。要上岛的话，十点前回来。", "今晚大潮，5.4 米，值得熬夜。"},
 		},
 		own: "捡到一个漂流瓶，里面是一张购物清单：鸡蛋、绳子、勇气。",
+		tag: "码头的牌子上写着 #潮 。",
 	},
 }
 
@@ -85,6 +88,7 @@ func village(t *testing.T, in tongue) *page {
 	ada.relate("acceptFollower", people["marina"])
 	people["marina"].must(`{ timeline { unreadCount } }`, nil, nil) // posts are delivered to an active user
 	people["olu"].relate("follow", ada)
+	people["haiyan"].post(in.tag)
 
 	people["tomas"].post(in.post["tomas"][0])
 	liked := people["marina"].post(in.post["marina"][0])
@@ -169,6 +173,8 @@ var views = []view{
 	{"menu", func(p *page, in tongue) { p.clickOn(`document.querySelector('summary')`) }},
 	{"followers", goTo("/@marina/followers", func(in tongue) string { return in.name["ines"] })},
 	{"own", goTo("/@ada", func(in tongue) string { return in.own })},
+	{"tag", goTo("/tag/潮", func(in tongue) string { return in.tag })},
+	{"no tag", goTo("/tag/nothing", func(in tongue) string { return "#nothing" })},
 	{"settings", goTo("/settings", func(in tongue) string { return "@ada" })},
 	{"missing", goTo("/@nobody", func(in tongue) string { return "@nobody" })},
 	{"loading", func(p *page, in tongue) {

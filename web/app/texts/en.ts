@@ -141,6 +141,7 @@ export const en = {
   joined: (when: string) => `Joined ${when}`,
   nobody: (handle: string) => `There is nobody called @${handle}.`,
   noPosts: 'No posts to show.',
+  nothingTagged: (tag: string) => `No posts with #${tag} to show.`,
   noFollowers: 'No followers yet.',
   noFollowing: 'Follows nobody yet.',
   search: 'Search',

@@ -162,6 +162,7 @@ export const zh: Texts = {
   joined: (when) => `${when}加入`,
   nobody: (handle) => `没有名为 @${handle} 的用户。`,
   noPosts: '没有可显示的帖子。',
+  nothingTagged: (tag) => `没有带 #${tag} 的帖子可显示。`,
   noFollowers: '还没有关注者。',
   noFollowing: '还没有关注任何人。',
   search: '搜索',

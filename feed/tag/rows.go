@@ -1,0 +1,55 @@
+package tag
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"tideline/ent"
+	"tideline/ent/posttag"
+	"tideline/feed/internal/rows"
+)
+
+// Keep has posts be found by the tags of their texts, and by no others. Whoever calls it has
+// locked the posts, or made them in tx. It reports how many posts that changed.
+//
+// Cost: an index look-up a post; where tags change, two statements for all of them.
+func Keep(ctx context.Context, tx *ent.Tx, posts ...*ent.Post) (changed int, err error) {
+	list, err := tx.PostTag.Query().Where(rows.Among(posttag.FieldPostID, rows.PostIDs(posts))).All(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("read tags: %w", err)
+	}
+	there := map[int64][]*ent.PostTag{} // by post
+	for _, row := range list {
+		there[row.PostID] = append(there[row.PostID], row)
+	}
+	var gone []int64
+	var create []*ent.PostTagCreate
+	for _, p := range posts {
+		tags, before := In(p.Text), len(gone)+len(create)
+		for _, row := range there[p.ID] {
+			if !slices.Contains(tags, row.Tag) {
+				gone = append(gone, row.ID)
+			}
+		}
+		for _, tag := range tags {
+			if !slices.ContainsFunc(there[p.ID], func(row *ent.PostTag) bool { return row.Tag == tag }) {
+				create = append(create, tx.PostTag.Create().SetPostID(p.ID).SetTag(tag))
+			}
+		}
+		if len(gone)+len(create) > before {
+			changed++
+		}
+	}
+	if len(gone) > 0 {
+		if _, err := tx.PostTag.Delete().Where(rows.Among(posttag.FieldID, gone)).Exec(ctx); err != nil {
+			return 0, fmt.Errorf("delete tags: %w", err)
+		}
+	}
+	for chunk := range slices.Chunk(create, 1000) {
+		if err := tx.PostTag.CreateBulk(chunk...).Exec(ctx); err != nil {
+			return 0, fmt.Errorf("create tags: %w", err)
+		}
+	}
+	return changed, nil
+}

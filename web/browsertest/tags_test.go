@@ -1,0 +1,69 @@
+package browsertest
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The app links what the server takes for tags: both have the same cases.
+func TestAppLinksTags(t *testing.T) {
+	t.Parallel()
+	file, err := os.ReadFile("../../feed/tag/testdata/cases.json")
+	require.NoError(t, err)
+	var cases []struct {
+		Text    string
+		Written []string
+	}
+	require.NoError(t, json.Unmarshal(file, &cases))
+	s := serve(t)
+	ada := s.signUp("ada")
+	want := make([][]string, len(cases))
+	for i, c := range cases {
+		ada.post(c.Text)
+		want[len(cases)-1-i] = c.Written
+	}
+	a := ada.browse()
+	a.visit("http://" + a.site + "/@ada")
+	for more := true; more; { // all pages
+		a.see(`document.querySelector('main [aria-busy=true]') === null && document.querySelector('article') !== null`)
+		more = a.value(`((more) => { more?.click(); return more !== null })(document.querySelector('.more'))`) == true
+	}
+	a.see(fmt.Sprintf(`document.querySelectorAll('article').length === %d`, len(cases)))
+	found := a.value(`JSON.stringify([...document.querySelectorAll('article .text')].map((text) =>
+		[...text.querySelectorAll('a[href^="/tag/"]')].map((link) => decodeURIComponent(link.pathname.slice('/tag/'.length)))))`)
+	require.Equal(t, js(want), found)
+	require.Equal(t, true, a.value(`[...document.querySelectorAll('a[href^="/tag/"]')].every((link) =>
+		/^[#＃]/.test(link.textContent) && link.textContent.slice(1) === decodeURIComponent(link.pathname.slice('/tag/'.length)))`))
+}
+
+// A tag in a post leads to all posts that have it, in pages, and is for visitors, too.
+func TestTagPage(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	ada, bob := s.signUp("ada"), s.signUp("bob")
+	for i := range 25 {
+		bob.post(fmt.Sprintf("%d #Tide", i))
+	}
+	bob.post("no tag: tide")
+	ada.post("mine #tide, #潮水!")
+	a := ada.browse()
+	a.clickOn(`document.querySelector('article a[href="/tag/tide"]')`)
+	a.see(`location.pathname === '/tag/tide' && document.querySelector('h1').textContent === '#tide' && document.title === '#tide · Tideline'`)
+	a.see(`document.querySelector('article .text').textContent === 'mine #tide, #潮水!'`)
+	a.clickOn(`document.querySelector('.more')`)
+	a.see(`document.querySelectorAll('article').length === 26 && document.querySelector('.more') === null`)
+	a.see(`[...document.querySelectorAll('article .text')].at(-1).textContent === '0 #Tide'`)
+	a.clickOn(`[...document.querySelectorAll('article a')].find((link) => link.textContent === '#潮水')`)
+	a.see(`document.querySelector('h1').textContent === '#潮水' && document.querySelectorAll('article').length === 1`)
+	a.value(`history.back()`)
+	a.see(`document.querySelector('h1').textContent === '#tide' && document.querySelectorAll('article').length >= 20`)
+
+	v := open(t, s.url+"/tag/%E6%BD%AE%E6%B0%B4")
+	v.see(`document.querySelector('h1')?.textContent === '#潮水' && document.querySelectorAll('article').length === 1`)
+	v.visit("http://" + v.site + "/tag/nothing")
+	v.sees("No posts with #nothing to show.")
+}
