@@ -46,6 +46,10 @@ const (
 // the inboxes in Redis and decides who may see it; gqlgen, centrifuge and gorilla only
 // broadcast.
 //
+// PEER_PROFILE names a file for CPU profiles of tideline: .1 is of the start, .2 of the
+// first subscriptions, .3 of the deliveries, and the file itself of the subscriptions that
+// come again. Beside them are the heap and the goroutines at the end of each.
+//
 // It needs twice as many open files as subscribers.
 func BenchmarkLive(b *testing.B) {
 	for range *rounds {
@@ -87,12 +91,14 @@ func measureLive(tb testing.TB, p peer, n, posts int, settle time.Duration) []fi
 	}
 	warm.close(tb)
 
+	running.endPhase(p)
 	before, began := running.resident(tb), time.Now()
 	c := subscribeAll(tb, p, running, n, nil)
 	defer c.close(tb)
 	connected := time.Since(began)
 	time.Sleep(settle)
 	idle := (running.resident(tb) - before) / float64(n)
+	running.endPhase(p)
 
 	c.post(tb, warmPosts)
 	m := startMeter(tb, stores, running)
@@ -109,6 +115,7 @@ func measureLive(tb testing.TB, p peer, n, posts int, settle time.Duration) []fi
 	}
 	figures := []figure{{"first ms", ms(first)}, {"median ms", ms(median)}, {"last ms", ms(last)}, {"deliveries/s", float64(len(times)) / burst.Seconds()}}
 	figures = append(figures, m.figures(2*posts*n)...)
+	running.endPhase(p)
 	c.close(tb)
 	began = time.Now()
 	again := subscribeAll(tb, p, running, n, nil)

@@ -84,6 +84,14 @@ func (p peer) start(tb testing.TB, stores *storage.Stores) (_ process, stop func
 	return process{found[1], cmd.Process.Pid}, stop
 }
 
+// endPhase has the process begin another profile, if it writes one.
+func (p process) endPhase(of peer) {
+	if of.name == "tideline" && os.Getenv(profileVariable) != "" {
+		_ = syscall.Kill(p.pid, syscall.SIGUSR1)
+		time.Sleep(time.Second) // it is written meanwhile
+	}
+}
+
 // resident returns the resident memory of the process in KB.
 func (p process) resident(tb testing.TB) float64 {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.pid))

@@ -8,7 +8,9 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"runtime/pprof"
+	"sync"
 	"syscall"
 
 	"github.com/alecthomas/kong"
@@ -21,15 +23,11 @@ func serveRole(role string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	if path := os.Getenv(profileVariable); path != "" {
-		f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+		stop, err := profilePhases(path)
 		if err != nil {
 			return err
 		}
-		defer f.Close()
-		if err := pprof.StartCPUProfile(f); err != nil {
-			return err
-		}
-		defer pprof.StopCPUProfile()
+		defer stop()
 	}
 	database, redis := os.Getenv(databaseVariable), os.Getenv(redisVariable)
 	switch role {
@@ -94,4 +92,55 @@ func serveLive(ctx context.Context, socket, post http.HandlerFunc, subscriptions
 		fmt.Fprintf(w, "tideline_live_subscriptions %d\n", subscriptions())
 	})
 	return serveHTTP(ctx, mux)
+}
+
+// profilePhases writes a CPU profile to the path until stop is called. At each SIGUSR1 a
+// phase ends: its profile goes to the path with the phase's number, and the heap and the
+// goroutines at its end beside it.
+func profilePhases(path string) (stop func(), err error) {
+	begin := func(path string) (*os.File, error) {
+		f, err := os.Create(path)
+		if err != nil {
+			return nil, err
+		}
+		return f, pprof.StartCPUProfile(f)
+	}
+	f, err := begin(path)
+	if err != nil {
+		return nil, err
+	}
+	next, done := make(chan os.Signal, 1), make(chan struct{})
+	signal.Notify(next, syscall.SIGUSR1)
+	var phases sync.WaitGroup
+	phases.Go(func() {
+		for phase := 1; ; phase++ {
+			ending := false
+			select {
+			case <-next:
+			case <-done:
+				ending = true
+			}
+			pprof.StopCPUProfile()
+			f.Close()
+			if ending {
+				return
+			}
+			named := fmt.Sprintf("%s.%d", path, phase)
+			_ = os.Rename(path, named)
+			for _, kind := range []string{"heap", "goroutine"} {
+				if out, err := os.Create(named + "." + kind); err == nil {
+					runtime.GC() // the heap's profile is that of the last collection
+					_ = pprof.Lookup(kind).WriteTo(out, 0)
+					out.Close()
+				}
+			}
+			if f, err = begin(path); err != nil {
+				return
+			}
+		}
+	})
+	return func() {
+		close(done)
+		phases.Wait()
+	}, nil
 }
