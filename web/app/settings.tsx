@@ -82,6 +82,7 @@ const written = (form: FormData, name: string) => form.getAll(name).map((value) 
 
 function AccountForm({ account, limits, session }: { account: Account; limits: Limits; session: Session }) {
   const { run, busy, error } = useAction()
+  const [fields, setFields] = useState(account.links.length + 1) // of links: one is empty
   const save = (event: SubmitEvent) => {
     event.preventDefault()
     const form = new FormData(event.currentTarget as HTMLFormElement)
@@ -132,7 +133,7 @@ function AccountForm({ account, limits, session }: { account: Account; limits: L
       )}
       <fieldset class="stack">
         <legend>{t.links}</legend>
-        {Array.from({ length: limits.links }, (_, i) => (
+        {Array.from({ length: Math.min(fields, limits.links) }, (_, i) => (
           <input
             key={i}
             name="link"
@@ -141,6 +142,7 @@ function AccountForm({ account, limits, session }: { account: Account; limits: L
             aria-label={t.link(i + 1)}
             maxLength={limits.linkLength}
             defaultValue={account.links[i] ?? ''}
+            onInput={() => setFields(Math.max(fields, i + 2))}
           />
         ))}
       </fieldset>

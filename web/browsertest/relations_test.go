@@ -348,9 +348,15 @@ func TestThemeAndDefaults(t *testing.T) {
 	a.choose(`document.querySelector('.line select')`, "dark")
 	a.see(background + ` !== ` + js(light))
 	a.click("Friends")
+	// There is one empty field of a link at a time.
+	const links = `JSON.stringify([...document.querySelectorAll('input[name=link]')].map((field) => field.value))`
+	a.see(links + ` === '[""]'`)
+	a.fillIn(`document.querySelector('input[name=link]')`, "https://tide.example/")
+	a.see(links + ` === '["https://tide.example/",""]'`)
 	a.click("Save")
 	a.sees("Saved.")
 	a.reload()
+	a.see(links + ` === '["https://tide.example/",""]'`)
 	a.see(background + ` !== ` + js(light)) // before and after, in the dark
 	a.see(`document.querySelector('input[name=visibility]:checked')?.value === 'MUTUALS'`)
 	a.click("Home")
