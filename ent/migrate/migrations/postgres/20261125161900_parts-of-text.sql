@@ -1,4 +1,6 @@
 -- +goose Up
+-- room for the next version of a row beside it: one elsewhere is a change of all indexes
+ALTER TABLE "users" SET (fillfactor = 70);
 -- the characters of a text, if shortest is 1, and all pairs that follow each other, in lower case
 -- +goose StatementBegin
 CREATE FUNCTION "parts_of_text"("whole" text, "shortest" int) RETURNS text[] LANGUAGE plpgsql IMMUTABLE STRICT AS $$
@@ -13,4 +15,5 @@ END $$;
 -- +goose StatementEnd
 
 -- +goose Down
+ALTER TABLE "users" RESET (fillfactor);
 DROP FUNCTION "parts_of_text"(text, int);
