@@ -430,7 +430,7 @@ func TestUnreachableServersAreNamed(t *testing.T) {
 	}
 }
 
-// The tables of an empty database are one line of the log; each migration is one for who debugs.
+// The tables of an empty database are one line of the log. At the level debug each migration has its own.
 func TestMigrationsAreLogged(t *testing.T) {
 	t.Parallel()
 	var log, all bytes.Buffer

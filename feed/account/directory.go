@@ -202,8 +202,8 @@ func (d *Directory) search(ctx context.Context, query string, below int64, limit
 	return q.All(ctx)
 }
 
-// amongNewest are the newest 1,000 users below the id: what many users match is found there
-// sooner than by an index, which reads all of them.
+// amongNewest are the newest 1,000 users below the id. A query that many users match fills
+// its page there sooner than by an index, which reads all of them.
 func amongNewest(below int64) predicate.User {
 	return func(s *sql.Selector) {
 		s.Where(sql.P(func(b *sql.Builder) {

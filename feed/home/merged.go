@@ -92,7 +92,7 @@ func (m *mergedAuthors) withRecentlyRemoved(authors []int64, now time.Time) []in
 }
 
 // mergeable returns a list of authors, cached or read now, that has all merged followees
-// of the viewers. Those who follow nobody in it merge nobody.
+// of the viewers. A viewer who follows nobody in it merges nobody.
 //
 // Cost: the list where it is older than Policy.MergedListFor. Where it is full, a look-up
 // by key for each followee.
