@@ -183,13 +183,20 @@ func part(cmd *redis.Cmd) (p Part, err error) {
 	if !ok {
 		return Part{}, fmt.Errorf("redis answered %T", rest)
 	}
-	p.IDs = make([]int64, len(members))
-	for i, m := range members {
-		if p.IDs[i], err = parseID(m); err != nil {
-			return Part{}, err
-		}
+	if p.IDs, err = parseIDs(members); err != nil {
+		return Part{}, err
 	}
 	return p, nil
+}
+
+func parseIDs(members []any) (ids []int64, err error) {
+	ids = make([]int64, len(members))
+	for i, m := range members {
+		if ids[i], err = parseID(m); err != nil {
+			return nil, err
+		}
+	}
+	return ids, nil
 }
 
 // coverage decodes the first four parts of an answer of five, and returns the last.

@@ -12,6 +12,7 @@ var lua embed.FS
 
 var (
 	pageScript                = onFeed("page")
+	grownScript               = onFeed("grown")
 	beginScript               = onFeed("begin")
 	finishScript              = onFeed("finish")
 	addScript                 = onFeed("add")

@@ -48,6 +48,42 @@ func (s *Store) VisitPage(ctx context.Context, user int64, r Range) (at Position
 	return at, p, nil
 }
 
+// Growth is how an inbox has changed since somebody knew its ids from an oldest to a newest.
+type Growth struct {
+	Held   int     // how many ids it has of these, forgotten ones left out
+	Oldest int64   // the oldest of them, 0 if there is none
+	IDs    []int64 // those above, newest first
+	Coverage
+}
+
+// VisitGrowth is Visit, and then says how the inbox has grown since the span was read, with
+// at most limit of the ids above after. An empty span is 0 and 0. The growth is that of a
+// Missing inbox when the position is zero.
+//
+// Cost: as Visit, and O(log size + limit).
+func (s *Store) VisitGrowth(ctx context.Context, user, oldest, newest, after int64, limit int) (at Position, g Growth, err error) {
+	args := []any{formatID(oldest), formatID(newest), formatID(after), limit}
+	at, cmd, err := s.visit(ctx, user, call{grownScript, Inbox(user).keys(), args})
+	if err != nil || at == (Position{}) {
+		return Position{}, Growth{}, wrap(err, "growth of %s", Inbox(user))
+	}
+	var rest any
+	if g.Coverage, rest, err = coverage(cmd); err != nil || g.Epoch != at.Epoch { // see VisitPage
+		return Position{}, Growth{}, wrap(err, "growth of %s", Inbox(user))
+	}
+	answer, ok := rest.([]any)
+	if !ok || len(answer) < 2 {
+		return Position{}, Growth{}, fmt.Errorf("growth of %s: redis answered %T", Inbox(user), rest)
+	}
+	held, _ := answer[0].(int64)
+	ids, err := parseIDs(answer[1:])
+	if err != nil {
+		return Position{}, Growth{}, wrap(err, "growth of %s", Inbox(user))
+	}
+	g.Held, g.Oldest, g.IDs = int(held), ids[0], ids[1:]
+	return at, g, nil
+}
+
 // visit is Visit. It also returns the answer of one more script, which runs after the
 // end of the journal was read, and which finds out in place of Visit whether the inbox
 // is intact.

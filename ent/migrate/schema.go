@@ -306,6 +306,14 @@ var (
 				Unique:  false,
 				Columns: []*schema.Column{JobsColumns[9], JobsColumns[2], JobsColumns[11]},
 			},
+			{
+				Name:    "job_changes",
+				Unique:  false,
+				Columns: []*schema.Column{JobsColumns[0]},
+				Annotation: &entsql.IndexAnnotation{
+					Where: "kind NOT IN ('post.created', 'post.erased', 'author.returns', 'words.changed', 'canary', 'canary_subscriber')",
+				},
+			},
 		},
 	}
 	// LikesColumns holds the columns for the "likes" table.

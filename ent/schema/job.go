@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"entgo.io/ent"
+	"entgo.io/ent/dialect/entsql"
 	"entgo.io/ent/schema/field"
 	"entgo.io/ent/schema/index"
 )
@@ -35,8 +36,15 @@ func (Job) Indexes() []ent.Index {
 	return []ent.Index{
 		index.Fields("dead", "due_at"),
 		index.Fields("dead", "pool", "created_at"),
+		index.Fields("id").StorageKey("job_changes").Annotations(entsql.IndexWhere(JobChanges)),
 	}
 }
+
+// JobChanges is the condition of SQL for jobs by which a user may come to see more or less
+// of a home timeline. The kinds that it names are those by which nobody does: a new post
+// comes into inboxes, an author who is pushed again is merged no more, and who mutes words
+// is asked for them. It is that of an index, so another one needs a migration.
+const JobChanges = "kind NOT IN ('post.created', 'post.erased', 'author.returns', 'words.changed', 'canary', 'canary_subscriber')"
 
 // Writer is a lease on one of the numbers that keep the ids of concurrently
 // writing processes apart. The holder writes ids below the lease's end only, so

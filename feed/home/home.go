@@ -26,6 +26,7 @@ import (
 	"tideline/feed/arrival"
 	"tideline/feed/paging"
 	"tideline/feed/ranking"
+	"tideline/feed/unread"
 	"tideline/feed/visibility"
 	"tideline/live"
 	"tideline/queue"
@@ -120,6 +121,7 @@ type Home struct {
 	merged   mergedAuthors
 	builder  builder
 	rankings *ranking.Set
+	unread   *unread.Counts
 }
 
 // New returns a Home. It fails when a required field is missing or the policy is
@@ -153,6 +155,7 @@ func New(cfg Config) (*Home, error) {
 		merged:   mergedAuthors{db: cfg.DB, tl: cfg.Timelines, log: cfg.Logger, now: cfg.Now, policy: cfg.Policy},
 		builder:  builder{tl: cfg.Timelines, log: cfg.Logger, requests: make(chan buildRequest, waitingBuilds)},
 		rankings: rankings,
+		unread:   unread.New(cfg.DB),
 	}, nil
 }
 

@@ -80,32 +80,6 @@ func (h *Home) TimelineWith(ctx context.Context, v account.Viewer, p paging.Page
 	return c, nil
 }
 
-// UnreadCount counts the entries of the viewer's timeline, among the newest up to
-// the inbox cap, that are newer than the read marker; own posts do not count. It is
-// 0 for an anonymous viewer.
-//
-// Cost: two queries, of as many posts as are unread, at most the inbox cap.
-func (h *Home) UnreadCount(ctx context.Context, v account.Viewer) (int, error) {
-	if v.ID == 0 {
-		return 0, nil
-	}
-	marker, err := h.db.ReadMarker.Get(ctx, v.ID)
-	if ent.IsNotFound(err) {
-		marker, err = &ent.ReadMarker{}, nil
-	}
-	if err != nil {
-		return 0, fmt.Errorf("read marker: %w", err)
-	}
-	posts, _, err := h.Since(ctx, v, marker.PostID, false)
-	unread := 0
-	for _, p := range posts {
-		if p.AuthorID != v.ID {
-			unread++
-		}
-	}
-	return unread, err
-}
-
 // MarkRead moves the viewer's read marker forwards to the entry of the cursor,
 // never backwards, and returns the unread count after that. Errors:
 // Unauthenticated, BadInput.

@@ -5,11 +5,99 @@ import (
 	"fmt"
 	"slices"
 
+	"tideline/ent"
 	"tideline/ent/follow"
 	"tideline/ent/readmarker"
+	"tideline/feed/account"
 	"tideline/feed/internal/rows"
+	"tideline/feed/unread"
+	"tideline/feed/visibility"
 	"tideline/timeline"
 )
+
+// UnreadCount counts the entries of the viewer's timeline, among the newest up to
+// the inbox cap, that are newer than the read marker; own posts do not count. It is
+// 0 for an anonymous viewer. The number is kept, and what came since is added, where
+// package unread can tell that it is still right.
+//
+// Cost: a query and a round trip where the number is kept, and a query of the posts that came
+// since; else three queries, one of them of as many posts as are unread, at most the inbox
+// cap.
+func (h *Home) UnreadCount(ctx context.Context, v account.Viewer) (int, error) {
+	if v.ID == 0 {
+		return 0, nil
+	}
+	a, err := h.unread.Ask(ctx, v.ID)
+	if err != nil {
+		return 0, err
+	}
+	if a.Certain {
+		if n, ok := h.keptUnread(ctx, v.ID, a.Marker); ok {
+			return n, nil
+		}
+	}
+	r := timeline.Range{After: a.Marker, Limit: h.tl.InboxCap()}
+	at, from := h.visitInbox(ctx, v.ID, r, 0)
+	posts, err := visibility.Fill(ctx, visibility.Home, v.ID, r, from)
+	if err != nil {
+		return 0, err
+	}
+	h.unread.Forget(v.ID)
+	ids, own := rows.PostIDs(posts), ownOf(v.ID, posts)
+	if a.Certain { // and still is: else the posts may be those of an inbox that lags behind
+		if now, err := h.unread.Ask(ctx, v.ID); err == nil && now.Certain {
+			h.unread.Keep(v.ID, unread.Counted(at.Position, ids, own))
+		}
+	}
+	return len(ids) - len(own), nil
+}
+
+// maxUnreadAdded is how many posts that came since are added to a number that is kept.
+const maxUnreadAdded = 100
+
+// keptUnread is UnreadCount by the number that is kept, if that is right.
+func (h *Home) keptUnread(ctx context.Context, user, marker int64) (n int, ok bool) {
+	kept, ok := h.unread.Of(user, marker)
+	if !ok {
+		return 0, false
+	}
+	merged, listed, err := h.MergedFollowees(ctx, user) // before the inbox is read, as for a page
+	if err != nil || !listed || len(merged) > 0 {
+		return 0, false
+	}
+	ctx, cancel := patiently(ctx)
+	defer cancel()
+	oldest, newest := kept.Span()
+	at, grown, err := h.tl.VisitGrowth(ctx, user, oldest, newest, max(newest, marker), maxUnreadAdded)
+	if err != nil || len(grown.IDs) == maxUnreadAdded {
+		return 0, false
+	}
+	if kept, ok = kept.Grown(at, grown); !ok {
+		return 0, false
+	}
+	if len(grown.IDs) > 0 {
+		posts, err := h.posts.Posts(ctx, visibility.Home, user, grown.IDs)
+		if err != nil || slices.Contains(posts, nil) {
+			return 0, false
+		}
+		kept = kept.With(grown.IDs, ownOf(user, posts), h.tl.InboxCap())
+	}
+	if kept.Len() < h.tl.InboxCap() && grown.Floor > marker+1 { // more may be unread in SQL
+		return 0, false
+	}
+	h.unread.Keep(user, kept)
+	return kept.Count(), true
+}
+
+// ownOf returns the ids of the posts that the user wrote.
+func ownOf(user int64, posts []*ent.Post) (own []int64) {
+	for _, p := range posts {
+		if p.AuthorID == user {
+			own = append(own, p.ID)
+		}
+	}
+	return own
+}
 
 // UnreadCounts is UnreadCount of many users. It leaves out users whose timelines
 // Redis does not have whole.
