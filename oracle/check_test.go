@@ -263,6 +263,9 @@ func (r *run) stroll(v, n int) error {
 		delete(w.must, p)
 		w.after = &e.Cursor
 	}
+	if err := r.countsUnread(v); err != nil {
+		return err
+	}
 	if c.HasNextPage {
 		return nil
 	}
@@ -271,6 +274,29 @@ func (r *run) stroll(v, n int) error {
 		return fmt.Errorf("%s walked past %v, which had been there all the time", r.name(v), slices.Sorted(maps.Keys(w.must)))
 	}
 	return nil
+}
+
+// countsUnread compares the viewer's number of unread posts with what is hidden, which it never
+// counts, and with what has been there all the time, which it does.
+func (r *run) countsUnread(v int) error {
+	if r.users[v].hidden {
+		return nil
+	}
+	fewest, most := 0, 0
+	for p, post := range r.posts {
+		if post.author == v || post.id <= r.users[v].marker || !r.gets(v, p) {
+			continue
+		}
+		most++
+		if r.certain[v][p] {
+			fewest++
+		}
+	}
+	got, err := r.front().Home.UnreadCount(r.ctx, r.viewer(v))
+	if err == nil && (got < min(fewest, feedtest.InboxCap) || got > most) {
+		err = fmt.Errorf("%s has %d unread, not %d to %d", r.name(v), got, fewest, most)
+	}
+	return err
 }
 
 // settle waits until no job is outstanding, and then compares everything exactly.

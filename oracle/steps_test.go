@@ -69,8 +69,14 @@ func (r *run) do(s step) error {
 		// Most steps are about the youngest posts.
 		p = max(len(r.posts)-1-s.n/len(visibilities)%8, 0)
 	}
+	if err := r.countsUnread(b); err != nil {
+		return err
+	}
 	if err := r.social(s, a, b, p); err != nil {
 		return err
+	}
+	if err := r.countsUnread(b); err != nil { // a number that is kept must not outlive the step
+		return fmt.Errorf("right after that: %w", err)
 	}
 	r.acted = time.Now()
 	if err := r.mishap(s, a, p); err != nil {
