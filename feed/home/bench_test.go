@@ -320,6 +320,34 @@ func BenchmarkInboxPage(b *testing.B) {
 	})
 }
 
+// BenchmarkUnread measures the number of unread posts of an inbox of 500 of which none is
+// read: when a process counts them, and when it has kept the number.
+func BenchmarkUnread(b *testing.B) {
+	engines(b, func(b *testing.B, s *storage.Stores) {
+		ctx := b.Context()
+		t := newTown(b, s, 100)
+		t.posts(b, longAgo, 1000, "2 + g % 100")
+		t.ready(b)
+		_, err := t.tl.Visit(ctx, t.reader.ID)
+		require.NoError(b, err)
+		require.NoError(b, t.home.BuildInbox(ctx, t.reader.ID))
+		var counted, kept time.Duration
+		for b.Loop() {
+			anew := t.process(b, home.Policy{}, nil)
+			for _, spent := range []*time.Duration{&counted, &kept} {
+				start := time.Now()
+				n, err := anew.UnreadCount(ctx, t.reader)
+				*spent += time.Since(start)
+				require.NoError(b, err)
+				require.Equal(b, t.tl.InboxCap(), n)
+			}
+		}
+		n := time.Duration(b.N)
+		b.ReportMetric(float64((counted / n).Microseconds()), "counted-µs")
+		b.ReportMetric(float64((kept / n).Microseconds()), "kept-µs")
+	})
+}
+
 // BenchmarkRankedPage measures a ranked page of 20 of an inbox of 500 posts by each ranking,
 // beside the same posts by key, which it reads at the least. The reader likes 300 posts, and
 // each post has data.

@@ -18,7 +18,8 @@ import (
 // UnreadCount counts the entries of the viewer's timeline, among the newest up to
 // the inbox cap, that are newer than the read marker; own posts do not count. It is
 // 0 for an anonymous viewer. The number is kept, and what came since is added, where
-// package unread can tell that it is still right.
+// package unread can tell that it is still right; every thousandth is counted all the same,
+// and one that differs is logged as an error.
 //
 // Cost: a query and a round trip where the number is kept, and a query of the posts that came
 // since; else three queries, one of them of as many posts as are unread, at most the inbox
@@ -31,9 +32,10 @@ func (h *Home) UnreadCount(ctx context.Context, v account.Viewer) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	kept, known := 0, false
 	if a.Certain {
-		if n, ok := h.keptUnread(ctx, v.ID, a.Marker); ok {
-			return n, nil
+		if kept, known = h.keptUnread(ctx, v.ID, a.Marker); known && !h.unread.CheckDue() {
+			return kept, nil
 		}
 	}
 	r := timeline.Range{After: a.Marker, Limit: h.tl.InboxCap()}
@@ -42,8 +44,14 @@ func (h *Home) UnreadCount(ctx context.Context, v account.Viewer) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	h.unread.Forget(v.ID)
 	ids, own := rows.PostIDs(posts), ownOf(v.ID, posts)
+	if counted := len(ids) - len(own); known && kept != counted {
+		// Unless it has become another one meanwhile, it was wrong.
+		if again, ok := h.keptUnread(ctx, v.ID, a.Marker); ok && again == kept {
+			h.log.ErrorContext(ctx, "a number of unread posts was kept that is wrong", "user", v.ID, "kept", kept, "counted", counted)
+		}
+	}
+	h.unread.Forget(v.ID)
 	if a.Certain { // and still is: else the posts may be those of an inbox that lags behind
 		if now, err := h.unread.Ask(ctx, v.ID); err == nil && now.Certain {
 			h.unread.Keep(v.ID, unread.Counted(at.Position, ids, own))

@@ -2,6 +2,7 @@ package home_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -10,6 +11,7 @@ import (
 	"tideline/feed/feedtest"
 	"tideline/feed/home"
 	"tideline/feed/paging"
+	"tideline/feed/unread"
 	"tideline/storage"
 	"tideline/storage/storagetest"
 	"tideline/timeline"
@@ -50,60 +52,57 @@ func TestUnreadCountIsKept(t *testing.T) {
 		doJobs()
 		w.AwaitInbox(ann)
 		var posts []int64
-		post := func(author account.Viewer) {
-			posts = append(posts, w.Post(author, schema.Public))
+		post := func(author account.Viewer, n int) {
+			for range n {
+				posts = append(posts, w.Post(author, schema.Public))
+			}
 			doJobs()
 		}
-		kept := func(want, wantQueries int, why string) {
+		// Where Redis is slow the number is counted anew, so a number that is kept may come
+		// late; a wrong one may not come at all.
+		kept := func(want int, why string) {
 			w.Helper()
-			n, queries := w.unread(ann)
-			require.Equal(w, want, n, why)
-			require.Equal(w, wantQueries, queries, why)
+			require.Eventually(w, func() bool {
+				n, queries := w.unread(ann)
+				require.Equal(w, want, n, why)
+				return queries == 1
+			}, time.Minute, time.Millisecond, why)
 		}
-		counted := func(want int, why string) {
-			w.Helper()
+		post(bob, 2)
+		kept(2, "nothing happened")
+		unread := 2
+		require.Eventually(w, func() bool {
+			post(bob, 1)
+			unread++
 			n, queries := w.unread(ann)
-			require.Equal(w, want, n, why)
-			require.Greater(w, queries, 2, why)
-			kept(want, 1, why+", once more")
-		}
-		post(bob)
-		post(bob)
-		w.unread(ann)
-		kept(2, 1, "nothing happened")
-		post(bob)
-		kept(3, 2, "one came, and is read")
-		kept(3, 1, "it is known now")
-		post(ann)
-		kept(3, 2, "an own post does not count")
-		post(cem)
-		kept(3, 1, "a post of somebody whom the viewer does not follow")
+			require.Equal(w, unread, n)
+			return queries == 2
+		}, time.Minute, time.Millisecond, "of those that come only they are read")
+		kept(unread, "they are known now")
+		post(ann, 1)
+		kept(unread, "an own post does not count")
+		post(cem, 1)
+		kept(unread, "a post of somebody whom the viewer does not follow")
 		page, err := w.Home.Timeline(w.Ctx, ann, paging.Page{}, home.Latest)
 		require.NoError(w, err)
-		_, err = w.Home.MarkRead(w.Ctx, ann, page.Edges[3].Cursor) // the first
+		_, err = w.Home.MarkRead(w.Ctx, ann, page.Edges[len(page.Edges)-1].Cursor)
 		require.NoError(w, err)
-		kept(2, 1, "the marker has moved")
+		unread--
+		kept(unread, "the marker has moved")
 		require.NoError(w, w.Feed.DeletePost(w.Ctx, bob, posts[1]))
+		unread--
 		n, _ := w.unread(ann)
-		require.Equal(w, 1, n, "deleted, and the job is not done")
+		require.Equal(w, unread, n, "deleted, and the job is not done")
 		doJobs()
-		counted(1, "the deletion has reached the inbox")
-		for range 30 {
-			w.Post(bob, schema.Public)
-		}
-		doJobs()
-		kept(31, 2, "many came")
-		for range feedtest.InboxCap {
-			w.Post(bob, schema.Public)
-		}
-		doJobs()
-		n, _ = w.unread(ann)
-		require.Equal(w, feedtest.InboxCap, n, "no more than an inbox has")
-		kept(feedtest.InboxCap, 1, "as many as an inbox has")
-		post(bob)
-		kept(feedtest.InboxCap, 2, "the oldest of them counts no more")
-		post(ann)
-		kept(feedtest.InboxCap-1, 2, "nor does the one before, for an own one has its place")
+		kept(unread, "the deletion has reached the inbox")
+		post(bob, 30)
+		kept(unread+30, "many came")
+		post(bob, feedtest.InboxCap)
+		kept(feedtest.InboxCap, "as many as an inbox has")
+		post(bob, 1)
+		kept(feedtest.InboxCap, "the oldest of them counts no more")
+		post(ann, 1)
+		kept(feedtest.InboxCap-1, "nor does the one before, for an own one has its place")
 		require.NoError(w, w.Timelines.Drop(w.Ctx, timeline.Inbox(ann.ID)))
 		n, _ = w.unread(ann)
 		require.Equal(w, feedtest.InboxCap-1, n, "without an inbox")
@@ -145,12 +144,13 @@ func TestKeptUnreadCountHasWhatTheViewerMaySee(t *testing.T) {
 			{"words", func() error { _, _, err := w.Feed.MuteWord(w.Ctx, ann, "hello"); return err }, func() error { _, _, err := w.Feed.UnmuteWord(w.Ctx, ann, "hello"); return err }, 0},
 		} {
 			w.AwaitInbox(ann)
-			w.unread(ann)
-			n, queries := w.unread(ann)
-			require.Equal(w, 3, n, "before %s", change.what)
-			require.Equal(w, 1, queries, "before %s", change.what)
+			require.Eventually(w, func() bool {
+				n, queries := w.unread(ann)
+				require.Equal(w, 3, n, "before %s", change.what)
+				return queries == 1
+			}, time.Minute, time.Millisecond, "kept before %s", change.what)
 			require.NoError(w, change.do())
-			n, _ = w.unread(ann)
+			n, _ := w.unread(ann)
 			require.Equal(w, change.unread, n, "%s, job not done", change.what)
 			doJobs()
 			for range 2 {
@@ -164,5 +164,31 @@ func TestKeptUnreadCountHasWhatTheViewerMaySee(t *testing.T) {
 				require.Equal(w, 3, n, "after %s", change.what)
 			}
 		}
+	})
+}
+
+// A number that was kept and is wrong is told of, and counted anew.
+func TestWrongUnreadCountIsFound(t *testing.T) {
+	t.Parallel()
+	eachIdle(t, func(w *world) {
+		doJobs := w.doingJobs()
+		ann, bob := w.User("ann"), w.User("bob")
+		w.Follow(ann, bob)
+		doJobs()
+		w.AwaitInbox(ann)
+		posts := []int64{w.Post(bob, schema.Public)}
+		doJobs()
+		position, err := w.Timelines.Visit(w.Ctx, ann.ID)
+		require.NoError(w, err)
+		w.Home.KeepUnread(ann.ID, unread.Counted(position, posts, posts)) // as if it were ann's own
+		n, _ := w.unread(ann)
+		require.Zero(w, n, "it is told as it was kept")
+		right := func() bool { n, _ := w.unread(ann); return n == 1 }
+		for range 1000 {
+			if right() {
+				break
+			}
+		}
+		require.True(w, right(), "one in a thousand is counted, and that is kept")
 	})
 }

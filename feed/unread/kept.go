@@ -33,6 +33,12 @@ func (c *Counts) Keep(user int64, k Kept) {
 	}
 }
 
+// checkEach is how many numbers that were kept are told for each that is counted all the same.
+const checkEach = 1000
+
+// CheckDue reports, for one in a thousand numbers, that it is to be compared with a count.
+func (c *Counts) CheckDue() bool { return c.told.Add(1)%checkEach == 0 }
+
 // Forget keeps nothing of the user.
 func (c *Counts) Forget(user int64) { c.kept.Remove(user) }
 

@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"sync/atomic"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
@@ -43,6 +44,7 @@ const (
 type Counts struct {
 	db   *ent.Client
 	kept *lru.Cache[int64, Kept]
+	told atomic.Int64 // numbers that were kept
 }
 
 // New returns Counts that look for jobs in the database.
@@ -51,7 +53,7 @@ func New(db *ent.Client) *Counts {
 	if err != nil {
 		panic(err) // of a size that is not positive
 	}
-	return &Counts{db, kept}
+	return &Counts{db: db, kept: kept}
 }
 
 // Answer is what SQL says of a user's number of unread posts.
