@@ -38,7 +38,7 @@ func (s *Store) VisitPage(ctx context.Context, user int64, r Range) (at Position
 	// A page that was read before the user was found to be active was pushed to all
 	// the time as well.
 	if err == nil && at != (Position{}) {
-		p, err = part(page)
+		p, err = part(page[0])
 	}
 	// Only the page has looked whether the inbox is intact. An inbox of another epoch is
 	// another one than that which was found to be pushed to.
@@ -48,10 +48,47 @@ func (s *Store) VisitPage(ctx context.Context, user int64, r Range) (at Position
 	return at, p, nil
 }
 
-// visit is Visit. It also returns the answer of one more script, which runs after the
-// end of the journal was read, and which finds out in place of Visit whether the inbox
-// is intact.
-func (s *Store) visit(ctx context.Context, user int64, more ...call) (at Position, answer *redis.Cmd, err error) {
+// Since is what an inbox has for a reader who knows its journal up to a position.
+type Since struct {
+	// Changes are the entries of the journal since the position, oldest first, and Now is
+	// the end of the journal.
+	Changes []Change
+	Now     Position
+	// Part was read after the journal.
+	Part Part
+}
+
+// VisitSince is Visit, and then Changes and Page, in one. If whole is false, it cannot tell
+// what changed since the position, as Changes says, or the inbox is Missing: then the rest
+// is zero.
+//
+// Cost: as Visit, and O(changes + log size + Limit).
+func (s *Store) VisitSince(ctx context.Context, user int64, since Position, r Range) (found Since, whole bool, err error) {
+	k := Inbox(user)
+	args, err := r.args()
+	if err != nil {
+		return found, false, wrap(err, "what %s has since", k)
+	}
+	at, done, err := s.visit(ctx, user,
+		call{changesScript, k.keys(), []any{formatID(since.Epoch), since.Offset, journalCap}},
+		call{pageScript, k.keys(), args})
+	if err != nil || at == (Position{}) || at.Epoch != since.Epoch {
+		return Since{}, false, err
+	}
+	if found.Changes, found.Now, whole, err = changesIn(done[0]); err == nil {
+		found.Part, err = part(done[1])
+	}
+	// An inbox of another epoch is another one than that which was found to be pushed to.
+	if err != nil || !whole || found.Now.Epoch != at.Epoch || found.Part.Epoch != at.Epoch {
+		return Since{}, false, wrap(err, "what %s has since", k)
+	}
+	return found, true, nil
+}
+
+// visit is Visit. It also returns the answers of more scripts, which run after the
+// end of the journal was read, and the last of which finds out in place of Visit whether
+// the inbox is intact.
+func (s *Store) visit(ctx context.Context, user int64, more ...call) (at Position, answers []*redis.Cmd, err error) {
 	k, shard, member := Inbox(user), active.Key(active.ShardOf(user)), formatID(user)
 	now := s.cfg.nowMillis()
 	deadline := s.cfg.deadline(now)
@@ -73,7 +110,7 @@ func (s *Store) visit(ctx context.Context, user int64, more ...call) (at Positio
 	// known within one incarnation of the shard only: before the present one the user may
 	// have been forgotten for a while.
 	if err != nil || wasActive && (at.Epoch == 0 || rest[0] == incarnation) {
-		return at, done[len(done)-1], wrap(err, "visit of user %d", user)
+		return at, done[2:], wrap(err, "visit of user %d", user)
 	}
 	// Not in one pipeline: if the user were active before the inbox is gone, an inbox
 	// with a hole would count as complete. The epoch protects an inbox that another

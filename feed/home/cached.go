@@ -21,6 +21,9 @@ type cachedFeed struct {
 	unseen  bool              // nobody is shown what is read
 	with    visibility.Fields // what is read with posts, as far as Redis has them
 	observe func(hit bool)
+	// had reports whether the caller had a post before, and does not ask for it: reads may
+	// leave it out. It is nil if the caller asks for all.
+	had func(post int64) bool
 }
 
 // inbox returns the inbox of the user's home timeline.
@@ -108,7 +111,7 @@ func (h *Home) cached(feed cachedFeed, known prefetch) visibility.Source {
 		}
 		var b visibility.Batch
 		if len(ids) > 0 {
-			if b, err = h.hydrate(ctx, viewer, feed.with, feeds, parts, ids); err != nil {
+			if b, err = h.hydrate(ctx, viewer, feed, feeds, parts, ids); err != nil {
 				return visibility.Batch{}, err
 			}
 		}
@@ -184,11 +187,18 @@ func merge(parts []timeline.Part, r timeline.Range) (ids []int64, floor int64) {
 	return ids, floor
 }
 
-// hydrate reads the posts of ids from parts of feeds, in their order. A deleted
-// post never comes back: hydrate removes its id from the feeds that have it, with a
-// round trip each.
-func (h *Home) hydrate(ctx context.Context, viewer int64, with visibility.Fields, feeds []cachedFeed, parts []timeline.Part, ids []int64) (visibility.Batch, error) {
-	b, gone, err := h.posts.ByIDs(ctx, viewer, ids, with)
+// hydrate reads the posts of ids from parts of feeds, in their order, as the feed that
+// is read wants them. A deleted post never comes back: hydrate removes its id from the
+// feeds that have it, with a round trip each.
+func (h *Home) hydrate(ctx context.Context, viewer int64, read cachedFeed, feeds []cachedFeed, parts []timeline.Part, ids []int64) (visibility.Batch, error) {
+	last := ids[len(ids)-1]
+	if read.had != nil {
+		if ids = slices.DeleteFunc(slices.Clone(ids), read.had); len(ids) == 0 {
+			return visibility.Batch{Last: last}, nil
+		}
+	}
+	b, gone, err := h.posts.ByIDs(ctx, viewer, ids, read.with)
+	b.Last = last
 	if err != nil || len(gone) == 0 {
 		return b, err
 	}

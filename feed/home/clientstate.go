@@ -113,6 +113,26 @@ func (h *Home) ClientStateOf(ctx context.Context, v account.Viewer, at Visit, po
 	return c, err
 }
 
+// ClientStateNow is the state of a client that has all of the viewer's timeline. It
+// visits the inbox, and so makes the user active before anything is read.
+//
+// Cost: one round trip, and a query where there are posts younger than the arrival grace;
+// as a page where there is no inbox.
+func (h *Home) ClientStateNow(ctx context.Context, v account.Viewer) (clientstate.State, error) {
+	low := h.ArrivedID(ctx)
+	r := timeline.Range{After: low, Limit: clientstate.MaxRecent + 1}
+	at, from := h.visitInbox(ctx, v.ID, r, 0)
+	c := clientstate.New(at.Position, low)
+	if at.Epoch == 0 { // Redis does not answer, so the client cannot resume
+		return c, nil
+	}
+	posts, err := visibility.Fill(ctx, visibility.Home, v.ID, r, from)
+	for _, p := range posts {
+		c.Take(p.ID)
+	}
+	return c, err
+}
+
 // ClientStateAt is the state of a client that resumes after a cursor; ok is false
 // when too much was posted since for a client state.
 //
@@ -170,6 +190,52 @@ func (h *Home) Since(ctx context.Context, v account.Viewer, id int64, ascending 
 	_, from := h.visitInbox(ctx, v.ID, r, visibility.Likes)
 	posts, err = visibility.Fill(ctx, visibility.Home, v.ID, r, from)
 	return posts, len(posts) < r.Limit, err
+}
+
+// Missed is what happened to a timeline since a client's state.
+type Missed struct {
+	// Changes are the changes in the journal since the client's position, and Now is the
+	// present position.
+	Changes []timeline.Change
+	Now     timeline.Position
+	// Posts are those above the client's low that it may be shown and does not have, oldest
+	// first. It may have some of them. More says that there may be more.
+	Posts []*ent.Post
+	More  bool
+	// Arrived is an ArrivedID from before the posts were read: the client has all up to
+	// there when it has got the posts.
+	Arrived int64
+}
+
+// MissedSince reads what the client misses, the journal first. When it is not whole, some
+// changes are unknown, and nothing was read. It visits the inbox.
+//
+// A post that the client has can add nothing, whatever the verdict on it is now. So such a
+// post is not read, and where an inbox has no other, SQL is not asked.
+//
+// Cost: one round trip; and as a page of the posts that the client does not have, if any.
+func (h *Home) MissedSince(ctx context.Context, v account.Viewer, c *clientstate.State) (m Missed, whole bool, err error) {
+	m.Arrived = h.ArrivedID(ctx)
+	r := timeline.Range{After: c.Low(), Limit: h.tl.InboxCap(), Ascending: true}
+	list, unlisted := h.merged.mergeable(ctx, v.ID) // before the inbox is read: see prefetch
+	found, whole, err := h.tl.VisitSince(ctx, v.ID, c.Position, r)
+	if err != nil && ctx.Err() == nil {
+		// The caller sees that the changes are not whole.
+		h.log.WarnContext(ctx, "journal not read", "viewer", v.ID, "error", err)
+	}
+	if err != nil || !whole {
+		return Missed{}, false, nil
+	}
+	var known prefetch
+	if unlisted == nil {
+		known = prefetch{mergeable: &list, asked: r, part: found.Part}
+	}
+	feed := h.inbox(v.ID)
+	feed.had = c.Has
+	m.Changes, m.Now = found.Changes, found.Now
+	m.Posts, err = visibility.Fill(ctx, visibility.Home, v.ID, r, h.cached(feed, known))
+	m.More = len(m.Posts) == r.Limit
+	return m, true, err
 }
 
 // Changes returns the changes in the journal of the viewer's inbox since the

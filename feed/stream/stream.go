@@ -15,6 +15,7 @@ import (
 	"tideline/feed/clientstate"
 	"tideline/feed/paging"
 	"tideline/live"
+	"tideline/timeline"
 )
 
 // errStreamEnds ends a stream whose session has ended.
@@ -392,49 +393,64 @@ func (s *Stream) resume(ctx context.Context, after paging.Cursor) error {
 // catchUp sends what came since, oldest first, after Invalidated when that may
 // not be all.
 func (s *Stream) catchUp(ctx context.Context) error {
-	home := s.streams.home
-	changes, now, whole := home.Changes(ctx, s.viewer, s.client.Position)
-	if !whole { // Redis may have forgotten the user
-		s.client.Position = home.Visit(ctx, s.viewer.ID).Position
-		now = s.client.Position
-	}
 	s.check()
-	low := home.ArrivedID(ctx)
-	missed, all, err := home.Since(ctx, s.viewer, s.client.Low(), true)
+	m, whole, err := s.streams.home.MissedSince(ctx, s.viewer, &s.client)
+	if err != nil {
+		return err
+	}
+	if !whole {
+		return s.readAgain(ctx)
+	}
+	if m.More {
+		return s.startOver(ctx, tooMuch)
+	}
+	items, err := s.journaled(ctx, m.Changes, m.Now)
+	if err != nil {
+		return err
+	}
+	edited, all, err := s.editedItems(ctx, m.Now)
 	if err != nil {
 		return err
 	}
 	if !all {
 		return s.startOver(ctx, tooMuch)
 	}
-	if !whole {
-		// The client loses what it reads no more, whether it was told so or not, and may
-		// get back what it was told had gone.
-		s.client.Retain(missed)
-		s.gone = nil
-		s.send(&Invalidated{Reason: mayHaveMissed, Position: s.position()})
-	}
-	items, err := s.journaled(ctx, changes, now)
+	s.queue(s.withMissed(append(items, edited...), m.Posts, m.Now), m.Now, m.Arrived)
+	return nil
+}
+
+// readAgain tells the client to read again, as nobody knows all that changed, and sends
+// what the timeline has that the client does not have.
+func (s *Stream) readAgain(ctx context.Context) error {
+	home := s.streams.home
+	now := home.Visit(ctx, s.viewer.ID).Position // Redis may have forgotten the user
+	s.client.Position = now
+	s.check()
+	low := home.ArrivedID(ctx)
+	posts, all, err := home.Since(ctx, s.viewer, s.client.Low(), true)
 	if err != nil {
 		return err
 	}
-	if whole { // else the client reads what posts say now
-		edited, all, err := s.editedItems(ctx, now)
-		if err != nil {
-			return err
-		}
-		if !all {
-			return s.startOver(ctx, tooMuch)
-		}
-		items = append(items, edited...)
+	if !all {
+		return s.startOver(ctx, tooMuch)
 	}
-	for _, p := range missed {
+	// The client loses what it reads no more, whether it was told so or not, and may
+	// get back what it was told had gone.
+	s.client.Retain(posts)
+	s.gone = nil
+	s.send(&Invalidated{Reason: mayHaveMissed, Position: s.position()})
+	s.queue(s.withMissed(nil, posts, now), now, low)
+	return nil
+}
+
+// withMissed adds to the items those of the posts that the client does not have.
+func (s *Stream) withMissed(items []backlogItem, posts []*ent.Post, now timeline.Position) []backlogItem {
+	for _, p := range posts {
 		if !s.client.Has(p.ID) {
 			items = append(items, backlogItem{id: p.ID, post: p, position: now})
 		}
 	}
-	s.queue(items, now, low)
-	return nil
+	return items
 }
 
 // sendJournal sends what the journal has noted since the client's position: late posts
@@ -455,9 +471,7 @@ func (s *Stream) sendJournal(ctx context.Context, reason string) error {
 
 // startOver tells the client to read again, and goes on from what it will read.
 func (s *Stream) startOver(ctx context.Context, reason string) error {
-	home := s.streams.home
-	at := home.Visit(ctx, s.viewer.ID)
-	state, err := home.ClientStateOf(ctx, s.viewer, at, nil, true)
+	state, err := s.streams.home.ClientStateNow(ctx, s.viewer)
 	if err != nil {
 		return err
 	}
