@@ -21,8 +21,7 @@ type cachedFeed struct {
 	unseen  bool              // nobody is shown what is read
 	with    visibility.Fields // what is read with posts, as far as Redis has them
 	observe func(hit bool)
-	// had reports whether the caller had a post before, and does not ask for it: reads may
-	// leave it out. It is nil if the caller asks for all.
+	// had reports whether reads may leave a post out, as the caller has it; nil: they may not.
 	had func(post int64) bool
 }
 

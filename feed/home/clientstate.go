@@ -113,11 +113,8 @@ func (h *Home) ClientStateOf(ctx context.Context, v account.Viewer, at Visit, po
 	return c, err
 }
 
-// ClientStateNow is the state of a client that has all of the viewer's timeline. It
-// visits the inbox, and so makes the user active before anything is read.
-//
-// Cost: one round trip, and a query where there are posts younger than the arrival grace;
-// as a page where there is no inbox.
+// ClientStateNow is the state of a client that has all of the viewer's timeline. It visits
+// the inbox. Cost: as a page of the posts that are younger than the arrival grace.
 func (h *Home) ClientStateNow(ctx context.Context, v account.Viewer) (clientstate.State, error) {
 	low := h.ArrivedID(ctx)
 	r := timeline.Range{After: low, Limit: clientstate.MaxRecent + 1}
@@ -194,45 +191,39 @@ func (h *Home) Since(ctx context.Context, v account.Viewer, id int64, ascending 
 
 // Missed is what happened to a timeline since a client's state.
 type Missed struct {
-	// Changes are the changes in the journal since the client's position, and Now is the
-	// present position.
-	Changes []timeline.Change
-	Now     timeline.Position
-	// Posts are those above the client's low that it may be shown and does not have, oldest
-	// first. It may have some of them. More says that there may be more.
+	timeline.Since // the client's position
+	// Posts, oldest first, are those above the client's low that it may be shown and does not
+	// have, and some that it has. More says that there may be more.
 	Posts []*ent.Post
 	More  bool
-	// Arrived is an ArrivedID from before the posts were read: the client has all up to
-	// there when it has got the posts.
+	// Arrived is an ArrivedID from before all was read.
 	Arrived int64
 }
 
 // MissedSince reads what the client misses, the journal first. When it is not whole, some
 // changes are unknown, and nothing was read. It visits the inbox.
 //
-// A post that the client has can add nothing, whatever the verdict on it is now. So such a
-// post is not read, and where an inbox has no other, SQL is not asked.
+// A post that the client has can add nothing, whatever the verdict on it is now. So it is
+// not read, and where an inbox has no other, SQL is not asked.
 //
 // Cost: one round trip; and as a page of the posts that the client does not have, if any.
 func (h *Home) MissedSince(ctx context.Context, v account.Viewer, c *clientstate.State) (m Missed, whole bool, err error) {
 	m.Arrived = h.ArrivedID(ctx)
 	r := timeline.Range{After: c.Low(), Limit: h.tl.InboxCap(), Ascending: true}
 	list, unlisted := h.merged.mergeable(ctx, v.ID) // before the inbox is read: see prefetch
-	found, whole, err := h.tl.VisitSince(ctx, v.ID, c.Position, r)
+	m.Since, whole, err = h.tl.VisitSince(ctx, v.ID, c.Position, r)
 	if err != nil && ctx.Err() == nil {
-		// The caller sees that the changes are not whole.
 		h.log.WarnContext(ctx, "journal not read", "viewer", v.ID, "error", err)
 	}
 	if err != nil || !whole {
 		return Missed{}, false, nil
 	}
-	var known prefetch
-	if unlisted == nil {
-		known = prefetch{mergeable: &list, asked: r, part: found.Part}
+	known := prefetch{mergeable: &list, asked: r, part: m.Part}
+	if unlisted != nil {
+		known = prefetch{}
 	}
 	feed := h.inbox(v.ID)
 	feed.had = c.Has
-	m.Changes, m.Now = found.Changes, found.Now
 	m.Posts, err = visibility.Fill(ctx, visibility.Home, v.ID, r, h.cached(feed, known))
 	m.More = len(m.Posts) == r.Limit
 	return m, true, err
