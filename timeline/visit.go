@@ -101,7 +101,7 @@ func (s *Store) visit(ctx context.Context, user int64, more ...call) (at Positio
 	if err != nil {
 		return at, nil, wrap(err, "visit of user %d", user)
 	}
-	wasActive, incarnation, err := s.activity(user, done[1])
+	wasActive, incarnation, err := s.met.activity(user, done[1], s.cfg.Reborn)
 	if err != nil {
 		return at, nil, wrap(err, "visit of user %d", user)
 	}
@@ -125,7 +125,7 @@ func (s *Store) visit(ctx context.Context, user int64, more ...call) (at Positio
 }
 
 // activity decodes the answer of the activate script, and remembers the incarnation.
-func (s *Store) activity(user int64, cmd *redis.Cmd) (wasActive bool, incarnation string, err error) {
+func (m *met) activity(user int64, cmd *redis.Cmd, reborn func()) (wasActive bool, incarnation string, err error) {
 	reply, err := cmd.Slice()
 	if err != nil {
 		return false, "", err
@@ -134,7 +134,7 @@ func (s *Store) activity(user int64, cmd *redis.Cmd) (wasActive bool, incarnatio
 		return false, "", fmt.Errorf("redis answered %d parts", len(reply))
 	}
 	incarnation, _ = reply[1].(string)
-	s.met.note(active.ShardOf(user), incarnation, s.cfg.Reborn)
+	m.note(active.ShardOf(user), incarnation, reborn)
 	return reply[0] == int64(1), incarnation, nil
 }
 
@@ -152,7 +152,7 @@ func (s *Store) incarnation(ctx context.Context, user int64) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	_, incarnation, err := s.activity(user, done[0])
+	_, incarnation, err := s.met.activity(user, done[0], s.cfg.Reborn)
 	return incarnation, err
 }
 

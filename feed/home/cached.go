@@ -213,12 +213,6 @@ func (h *Home) hydrate(ctx context.Context, viewer int64, read cachedFeed, feeds
 	return b, nil
 }
 
-// fill reads those posts of the user's home timeline in the range that the user may be
-// shown.
-func (h *Home) fill(ctx context.Context, user int64, known prefetch, r timeline.Range) ([]*ent.Post, error) {
-	return visibility.Fill(ctx, visibility.Home, user, r, h.cached(h.inbox(user), known))
-}
-
 // Unseen returns the sources of the user's timeline: in SQL, and as a page has it. Reads from
 // them are not counted, and nobody sees what they find.
 //

@@ -36,7 +36,7 @@ type Visit struct {
 func (h *Home) Visit(ctx context.Context, user int64) Visit {
 	arrived := h.ArrivedID(ctx)
 	at, err := h.tl.Visit(ctx, user)
-	at, begun := h.visited(ctx, user, at, err)
+	at, begun := h.builder.visited(ctx, user, at, err)
 	if begun != nil {
 		h.builder.soon(h.inbox(user), begun)
 	}
@@ -52,7 +52,7 @@ func (h *Home) visitInbox(ctx context.Context, user int64, r timeline.Range, wit
 	patient, cancel := patiently(ctx)
 	defer cancel()
 	at, part, err := h.tl.VisitPage(patient, user, r)
-	at, begun := h.visited(patient, user, at, err)
+	at, begun := h.builder.visited(patient, user, at, err)
 	if err != nil {
 		feed.observe(false)
 		return Visit{at, arrived}, feed.truth
@@ -66,19 +66,19 @@ func (h *Home) visitInbox(ctx context.Context, user int64, r timeline.Range, wit
 
 // visited returns the position from a visit to the inbox, or that of the build that
 // it begins. The caller must pass that build to a builder.
-func (h *Home) visited(ctx context.Context, user int64, at timeline.Position, err error) (timeline.Position, *timeline.Build) {
+func (b *builder) visited(ctx context.Context, user int64, at timeline.Position, err error) (timeline.Position, *timeline.Build) {
 	if err == nil && at.Epoch == 0 {
-		var b timeline.Build
+		var build timeline.Build
 		var started bool
-		if b, started, err = h.tl.Begin(ctx, timeline.Inbox(user)); started {
-			return b.Position(), &b
+		if build, started, err = b.tl.Begin(ctx, timeline.Inbox(user)); started {
+			return build.Position(), &build
 		}
 		if err == nil { // another request has just begun
-			at, err = h.tl.Visit(ctx, user)
+			at, err = b.tl.Visit(ctx, user)
 		}
 	}
 	if err != nil {
-		h.log.WarnContext(ctx, "user not made active", "user", user, "error", err)
+		b.log.WarnContext(ctx, "user not made active", "user", user, "error", err)
 		return timeline.Position{}, nil
 	}
 	return at, nil
@@ -173,7 +173,7 @@ func (h *Home) recentIDs(ctx context.Context, user int64, r timeline.Range, must
 		}
 		known = prefetch{mergeable: &list, asked: r, part: timeline.Part{IDs: found, Coverage: covered}}
 	}
-	posts, err := h.fill(ctx, user, known, r)
+	posts, err := visibility.Fill(ctx, visibility.Home, user, r, h.cached(h.inbox(user), known))
 	return rows.PostIDs(posts), true, err
 }
 

@@ -15,7 +15,6 @@ import (
 	"tideline/feed/clientstate"
 	"tideline/feed/paging"
 	"tideline/live"
-	"tideline/timeline"
 )
 
 // errStreamEnds ends a stream whose session has ended.
@@ -399,58 +398,48 @@ func (s *Stream) catchUp(ctx context.Context) error {
 		return err
 	}
 	if !whole {
-		return s.readAgain(ctx)
+		home := s.streams.home
+		m.Now = home.Visit(ctx, s.viewer.ID).Position // Redis may have forgotten the user
+		s.client.Position = m.Now
+		s.check()
+		m.Arrived = home.ArrivedID(ctx)
+		var all bool
+		if m.Posts, all, err = home.Since(ctx, s.viewer, s.client.Low(), true); err != nil {
+			return err
+		}
+		m.More = !all
 	}
 	if m.More {
 		return s.startOver(ctx, tooMuch)
+	}
+	if !whole {
+		// The client loses what it reads no more, whether it was told so or not, and may
+		// get back what it was told had gone.
+		s.client.Retain(m.Posts)
+		s.gone = nil
+		s.send(&Invalidated{Reason: mayHaveMissed, Position: s.position()})
 	}
 	items, err := s.journaled(ctx, m.Changes, m.Now)
 	if err != nil {
 		return err
 	}
-	edited, all, err := s.editedItems(ctx, m.Now)
-	if err != nil {
-		return err
+	if whole { // else the client reads what posts say now
+		edited, all, err := s.editedItems(ctx, m.Now)
+		if err != nil {
+			return err
+		}
+		if !all {
+			return s.startOver(ctx, tooMuch)
+		}
+		items = append(items, edited...)
 	}
-	if !all {
-		return s.startOver(ctx, tooMuch)
-	}
-	s.queue(s.withMissed(append(items, edited...), m.Posts, m.Now), m.Now, m.Arrived)
-	return nil
-}
-
-// readAgain tells the client to read again, as nobody knows all that changed, and sends
-// what the timeline has that the client does not have.
-func (s *Stream) readAgain(ctx context.Context) error {
-	home := s.streams.home
-	now := home.Visit(ctx, s.viewer.ID).Position // Redis may have forgotten the user
-	s.client.Position = now
-	s.check()
-	low := home.ArrivedID(ctx)
-	posts, all, err := home.Since(ctx, s.viewer, s.client.Low(), true)
-	if err != nil {
-		return err
-	}
-	if !all {
-		return s.startOver(ctx, tooMuch)
-	}
-	// The client loses what it reads no more, whether it was told so or not, and may
-	// get back what it was told had gone.
-	s.client.Retain(posts)
-	s.gone = nil
-	s.send(&Invalidated{Reason: mayHaveMissed, Position: s.position()})
-	s.queue(s.withMissed(nil, posts, now), now, low)
-	return nil
-}
-
-// withMissed adds to the items those of the posts that the client does not have.
-func (s *Stream) withMissed(items []backlogItem, posts []*ent.Post, now timeline.Position) []backlogItem {
-	for _, p := range posts {
+	for _, p := range m.Posts {
 		if !s.client.Has(p.ID) {
-			items = append(items, backlogItem{id: p.ID, post: p, position: now})
+			items = append(items, backlogItem{id: p.ID, post: p, position: m.Now})
 		}
 	}
-	return items
+	s.queue(items, m.Now, m.Arrived)
+	return nil
 }
 
 // sendJournal sends what the journal has noted since the client's position: late posts
