@@ -11,8 +11,8 @@ import (
 	"tideline/feed/account"
 	"tideline/feed/internal/rows"
 	"tideline/feed/paging"
-	"tideline/feed/visibility"
 	"tideline/feed/ranking"
+	"tideline/feed/visibility"
 	"tideline/timeline"
 )
 
