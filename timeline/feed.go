@@ -183,20 +183,13 @@ func part(cmd *redis.Cmd) (p Part, err error) {
 	if !ok {
 		return Part{}, fmt.Errorf("redis answered %T", rest)
 	}
-	if p.IDs, err = parseIDs(members); err != nil {
-		return Part{}, err
-	}
-	return p, nil
-}
-
-func parseIDs(members []any) (ids []int64, err error) {
-	ids = make([]int64, len(members))
+	p.IDs = make([]int64, len(members))
 	for i, m := range members {
-		if ids[i], err = parseID(m); err != nil {
-			return nil, err
+		if p.IDs[i], err = parseID(m); err != nil {
+			return Part{}, err
 		}
 	}
-	return ids, nil
+	return p, nil
 }
 
 // coverage decodes the first four parts of an answer of five, and returns the last.

@@ -149,12 +149,17 @@ func (j *Journals) Told(ctx context.Context, user, change int64) (bool, error) {
 // Cost: one round trip, O(changes).
 func (j *Journals) Changes(ctx context.Context, user int64, since Position) (changes []Change, now Position, whole bool, err error) {
 	cmd, err := j.runOne(ctx, changesScript, Inbox(user), formatID(since.Epoch), since.Offset, journalCap)
-	if err != nil {
-		return nil, Position{}, false, fmt.Errorf("changes of the inbox of %d: %w", user, err)
+	if err == nil {
+		changes, now, whole, err = changesIn(cmd)
 	}
+	return changes, now, whole, wrap(err, "changes of the inbox of %d", user)
+}
+
+// changesIn decodes the answer of the changes script.
+func changesIn(cmd *redis.Cmd) (list []Change, now Position, whole bool, err error) {
 	now, rest, err := position(cmd, 4)
 	if err != nil || now == (Position{}) || rest[0] != int64(1) {
-		return nil, now, false, wrap(err, "changes of the inbox of %d", user)
+		return nil, now, false, err
 	}
 	entries, _ := rest[1].([]any)
 	for _, entry := range entries {
@@ -162,11 +167,11 @@ func (j *Journals) Changes(ctx context.Context, user int64, since Position) (cha
 		digits := strings.TrimLeft(text, wasRemoved+wasDeleted)
 		id, err := parseID(digits)
 		if err != nil {
-			return nil, now, false, fmt.Errorf("changes of the inbox of %d: %w", user, err)
+			return nil, now, false, err
 		}
-		changes = append(changes, Change{Post: id, Removed: text != digits, Deleted: strings.HasPrefix(text, wasDeleted)})
+		list = append(list, Change{Post: id, Removed: text != digits, Deleted: strings.HasPrefix(text, wasDeleted)})
 	}
-	return changes, now, true, nil
+	return list, now, true, nil
 }
 
 // position decodes the first two parts of an answer, and returns the rest. The

@@ -38,7 +38,7 @@ func (s *Store) VisitPage(ctx context.Context, user int64, r Range) (at Position
 	// A page that was read before the user was found to be active was pushed to all
 	// the time as well.
 	if err == nil && at != (Position{}) {
-		p, err = part(page)
+		p, err = part(page[0])
 	}
 	// Only the page has looked whether the inbox is intact. An inbox of another epoch is
 	// another one than that which was found to be pushed to.
@@ -50,10 +50,9 @@ func (s *Store) VisitPage(ctx context.Context, user int64, r Range) (at Position
 
 // Growth is how an inbox has changed since somebody knew its ids from an oldest to a newest.
 type Growth struct {
-	Held   int     // how many ids it has of these, forgotten ones left out
-	Oldest int64   // the oldest of them, 0 if there is none
-	IDs    []int64 // those above, newest first
-	Coverage
+	Held   int   // how many ids it has of these, forgotten ones left out
+	Oldest int64 // the oldest of them, 0 if there is none
+	Part         // the ids above, newest first
 }
 
 // VisitGrowth is Visit, and then says how the inbox has grown since the span was read, with
@@ -63,31 +62,60 @@ type Growth struct {
 // Cost: as Visit, and O(log size + limit).
 func (s *Store) VisitGrowth(ctx context.Context, user, oldest, newest, after int64, limit int) (at Position, g Growth, err error) {
 	args := []any{formatID(oldest), formatID(newest), formatID(after), limit}
-	at, cmd, err := s.visit(ctx, user, call{grownScript, Inbox(user).keys(), args})
-	if err != nil || at == (Position{}) {
+	at, done, err := s.visit(ctx, user, call{grownScript, Inbox(user).keys(), args})
+	if err == nil && at != (Position{}) {
+		g.Part, err = part(done[0])
+	}
+	if err != nil || g.Epoch != at.Epoch { // see VisitPage
 		return Position{}, Growth{}, wrap(err, "growth of %s", Inbox(user))
 	}
-	var rest any
-	if g.Coverage, rest, err = coverage(cmd); err != nil || g.Epoch != at.Epoch { // see VisitPage
-		return Position{}, Growth{}, wrap(err, "growth of %s", Inbox(user))
+	if g.State == Ready {
+		g.Held, g.Oldest, g.IDs = int(g.IDs[0]), g.IDs[1], g.IDs[2:]
 	}
-	answer, ok := rest.([]any)
-	if !ok || len(answer) < 2 {
-		return Position{}, Growth{}, fmt.Errorf("growth of %s: redis answered %T", Inbox(user), rest)
-	}
-	held, _ := answer[0].(int64)
-	ids, err := parseIDs(answer[1:])
-	if err != nil {
-		return Position{}, Growth{}, wrap(err, "growth of %s", Inbox(user))
-	}
-	g.Held, g.Oldest, g.IDs = int(held), ids[0], ids[1:]
 	return at, g, nil
 }
 
-// visit is Visit. It also returns the answer of one more script, which runs after the
-// end of the journal was read, and which finds out in place of Visit whether the inbox
-// is intact.
-func (s *Store) visit(ctx context.Context, user int64, more ...call) (at Position, answer *redis.Cmd, err error) {
+// Since is what an inbox has for a reader who knows its journal up to a position.
+type Since struct {
+	// Changes are the entries of the journal since the position, oldest first, and Now is
+	// the end of the journal.
+	Changes []Change
+	Now     Position
+	// Part was read after the journal.
+	Part Part
+}
+
+// VisitSince is Visit, and then Changes and Page, in one. If whole is false, it cannot tell
+// what changed since the position, as Changes says, or the inbox is Missing: then the rest
+// is zero.
+//
+// Cost: as Visit, and O(changes + log size + Limit).
+func (s *Store) VisitSince(ctx context.Context, user int64, since Position, r Range) (found Since, whole bool, err error) {
+	k := Inbox(user)
+	args, err := r.args()
+	if err != nil {
+		return found, false, wrap(err, "what %s has since", k)
+	}
+	at, done, err := s.visit(ctx, user,
+		call{changesScript, k.keys(), []any{formatID(since.Epoch), since.Offset, journalCap}},
+		call{pageScript, k.keys(), args})
+	if err != nil || at == (Position{}) || at.Epoch != since.Epoch {
+		return Since{}, false, err
+	}
+	if found.Changes, found.Now, whole, err = changesIn(done[0]); err == nil {
+		found.Part, err = part(done[1])
+	}
+	// An inbox of another epoch is another one than that which was found to be pushed to.
+	if err != nil || !whole || found.Now.Epoch != at.Epoch || found.Part.Epoch != at.Epoch {
+		return Since{}, false, wrap(err, "what %s has since", k)
+	}
+	return found, true, nil
+}
+
+// visit is Visit. It also returns the answers of more scripts, which run after the
+// end of the journal was read, and the last of which finds out in place of Visit whether
+// the inbox is intact.
+func (s *Store) visit(ctx context.Context, user int64, more ...call) (at Position, answers []*redis.Cmd, err error) {
 	k, shard, member := Inbox(user), active.Key(active.ShardOf(user)), formatID(user)
 	now := s.cfg.nowMillis()
 	deadline := s.cfg.deadline(now)
@@ -100,7 +128,7 @@ func (s *Store) visit(ctx context.Context, user int64, more ...call) (at Positio
 	if err != nil {
 		return at, nil, wrap(err, "visit of user %d", user)
 	}
-	wasActive, incarnation, err := s.activity(user, done[1])
+	wasActive, incarnation, err := s.met.activity(user, done[1], s.cfg.Reborn)
 	if err != nil {
 		return at, nil, wrap(err, "visit of user %d", user)
 	}
@@ -109,7 +137,7 @@ func (s *Store) visit(ctx context.Context, user int64, more ...call) (at Positio
 	// known within one incarnation of the shard only: before the present one the user may
 	// have been forgotten for a while.
 	if err != nil || wasActive && (at.Epoch == 0 || rest[0] == incarnation) {
-		return at, done[len(done)-1], wrap(err, "visit of user %d", user)
+		return at, done[2:], wrap(err, "visit of user %d", user)
 	}
 	// Not in one pipeline: if the user were active before the inbox is gone, an inbox
 	// with a hole would count as complete. The epoch protects an inbox that another
@@ -124,7 +152,7 @@ func (s *Store) visit(ctx context.Context, user int64, more ...call) (at Positio
 }
 
 // activity decodes the answer of the activate script, and remembers the incarnation.
-func (s *Store) activity(user int64, cmd *redis.Cmd) (wasActive bool, incarnation string, err error) {
+func (m *met) activity(user int64, cmd *redis.Cmd, reborn func()) (wasActive bool, incarnation string, err error) {
 	reply, err := cmd.Slice()
 	if err != nil {
 		return false, "", err
@@ -133,7 +161,7 @@ func (s *Store) activity(user int64, cmd *redis.Cmd) (wasActive bool, incarnatio
 		return false, "", fmt.Errorf("redis answered %d parts", len(reply))
 	}
 	incarnation, _ = reply[1].(string)
-	s.met.note(active.ShardOf(user), incarnation, s.cfg.Reborn)
+	m.note(active.ShardOf(user), incarnation, reborn)
 	return reply[0] == int64(1), incarnation, nil
 }
 
@@ -151,7 +179,7 @@ func (s *Store) incarnation(ctx context.Context, user int64) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	_, incarnation, err := s.activity(user, done[0])
+	_, incarnation, err := s.met.activity(user, done[0], s.cfg.Reborn)
 	return incarnation, err
 }
 

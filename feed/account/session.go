@@ -83,8 +83,9 @@ type SessionsConfig struct {
 
 // Sessions manages log-ins. It is safe for concurrent use.
 type Sessions struct {
-	cfg   SessionsConfig
-	known knownSessions
+	cfg    SessionsConfig
+	known  knownSessions
+	askers askers
 }
 
 // NewSessions returns Sessions. It fails when a required field is missing.
@@ -125,7 +126,8 @@ func hashOf(token string) tokenHash { return sha256.Sum256([]byte(token)) }
 // Error: Unauthenticated for a token that is unknown, expired or logged out. Beside Run,
 // one that another process logged out may be accepted for a moment, at most five seconds.
 //
-// Cost: one look-up by index, and none beside Run while the session is in use.
+// Cost: one look-up by index, in a statement that those share who call at the same time; and
+// none beside Run while the session is in use.
 func (s *Sessions) Authenticate(ctx context.Context, token string) (Viewer, time.Time, error) {
 	found, ok, err := s.find(ctx, hashOf(token))
 	if err != nil {
@@ -146,13 +148,9 @@ func (s *Sessions) find(ctx context.Context, hash tokenHash) (found knownSession
 	if ok {
 		return found, true, nil
 	}
-	row, err := s.cfg.DB.Session.Query().
-		Where(session.TokenHash(hash[:]), session.ExpiresAtGT(now)).Only(ctx)
-	if ent.IsNotFound(err) {
-		return found, false, nil
-	}
-	if err != nil {
-		return found, false, fmt.Errorf("find session: %w", err)
+	row, err := s.ask(ctx, hash)
+	if err != nil || row == nil {
+		return found, false, err
 	}
 	found = knownSession{viewer: Viewer{ID: row.UserID, Session: row.ID}, expires: row.ExpiresAt, checked: now, used: now}
 	if row.TokensSince != nil {

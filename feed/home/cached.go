@@ -21,6 +21,8 @@ type cachedFeed struct {
 	unseen  bool              // nobody is shown what is read
 	with    visibility.Fields // what is read with posts, as far as Redis has them
 	observe func(hit bool)
+	// had reports whether reads may leave a post out, as the caller has it; nil: they may not.
+	had func(post int64) bool
 }
 
 // inbox returns the inbox of the user's home timeline.
@@ -62,7 +64,7 @@ func (h *Home) cached(feed cachedFeed, known prefetch) visibility.Source {
 	return func(ctx context.Context, viewer int64, r timeline.Range) (visibility.Batch, error) {
 		var feeds []cachedFeed
 		var parts []timeline.Part
-		repeated, err := h.writes.repeat(ctx, feed.user)
+		repeated, err := h.writes.Repeat(ctx, feed.user, patiently)
 		if repeated {
 			known = prefetch{begun: known.begun} // the rest is older
 		}
@@ -108,7 +110,7 @@ func (h *Home) cached(feed cachedFeed, known prefetch) visibility.Source {
 		}
 		var b visibility.Batch
 		if len(ids) > 0 {
-			if b, err = h.hydrate(ctx, viewer, feed.with, feeds, parts, ids); err != nil {
+			if b, err = h.hydrate(ctx, viewer, feed, feeds, parts, ids); err != nil {
 				return visibility.Batch{}, err
 			}
 		}
@@ -184,11 +186,18 @@ func merge(parts []timeline.Part, r timeline.Range) (ids []int64, floor int64) {
 	return ids, floor
 }
 
-// hydrate reads the posts of ids from parts of feeds, in their order. A deleted
-// post never comes back: hydrate removes its id from the feeds that have it, with a
-// round trip each.
-func (h *Home) hydrate(ctx context.Context, viewer int64, with visibility.Fields, feeds []cachedFeed, parts []timeline.Part, ids []int64) (visibility.Batch, error) {
-	b, gone, err := h.posts.ByIDs(ctx, viewer, ids, with)
+// hydrate reads the posts of ids from parts of feeds, in their order, as the feed that
+// is read wants them. A deleted post never comes back: hydrate removes its id from the
+// feeds that have it, with a round trip each.
+func (h *Home) hydrate(ctx context.Context, viewer int64, read cachedFeed, feeds []cachedFeed, parts []timeline.Part, ids []int64) (visibility.Batch, error) {
+	last := ids[len(ids)-1]
+	if read.had != nil {
+		if ids = slices.DeleteFunc(slices.Clone(ids), read.had); len(ids) == 0 {
+			return visibility.Batch{Last: last}, nil
+		}
+	}
+	b, gone, err := h.posts.ByIDs(ctx, viewer, ids, read.with)
+	b.Last = last
 	if err != nil || len(gone) == 0 {
 		return b, err
 	}
@@ -202,12 +211,6 @@ func (h *Home) hydrate(ctx context.Context, viewer int64, with visibility.Fields
 		}
 	}
 	return b, nil
-}
-
-// fill reads those posts of the user's home timeline in the range that the user may be
-// shown.
-func (h *Home) fill(ctx context.Context, user int64, known prefetch, r timeline.Range) ([]*ent.Post, error) {
-	return visibility.Fill(ctx, visibility.Home, user, r, h.cached(h.inbox(user), known))
 }
 
 // Unseen returns the sources of the user's timeline: in SQL, and as a page has it. Reads from

@@ -36,7 +36,7 @@ type Visit struct {
 func (h *Home) Visit(ctx context.Context, user int64) Visit {
 	arrived := h.ArrivedID(ctx)
 	at, err := h.tl.Visit(ctx, user)
-	at, begun := h.visited(ctx, user, at, err)
+	at, begun := h.builder.visited(ctx, user, at, err)
 	if begun != nil {
 		h.builder.soon(h.inbox(user), begun)
 	}
@@ -52,7 +52,7 @@ func (h *Home) visitInbox(ctx context.Context, user int64, r timeline.Range, wit
 	patient, cancel := patiently(ctx)
 	defer cancel()
 	at, part, err := h.tl.VisitPage(patient, user, r)
-	at, begun := h.visited(patient, user, at, err)
+	at, begun := h.builder.visited(patient, user, at, err)
 	if err != nil {
 		feed.observe(false)
 		return Visit{at, arrived}, feed.truth
@@ -66,19 +66,19 @@ func (h *Home) visitInbox(ctx context.Context, user int64, r timeline.Range, wit
 
 // visited returns the position from a visit to the inbox, or that of the build that
 // it begins. The caller must pass that build to a builder.
-func (h *Home) visited(ctx context.Context, user int64, at timeline.Position, err error) (timeline.Position, *timeline.Build) {
+func (b *builder) visited(ctx context.Context, user int64, at timeline.Position, err error) (timeline.Position, *timeline.Build) {
 	if err == nil && at.Epoch == 0 {
-		var b timeline.Build
+		var build timeline.Build
 		var started bool
-		if b, started, err = h.tl.Begin(ctx, timeline.Inbox(user)); started {
-			return b.Position(), &b
+		if build, started, err = b.tl.Begin(ctx, timeline.Inbox(user)); started {
+			return build.Position(), &build
 		}
 		if err == nil { // another request has just begun
-			at, err = h.tl.Visit(ctx, user)
+			at, err = b.tl.Visit(ctx, user)
 		}
 	}
 	if err != nil {
-		h.log.WarnContext(ctx, "user not made active", "user", user, "error", err)
+		b.log.WarnContext(ctx, "user not made active", "user", user, "error", err)
 		return timeline.Position{}, nil
 	}
 	return at, nil
@@ -109,6 +109,23 @@ func (h *Home) ClientStateOf(ctx context.Context, v account.Viewer, at Visit, po
 	}
 	for _, id := range list {
 		c.Take(id)
+	}
+	return c, err
+}
+
+// ClientStateNow is the state of a client that has all of the viewer's timeline. It visits
+// the inbox. Cost: as a page of the posts that are younger than the arrival grace.
+func (h *Home) ClientStateNow(ctx context.Context, v account.Viewer) (clientstate.State, error) {
+	low := h.ArrivedID(ctx)
+	r := timeline.Range{After: low, Limit: clientstate.MaxRecent + 1}
+	at, from := h.visitInbox(ctx, v.ID, r, 0)
+	c := clientstate.New(at.Position, low)
+	if at.Epoch == 0 { // Redis does not answer, so the client cannot resume
+		return c, nil
+	}
+	posts, err := visibility.Fill(ctx, visibility.Home, v.ID, r, from)
+	for _, p := range posts {
+		c.Take(p.ID)
 	}
 	return c, err
 }
@@ -156,7 +173,7 @@ func (h *Home) recentIDs(ctx context.Context, user int64, r timeline.Range, must
 		}
 		known = prefetch{mergeable: &list, asked: r, part: timeline.Part{IDs: found, Coverage: covered}}
 	}
-	posts, err := h.fill(ctx, user, known, r)
+	posts, err := visibility.Fill(ctx, visibility.Home, user, r, h.cached(h.inbox(user), known))
 	return rows.PostIDs(posts), true, err
 }
 
@@ -170,6 +187,46 @@ func (h *Home) Since(ctx context.Context, v account.Viewer, id int64, ascending 
 	_, from := h.visitInbox(ctx, v.ID, r, visibility.Likes)
 	posts, err = visibility.Fill(ctx, visibility.Home, v.ID, r, from)
 	return posts, len(posts) < r.Limit, err
+}
+
+// Missed is what happened to a timeline since a client's state.
+type Missed struct {
+	timeline.Since // the client's position
+	// Posts, oldest first, are those above the client's low that it may be shown and does not
+	// have, and some that it has. More says that there may be more.
+	Posts []*ent.Post
+	More  bool
+	// Arrived is an ArrivedID from before all was read.
+	Arrived int64
+}
+
+// MissedSince reads what the client misses, the journal first. When it is not whole, some
+// changes are unknown, and nothing was read. It visits the inbox.
+//
+// A post that the client has can add nothing, whatever the verdict on it is now. So it is
+// not read, and where an inbox has no other, SQL is not asked.
+//
+// Cost: one round trip; and as a page of the posts that the client does not have, if any.
+func (h *Home) MissedSince(ctx context.Context, v account.Viewer, c *clientstate.State) (m Missed, whole bool, err error) {
+	m.Arrived = h.ArrivedID(ctx)
+	r := timeline.Range{After: c.Low(), Limit: h.tl.InboxCap(), Ascending: true}
+	list, unlisted := h.merged.mergeable(ctx, v.ID) // before the inbox is read: see prefetch
+	m.Since, whole, err = h.tl.VisitSince(ctx, v.ID, c.Position, r)
+	if err != nil && ctx.Err() == nil {
+		h.log.WarnContext(ctx, "journal not read", "viewer", v.ID, "error", err)
+	}
+	if err != nil || !whole {
+		return Missed{}, false, nil
+	}
+	known := prefetch{mergeable: &list, asked: r, part: m.Part}
+	if unlisted != nil {
+		known = prefetch{}
+	}
+	feed := h.inbox(v.ID)
+	feed.had = c.Has
+	m.Posts, err = visibility.Fill(ctx, visibility.Home, v.ID, r, h.cached(feed, known))
+	m.More = len(m.Posts) == r.Limit
+	return m, true, err
 }
 
 // Changes returns the changes in the journal of the viewer's inbox since the

@@ -3,76 +3,15 @@ package home
 import (
 	"context"
 	"log/slog"
-	"slices"
-	"sync"
 	"time"
 
 	"tideline/ent"
 	"tideline/feed/internal/rows"
 	"tideline/feed/job"
+	"tideline/feed/redo"
 	"tideline/queue"
 	"tideline/timeline"
 )
-
-// maxOwnWrites bounds how many writes a process remembers for its users' next reads. One
-// that finds no room waits for its job.
-const maxOwnWrites = 10_000
-
-// ownWrites remembers what users did to their own feeds where Redis took neither that nor
-// the drop of the feed. A user's next read through this process does it again before it
-// trusts the feeds: the job of the change may be tried again only minutes later.
-type ownWrites struct {
-	mu     sync.Mutex
-	byUser map[int64][]ownWrite
-	n      int   // of all users
-	last   int64 // number
-}
-
-type ownWrite struct {
-	number int64
-	do     func(context.Context) error
-}
-
-func (o *ownWrites) remember(user int64, do func(context.Context) error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.n == maxOwnWrites {
-		return
-	}
-	if o.byUser == nil {
-		o.byUser = map[int64][]ownWrite{}
-	}
-	o.n++
-	o.last++
-	o.byUser[user] = append(o.byUser[user], ownWrite{o.last, do})
-}
-
-// repeat does the user's writes again. It reports whether there were any. On an error
-// the feeds lack some, and all stay remembered.
-func (o *ownWrites) repeat(ctx context.Context, user int64) (any bool, err error) {
-	o.mu.Lock()
-	writes := slices.Clone(o.byUser[user])
-	o.mu.Unlock()
-	if len(writes) == 0 {
-		return false, nil
-	}
-	ctx, cancel := patiently(ctx)
-	defer cancel()
-	for _, w := range writes {
-		if err := w.do(ctx); err != nil {
-			return true, err
-		}
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	// Another read may have done the same meanwhile, and there may be new ones.
-	left := slices.DeleteFunc(slices.Clone(o.byUser[user]), func(w ownWrite) bool { return w.number <= writes[len(writes)-1].number })
-	o.n -= len(o.byUser[user]) - len(left)
-	if o.byUser[user] = left; len(left) == 0 {
-		delete(o.byUser, user)
-	}
-	return true, nil
-}
 
 // ownSyncLimit bounds SyncOwnInbox: what it reads is not written later than that.
 const ownSyncLimit = 10 * time.Second
@@ -104,7 +43,7 @@ func (h *Home) SyncOwnInbox(ctx context.Context, viewer, other, change int64) {
 type ownFeeds struct {
 	tl     *timeline.Store
 	log    *slog.Logger
-	writes ownWrites
+	writes redo.Writes
 }
 
 // distrust drops a feed that lacks what its user did, so that every server reads SQL: a
@@ -115,7 +54,7 @@ func (o *ownFeeds) distrust(ctx context.Context, user int64, k timeline.Key, rep
 	defer cancel()
 	if err := o.tl.Drop(patient, k); err != nil {
 		o.log.WarnContext(ctx, "own feed not dropped; other servers show it as it was until a job is done", "feed", k.String(), "error", err)
-		o.writes.remember(user, repeat)
+		o.writes.Remember(user, repeat)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"tideline/feed/internal/rows"
 	"tideline/feed/paging"
 	"tideline/feed/ranking"
+	"tideline/feed/visibility"
 	"tideline/timeline"
 )
 
@@ -147,7 +148,7 @@ func (h *Home) ranked(ctx context.Context, v account.Viewer, p paging.Page, name
 		limit = h.tl.InboxCap()
 	}
 	at := h.Visit(ctx, v.ID)
-	posts, err := h.fill(ctx, v.ID, prefetch{}, after.window.First(limit))
+	posts, err := visibility.Fill(ctx, visibility.Home, v.ID, after.window.First(limit), h.cached(h.inbox(v.ID), prefetch{}))
 	if err != nil {
 		return nil, err
 	}

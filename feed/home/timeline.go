@@ -2,10 +2,8 @@ package home
 
 import (
 	"context"
-	"fmt"
 
 	"tideline/ent"
-	"tideline/ent/readmarker"
 	"tideline/feed/account"
 	"tideline/feed/paging"
 	"tideline/feed/refusal"
@@ -99,16 +97,11 @@ func (h *Home) MarkRead(ctx context.Context, v account.Viewer, upTo string) (int
 	if err != nil {
 		return 0, err
 	}
-	err = h.db.ReadMarker.Create().SetID(v.ID).SetPostID(0).
-		OnConflictColumns(readmarker.FieldID).Ignore().Exec(ctx)
+	moved, err := h.unread.MoveMarker(ctx, v.ID, c.ID)
 	if err != nil {
-		return 0, fmt.Errorf("create read marker: %w", err)
+		return 0, err
 	}
-	moved, err := h.db.ReadMarker.Update().Where(readmarker.ID(v.ID), readmarker.PostIDLT(c.ID)).SetPostID(c.ID).Save(ctx)
-	if err != nil {
-		return 0, fmt.Errorf("move read marker: %w", err)
-	}
-	if moved > 0 {
+	if moved {
 		_, err := h.cfg.Publisher.Publish(ctx, live.Event{Kind: live.MarkerMoved}, []int64{v.ID})
 		if err != nil {
 			h.log.WarnContext(ctx, "other devices not told of the read marker", "error", err)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"tideline/ent"
 	"tideline/ent/follow"
 	"tideline/ent/readmarker"
 	"tideline/feed/account"
@@ -44,20 +43,20 @@ func (h *Home) UnreadCount(ctx context.Context, v account.Viewer) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	ids, own := rows.PostIDs(posts), ownOf(v.ID, posts)
-	if counted := len(ids) - len(own); known && kept != counted {
+	counted := unread.Counted(v.ID, at.Position, posts)
+	if n := counted.Count(); known && kept != n {
 		// Unless it has become another one meanwhile, it was wrong.
 		if again, ok := h.keptUnread(ctx, v.ID, a.Marker); ok && again == kept {
-			h.log.ErrorContext(ctx, "a number of unread posts was kept that is wrong", "user", v.ID, "kept", kept, "counted", counted)
+			h.log.ErrorContext(ctx, "a number of unread posts was kept that is wrong", "user", v.ID, "kept", kept, "counted", n)
 		}
 	}
 	h.unread.Forget(v.ID)
 	if a.Certain { // and still is: else the posts may be those of an inbox that lags behind
 		if now, err := h.unread.Ask(ctx, v.ID); err == nil && now.Certain {
-			h.unread.Keep(v.ID, unread.Counted(at.Position, ids, own))
+			h.unread.Keep(v.ID, counted)
 		}
 	}
-	return len(ids) - len(own), nil
+	return counted.Count(), nil
 }
 
 // maxUnreadAdded is how many posts that came since are added to a number that is kept.
@@ -88,23 +87,13 @@ func (h *Home) keptUnread(ctx context.Context, user, marker int64) (n int, ok bo
 		if err != nil || slices.Contains(posts, nil) {
 			return 0, false
 		}
-		kept = kept.With(grown.IDs, ownOf(user, posts), h.tl.InboxCap())
+		kept = kept.With(user, posts, h.tl.InboxCap())
 	}
 	if kept.Len() < h.tl.InboxCap() && grown.Floor > marker+1 { // more may be unread in SQL
 		return 0, false
 	}
 	h.unread.Keep(user, kept)
 	return kept.Count(), true
-}
-
-// ownOf returns the ids of the posts that the user wrote.
-func ownOf(user int64, posts []*ent.Post) (own []int64) {
-	for _, p := range posts {
-		if p.AuthorID == user {
-			own = append(own, p.ID)
-		}
-	}
-	return own
 }
 
 // UnreadCounts is UnreadCount of many users. It leaves out users whose timelines

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tideline/ent"
 	"tideline/ent/schema"
 	"tideline/feed/account"
 	"tideline/feed/feedtest"
@@ -176,11 +177,11 @@ func TestWrongUnreadCountIsFound(t *testing.T) {
 		w.Follow(ann, bob)
 		doJobs()
 		w.AwaitInbox(ann)
-		posts := []int64{w.Post(bob, schema.Public)}
+		post := &ent.Post{ID: w.Post(bob, schema.Public), AuthorID: ann.ID} // as if it were ann's own
 		doJobs()
 		position, err := w.Timelines.Visit(w.Ctx, ann.ID)
 		require.NoError(w, err)
-		w.Home.KeepUnread(ann.ID, unread.Counted(position, posts, posts)) // as if it were ann's own
+		w.Home.KeepUnread(ann.ID, unread.Counted(ann.ID, position, []*ent.Post{post}))
 		n, _ := w.unread(ann)
 		require.Zero(w, n, "it is told as it was kept")
 		right := func() bool { n, _ := w.unread(ann); return n == 1 }

@@ -90,8 +90,8 @@ type Options struct {
 // that cannot be promised, the first event is Invalidated. Errors: Unauthenticated,
 // BadInput.
 //
-// Cost: one look-up and four round trips, and two queries of the posts that are
-// younger than two minutes, if any; after a cursor, those of the first pages, which
+// Cost: three round trips, and a query of the posts that are younger than two minutes, if
+// any; after a cursor, those of the first pages, which
 // are read as the client takes events, and one more each time that the client reads
 // slowly.
 func (s *Streams) Listen(ctx context.Context, v account.Viewer, o Options, wake func()) (*Stream, error) {
@@ -109,12 +109,14 @@ func (s *Streams) Listen(ctx context.Context, v account.Viewer, o Options, wake 
 		}
 		t.resuming = &after
 	}
-	at := s.home.Visit(ctx, v.ID) // from now on posts are pushed
-	if t.resuming == nil {
+	// From the visit on posts are pushed.
+	if t.resuming != nil {
+		s.home.Visit(ctx, v.ID)
+	} else {
 		// The client reads the present timeline by itself. The stream reads the client
 		// state before it listens, and then catches up: so it sends every later change.
 		var err error
-		if t.client, err = s.home.ClientStateOf(ctx, v, at, nil, true); err != nil {
+		if t.client, err = s.home.ClientStateNow(ctx, v); err != nil {
 			return nil, err
 		}
 		t.newest = t.client.Newest()

@@ -392,34 +392,39 @@ func (s *Stream) resume(ctx context.Context, after paging.Cursor) error {
 // catchUp sends what came since, oldest first, after Invalidated when that may
 // not be all.
 func (s *Stream) catchUp(ctx context.Context) error {
-	home := s.streams.home
-	changes, now, whole := home.Changes(ctx, s.viewer, s.client.Position)
-	if !whole { // Redis may have forgotten the user
-		s.client.Position = home.Visit(ctx, s.viewer.ID).Position
-		now = s.client.Position
-	}
 	s.check()
-	low := home.ArrivedID(ctx)
-	missed, all, err := home.Since(ctx, s.viewer, s.client.Low(), true)
+	m, whole, err := s.streams.home.MissedSince(ctx, s.viewer, &s.client)
 	if err != nil {
 		return err
 	}
-	if !all {
+	if !whole {
+		home := s.streams.home
+		m.Now = home.Visit(ctx, s.viewer.ID).Position // Redis may have forgotten the user
+		s.client.Position = m.Now
+		s.check()
+		m.Arrived = home.ArrivedID(ctx)
+		var all bool
+		if m.Posts, all, err = home.Since(ctx, s.viewer, s.client.Low(), true); err != nil {
+			return err
+		}
+		m.More = !all
+	}
+	if m.More {
 		return s.startOver(ctx, tooMuch)
 	}
 	if !whole {
 		// The client loses what it reads no more, whether it was told so or not, and may
 		// get back what it was told had gone.
-		s.client.Retain(missed)
+		s.client.Retain(m.Posts)
 		s.gone = nil
 		s.send(&Invalidated{Reason: mayHaveMissed, Position: s.position()})
 	}
-	items, err := s.journaled(ctx, changes, now)
+	items, err := s.journaled(ctx, m.Changes, m.Now)
 	if err != nil {
 		return err
 	}
 	if whole { // else the client reads what posts say now
-		edited, all, err := s.editedItems(ctx, now)
+		edited, all, err := s.editedItems(ctx, m.Now)
 		if err != nil {
 			return err
 		}
@@ -428,12 +433,12 @@ func (s *Stream) catchUp(ctx context.Context) error {
 		}
 		items = append(items, edited...)
 	}
-	for _, p := range missed {
+	for _, p := range m.Posts {
 		if !s.client.Has(p.ID) {
-			items = append(items, backlogItem{id: p.ID, post: p, position: now})
+			items = append(items, backlogItem{id: p.ID, post: p, position: m.Now})
 		}
 	}
-	s.queue(items, now, low)
+	s.queue(items, m.Now, m.Arrived)
 	return nil
 }
 
@@ -455,9 +460,7 @@ func (s *Stream) sendJournal(ctx context.Context, reason string) error {
 
 // startOver tells the client to read again, and goes on from what it will read.
 func (s *Stream) startOver(ctx context.Context, reason string) error {
-	home := s.streams.home
-	at := home.Visit(ctx, s.viewer.ID)
-	state, err := home.ClientStateOf(ctx, s.viewer, at, nil, true)
+	state, err := s.streams.home.ClientStateNow(ctx, s.viewer)
 	if err != nil {
 		return err
 	}

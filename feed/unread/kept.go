@@ -3,6 +3,7 @@ package unread
 import (
 	"slices"
 
+	"tideline/ent"
 	"tideline/timeline"
 )
 
@@ -21,10 +22,11 @@ func (c *Counts) Of(user, marker int64) (Kept, bool) {
 	return k, ok
 }
 
-// Counted is what an inbox had of unread posts, newest first, or more, when the viewer might
-// be shown all of them, with those that the viewer wrote. The position is from before they
-// were read.
-func Counted(position timeline.Position, ids, own []int64) Kept { return Kept{position, ids, own} }
+// Counted is what a timeline had of unread posts, newest first, when the viewer might be shown
+// all of them. The position is from before they were read.
+func Counted(viewer int64, position timeline.Position, posts []*ent.Post) Kept {
+	return Kept{position: position}.With(viewer, posts, len(posts))
+}
 
 // Keep keeps the unread posts of a user. It keeps nothing of an inbox without a position.
 func (c *Counts) Keep(user int64, k Kept) {
@@ -75,12 +77,19 @@ func (k Kept) Grown(position timeline.Position, g timeline.Growth) (Kept, bool) 
 	return k, true
 }
 
-// With is the posts with newer ones before them, at most so many.
-func (k Kept) With(newer, own []int64, most int) Kept {
-	k.ids = slices.Concat(newer, k.ids)
+// With is the posts with newer ones before them, newest first, at most so many.
+func (k Kept) With(viewer int64, newer []*ent.Post, most int) Kept {
+	ids, own := make([]int64, 0, len(newer)+len(k.ids)), []int64(nil)
+	for _, p := range newer {
+		ids = append(ids, p.ID)
+		if p.AuthorID == viewer {
+			own = append(own, p.ID)
+		}
+	}
+	k.ids, k.own = append(ids, k.ids...), append(own, k.own...)
 	k.ids = k.ids[:min(len(k.ids), most)]
 	oldest, _ := k.Span()
-	k.own = downTo(slices.Concat(own, k.own), oldest)
+	k.own = downTo(k.own, oldest)
 	return k
 }
 

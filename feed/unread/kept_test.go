@@ -5,30 +5,43 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tideline/ent"
 	"tideline/timeline"
 )
+
+// by returns posts of these ids; a negative one is of user 9.
+func by(ids ...int64) (posts []*ent.Post) {
+	for _, id := range ids {
+		p := &ent.Post{ID: id, AuthorID: 1}
+		if id < 0 {
+			p = &ent.Post{ID: -id, AuthorID: 9}
+		}
+		posts = append(posts, p)
+	}
+	return posts
+}
 
 func TestGrown(t *testing.T) {
 	t.Parallel()
 	at := timeline.Position{Epoch: 7, Offset: 3}
-	ready := timeline.Coverage{State: timeline.Ready, Epoch: 7}
-	kept := Counted(at, []int64{50, 40, 30, 20}, []int64{40, 20})
+	ready := timeline.Part{Coverage: timeline.Coverage{State: timeline.Ready, Epoch: 7}}
+	kept := Counted(9, at, by(50, -40, 30, -20))
 	require.Equal(t, 2, kept.Count())
 	for name, c := range map[string]struct {
 		position timeline.Position
 		growth   timeline.Growth
 		want     int // -1: it is not right
 	}{
-		"the same":                   {at, timeline.Growth{Held: 4, Oldest: 20, Coverage: ready}, 2},
-		"the oldest is forgotten":    {at, timeline.Growth{Held: 3, Oldest: 30, Coverage: ready}, 2},
-		"two are forgotten":          {at, timeline.Growth{Held: 2, Oldest: 40, Coverage: ready}, 1},
-		"all are forgotten":          {at, timeline.Growth{Coverage: ready}, 0},
-		"one between has gone":       {at, timeline.Growth{Held: 3, Oldest: 20, Coverage: ready}, -1},
-		"one came between":           {at, timeline.Growth{Held: 5, Oldest: 20, Coverage: ready}, -1},
-		"one came, one forgotten":    {at, timeline.Growth{Held: 4, Oldest: 30, Coverage: ready}, -1},
-		"the journal has gone on":    {timeline.Position{Epoch: 7, Offset: 4}, timeline.Growth{Held: 4, Oldest: 20, Coverage: ready}, -1},
-		"the inbox is another one":   {timeline.Position{Epoch: 8, Offset: 3}, timeline.Growth{Held: 4, Oldest: 20, Coverage: ready}, -1},
-		"the inbox is being built":   {at, timeline.Growth{Held: 4, Oldest: 20, Coverage: timeline.Coverage{State: timeline.Building}}, -1},
+		"the same":                   {at, timeline.Growth{Held: 4, Oldest: 20, Part: ready}, 2},
+		"the oldest is forgotten":    {at, timeline.Growth{Held: 3, Oldest: 30, Part: ready}, 2},
+		"two are forgotten":          {at, timeline.Growth{Held: 2, Oldest: 40, Part: ready}, 1},
+		"all are forgotten":          {at, timeline.Growth{Part: ready}, 0},
+		"one between has gone":       {at, timeline.Growth{Held: 3, Oldest: 20, Part: ready}, -1},
+		"one came between":           {at, timeline.Growth{Held: 5, Oldest: 20, Part: ready}, -1},
+		"one came, one forgotten":    {at, timeline.Growth{Held: 4, Oldest: 30, Part: ready}, -1},
+		"the journal has gone on":    {timeline.Position{Epoch: 7, Offset: 4}, timeline.Growth{Held: 4, Oldest: 20, Part: ready}, -1},
+		"the inbox is another one":   {timeline.Position{Epoch: 8, Offset: 3}, timeline.Growth{Held: 4, Oldest: 20, Part: ready}, -1},
+		"the inbox is being built":   {at, timeline.Growth{Held: 4, Oldest: 20, Part: timeline.Part{Coverage: timeline.Coverage{State: timeline.Building}}}, -1},
 		"there is no inbox any more": {timeline.Position{}, timeline.Growth{}, -1},
 	} {
 		got, ok := kept.Grown(c.position, c.growth)
@@ -37,7 +50,7 @@ func TestGrown(t *testing.T) {
 			require.Equal(t, c.want, got.Count(), name)
 		}
 	}
-	more := kept.With([]int64{70, 60}, []int64{60}, 4)
+	more := kept.With(9, by(70, -60), 4)
 	require.Equal(t, 4, more.Len(), "the newest")
 	require.Equal(t, 2, more.Count(), "70 and 50 are of others")
 }
@@ -47,13 +60,13 @@ func TestKeptAboveTheMarker(t *testing.T) {
 	c := New(nil)
 	_, ok := c.Of(1, 0)
 	require.False(t, ok)
-	c.Keep(1, Counted(timeline.Position{Epoch: 7}, []int64{50, 40, 30, 20}, []int64{40, 20}))
+	c.Keep(1, Counted(9, timeline.Position{Epoch: 7}, by(50, -40, 30, -20)))
 	for marker, want := range map[int64]int{0: 2, 19: 2, 20: 2, 30: 1, 39: 1, 40: 1, 49: 1, 50: 0, 60: 0} {
 		k, ok := c.Of(1, marker)
 		require.True(t, ok)
 		require.Equal(t, want, k.Count(), "above %d", marker)
 	}
-	c.Keep(2, Counted(timeline.Position{}, []int64{50}, nil))
+	c.Keep(2, Counted(9, timeline.Position{}, by(50)))
 	_, ok = c.Of(2, 0)
 	require.False(t, ok, "an inbox without a position")
 	c.Forget(1)

@@ -26,6 +26,7 @@ import (
 
 	"tideline/ent"
 	"tideline/ent/follow"
+	"tideline/ent/readmarker"
 	"tideline/ent/schema"
 	"tideline/feed/internal/rows"
 	"tideline/feed/job"
@@ -113,6 +114,19 @@ func (c *Counts) Ask(ctx context.Context, user int64) (Answer, error) {
 		a.Certain = !follows
 	}
 	return a, nil
+}
+
+// MoveMarker moves the user's read marker forwards to a post, never backwards, and reports
+// whether it did.
+//
+// Cost: two statements.
+func (c *Counts) MoveMarker(ctx context.Context, user, post int64) (moved bool, err error) {
+	err = c.db.ReadMarker.Create().SetID(user).SetPostID(0).OnConflictColumns(readmarker.FieldID).Ignore().Exec(ctx)
+	if err != nil {
+		return false, fmt.Errorf("create read marker: %w", err)
+	}
+	n, err := c.db.ReadMarker.Update().Where(readmarker.ID(user), readmarker.PostIDLT(post)).SetPostID(post).Save(ctx)
+	return n > 0, rows.Wrap("move read marker", err)
 }
 
 // concerns reports whether an unfinished job may change what the user sees: for certain, or

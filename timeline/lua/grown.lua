@@ -9,11 +9,11 @@ if not intact() then
   return {}
 end
 local cover = redis.call('HMGET', meta, 'state', 'epoch', 'floor', 'gen')
-local answer = { 0, '0' }
+local answer = { '0', '0' }
 if cover[1] == 'ready' then
   if ARGV[2] ~= '0' then
     local lowest = '-' .. (tonumber(ARGV[1]) < tonumber(cover[3]) and cover[3] or ARGV[1])
-    answer[1] = redis.call('ZCOUNT', set, '-' .. ARGV[2], lowest)
+    answer[1] = tostring(redis.call('ZCOUNT', set, '-' .. ARGV[2], lowest))
     answer[2] = redis.call('ZREVRANGEBYSCORE', set, lowest, '-' .. ARGV[2], 'LIMIT', 0, 1)[1] or '0'
   end
   for _, id in ipairs(redis.call('ZRANGEBYSCORE', set, '-inf', top(ARGV[3], cover[3]), 'LIMIT', 0, ARGV[4])) do

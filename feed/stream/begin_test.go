@@ -1,0 +1,125 @@
+package stream_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tideline/ent/mute"
+	"tideline/ent/schema"
+	"tideline/ent/user"
+	"tideline/feed/account"
+	"tideline/feed/feedtest"
+	"tideline/feed/stream"
+	"tideline/storage"
+	"tideline/storage/storagetest"
+	"tideline/timeline"
+)
+
+// Between the read of what the client has and the moment at which the hub listens, nobody
+// is told. Whatever happens there is told when the stream begins, and what the client has is
+// not told again.
+func TestWhatHappensWhileAStreamBeginsIsTold(t *testing.T) {
+	t.Parallel()
+	// Each change happens to the timeline of ann, who follows bob and has one post of
+	// theirs and one of her own. It returns what is expected of the stream.
+	for name, change := range map[string]func(w *world, ann, bob account.Viewer, has, own int64) func(l listener){
+		"nothing": func(w *world, _, _ account.Viewer, _, _ int64) func(listener) {
+			return func(listener) {}
+		},
+		"a post comes": func(w *world, ann, bob account.Viewer, _, _ int64) func(listener) {
+			id := w.History(bob, 1)[0]
+			_, err := w.Timelines.Deliver(w.Ctx, id, []int64{ann.ID})
+			require.NoError(w, err)
+			return func(l listener) { require.Equal(w, id, l.added()) }
+		},
+		"a post comes late": func(w *world, ann, bob account.Viewer, _, _ int64) func(listener) {
+			id := w.postMinutesAgo(bob)
+			require.NoError(w, w.Timelines.DeliverLate(w.Ctx, timeline.Arrival{Post: id}, []int64{ann.ID}))
+			return func(l listener) { require.Equal(w, id, l.added()) }
+		},
+		"a post goes": func(w *world, ann, _ account.Viewer, _, own int64) func(listener) {
+			require.NoError(w, w.Feed.DeletePost(w.Ctx, ann, own))
+			return func(l listener) { require.Equal(w, own, l.removed()) }
+		},
+		"a hidden post is shown": func(w *world, ann, bob account.Viewer, has, _ int64) func(listener) {
+			_, err := w.Stores.DB.Mute.Delete().Where(mute.MuterID(ann.ID)).Exec(w.Ctx)
+			require.NoError(w, err)
+			return func(l listener) { require.Equal(w, has, l.added()) }
+		},
+		"a merged author posts": func(w *world, ann, _ account.Viewer, _, _ int64) func(listener) {
+			star, err := w.Stores.DB.User.Query().Where(user.Handle("star")).Only(w.Ctx)
+			require.NoError(w, err)
+			id := w.History(account.Viewer{ID: star.ID}, 1)[0]
+			require.NoError(w, w.Timelines.Add(w.Ctx, timeline.Outbox(star.ID), id))
+			return func(l listener) { require.Equal(w, id, l.added()) }
+		},
+		"a post is edited": func(w *world, _, bob account.Viewer, has, _ int64) func(listener) {
+			require.NoError(w, w.Stores.DB.Post.UpdateOneID(has).SetText("now").SetEditedAt(time.Now().UnixMilli()).Exec(w.Ctx))
+			return func(l listener) {
+				id, text := l.updated()
+				require.Equal(w, []any{has, "now"}, []any{id, text})
+			}
+		},
+		"too much changes": func(w *world, ann, _ account.Viewer, _, _ int64) func(listener) {
+			require.NoError(w, w.Timelines.InvalidatePositions(w.Ctx, ann.ID, 0))
+			return func(l listener) { require.IsType(w, &stream.Invalidated{}, l.next()) }
+		},
+		"the inbox is lost": func(w *world, ann, _ account.Viewer, _, _ int64) func(listener) {
+			require.NoError(w, w.Timelines.Drop(w.Ctx, timeline.Inbox(ann.ID)))
+			return func(l listener) { require.IsType(w, &stream.Invalidated{}, l.next()) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			eachIdle(t, func(w *world) {
+				ann, bob := w.followed()
+				star := w.User("star")
+				require.NoError(w, w.Stores.DB.User.UpdateOneID(star.ID).SetFanOutMode(user.FanOutModePULL).Exec(w.Ctx))
+				w.AwaitInbox(ann) // reads who is merged
+				if name == "a merged author posts" {
+					require.NoError(w, w.Stores.DB.Follow.Create().SetFollowerID(ann.ID).SetFolloweeID(star.ID).Exec(w.Ctx))
+					require.NoError(w, w.Home.BuildOutbox(w.Ctx, star.ID))
+				}
+				has, own := w.History(bob, 1)[0], w.History(ann, 1)[0]
+				for _, id := range []int64{has, own} {
+					_, err := w.Timelines.Deliver(w.Ctx, id, []int64{ann.ID})
+					require.NoError(w, err)
+				}
+				if name == "a hidden post is shown" {
+					require.NoError(w, w.Stores.DB.Mute.Create().SetMuterID(ann.ID).SetMutedID(bob.ID).Exec(w.Ctx))
+				}
+				var expect func(listener)
+				do := func() { expect = change(w, ann, bob, has, own) }
+				hook := &arrivesBeforePresence{user: ann.ID}
+				hook.do.Store(&do)
+				w.Stores.Redis.AddHook(hook)
+				l := w.listenFor(ann, stream.Options{Updates: name == "a post is edited"})
+				require.NotNil(w, expect, "it happened before the hub listened")
+				expect(l)
+				l.expectQuiet("nothing else happened")
+			})
+		})
+	}
+}
+
+// A stream that begins reads each post that the client has once.
+func TestAStreamBeginsWithOneQuery(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		now := time.Now()
+		w := newWorld(t, s, feedtest.Options{Now: func() time.Time { return now }})
+		ann, bob := w.pair()
+		w.listen(bob, nil) // reads what streams share
+		posts := []int64{w.Post(bob, schema.Public), w.Post(bob, schema.Public)}
+		for _, id := range posts {
+			_, err := w.Timelines.Deliver(w.Ctx, id, []int64{ann.ID})
+			require.NoError(w, err)
+		}
+		count := storagetest.CountQueries(w.Stores)
+		l := w.listen(ann, nil)
+		require.Equal(w, 1, count())
+		l.expectQuiet("the client has them")
+	})
+}
