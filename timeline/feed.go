@@ -226,17 +226,17 @@ func (s *Store) Add(ctx context.Context, k Key, ids ...int64) error {
 	if err := checkIDs(ids...); err != nil {
 		return fmt.Errorf("add to %s: %w", k, err)
 	}
-	_, err := s.run(ctx, s.addition(k, ids...)...)
+	_, err := s.run(ctx, s.cfg.addition(k, ids...)...)
 	return wrap(err, "add to %s", k)
 }
 
 // addition are the calls of Add.
-func (s *Store) addition(k Key, ids ...int64) []call {
-	limit := s.cfg.cap(k)
+func (c Config) addition(k Key, ids ...int64) []call {
+	limit := c.cap(k)
 	ids, floor := keepNewest(ids, limit, 0)
 	args := []any{formatID(floor), limit, slack(limit), "0", "0"}
 	if k.kind == outbox {
-		args[3], args[4] = s.cfg.life(k), s.cfg.setLife(k)
+		args[3], args[4] = c.life(k), c.setLife(k)
 	}
 	return withLatestRaised(k, ids, call{addScript, k.keys(), appendIDs(args, ids)})
 }

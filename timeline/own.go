@@ -34,7 +34,7 @@ func (s *Store) ChangeOwn(ctx context.Context, c OwnChange) OwnChanged {
 		if c.Gone {
 			return []call{removal(k, wasDeleted, c.Post)}
 		}
-		return s.addition(k, c.Post)
+		return s.cfg.addition(k, c.Post)
 	}
 	parts := [][]call{change(inbox), change(outbox)}
 	if c.Watch != 0 {

@@ -33,7 +33,7 @@ func (h *Home) UnreadCount(ctx context.Context, v account.Viewer) (int, error) {
 	}
 	kept, known := 0, false
 	if a.Certain {
-		if kept, known = h.keptUnread(ctx, v.ID, a.Marker); known && !h.unread.CheckDue() {
+		if kept, known = keptUnread(ctx, h, v.ID, a.Marker); known && !h.unread.CheckDue() {
 			return kept, nil
 		}
 	}
@@ -46,7 +46,7 @@ func (h *Home) UnreadCount(ctx context.Context, v account.Viewer) (int, error) {
 	counted := unread.Counted(v.ID, at.Position, posts)
 	if n := counted.Count(); known && kept != n {
 		// Unless it has become another one meanwhile, it was wrong.
-		if again, ok := h.keptUnread(ctx, v.ID, a.Marker); ok && again == kept {
+		if again, ok := keptUnread(ctx, h, v.ID, a.Marker); ok && again == kept {
 			h.log.ErrorContext(ctx, "a number of unread posts was kept that is wrong", "user", v.ID, "kept", kept, "counted", n)
 		}
 	}
@@ -63,7 +63,7 @@ func (h *Home) UnreadCount(ctx context.Context, v account.Viewer) (int, error) {
 const maxUnreadAdded = 100
 
 // keptUnread is UnreadCount by the number that is kept, if that is right.
-func (h *Home) keptUnread(ctx context.Context, user, marker int64) (n int, ok bool) {
+func keptUnread(ctx context.Context, h *Home, user, marker int64) (n int, ok bool) {
 	kept, ok := h.unread.Of(user, marker)
 	if !ok {
 		return 0, false

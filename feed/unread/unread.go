@@ -1,5 +1,5 @@
-// Package unread keeps how many unread posts a timeline has, and says when a number that was
-// kept is still right.
+// Package unread keeps how many unread posts a timeline has.
+// It says when a number that was kept is still right.
 //
 // What is kept are the ids of the unread posts of an inbox, all of which the viewer was seen
 // to be allowed to see. That is still so if two things hold:
