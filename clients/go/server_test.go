@@ -334,6 +334,12 @@ func (s *server) refused(byStatus bool) (r refusal, ok bool) {
 	return r, true
 }
 
+// knows reports whether this is the session of today, which a step may end at any time.
+func (s *server) knows(authorization string) (known bool) {
+	s.locked(func() { known = authorization == "Bearer "+s.token })
+	return known
+}
+
 func errorsOf(r refusal) []any {
 	return []any{map[string]any{"message": "no", "extensions": map[string]any{"code": r.code, "reason": "WHY", "retryAfter": r.after}}}
 }
@@ -369,7 +375,7 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request) {
 	}
 	var what operation
 	_ = json.NewDecoder(r.Body).Decode(&what)
-	if r.Header.Get("Authorization") != "Bearer "+s.token {
+	if !s.knows(r.Header.Get("Authorization")) {
 		_ = json.NewEncoder(w).Encode(map[string]any{"errors": errorsOf(refusal{code: "UNAUTHENTICATED"})})
 		return
 	}
@@ -412,7 +418,7 @@ func (s *server) socket(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	_ = json.Unmarshal(hello.Payload, &who)
-	if who.Authorization != "Bearer "+s.token {
+	if !s.knows(who.Authorization) {
 		goodbye(conn, 4403)
 		return
 	}
