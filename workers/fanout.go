@@ -125,6 +125,7 @@ func (f *fanOut) run(ctx context.Context) error {
 		if f.author == nil {
 			return nil // with the author, the posts and the followers are gone
 		}
+		ctx := f.share(ctx)
 		if f.change.Current != nil || f.withdraw {
 			err := f.round(ctx)
 			if errors.Is(err, errPostChanged) {
@@ -134,7 +135,7 @@ func (f *fanOut) run(ctx context.Context) error {
 				return err
 			}
 		}
-		author, post, err := f.w.Visibility.StoredWithAuthor(ctx, f.args.Author, f.args.Post)
+		author, post, err := f.w.stored(ctx, f.args.Author, f.args.Post)
 		if err != nil {
 			return err
 		}
@@ -172,7 +173,7 @@ func (f *fanOut) round(ctx context.Context) error {
 func (f *fanOut) begin(ctx context.Context) error {
 	// The author's fan-out mode counts as it is now, not as it was at the commit. A
 	// change of it since makes up for the difference, in the inboxes or at the reads.
-	author, post, err := f.w.Visibility.StoredWithAuthor(ctx, f.args.Author, f.args.Post)
+	author, post, err := f.w.stored(ctx, f.args.Author, f.args.Post)
 	if f.author = author; err != nil || author == nil {
 		return err
 	}

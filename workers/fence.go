@@ -37,7 +37,7 @@ func (f *fanOut) recheckFenced(ctx context.Context) error {
 		return nil
 	}
 	// What the round goes by was read before all its pages.
-	_, post, err := f.w.Visibility.StoredWithAuthor(ctx, f.args.Author, f.args.Post)
+	_, post, err := f.w.stored(ctx, f.args.Author, f.args.Post)
 	if err != nil {
 		return err
 	}
