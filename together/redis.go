@@ -27,19 +27,47 @@ func NewPipelines() *Pipelines { return &Pipelines{Batcher[*pipeline]{Patience: 
 // pipeline is one that waits to be sent.
 type pipeline struct {
 	ctx    context.Context
+	of     *sharer
 	client redis.UniversalClient
 	cmds   []redis.Cmder
 	err    error
 }
 
-type key struct{} // of the Pipelines in a context
+// sharer is one whose pipelines are sent together with those of others.
+type sharer struct{ all *Pipelines }
+
+type (
+	key     struct{} // of the sharer in a context
+	sentKey struct{} // of the pipelines that are sent as one
+)
 
 // Share returns a context whose pipelines are sent together with those of others that
 // share p, by clients that Client has returned. Transactions and single commands go alone.
-// A pipeline returns when it has been answered, and not sooner when its context ends: its
-// deadline counts where all that are sent with it have one, and then the last.
+// A pipeline whose context ends before it is sent is not sent. One that is sent returns when
+// it has been answered, and not sooner when its context ends: its deadline counts where all
+// that are sent with it have one, and then the last.
 func (p *Pipelines) Share(ctx context.Context) context.Context {
-	return context.WithValue(ctx, key{}, p)
+	return context.WithValue(ctx, key{}, &sharer{p})
+}
+
+// Sharers returns who has a part in what is sent with this context, for hooks of clients:
+// a value for each context of Share, by which it is known again. It is empty for what
+// nobody shares.
+func Sharers(ctx context.Context) []any {
+	batch, together := ctx.Value(sentKey{}).([]*pipeline)
+	if !together {
+		if s := ctx.Value(key{}); s != nil {
+			return []any{s}
+		}
+		return nil
+	}
+	var all []any
+	for _, p := range batch {
+		if !slices.Contains(all, any(p.of)) {
+			all = append(all, p.of)
+		}
+	}
+	return all
 }
 
 // client sends pipelines together. It is no hook of go-redis: that would have to tell
@@ -78,21 +106,38 @@ type shared struct {
 
 // Exec see redis.Pipeliner.
 func (s *shared) Exec(ctx context.Context) ([]redis.Cmder, error) {
-	p, _ := ctx.Value(key{}).(*Pipelines)
-	if p == nil || s.Len() == 0 || ctx.Err() != nil {
+	of, _ := ctx.Value(key{}).(*sharer)
+	if of == nil || s.Len() == 0 || ctx.Err() != nil {
 		return s.Pipeliner.Exec(ctx)
 	}
-	mine := &pipeline{ctx: ctx, client: s.client, cmds: slices.Clone(s.Cmds()), err: errNotSent}
+	mine := &pipeline{ctx: ctx, of: of, client: s.client, cmds: slices.Clone(s.Cmds())}
 	s.Discard()
-	p.batcher.Do(mine, maxPipelines, send)
+	mine.fail(errNotSent)
+	of.all.batcher.Do(mine, maxPipelines, send)
 	return mine.cmds, mine.err
 }
 
-// errNotSent is the error of a pipeline until it has been sent.
+// fail has the pipeline, and each of its commands, fail with an error.
+func (p *pipeline) fail(err error) {
+	p.err = err
+	for _, cmd := range p.cmds {
+		cmd.SetErr(err)
+	}
+}
+
+// errNotSent is the error of a pipeline, and of its commands, until it has been sent.
 var errNotSent = errors.New("the pipeline was not sent")
 
-// send sends pipelines, those to the same client as one.
+// send sends pipelines, those to the same client as one. One whose context has ended while
+// it waited is not sent, as it would not be alone.
 func send(batch []*pipeline) {
+	batch = slices.DeleteFunc(slices.Clone(batch), func(p *pipeline) bool {
+		err := p.ctx.Err()
+		if err != nil {
+			p.fail(err)
+		}
+		return err != nil
+	})
 	for len(batch) > 0 {
 		same, others := []*pipeline(nil), []*pipeline(nil)
 		for _, p := range batch {
@@ -113,10 +158,23 @@ func sendOne(batch []*pipeline) {
 	contexts, one := make([]context.Context, len(batch)), batch[0].client.Pipeline()
 	for i, p := range batch {
 		contexts[i] = p.ctx
+		for _, cmd := range p.cmds {
+			cmd.SetErr(nil) // the client sets it where there is none
+		}
 		_ = one.BatchProcess(p.ctx, p.cmds...) // it only appends
 	}
+	defer func() {
+		for _, p := range batch {
+			if errors.Is(p.err, errNotSent) { // the client has panicked
+				p.fail(errNotSent)
+			}
+		}
+	}()
 	ctx, stop := Context(contexts)
 	defer stop()
+	if len(batch) > 1 {
+		ctx = context.WithValue(ctx, sentKey{}, batch)
+	}
 	_, err := one.Exec(ctx)
 	var reply redis.Error
 	if errors.As(err, &reply) {

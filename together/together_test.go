@@ -117,6 +117,7 @@ type wire struct {
 	sent          []context.Context
 	broken        error
 	refused       error // of the command "bad"
+	panics        bool  // after the first
 	began, goesOn chan struct{}
 }
 
@@ -128,6 +129,8 @@ func (w *wire) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipel
 		if len(w.sizes) == 1 {
 			close(w.began)
 			<-w.goesOn
+		} else if w.panics {
+			panic("broken")
 		}
 		for _, cmd := range cmds {
 			if cmd.Name() == "bad" {
@@ -184,17 +187,24 @@ func TestPipelinesGoTogether(t *testing.T) {
 			return len(p.batcher.waiting) == n
 		}, 10*time.Second, time.Millisecond)
 	}
-	all.Go(func() { require.NoError(t, send(rdb, share(gone), "a", "b")) })
+	all.Go(func() {
+		require.ErrorIs(t, send(rdb, share(gone), "a", "b"), context.Canceled, "it left before it was sent")
+	})
 	wait(1)
-	all.Go(func() { require.NoError(t, send(another, share(t.Context()), "d")) })
+	all.Go(func() { require.ErrorIs(t, send(another, share(t.Context()), "d", "bad"), refused) })
 	wait(2)
 	all.Go(func() { require.ErrorIs(t, send(rdb, share(t.Context()), "c", "bad"), refused) })
 	wait(3)
+	all.Go(func() { require.NoError(t, send(rdb, share(t.Context()), "e")) })
+	wait(4)
 	leave()
 	close(w.goesOn)
 	all.Wait()
-	require.Equal(t, []int{1, 4, 1}, w.sizes, "those of one client in one")
-	require.Equal(t, "mine", w.sent[1].Value(ctxKey{}))
+	require.Equal(t, []int{1, 2, 3}, w.sizes, "those of one client in one")
+	require.Equal(t, "mine", w.sent[2].Value(ctxKey{}))
+	require.Len(t, Sharers(w.sent[0]), 1)
+	require.Len(t, Sharers(w.sent[2]), 2)
+	require.Empty(t, Sharers(t.Context()))
 	require.ErrorIs(t, send(rdb, t.Context(), "bad"), refused, "alone")
 	require.Len(t, w.sizes, 4)
 	require.NoError(t, send(rdb, share(t.Context())), "an empty one is not sent")
@@ -204,6 +214,47 @@ func TestPipelinesGoTogether(t *testing.T) {
 	_, err := rdb.TxPipelined(share(t.Context()), func(tx redis.Pipeliner) error { return tx.Do(t.Context(), "a").Err() })
 	require.ErrorIs(t, err, w.broken)
 	require.Equal(t, 3, w.sizes[len(w.sizes)-1], "a transaction goes as it is")
+}
+
+// A client that panics leaves nobody with an answer that was never given.
+func TestPanicIsNoAnswer(t *testing.T) {
+	t.Parallel()
+	single := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer single.Close()
+	w := &wire{began: make(chan struct{}), goesOn: make(chan struct{})}
+	single.AddHook(w)
+	p, rdb := NewPipelines(), Client(single)
+	p.batcher.Patience = 0
+	var all sync.WaitGroup
+	all.Go(func() {
+		_, err := rdb.Pipelined(p.Share(t.Context()), func(pipe redis.Pipeliner) error { return pipe.Ping(t.Context()).Err() })
+		assert.NoError(t, err)
+	})
+	<-w.began
+	var panicked atomic.Int64
+	for i := range 2 {
+		all.Go(func() {
+			pipe := rdb.Pipeline()
+			answer := pipe.ZRange(t.Context(), "key", 0, -1)
+			defer func() {
+				if recover() != nil {
+					panicked.Add(1)
+				}
+				assert.ErrorIs(t, answer.Err(), errNotSent)
+			}()
+			_, err := pipe.Exec(p.Share(t.Context()))
+			assert.ErrorIs(t, err, errNotSent)
+		})
+		require.Eventually(t, func() bool {
+			p.batcher.mu.Lock()
+			defer p.batcher.mu.Unlock()
+			return len(p.batcher.waiting) == i+1
+		}, 10*time.Second, time.Millisecond)
+	}
+	w.panics = true
+	close(w.goesOn)
+	all.Wait()
+	require.Equal(t, int64(1), panicked.Load())
 }
 
 func TestClusterSharesNothing(t *testing.T) {

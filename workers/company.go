@@ -2,7 +2,6 @@ package workers
 
 import (
 	"context"
-	"errors"
 
 	"tideline/ent"
 	"tideline/feed/visibility"
@@ -12,79 +11,45 @@ import (
 
 // company is what the fan-outs of a process that run at the same time do in common: they
 // ask SQL in one statement, and the pipelines of small ones go to Redis as one. Each has
-// its own claim, its own looks at the truth and its own end, in its own order; what comes
-// while others are served waits for these, and not for company, and for a short time only: what hangs holds
-// up those who share it.
+// its own claim, its own looks at the truth and its own end, in its own order. What comes
+// while others are served waits for these, and not for company, and for a short time only:
+// what hangs holds up those who share it. An attempt that may not be the first goes alone:
+// whatever one of them does to the others, it does once.
 type company struct {
 	pipelines *together.Pipelines
-	stored    together.Batcher[*question[visibility.Written, visibility.Stored]]
-	audiences together.Batcher[*question[visibility.Followed, visibility.Page]]
+	stored    *together.Questions[visibility.Written, visibility.Stored]
+	audiences *together.Questions[visibility.Followed, visibility.Page]
 }
 
-func newCompany() *company {
-	c := &company{pipelines: together.NewPipelines()}
-	c.stored.Patience, c.audiences.Patience = together.Patience, together.Patience
-	return c
+// smallFanOut is the most followers of an author whose fan-outs share pipelines.
+const smallFanOut = 250
+
+func newCompany(v *visibility.Reader) company {
+	return company{together.NewPipelines(), together.NewQuestions(v.StoredWithAuthors), together.NewQuestions(v.Audiences)}
 }
 
-const (
-	// smallFanOut is the most followers of an author whose fan-outs share pipelines: these
-	// stay as short as those of one page of a large fan-out, which nobody waits for.
-	smallFanOut = 250
-	// maxQuestions is how many questions one statement answers.
-	maxQuestions = 16
-)
-
-// question is what is asked of SQL, with its answer.
-type question[Q, A any] struct {
-	ctx    context.Context
-	of     Q
-	answer A
-	err    error
-}
-
-// errNotAsked is the error of a question until it is answered.
-var errNotAsked = errors.New("the question was not asked")
-
-// ask has a question answered together with those that others ask at the same time.
-func ask[Q, A any](ctx context.Context, b *together.Batcher[*question[Q, A]], of Q, answers func(context.Context, []Q) ([]A, error)) (A, error) {
-	mine := &question[Q, A]{ctx: ctx, of: of, err: errNotAsked}
-	b.Do(mine, maxQuestions, func(batch []*question[Q, A]) {
-		of, contexts := make([]Q, len(batch)), make([]context.Context, len(batch))
-		for i, q := range batch {
-			of[i], contexts[i] = q.of, q.ctx
-		}
-		ctx, stop := together.Context(contexts)
-		defer stop()
-		list, err := answers(ctx, of)
-		for i, q := range batch {
-			if q.err = err; err == nil {
-				q.answer = list[i]
-			}
-		}
-	})
-	return mine.answer, mine.err
-}
-
-// stored is visibility.Reader.StoredWithAuthor.
-func (w *Workers) stored(ctx context.Context, author, post int64) (*ent.User, *ent.Post, error) {
-	of := visibility.Written{Author: author, Post: post}
-	s, err := ask(ctx, &w.company.stored, of, w.Visibility.StoredWithAuthors)
+// stored is visibility.Reader.StoredWithAuthor of the post of the fan-out.
+func (f *fanOut) stored(ctx context.Context) (*ent.User, *ent.Post, error) {
+	if f.job.Again {
+		return f.w.Visibility.StoredWithAuthor(ctx, f.args.Author, f.args.Post)
+	}
+	s, err := f.w.company.stored.Ask(ctx, visibility.Written{Author: f.args.Author, Post: f.args.Post})
 	return s.Author, s.Post, err
 }
 
-// firstPage is the first page of visibility.Reader.Audience, for an author with few
-// followers.
-func (w *Workers) firstPage(ctx context.Context, author int64, c visibility.PostChange, limit int) ([]visibility.Follower, int64, error) {
-	of := visibility.Followed{Author: author, Change: c, Limit: limit}
-	p, err := ask(ctx, &w.company.audiences, of, w.Visibility.Audiences)
+// audience is visibility.Reader.Audience of the author from the position, with the muters
+// of a large audience. Those who begin a small one ask together.
+func (r *roster) audience(ctx context.Context, c visibility.PostChange, limit int) ([]visibility.Follower, int64, error) {
+	if r.job.Again || r.large || r.position.Before != 0 || r.author.FollowerCount > smallFanOut {
+		return r.w.Visibility.Audience(ctx, r.author.ID, c, r.muters, r.position.Before, limit)
+	}
+	p, err := r.w.company.audiences.Ask(ctx, visibility.Followed{Author: r.author.ID, Change: c, Limit: limit})
 	return p.Followers, p.Next, err
 }
 
-// share returns the context of a round: the pipelines of a small fan-out go along with
-// others.
+// share returns a context whose pipelines go along with others if the fan-out is small.
 func (f *fanOut) share(ctx context.Context) context.Context {
-	if f.author.FollowerCount > smallFanOut || f.job.Pool != queue.Small {
+	if f.author.FollowerCount > smallFanOut || f.job.Pool != queue.Small || f.job.Again {
 		return ctx
 	}
 	return f.w.company.pipelines.Share(ctx)

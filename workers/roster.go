@@ -272,11 +272,7 @@ func (r *roster) nextFollowers(ctx context.Context, c visibility.PostChange) (p 
 	if r.large && !r.inMemory {
 		limit *= sortedPages
 	}
-	if before := r.position.Before; before == 0 && !r.large && r.author.FollowerCount <= smallFanOut {
-		p.followers, r.position.Before, p.err = r.w.firstPage(ctx, r.author.ID, c, limit)
-	} else {
-		p.followers, r.position.Before, p.err = r.w.Visibility.Audience(ctx, r.author.ID, c, r.muters, before, limit)
-	}
+	p.followers, r.position.Before, p.err = r.audience(ctx, c, limit)
 	p.end = r.position.Before == 0
 	r.position.Seen += len(p.followers)
 	if p.allActive = r.large; !p.allActive || p.err != nil {

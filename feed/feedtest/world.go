@@ -69,8 +69,6 @@ type Options struct {
 	// NowEverywhere makes the queue and the ids go by Now, too. A lease of ids ends when
 	// Now jumps by a minute: renew it.
 	NowEverywhere bool
-	// Alone has the pipelines of small fan-outs not sent together.
-	Alone bool
 }
 
 // World is one process with all rooms, on stores that other worlds may share.
@@ -124,9 +122,6 @@ func New(t testing.TB, s *storage.Stores, o Options) *World {
 	w.IDs, err = ids.Open(w.Ctx, ids.Config{DB: s.DB, Now: idNow})
 	require.NoError(t, err)
 	rdb := together.Client(s.Redis)
-	if o.Alone {
-		rdb = s.Redis
-	}
 	w.Timelines, err = timeline.New(rdb, o.Timelines)
 	require.NoError(t, err)
 	w.Queue, err = queue.New(db, s.Redis, o.Queue)

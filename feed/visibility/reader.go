@@ -235,6 +235,14 @@ func (r *Reader) StoredWithAuthor(ctx context.Context, author, id int64) (*ent.U
 // Written names a post and its author.
 type Written struct{ Author, Post int64 }
 
+// Of returns the visibility of a post that StoredWithAuthor has returned, "" when it is nil.
+func Of(post *ent.Post) schema.Visibility {
+	if post == nil {
+		return ""
+	}
+	return post.Visibility
+}
+
 // Stored is what StoredWithAuthor returns.
 type Stored struct {
 	Author *ent.User
