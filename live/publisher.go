@@ -67,7 +67,10 @@ func (p *Publisher) Publish(ctx context.Context, ev Event, users []int64) (reach
 		ev.Reason += " " + carried
 	}
 	listing, cancel := p.limited(ctx)
-	procs, err := p.rdb.ZRange(listing, procsKey, 0, -1).Result()
+	list := p.rdb.Pipeline() // which small fan-outs send in common
+	listed := list.ZRange(listing, procsKey, 0, -1)
+	_, _ = list.Exec(listing)
+	procs, err := listed.Result()
 	cancel()
 	if err != nil {
 		return 0, fmt.Errorf("live: publish: list processes: %w", err)

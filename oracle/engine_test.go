@@ -27,7 +27,8 @@ import (
 
 // queueConfig makes lost jobs come back within tenths of a second.
 var queueConfig = queue.Config{
-	Pools:      map[queue.Pool]int{queue.Small: 3, queue.Large: 2, queue.Relations: 2},
+	// The small jobs have more slots than jobs are ever stopped.
+	Pools:      map[queue.Pool]int{queue.Small: 16, queue.Large: 2, queue.Relations: 2},
 	Lease:      100 * time.Millisecond,
 	SweepEvery: 50 * time.Millisecond,
 	Resweep:    200 * time.Millisecond,

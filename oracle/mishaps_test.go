@@ -28,6 +28,9 @@ func (r *run) mishap(s step, a, p int) error {
 	case "pause":
 		r.say("workers take no more jobs")
 		r.gate.paused.Store(true)
+	case "resume":
+		r.say("workers take jobs again")
+		r.gate.paused.Store(false)
 	case "kill":
 		i := s.n % len(r.lives)
 		r.say("worker %d is killed", i)

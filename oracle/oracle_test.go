@@ -105,6 +105,8 @@ func (o *oracle) fails(p plan) bool {
 }
 
 func (o *oracle) tell(t *testing.T) {
+	t.Logf("%d times workers came to inboxes for one job, %d times for several, who were stopped %d times",
+		o.gate.alone.Load(), o.gate.company.Load(), o.gate.stopped.Load())
 	t.Logf("%d histories, %d steps; clients got %d events, resumed %d times and were told %d times to read again",
 		o.runs, o.steps, o.seen.events, o.seen.resumed, o.seen.invalidated)
 	if o.shortest != nil {

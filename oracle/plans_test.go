@@ -37,6 +37,27 @@ func scene(people int) *rapid.Generator[[]step] {
 	})
 }
 
+// rush is a series of steps in which many jobs begin at once, so that they go to the stores
+// in company. Some are stopped, other things happen, and they go on.
+func rush(people int) *rapid.Generator[[]step] {
+	return rapid.Custom(func(t *rapid.T) []step {
+		who, n := rapid.IntRange(0, people-1), rapid.IntRange(0, 100)
+		by := func(label string, do ...string) step {
+			return step{do: rapid.SampledFrom(do).Draw(t, label), a: who.Draw(t, "a"), b: n.Draw(t, "b"), n: n.Draw(t, "n"), quiet: true}
+		}
+		list := []step{{do: "pause"}}
+		for range rapid.IntRange(3, 8).Draw(t, "jobs") {
+			list = append(list, by("change", "post", "post", "post", "post", "narrow or widen", "edit", "delete", "follow"))
+		}
+		how := rapid.SampledFrom([]string{"hold", "hold", "stall", "release"}).Draw(t, "how")
+		list = append(list, step{do: how, n: rapid.IntRange(0, 4).Draw(t, "after"), quiet: true}, step{do: "resume", quiet: true})
+		for range rapid.IntRange(0, 2).Draw(t, "meanwhile") {
+			list = append(list, by("other", "narrow or widen", "delete", "hide or show", "suspend or reinstate", "unfollow", "mute", "block", "unblock", "kill", "wipe"))
+		}
+		return append(list, step{do: "release", quiet: true})
+	})
+}
+
 // lapse is a series of steps in which a worker stalls in the middle of a change, its heir
 // finishes, the change is undone, and then the worker goes on by what it read before.
 func lapse(people int) *rapid.Generator[[]step] {
@@ -105,7 +126,7 @@ var plans = rapid.Custom(func(t *rapid.T) plan {
 		pulling: rapid.SampledFrom([]bool{false, false, true}).Draw(t, "pulling"),
 	}
 	// Slices of slices, because one slice is mostly short.
-	part := rapid.OneOf(scene(p.people), scene(p.people), lapse(p.people), decline, absence(p.people), journey(p.people), rapid.SliceOfN(steps, 1, 10), rapid.SliceOfN(steps, 1, 10))
+	part := rapid.OneOf(scene(p.people), scene(p.people), rush(p.people), lapse(p.people), decline, absence(p.people), journey(p.people), rapid.SliceOfN(steps, 1, 10), rapid.SliceOfN(steps, 1, 10))
 	p.steps = slices.Concat(rapid.SliceOfN(part, 1, max(mostSteps/10, 1)).Draw(t, "steps")...)
 	return p
 })

@@ -18,6 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"tideline/queue"
+	"tideline/together"
 	"tideline/workers"
 )
 
@@ -170,22 +171,31 @@ type gate struct {
 	mu     sync.Mutex
 	holds  []*hold
 	paused atomic.Bool // no jobs are handed out
+
+	alone, company, stopped atomic.Int64 // accesses of one job and of several, and those of several that were stopped
 }
 
-// hold stops one job of a worker before one of its accesses to an inbox.
+const (
+	maxHolds = 3
+	// maxHeld is how many jobs one hold stops.
+	maxHeld = 4
+)
+
+// hold stops one job of a worker before one of its accesses to an inbox, with those that
+// share the access.
 type hold struct {
-	after   int  // that many accesses pass first
-	stalls  bool // the whole process stalls
-	caught  bool
+	after   int   // that many accesses pass first
+	stalls  bool  // the whole process stalls
+	caught  []any // the jobs that are stopped
 	release chan struct{}
 }
 
-// arm stops a job at an access to an inbox, after a number of other accesses. It
+// arm stops jobs at an access to an inbox, after a number of other accesses. It
 // returns false when too many jobs are stopped already for the others to go on.
 func (g *gate) arm(after int, stalls bool) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(g.holds) == 3 || stalls && slices.ContainsFunc(g.holds, func(h *hold) bool { return h.stalls }) {
+	if len(g.holds) == maxHolds || stalls && slices.ContainsFunc(g.holds, func(h *hold) bool { return h.stalls }) {
 		return false
 	}
 	g.holds = append(g.holds, &hold{after: after, stalls: stalls, release: make(chan struct{})})
@@ -207,28 +217,43 @@ func (g *gate) release() {
 func (g *gate) caught(stalled bool) (n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	jobs := map[any]bool{} // two accesses of a job may be stopped
 	for _, h := range g.holds {
-		if h.caught && h.stalls == stalled {
-			n++
+		if h.stalls != stalled {
+			continue
+		}
+		for _, job := range h.caught {
+			jobs[job] = true
 		}
 	}
-	return n
+	return len(jobs)
 }
 
-// pass waits while its access is stopped.
-func (g *gate) pass(l *life) {
+// pass waits while its access is stopped. The jobs are those that share it.
+func (g *gate) pass(l *life, jobs []any) {
+	if len(jobs) > 1 {
+		g.company.Add(1)
+	} else {
+		g.alone.Add(1)
+	}
 	g.mu.Lock()
 	var mine *hold
 	for _, h := range g.holds {
-		if h.caught {
+		if h.caught != nil {
 			continue
 		}
-		if h.after--; h.after < 0 {
-			h.caught, mine = true, h
+		if h.after--; h.after < 0 && len(jobs) <= maxHeld {
+			if mine = h; len(jobs) == 0 {
+				jobs = []any{h} // nobody shares it
+			}
+			h.caught = jobs
 		}
 		break
 	}
 	g.mu.Unlock()
+	if mine != nil && len(jobs) > 1 {
+		g.stopped.Add(1)
+	}
 	if mine == nil {
 		return
 	}
@@ -304,7 +329,7 @@ func (g *gate) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 			}
 		}
 		if inbox {
-			g.pass(l)
+			g.pass(l, together.Sharers(ctx))
 		}
 		if err := alive(ctx); err != nil {
 			return err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 
 	"tideline/ent"
 	"tideline/ent/job"
@@ -13,40 +12,6 @@ import (
 // maxEnds is how many jobs end in one transaction. Each number is a statement of its own
 // to prepare.
 const maxEnds = 16
-
-// batcher lets one goroutine do what several ask for at the same time. Nobody waits for
-// company: what comes while one batch is being done is the next.
-type batcher[T any] struct {
-	mu      sync.Mutex // guards waiting
-	waiting []*request[T]
-	doing   sync.Mutex // is held during a batch
-}
-
-type request[T any] struct {
-	item  T
-	taken bool // into a batch
-}
-
-// do returns when the item was in a batch.
-func (b *batcher[T]) do(item T, work func([]T)) {
-	r := &request[T]{item: item}
-	b.mu.Lock()
-	b.waiting = append(b.waiting, r)
-	b.mu.Unlock()
-	b.doing.Lock()
-	defer b.doing.Unlock()
-	for !r.taken {
-		b.mu.Lock()
-		var batch []T
-		for _, next := range b.waiting[:min(len(b.waiting), maxEnds)] {
-			next.taken = true
-			batch = append(batch, next.item)
-		}
-		b.waiting = slices.Delete(b.waiting, 0, len(batch))
-		b.mu.Unlock()
-		work(batch)
-	}
-}
 
 // end is a job whose handler is done.
 type end struct {
@@ -59,7 +24,7 @@ type end struct {
 // the claim to the job and it is not to be done once more. It reports whether it did.
 func (w *worker) end(ctx context.Context, j *Job) (deleted bool, err error) {
 	e := &end{job: j}
-	w.ends.do(e, func(batch []*end) { w.endAll(ctx, batch) })
+	w.ends.Do(e, maxEnds, func(batch []*end) { w.endAll(ctx, batch) })
 	return e.deleted, e.err
 }
 
@@ -133,7 +98,7 @@ type freed struct {
 // again.
 func (w *worker) release(ctx context.Context, job int64, entries []string) error {
 	f := &freed{job: job, entries: entries}
-	w.frees.do(f, func(batch []*freed) {
+	w.frees.Do(f, maxEnds, func(batch []*freed) {
 		err := w.releaseAll(ctx, w.pool, batch)
 		for _, f := range batch {
 			f.err = err

@@ -3,9 +3,7 @@ package queue
 import (
 	"context"
 	"errors"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -14,37 +12,6 @@ import (
 	"tideline/storage"
 	"tideline/storage/storagetest"
 )
-
-func TestBatches(t *testing.T) {
-	t.Parallel()
-	var b batcher[int]
-	var batches [][]int
-	began, first := make(chan struct{}), make(chan struct{})
-	work := func(batch []int) {
-		if batches = append(batches, batch); len(batches) == 1 {
-			close(began)
-			<-first
-		}
-	}
-	var all sync.WaitGroup
-	all.Go(func() { b.do(0, work) })
-	<-began
-	require.Equal(t, [][]int{{0}}, batches, "nobody waits for company")
-	for i := range maxEnds + 3 {
-		all.Go(func() { b.do(i+1, work) })
-	}
-	require.Eventually(t, func() bool {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		return len(b.waiting) == maxEnds+3
-	}, soon, time.Millisecond)
-	close(first)
-	all.Wait()
-	require.Len(t, batches, 3)
-	require.Len(t, batches[1], maxEnds)
-	require.Len(t, batches[2], 3)
-	require.Empty(t, b.waiting)
-}
 
 // Jobs that end together are stored in one transaction. One that is not its attempt's
 // any more, or whose result cannot be stored, harms none of the others.

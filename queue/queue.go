@@ -66,7 +66,7 @@ const MaxWorkers = 1024
 type Config struct {
 	// Pools says how many jobs of each pool run at once in this process, 1 to
 	// MaxWorkers, until Resize. A pool that is absent is left to other processes.
-	// Defaults to 8 of Small, 2 of Large and 4 of Relations.
+	// Defaults to 32 of Small, 2 of Large and 4 of Relations.
 	Pools map[Pool]int
 	// MaxAttempts is how many attempts a job gets before it is given up, at least 1.
 	// Defaults to 12.
@@ -113,7 +113,7 @@ const minPeriod = 10 * time.Millisecond
 // withDefaults fills in what is zero.
 func (c Config) withDefaults() Config {
 	if len(c.Pools) == 0 {
-		c.Pools = map[Pool]int{Small: 8, Large: 2, Relations: 4}
+		c.Pools = map[Pool]int{Small: 32, Large: 2, Relations: 4}
 	}
 	c.MaxAttempts = cmp.Or(c.MaxAttempts, 12)
 	c.Lease = cmp.Or(c.Lease, 5*time.Second)

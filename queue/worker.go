@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"tideline/together"
 )
 
 const (
@@ -29,8 +31,8 @@ type worker struct {
 	claimAt time.Time // when to look for jobs of dead workers again; only the reader uses it
 	pulse   *pulse
 
-	ends     batcher[*end]
-	frees    batcher[*freed]
+	ends     together.Batcher[*end]
+	frees    together.Batcher[*freed]
 	attempts sync.WaitGroup
 	mu       sync.Mutex
 	running  map[int64]*running // by the ids of the jobs

@@ -21,6 +21,7 @@ import (
 	"tideline/server/metrics"
 	"tideline/storage"
 	"tideline/timeline"
+	"tideline/together"
 	"tideline/trace"
 )
 
@@ -45,7 +46,7 @@ func (c Config) backend(stores *storage.Stores, log *slog.Logger, m *metrics.Met
 	feeds.Reborn = func() {
 		log.Warn("Redis was started again, or a replica took over: feeds are built again as they are read")
 	}
-	if b.timelines, err = timeline.New(stores.Redis, feeds); err != nil {
+	if b.timelines, err = timeline.New(together.Client(stores.Redis), feeds); err != nil {
 		return b, err
 	}
 	b.jobs, err = queue.New(stores.DB, stores.Redis, queue.Config{
@@ -58,7 +59,7 @@ func (c Config) backend(stores *storage.Stores, log *slog.Logger, m *metrics.Met
 	if err != nil {
 		return b, err
 	}
-	b.publisher = live.NewPublisher(stores.Redis, stores.Sharded)
+	b.publisher = live.NewPublisher(together.Client(stores.Redis), stores.Sharded)
 	b.visibility = visibility.New(stores.DB, stores.Dialect)
 	b.directory = account.NewDirectory(stores.DB, stores.Dialect, c.MaxPage)
 	if b.keys, err = apikey.New(apikey.Config{DB: stores.DB, MaxPage: c.MaxPage, Logger: log}); err != nil {

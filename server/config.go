@@ -99,7 +99,7 @@ type Config struct {
 
 	DeletionGrace time.Duration `group:"Timelines" default:"${deletion_grace}" help:"An account that its user deleted may be restored by a log-in for this long, 0s to 8760h."`
 
-	SmallWorkers    int    `group:"Workers" default:"8" help:"Ordinary jobs that run at once in a worker, 1 to 1024."`
+	SmallWorkers    int    `group:"Workers" default:"32" help:"Ordinary jobs that run at once in a worker, 1 to 1024."`
 	LargeWorkers    int    `group:"Workers" default:"2" help:"Fan-outs to large audiences that run at once in a worker, 1 to 1024."`
 	RelationWorkers int    `group:"Workers" default:"4" help:"Changes of relations, such as follows, that run at once in a worker, 1 to 1024."`
 	FanOutPage      int    `group:"Workers" default:"${fan_out_page}" help:"Followers that a fan-out reads and pushes to at a time, 100 to 30000."`

@@ -125,6 +125,7 @@ func (f *fanOut) run(ctx context.Context) error {
 		if f.author == nil {
 			return nil // with the author, the posts and the followers are gone
 		}
+		ctx := f.share(ctx)
 		if f.change.Current != nil || f.withdraw {
 			err := f.round(ctx)
 			if errors.Is(err, errPostChanged) {
@@ -134,14 +135,14 @@ func (f *fanOut) run(ctx context.Context) error {
 				return err
 			}
 		}
-		author, post, err := f.w.Visibility.StoredWithAuthor(ctx, f.args.Author, f.args.Post)
+		author, post, err := f.stored(ctx)
 		if err != nil {
 			return err
 		}
 		if f.author = author; author == nil {
 			return nil
 		}
-		if visibilityOf(post) == f.progress.Of {
+		if visibility.Of(post) == f.progress.Of {
 			if f.progress.Left != nil {
 				return f.comeBack(ctx)
 			}
@@ -172,12 +173,12 @@ func (f *fanOut) round(ctx context.Context) error {
 func (f *fanOut) begin(ctx context.Context) error {
 	// The author's fan-out mode counts as it is now, not as it was at the commit. A
 	// change of it since makes up for the difference, in the inboxes or at the reads.
-	author, post, err := f.w.Visibility.StoredWithAuthor(ctx, f.args.Author, f.args.Post)
+	author, post, err := f.stored(ctx)
 	if f.author = author; err != nil || author == nil {
 		return err
 	}
 	f.pushes, f.change.Current = home.Pushes(author), post
-	of := visibilityOf(post)
+	of := visibility.Of(post)
 	if f.progress.Of == of {
 		return nil
 	}
@@ -192,15 +193,6 @@ func (f *fanOut) begin(ctx context.Context) error {
 	}
 	f.progress, f.withdraw = progress{Of: of}, true
 	return f.job.Checkpoint(ctx, f.progress)
-}
-
-// visibilityOf returns the visibility of the post, "" when the post is gone or its author
-// is hidden.
-func visibilityOf(post *ent.Post) schema.Visibility {
-	if post == nil {
-		return ""
-	}
-	return post.Visibility
 }
 
 // toAuthor brings the author's own feeds and devices up to date. At the beginning

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"tideline/feed/visibility"
 	"tideline/live"
 )
 
@@ -37,11 +38,11 @@ func (f *fanOut) recheckFenced(ctx context.Context) error {
 		return nil
 	}
 	// What the round goes by was read before all its pages.
-	_, post, err := f.w.Visibility.StoredWithAuthor(ctx, f.args.Author, f.args.Post)
+	_, post, err := f.stored(ctx)
 	if err != nil {
 		return err
 	}
-	if visibilityOf(post) != f.progress.Of {
+	if visibility.Of(post) != f.progress.Of {
 		return errPostChanged
 	}
 	for users := range slices.Chunk(fenced, f.w.PageSize()) {

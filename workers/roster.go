@@ -272,7 +272,7 @@ func (r *roster) nextFollowers(ctx context.Context, c visibility.PostChange) (p 
 	if r.large && !r.inMemory {
 		limit *= sortedPages
 	}
-	p.followers, r.position.Before, p.err = r.w.Visibility.Audience(ctx, r.author.ID, c, r.muters, r.position.Before, limit)
+	p.followers, r.position.Before, p.err = r.audience(ctx, c, limit)
 	p.end = r.position.Before == 0
 	r.position.Seen += len(p.followers)
 	if p.allActive = r.large; !p.allActive || p.err != nil {

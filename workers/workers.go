@@ -99,6 +99,7 @@ type Config struct {
 type Workers struct {
 	Config
 	audit      *audit.Audit
+	company    company
 	pageSize   atomic.Int64
 	canaryDone atomic.Bool // since the monitor looked
 }
@@ -177,7 +178,7 @@ func New(cfg Config) (*Workers, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	w := &Workers{Config: cfg, audit: audit.New(cfg.Home)}
+	w := &Workers{Config: cfg, audit: audit.New(cfg.Home), company: newCompany(cfg.Visibility)}
 	w.pageSize.Store(int64(cfg.PageSize))
 	cfg.Queue.Handle(job.PostCreated, w.postCreated)
 	cfg.Queue.Handle(job.PostChanged, w.postChanged)

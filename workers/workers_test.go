@@ -26,6 +26,7 @@ import (
 	"tideline/storage"
 	"tideline/storage/storagetest"
 	"tideline/timeline"
+	"tideline/together"
 	"tideline/workers"
 )
 
@@ -86,12 +87,13 @@ func newIdleAudience(t *testing.T, s *storage.Stores, followers, active int) *au
 // work starts the workers of a process that has this connection to Redis. Also may
 // add handlers to its queue.
 func (a *audience) work(t *testing.T, rdb redis.UniversalClient, also ...func(q *queue.Queue)) *workers.Workers {
-	tl, err := timeline.New(rdb, timeline.Config{})
+	shared := together.Client(rdb)
+	tl, err := timeline.New(shared, timeline.Config{})
 	require.NoError(t, err)
 	q, err := queue.New(a.Stores.DB, rdb, queue.Config{SweepEvery: 50 * time.Millisecond, ClaimIdle: 3 * time.Second})
 	require.NoError(t, err)
 	cfg := a.WorkersConfig()
-	cfg.Timelines, cfg.Queue, cfg.Publisher = tl, q, live.NewPublisher(rdb, a.Stores.Sharded)
+	cfg.Timelines, cfg.Queue, cfg.Publisher = tl, q, live.NewPublisher(shared, a.Stores.Sharded)
 	cfg.PageSize, cfg.KeepEvery, cfg.WatchEvery = 5, time.Nanosecond, 50*time.Millisecond
 	cfg.Observe = func(f workers.FanOutReport) { a.fanouts <- f }
 	cfg.ObserveHealth = func(h workers.Health) { offer(a.health, h) }

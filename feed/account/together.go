@@ -14,7 +14,9 @@ import (
 )
 
 // When thousands of sockets come back at once, each has a session to be looked up, and a
-// statement each is what that costs. So those who wait at the same time share one.
+// statement each is what that costs. So those who wait at the same time share one. This is
+// not a together.Batcher: an asker leaves when its request ends, whoever asks for it, and
+// few askers must not wait for one another.
 const (
 	// askAtOnce is how many statements look sessions up at a time. As long as fewer do,
 	// nobody waits for others; and one that hangs does not hold up everybody.

@@ -33,6 +33,7 @@ import (
 	"tideline/storage"
 	"tideline/storage/storagetest"
 	"tideline/timeline"
+	"tideline/together"
 	"tideline/workers"
 )
 
@@ -120,11 +121,12 @@ func New(t testing.TB, s *storage.Stores, o Options) *World {
 	var err error
 	w.IDs, err = ids.Open(w.Ctx, ids.Config{DB: s.DB, Now: idNow})
 	require.NoError(t, err)
-	w.Timelines, err = timeline.New(s.Redis, o.Timelines)
+	rdb := together.Client(s.Redis)
+	w.Timelines, err = timeline.New(rdb, o.Timelines)
 	require.NoError(t, err)
 	w.Queue, err = queue.New(db, s.Redis, o.Queue)
 	require.NoError(t, err)
-	w.Publisher = live.NewPublisher(s.Redis, s.Sharded)
+	w.Publisher = live.NewPublisher(rdb, s.Sharded)
 	w.Visibility = visibility.New(db, s.Dialect)
 	w.Home, err = home.New(home.Config{
 		DB: db, Dialect: s.Dialect, Visibility: w.Visibility, Timelines: w.Timelines, Queue: w.Queue, Publisher: w.Publisher,

@@ -146,11 +146,17 @@ func (r *Reader) followers(ctx context.Context, author int64, c PostChange, mute
 	if err := page.Err(); err != nil || found == "" {
 		return nil, last, rows.Wrap("read followers", err)
 	}
-	list = make([]Follower, 0, room)
+	list, err = parse(found, room, c, muters)
+	return list, last, err
+}
+
+// parse reads the verdicts on the followers in the text of the query.
+func parse(found string, room int, c PostChange, muters map[int64]bool) ([]Follower, error) {
+	list := make([]Follower, 0, room)
 	for text := range strings.SplitSeq(found, ",") {
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
-			return nil, 0, fmt.Errorf("read followers: %w", err)
+			return nil, fmt.Errorf("read followers: %w", err)
 		}
 		follower := n / 4
 		to := Relation{Following: true, FollowedBy: n&2 != 0, Muting: n&1 != 0 || muters[follower]}
@@ -160,7 +166,72 @@ func (r *Reader) followers(ctx context.Context, author int64, c PostChange, mute
 		f.Counts = sees(c.Current)
 		list = append(list, f)
 	}
-	return list, last, nil
+	return list, nil
+}
+
+// Followed asks for the first page of the audience of an author, of at most Limit
+// followers, with the verdict on a post.
+type Followed struct {
+	Author int64
+	Change PostChange
+	Limit  int
+}
+
+// Page is what Audience returns.
+type Page struct {
+	Followers []Follower
+	Next      int64
+}
+
+// Audiences are the first pages of Audience of several authors, in their order.
+//
+// Cost: one query, an index range an author, two look-ups a follower. On SQLite a query
+// each.
+func (r *Reader) Audiences(ctx context.Context, of []Followed) ([]Page, error) {
+	pages := make([]Page, len(of))
+	if len(of) == 1 || r.dialect != dialect.Postgres { // one is quicker without a list
+		for i, a := range of {
+			var err error
+			if pages[i].Followers, pages[i].Next, err = r.Audience(ctx, a.Author, a.Change, nil, 0, a.Limit); err != nil {
+				return nil, err
+			}
+		}
+		return pages, nil
+	}
+	authors, friends, limits := make([]int64, len(of)), make([]bool, len(of)), make([]int, len(of))
+	for i, a := range of {
+		authors[i], limits[i], friends[i] = a.Author, a.Limit, forFriends(a.Change.Current) || slices.ContainsFunc(a.Change.Previous, forFriends)
+	}
+	// Each look-up is a scalar, as in followers.
+	found, err := r.db.QueryContext(ctx, `SELECT a.n, page.last, page.size, page.list
+		FROM unnest(CAST($1 AS bigint[]), CAST($2 AS boolean[]), CAST($3 AS bigint[])) WITH ORDINALITY a (author, friends, room, n)
+		CROSS JOIN LATERAL (SELECT coalesce(min(id), 0) AS last, count(*) AS size, coalesce(string_agg(CAST(follower AS TEXT), ','), '') AS list
+			FROM (SELECT follows.id, 4 * follows.follower_id
+				+ CASE WHEN a.friends THEN 2 * coalesce((SELECT 1 FROM follows b WHERE b.follower_id = follows.followee_id AND b.followee_id = follows.follower_id), 0) ELSE 0 END
+				+ coalesce((SELECT 1 FROM mutes m WHERE m.muter_id = follows.follower_id AND m.muted_id = follows.followee_id), 0) AS follower
+				FROM follows WHERE followee_id = a.author ORDER BY id DESC LIMIT a.room) newest) page`, authors, friends, limits)
+	if err != nil {
+		return nil, fmt.Errorf("read audiences: %w", err)
+	}
+	defer found.Close()
+	for found.Next() {
+		var n, size int
+		var last int64
+		var list string
+		if err := found.Scan(&n, &last, &size, &list); err != nil {
+			return nil, fmt.Errorf("read audiences: %w", err)
+		}
+		if list == "" {
+			continue
+		}
+		if pages[n-1].Followers, err = parse(list, size, of[n-1].Change, nil); err != nil {
+			return nil, err
+		}
+		if size == of[n-1].Limit {
+			pages[n-1].Next = last
+		}
+	}
+	return pages, rows.Wrap("read audiences", found.Err())
 }
 
 func forFriends(p *ent.Post) bool { return p != nil && p.Visibility == schema.Mutuals }

@@ -1,0 +1,74 @@
+package visibility_test
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tideline/ent"
+	"tideline/ent/schema"
+	"tideline/feed/account"
+	"tideline/feed/feedtest"
+	"tideline/feed/visibility"
+)
+
+// What several ask in one statement has the answers that each gets alone: also those
+// whose author or post is gone or hidden, who ask twice, and whose page is full.
+func TestManyAreAnsweredAsOne(t *testing.T) {
+	t.Parallel()
+	feedtest.EachIdle(t, func(w *feedtest.World) {
+		users := w.Users(6)
+		random := rand.New(rand.NewPCG(1, 2))
+		for _, viewer := range users {
+			for _, author := range users {
+				if viewer != author {
+					relate(w, viewer, author, visibility.Relation{Following: random.IntN(4) > 0, Muting: random.IntN(3) == 0})
+				}
+			}
+		}
+		hidden := users[5]
+		require.NoError(w, w.Stores.DB.User.UpdateOneID(hidden.ID).SetHidden(true).Exec(w.Ctx))
+		gone := w.Post(users[0], schema.Public)
+		require.NoError(w, w.Feed.DeletePost(w.Ctx, users[0], gone))
+		written := []visibility.Written{{Author: users[0].ID, Post: gone}, {Author: 7, Post: gone}, {Author: users[0].ID, Post: 9}}
+		var followed []visibility.Followed
+		for _, author := range slices.Concat(users, []account.Viewer{users[0], {ID: 7}}) {
+			for i, v := range []schema.Visibility{schema.Public, schema.Mutuals, schema.Private} {
+				post := &ent.Post{ID: 1, AuthorID: author.ID, Visibility: v}
+				followed = append(followed,
+					visibility.Followed{Author: author.ID, Change: visibility.PostChange{Current: post}, Limit: 1 + 2*i},
+					visibility.Followed{Author: author.ID, Change: visibility.PostChange{Before: post, Previous: []*ent.Post{post}}, Limit: 3})
+			}
+			if author.ID != 7 && author != hidden {
+				written = append(written, visibility.Written{Author: author.ID, Post: w.Post(author, schema.Followers)})
+			}
+		}
+		written = append(written, visibility.Written{Author: hidden.ID, Post: written[3].Post}, written[3])
+
+		stored, err := w.Visibility.StoredWithAuthors(w.Ctx, written)
+		require.NoError(w, err)
+		for i, of := range written {
+			author, post, err := w.Visibility.StoredWithAuthor(w.Ctx, of.Author, of.Post)
+			require.NoError(w, err)
+			require.Equal(w, visibility.Stored{Author: author, Post: post}, stored[i], of)
+		}
+		pages, err := w.Visibility.Audiences(w.Ctx, followed)
+		require.NoError(w, err)
+		byID := func(a, b visibility.Follower) int { return int(a.ID - b.ID) }
+		full := 0
+		for i, of := range followed {
+			followers, next, err := w.Visibility.Audience(w.Ctx, of.Author, of.Change, nil, 0, of.Limit)
+			require.NoError(w, err)
+			slices.SortFunc(followers, byID)
+			slices.SortFunc(pages[i].Followers, byID)
+			require.Equal(w, followers, pages[i].Followers, of)
+			require.Equal(w, next, pages[i].Next)
+			if next != 0 {
+				full++
+			}
+		}
+		require.Positive(w, full)
+	})
+}
