@@ -100,7 +100,7 @@ func (b *builder) build(ctx context.Context, feed cachedFeed, begun *timeline.Bu
 	build := *begun
 	for range buildAttempts {
 		all := timeline.Range{Limit: feed.cap}
-		posts, err := visibility.Fill(ctx, feed.surface, feed.user, all, feed.truth)
+		posts, err := visibility.Fill(ctx, feed.surface, feed.user, all, feed.ids)
 		if err != nil {
 			return err
 		}
@@ -112,7 +112,7 @@ func (b *builder) build(ctx context.Context, feed cachedFeed, begun *timeline.Bu
 		// Posts that were written meanwhile and are not delivered yet may have been
 		// shown from SQL: the next reader of the feed must not miss them.
 		if len(ids) > 0 {
-			newer, err := visibility.Fill(ctx, feed.surface, feed.user, timeline.Range{After: ids[0], Limit: feed.cap}, feed.truth)
+			newer, err := visibility.Fill(ctx, feed.surface, feed.user, timeline.Range{After: ids[0], Limit: feed.cap}, feed.ids)
 			if err != nil {
 				return err
 			}
