@@ -19,8 +19,8 @@ import (
 // meanwhile.
 const buildAttempts = 5
 
-// A process builds so many feeds at a time, and so many more may wait, each of them
-// once. After a wipe or a failover every reader asks for a build: then SQL answers the
+// A process builds so many feeds at a time, for streams that begin and in the background,
+// where so many more may wait, each of them once. After a wipe or a failover every reader asks for a build: then SQL answers the
 // reads, and four connections of each process build. A build that finds no room, or
 // that waits for so long that another builder may have replaced it, is requested again
 // by the user's next read, which is complete without it.
@@ -38,6 +38,7 @@ type builder struct {
 	log      *slog.Logger
 	requests chan buildRequest
 	waiting  sync.Map // timeline.Key of the feeds that wait and are not begun
+	turns    chan struct{}
 }
 
 // buildRequest asks for a feed to be built. begun is its build, if the requester
@@ -59,6 +60,30 @@ func (b *builder) soon(feed cachedFeed, begun *timeline.Build) {
 	default: // the next read asks again
 		b.waiting.Delete(feed.key)
 	}
+}
+
+// now builds a feed that the caller has begun, and waits for it, its turn included, as long
+// as a page waits for Redis. Ready is false when it was not done in that time, or failed:
+// then it is requested in the background.
+func (b *builder) now(ctx context.Context, feed cachedFeed, begun *timeline.Build) (ready bool) {
+	ctx, cancel := patiently(ctx)
+	defer cancel()
+	err := b.inTurn(ctx, func() error { return b.build(ctx, feed, begun) })
+	if err != nil {
+		b.soon(feed, begun)
+	}
+	return err == nil
+}
+
+// inTurn waits for one of the turns, and builds in it.
+func (b *builder) inTurn(ctx context.Context, build func() error) error {
+	select {
+	case b.turns <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-b.turns }()
+	return build()
 }
 
 // BuildInbox fills the inbox of an active user from SQL, up to its cap, if it is
@@ -100,7 +125,7 @@ func (b *builder) build(ctx context.Context, feed cachedFeed, begun *timeline.Bu
 	build := *begun
 	for range buildAttempts {
 		all := timeline.Range{Limit: feed.cap}
-		posts, err := visibility.Fill(ctx, feed.surface, feed.user, all, feed.truth)
+		posts, err := visibility.Fill(ctx, feed.surface, feed.user, all, feed.ids)
 		if err != nil {
 			return err
 		}
@@ -112,7 +137,7 @@ func (b *builder) build(ctx context.Context, feed cachedFeed, begun *timeline.Bu
 		// Posts that were written meanwhile and are not delivered yet may have been
 		// shown from SQL: the next reader of the feed must not miss them.
 		if len(ids) > 0 {
-			newer, err := visibility.Fill(ctx, feed.surface, feed.user, timeline.Range{After: ids[0], Limit: feed.cap}, feed.truth)
+			newer, err := visibility.Fill(ctx, feed.surface, feed.user, timeline.Range{After: ids[0], Limit: feed.cap}, feed.ids)
 			if err != nil {
 				return err
 			}
@@ -140,12 +165,14 @@ func (b *builder) run(ctx context.Context) error {
 					return nil
 				case r := <-b.requests:
 					b.waiting.Delete(r.feed.key)
-					if r.begun != nil && b.tl.Overdue(*r.begun) {
-						continue
-					}
-					building, cancel := context.WithTimeout(ctx, buildLimit)
-					err := b.build(building, r.feed, r.begun)
-					cancel()
+					err := b.inTurn(ctx, func() error {
+						if r.begun != nil && b.tl.Overdue(*r.begun) {
+							return nil
+						}
+						building, cancel := context.WithTimeout(ctx, buildLimit)
+						defer cancel()
+						return b.build(building, r.feed, r.begun)
+					})
 					if err != nil && ctx.Err() == nil {
 						b.log.WarnContext(ctx, "feed not built; reads go on in SQL", "error", err)
 					}

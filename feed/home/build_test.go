@@ -75,3 +75,36 @@ func TestDeadBuilderIsReplaced(t *testing.T) {
 		})
 	}
 }
+
+// A stream that begins finds the inbox built, without words that the viewer mutes. Where no
+// turn comes, SQL says what the client has, and the inbox is built behind it.
+func TestAStreamThatBeginsWaitsForItsInbox(t *testing.T) {
+	t.Parallel()
+	feedtest.EachIdle(t, func(fw *feedtest.World) {
+		w := &world{fw}
+		ann, bob, star := w.User("ann"), w.User("bob"), w.User("star")
+		w.follows(ann, star)
+		w.follows(bob, star)
+		posts := w.History(star, 3)
+		require.NoError(t, w.Stores.DB.Post.UpdateOneID(posts[1]).SetText("no cat").Exec(w.Ctx))
+		_, err := w.Stores.DB.MutedWord.Create().SetUserID(ann.ID).SetWord("cat").SetHead("cat").Save(w.Ctx)
+		require.NoError(t, err)
+
+		state, err := w.Home.ClientStateNow(w.Ctx, ann)
+		require.NoError(t, err)
+		held, ready := w.inbox(ann)
+		require.Equal(t, timeline.Ready, ready)
+		require.ElementsMatch(t, posts, held)
+		require.True(t, state.Has(posts[0]) && state.Has(posts[2]))
+		require.False(t, state.Has(posts[1]), "a client can read what a cursor says")
+
+		giveBack := w.Home.TakeTurns()
+		state, err = w.Home.ClientStateNow(w.Ctx, bob)
+		require.NoError(t, err)
+		require.True(t, state.Has(posts[0]) && state.Has(posts[1]) && state.Has(posts[2]))
+		_, building := w.inbox(bob)
+		require.Equal(t, timeline.Building, building)
+		giveBack()
+		require.Eventually(t, func() bool { held, ready := w.inbox(bob); return ready == timeline.Ready && len(held) == 3 }, time.Minute, time.Millisecond)
+	})
+}

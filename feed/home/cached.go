@@ -17,6 +17,7 @@ type cachedFeed struct {
 	surface visibility.Surface // only posts are let in that
 	user    int64              // this user may be shown on the surface
 	truth   visibility.Source
+	ids     visibility.Source // the truth, for a build
 	merges  bool              // reads merge outboxes into it
 	unseen  bool              // nobody is shown what is read
 	with    visibility.Fields // what is read with posts, as far as Redis has them
@@ -29,7 +30,7 @@ type cachedFeed struct {
 func (h *Home) inbox(user int64) cachedFeed {
 	return cachedFeed{
 		key: timeline.Inbox(user), cap: h.tl.InboxCap(), surface: visibility.Inbox, user: user,
-		truth: pulled(h, user), merges: true, with: visibility.Likes, observe: h.cfg.Observe,
+		truth: h.posts.Pulled(user), ids: h.posts.PulledIDs(user), merges: true, with: visibility.Likes, observe: h.cfg.Observe,
 	}
 }
 
@@ -37,7 +38,7 @@ func (h *Home) inbox(user int64) cachedFeed {
 func (h *Home) outbox(author int64) cachedFeed {
 	return cachedFeed{
 		key: timeline.Outbox(author), cap: h.tl.OutboxCap(), surface: visibility.Direct, user: author,
-		truth: h.posts.AllBy(author), with: visibility.Likes, observe: h.cfg.Observe,
+		truth: h.posts.AllBy(author), ids: h.posts.AllBy(author), with: visibility.Likes, observe: h.cfg.Observe,
 	}
 }
 

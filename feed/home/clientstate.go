@@ -44,8 +44,9 @@ func (h *Home) Visit(ctx context.Context, user int64) Visit {
 }
 
 // visitInbox is Visit. It also returns the source of the timeline for a page that
-// begins with the range, and has the fields of its posts.
-func (h *Home) visitInbox(ctx context.Context, user int64, r timeline.Range, with visibility.Fields) (Visit, visibility.Source) {
+// begins with the range, and has the fields of its posts. Wait says that a missing inbox is
+// built before and not behind the read, if it does not take long.
+func (h *Home) visitInbox(ctx context.Context, user int64, r timeline.Range, with visibility.Fields, wait bool) (Visit, visibility.Source) {
 	feed, arrived := h.inbox(user), h.ArrivedID(ctx)
 	feed.with = with
 	list, unlisted := h.merged.mergeable(ctx, user)
@@ -56,6 +57,9 @@ func (h *Home) visitInbox(ctx context.Context, user int64, r timeline.Range, wit
 	if err != nil {
 		feed.observe(false)
 		return Visit{at, arrived}, feed.truth
+	}
+	if begun != nil && wait && h.builder.now(ctx, feed, begun) {
+		return h.visitInbox(ctx, user, r, with, false)
 	}
 	known := prefetch{begun: begun}
 	if unlisted == nil {
@@ -114,11 +118,15 @@ func (h *Home) ClientStateOf(ctx context.Context, v account.Viewer, at Visit, po
 }
 
 // ClientStateNow is the state of a client that has all of the viewer's timeline. It visits
-// the inbox. Cost: as a page of the posts that are younger than the arrival grace.
+// the inbox. A missing one is built first: the stream that begins would read SQL for the
+// state, and again to catch up, beside the build that reads the same.
+//
+// Cost: as a page of the posts that are younger than the arrival grace; and as BuildInbox
+// where the inbox is missing.
 func (h *Home) ClientStateNow(ctx context.Context, v account.Viewer) (clientstate.State, error) {
 	low := h.ArrivedID(ctx)
 	r := timeline.Range{After: low, Limit: clientstate.MaxRecent + 1}
-	at, from := h.visitInbox(ctx, v.ID, r, 0)
+	at, from := h.visitInbox(ctx, v.ID, r, 0, true)
 	c := clientstate.New(at.Position, low)
 	if at.Epoch == 0 { // Redis does not answer, so the client cannot resume
 		return c, nil
@@ -184,7 +192,7 @@ func (h *Home) recentIDs(ctx context.Context, user int64, r timeline.Range, must
 // Cost: as a page of so many posts.
 func (h *Home) Since(ctx context.Context, v account.Viewer, id int64, ascending bool) (posts []*ent.Post, whole bool, err error) {
 	r := timeline.Range{After: id, Limit: h.tl.InboxCap(), Ascending: ascending}
-	_, from := h.visitInbox(ctx, v.ID, r, visibility.Likes)
+	_, from := h.visitInbox(ctx, v.ID, r, visibility.Likes, false)
 	posts, err = visibility.Fill(ctx, visibility.Home, v.ID, r, from)
 	return posts, len(posts) < r.Limit, err
 }

@@ -4,3 +4,15 @@ import "tideline/feed/unread"
 
 // KeepUnread keeps unread posts of a user.
 func (h *Home) KeepUnread(user int64, k unread.Kept) { h.unread.Keep(user, k) }
+
+// TakeTurns takes all turns of builders. No feed is built until they are given back.
+func (h *Home) TakeTurns() (giveBack func()) {
+	for range cap(h.builder.turns) {
+		h.builder.turns <- struct{}{}
+	}
+	return func() {
+		for range cap(h.builder.turns) {
+			<-h.builder.turns
+		}
+	}
+}

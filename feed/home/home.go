@@ -153,7 +153,7 @@ func New(cfg Config) (*Home, error) {
 		ownFeeds:    &ownFeeds{tl: cfg.Timelines, log: cfg.Logger},
 		cfg:         cfg, db: cfg.DB, posts: cfg.Visibility, tl: cfg.Timelines, log: cfg.Logger,
 		merged:   mergedAuthors{db: cfg.DB, tl: cfg.Timelines, log: cfg.Logger, now: cfg.Now, policy: cfg.Policy},
-		builder:  builder{tl: cfg.Timelines, log: cfg.Logger, requests: make(chan buildRequest, waitingBuilds)},
+		builder:  builder{tl: cfg.Timelines, log: cfg.Logger, requests: make(chan buildRequest, waitingBuilds), turns: make(chan struct{}, builders)},
 		rankings: rankings,
 		unread:   unread.New(cfg.DB),
 	}, nil

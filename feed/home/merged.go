@@ -17,6 +17,7 @@ import (
 	"tideline/ent/follow"
 	"tideline/ent/user"
 	"tideline/feed/internal/rows"
+	"tideline/feed/visibility"
 	"tideline/timeline"
 )
 
@@ -152,14 +153,9 @@ func (m *mergedAuthors) mayMerge(ctx context.Context, author int64) (bool, error
 
 // sources returns the authors of the viewer's timeline: followees not muted, and the viewer.
 func (m *mergedAuthors) sources(ctx context.Context, viewer int64) ([]int64, error) {
-	authors, err := rows.IDs(ctx, m.db, sourcesOf, viewer)
+	authors, err := rows.IDs(ctx, m.db, visibility.SourcesOf, viewer)
 	return authors, rows.Wrap("read followees", err)
 }
-
-// sourcesOf is the query of sources; its only argument is the viewer.
-const sourcesOf = `SELECT followee_id AS id FROM follows
-  WHERE follower_id = $1 AND followee_id NOT IN (SELECT muted_id FROM mutes WHERE muter_id = $1)
-  UNION ALL SELECT id FROM users WHERE id = $1`
 
 // reaching returns those authors who may have a post among the first of the range,
 // up to its limit. Above the id after, no other author has any.

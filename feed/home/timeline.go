@@ -61,7 +61,7 @@ func (h *Home) TimelineWith(ctx context.Context, v account.Viewer, p paging.Page
 		return nil, err
 	}
 	r := w.Range()
-	at, from := h.visitInbox(ctx, v.ID, r, with)
+	at, from := h.visitInbox(ctx, v.ID, r, with, false)
 	posts, err := visibility.Fill(ctx, visibility.Home, v.ID, r, from)
 	if err != nil {
 		return nil, err

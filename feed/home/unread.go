@@ -38,7 +38,7 @@ func (h *Home) UnreadCount(ctx context.Context, v account.Viewer) (int, error) {
 		}
 	}
 	r := timeline.Range{After: a.Marker, Limit: h.tl.InboxCap()}
-	at, from := h.visitInbox(ctx, v.ID, r, 0)
+	at, from := h.visitInbox(ctx, v.ID, r, 0, false)
 	posts, err := visibility.Fill(ctx, visibility.Home, v.ID, r, from)
 	if err != nil {
 		return 0, err

@@ -3,6 +3,7 @@ package visibility
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"entgo.io/ent/dialect"
@@ -36,8 +37,8 @@ const (
 // Pages of posts are read here more often than anything else is read, so this is SQL,
 // written once, whose rows go straight into posts.
 
-// statement is the query of posts by key. Its parameters are the viewer and the ids.
-func statement(of, flags, words string, with Fields) string {
+// selecting is the query of posts up to the ids, which follow. Its first parameter is the viewer.
+func selecting(of, flags, words string, with Fields) string {
 	columns, from := "p.id, p.author_id, p.text, p.visibility, p.edited_at, "+rows.Likes.Of(of, "p")+", "+flags+", "+words, "posts p"
 	if with&Author != 0 {
 		columns += ", u.handle, u.name, u.avatar_url"
@@ -50,12 +51,20 @@ func statement(of, flags, words string, with Fields) string {
 		columns += ", coalesce(d.data, '" + ent.NoData + "')"
 		from += " LEFT JOIN post_data d ON d.post_id = p.id"
 	}
+	return fmt.Sprintf("SELECT %s FROM %s WHERE p.visibility <> '%s' AND p.id ", columns, from, schema.Deleted)
+}
+
+// statement is the query of posts by key. Its parameters are the viewer and the ids.
+func statement(of, flags, words string, with Fields) string {
 	among := "= ANY($2)"
 	if of == dialect.SQLite {
 		among = "IN (SELECT value FROM json_each($2))"
 	}
-	return fmt.Sprintf("SELECT %s FROM %s WHERE p.id %s AND p.visibility <> '%s'", columns, from, among, schema.Deleted)
+	return selecting(of, flags, words, with) + among
 }
+
+// readAtOnce is for how many posts memory is taken at a time.
+const readAtOnce = 100
 
 // byKey reads the posts of the ids for a viewer, in any order.
 func (r *Reader) byKey(ctx context.Context, viewer int64, ids []int64, with Fields) ([]*ent.Post, error) {
@@ -66,22 +75,33 @@ func (r *Reader) byKey(ctx context.Context, viewer int64, ids []int64, with Fiel
 	if r.dialect == dialect.SQLite {
 		keys = rows.JSON(ids)
 	}
-	found, err := r.db.QueryContext(ctx, query, viewer, keys)
+	return r.read(ctx, len(ids), with, query, viewer, keys)
+}
+
+// read reads the posts of a query that begins as selecting says. They are so many, or fewer.
+func (r *Reader) read(ctx context.Context, most int, with Fields, query string, args ...any) ([]*ent.Post, error) {
+	found, err := r.db.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, fmt.Errorf("read posts: %w", err)
 	}
 	defer found.Close()
-	list, posts := make([]*ent.Post, 0, len(ids)), make([]ent.Post, len(ids))
+	var list []*ent.Post
+	var posts []ent.Post
 	var authors []ent.User
-	if with&Author != 0 {
-		authors = make([]ent.User, len(ids))
-	}
 	var into [18]any
-	for i := 0; found.Next(); i++ {
-		p, visibility, words := &posts[i], "", ""
+	for ; found.Next(); posts = posts[1:] {
+		if len(posts) == 0 { // a block at a time: as a rule there is one, or there are few posts
+			n := min(most, readAtOnce)
+			list, posts = slices.Grow(list, n), make([]ent.Post, n)
+			if with&Author != 0 {
+				authors = make([]ent.User, n)
+			}
+		}
+		p, visibility, words := &posts[0], "", ""
 		row := append(into[:0], &p.ID, &p.AuthorID, &p.Text, &visibility, &p.EditedAt, &p.LikeCount, &p.ForViewer, &words)
 		if with&Author != 0 {
-			u := &authors[i]
+			u := &authors[0]
+			authors = authors[1:]
 			p.Edges.Author = u
 			row = append(row, &u.Handle, &u.Name, &u.AvatarURL)
 			if with&Profile != 0 {

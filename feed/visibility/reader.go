@@ -2,6 +2,7 @@ package visibility
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -23,11 +24,12 @@ type Reader struct {
 	version    atomic.Int64
 	statements [allFields + 1]string // of byKey, for a viewer
 	anonymous  [allFields + 1]string // of byKey; without Likes, Author and Profile
+	ends       ends
 }
 
 // New returns a Reader of the database; dialect is dialect.SQLite or dialect.Postgres.
 func New(db *ent.Client, dialect string) *Reader {
-	r := &Reader{db: db, dialect: dialect}
+	r := &Reader{db: db, dialect: dialect, ends: endsOf(dialect)}
 	for with := range r.statements {
 		with := Fields(with)
 		r.statements[with] = statement(dialect, flagsFor("$1", "p", with&Likes != 0), wordsOf("$1"), with)
@@ -105,6 +107,9 @@ func shown(on Surface, viewer int64, posts []*ent.Post) ([]*ent.Post, error) {
 	kept := make([]*ent.Post, 0, len(posts))
 	for _, p := range posts {
 		flags, err := flagsOf(p)
+		if err == nil && flags&wordless != 0 && on != Inbox {
+			err = fmt.Errorf("post %d was read for an inbox", p.ID)
+		}
 		if err != nil {
 			return nil, err
 		}

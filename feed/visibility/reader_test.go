@@ -96,6 +96,7 @@ func check(w *feedtest.World, viewer, author account.Viewer, r visibility.Relati
 			}
 		}
 	}
+	checkPulled(w, viewer, author, ids[3], seen[visibility.Home])
 	require.NoError(w, w.Stores.DB.Like.Create().SetUserID(viewer.ID).SetPostID(ids[0]).Exec(w.Ctx))
 	for _, on := range []visibility.Surface{visibility.Direct, visibility.Home, visibility.Tagged} {
 		shown := func(list []*ent.Post, err error) (found []int64) {
@@ -138,6 +139,42 @@ func check(w *feedtest.World, viewer, author account.Viewer, r visibility.Relati
 			}
 		}
 	}
+}
+
+// checkPulled reads the viewer's home timeline in SQL, for readers and for an inbox, from both
+// ends. What was read for an inbox fails where it would be shown.
+func checkPulled(w *feedtest.World, viewer, author account.Viewer, newest int64, seen []int64) {
+	require.NoError(w, w.Stores.DB.User.UpdateOneID(author.ID).SetLastPostID(newest).Exec(w.Ctx))
+	for _, ascending := range []bool{false, true} {
+		all, want := timeline.Range{Limit: 10, Ascending: ascending}, slices.Clone(seen)
+		if !ascending {
+			slices.Reverse(want)
+		}
+		posts, err := visibility.Fill(w.Ctx, visibility.Home, viewer.ID, all, w.Visibility.Pulled(viewer.ID))
+		require.NoError(w, err)
+		require.Equal(w, want, idsOf(posts))
+		for _, p := range posts {
+			require.Equal(w, string(p.Visibility), p.Text)
+			_, known := visibility.Liked(p)
+			require.True(w, known)
+		}
+		inbox := w.Visibility.PulledIDs(viewer.ID)
+		posts, err = visibility.Fill(w.Ctx, visibility.Inbox, viewer.ID, all, inbox)
+		require.NoError(w, err)
+		require.Equal(w, want, idsOf(posts))
+		for _, on := range []visibility.Surface{visibility.Direct, visibility.Home, visibility.Tagged} {
+			posts, err = visibility.Fill(w.Ctx, on, viewer.ID, all, inbox)
+			require.Empty(w, posts, "the viewer may mute a word of it")
+			require.True(w, len(seen) == 0 || err != nil)
+		}
+	}
+}
+
+func idsOf(posts []*ent.Post) (ids []int64) {
+	for _, p := range posts {
+		ids = append(ids, p.ID)
+	}
+	return ids
 }
 
 // A page costs one statement, whatever it reads with its posts.

@@ -32,6 +32,7 @@ const (
 	known      // the rest was read
 	hidden     // the user, or the post's author, is hidden from everybody
 	mutesWord  // the viewer mutes a word of the post; no query returns it
+	wordless   // neither the text nor the words that the viewer mutes were read
 )
 
 // edge is a table in which a row of a viewer and another user sets a flag.
