@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http/httputil"
+	"os"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -39,11 +40,14 @@ const pageQuery = `{ timeline { pageInfo { hasNextPage endCursor }
 // PostgreSQL and redis-server. It asks processes one after the other, with the same
 // client and stores: tideline; its floor, which is a range of the sorted set, the posts
 // and authors by key, and JSON written by hand; and gqlgen's own server with the posts
-// from memory. It reports requests a second, and the processor time that a request takes
+// from memory; and PostGraphile, on Tideline's tables, if it is installed. It reports requests a second, and the processor time that a request takes
 // of the server, of PostgreSQL and of Redis.
 //
 // PEER_PROFILE names a file for a CPU profile of tideline.
 func BenchmarkPage(b *testing.B) {
+	if _, err := postgraphile(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
 	stores := storagetest.Real(b)
 	seedPages(b, stores, 30_000)
 	for range *rounds {

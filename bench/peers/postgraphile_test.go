@@ -2,6 +2,7 @@ package peers
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -117,7 +118,18 @@ func shownBy(t *testing.T, stores *storage.Stores, p peer, reader int) shownPage
 	require.NoError(t, json.Unmarshal(c.answer, &answer), string(c.answer))
 	shown := answer.Data.Timeline
 	for i := range shown.Edges {
-		shown.Edges[i].Node.CreatedAt = shown.Edges[i].Node.CreatedAt.UTC()
+		node := &shown.Edges[i].Node
+		node.ID, node.Author.ID, node.CreatedAt = rowOf(node.ID), rowOf(node.Author.ID), node.CreatedAt.UTC()
 	}
 	return shown
+}
+
+// rowOf returns the number in an id of Tideline's, as PostGraphile shows it of a row.
+func rowOf(id string) string {
+	if text, err := base64.RawURLEncoding.DecodeString(id); err == nil {
+		if _, number, found := strings.Cut(string(text), ":"); found {
+			return number
+		}
+	}
+	return id
 }
