@@ -127,7 +127,7 @@ func shownBy(t *testing.T, stores *storage.Stores, p peer, reader int) shownPage
 // rowOf returns the number in an id of Tideline's, as PostGraphile shows it of a row.
 func rowOf(id string) string {
 	if text, err := base64.RawURLEncoding.DecodeString(id); err == nil {
-		if _, number, found := strings.Cut(string(text), ":"); found {
+		if kind, number, _ := strings.Cut(string(text), ":"); kind == "Post" || kind == "User" {
 			return number
 		}
 	}
