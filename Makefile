@@ -205,7 +205,7 @@ bench: build ## Load a running server: ARGS="--help" says how
 .PHONY: peers
 peers: BENCH = .
 peers: ROUNDS = 3
-peers: ## Benchmark Tideline beside gqlgen, centrifuge and gorilla, ten minutes; BENCH=Live ROUNDS=1 ARGS="-subscribers=1000"
+peers: peers-deps ## Benchmark Tideline beside gqlgen, PostGraphile, centrifuge and gorilla, ten minutes; BENCH=Live ROUNDS=1 ARGS="-subscribers=1000"
 	@bash .ci/deps
 	@$(GO) -C bench/peers test -run - -bench '$(value BENCH)' -benchtime 1x -timeout 0 . -args -rounds=$(ROUNDS) $(ARGS)
 
@@ -216,13 +216,18 @@ model: ## Measure the constants of docs/capacity.md beside SEED=10000 users; ARG
 	@$(MAKE) --no-print-directory build
 	@bash .ci/model $(SEED) $(ARGS)
 
+.PHONY: peers-deps
+peers-deps: $(if $(NPM),bench/peers/postgraphile/node_modules/.package-lock.json)
+	@$(if $(NPM),:,echo "NO npm HERE: PostGraphile is left out")
+
 # A module of its own is not in ./... of this one.
 .PHONY: peers-test
-peers-test:
+peers-test: peers-deps
 	@bash .ci/deps
 	@$(GO) -C bench/peers test -race -count=1 ./...
 
 .PHONY: clean
 clean: ## Remove what was built here
 	rm -rf bin .test web/node_modules e2e/node_modules e2e/hostile/node_modules
+	rm -rf bench/peers/postgraphile/node_modules
 	rm -rf $(foreach made,node_modules build __generated__,$(addsuffix /$(made),examples/typescript examples/caches clients/typescript))

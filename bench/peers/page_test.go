@@ -8,7 +8,9 @@ import (
 	"io"
 	"net"
 	"net/http/httputil"
+	"os"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -38,11 +40,14 @@ const pageQuery = `{ timeline { pageInfo { hasNextPage endCursor }
 // PostgreSQL and redis-server. It asks processes one after the other, with the same
 // client and stores: tideline; its floor, which is a range of the sorted set, the posts
 // and authors by key, and JSON written by hand; and gqlgen's own server with the posts
-// from memory. It reports requests a second, and the processor time that a request takes
+// from memory; and PostGraphile, on Tideline's tables, if it is installed. It reports requests a second, and the processor time that a request takes
 // of the server, of PostgreSQL and of Redis.
 //
 // PEER_PROFILE names a file for a CPU profile of tideline.
 func BenchmarkPage(b *testing.B) {
+	if _, err := postgraphile(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
 	stores := storagetest.Real(b)
 	seedPages(b, stores, 30_000)
 	for range *rounds {
@@ -56,13 +61,20 @@ func BenchmarkPage(b *testing.B) {
 	}
 }
 
-func pagePeers() []peer { return peersOf("gqlgen", "floor") }
+// pagePeers are those that can run here.
+func pagePeers() []peer {
+	all := peersOf("gqlgen", "floor")
+	if p, err := postgraphile(); err == nil {
+		all = append(all, p)
+	}
+	return all
+}
 
 // measurePages asks a new process for pages over n connections.
 func measurePages(tb testing.TB, stores *storage.Stores, p peer, n, warm int, length time.Duration) []figure {
 	running, stop := p.start(tb, stores)
 	defer stop()
-	running.fillInboxes(tb, stores, p)
+	running.fillInboxes(tb, stores)
 	clients := make([]*pageClient, n)
 	for i := range clients {
 		clients[i] = running.dial(tb, i%pageReaders)
@@ -97,7 +109,7 @@ func askAll(tb testing.TB, clients []*pageClient, more func() bool) (answered in
 }
 
 // fillInboxes reads until Tideline has all inboxes in Redis. The others need none.
-func (p process) fillInboxes(tb testing.TB, stores *storage.Stores, of peer) {
+func (p process) fillInboxes(tb testing.TB, stores *storage.Stores) {
 	feeds, err := timeline.New(stores.Redis, timeline.Config{})
 	require.NoError(tb, err)
 	for reader := range pageReaders {
@@ -105,7 +117,7 @@ func (p process) fillInboxes(tb testing.TB, stores *storage.Stores, of peer) {
 		defer c.Close()
 		require.Eventually(tb, func() bool {
 			require.NoError(tb, c.page(20))
-			if of.role != "tideline" {
+			if p.role != "tideline" {
 				return true
 			}
 			_, covered, err := feeds.Page(tb.Context(), timeline.Inbox(int64(reader+1)), timeline.Range{Limit: 1})
@@ -154,16 +166,17 @@ type pageClient struct {
 	in      *bufio.Reader
 	request []byte
 	body    []byte
+	answer  []byte // of the last page
 }
 
 func (p process) dial(tb testing.TB, reader int) *pageClient {
 	conn, err := net.Dial("tcp", p.address)
 	require.NoError(tb, err)
-	body, err := json.Marshal(map[string]string{"query": pageQuery})
+	body, err := json.Marshal(pageRequest(p.role, reader))
 	require.NoError(tb, err)
 	request := fmt.Appendf(nil, "POST /graphql HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nAccept: application/json\r\n"+
 		"Authorization: Bearer token%d\r\nContent-Length: %d\r\n\r\n%s", p.address, reader+1, len(body), body)
-	return &pageClient{conn, bufio.NewReaderSize(conn, 16<<10), request, make([]byte, 64<<10)}
+	return &pageClient{Conn: conn, in: bufio.NewReaderSize(conn, 16<<10), request: request, body: make([]byte, 64<<10)}
 }
 
 // page asks for a page, which must have so many posts.
@@ -180,12 +193,14 @@ func (c *pageClient) page(posts int) error {
 		if status == "" {
 			status = string(line[9:12])
 		}
-		if value, ok := bytes.CutPrefix(line, []byte("Content-Length: ")); ok {
+		if value, ok := headerValue(line, "Content-Length: "); ok {
 			if length, err = strconv.Atoi(string(bytes.TrimSpace(value))); err != nil {
 				return err
 			}
 		}
-		chunked = chunked || bytes.HasPrefix(line, []byte("Transfer-Encoding: chunked"))
+		if value, ok := headerValue(line, "Transfer-Encoding: "); ok {
+			chunked = string(bytes.TrimSpace(value)) == "chunked"
+		}
 		if len(line) == 2 {
 			break
 		}
@@ -203,8 +218,18 @@ func (c *pageClient) page(posts int) error {
 			return err
 		}
 	}
+	c.answer = body
 	if n := bytes.Count(body, []byte(`"viewerHasLiked"`)); status != "200" || n != posts {
 		return fmt.Errorf("status %s with %d posts: %.300s", status, n, body)
 	}
 	return nil
+}
+
+// headerValue returns what follows the name on the line. Node's servers do not write names
+// as Go's do.
+func headerValue(line []byte, name string) ([]byte, bool) {
+	if len(line) < len(name) || !strings.EqualFold(string(line[:len(name)]), name) {
+		return nil, false
+	}
+	return line[len(name):], true
 }
