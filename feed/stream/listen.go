@@ -91,9 +91,9 @@ type Options struct {
 // BadInput.
 //
 // Cost: three round trips, and a query of the posts that are younger than two minutes, if
-// any; after a cursor, those of the first pages, which
-// are read as the client takes events, and one more each time that the client reads
-// slowly.
+// any; that of home.BuildInbox, and at most a second of waiting for it, if the inbox is
+// missing; after a cursor, those of the first pages, which are read as the client takes
+// events, and one more each time that the client reads slowly.
 func (s *Streams) Listen(ctx context.Context, v account.Viewer, o Options, wake func()) (*Stream, error) {
 	if v.ID == 0 {
 		return nil, refusal.ErrSignIn

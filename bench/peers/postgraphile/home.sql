@@ -3,8 +3,7 @@
 BEGIN;
 CREATE SCHEMA IF NOT EXISTS home;
 
--- Followees come from the index of a follower, their posts from that of an author. The newest
--- 21 of each followee, one by one in a LATERAL, take PostgreSQL longer.
+-- Followees come from the index of a follower, their posts from that of an author.
 CREATE OR REPLACE FUNCTION home.page(viewer bigint) RETURNS SETOF public.posts LANGUAGE sql STABLE AS $$
   SELECT p.* FROM public.posts p JOIN public.follows f ON f.followee_id = p.author_id
   WHERE f.follower_id = viewer AND p.visibility IN ('PUBLIC', 'FOLLOWERS') ORDER BY p.id DESC
