@@ -155,9 +155,10 @@ func send(batch []*pipeline) {
 // sendOne sends the pipelines as one, and gives each its own error: the first of its
 // commands, or that of the connection.
 func sendOne(batch []*pipeline) {
-	contexts, one := make([]context.Context, len(batch)), batch[0].client.Pipeline()
-	for i, p := range batch {
-		contexts[i] = p.ctx
+	var contexts []context.Context
+	one := batch[0].client.Pipeline()
+	for _, p := range batch {
+		contexts = append(contexts, p.ctx)
 		for _, cmd := range p.cmds {
 			cmd.SetErr(nil) // the client sets it where there is none
 		}
