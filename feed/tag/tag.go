@@ -118,7 +118,8 @@ func normal(word string) (tag string, ok bool) {
 			return "", false
 		}
 	}
-	tag = norm.NFKC.String(cases.Fold().String(word))
+	// Folding makes the large letters of Cherokee of the small ones, and the other way round.
+	tag = norm.NFKC.String(strings.ToLower(cases.Fold().String(word)))
 	if !letter || utf8.RuneCountInString(tag) > MaxLength {
 		return "", false
 	}

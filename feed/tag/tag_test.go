@@ -54,7 +54,7 @@ func TestTagsThatAreAskedFor(t *testing.T) {
 
 // A tag is found by what it was found to be, and fits into its column.
 func FuzzTags(f *testing.F) {
-	for _, text := range []string{"#tide", "＃Straße #ΐ", "https://a.b/#c #d", "#İ #ŉ #ǰ", "#ͅa", "#️⃣", "#\xffa", "a#b##c#"} {
+	for _, text := range []string{"#tide", "＃Straße #ΐ", "https://a.b/#c #d", "#İ #ŉ #ǰ", "#ͅa", "#️⃣", "#\xffa", "a#b##c#", "#ꮮ", "#Ꮮ"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
