@@ -63,19 +63,19 @@ func TestSizesReachTheirProcess(t *testing.T) {
 			require.Equal(t, m.ID(), p.ID)
 		}
 		sizes := func() []int { return []int{q.Size(queue.Small), q.Size(queue.Large), page} }
-		require.Equal(t, map[Size]schema.Sizing{SmallWorkers: {Now: 8, Configured: 8}, LargeWorkers: {Now: 2, Configured: 2}, FanOutPage: {Now: 5, Configured: 5}}, y.row(m).Sizes)
+		require.Equal(t, map[Size]schema.Sizing{SmallWorkers: {Now: 32, Configured: 32}, LargeWorkers: {Now: 2, Configured: 2}, FanOutPage: {Now: 5, Configured: 5}}, y.row(m).Sizes)
 		require.False(t, Has(y.row(m), LargeAudience))
 
 		scale(map[Size]int{SmallWorkers: 16}, "", true)
 		scale(map[Size]int{SmallWorkers: 16}, "", false)
 		scale(map[Size]int{FanOutPage: 7, LargeWorkers: 2}, "lag", true)
-		require.Equal(t, []int{8, 2, 5}, sizes(), "it has not heard of it")
+		require.Equal(t, []int{32, 2, 5}, sizes(), "it has not heard of it")
 		require.Equal(t, []int{16, 2, 7}, []int{WantedOf(y.row(m), SmallWorkers), WantedOf(y.row(m), LargeWorkers), WantedOf(y.row(m), FanOutPage)})
 		require.NoError(t, m.Renew(t.Context()))
 		require.NoError(t, untold.Renew(t.Context()))
 		require.Equal(t, []int{16, 2, 7}, sizes())
-		require.Equal(t, []int{8, 5}, []int{other.Size(queue.Small), otherPage})
-		require.Equal(t, map[Size]schema.Sizing{SmallWorkers: {Now: 16, Configured: 8}, LargeWorkers: {Now: 2, Configured: 2}, FanOutPage: {Now: 7, Configured: 5}}, y.row(m).Sizes)
+		require.Equal(t, []int{32, 5}, []int{other.Size(queue.Small), otherPage})
+		require.Equal(t, map[Size]schema.Sizing{SmallWorkers: {Now: 16, Configured: 32}, LargeWorkers: {Now: 2, Configured: 2}, FanOutPage: {Now: 7, Configured: 5}}, y.row(m).Sizes)
 
 		_, err := s.DB.Process.Delete().Where(process.ID(m.ID())).Exec(t.Context())
 		require.NoError(t, err)
@@ -87,15 +87,15 @@ func TestSizesReachTheirProcess(t *testing.T) {
 		// Together with a pause, in one renewal.
 		_, _, err = y.Want(t.Context(), moderation.Console, m.ID(), process.WantedPause, "")
 		require.NoError(t, err)
-		scale(map[Size]int{SmallWorkers: 8}, "", true)
+		scale(map[Size]int{SmallWorkers: 32}, "", true)
 		require.NoError(t, m.Renew(t.Context()))
 		require.True(t, q.Paused())
 		require.True(t, y.row(m).Paused)
-		require.Equal(t, 8, y.row(m).Sizes[SmallWorkers].Now)
+		require.Equal(t, 32, y.row(m).Sizes[SmallWorkers].Now)
 		scale(nil, "", true)
 		scale(nil, "", false)
 		require.NoError(t, m.Renew(t.Context()))
-		require.Equal(t, []int{8, 2, 5}, sizes())
+		require.Equal(t, []int{32, 2, 5}, sizes())
 		require.Empty(t, y.row(m).WantedSizes)
 
 		log, err := s.DB.AuditEntry.Query().Where(auditentry.ActionEQ(auditentry.ActionSCALE_WORKERS)).Order(auditentry.ByID()).All(t.Context())
@@ -105,7 +105,7 @@ func TestSizesReachTheirProcess(t *testing.T) {
 			require.Equal(t, []any{int64(0), auditentry.SubjectKindProcess, m.ID()}, []any{entry.ActorID, entry.SubjectKind, entry.SubjectID})
 			notes = append(notes, entry.Note)
 		}
-		require.Equal(t, []string{"smallWorkers 8 → 16", "fanOutPage 5 → 7; lag", "smallWorkers 16 → 8", "fanOutPage 7 → 5"}, notes)
+		require.Equal(t, []string{"smallWorkers 32 → 16", "fanOutPage 5 → 7; lag", "smallWorkers 16 → 32", "fanOutPage 7 → 5"}, notes)
 	})
 }
 
