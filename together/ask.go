@@ -8,7 +8,7 @@ import (
 // maxQuestions is how many questions are answered at once.
 const maxQuestions = 16
 
-// Questions has what goroutines ask at the same time answered at once.
+// Questions answers the questions that goroutines ask at the same time by one call.
 type Questions[Q, A any] struct {
 	answer  func(context.Context, []Q) ([]A, error)
 	batcher Batcher[*question[Q, A]]
@@ -21,7 +21,7 @@ func NewQuestions[Q, A any](answer func(context.Context, []Q) ([]A, error)) *Que
 	return &Questions[Q, A]{answer, Batcher[*question[Q, A]]{Patience: Patience}}
 }
 
-// question is what is asked, with its answer.
+// question is one that waits for its answer, or has it.
 type question[Q, A any] struct {
 	ctx    context.Context
 	of     Q

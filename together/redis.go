@@ -17,7 +17,7 @@ const (
 	Patience = 25 * time.Millisecond
 )
 
-// Pipelines has what goroutines send to Redis at the same time sent as one pipeline.
+// Pipelines sends the pipelines that goroutines have for Redis at the same time as one.
 type Pipelines struct{ batcher Batcher[*pipeline] }
 
 // NewPipelines returns one for the goroutines that share it. What hangs holds up those whose
@@ -50,9 +50,9 @@ func (p *Pipelines) Share(ctx context.Context) context.Context {
 	return context.WithValue(ctx, key{}, &sharer{p})
 }
 
-// Sharers returns who has a part in what is sent with this context, for hooks of clients:
-// a value for each context of Share, by which it is known again. It is empty for what
-// nobody shares.
+// Sharers tells hooks of clients whose pipelines are sent with this context: it returns a
+// value for each context of Share, by which that is known again. It is empty for a pipeline
+// that nobody shares.
 func Sharers(ctx context.Context) []any {
 	batch, together := ctx.Value(sentKey{}).([]*pipeline)
 	if !together {

@@ -1,5 +1,5 @@
-// Package together has what several goroutines ask a server for at the same time asked
-// at once.
+// Package together sends the requests that several goroutines have for a server at the same
+// time as one request.
 package together
 
 import (

@@ -39,9 +39,10 @@ const pageQuery = `{ timeline { pageInfo { hasNextPage endCursor }
 // BenchmarkPage measures a home page of 20 posts with their authors over HTTP, on
 // PostgreSQL and redis-server. It asks processes one after the other, with the same
 // client and stores: tideline; its floor, which is a range of the sorted set, the posts
-// and authors by key, and JSON written by hand; and gqlgen's own server with the posts
-// from memory; and PostGraphile, on Tideline's tables, if it is installed. It reports requests a second, and the processor time that a request takes
-// of the server, of PostgreSQL and of Redis.
+// and authors by key, and JSON written by hand; gqlgen's own server with the posts from
+// memory; and PostGraphile, on Tideline's tables, if it is installed. It reports requests a
+// second, and the processor time that a request takes of the server, of PostgreSQL and of
+// Redis.
 //
 // PEER_PROFILE names a file for a CPU profile of tideline.
 func BenchmarkPage(b *testing.B) {

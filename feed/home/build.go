@@ -20,10 +20,10 @@ import (
 const buildAttempts = 5
 
 // A process builds so many feeds at a time, for streams that begin and in the background,
-// where so many more may wait, each of them once. After a wipe or a failover every reader asks for a build: then SQL answers the
-// reads, and four connections of each process build. A build that finds no room, or
-// that waits for so long that another builder may have replaced it, is requested again
-// by the user's next read, which is complete without it.
+// where so many more may wait, each of them once. After a wipe or a failover every reader
+// asks for a build: then SQL answers the reads, and four connections of each process build.
+// A build that finds no room, or that waits for so long that another builder may have
+// replaced it, is requested again by the user's next read, which is complete without it.
 const (
 	builders      = 4
 	waitingBuilds = 1024
