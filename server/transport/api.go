@@ -27,8 +27,9 @@ const (
 	// crowds, as after a restart, and each asks Redis and SQL several times: they
 	// wait in a line of their own, where they hold up nobody else.
 	beginAtOnce = 4
-	// beginTimeout is how long a subscription waits for its turn to begin.
-	beginTimeout = 20 * time.Second
+	// answerWithin is how long a stream of events waits for its turn to begin: nothing
+	// of the answer is sent before, and proxies give up a server that says nothing.
+	answerWithin = 20 * time.Second
 )
 
 // api does what all transports do with a request once they have read it.
@@ -38,6 +39,8 @@ type api struct {
 	bodies    *semaphore.Weighted // the bytes of all large bodies and messages
 	inFlight  *semaphore.Weighted // the cost of the operations that execute
 	beginning *semaphore.Weighted // the subscriptions that begin
+
+	answerWithin time.Duration
 }
 
 // accountFields are the mutations that hash a password.
@@ -153,14 +156,13 @@ func (a *api) execute(ctx context.Context, begun time.Time, v account.Viewer, op
 	return response
 }
 
-// subscribe begins a subscription of the viewer, which lasts as long as ctx.
-func (a *api) subscribe(ctx context.Context, v account.Viewer, address string, operation *exec.Operation, wake func()) (*exec.Subscription, gqlerror.List) {
+// subscribe begins a subscription of the viewer, which lasts as long as ctx. It waits
+// for its turn until waiting ends.
+func (a *api) subscribe(ctx, waiting context.Context, v account.Viewer, address string, operation *exec.Operation, wake func()) (*exec.Subscription, gqlerror.List) {
 	if refusal := a.config.Limits.Subscribe(ctx, clientOf(v, address)); refusal != nil {
 		a.config.ObserveRequest(string(ast.Subscription), codeRateLimited, 0)
 		return nil, refused(refusal)
 	}
-	waiting, cancel := context.WithTimeout(ctx, beginTimeout)
-	defer cancel()
 	var subscription *exec.Subscription
 	var errs gqlerror.List
 	if !limit.InTurn(waiting, a.beginning, 1, func() { subscription, errs = a.config.Engine.Subscribe(ctx, operation, wake) }) {

@@ -175,6 +175,27 @@ func TestSubscriptionsBeginInTurn(t *testing.T) {
 	becomesFree(t, f.handler.api.beginning, 1) // the subscription has begun
 }
 
+// A stream of events is refused before proxies give it up. A subscription over a socket
+// keeps its place.
+func TestSubscriptionsOverSocketsKeepTheirPlace(t *testing.T) {
+	f := newFixture(t, nil)
+	f.handler.api.beginning = semaphore.NewWeighted(1)
+	f.handler.api.answerWithin = time.Millisecond
+	require.NoError(t, f.handler.api.beginning.Acquire(t.Context(), 1))
+	p := f.connect(t, modern, "")
+	p.Send(`{"id":"1","type":"subscribe","payload":{"query":"subscription{count(to:1)}"}}`)
+	p.Send(`{"id":"2","type":"subscribe","payload":{"query":"subscription{count(to:2)}"}}`)
+	require.Eventually(t, func() bool { return f.underWay() == 2 }, 30*time.Second, time.Millisecond)
+	busy := f.ask(t, http.MethodPost, "", "subscription{count(to:1)}").response
+	require.Equal(t, http.StatusServiceUnavailable, busy.StatusCode)
+	require.Equal(t, "5", busy.Header.Get("Retry-After"))
+	p.Send(`{"id":"2","type":"complete"}`) // one that the client has stopped leaves
+	require.Eventually(t, func() bool { return f.underWay() == 1 }, 30*time.Second, time.Millisecond)
+	f.handler.api.beginning.Release(1)
+	p.Expect(`{"id":"1","type":"next","payload":{"data":{"count":1}}}`)
+	p.Expect(`{"id":"1","type":"complete"}`)
+}
+
 func TestDeadline(t *testing.T) {
 	f := newFixture(t, nil)
 	f.handler.api.config.RequestTimeout = 50 * time.Millisecond

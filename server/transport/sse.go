@@ -97,8 +97,10 @@ func (h *Handler) stream(w http.ResponseWriter, r *http.Request, begun time.Time
 			break
 		}
 		ctx, dirty := graph.WithViewer(ctx, v), make(chan struct{}, 1)
+		waiting, cancel := context.WithTimeout(ctx, h.api.answerWithin)
+		defer cancel()
 		var subscription *exec.Subscription
-		subscription, errs = h.api.subscribe(ctx, v, limit.AddressOf(r.RemoteAddr), operation, func() {
+		subscription, errs = h.api.subscribe(ctx, waiting, v, limit.AddressOf(r.RemoteAddr), operation, func() {
 			select {
 			case dirty <- struct{}{}:
 			default: // forward has not read since the last time, and will

@@ -199,6 +199,8 @@ func New(ctx context.Context, c Config) (*Handler, error) {
 		bodies:    semaphore.NewWeighted(max(bodyBudget, 4*int64(c.MaxBody))),
 		inFlight:  semaphore.NewWeighted(max(costInFlight, int64(c.MaxCost))),
 		beginning: semaphore.NewWeighted(beginAtOnce),
+
+		answerWithin: answerWithin,
 	}
 	if c.TrustedDocuments != "" {
 		var err error
