@@ -27,9 +27,6 @@ const (
 	// crowds, as after a restart, and each asks Redis and SQL several times: they
 	// wait in a line of their own, where they hold up nobody else.
 	beginAtOnce = 4
-	// answerWithin is how long a stream of events waits for its turn to begin: nothing
-	// of the answer is sent before, and proxies give up a server that says nothing.
-	answerWithin = 20 * time.Second
 )
 
 // api does what all transports do with a request once they have read it.
@@ -39,7 +36,8 @@ type api struct {
 	bodies    *semaphore.Weighted // the bytes of all large bodies and messages
 	inFlight  *semaphore.Weighted // the cost of the operations that execute
 	beginning *semaphore.Weighted // the subscriptions that begin
-
+	// answerWithin is how long a stream of events waits for its turn to begin: nothing
+	// of the answer is sent before, and proxies give up a server that says nothing.
 	answerWithin time.Duration
 }
 
@@ -110,7 +108,7 @@ func demandOf(o *exec.Operation) limit.Demand {
 		return d
 	}
 	for _, name := range o.RootFields() {
-		if isAccountField(name) {
+		if slices.Contains(accountFields, name) {
 			d.Accounts++
 		} else {
 			d.Mutations++
@@ -119,12 +117,10 @@ func demandOf(o *exec.Operation) limit.Demand {
 	return d
 }
 
-func isAccountField(name string) bool { return slices.Contains(accountFields, name) }
-
 // timeout is how long an operation may take.
 func (a *api) timeout(operation *exec.Operation) time.Duration {
 	long := func(field string) bool {
-		return isAccountField(field) || strings.HasPrefix(field, "upsert") || field == "deleteUsers"
+		return slices.Contains(accountFields, field) || strings.HasPrefix(field, "upsert") || field == "deleteUsers"
 	}
 	if operation.Kind() == ast.Mutation && slices.ContainsFunc(operation.RootFields(), long) {
 		return a.config.LongestRequest()
@@ -172,9 +168,8 @@ func (a *api) subscribe(ctx, waiting context.Context, v account.Viewer, address 
 	stamp(ctx, errs)
 	a.config.ObserveRequest(string(ast.Subscription), codeOf(errs), 0)
 	if len(errs) == 0 {
-		limits := a.config.Limits
 		subscription.ChargeBy(func(cost int) gqlerror.List {
-			if refusal := limits.Spend(ctx, clientOf(v, address), cost); refusal != nil {
+			if refusal := a.config.Limits.Spend(ctx, clientOf(v, address), cost); refusal != nil {
 				a.config.ObserveRequest(string(ast.Subscription), codeRateLimited, 0)
 				return refused(refusal)
 			}

@@ -106,8 +106,7 @@ func (op *operation) recover(ctx context.Context) {
 // when it could not begin.
 func (op *operation) subscribe(ctx context.Context, viewer account.Viewer, prepared *exec.Operation) (ok bool) {
 	s := op.socket
-	// It waits for as long as its client does. To be told to come back would cost the
-	// client its place, and this server a connection and a session for nothing.
+	// It waits as long as its client does: who is told to come back loses the place.
 	subscription, errs := s.set.api.subscribe(ctx, ctx, viewer, s.address, prepared, op.wake)
 	if codeOf(errs) == codeInternal {
 		op.closeForNow(ctx)

@@ -198,9 +198,7 @@ func New(ctx context.Context, c Config) (*Handler, error) {
 		documents: newDocuments(c.PersistedCache),
 		bodies:    semaphore.NewWeighted(max(bodyBudget, 4*int64(c.MaxBody))),
 		inFlight:  semaphore.NewWeighted(max(costInFlight, int64(c.MaxCost))),
-		beginning: semaphore.NewWeighted(beginAtOnce),
-
-		answerWithin: answerWithin,
+		beginning: semaphore.NewWeighted(beginAtOnce), answerWithin: 20 * time.Second,
 	}
 	if c.TrustedDocuments != "" {
 		var err error
