@@ -168,8 +168,9 @@ func (a *api) subscribe(ctx, waiting context.Context, v account.Viewer, address 
 	stamp(ctx, errs)
 	a.config.ObserveRequest(string(ast.Subscription), codeOf(errs), 0)
 	if len(errs) == 0 {
+		limits := a.config.Limits
 		subscription.ChargeBy(func(cost int) gqlerror.List {
-			if refusal := a.config.Limits.Spend(ctx, clientOf(v, address), cost); refusal != nil {
+			if refusal := limits.Spend(ctx, clientOf(v, address), cost); refusal != nil {
 				a.config.ObserveRequest(string(ast.Subscription), codeRateLimited, 0)
 				return refused(refusal)
 			}

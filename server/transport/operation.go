@@ -103,10 +103,9 @@ func (op *operation) recover(ctx context.Context) {
 }
 
 // subscribe begins a subscription, which lasts until ctx is cancelled; ok is false
-// when it could not begin.
+// when it could not begin. It keeps its place for as long as the client waits.
 func (op *operation) subscribe(ctx context.Context, viewer account.Viewer, prepared *exec.Operation) (ok bool) {
 	s := op.socket
-	// It waits as long as its client does: who is told to come back loses the place.
 	subscription, errs := s.set.api.subscribe(ctx, ctx, viewer, s.address, prepared, op.wake)
 	if codeOf(errs) == codeInternal {
 		op.closeForNow(ctx)
