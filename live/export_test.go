@@ -1,5 +1,10 @@
 package live
 
+import "time"
+
+// TurnsLast sets how long a turn lasts. Call it before Run.
+func (h *Hub) TurnsLast(d time.Duration) { h.turns.lasts = d }
+
 // Waiting returns how many events can be taken.
 func (s *Subscription) Waiting() int {
 	s.mu.Lock()

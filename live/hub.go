@@ -71,7 +71,8 @@ type Hub struct {
 	covered atomic.Int64 // see Subscription.Covered
 	wake    chan struct{}
 	prepare atomic.Pointer[func(context.Context, Event)]
-	telling sync.WaitGroup // the goroutines of tell
+	telling sync.WaitGroup // the goroutines of tell and of turns
+	turns   turns
 
 	received, delivered, strays, lagged, malformed, resyncs, connects atomic.Uint64
 
@@ -96,7 +97,7 @@ func NewHub(rdb redis.UniversalClient, cfg HubConfig) *Hub {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	name := rand.Text()
-	return &Hub{
+	h := &Hub{
 		cfg:      cfg,
 		rdb:      rdb,
 		log:      cfg.Logger.With("process", name),
@@ -107,6 +108,8 @@ func NewHub(rdb redis.UniversalClient, cfg HubConfig) *Hub {
 		touched:  make(map[int64]struct{}),
 		held:     make(map[int64]struct{}),
 	}
+	h.turns = turns{most: cfg.Buffer, lasts: turnLasts, running: &h.telling, busy: make(map[int64][]turn)}
+	return h
 }
 
 // Run connects, and keeps connected, until ctx is done; it returns ctx.Err().
@@ -229,8 +232,8 @@ func (h *Hub) confirm(ctx context.Context, sub *redis.PubSub) error {
 //
 // A probe comes back behind every message that was published before it. It carries a
 // mark that was taken before presence was last found whole. So every event that was
-// published before the mark was taken has been offered by then. Marks up to after do
-// not count: they were taken before the last loss, so a probe may carry them that
+// published before the mark was taken has been offered by then, or waits for its turn: the
+// mark counts when it has been offered. Marks up to after do not count: they were taken before the last loss, so a probe may carry them that
 // was sent before the Resync.
 func (h *Hub) receive(ctx context.Context, sub *redis.PubSub, after int64) error {
 	var users []int64 // reused
@@ -244,7 +247,7 @@ func (h *Hub) receive(ctx context.Context, sub *redis.PubSub, after int64) error
 		case *redis.Message:
 			if mark, ok := decodeProbe(msg.Payload); ok {
 				if mark > after {
-					h.covered.Store(max(mark, h.covered.Load()))
+					h.turns.afterAll(func() { h.cover(mark) })
 				}
 				continue
 			}
@@ -257,7 +260,8 @@ func (h *Hub) receive(ctx context.Context, sub *redis.PubSub, after int64) error
 				after = h.marked.Load()
 			default:
 				h.received.Add(1)
-				h.deliver(ctx, ev, users)
+				ev.Batch = &Batch{Users: slices.Clone(users)}
+				h.turns.take(ctx, ev.Author, func() <-chan struct{} { return h.deliver(ctx, ev) })
 			}
 		case *redis.Subscription:
 			// A cluster that moves the slot elsewhere takes the channel away.
@@ -266,21 +270,28 @@ func (h *Hub) receive(ctx context.Context, sub *redis.PubSub, after int64) error
 	}
 }
 
-// deliver hands ev to the subscriptions of users.
-func (h *Hub) deliver(ctx context.Context, ev Event, users []int64) {
+// cover has readers know that everything before the mark has been offered.
+func (h *Hub) cover(mark int64) {
+	for was := h.covered.Load(); mark > was && !h.covered.CompareAndSwap(was, mark); was = h.covered.Load() {
+	}
+}
+
+// deliver hands ev to the subscriptions of its recipients. If it is worth a turn, the
+// channel is closed when they have been told.
+func (h *Hub) deliver(ctx context.Context, ev Event) (told <-chan struct{}) {
 	carried := ""
 	if ev.carries() {
 		ev.Reason, carried, _ = strings.Cut(ev.Reason, " ")
 	}
 	ctx, span := h.cfg.Tracer.Continue(ctx, carried, "receive", ev.Kind.String())
 	defer span.End(nil)
-	ev.Batch = &Batch{Users: slices.Clone(users), place: trace.Here(ctx)}
+	ev.Batch.place = trace.Here(ctx)
 	prepare := h.prepare.Load()
-	together := prepare != nil && len(users) > 1 && (ev.Kind == Added || ev.Kind == Removed)
+	together := prepare != nil && len(ev.Batch.Users) > 1 && (ev.Kind == Added || ev.Kind == Removed)
 	var full, offered []*Subscription
 	var sent, strays uint64
 	h.mu.RLock()
-	for _, user := range users {
+	for _, user := range ev.Batch.Users {
 		subs := h.subs[user]
 		if len(subs) == 0 {
 			strays++
@@ -303,9 +314,18 @@ func (h *Hub) deliver(ctx context.Context, ev Event, users []int64) {
 	h.strays.Add(strays)
 	h.drop(full)
 	span.Int("tideline.subscriptions", int64(sent))
-	if len(offered) > 0 {
-		h.telling.Go(func() { h.tell(ctx, func() { (*prepare)(ctx, ev) }, offered) })
+	if len(offered) == 0 {
+		return nil
 	}
+	done := make(chan struct{})
+	h.telling.Go(func() {
+		defer close(done)
+		h.tell(ctx, func() { (*prepare)(ctx, ev) }, offered)
+	})
+	if len(offered) < tellTogether {
+		return nil
+	}
+	return done
 }
 
 // resync tells every registered subscription that it may have missed something.

@@ -39,9 +39,11 @@
 //
 // A subscriber can also ask up to when nothing was lost: [Subscription.Covered].
 //
-// Events to one user from one publisher, published one after the other, arrive
-// in that order. An event may arrive twice (a publisher that tries again), and
-// after a Resync that covers it.
+// Events of one author to one user, published one after the other by one publisher,
+// arrive in that order. While many subscriptions of a process are told of one, the
+// author's next events wait for it; those of other authors, and of none, do not. An
+// event may arrive twice (a publisher that tries again), and after a Resync that covers
+// it.
 package live
 
 import (

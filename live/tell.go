@@ -3,12 +3,14 @@ package live
 import (
 	"context"
 	"runtime"
+	"sync"
 
 	"tideline/trace"
 )
 
 const (
-	// tellTogether is how many subscriptions of one message are worth a goroutine.
+	// tellTogether is how many subscriptions of one message are worth a goroutine, and a
+	// turn.
 	tellTogether = 256
 	// prepareEach is after how many subscriptions an event is prepared again. Only
 	// the first time costs anything, unless what was found out then holds no more.
@@ -35,15 +37,17 @@ func (s *Subscription) TellBy(tell func() (wait <-chan struct{})) {
 }
 
 // tell tells the subscriptions of one message that something waits in them. It is
-// not the goroutine that receives: nothing that prepare waits for holds up another
-// message.
+// not the goroutine that receives: nothing that prepare waits for holds up the message
+// of another author. It returns when all have been told, but those that have to wait.
 func (h *Hub) tell(ctx context.Context, prepare func(), subs []*Subscription) {
 	prepare()
 	parts := min(runtime.GOMAXPROCS(0), len(subs)/tellTogether+1)
+	var walks sync.WaitGroup
 	for i := range parts {
 		part := subs[i*len(subs)/parts : (i+1)*len(subs)/parts]
-		h.telling.Go(func() { h.tellEach(ctx, prepare, part) })
+		walks.Go(func() { h.tellEach(ctx, prepare, part) })
 	}
+	walks.Wait()
 }
 
 // tellEach is tell for some of the subscriptions. Those that have to wait do not hold

@@ -31,12 +31,10 @@ func TestEventForManyIsPrepared(t *testing.T) {
 		})
 		one, two, three := subscribe(t, h, 1), subscribe(t, h, 2), subscribe(t, h, 3)
 		told, made := make(chan live.Event, 2), make(chan struct{})
-		asked := make(chan struct{}, 2)
+		asked, calls := make(chan struct{}, 2), 0
 		two.TellBy(func() <-chan struct{} {
 			asked <- struct{}{}
-			select {
-			case <-made:
-			default:
+			if calls++; calls == 1 {
 				return made
 			}
 			ev, _ := two.Take() // no lock is held
