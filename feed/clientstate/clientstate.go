@@ -116,7 +116,7 @@ func (c *State) tail() string {
 	if len(recent) > MaxRecent || c.Position.Epoch == 0 {
 		return ""
 	}
-	b := make([]byte, 0, 128) // most fit, on the stack
+	b := make([]byte, 0, 768) // most fit, on the stack
 	b = binary.AppendUvarint(b, uint64(c.Position.Epoch))
 	b = binary.AppendUvarint(b, uint64(c.Position.Offset))
 	b = binary.AppendUvarint(b, uint64(c.low))
@@ -154,7 +154,16 @@ func Decode(tail string) (c State, ok bool) {
 // Cursor is the cursor of an entry in the viewer's timeline, for a client in this
 // state.
 func (c *State) Cursor(v account.Viewer, id int64) string {
-	return paging.Cursor{Score: float64(id), ID: id, Tail: c.tail()}.Encode(paging.Latest, v.ID)
+	return c.at(id).Encode(paging.Latest, v.ID)
+}
+
+// AppendCursor appends the text of Cursor.
+func (c *State) AppendCursor(b []byte, v account.Viewer, id int64) []byte {
+	return c.at(id).Append(b, paging.Latest, v.ID)
+}
+
+func (c *State) at(id int64) paging.Cursor {
+	return paging.Cursor{Score: float64(id), ID: id, Tail: c.tail()}
 }
 
 // Entry is the post as an entry of the viewer's timeline in the order Latest, for a

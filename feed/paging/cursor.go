@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"hash/crc32"
 	"math"
+	"slices"
 	"strings"
 
 	"tideline/feed/refusal"
@@ -68,7 +69,12 @@ var cursorEncoding = base64.RawURLEncoding.Strict()
 
 // Encode returns the text of the cursor, for the list of that owner.
 func (c Cursor) Encode(l List, owner int64) string {
-	b := make([]byte, 0, 256) // most fit, on the stack
+	return string(c.Append(make([]byte, 0, 1024), l, owner)) // most fit, on the stack
+}
+
+// Append appends the text that Encode returns.
+func (c Cursor) Append(text []byte, l List, owner int64) []byte {
+	b := make([]byte, 0, cursorSize+len(c.Tail)+4) // the owner takes 4 bytes more than the checksum
 	version := byte(cursorVersion)
 	if c.Tail != "" {
 		version = cursorTailed
@@ -78,13 +84,12 @@ func (c Cursor) Encode(l List, owner int64) string {
 	b = binary.BigEndian.AppendUint64(b, uint64(c.ID))
 	b = append(b, c.Tail...)
 	b = binary.BigEndian.AppendUint32(b, checksum(b, owner))
-	return string(cursorEncoding.AppendEncode(make([]byte, 0, 256), b))
+	return cursorEncoding.AppendEncode(text, b)
 }
 
+// checksum may write behind b.
 func checksum(b []byte, owner int64) uint32 {
-	var of [8]byte
-	binary.BigEndian.PutUint64(of[:], uint64(owner))
-	return crc32.Update(crc32.ChecksumIEEE(b), crc32.IEEETable, of[:])
+	return crc32.ChecksumIEEE(binary.BigEndian.AppendUint64(b, uint64(owner)))
 }
 
 // Decode reads a cursor of the list of that owner. Error: BadInput for any other
@@ -96,7 +101,7 @@ func Decode(s string, l List, owner int64) (Cursor, error) {
 		b[0] != cursorVersion && b[0] != cursorTailed || (b[0] == cursorVersion) != (len(b) == cursorSize) {
 		return Cursor{}, ErrNotACursor
 	}
-	body, sum := b[:len(b)-4], binary.BigEndian.Uint32(b[len(b)-4:])
+	body, sum := slices.Clip(b[:len(b)-4]), binary.BigEndian.Uint32(b[len(b)-4:])
 	if List(body[1]) != l || checksum(body, owner) != sum {
 		return Cursor{}, ErrOtherList
 	}

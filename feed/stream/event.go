@@ -89,14 +89,13 @@ func (e *PostAdded) Neutral(placeholder string) any {
 	return &neutral
 }
 
-// Own returns the string that the placeholder stands for. The stream must not have gone
-// on since the event.
-func (e *PostAdded) Own() string {
+// AppendOwn appends the string that the placeholder stands for. The stream must not have
+// gone on since the event.
+func (e *PostAdded) AppendOwn(b []byte) []byte {
 	if e.stream != nil {
-		e.Edge.Cursor = e.stream.client.Cursor(e.stream.viewer, e.Edge.Node.ID)
-		e.stream = nil
+		return e.stream.client.AppendCursor(b, e.stream.viewer, e.Edge.Node.ID)
 	}
-	return e.Edge.Cursor
+	return append(b, e.Edge.Cursor...)
 }
 
 // Neutral returns the event with the placeholder in place of the viewer's own
@@ -105,8 +104,8 @@ func (e *PostRemoved) Neutral(placeholder string) any {
 	return &PostRemoved{PostID: e.PostID, Position: placeholder, Deleted: e.Deleted}
 }
 
-// Own returns the string that the placeholder stands for.
-func (e *PostRemoved) Own() string { return e.Position }
+// AppendOwn appends the string that the placeholder stands for.
+func (e *PostRemoved) AppendOwn(b []byte) []byte { return append(b, e.Position...) }
 
 // Neutral returns the event with the placeholder in place of the viewer's own
 // cursor.
@@ -116,8 +115,8 @@ func (e *PostUpdated) Neutral(placeholder string) any {
 	return &neutral
 }
 
-// Own returns the string that the placeholder stands for.
-func (e *PostUpdated) Own() string { return e.Edge.Cursor }
+// AppendOwn appends the string that the placeholder stands for.
+func (e *PostUpdated) AppendOwn(b []byte) []byte { return append(b, e.Edge.Cursor...) }
 
 // Liked reports whether the viewer likes an event's post.
 //

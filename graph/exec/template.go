@@ -29,8 +29,8 @@ type Common interface {
 	// Neutral returns the event with the placeholder in place of the string that is the subscriber's own,
 	// wherever it occurs.
 	Neutral(placeholder string) any
-	// Own returns the string that the placeholder stands for.
-	Own() string
+	// AppendOwn appends the string that the placeholder stands for.
+	AppendOwn(b []byte) []byte
 }
 
 // placeholder stands for a string that is the subscriber's own. It is secret to the process, so no text of a user
@@ -136,9 +136,9 @@ func (s *Subscription) fromTemplate(ctx context.Context, event Common) json.RawM
 		}
 		count = strconv.Itoa(n)
 	}
-	size := 0
+	size := len(t.holes) << 8 // more than most strings of a subscriber's own
 	for _, part := range t.parts {
-		size += len(part) + len(event.Own())
+		size += len(part)
 	}
 	return t.fill(make([]byte, 0, size), event, count)
 }
@@ -152,7 +152,7 @@ func (t *template) fill(b []byte, event Common, count string) []byte {
 		case t.holes[i] == intHole:
 			b = append(b, count...)
 		default:
-			b = append(b, event.Own()...)
+			b = event.AppendOwn(b)
 		}
 	}
 	return b
