@@ -19,6 +19,7 @@ import (
 	"tideline/feed/feedtest"
 	"tideline/feed/home"
 	"tideline/queue"
+	"tideline/storage"
 	"tideline/storage/storagetest"
 	"tideline/timeline"
 	"tideline/workers"
@@ -44,9 +45,8 @@ type crowd struct {
 	fanouts chan workers.FanOutReport
 }
 
-func newCrowd(b *testing.B, followers, percent int) *crowd {
+func newCrowd(b *testing.B, s *storage.Stores, followers, percent int) *crowd {
 	ctx := b.Context()
-	s := storagetest.Real(b)
 	s.DB = ent.NewClient(ent.Driver(s.Driver)) // without the count of statements that tests have
 	c := &crowd{fanouts: make(chan workers.FanOutReport, 1), active: make([]int64, followers*percent/100)}
 	c.World = feedtest.New(b, s, feedtest.Options{
@@ -139,7 +139,7 @@ func (c *crowd) fanout(b *testing.B) workers.FanOutReport {
 
 func benchmarkFanOut(b *testing.B, followers, percent int) {
 	ctx := b.Context()
-	c := newCrowd(b, followers, percent)
+	c := newCrowd(b, storagetest.Real(b), followers, percent)
 	var ours, floor time.Duration
 	for b.Loop() {
 		start := time.Now()
@@ -169,12 +169,34 @@ func benchmarkFanOut(b *testing.B, followers, percent int) {
 	}
 }
 
+// BenchmarkMasters measures the processor time of Redis for a delivery to a follower, all
+// of whom are active, on clusters of one, two and four masters: more masters share the
+// work, and do not add to it.
+func BenchmarkMasters(b *testing.B) {
+	for _, masters := range []int{1, 2, 4} {
+		b.Run(fmt.Sprintf("followers=%d/masters=%d", *benchFollowers, masters), func(b *testing.B) {
+			cluster := storagetest.StartClusterOf(b, masters)
+			c := newCrowd(b, storagetest.Open(b, storage.Config{
+				DatabaseURL: storagetest.PostgresURL(b), RedisURL: cluster.URL(),
+			}), *benchFollowers, 100)
+			spent, start := processorTime(), time.Now()
+			for b.Loop() {
+				_, err := c.Feed.CreatePost(b.Context(), account.Viewer{ID: 1}, feed.Draft{Text: "hello"})
+				require.NoError(b, err)
+				require.Equal(b, len(c.active), c.fanout(b).Pushed)
+			}
+			b.ReportMetric(float64(b.N*len(c.active))/time.Since(start).Seconds(), "pushed/s")
+			reportProcessorTime(b, spent, b.N*len(c.active))
+		})
+	}
+}
+
 // BenchmarkSmallBesideLarge measures how long a post takes to ten active followers,
 // from the call to the last inbox: on an idle system, and while a post to all the
 // other users is fanned out.
 func BenchmarkSmallBesideLarge(b *testing.B) {
 	ctx := b.Context()
-	c := newCrowd(b, *benchFollowers, 100)
+	c := newCrowd(b, storagetest.Real(b), *benchFollowers, 100)
 	for _, statement := range []string{
 		`INSERT INTO follows (follower_id, followee_id, created_at) SELECT g + 2, 2, now() FROM generate_series(1, 10) g`,
 		`UPDATE users SET follower_count = 10 WHERE id = 2`,

@@ -41,7 +41,7 @@ func processorTime() map[string]time.Duration {
 	return spent
 }
 
-// reportProcessorTime reports the processor time since then of one of n posts.
+// reportProcessorTime reports the processor time since then of one of n posts, or deliveries.
 func reportProcessorTime(b *testing.B, since map[string]time.Duration, n int) {
 	var total time.Duration
 	for name, spent := range processorTime() {

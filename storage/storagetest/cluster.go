@@ -19,10 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const (
-	clusterMasters = 3
-	clusterSlots   = 16384
-)
+const clusterSlots = 16384
 
 // clusterTurn is locked by the test that uses the shared cluster.
 var clusterTurn sync.Mutex
@@ -45,7 +42,7 @@ func ClusterURL(t testing.TB) string {
 }
 
 // sharedCluster starts the cluster that the tests of a binary take turns with.
-var sharedCluster = sync.OnceValues(startCluster)
+var sharedCluster = sync.OnceValues(func() (*Cluster, error) { return startCluster(3) })
 
 // Cluster is a Redis Cluster of one test. Its masters persist nothing by themselves.
 type Cluster struct {
@@ -54,12 +51,15 @@ type Cluster struct {
 
 // StartCluster starts a Redis Cluster of three masters that ends with the test. It
 // skips the test when no redis-server is installed.
-func StartCluster(t testing.TB) *Cluster {
+func StartCluster(t testing.TB) *Cluster { return StartClusterOf(t, 3) }
+
+// StartClusterOf is StartCluster with so many masters.
+func StartClusterOf(t testing.TB, masters int) *Cluster {
 	t.Helper()
 	if _, err := find("redis-server"); err != nil {
 		missing(t, err)
 	}
-	c, err := startCluster()
+	c, err := startCluster(masters)
 	require.NoError(t, err)
 	t.Cleanup(c.kill)
 	return c
@@ -155,11 +155,11 @@ func (c *Cluster) kill() {
 }
 
 // startCluster starts the masters of a cluster and waits until each knows the others.
-func startCluster() (*Cluster, error) {
+func startCluster(masters int) (*Cluster, error) {
 	var err error
 	for range 3 { // another process may take a port
 		c := &Cluster{}
-		if err = c.start(); err == nil {
+		if err = c.start(masters); err == nil {
 			return c, nil
 		}
 		c.kill()
@@ -167,8 +167,8 @@ func startCluster() (*Cluster, error) {
 	return nil, fmt.Errorf("start a Redis Cluster: %w", err)
 }
 
-func (c *Cluster) start() error {
-	for i := range clusterMasters {
+func (c *Cluster) start(masters int) error {
+	for i := range masters {
 		n, err := newNode()
 		if err != nil {
 			return err
@@ -177,7 +177,7 @@ func (c *Cluster) start() error {
 		if err := n.start(false); err != nil {
 			return err
 		}
-		first, last := i*clusterSlots/clusterMasters, (i+1)*clusterSlots/clusterMasters-1
+		first, last := i*clusterSlots/masters, (i+1)*clusterSlots/masters-1
 		for _, command := range [][]any{
 			{"CLUSTER", "ADDSLOTSRANGE", first, last},
 			{"CLUSTER", "SET-CONFIG-EPOCH", i + 1},
