@@ -2,8 +2,8 @@ package live
 
 import "time"
 
-// TurnsLast sets how long a turn lasts. Call it before Run.
-func (h *Hub) TurnsLast(d time.Duration) { h.turns.lasts = d }
+// LinesStand sets how long a line stands for one message. Call it before Subscribe.
+func (h *Hub) LinesStand(d time.Duration) { h.lines.stands = d }
 
 // Waiting returns how many events can be taken.
 func (s *Subscription) Waiting() int {

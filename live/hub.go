@@ -71,8 +71,8 @@ type Hub struct {
 	covered atomic.Int64 // see Subscription.Covered
 	wake    chan struct{}
 	prepare atomic.Pointer[func(context.Context, Event)]
-	telling sync.WaitGroup // the goroutines of tell and of turns
-	turns   turns
+	telling sync.WaitGroup // the goroutines of tell and of lines
+	lines   lines
 
 	received, delivered, strays, lagged, malformed, resyncs, connects atomic.Uint64
 
@@ -108,7 +108,7 @@ func NewHub(rdb redis.UniversalClient, cfg HubConfig) *Hub {
 		touched:  make(map[int64]struct{}),
 		held:     make(map[int64]struct{}),
 	}
-	h.turns = turns{most: cfg.Buffer, lasts: turnLasts, running: &h.telling, busy: make(map[int64][]turn)}
+	h.lines = lines{most: cfg.Buffer, stands: lineStands, running: &h.telling, busy: make(map[int64][]offer)}
 	return h
 }
 
@@ -232,7 +232,7 @@ func (h *Hub) confirm(ctx context.Context, sub *redis.PubSub) error {
 //
 // A probe comes back behind every message that was published before it. It carries a
 // mark that was taken before presence was last found whole. So every event that was
-// published before the mark was taken has been offered by then, or waits for its turn: the
+// published before the mark was taken has been offered by then, or waits in line: the
 // mark counts when it has been offered. Marks up to after do not count: they were taken before the last loss, so a probe may carry them that
 // was sent before the Resync.
 func (h *Hub) receive(ctx context.Context, sub *redis.PubSub, after int64) error {
@@ -247,7 +247,7 @@ func (h *Hub) receive(ctx context.Context, sub *redis.PubSub, after int64) error
 		case *redis.Message:
 			if mark, ok := decodeProbe(msg.Payload); ok {
 				if mark > after {
-					h.turns.afterAll(func() { h.cover(mark) })
+					h.lines.afterAll(func() { h.cover(mark) })
 				}
 				continue
 			}
@@ -261,7 +261,7 @@ func (h *Hub) receive(ctx context.Context, sub *redis.PubSub, after int64) error
 			default:
 				h.received.Add(1)
 				ev.Batch = &Batch{Users: slices.Clone(users)}
-				h.turns.take(ctx, ev.Author, func() <-chan struct{} { return h.deliver(ctx, ev) })
+				h.lines.join(ctx, ev.Author, func() <-chan struct{} { return h.deliver(ctx, ev) })
 			}
 		case *redis.Subscription:
 			// A cluster that moves the slot elsewhere takes the channel away.
@@ -276,7 +276,7 @@ func (h *Hub) cover(mark int64) {
 	}
 }
 
-// deliver hands ev to the subscriptions of its recipients. If it is worth a turn, the
+// deliver hands ev to the subscriptions of its recipients. If the next may wait for it, the
 // channel is closed when they have been told.
 func (h *Hub) deliver(ctx context.Context, ev Event) (told <-chan struct{}) {
 	carried := ""

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// tellTogether is how many subscriptions of one message are worth a goroutine, and a
-	// turn.
+	// tellTogether is how many subscriptions of one message are worth a goroutine, and
+	// have the author's next ones wait in line.
 	tellTogether = 256
 	// prepareEach is after how many subscriptions an event is prepared again. Only
 	// the first time costs anything, unless what was found out then holds no more.

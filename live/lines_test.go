@@ -12,7 +12,7 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// ofEach of two users are more subscriptions than are worth a turn.
+// ofEach of two users are more subscriptions than others wait for.
 const ofEach = 150
 
 // crowd has the post of each event that the last of many subscriptions takes.
@@ -53,10 +53,10 @@ func (g gates) prepare(reached chan<- int64) func(context.Context, live.Event) {
 
 // While many are told of a post, the author's next events wait, in their order, and no
 // mark counts that came behind them. Other authors' events, and those of none, do not wait.
-func TestEventsOfAnAuthorTakeTurns(t *testing.T) {
+func TestEventsOfAnAuthorWaitInLine(t *testing.T) {
 	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
 		h, _ := run(t, rdb, live.HubConfig{Sharded: sharded})
-		h.TurnsLast(patience)
+		h.LinesStand(patience)
 		gate, reached := gates{7: make(chan struct{})}, make(chan int64, 1)
 		h.Prepare(gate.prepare(reached))
 		told := crowd(t, h)
@@ -77,7 +77,7 @@ func TestEventsOfAnAuthorTakeTurns(t *testing.T) {
 		require.EqualValues(t, 10, next(t, other).Session, "no author's")
 		require.EqualValues(t, 7, next(t, one).Post, "offered, though not told")
 		require.Zero(t, one.Waiting()+other.Waiting(), "the author's next")
-		require.Zero(t, other.Covered(), "an event waits for its turn")
+		require.Zero(t, other.Covered(), "an event waits in line")
 
 		close(gate[7])
 		require.EqualValues(t, 7, <-told)
@@ -88,12 +88,12 @@ func TestEventsOfAnAuthorTakeTurns(t *testing.T) {
 	})
 }
 
-// A turn ends when many could not be told for long, and the first of more than a
-// subscription holds have none: no more wait than that.
-func TestTurnsEnd(t *testing.T) {
+// When the line moves, the first of more than a subscription holds are offered at once: no
+// more wait than that.
+func TestLinesMoveOn(t *testing.T) {
 	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
 		h, _ := run(t, rdb, live.HubConfig{Sharded: sharded, Buffer: 3})
-		h.TurnsLast(patience)
+		h.LinesStand(patience)
 		shut := make(chan struct{})
 		gate, reached := gates{}, make(chan int64, 10)
 		for post := range int64(7) {
@@ -116,7 +116,7 @@ func TestTurnsEnd(t *testing.T) {
 		require.EqualValues(t, 1, next(t, one).Post)
 		close(first)
 		require.EqualValues(t, 1, <-told)
-		// Five wait. The next two have three or more behind them; the one after them has a turn.
+		// Five wait. The next two have three or more behind them; many have to be told of the one after them.
 		require.Eventually(t, func() bool { return one.Waiting() == 3 }, patience, time.Millisecond)
 		for post := range int64(3) {
 			require.EqualValues(t, post+2, next(t, one).Post)
@@ -129,14 +129,14 @@ func TestTurnsEnd(t *testing.T) {
 	})
 }
 
-// An event that waits for its turn is offered all the same when the connection breaks, and
-// when many could not be told of the one before for as long as a turn lasts.
-func TestWhatWaitsForItsTurnIsNotDropped(t *testing.T) {
+// An event that waits in line is offered all the same when the connection breaks, and when
+// many could not be told of the one before for as long as the line stands.
+func TestWhatWaitsInLineIsNotDropped(t *testing.T) {
 	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
-		for _, lasts := range []time.Duration{patience, time.Millisecond} {
+		for _, stands := range []time.Duration{patience, time.Millisecond} {
 			mine, network := storagetest.Through(t, rdb)
 			h, stop := run(t, mine, live.HubConfig{Sharded: sharded})
-			h.TurnsLast(lasts)
+			h.LinesStand(stands)
 			gate, reached := gates{7: make(chan struct{})}, make(chan int64, 1)
 			h.Prepare(gate.prepare(reached))
 			crowd(t, h)
@@ -152,7 +152,7 @@ func TestWhatWaitsForItsTurnIsNotDropped(t *testing.T) {
 			publish(live.Event{Kind: live.SessionEnded, Session: 1}, 3)
 			require.EqualValues(t, 1, after(t, other).Session, "all before it have come")
 			require.EqualValues(t, 7, next(t, one).Post)
-			if lasts == patience {
+			if stands == patience {
 				network.Cut()
 			}
 			require.Eventually(t, func() bool { // offered, and not told
