@@ -233,8 +233,8 @@ func (h *Hub) confirm(ctx context.Context, sub *redis.PubSub) error {
 // A probe comes back behind every message that was published before it. It carries a
 // mark that was taken before presence was last found whole. So every event that was
 // published before the mark was taken has been offered by then, or waits in line: the
-// mark counts when it has been offered. Marks up to after do not count: they were taken before the last loss, so a probe may carry them that
-// was sent before the Resync.
+// mark counts when it has been offered. Marks up to after do not count: they were taken
+// before the last loss, so a probe may carry them that was sent before the Resync.
 func (h *Hub) receive(ctx context.Context, sub *redis.PubSub, after int64) error {
 	var users []int64 // reused
 	for {
@@ -260,8 +260,8 @@ func (h *Hub) receive(ctx context.Context, sub *redis.PubSub, after int64) error
 				after = h.marked.Load()
 			default:
 				h.received.Add(1)
-				ev.Batch = &Batch{Users: slices.Clone(users)}
-				h.lines.join(ctx, ev.Author, func() <-chan struct{} { return h.deliver(ctx, ev) })
+				recipients := slices.Clone(users)
+				h.lines.join(ctx, ev.Author, func() <-chan struct{} { return h.deliver(ctx, ev, recipients) })
 			}
 		case *redis.Subscription:
 			// A cluster that moves the slot elsewhere takes the channel away.
@@ -276,22 +276,22 @@ func (h *Hub) cover(mark int64) {
 	}
 }
 
-// deliver hands ev to the subscriptions of its recipients. If the next may wait for it, the
-// channel is closed when they have been told.
-func (h *Hub) deliver(ctx context.Context, ev Event) (told <-chan struct{}) {
+// deliver hands ev to the subscriptions of users, which become the event's. If the next
+// event is to wait for this one, the channel is closed when they have been told.
+func (h *Hub) deliver(ctx context.Context, ev Event, users []int64) (told <-chan struct{}) {
 	carried := ""
 	if ev.carries() {
 		ev.Reason, carried, _ = strings.Cut(ev.Reason, " ")
 	}
 	ctx, span := h.cfg.Tracer.Continue(ctx, carried, "receive", ev.Kind.String())
 	defer span.End(nil)
-	ev.Batch.place = trace.Here(ctx)
+	ev.Batch = &Batch{Users: users, place: trace.Here(ctx)}
 	prepare := h.prepare.Load()
-	together := prepare != nil && len(ev.Batch.Users) > 1 && (ev.Kind == Added || ev.Kind == Removed)
+	together := prepare != nil && len(users) > 1 && (ev.Kind == Added || ev.Kind == Removed)
 	var full, offered []*Subscription
 	var sent, strays uint64
 	h.mu.RLock()
-	for _, user := range ev.Batch.Users {
+	for _, user := range users {
 		subs := h.subs[user]
 		if len(subs) == 0 {
 			strays++

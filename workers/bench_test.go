@@ -171,7 +171,7 @@ func benchmarkFanOut(b *testing.B, followers, percent int) {
 
 // BenchmarkMasters measures the processor time of Redis for a delivery to a follower, all
 // of whom are active, on clusters of one, two and four masters: more masters share the
-// work, and do not add to it.
+// work, and should hardly add to it.
 func BenchmarkMasters(b *testing.B) {
 	for _, masters := range []int{1, 2, 4} {
 		b.Run(fmt.Sprintf("followers=%d/masters=%d", *benchFollowers, masters), func(b *testing.B) {
