@@ -96,7 +96,7 @@ func (s *Store) Overdue(b Build) bool {
 
 // Coverage returns the coverage of the feed as it is when the build begins.
 func (b Build) Coverage() Coverage {
-	return Coverage{Epoch: b.epoch, State: Building, generation: b.generation}
+	return Coverage{Epoch: b.epoch, State: Building, Generation: b.generation}
 }
 
 // Position returns the end of the feed's journal as it is when the build begins.

@@ -40,8 +40,9 @@ type Coverage struct {
 	// to the beginning. Within an epoch it only rises.
 	Floor int64
 	State State
-
-	generation int64 // how often something was removed
+	// Generation is how often something was removed, or Reread. Who kept what SQL says of the
+	// posts reads it again when it has risen.
+	Generation int64
 }
 
 // Range is a range of ids below Before and above After, read from one of its ends.
@@ -211,7 +212,7 @@ func coverage(cmd *redis.Cmd) (cov Coverage, rest any, err error) {
 	if cov.Floor, err = parseID(reply[2]); err != nil {
 		return Coverage{}, nil, err
 	}
-	if cov.generation, err = parseID(reply[3]); err != nil {
+	if cov.Generation, err = parseID(reply[3]); err != nil {
 		return Coverage{}, nil, err
 	}
 	return cov, reply[4], nil

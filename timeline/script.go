@@ -12,7 +12,6 @@ var lua embed.FS
 
 var (
 	pageScript                = onFeed("page")
-	grownScript               = onFeed("grown")
 	beginScript               = onFeed("begin")
 	finishScript              = onFeed("finish")
 	addScript                 = onFeed("add")

@@ -37,7 +37,7 @@ func (s *Store) Show(ctx context.Context, shown ...Showing) (again map[Key]Cover
 			return nil, fmt.Errorf("show in %s: %w", f.Key, err)
 		}
 		limit := s.cfg.cap(f.Key)
-		args := []any{formatID(f.Read.Epoch), formatID(f.Read.generation), limit, slack(limit), earlyCap}
+		args := []any{formatID(f.Read.Epoch), formatID(f.Read.Generation), limit, slack(limit), earlyCap}
 		calls = append(calls, withLatestRaised(f.Key, f.IDs, call{showScript, f.Key.keys(), appendIDs(args, f.IDs)})...)
 		last = append(last, len(calls)-1)
 	}
@@ -55,7 +55,7 @@ func (s *Store) Show(ctx context.Context, shown ...Showing) (again map[Key]Cover
 		}
 		var now Coverage
 		if now.Epoch, err = parseID(reply[0]); err == nil {
-			now.generation, err = parseID(reply[1])
+			now.Generation, err = parseID(reply[1])
 		}
 		if err != nil {
 			return nil, fmt.Errorf("show in %s: %w", f.Key, err)

@@ -48,33 +48,6 @@ func (s *Store) VisitPage(ctx context.Context, user int64, r Range) (at Position
 	return at, p, nil
 }
 
-// Growth is how an inbox has changed since somebody knew its ids from an oldest to a newest.
-type Growth struct {
-	Held   int   // how many ids it has of these, forgotten ones left out
-	Oldest int64 // the oldest of them, 0 if there is none
-	Part         // the ids above, newest first
-}
-
-// VisitGrowth is Visit, and then says how the inbox has grown since the span was read, with
-// at most limit of the ids above after. An empty span is 0 and 0. The growth is that of a
-// Missing inbox when the position is zero.
-//
-// Cost: as Visit, and O(log size + limit).
-func (s *Store) VisitGrowth(ctx context.Context, user, oldest, newest, after int64, limit int) (at Position, g Growth, err error) {
-	args := []any{formatID(oldest), formatID(newest), formatID(after), limit}
-	at, done, err := s.visit(ctx, user, call{grownScript, Inbox(user).keys(), args})
-	if err == nil && at != (Position{}) {
-		g.Part, err = part(done[0])
-	}
-	if err != nil || g.Epoch != at.Epoch { // see VisitPage
-		return Position{}, Growth{}, wrap(err, "growth of %s", Inbox(user))
-	}
-	if g.State == Ready {
-		g.Held, g.Oldest, g.IDs = int(g.IDs[0]), g.IDs[1], g.IDs[2:]
-	}
-	return at, g, nil
-}
-
 // Since is what an inbox has for a reader who knows its journal up to a position.
 type Since struct {
 	// Changes are the entries of the journal since the position, oldest first, and Now is

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -343,7 +344,10 @@ func (f *fanOut) deliverPage(ctx context.Context, gain, had, muters []int64, all
 	post, p := f.args.Post, &f.progress
 	if f.args.Edited { // they have it, or another job brings it
 		reached, err = f.w.Timelines.ActiveOf(ctx, gain)
-		return reached, f.reached(err)
+		if err = f.reached(err); err == nil {
+			err = f.editedFor(ctx, reached)
+		}
+		return reached, err
 	}
 	if f.hiddenThenShown() { // the journals say that it is gone before it is there again
 		if err := f.reached(f.w.Timelines.Withdraw(ctx, []int64{post}, gain)); err != nil {
@@ -384,6 +388,16 @@ func (f *fanOut) deliverPage(ctx context.Context, gain, had, muters []int64, all
 		return nil, fmt.Errorf("deliver post %d: %w", post, err)
 	}
 	return reached, nil
+}
+
+// editedFor has those of the users who mute words read again what an edited post says: it may
+// have such a word now, or no more. In an inbox it stays.
+func (f *fanOut) editedFor(ctx context.Context, users []int64) error {
+	muting, err := f.w.Visibility.MutingWords(ctx, users)
+	if err == nil {
+		err = f.reached(f.w.Timelines.Reread(ctx, slices.Collect(maps.Keys(muting))))
+	}
+	return err
 }
 
 // withdrawPage takes the post out of the inboxes of followers who may not see it.

@@ -26,6 +26,7 @@ func (h *Home) Entry(ctx context.Context, v account.Viewer, p *ent.Post) (paging
 type Visit struct {
 	timeline.Position       // the end of the inbox's journal
 	arrived           int64 // ArrivedID
+	generation        int64 // of the inbox, where the read began with a page of it
 }
 
 // Visit makes the user active. It begins a missing inbox, so that every change is
@@ -40,7 +41,7 @@ func (h *Home) Visit(ctx context.Context, user int64) Visit {
 	if begun != nil {
 		h.builder.soon(h.inbox(user), begun)
 	}
-	return Visit{at, arrived}
+	return Visit{Position: at, arrived: arrived}
 }
 
 // visitInbox is Visit. It also returns the source of the timeline for a page that
@@ -56,7 +57,7 @@ func (h *Home) visitInbox(ctx context.Context, user int64, r timeline.Range, wit
 	at, begun := h.builder.visited(patient, user, at, err)
 	if err != nil {
 		feed.observe(false)
-		return Visit{at, arrived}, feed.truth
+		return Visit{Position: at, arrived: arrived}, feed.truth
 	}
 	if begun != nil && wait && h.builder.now(ctx, feed, begun) {
 		return h.visitInbox(ctx, user, r, with, false)
@@ -65,7 +66,7 @@ func (h *Home) visitInbox(ctx context.Context, user int64, r timeline.Range, wit
 	if unlisted == nil {
 		known.asked, known.part, known.mergeable = r, part, &list
 	}
-	return Visit{at, arrived}, h.cached(feed, known)
+	return Visit{at, arrived, part.Generation}, h.cached(feed, known)
 }
 
 // visited returns the position from a visit to the inbox, or that of the build that

@@ -20,9 +20,9 @@ import (
 // package unread can tell that it is still right; every thousandth is counted all the same,
 // and one that differs is logged as an error.
 //
-// Cost: a query and a round trip where the number is kept, and a query of the posts that came
-// since; else three queries, one of them of as many posts as are unread, at most the inbox
-// cap.
+// Cost: a query and a round trip where the number is kept, a query of the posts that came
+// since and of hidden ones, if any, and another query and round trip where reads merge; else
+// three queries, one of them of as many posts as are unread, at most the inbox cap.
 func (h *Home) UnreadCount(ctx context.Context, v account.Viewer) (int, error) {
 	if v.ID == 0 {
 		return 0, nil
@@ -31,11 +31,9 @@ func (h *Home) UnreadCount(ctx context.Context, v account.Viewer) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	kept, known := 0, false
-	if a.Certain {
-		if kept, known = keptUnread(ctx, h, v.ID, a.Marker); known && !h.unread.CheckDue() {
-			return kept, nil
-		}
+	kept, known := h.keptUnread(ctx, v.ID, a)
+	if known && !h.unread.CheckDue() {
+		return kept, nil
 	}
 	r := timeline.Range{After: a.Marker, Limit: h.tl.InboxCap()}
 	at, from := h.visitInbox(ctx, v.ID, r, 0, false)
@@ -43,53 +41,57 @@ func (h *Home) UnreadCount(ctx context.Context, v account.Viewer) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	counted := unread.Counted(v.ID, at.Position, posts)
+	counted := unread.Counted(v.ID, unread.Basis{Position: at.Position, Generation: at.generation, Words: a.Words}, posts)
 	if n := counted.Count(); known && kept != n {
 		// Unless it has become another one meanwhile, it was wrong.
-		if again, ok := keptUnread(ctx, h, v.ID, a.Marker); ok && again == kept {
+		if again, ok := h.keptUnread(ctx, v.ID, a); ok && again == kept {
 			h.log.ErrorContext(ctx, "a number of unread posts was kept that is wrong", "user", v.ID, "kept", kept, "counted", n)
 		}
 	}
 	h.unread.Forget(v.ID)
 	if a.Certain { // and still is: else the posts may be those of an inbox that lags behind
-		if now, err := h.unread.Ask(ctx, v.ID); err == nil && now.Certain {
+		if now, err := h.unread.Ask(ctx, v.ID); err == nil && now.Certain && now.Words == a.Words {
 			h.unread.Keep(v.ID, counted)
 		}
 	}
 	return counted.Count(), nil
 }
 
-// maxUnreadAdded is how many posts that came since are added to a number that is kept.
-const maxUnreadAdded = 100
-
-// keptUnread is UnreadCount by the number that is kept, if that is right.
-func keptUnread(ctx context.Context, h *Home, user, marker int64) (n int, ok bool) {
-	kept, ok := h.unread.Of(user, marker)
+// keptUnread is UnreadCount by what is kept, if that is right.
+func (h *Home) keptUnread(ctx context.Context, user int64, a unread.Answer) (n int, ok bool) {
+	if !a.Certain || !h.unread.Has(user) {
+		return 0, false
+	}
+	if _, err := h.writes.Repeat(ctx, user, patiently); err != nil {
+		return 0, false
+	}
+	merged, err := h.merged.mergeable(ctx, user) // before the inbox is read: see prefetch
+	if err != nil {
+		return 0, false
+	}
+	r := timeline.Range{After: a.Marker, Limit: h.tl.InboxCap()}
+	patient, cancel := patiently(ctx)
+	defer cancel()
+	at, part, err := h.tl.VisitPage(patient, user, r)
+	if err != nil {
+		return 0, false
+	}
+	kept, ok := h.unread.Of(user, a.Marker, unread.Basis{Position: at, Generation: part.Generation, Words: a.Words})
 	if !ok {
 		return 0, false
 	}
-	merged, listed, err := h.MergedFollowees(ctx, user) // before the inbox is read, as for a page
-	if err != nil || !listed || len(merged) > 0 {
+	_, parts, err := h.readParts(ctx, h.inbox(user), prefetch{mergeable: &merged, asked: r, part: part}, r)
+	if err != nil || slices.ContainsFunc(parts, func(p timeline.Part) bool { return p.State != timeline.Ready }) {
 		return 0, false
 	}
-	ctx, cancel := patiently(ctx)
-	defer cancel()
-	oldest, newest := kept.Span()
-	at, grown, err := h.tl.VisitGrowth(ctx, user, oldest, newest, max(newest, marker), maxUnreadAdded)
-	if err != nil || len(grown.IDs) == maxUnreadAdded {
+	ids, floor := merge(parts, r)
+	posts, err := h.posts.Posts(ctx, visibility.Home, user, kept.Lacks(ids))
+	if err != nil {
 		return 0, false
 	}
-	if kept, ok = kept.Grown(at, grown); !ok {
-		return 0, false
-	}
-	if len(grown.IDs) > 0 {
-		posts, err := h.posts.Posts(ctx, visibility.Home, user, grown.IDs)
-		if err != nil || slices.Contains(posts, nil) {
-			return 0, false
-		}
-		kept = kept.With(user, posts, h.tl.InboxCap())
-	}
-	if kept.Len() < h.tl.InboxCap() && grown.Floor > marker+1 { // more may be unread in SQL
+	kept = kept.With(user, ids, posts)
+	whole := len(ids) < r.Limit && floor <= r.After+1
+	if !whole && kept.Len() < r.Limit { // more may be unread, in SQL
 		return 0, false
 	}
 	h.unread.Keep(user, kept)

@@ -7,7 +7,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tideline/ent"
+	"tideline/ent/mutedword"
 	"tideline/ent/schema"
+	"tideline/ent/user"
+	"tideline/feed"
 	"tideline/feed/account"
 	"tideline/feed/feedtest"
 	"tideline/feed/home"
@@ -111,61 +114,113 @@ func TestUnreadCountIsKept(t *testing.T) {
 }
 
 // A number that is kept never counts what the viewer may not see, whether the job of that
-// change is done or not, nor lacks what the viewer may see again.
+// change is done or not, nor lacks what the viewer may see again: of authors who are pushed, and
+// of those whom the viewer merges, with muted words and without.
 func TestKeptUnreadCountHasWhatTheViewerMaySee(t *testing.T) {
 	t.Parallel()
 	// The list of merged authors is read once: each query is counted.
 	o := feedtest.Options{Policy: home.Policy{MergedListFor: 1 << 50, PushAndPullFor: 1 << 55}}
-	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
-		w := newWorld(t, s, o)
-		doJobs := w.doingJobs()
-		ann, bob := w.User("ann"), w.User("bob")
-		w.Follow(ann, bob)
-		w.Follow(bob, ann)
-		doJobs()
-		w.AwaitInbox(ann)
-		w.Post(bob, schema.Public)
-		changing := w.Post(bob, schema.Public)
-		w.Post(bob, schema.Mutuals)
-		doJobs()
-		set := func(v schema.Visibility) error {
-			_, err := w.Feed.SetVisibility(w.Ctx, bob, changing, v)
+	for name, c := range map[string]struct {
+		mode    user.FanOutMode
+		words   bool
+		queries int // that a number takes at most that is kept
+	}{
+		"pushed":            {user.FanOutModePUSH, false, 2},
+		"pushed, and words": {user.FanOutModePUSH, true, 2},
+		"merged":            {user.FanOutModePULL, false, 3},
+		"merged, and words": {user.FanOutModePULL, true, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+				w := newWorld(t, s, o)
+				author := w.User("author")
+				w.Stores.DB.User.UpdateOneID(author.ID).SetFanOutMode(c.mode).ExecX(w.Ctx)
+				w.unreadAfterChanges(author, c.queries, c.words)
+			})
+		})
+	}
+}
+
+// unreadAfterChanges changes what two viewers may see of the author's posts. The first counts
+// before the job is done, too. A number that is kept takes at most so many queries. With words
+// the viewers mute penguins.
+func (w *world) unreadAfterChanges(author account.Viewer, queries int, words bool) {
+	w.Helper()
+	doJobs, viewers := w.doingJobs(), []account.Viewer{w.User("eager"), w.User("patient")}
+	for _, viewer := range viewers {
+		if words {
+			_, _, err := w.Feed.MuteWord(w.Ctx, viewer, "penguin")
+			require.NoError(w, err)
+		}
+		w.Befriend(viewer, author)
+	}
+	doJobs()
+	kept := func(want int, what string) {
+		w.Helper()
+		for _, viewer := range viewers {
+			n, _ := w.unread(viewer) // before anything else finds out
+			require.Equal(w, want, n, what)
+			w.AwaitInbox(viewer)
+			require.Eventually(w, func() bool {
+				n, took := w.unread(viewer)
+				require.Equal(w, want, n, what)
+				return took <= queries
+			}, time.Minute, time.Millisecond, "kept: %s", what)
+		}
+	}
+	kept(0, "without posts")
+	w.Post(author, schema.Public)
+	post := w.Post(author, schema.Public)
+	w.Post(author, schema.Mutuals)
+	doJobs()
+	set := func(v schema.Visibility) func(account.Viewer) error {
+		return func(account.Viewer) error { _, err := w.Feed.SetVisibility(w.Ctx, author, post, v); return err }
+	}
+	edit := func(text string) func(account.Viewer) error {
+		return func(account.Viewer) error {
+			_, err := w.Feed.UpdatePost(w.Ctx, author, post, feed.Edit{Text: &text})
 			return err
 		}
-		for _, change := range []struct {
-			what     string
-			do, undo func() error
-			unread   int
-		}{
-			{"private", func() error { return set(schema.Private) }, func() error { return set(schema.Public) }, 2},
-			{"mutuals", func() error { return set(schema.Mutuals) }, func() error { return set(schema.Public) }, 3},
-			{"muted", func() error { _, err := w.Feed.Mute(w.Ctx, ann, bob.ID); return err }, func() error { _, err := w.Feed.Unmute(w.Ctx, ann, bob.ID); return err }, 0},
-			{"no friends any more", func() error { _, err := w.Feed.Unfollow(w.Ctx, bob, ann.ID); return err }, func() error { _, err := w.Feed.Follow(w.Ctx, bob, ann.ID); return err }, 2},
-			{"unfollowed", func() error { _, err := w.Feed.Unfollow(w.Ctx, ann, bob.ID); return err }, func() error { _, err := w.Feed.Follow(w.Ctx, ann, bob.ID); return err }, 0},
-			{"words", func() error { _, _, err := w.Feed.MuteWord(w.Ctx, ann, "hello"); return err }, func() error { _, _, err := w.Feed.UnmuteWord(w.Ctx, ann, "hello"); return err }, 0},
-		} {
-			w.AwaitInbox(ann)
-			require.Eventually(w, func() bool {
-				n, queries := w.unread(ann)
-				require.Equal(w, 3, n, "before %s", change.what)
-				return queries == 1
-			}, time.Minute, time.Millisecond, "kept before %s", change.what)
-			require.NoError(w, change.do())
-			n, _ := w.unread(ann)
-			require.Equal(w, change.unread, n, "%s, job not done", change.what)
-			doJobs()
-			for range 2 {
-				n, _ = w.unread(ann)
-				require.Equal(w, change.unread, n, change.what)
-			}
-			require.NoError(w, change.undo())
-			doJobs()
-			for range 2 {
-				n, _ = w.unread(ann)
-				require.Equal(w, 3, n, "after %s", change.what)
-			}
+	}
+	type change struct {
+		what     string
+		do, undo func(account.Viewer) error // for each viewer: again changes nothing
+		unread   int
+	}
+	changes := []change{
+		{"private", set(schema.Private), set(schema.Public), 2},
+		{"mutuals", set(schema.Mutuals), set(schema.Public), 3},
+		{"muted", func(v account.Viewer) error { _, err := w.Feed.Mute(w.Ctx, v, author.ID); return err }, func(v account.Viewer) error { _, err := w.Feed.Unmute(w.Ctx, v, author.ID); return err }, 0},
+		{"no friends any more", func(v account.Viewer) error { _, err := w.Feed.Unfollow(w.Ctx, author, v.ID); return err }, func(v account.Viewer) error { _, err := w.Feed.Follow(w.Ctx, author, v.ID); return err }, 2},
+		{"unfollowed", func(v account.Viewer) error { _, err := w.Feed.Unfollow(w.Ctx, v, author.ID); return err }, func(v account.Viewer) error { _, err := w.Feed.Follow(w.Ctx, v, author.ID); return err }, 0},
+	}
+	if words { // most of the others have nothing to do with them
+		changes = append(changes[:1],
+			change{"edited", edit("a penguin"), edit("hello"), 2},
+			change{"words", func(v account.Viewer) error { _, _, err := w.Feed.MuteWord(w.Ctx, v, "hello"); return err }, func(v account.Viewer) error { _, _, err := w.Feed.UnmuteWord(w.Ctx, v, "hello"); return err }, 0},
+			change{"words, and Redis has not heard", func(v account.Viewer) error {
+				return w.Stores.DB.MutedWord.Create().SetUserID(v.ID).SetWord("hello").SetHead("hello").Exec(w.Ctx)
+			}, func(v account.Viewer) error {
+				_, err := w.Stores.DB.MutedWord.Delete().Where(mutedword.UserID(v.ID), mutedword.Word("hello")).Exec(w.Ctx)
+				return err
+			}, 0})
+	}
+	kept(3, "at first")
+	for _, change := range changes {
+		for _, viewer := range viewers {
+			require.NoError(w, change.do(viewer))
 		}
-	})
+		n, _ := w.unread(viewers[0])
+		require.Equal(w, change.unread, n, "%s, job not done", change.what)
+		doJobs()
+		kept(change.unread, change.what)
+		for _, viewer := range viewers {
+			require.NoError(w, change.undo(viewer))
+		}
+		doJobs()
+		kept(3, "no more "+change.what)
+	}
 }
 
 // A number that was kept and is wrong is told of, and counted anew.
@@ -181,7 +236,7 @@ func TestWrongUnreadCountIsFound(t *testing.T) {
 		doJobs()
 		position, err := w.Timelines.Visit(w.Ctx, ann.ID)
 		require.NoError(w, err)
-		w.Home.KeepUnread(ann.ID, unread.Counted(ann.ID, position, []*ent.Post{post}))
+		w.Home.KeepUnread(ann.ID, unread.Counted(ann.ID, unread.Basis{Position: position}, []*ent.Post{post}))
 		n, _ := w.unread(ann)
 		require.Zero(w, n, "it is told as it was kept")
 		right := func() bool { n, _ := w.unread(ann); return n == 1 }

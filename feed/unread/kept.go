@@ -1,36 +1,56 @@
 package unread
 
 import (
+	"cmp"
 	"slices"
 
 	"tideline/ent"
 	"tideline/timeline"
 )
 
-// Kept is what was counted: the unread posts of an inbox, newest first, the viewer's own
-// included. The zero Kept is of nobody.
+// Kept is what was counted: the unread posts of a timeline that the viewer may be shown,
+// newest first, the viewer's own included. The zero Kept is of nobody.
 type Kept struct {
-	position timeline.Position // of the journal, before the posts were read
-	ids      []int64
-	own      []int64 // those that the viewer wrote, which do not count
+	by  Basis
+	ids []int64
+	own []int64 // those that the viewer wrote, which do not count
 }
 
-// Of returns what was kept of the user's posts above the marker.
-func (c *Counts) Of(user, marker int64) (Kept, bool) {
+// Basis is what a count was made by. Another count by the same says the same of each post that
+// was counted.
+type Basis struct {
+	Position   timeline.Position // of the inbox's journal, before the posts were read
+	Generation int64             // of the inbox then
+	Words      Words
+}
+
+// Of returns what was kept of the user's posts above the marker, if that was counted by the
+// same basis.
+func (c *Counts) Of(user, marker int64, by Basis) (Kept, bool) {
 	k, ok := c.kept.Get(user)
 	k.ids, k.own = downTo(k.ids, marker+1), downTo(k.own, marker+1)
-	return k, ok
+	return k, ok && k.by == by
 }
 
+// Has reports whether anything is kept of the user.
+func (c *Counts) Has(user int64) bool { return c.kept.Contains(user) }
+
 // Counted is what a timeline had of unread posts, newest first, when the viewer might be shown
-// all of them. The position is from before they were read.
-func Counted(viewer int64, position timeline.Position, posts []*ent.Post) Kept {
-	return Kept{position: position}.With(viewer, posts, len(posts))
+// all of them.
+func Counted(viewer int64, by Basis, posts []*ent.Post) Kept {
+	k := Kept{by: by}
+	for _, p := range posts {
+		k.ids = append(k.ids, p.ID)
+		if p.AuthorID == viewer {
+			k.own = append(k.own, p.ID)
+		}
+	}
+	return k
 }
 
 // Keep keeps the unread posts of a user. It keeps nothing of an inbox without a position.
 func (c *Counts) Keep(user int64, k Kept) {
-	if k.position.Epoch != 0 {
+	if k.by.Position.Epoch != 0 {
 		c.kept.Add(user, k)
 	}
 }
@@ -50,56 +70,46 @@ func (k Kept) Count() int { return len(k.ids) - len(k.own) }
 // Len is the number of posts, the viewer's own included.
 func (k Kept) Len() int { return len(k.ids) }
 
-// Span returns the ids of the oldest and the newest of the posts, 0 when there are none.
-func (k Kept) Span() (oldest, newest int64) {
-	if len(k.ids) == 0 {
-		return 0, 0
-	}
-	return k.ids[len(k.ids)-1], k.ids[0]
-}
-
-// Grown reports whether the inbox still has these posts, but for the oldest, which it has
-// forgotten, and those that came behind the newest. It was looked at for the span of the
-// posts, at the position.
-func (k Kept) Grown(position timeline.Position, g timeline.Growth) (Kept, bool) {
-	if position != k.position || g.State != timeline.Ready || g.Held > len(k.ids) {
-		return Kept{}, false
-	}
-	k.ids = k.ids[:g.Held]
-	if g.Held == 0 {
-		return Kept{position: position}, true
-	}
-	oldest, _ := k.Span()
-	k.own = downTo(k.own, oldest)
-	if oldest != g.Oldest {
-		return Kept{}, false
-	}
-	return k, true
-}
-
-// With is the posts with newer ones before them, newest first, at most so many.
-func (k Kept) With(viewer int64, newer []*ent.Post, most int) Kept {
-	ids, own := make([]int64, 0, len(newer)+len(k.ids)), []int64(nil)
-	for _, p := range newer {
-		ids = append(ids, p.ID)
-		if p.AuthorID == viewer {
-			own = append(own, p.ID)
+// Lacks returns those of the ids, which descend, that are not among the posts.
+func (k Kept) Lacks(ids []int64) (lacking []int64) {
+	have := k.ids
+	for _, id := range ids {
+		if have = have[len(downTo(have, id+1)):]; len(have) == 0 || have[0] != id {
+			lacking = append(lacking, id)
 		}
 	}
-	k.ids, k.own = append(ids, k.ids...), append(own, k.own...)
-	k.ids = k.ids[:min(len(k.ids), most)]
-	oldest, _ := k.Span()
-	k.own = downTo(k.own, oldest)
-	return k
+	return lacking
 }
+
+// With is those of the posts that are among the ids, which descend, and the posts that were
+// read of what it lacks: nil are those that the viewer may not be shown.
+func (k Kept) With(viewer int64, ids []int64, read []*ent.Post) Kept {
+	now, lacking := Kept{by: k.by, ids: make([]int64, 0, len(ids))}, k.Lacks(ids)
+	for _, id := range ids {
+		own := false
+		if len(lacking) > 0 && lacking[0] == id {
+			p := read[0]
+			lacking, read = lacking[1:], read[1:]
+			if p == nil {
+				continue
+			}
+			own = p.AuthorID == viewer
+		} else {
+			_, own = slices.BinarySearchFunc(k.own, id, descending)
+		}
+		now.ids = append(now.ids, id)
+		if own {
+			now.own = append(now.own, id)
+		}
+	}
+	return now
+}
+
+// descending compares ids that descend.
+func descending(a, b int64) int { return cmp.Compare(b, a) }
 
 // downTo is the beginning of the ids, which descend, down to the lowest.
 func downTo(ids []int64, lowest int64) []int64 {
-	n, _ := slices.BinarySearchFunc(ids, lowest, func(id, lowest int64) int {
-		if id >= lowest {
-			return -1
-		}
-		return 1
-	})
+	n, _ := slices.BinarySearchFunc(ids, lowest-1, descending)
 	return ids[:n:n]
 }

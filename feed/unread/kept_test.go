@@ -21,57 +21,67 @@ func by(ids ...int64) (posts []*ent.Post) {
 	return posts
 }
 
-func TestGrown(t *testing.T) {
+func TestKeptWithWhatFeedsHave(t *testing.T) {
 	t.Parallel()
-	at := timeline.Position{Epoch: 7, Offset: 3}
-	ready := timeline.Part{Coverage: timeline.Coverage{State: timeline.Ready, Epoch: 7}}
-	kept := Counted(9, at, by(50, -40, 30, -20))
+	kept := Counted(9, Basis{}, by(50, -40, 30, -20))
 	require.Equal(t, 2, kept.Count())
 	for name, c := range map[string]struct {
-		position timeline.Position
-		growth   timeline.Growth
-		want     int // -1: it is not right
+		ids     []int64 // that the feeds have
+		lacking []int64
+		read    []*ent.Post
+		count   int
+		have    int
 	}{
-		"the same":                   {at, timeline.Growth{Held: 4, Oldest: 20, Part: ready}, 2},
-		"the oldest is forgotten":    {at, timeline.Growth{Held: 3, Oldest: 30, Part: ready}, 2},
-		"two are forgotten":          {at, timeline.Growth{Held: 2, Oldest: 40, Part: ready}, 1},
-		"all are forgotten":          {at, timeline.Growth{Part: ready}, 0},
-		"one between has gone":       {at, timeline.Growth{Held: 3, Oldest: 20, Part: ready}, -1},
-		"one came between":           {at, timeline.Growth{Held: 5, Oldest: 20, Part: ready}, -1},
-		"one came, one forgotten":    {at, timeline.Growth{Held: 4, Oldest: 30, Part: ready}, -1},
-		"the journal has gone on":    {timeline.Position{Epoch: 7, Offset: 4}, timeline.Growth{Held: 4, Oldest: 20, Part: ready}, -1},
-		"the inbox is another one":   {timeline.Position{Epoch: 8, Offset: 3}, timeline.Growth{Held: 4, Oldest: 20, Part: ready}, -1},
-		"the inbox is being built":   {at, timeline.Growth{Held: 4, Oldest: 20, Part: timeline.Part{Coverage: timeline.Coverage{State: timeline.Building}}}, -1},
-		"there is no inbox any more": {timeline.Position{}, timeline.Growth{}, -1},
+		"the same":                   {[]int64{50, 40, 30, 20}, nil, nil, 2, 4},
+		"nothing any more":           {nil, nil, nil, 0, 0},
+		"without the oldest":         {[]int64{50, 40}, nil, nil, 1, 2},
+		"without one between":        {[]int64{50, 40, 20}, nil, nil, 1, 3},
+		"new ones":                   {[]int64{70, 60, 50, 40, 30, 20}, []int64{70, 60}, by(-70, 60), 3, 6},
+		"one that came between":      {[]int64{50, 45, 40, 30, 20}, []int64{45}, by(45), 3, 5},
+		"one below":                  {[]int64{50, 40, 30, 20, 10}, []int64{10}, by(10), 3, 5},
+		"hidden ones":                {[]int64{60, 50, 45, 40, 30, 20}, []int64{60, 45}, []*ent.Post{nil, nil}, 2, 4},
+		"one hidden, one new":        {[]int64{60, 50, 45, 40, 30, 20}, []int64{60, 45}, append([]*ent.Post{nil}, by(45)...), 3, 5},
+		"all others, and an own one": {[]int64{49, 39, 29}, []int64{49, 39, 29}, by(49, -39, 29), 2, 3},
 	} {
-		got, ok := kept.Grown(c.position, c.growth)
-		require.Equal(t, c.want >= 0, ok, name)
-		if ok {
-			require.Equal(t, c.want, got.Count(), name)
-		}
+		require.Equal(t, c.lacking, kept.Lacks(c.ids), name)
+		now := kept.With(9, c.ids, c.read)
+		require.Equal(t, c.count, now.Count(), name)
+		require.Equal(t, c.have, now.Len(), name)
+		require.Equal(t, kept.With(9, c.ids, c.read), now.With(9, c.ids, make([]*ent.Post, len(now.Lacks(c.ids)))), "%s: what was read is known", name)
 	}
-	more := kept.With(9, by(70, -60), 4)
-	require.Equal(t, 4, more.Len(), "the newest")
-	require.Equal(t, 2, more.Count(), "70 and 50 are of others")
 }
 
 func TestKeptAboveTheMarker(t *testing.T) {
 	t.Parallel()
 	c := New(nil)
-	_, ok := c.Of(1, 0)
+	at := Basis{Position: timeline.Position{Epoch: 7, Offset: 3}, Generation: 2, Words: Words{Count: 1, Last: 5}}
+	_, ok := c.Of(1, 0, at)
 	require.False(t, ok)
-	c.Keep(1, Counted(9, timeline.Position{Epoch: 7}, by(50, -40, 30, -20)))
+	require.False(t, c.Has(1))
+	c.Keep(1, Counted(9, at, by(50, -40, 30, -20)))
+	require.True(t, c.Has(1))
 	for marker, want := range map[int64]int{0: 2, 19: 2, 20: 2, 30: 1, 39: 1, 40: 1, 49: 1, 50: 0, 60: 0} {
-		k, ok := c.Of(1, marker)
+		k, ok := c.Of(1, marker, at)
 		require.True(t, ok)
 		require.Equal(t, want, k.Count(), "above %d", marker)
 	}
-	c.Keep(2, Counted(9, timeline.Position{}, by(50)))
-	_, ok = c.Of(2, 0)
-	require.False(t, ok, "an inbox without a position")
+	for name, other := range map[string]func(*Basis){
+		"another inbox":       func(b *Basis) { b.Position.Epoch++ },
+		"the journal went on": func(b *Basis) { b.Position.Offset++ },
+		"a removal":           func(b *Basis) { b.Generation++ },
+		"another word":        func(b *Basis) { b.Words = Words{Count: 1, Last: 6} },
+		"one word less":       func(b *Basis) { b.Words.Count-- },
+		"there is no inbox":   func(b *Basis) { b.Position = timeline.Position{} },
+	} {
+		now := at
+		other(&now)
+		_, ok := c.Of(1, 0, now)
+		require.False(t, ok, name)
+	}
+	c.Keep(2, Counted(9, Basis{}, by(50)))
+	require.False(t, c.Has(2), "an inbox without a position")
 	c.Forget(1)
-	_, ok = c.Of(1, 0)
-	require.False(t, ok)
+	require.False(t, c.Has(1))
 }
 
 func TestConcerns(t *testing.T) {

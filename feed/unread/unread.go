@@ -1,17 +1,21 @@
 // Package unread keeps how many unread posts a timeline has.
 // It says when a number that was kept is still right.
 //
-// What is kept are the ids of the unread posts of an inbox, all of which the viewer was seen
-// to be allowed to see. That is still so if two things hold:
+// What is kept are the ids of the unread posts that the viewer was seen to be allowed to
+// see. That is still so if three things hold:
 //
-//   - SQL has no unfinished job of a change by which the viewer may see more or less
-//     ([Counts.Ask]). Such a job is written with its change and ends when the inbox agrees
-//     with it.
-//   - After that look, the inbox is found to be the same, but for ids at its ends
-//     ([Kept.Grown]). An id that goes elsewhere leaves an entry in the journal.
+//   - SQL has no unfinished job of a change by which the viewer may see more or less, and
+//     the viewer mutes the same words ([Counts.Ask]). Such a job is written with its change
+//     and ends when inboxes agree with it.
+//   - After that look, the viewer's inbox is of the same position in its journal and the
+//     same generation ([Kept.Of]). A change that takes a post from the viewer moves one of
+//     the two, also where reads merge its author: of the journals of followers the one, by
+//     an edit for a viewer who mutes words the other.
+//   - The feeds that are read still have the ids. They are read anew each time.
 //
-// So a change has a job, or has changed the inbox; no clock decides. Whatever is not
-// certain is counted anew.
+// What the feeds have beside them is read from SQL: new posts, and posts that are hidden,
+// which may be shown any time without a word. So a change has a job, or has changed the
+// inbox; no clock decides. Whatever is not certain is counted anew.
 package unread
 
 import (
@@ -62,15 +66,20 @@ type Answer struct {
 	// Marker is the id up to which the user has read, 0 if the user never said so.
 	Marker int64
 	// Certain says that every change by which the user may see more or less of a home
-	// timeline has reached the inbox, or the journal of it.
+	// timeline has reached the inbox, or the journal of it; but for muted words.
 	Certain bool
+	// Words differs from one set of muted words to the next.
+	Words Words
 }
+
+// Words names the words that a user mutes, by their rows: how many, and the last that came.
+type Words struct{ Count, Last int64 }
 
 // question asks for the marker, for muted words, which hide posts that an inbox has, and for
 // the jobs that do. Dead jobs of the two kinds have another one that makes up for them.
 var question = `SELECT COALESCE((SELECT post_id FROM read_markers WHERE id = $1), 0),
-  EXISTS (SELECT 1 FROM muted_words WHERE user_id = $1), COALESCE(j.kind, ''), COALESCE(j.payload, 'null')
-  FROM (SELECT 1) one LEFT JOIN (SELECT kind, payload FROM jobs
+  w.count, w.last, COALESCE(j.kind, ''), COALESCE(j.payload, 'null')
+  FROM (SELECT count(*) count, COALESCE(max(id), 0) last FROM muted_words WHERE user_id = $1) w LEFT JOIN (SELECT kind, payload FROM jobs
     WHERE ` + schema.JobChanges + ` AND (dead = false OR kind NOT IN ('` + job.PostChanged + `', '` + job.RelationChanged + `'))
     LIMIT ` + strconv.Itoa(askedJobs) + `) j ON true`
 
@@ -85,13 +94,13 @@ func (c *Counts) Ask(ctx context.Context, user int64) (Answer, error) {
 	}
 	defer found.Close()
 	var a Answer
-	var words, everybody bool
+	var everybody bool
 	var authors []int64
 	jobs := 0
 	for found.Next() {
 		var kind string
 		var payload []byte
-		if err := found.Scan(&a.Marker, &words, &kind, &payload); err != nil {
+		if err := found.Scan(&a.Marker, &a.Words.Count, &a.Words.Last, &kind, &payload); err != nil {
 			return Answer{}, fmt.Errorf("ask for unread posts: %w", err)
 		}
 		if kind == "" {
@@ -105,7 +114,7 @@ func (c *Counts) Ask(ctx context.Context, user int64) (Answer, error) {
 	if err := found.Err(); err != nil {
 		return Answer{}, fmt.Errorf("ask for unread posts: %w", err)
 	}
-	a.Certain = !words && !everybody && jobs < askedJobs
+	a.Certain = !everybody && jobs < askedJobs
 	if a.Certain && len(authors) > 0 {
 		follows, err := c.db.Follow.Query().Where(follow.FollowerID(user), rows.Among(follow.FieldFolloweeID, authors)).Exist(ctx)
 		if err != nil {

@@ -149,7 +149,7 @@ const (
 func (r *Reader) CountUnread(ctx context.Context, timelines map[int64][]int64, full int, counts map[int64]int) error {
 	posts := map[int64]*ent.Post{}
 	var users []int64
-	muting, err := r.withWords(ctx, slices.Collect(maps.Keys(timelines)))
+	muting, err := r.MutingWords(ctx, slices.Collect(maps.Keys(timelines)))
 	if err != nil {
 		return err
 	}

@@ -157,10 +157,10 @@ func (r *Reader) muters(ctx context.Context, text string, users []int64) (map[in
 	return muting, rows.Wrap("read muted words", found.Err())
 }
 
-// withWords returns those of the users who mute words.
+// MutingWords returns those of the users who mute words.
 //
 // Cost: one query, of an index look-up a user.
-func (r *Reader) withWords(ctx context.Context, users []int64) (map[int64]bool, error) {
+func (r *Reader) MutingWords(ctx context.Context, users []int64) (map[int64]bool, error) {
 	var list []int64
 	err := r.db.MutedWord.Query().Where(rows.Among(mutedword.FieldUserID, users)).Unique(true).Select(mutedword.FieldUserID).Scan(ctx, &list)
 	if err != nil {

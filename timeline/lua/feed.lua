@@ -10,7 +10,7 @@
 --   state    'building' or 'ready'
 --   started  when the builder was last heard of (Unix ms)
 --   floor    the id down to which the feed is complete ('0': to the beginning)
---   gen      the generation: how many removals there were. It keeps its short
+--   gen      the generation: how many removals there were, of nothing too. It keeps its short
 --            name: a process of another version may count removals during a build
 --   pos      the end of the journal: how many entries there ever were
 --   kept     entries up to this position are forgotten
