@@ -367,6 +367,34 @@ func BenchmarkUnread(b *testing.B) {
 	}
 }
 
+// BenchmarkUnreadOfMany measures the numbers of unread posts of a thousand readers, of thirty posts
+// each, who follow a hundred authors: as an event has them that all get at the same time.
+func BenchmarkUnreadOfMany(b *testing.B) {
+	engines(b, func(b *testing.B, s *storage.Stores) {
+		ctx := b.Context()
+		t := newTown(b, s, 100)
+		t.posts(b, longAgo, 1000, "2 + g * 7 % 200")
+		t.exec(b, "DELETE FROM follows WHERE follower_id >= 10000",
+			"INSERT INTO follows (follower_id, followee_id, created_at) SELECT 10000 + g % 1000, 2 + (g % 1000 + g / 1000) % 200, CURRENT_TIMESTAMP FROM "+t.series(99999),
+			fmt.Sprintf("INSERT INTO read_markers (id, post_id) SELECT 9999 + g, %d FROM %s", int64(longAgo)+940, t.series(1000)))
+		t.ready(b)
+		readers := make([]int64, 1000)
+		for i := range readers {
+			readers[i] = 10000 + int64(i)
+			_, err := t.tl.Visit(ctx, readers[i])
+			require.NoError(b, err)
+			require.NoError(b, t.home.BuildInbox(ctx, readers[i]))
+		}
+		for b.Loop() {
+			counts, err := t.home.UnreadCounts(ctx, readers)
+			require.NoError(b, err)
+			require.Len(b, counts, len(readers))
+			require.InDelta(b, 30, counts[readers[0]], 10)
+		}
+		b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*len(readers)), "µs/reader")
+	})
+}
+
 // BenchmarkRankedPage measures a ranked page of 20 of an inbox of 500 posts by each ranking,
 // beside the same posts by key, which it reads at the least. The reader likes 300 posts, and
 // each post has data.

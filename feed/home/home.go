@@ -155,7 +155,7 @@ func New(cfg Config) (*Home, error) {
 		merged:   mergedAuthors{db: cfg.DB, tl: cfg.Timelines, log: cfg.Logger, now: cfg.Now, policy: cfg.Policy},
 		builder:  builder{tl: cfg.Timelines, log: cfg.Logger, requests: make(chan buildRequest, waitingBuilds), turns: make(chan struct{}, builders)},
 		rankings: rankings,
-		unread:   unread.New(cfg.DB),
+		unread:   unread.New(cfg.DB, cfg.Dialect),
 	}, nil
 }
 

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"tideline/ent/follow"
-	"tideline/ent/readmarker"
 	"tideline/feed/account"
 	"tideline/feed/internal/rows"
 	"tideline/feed/unread"
@@ -41,7 +40,7 @@ func (h *Home) UnreadCount(ctx context.Context, v account.Viewer) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	counted := unread.Counted(v.ID, unread.Basis{Position: at.Position, Generation: at.generation, Words: a.Words}, posts)
+	counted := unread.Counted(v.ID, a.By(timeline.Coverage{Epoch: at.Epoch, Generation: at.generation}), posts)
 	if n := counted.Count(); known && kept != n {
 		// Unless it has become another one meanwhile, it was wrong.
 		if again, ok := h.keptUnread(ctx, v.ID, a); ok && again == kept {
@@ -72,16 +71,16 @@ func (h *Home) keptUnread(ctx context.Context, user int64, a unread.Answer) (n i
 	r := timeline.Range{After: a.Marker, Limit: h.tl.InboxCap()}
 	patient, cancel := patiently(ctx)
 	defer cancel()
-	at, part, err := h.tl.VisitPage(patient, user, r)
+	_, part, err := h.tl.VisitPage(patient, user, r)
 	if err != nil {
 		return 0, false
 	}
-	kept, ok := h.unread.Of(user, a.Marker, unread.Basis{Position: at, Generation: part.Generation, Words: a.Words})
+	kept, ok := h.unread.Of(user, a.Marker, a.By(part.Coverage))
 	if !ok {
 		return 0, false
 	}
 	_, parts, err := h.readParts(ctx, h.inbox(user), prefetch{mergeable: &merged, asked: r, part: part}, r)
-	if err != nil || slices.ContainsFunc(parts, func(p timeline.Part) bool { return p.State != timeline.Ready }) {
+	if err != nil || slices.ContainsFunc(parts, unready) {
 		return 0, false
 	}
 	ids, floor := merge(parts, r)
@@ -98,36 +97,74 @@ func (h *Home) keptUnread(ctx context.Context, user int64, a unread.Answer) (n i
 	return kept.Count(), true
 }
 
-// UnreadCounts is UnreadCount of many users. It leaves out users whose timelines
-// Redis does not have whole.
+// UnreadCounts is UnreadCount of many users, without a visit. It leaves out users whose
+// timelines Redis does not have whole, and some of users who have much to be counted.
 //
-// Cost: at most eight queries for a thousand users, and two round trips.
+// Cost: five queries and a round trip for a thousand users whose numbers are kept, and at most seven more for the posts
+// that came since, which are counted anew for the others, with two more queries.
 func (h *Home) UnreadCounts(ctx context.Context, users []int64) (map[int64]int, error) {
 	counts := make(map[int64]int, len(users))
 	for chunk := range slices.Chunk(users, 1000) {
-		unread, err := h.unreadIDs(ctx, chunk)
-		if err != nil {
-			return counts, err
-		}
-		if err := h.posts.CountUnread(ctx, unread, h.tl.InboxCap(), counts); err != nil {
+		if err := h.countMany(ctx, chunk, counts); err != nil {
 			return counts, err
 		}
 	}
 	return counts, nil
 }
 
-// unreadIDs returns, for each user, the ids of the posts above the read marker,
-// hidden ones included. It has none for users whose timeline Redis does not have
-// whole.
-func (h *Home) unreadIDs(ctx context.Context, users []int64) (map[int64][]int64, error) {
-	markers, err := h.db.ReadMarker.Query().Where(rows.Among(readmarker.FieldID, users)).All(ctx)
+// countMany adds the counts of some of the users.
+func (h *Home) countMany(ctx context.Context, users []int64, counts map[int64]int) error {
+	answers, err := h.unread.AskMany(ctx, users)
 	if err != nil {
-		return nil, fmt.Errorf("read markers: %w", err)
+		return err
 	}
-	above := make(map[int64]int64, len(users))
-	for _, m := range markers {
-		above[m.ID] = m.PostID
+	timelines, err := h.unreadIDs(ctx, users, answers)
+	if err != nil {
+		return err
 	}
+	had, lacking := make(map[int64]unread.Kept, len(users)), make(map[int64][]int64, len(users))
+	var anew []int64
+	for user, t := range timelines {
+		a := answers[user]
+		kept, known := h.unread.Of(user, a.Marker, a.By(t.inbox))
+		if !known || !a.Certain {
+			kept, anew = unread.Counted(user, a.By(t.inbox), nil), append(anew, user)
+		}
+		had[user], lacking[user] = kept, kept.Lacks(t.ids)
+	}
+	shown, err := h.posts.ShownOfMany(ctx, lacking)
+	if err != nil {
+		return err
+	}
+	again := answers // as UnreadCount asks again for whoever is counted anew
+	if len(anew) > 0 {
+		if again, err = h.unread.AskMany(ctx, anew); err != nil {
+			return err
+		}
+	}
+	for user, posts := range shown {
+		t, a := timelines[user], answers[user]
+		now := had[user].With(user, t.ids, posts)
+		if !t.whole && now.Len() < h.tl.InboxCap() { // more may be unread, in SQL
+			continue
+		}
+		counts[user] = now.Count()
+		if b, asked := again[user]; a.Certain && (!asked || b.Certain && b.Words == a.Words) {
+			h.unread.Keep(user, now)
+		}
+	}
+	return nil
+}
+
+// unreadTimeline is what the feeds of a user have above the read marker.
+type unreadTimeline struct {
+	ids   []int64 // newest first, those of hidden posts included
+	whole bool    // there are no others
+	inbox timeline.Coverage
+}
+
+// unreadIDs returns the timelines of those users whose feeds Redis has.
+func (h *Home) unreadIDs(ctx context.Context, users []int64, answers map[int64]unread.Answer) (map[int64]unreadTimeline, error) {
 	merged, err := h.merged.mergeable(ctx, users...)
 	if err != nil || h.cfg.PullAbove == AlwaysPull {
 		return nil, err
@@ -142,12 +179,11 @@ func (h *Home) unreadIDs(ctx context.Context, users []int64) (map[int64][]int64,
 			outboxes[row.FollowerID] = append(outboxes[row.FollowerID], row.FolloweeID)
 		}
 	}
-	inboxes, lowest := make([]timeline.Above, len(users)), above[users[0]]
+	feeds, lowest := make([]timeline.Above, len(users)), answers[users[0]].Marker
 	for i, user := range users {
-		inboxes[i] = timeline.Above{Key: timeline.Inbox(user), After: above[user]}
-		lowest = min(lowest, above[user])
+		feeds[i] = timeline.Above{Key: timeline.Inbox(user), After: answers[user].Marker}
+		lowest = min(lowest, answers[user].Marker)
 	}
-	feeds := inboxes
 	index := map[int64]int{} // of an author's outbox in feeds
 	for _, authors := range outboxes {
 		for _, author := range authors {
@@ -162,25 +198,24 @@ func (h *Home) unreadIDs(ctx context.Context, users []int64) (map[int64][]int64,
 	if err != nil {
 		return nil, err
 	}
-	unread := make(map[int64][]int64, len(users))
+	timelines := make(map[int64]unreadTimeline, len(users))
 	for i, user := range users {
 		mine := []timeline.Part{parts[i]}
 		for _, author := range outboxes[user] {
 			mine = append(mine, parts[index[author]])
 		}
-		ready := len(outboxes[user]) <= defaultMergeAll
-		for _, p := range mine {
-			ready = ready && p.State == timeline.Ready
+		if len(outboxes[user]) > defaultMergeAll || slices.ContainsFunc(mine, unready) {
+			continue
 		}
-		r := timeline.Range{After: above[user], Limit: limit}
+		r := timeline.Range{After: answers[user].Marker, Limit: limit}
 		ids, floor := merge(mine, r)
-		below := slices.IndexFunc(ids, func(id int64) bool { return id <= r.After })
-		if below >= 0 {
+		if below := slices.IndexFunc(ids, func(id int64) bool { return id <= r.After }); below >= 0 {
 			ids = ids[:below]
 		}
-		if ready && (len(ids) == limit || floor <= r.After+1) {
-			unread[user] = ids
-		}
+		timelines[user] = unreadTimeline{ids, len(ids) < limit && floor <= r.After+1, parts[i].Coverage}
 	}
-	return unread, nil
+	return timelines, nil
 }
+
+// unready reports whether a feed cannot say what it has.
+func unready(p timeline.Part) bool { return p.State != timeline.Ready }

@@ -19,17 +19,24 @@ type Kept struct {
 // Basis is what a count was made by. Another count by the same says the same of each post that
 // was counted.
 type Basis struct {
-	Position   timeline.Position // of the inbox's journal, before the posts were read
-	Generation int64             // of the inbox then
-	Words      Words
+	Epoch, Generation int64 // of the inbox, before the posts were read
+	Words             Words
+}
+
+// By is the basis of a count that reads posts of an inbox after the answer.
+func (a Answer) By(inbox timeline.Coverage) Basis {
+	return Basis{Epoch: inbox.Epoch, Generation: inbox.Generation, Words: a.Words}
 }
 
 // Of returns what was kept of the user's posts above the marker, if that was counted by the
-// same basis.
+// same basis; else what has no posts yet.
 func (c *Counts) Of(user, marker int64, by Basis) (Kept, bool) {
 	k, ok := c.kept.Get(user)
+	if !ok || k.by != by {
+		return Kept{by: by}, false
+	}
 	k.ids, k.own = downTo(k.ids, marker+1), downTo(k.own, marker+1)
-	return k, ok && k.by == by
+	return k, true
 }
 
 // Has reports whether anything is kept of the user.
@@ -48,10 +55,18 @@ func Counted(viewer int64, by Basis, posts []*ent.Post) Kept {
 	return k
 }
 
-// Keep keeps the unread posts of a user. It keeps nothing of an inbox without a position.
+// Keep keeps the unread posts of a user, and forgets those of users who did not ask for long
+// where it has too many. It keeps nothing of an inbox without an epoch.
 func (c *Counts) Keep(user int64, k Kept) {
-	if k.by.Position.Epoch != 0 {
-		c.kept.Add(user, k)
+	if k.by.Epoch == 0 {
+		return
+	}
+	c.keeping.Lock()
+	defer c.keeping.Unlock()
+	c.Forget(user) // so that its ids are subtracted
+	c.ids.Add(int64(k.Len()))
+	for c.kept.Add(user, k); c.ids.Load() > keptIDs; {
+		c.kept.RemoveOldest()
 	}
 }
 

@@ -1,12 +1,12 @@
 package unread
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"tideline/ent"
-	"tideline/timeline"
 )
 
 // by returns posts of these ids; a negative one is of user 9.
@@ -53,8 +53,8 @@ func TestKeptWithWhatFeedsHave(t *testing.T) {
 
 func TestKeptAboveTheMarker(t *testing.T) {
 	t.Parallel()
-	c := New(nil)
-	at := Basis{Position: timeline.Position{Epoch: 7, Offset: 3}, Generation: 2, Words: Words{Count: 1, Last: 5}}
+	c := New(nil, "")
+	at := Basis{Epoch: 7, Generation: 2, Words: Words{Count: 1, Last: 5}}
 	_, ok := c.Of(1, 0, at)
 	require.False(t, ok)
 	require.False(t, c.Has(1))
@@ -66,12 +66,11 @@ func TestKeptAboveTheMarker(t *testing.T) {
 		require.Equal(t, want, k.Count(), "above %d", marker)
 	}
 	for name, other := range map[string]func(*Basis){
-		"another inbox":       func(b *Basis) { b.Position.Epoch++ },
-		"the journal went on": func(b *Basis) { b.Position.Offset++ },
-		"a removal":           func(b *Basis) { b.Generation++ },
-		"another word":        func(b *Basis) { b.Words = Words{Count: 1, Last: 6} },
-		"one word less":       func(b *Basis) { b.Words.Count-- },
-		"there is no inbox":   func(b *Basis) { b.Position = timeline.Position{} },
+		"another inbox":     func(b *Basis) { b.Epoch++ },
+		"a removal":         func(b *Basis) { b.Generation++ },
+		"another word":      func(b *Basis) { b.Words = Words{Count: 1, Last: 6} },
+		"one word less":     func(b *Basis) { b.Words.Count-- },
+		"there is no inbox": func(b *Basis) { b.Epoch = 0 },
 	} {
 		now := at
 		other(&now)
@@ -100,8 +99,33 @@ func TestConcerns(t *testing.T) {
 		{"of a later version", `{}`, true, nil},
 		{"relation.changed", `[]`, true, nil},
 	} {
-		certainly, authors := concerns(c.kind, []byte(c.payload), 9)
-		require.Equal(t, c.certainly, certainly, "%s %s", c.kind, c.payload)
-		require.Equal(t, c.authors, authors, "%s %s", c.kind, c.payload)
+		var some concerned
+		some.add(c.kind, []byte(c.payload))
+		require.Equal(t, c.certainly, some.everybody || slices.Contains(some.users, 9), "%s %s", c.kind, c.payload)
+		require.Equal(t, c.authors, some.authors, "%s %s", c.kind, c.payload)
 	}
+}
+
+// However much the users have unread, the memory is bounded.
+func TestKeptIsBounded(t *testing.T) {
+	t.Parallel()
+	c := New(nil, "")
+	many := make([]*ent.Post, 50_000)
+	for i := range many {
+		many[i] = &ent.Post{ID: int64(len(many) - i)}
+	}
+	by := Basis{Epoch: 1}
+	for user := range int64(100) {
+		c.Keep(user, Counted(0, by, many))
+		c.Keep(user, Counted(0, by, many)) // in place of the one before
+		c.Keep(1000+user, Counted(0, by, nil))
+	}
+	require.False(t, c.Has(0), "who asked longest ago")
+	require.False(t, c.Has(99-keptIDs/50_000))
+	require.True(t, c.Has(99-keptIDs/50_000+1))
+	require.True(t, c.Has(99))
+	for user := range int64(100) {
+		c.Forget(user)
+	}
+	require.Zero(t, c.ids.Load())
 }

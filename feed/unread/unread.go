@@ -7,10 +7,10 @@
 //   - SQL has no unfinished job of a change by which the viewer may see more or less, and
 //     the viewer mutes the same words ([Counts.Ask]). Such a job is written with its change
 //     and ends when inboxes agree with it.
-//   - After that look, the viewer's inbox is of the same position in its journal and the
-//     same generation ([Kept.Of]). A change that takes a post from the viewer moves one of
-//     the two, also where reads merge its author: of the journals of followers the one, by
-//     an edit for a viewer who mutes words the other.
+//   - After that look, the viewer's inbox is found to be of the same epoch and generation
+//     ([Basis]). A change that takes a post from the viewer raises the generation once it is
+//     committed, also where reads merge its author; so does an edit, where the viewer mutes
+//     words.
 //   - The feeds that are read still have the ids. They are read anew each time.
 //
 // What the feeds have beside them is read from SQL: new posts, and posts that are hidden,
@@ -20,12 +20,15 @@ package unread
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
+	"sync"
 	"sync/atomic"
 
+	"entgo.io/ent/dialect"
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"tideline/ent"
@@ -37,28 +40,33 @@ import (
 )
 
 const (
-	// keptUsers is of how many users a process keeps the number: with inboxes of 500 posts
-	// these are 16 MB at most.
-	keptUsers = 4096
+	// keptUsers is of how many users a process keeps the number, and keptIDs how many ids all
+	// together: 16 MB.
+	keptUsers, keptIDs = 65_536, 2 << 20
 	// askedJobs is how many unfinished jobs one look takes; behind more nothing is certain.
 	askedJobs = 64
 )
 
-// Counts keeps the numbers of the users who asked for theirs last, at most 4,096. It is safe
+// Counts keeps the numbers of the users who asked for theirs last, at most 65,536. It is safe
 // for concurrent use.
 type Counts struct {
-	db   *ent.Client
-	kept *lru.Cache[int64, Kept]
-	told atomic.Int64 // numbers that were kept
+	db      *ent.Client
+	dialect string
+	kept    *lru.Cache[int64, Kept]
+	keeping sync.Mutex
+	ids     atomic.Int64 // that are kept
+	told    atomic.Int64 // numbers that were kept
 }
 
-// New returns Counts that look for jobs in the database.
-func New(db *ent.Client) *Counts {
-	kept, err := lru.New[int64, Kept](keptUsers)
+// New returns Counts that look for jobs in the database of the dialect.
+func New(db *ent.Client, dialect string) *Counts {
+	c := &Counts{db: db, dialect: dialect}
+	kept, err := lru.NewWithEvict(keptUsers, func(_ int64, k Kept) { c.ids.Add(-int64(k.Len())) })
 	if err != nil {
 		panic(err) // of a size that is not positive
 	}
-	return &Counts{db: db, kept: kept}
+	c.kept = kept
+	return c
 }
 
 // Answer is what SQL says of a user's number of unread posts.
@@ -75,54 +83,114 @@ type Answer struct {
 // Words names the words that a user mutes, by their rows: how many, and the last that came.
 type Words struct{ Count, Last int64 }
 
-// question asks for the marker, for muted words, which hide posts that an inbox has, and for
-// the jobs that do. Dead jobs of the two kinds have another one that makes up for them.
-var question = `SELECT COALESCE((SELECT post_id FROM read_markers WHERE id = $1), 0),
-  w.count, w.last, COALESCE(j.kind, ''), COALESCE(j.payload, 'null')
-  FROM (SELECT count(*) count, COALESCE(max(id), 0) last FROM muted_words WHERE user_id = $1) w LEFT JOIN (SELECT kind, payload FROM jobs
-    WHERE ` + schema.JobChanges + ` AND (dead = false OR kind NOT IN ('` + job.PostChanged + `', '` + job.RelationChanged + `'))
-    LIMIT ` + strconv.Itoa(askedJobs) + `) j ON true`
+// changes are the unfinished jobs by which users may see more or less. Dead jobs of the two
+// kinds have another one that makes up for them.
+var changes = `SELECT kind, payload FROM jobs
+  WHERE ` + schema.JobChanges + ` AND (dead = false OR kind NOT IN ('` + job.PostChanged + `', '` + job.RelationChanged + `'))
+  LIMIT ` + strconv.Itoa(askedJobs)
+
+// question asks for the marker of a user, for muted words, which hide posts that an inbox has,
+// and for the changes.
+var question = `SELECT COALESCE((SELECT post_id FROM read_markers WHERE id = $1), 0), w.count, w.last, COALESCE(j.kind, ''), COALESCE(j.payload, 'null')
+  FROM (SELECT count(*) count, COALESCE(max(id), 0) last FROM muted_words WHERE user_id = $1) w LEFT JOIN (` + changes + `) j ON true`
 
 // Ask asks SQL, by indexes, for what decides whether a number that was kept is right. Read the
 // inbox after it.
 //
 // Cost: one query, and a second while posts of some authors are being hidden or shown.
 func (c *Counts) Ask(ctx context.Context, user int64) (Answer, error) {
-	found, err := c.db.QueryContext(ctx, question, user)
-	if err != nil {
-		return Answer{}, fmt.Errorf("ask for unread posts: %w", err)
-	}
-	defer found.Close()
 	var a Answer
-	var everybody bool
-	var authors []int64
-	jobs := 0
-	for found.Next() {
+	var some concerned
+	err := c.each(ctx, func(found *sql.Rows) error {
 		var kind string
 		var payload []byte
-		if err := found.Scan(&a.Marker, &a.Words.Count, &a.Words.Last, &kind, &payload); err != nil {
-			return Answer{}, fmt.Errorf("ask for unread posts: %w", err)
+		err := found.Scan(&a.Marker, &a.Words.Count, &a.Words.Last, &kind, &payload)
+		if kind != "" {
+			some.add(kind, payload)
 		}
-		if kind == "" {
-			continue
+		return err
+	}, question, user)
+	if err != nil {
+		return Answer{}, err
+	}
+	uncertain, err := c.among(ctx, some, []int64{user})
+	a.Certain = !uncertain[user]
+	return a, err
+}
+
+// AskMany is Ask of many users.
+//
+// Cost: two queries, and a third while posts of some authors are being hidden or shown.
+func (c *Counts) AskMany(ctx context.Context, users []int64) (map[int64]Answer, error) {
+	from, ids := "unnest($1::bigint[]) u(value)", any(users)
+	if c.dialect == dialect.SQLite {
+		from, ids = "json_each($1) u", rows.JSON(users)
+	}
+	answers := make(map[int64]Answer, len(users))
+	err := c.each(ctx, func(found *sql.Rows) error {
+		var user int64
+		var a Answer
+		err := found.Scan(&user, &a.Marker, &a.Words.Count, &a.Words.Last)
+		answers[user] = a
+		return err
+	}, `SELECT u.value, COALESCE(m.post_id, 0), (SELECT count(*) FROM muted_words w WHERE w.user_id = u.value),
+		(SELECT COALESCE(max(w.id), 0) FROM muted_words w WHERE w.user_id = u.value)
+		FROM `+from+` LEFT JOIN read_markers m ON m.id = u.value`, ids)
+	if err != nil {
+		return nil, err
+	}
+	var some concerned
+	err = c.each(ctx, func(found *sql.Rows) error {
+		var kind string
+		var payload []byte
+		err := found.Scan(&kind, &payload)
+		some.add(kind, payload)
+		return err
+	}, changes)
+	if err != nil {
+		return nil, err
+	}
+	uncertain, err := c.among(ctx, some, users)
+	for user, a := range answers {
+		a.Certain = !uncertain[user]
+		answers[user] = a
+	}
+	return answers, err
+}
+
+// each calls scan for each row of the query.
+func (c *Counts) each(ctx context.Context, scan func(*sql.Rows) error, query string, args ...any) error {
+	found, err := c.db.QueryContext(ctx, query, args...)
+	if err != nil {
+		return fmt.Errorf("ask for unread posts: %w", err)
+	}
+	defer found.Close()
+	for found.Next() {
+		if err := scan(found); err != nil {
+			return fmt.Errorf("ask for unread posts: %w", err)
 		}
-		jobs++
-		some, of := concerns(kind, payload, user)
-		everybody = everybody || some
-		authors = append(authors, of...)
 	}
-	if err := found.Err(); err != nil {
-		return Answer{}, fmt.Errorf("ask for unread posts: %w", err)
-	}
-	a.Certain = !everybody && jobs < askedJobs
-	if a.Certain && len(authors) > 0 {
-		follows, err := c.db.Follow.Query().Where(follow.FollowerID(user), rows.Among(follow.FieldFolloweeID, authors)).Exist(ctx)
-		if err != nil {
-			return Answer{}, fmt.Errorf("ask for unread posts: %w", err)
+	return rows.Wrap("ask for unread posts", found.Err())
+}
+
+// among returns those of the users who may see more or less by unfinished jobs.
+func (c *Counts) among(ctx context.Context, some concerned, users []int64) (uncertain map[int64]bool, err error) {
+	uncertain = map[int64]bool{}
+	for _, user := range users {
+		if some.everybody || some.jobs >= askedJobs || slices.Contains(some.users, user) {
+			uncertain[user] = true
 		}
-		a.Certain = !follows
 	}
-	return a, nil
+	if len(some.authors) == 0 || len(uncertain) == len(users) {
+		return uncertain, nil
+	}
+	var followers []int64
+	err = c.db.Follow.Query().Where(rows.Among(follow.FieldFollowerID, users), rows.Among(follow.FieldFolloweeID, some.authors)).
+		Select(follow.FieldFollowerID).Scan(ctx, &followers)
+	for _, user := range followers {
+		uncertain[user] = true
+	}
+	return uncertain, rows.Wrap("ask for unread posts", err)
 }
 
 // MoveMarker moves the user's read marker forwards to a post, never backwards, and reports
@@ -138,20 +206,30 @@ func (c *Counts) MoveMarker(ctx context.Context, user, post int64) (moved bool, 
 	return n > 0, rows.Wrap("move read marker", err)
 }
 
-// concerns reports whether an unfinished job may change what the user sees: for certain, or
-// if the user follows one of the authors. A kind that this version does not know may.
-func concerns(kind string, payload []byte, user int64) (certainly bool, authors []int64) {
+// concerned are those who may see more or less by unfinished jobs.
+type concerned struct {
+	jobs           int
+	everybody      bool
+	users, authors []int64 // these, and whoever follows one of the authors
+}
+
+// add adds whom a job concerns: one of a kind that this version does not know may concern
+// everybody.
+func (c *concerned) add(kind string, payload []byte) {
+	c.jobs++
 	switch kind {
 	case job.PostChanged, job.PostGivenUp, job.AuthorStale:
 		var j job.Post
 		if json.Unmarshal(payload, &j) == nil {
-			return j.Author == user, []int64{j.Author}
+			c.users, c.authors = append(c.users, j.Author), append(c.authors, j.Author)
+			return
 		}
 	case job.RelationChanged, job.RelationGivenUp:
 		var j job.Relation
 		if json.Unmarshal(payload, &j) == nil {
-			return slices.Contains(j.Users[:], user), nil
+			c.users = append(c.users, j.Users[:]...)
+			return
 		}
 	}
-	return true, nil
+	c.everybody = true
 }

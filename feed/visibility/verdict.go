@@ -133,28 +133,22 @@ func (r *Reader) LikeCounts(ctx context.Context, ids []int64) (map[int64]int, er
 }
 
 const (
-	// unreadPosts and unreadPairs bound the memory of one count for many users:
+	// unreadPosts and unreadPairs bound the memory of one read for many users:
 	// posts, and pairs of a viewer and an author.
 	unreadPosts = 20_000
 	unreadPairs = 500_000
 )
 
-// CountUnread counts, for each user, those of the posts in the home timeline that
-// the user may be shown and has not written. Timelines are lists of ids. A list of
-// full ids is cut off there: there may be more below. It leaves out a user whose
-// count needs more than the ids, one who mutes words, and one whose posts are too many for
-// one count.
+// ShownOfMany returns, for each user, the posts of ids in the home timeline that the user may be
+// shown, in the order of the ids; nil where there is none. It leaves out users whose posts are
+// too many for one call.
 //
-// Cost: at most six queries for up to 20,000 posts.
-func (r *Reader) CountUnread(ctx context.Context, timelines map[int64][]int64, full int, counts map[int64]int) error {
+// Cost: at most seven queries for up to 20,000 posts.
+func (r *Reader) ShownOfMany(ctx context.Context, timelines map[int64][]int64) (map[int64][]*ent.Post, error) {
 	posts := map[int64]*ent.Post{}
 	var users []int64
-	muting, err := r.MutingWords(ctx, slices.Collect(maps.Keys(timelines)))
-	if err != nil {
-		return err
-	}
 	for user, ids := range timelines {
-		if muting[user] || len(posts)+len(ids) > unreadPosts {
+		if len(posts)+len(ids) > unreadPosts {
 			continue
 		}
 		users = append(users, user)
@@ -163,44 +157,42 @@ func (r *Reader) CountUnread(ctx context.Context, timelines map[int64][]int64, f
 		}
 	}
 	for chunk := range slices.Chunk(slices.Sorted(maps.Keys(posts)), 5000) {
-		list, err := r.db.Post.Query().Where(rows.Among(post.FieldID, chunk)).
-			Modify(forViewer(0)).All(ctx)
-		if err == nil {
-			err = keepFlags(list)
-		}
+		list, err := r.byKey(ctx, 0, chunk, 0)
 		if err != nil {
-			return fmt.Errorf("read posts: %w", err)
+			return nil, err
 		}
 		for _, row := range list {
 			posts[row.ID] = row
 		}
 	}
-	relations, err := r.relationsOfMany(ctx, users, posts)
-	if err != nil || relations == nil {
-		return err
+	var relations map[pair]Relation
+	var muted map[int64]string
+	if len(posts) > 0 {
+		var err error
+		if relations, err = r.relationsOfMany(ctx, users, posts); err != nil || relations == nil {
+			return nil, err
+		}
+		if muted, err = r.wordsOfMany(ctx, users); err != nil {
+			return nil, err
+		}
 	}
+	shown := make(map[int64][]*ent.Post, len(users))
 	for _, user := range users {
-		unread, unseen := 0, 0
-		for _, id := range timelines[user] {
+		shown[user] = make([]*ent.Post, len(timelines[user]))
+		for i, id := range timelines[user] {
 			p := posts[id]
 			if p == nil {
-				unseen++
 				continue
 			}
 			to := relations[pair{user, p.AuthorID}]
 			to.Hidden = flag(p.ForViewer)&hidden != 0
-			switch {
-			case !mayShow(Home, user, to, p):
-				unseen++
-			case p.AuthorID != user:
-				unread++
+			to.MutesWord = hasAny(p.Text, muted[user])
+			if mayShow(Home, user, to, p) {
+				shown[user][i] = p
 			}
 		}
-		if unseen == 0 || len(timelines[user]) < full { // else there may be more below
-			counts[user] = unread
-		}
 	}
-	return nil
+	return shown, nil
 }
 
 // pair is a viewer and another user.

@@ -172,3 +172,21 @@ func (r *Reader) MutingWords(ctx context.Context, users []int64) (map[int64]bool
 	}
 	return muting, nil
 }
+
+// wordsOfMany returns the words that the users mute, as columnWords has them.
+//
+// Cost: one query, of an index range a user.
+func (r *Reader) wordsOfMany(ctx context.Context, users []int64) (map[int64]string, error) {
+	list, err := r.db.MutedWord.Query().Where(rows.Among(mutedword.FieldUserID, users)).Select(mutedword.FieldUserID, mutedword.FieldWord).All(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read muted words: %w", err)
+	}
+	words := map[int64]string{}
+	for _, row := range list {
+		if words[row.UserID] != "" {
+			words[row.UserID] += betweenWords
+		}
+		words[row.UserID] += row.Word
+	}
+	return words, nil
+}
