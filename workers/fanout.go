@@ -393,7 +393,7 @@ func (f *fanOut) deliverPage(ctx context.Context, gain, had, muters []int64, all
 // editedFor has those of the users who mute words read again what an edited post says: it may
 // have such a word now, or no more. In an inbox it stays.
 func (f *fanOut) editedFor(ctx context.Context, users []int64) error {
-	muting, err := f.w.Visibility.MutingWords(ctx, users)
+	muting, err := f.w.Visibility.MutedWords(ctx, users)
 	if err == nil {
 		err = f.reached(f.w.Timelines.Reread(ctx, slices.Collect(maps.Keys(muting))))
 	}

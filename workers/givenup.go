@@ -9,7 +9,6 @@ import (
 	"tideline/ent"
 	"tideline/ent/user"
 	"tideline/feed/job"
-	"tideline/feed/visibility"
 	"tideline/live"
 	"tideline/queue"
 	"tideline/timeline"
@@ -46,13 +45,9 @@ func (w *Workers) postGivenUp(ctx context.Context, j *queue.Job) error {
 		if err := j.Confirm(ctx); err != nil {
 			return err
 		}
-		var page []visibility.Follower
-		if page, f.Before, err = w.Visibility.Audience(ctx, args.Author, visibility.PostChange{}, map[int64]bool{}, f.Before, w.PageSize()); err != nil {
+		var users []int64
+		if users, f.Before, err = w.Visibility.FollowersOfMany(ctx, []int64{args.Author}, f.Before, w.PageSize()); err != nil {
 			break
-		}
-		users := make([]int64, len(page))
-		for i, follower := range page {
-			users[i] = follower.ID
 		}
 		if err = f.forget(ctx, args.Author, users); err != nil {
 			break

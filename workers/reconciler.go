@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"tideline/feed/job"
-	"tideline/feed/visibility"
 	"tideline/queue"
 )
 
@@ -61,22 +60,15 @@ func (w *Workers) authorReturns(ctx context.Context, j *queue.Job) error {
 		return err
 	}
 	for {
-		page, next, err := w.Visibility.Audience(ctx, args.Author, visibility.PostChange{}, map[int64]bool{}, p.Before, w.PageSize())
+		users, next, err := w.Visibility.FollowersOfMany(ctx, []int64{args.Author}, p.Before, w.PageSize())
 		if err != nil {
 			return err
 		}
-		users := make([]int64, len(page))
-		for i, f := range page {
-			users[i] = f.ID
-		}
-		active, err := w.Timelines.Active(ctx, users)
+		active, err := w.Timelines.ActiveOf(ctx, users)
 		if err != nil {
 			return fmt.Errorf("look up active followers: %w", err)
 		}
-		for i, user := range users {
-			if !active[i] {
-				continue
-			}
+		for _, user := range active {
 			if err := j.Confirm(ctx); err != nil {
 				return err
 			}

@@ -26,10 +26,9 @@ func (w *Workers) trim(ctx context.Context) {
 	}
 	sessions, err := w.Sessions.Purge(ctx)
 	keys, keysErr := feed.PurgeIdempotencyKeys(ctx, w.DB, w.Now().UTC())
-	purged := sessions + keys
 	if err := errors.Join(err, keysErr); err != nil {
 		w.Logger.WarnContext(ctx, "expired rows not purged", "error", err)
-	} else if purged > 0 {
+	} else if purged := sessions + keys; purged > 0 {
 		w.Logger.InfoContext(ctx, "expired rows purged", "rows", purged)
 	}
 }

@@ -30,7 +30,7 @@ func (h *Home) UnreadCount(ctx context.Context, v account.Viewer) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	kept, known := h.keptUnread(ctx, v.ID, a)
+	kept, known := keptUnread(ctx, h, v.ID, a)
 	if known && !h.unread.CheckDue() {
 		return kept, nil
 	}
@@ -43,7 +43,7 @@ func (h *Home) UnreadCount(ctx context.Context, v account.Viewer) (int, error) {
 	counted := unread.Counted(v.ID, a.By(timeline.Coverage{Epoch: at.Epoch, Generation: at.generation}), posts)
 	if n := counted.Count(); known && kept != n {
 		// Unless it has become another one meanwhile, it was wrong.
-		if again, ok := h.keptUnread(ctx, v.ID, a); ok && again == kept {
+		if again, ok := keptUnread(ctx, h, v.ID, a); ok && again == kept {
 			h.log.ErrorContext(ctx, "a number of unread posts was kept that is wrong", "user", v.ID, "kept", kept, "counted", n)
 		}
 	}
@@ -57,7 +57,7 @@ func (h *Home) UnreadCount(ctx context.Context, v account.Viewer) (int, error) {
 }
 
 // keptUnread is UnreadCount by what is kept, if that is right.
-func (h *Home) keptUnread(ctx context.Context, user int64, a unread.Answer) (n int, ok bool) {
+func keptUnread(ctx context.Context, h *Home, user int64, a unread.Answer) (n int, ok bool) {
 	if !a.Certain || !h.unread.Has(user) {
 		return 0, false
 	}
@@ -105,7 +105,7 @@ func (h *Home) keptUnread(ctx context.Context, user int64, a unread.Answer) (n i
 func (h *Home) UnreadCounts(ctx context.Context, users []int64) (map[int64]int, error) {
 	counts := make(map[int64]int, len(users))
 	for chunk := range slices.Chunk(users, 1000) {
-		if err := h.countMany(ctx, chunk, counts); err != nil {
+		if err := countMany(ctx, h, chunk, counts); err != nil {
 			return counts, err
 		}
 	}
@@ -113,7 +113,7 @@ func (h *Home) UnreadCounts(ctx context.Context, users []int64) (map[int64]int, 
 }
 
 // countMany adds the counts of some of the users.
-func (h *Home) countMany(ctx context.Context, users []int64, counts map[int64]int) error {
+func countMany(ctx context.Context, h *Home, users []int64, counts map[int64]int) error {
 	answers, err := h.unread.AskMany(ctx, users)
 	if err != nil {
 		return err

@@ -172,7 +172,7 @@ func (r *Reader) ShownOfMany(ctx context.Context, timelines map[int64][]int64) (
 		if relations, err = r.relationsOfMany(ctx, users, posts); err != nil || relations == nil {
 			return nil, err
 		}
-		if muted, err = r.wordsOfMany(ctx, users); err != nil {
+		if muted, err = r.MutedWords(ctx, users); err != nil {
 			return nil, err
 		}
 	}

@@ -157,26 +157,11 @@ func (r *Reader) muters(ctx context.Context, text string, users []int64) (map[in
 	return muting, rows.Wrap("read muted words", found.Err())
 }
 
-// MutingWords returns those of the users who mute words.
-//
-// Cost: one query, of an index look-up a user.
-func (r *Reader) MutingWords(ctx context.Context, users []int64) (map[int64]bool, error) {
-	var list []int64
-	err := r.db.MutedWord.Query().Where(rows.Among(mutedword.FieldUserID, users)).Unique(true).Select(mutedword.FieldUserID).Scan(ctx, &list)
-	if err != nil {
-		return nil, fmt.Errorf("read who mutes words: %w", err)
-	}
-	muting := make(map[int64]bool, len(list))
-	for _, user := range list {
-		muting[user] = true
-	}
-	return muting, nil
-}
-
-// wordsOfMany returns the words that the users mute, as columnWords has them.
+// MutedWords returns the words of those of the users who mute any, with line breaks between
+// them.
 //
 // Cost: one query, of an index range a user.
-func (r *Reader) wordsOfMany(ctx context.Context, users []int64) (map[int64]string, error) {
+func (r *Reader) MutedWords(ctx context.Context, users []int64) (map[int64]string, error) {
 	list, err := r.db.MutedWord.Query().Where(rows.Among(mutedword.FieldUserID, users)).Select(mutedword.FieldUserID, mutedword.FieldWord).All(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read muted words: %w", err)
