@@ -172,11 +172,15 @@ func (d *modeller) measureConstants(ctx context.Context, say func(string, ...any
 	if err != nil {
 		return fmt.Errorf("read pages: %w", err)
 	}
-	counted, _, err := d.step(ctx, modelPages/2, readBy(timelineQuery))
+	counted, _, err := d.step(ctx, len(d.users), func(n int) error { return d.page(ctx, n, timelineQuery) })
 	if err != nil {
 		return fmt.Errorf("count unread posts: %w", err)
 	}
-	d.c.Unread = d.known(capacity.Each(minus, counted, plain))
+	kept, _, err := d.step(ctx, modelPages/2, readBy(timelineQuery)) // whoever reads has asked before
+	if err != nil {
+		return fmt.Errorf("read kept numbers of unread posts: %w", err)
+	}
+	d.c.Count, d.c.Unread = d.known(capacity.Each(minus, counted, plain)), d.known(capacity.Each(minus, kept, plain))
 
 	return d.measureLive(ctx, say, small, large)
 }

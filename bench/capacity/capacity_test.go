@@ -15,7 +15,7 @@ func work(server, worker, sql, redis float64) Work { return Work{&server, &worke
 // simple has round figures.
 func simple() Constants {
 	return Constants{
-		Idle: work(0, 0, 0, 0), Hold: work(2, 0, 0, 0), Unread: work(40, 0, 80, 20), Page: work(100, 0, 200, 10), Post: work(1000, 500, 2000, 100), Push: work(0, 5, 1, 2),
+		Idle: work(0, 0, 0, 0), Hold: work(2, 0, 0, 0), Unread: work(40, 0, 80, 20), Count: work(60, 0, 90, 30), Page: work(100, 0, 200, 10), Post: work(1000, 500, 2000, 100), Push: work(0, 5, 1, 2),
 		Wake: work(50, 0, 20, 10), Delivery: work(10, 0, 5, 1), Connect: work(1000, 0, 500, 100),
 		LookUp: new(0.5), Connection: new(30_000.0), PageBytes: new(8000.0), EventBytes: new(500.0),
 		InboxEntry: new(100.0), InboxRest: new(2000.0), Active: new(30.0),
@@ -46,12 +46,12 @@ func TestSizeIsWorkedOutByHand(t *testing.T) {
 	require.InDelta(t, 10, s.Connects, 1e-9)
 
 	// Each post has one live recipient, who is a first delivery wherever they are.
-	require.InDelta(t, (200*100+105*40+10*1000+10*50+10*1000+8640*2)/1e6, *s.Processors.Server, 1e-9)
+	require.InDelta(t, (200*100+105*40+5*60+10*1000+10*50+10*1000+8640*2)/1e6, *s.Processors.Server, 1e-9)
 	require.InDelta(t, (10*500+500*5)/1e6, *s.Processors.Worker, 1e-9)
-	require.InDelta(t, (200*200+105*80+10*2000+500*1+10*20+10*500)/1e6, *s.Processors.SQL, 1e-9)
+	require.InDelta(t, (200*200+105*80+5*90+10*2000+500*1+10*20+10*500)/1e6, *s.Processors.SQL, 1e-9)
 	// One server: nobody is looked up at a second one.
 	require.InDelta(t, 1.0, *s.Servers, 0)
-	require.InDelta(t, (200*10+105*20+10*100+500*2+10*10+10*100)/1e6, *s.Processors.Redis, 1e-9)
+	require.InDelta(t, (200*10+105*20+5*30+10*100+500*2+10*10+10*100)/1e6, *s.Processors.Redis, 1e-9)
 
 	require.InDelta(t, 432_000*(500*100+2000+30)+8.64*1000*100, *s.RedisBytes, 1)
 	require.InDelta(t, 3.0, *s.Masters, 0, "22.5 GB, 10 each")

@@ -52,7 +52,8 @@ type Constants struct {
 
 	Idle     Work `json:"idle"`     // µs a second, of one process of each kind
 	Page     Work `json:"page"`     // the first 20 entries of a timeline
-	Unread   Work `json:"unread"`   // its number of unread posts, of a full inbox that is unread
+	Unread   Work `json:"unread"`   // its number of unread posts, which the server has kept, of a full inbox that is unread
+	Count    Work `json:"count"`    // the same, which the server counts
 	Post     Work `json:"post"`     // createPost with its job, nobody's inbox but the author's
 	Push     Work `json:"push"`     // into the inbox of one follower
 	Wake     Work `json:"wake"`     // the first live delivery of a post by a server
@@ -96,7 +97,8 @@ func (c *Constants) rows() []row {
 	const us = "µs"
 	return []row{
 		{"page of 20", us, nil, &c.Page},
-		{"its number of unread posts, all unread", us, nil, &c.Unread},
+		{"its number of unread posts, kept", us, nil, &c.Unread},
+		{"the same, counted", us, nil, &c.Count},
 		{"createPost and its job", us, nil, &c.Post},
 		{"push to one follower", us, nil, &c.Push},
 		{"first live delivery of a post by a server", us, nil, &c.Wake},

@@ -91,11 +91,12 @@ func Size(c Constants, a Assumptions) Sizing {
 		n := *s.Servers
 		reached := reach(connected, n)
 		s.Processors = Each(func(v []float64) float64 {
-			page, unread, post, push, wake, delivery, connect, hold, idle := v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8]
-			pages := s.Reads*page + a.Counts*(s.Reads+s.Deliveries)*unread
+			page, unread, post, push, wake, delivery, connect, hold, idle, count := v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9]
+			// Who connects is new to a server, which has not kept the number.
+			pages := s.Reads*page + a.Counts*((s.Reads+s.Deliveries)*unread+s.Connects*count)
 			posts := s.Posts*post + s.Pushes*push + s.Posts*(reached*wake+(connected-reached)*delivery)
 			return (pages + posts + s.Connects*connect + sockets*hold + idle) / 1e6
-		}, c.Page, c.Unread, c.Post, c.Push, c.Wake, c.Delivery, c.Connect, c.Hold, c.Idle)
+		}, c.Page, c.Unread, c.Post, c.Push, c.Wake, c.Delivery, c.Connect, c.Hold, c.Idle, c.Count)
 		s.Processors.Server = of(func(v []float64) float64 { return v[0] + (n-1)*v[1]/1e6 }, s.Processors.Server, c.Idle.Server)
 		s.Processors.Redis = of(func(v []float64) float64 {
 			return v[0] + s.Pushes*(n-1)*v[1]/1e6
