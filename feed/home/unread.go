@@ -100,8 +100,9 @@ func keptUnread(ctx context.Context, h *Home, user int64, a unread.Answer) (n in
 // UnreadCounts is UnreadCount of many users, without a visit. It leaves out users whose
 // timelines Redis does not have whole, and some of users who have much to be counted.
 //
-// Cost: five queries and a round trip for a thousand users whose numbers are kept, and at most seven more for the posts
-// that came since, which are counted anew for the others, with two more queries.
+// Cost: for a thousand users whose numbers are kept, four queries and a round trip, and at most
+// five queries of the posts that came since. For others it is two queries more, and these
+// posts are all that are unread.
 func (h *Home) UnreadCounts(ctx context.Context, users []int64) (map[int64]int, error) {
 	counts := make(map[int64]int, len(users))
 	for chunk := range slices.Chunk(users, 1000) {

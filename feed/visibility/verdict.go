@@ -143,7 +143,7 @@ const (
 // shown, in the order of the ids; nil where there is none. It leaves out users whose posts are
 // too many for one call.
 //
-// Cost: at most seven queries for up to 20,000 posts.
+// Cost: at most eight queries for up to 20,000 posts.
 func (r *Reader) ShownOfMany(ctx context.Context, timelines map[int64][]int64) (map[int64][]*ent.Post, error) {
 	posts := map[int64]*ent.Post{}
 	var users []int64
