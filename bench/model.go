@@ -168,15 +168,12 @@ func (d *modeller) measureConstants(ctx context.Context, say func(string, ...any
 	d.c.Push, d.c.Post = d.line(few, many, followers(pushedFew), followers(pushedMany))
 
 	say("Pages with the number of unread posts …") // of which there are many now
-	plain, _, err := d.step(ctx, modelPages/2, readBy(uncounted(timelineQuery)))
-	if err != nil {
-		return fmt.Errorf("read pages: %w", err)
-	}
 	counted, _, err := d.step(ctx, len(d.users), func(n int) error { return d.page(ctx, n, timelineQuery) })
 	if err != nil {
 		return fmt.Errorf("count unread posts: %w", err)
 	}
-	kept, _, err := d.step(ctx, modelPages/2, readBy(timelineQuery)) // whoever reads has asked before
+	// In turn, for the difference is small. Whoever reads has asked before.
+	plain, kept, err := d.inTurn(ctx, modelPages/2, readBy(uncounted(timelineQuery)), readBy(timelineQuery))
 	if err != nil {
 		return fmt.Errorf("read kept numbers of unread posts: %w", err)
 	}
@@ -323,6 +320,33 @@ func (d *modeller) step(ctx context.Context, n int, do func(n int) error) (each 
 	}
 	after, err := d.Read(ctx)
 	return d.Each(before, after, done), done, err
+}
+
+// modelTurns is how often two steps alternate.
+const modelTurns = 5
+
+// inTurn measures two steps of n operations a part at a time, so that a machine whose other
+// work changes meanwhile does the same to both.
+func (d *modeller) inTurn(ctx context.Context, n int, one, other func(n int) error) (ofOne, ofOther capacity.Work, err error) {
+	var ones, others []capacity.Work
+	for range modelTurns {
+		first, _, err := d.step(ctx, n/modelTurns, one)
+		if err != nil {
+			return ofOne, ofOther, err
+		}
+		second, _, err := d.step(ctx, n/modelTurns, other)
+		if err != nil {
+			return ofOne, ofOther, err
+		}
+		ones, others = append(ones, first), append(others, second)
+	}
+	mean := func(v []float64) (sum float64) {
+		for _, x := range v {
+			sum += x / modelTurns
+		}
+		return sum
+	}
+	return capacity.Each(mean, ones...), capacity.Each(mean, others...), nil
 }
 
 // posted is what a step of posts led to.
