@@ -180,9 +180,9 @@ func (h *Home) unreadIDs(ctx context.Context, users []int64, answers map[int64]u
 			outboxes[row.FollowerID] = append(outboxes[row.FollowerID], row.FolloweeID)
 		}
 	}
-	feeds, lowest := make([]timeline.Above, len(users)), answers[users[0]].Marker
-	for i, user := range users {
-		feeds[i] = timeline.Above{Key: timeline.Inbox(user), After: answers[user].Marker}
+	feeds, lowest := make([]timeline.Above, 0, len(users)), answers[users[0]].Marker
+	for _, user := range users {
+		feeds = append(feeds, timeline.Above{Key: timeline.Inbox(user), After: answers[user].Marker})
 		lowest = min(lowest, answers[user].Marker)
 	}
 	index := map[int64]int{} // of an author's outbox in feeds

@@ -101,7 +101,7 @@ func (k Kept) Lacks(ids []int64) (lacking []int64) {
 func (k Kept) With(viewer int64, ids []int64, read []*ent.Post) Kept {
 	now, lacking := Kept{by: k.by, ids: make([]int64, 0, len(ids))}, k.Lacks(ids)
 	for _, id := range ids {
-		own := false
+		_, own := slices.BinarySearchFunc(k.own, id, descending)
 		if len(lacking) > 0 && lacking[0] == id {
 			p := read[0]
 			lacking, read = lacking[1:], read[1:]
@@ -109,8 +109,6 @@ func (k Kept) With(viewer int64, ids []int64, read []*ent.Post) Kept {
 				continue
 			}
 			own = p.AuthorID == viewer
-		} else {
-			_, own = slices.BinarySearchFunc(k.own, id, descending)
 		}
 		now.ids = append(now.ids, id)
 		if own {
