@@ -45,7 +45,7 @@ func (c *Counts) Has(user int64) bool { return c.kept.Contains(user) }
 // Counted is what a timeline had of unread posts, newest first, when the viewer might be shown
 // all of them.
 func Counted(viewer int64, by Basis, posts []*ent.Post) Kept {
-	k := Kept{by: by}
+	k := Kept{by: by, ids: make([]int64, 0, len(posts))}
 	for _, p := range posts {
 		k.ids = append(k.ids, p.ID)
 		if p.AuthorID == viewer {
