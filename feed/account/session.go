@@ -264,7 +264,7 @@ func (s *Sessions) Ended(ctx context.Context, grants []Grant) ([]Grant, error) {
 	}
 	over, away := map[int64]bool{}, map[int64]bool{}
 	if len(sessions) > 0 {
-		open, err := s.cfg.DB.Session.Query().Where(session.IDIn(sessions...), session.ExpiresAtGT(s.now())).IDs(ctx)
+		open, err := s.cfg.DB.Session.Query().Where(rows.Among(session.FieldID, sessions), session.ExpiresAtGT(s.now())).IDs(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("find sessions: %w", err)
 		}

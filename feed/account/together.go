@@ -11,6 +11,7 @@ import (
 
 	"tideline/ent"
 	"tideline/ent/session"
+	"tideline/feed/internal/rows"
 )
 
 // When thousands of sockets come back at once, each has a session to be looked up, and a
@@ -95,12 +96,12 @@ func (s *Sessions) answer(ctx context.Context, together []asker) {
 	for i := range together {
 		tokens[i] = together[i].token[:]
 	}
-	rows, err := s.cfg.DB.Session.Query().Where(tokenAmong(tokens), session.ExpiresAtGT(s.now())).All(ctx)
+	list, err := s.cfg.DB.Session.Query().Where(tokenAmong(tokens), session.ExpiresAtGT(s.now())).All(ctx)
 	if err != nil {
 		err = fmt.Errorf("find sessions: %w", err)
 	}
-	byToken := make(map[tokenHash]*ent.Session, len(rows))
-	for _, row := range rows {
+	byToken := make(map[tokenHash]*ent.Session, len(list))
+	for _, row := range list {
 		byToken[tokenHash(row.TokenHash)] = row
 	}
 	for _, one := range together {
@@ -108,8 +109,8 @@ func (s *Sessions) answer(ctx context.Context, together []asker) {
 	}
 }
 
-// tokenAmong matches the sessions of the tokens. On PostgreSQL the list is one parameter,
-// so that the statement is the same for all lists.
+// tokenAmong matches the sessions of the tokens. On PostgreSQL the list is one parameter: see
+// rows.Among.
 func tokenAmong(tokens [][]byte) func(*sql.Selector) {
 	return func(q *sql.Selector) {
 		if q.Dialect() != dialect.Postgres {
@@ -117,7 +118,8 @@ func tokenAmong(tokens [][]byte) func(*sql.Selector) {
 			return
 		}
 		q.Where(sql.P(func(b *sql.Builder) {
-			b.Ident(q.C(session.FieldTokenHash)).WriteString(" = ANY(").Arg(tokens).WriteString(")")
+			b.Ident(q.C(session.FieldTokenHash)).WriteString(" ")
+			rows.WriteIn(b, "bytea", tokens)
 		}))
 	}
 }

@@ -28,7 +28,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"entgo.io/ent/dialect"
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"tideline/ent"
@@ -122,10 +121,6 @@ func (c *Counts) Ask(ctx context.Context, user int64) (Answer, error) {
 //
 // Cost: two queries, and a third while posts of some authors are being hidden or shown.
 func (c *Counts) AskMany(ctx context.Context, users []int64) (map[int64]Answer, error) {
-	from, ids := "unnest($1::bigint[]) u(value)", any(users)
-	if c.dialect == dialect.SQLite {
-		from, ids = "json_each($1) u", rows.JSON(users)
-	}
 	answers := make(map[int64]Answer, len(users))
 	err := c.each(ctx, func(found *sql.Rows) error {
 		var user int64
@@ -135,7 +130,7 @@ func (c *Counts) AskMany(ctx context.Context, users []int64) (map[int64]Answer, 
 		return err
 	}, `SELECT u.value, COALESCE(m.post_id, 0), (SELECT count(*) FROM muted_words w WHERE w.user_id = u.value),
 		(SELECT COALESCE(max(w.id), 0) FROM muted_words w WHERE w.user_id = u.value)
-		FROM `+from+` LEFT JOIN read_markers m ON m.id = u.value`, ids)
+		FROM `+rows.Each(c.dialect, "$1")+` LEFT JOIN read_markers m ON m.id = u.value`, rows.List(c.dialect, users))
 	if err != nil {
 		return nil, err
 	}

@@ -109,14 +109,12 @@ func (r *Reader) FollowersOfMany(ctx context.Context, authors []int64, before in
 //
 // Cost: one query, three look-ups a user at most.
 func (r *Reader) Among(ctx context.Context, author int64, c PostChange, users []int64) ([]Follower, error) {
-	// One argument, and so one statement to prepare, whatever the number. The
-	// limit keeps PostgreSQL from reading all follows in place of look-ups.
-	from, ids := `unnest($2::bigint[]) u(id) CROSS JOIN LATERAL
-		(SELECT f.* FROM follows f WHERE f.follower_id = u.id AND f.followee_id = $1 LIMIT 1) follows`, any(users)
+	// The limit keeps PostgreSQL from reading all follows in place of look-ups.
+	from := rows.Each(r.dialect, "$2") + " CROSS JOIN LATERAL (SELECT f.* FROM follows f WHERE f.follower_id = u.value AND f.followee_id = $1 LIMIT 1) follows"
 	if r.dialect != dialect.Postgres {
-		from, ids = "follows WHERE followee_id = $1 AND follower_id IN (SELECT value FROM json_each($2))", rows.JSON(users)
+		from = "follows WHERE followee_id = $1 AND follower_id " + rows.In(r.dialect, "$2", "bigint")
 	}
-	list, _, err := r.followers(ctx, author, c, nil, len(users), from, ids)
+	list, _, err := r.followers(ctx, author, c, nil, len(users), from, rows.List(r.dialect, users))
 	return list, err
 }
 
@@ -209,7 +207,7 @@ func (r *Reader) Audiences(ctx context.Context, of []Followed) ([]Page, error) {
 	}
 	// Each look-up is a scalar, as in followers.
 	found, err := r.db.QueryContext(ctx, `SELECT a.n, page.last, page.size, page.list
-		FROM unnest(CAST($1 AS bigint[]), CAST($2 AS boolean[]), CAST($3 AS bigint[])) WITH ORDINALITY a (author, friends, room, n)
+		FROM unnest(`+rows.Array("$1", "bigint")+", "+rows.Array("$2", "boolean")+", "+rows.Array("$3", "bigint")+`) WITH ORDINALITY a (author, friends, room, n)
 		CROSS JOIN LATERAL (SELECT coalesce(min(id), 0) AS last, count(*) AS size, coalesce(string_agg(CAST(follower AS TEXT), ','), '') AS list
 			FROM (SELECT follows.id, 4 * follows.follower_id
 				+ CASE WHEN a.friends THEN 2 * coalesce((SELECT 1 FROM follows b WHERE b.follower_id = follows.followee_id AND b.followee_id = follows.follower_id), 0) ELSE 0 END

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"entgo.io/ent/dialect"
 	"entgo.io/ent/dialect/sql"
 
 	"tideline/ent"
@@ -56,11 +55,7 @@ func selecting(of, flags, words string, with Fields) string {
 
 // statement is the query of posts by key. Its parameters are the viewer and the ids.
 func statement(of, flags, words string, with Fields) string {
-	among := "= ANY($2)"
-	if of == dialect.SQLite {
-		among = "IN (SELECT value FROM json_each($2))"
-	}
-	return selecting(of, flags, words, with) + among
+	return selecting(of, flags, words, with) + rows.In(of, "$2", "bigint")
 }
 
 // readAtOnce is for how many posts memory is taken at a time.
@@ -68,14 +63,11 @@ const readAtOnce = 100
 
 // byKey reads the posts of the ids for a viewer, in any order.
 func (r *Reader) byKey(ctx context.Context, viewer int64, ids []int64, with Fields) ([]*ent.Post, error) {
-	query, keys := r.statements[with], any(ids)
+	query := r.statements[with]
 	if viewer == 0 {
 		query, with = r.anonymous[with], with&Data
 	}
-	if r.dialect == dialect.SQLite {
-		keys = rows.JSON(ids)
-	}
-	return r.read(ctx, len(ids), with, query, viewer, keys)
+	return r.read(ctx, len(ids), with, query, viewer, rows.List(r.dialect, ids))
 }
 
 // read reads the posts of a query that begins as selecting says. They are so many, or fewer.

@@ -81,7 +81,7 @@ func nearEnds(of, order string) string {
 		return fmt.Sprintf("(SELECT %s FROM posts e WHERE e.author_id = %s AND e.visibility = %s AND e.id > $2 AND e.id < $3 ORDER BY e.id %s LIMIT $4)",
 			columns, author, visibility, order)
 	}
-	from := "unnest($5::bigint[], $6::text[]) a(author, visibility) CROSS JOIN LATERAL " +
+	from := "unnest(" + rows.Array("$5", "bigint") + ", " + rows.Array("$6", "text") + ") a(author, visibility) CROSS JOIN LATERAL " +
 		end("e.id, e.author_id, e.visibility", "a.author", "a.visibility") + " h"
 	if of != dialect.Postgres { // a JOIN is as good as LATERAL when the other side is IN what depends on this one
 		from = "json_each($5) a CROSS JOIN posts h ON h.id IN " + end("e.id", "a.value ->> 0", "a.value ->> 1")

@@ -25,11 +25,12 @@ type Reader struct {
 	statements [allFields + 1]string // of byKey, for a viewer
 	anonymous  [allFields + 1]string // of byKey; without Likes, Author and Profile
 	ends       ends
+	relations  string // see relationsIn
 }
 
 // New returns a Reader of the database; dialect is dialect.SQLite or dialect.Postgres.
 func New(db *ent.Client, dialect string) *Reader {
-	r := &Reader{db: db, dialect: dialect, ends: endsOf(dialect)}
+	r := &Reader{db: db, dialect: dialect, ends: endsOf(dialect), relations: relationsIn(dialect)}
 	for with := range r.statements {
 		with := Fields(with)
 		r.statements[with] = statement(dialect, flagsFor("$1", "p", with&Likes != 0), wordsOf("$1"), with)
@@ -274,7 +275,7 @@ func (r *Reader) StoredWithAuthors(ctx context.Context, of []Written) ([]Stored,
 	}
 	// The limits keep PostgreSQL from reading a whole table in place of look-ups.
 	found, err := r.db.QueryContext(ctx, "SELECT w.n, u.id, u.fan_out_mode, "+rows.Followers.Of(r.dialect, "u")+", u.hidden, coalesce(p.id, 0), coalesce(p.author_id, 0), coalesce(p.visibility, '')"+
-		" FROM unnest(CAST($1 AS bigint[]), CAST($2 AS bigint[])) WITH ORDINALITY w (author, post, n)"+
+		" FROM unnest("+rows.Array("$1", "bigint")+", "+rows.Array("$2", "bigint")+") WITH ORDINALITY w (author, post, n)"+
 		" CROSS JOIN LATERAL (SELECT * FROM users WHERE id = w.author LIMIT 1) u"+
 		" LEFT JOIN LATERAL (SELECT * FROM posts WHERE id = w.post AND visibility <> '"+string(schema.Deleted)+"' AND NOT u.hidden LIMIT 1) p ON true", authors, posts)
 	if err != nil {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"entgo.io/ent/dialect/sql"
-
 	"tideline/ent"
 	"tideline/ent/block"
 	"tideline/ent/follow"
@@ -146,7 +144,7 @@ func Liked(p *ent.Post) (likes, known bool) {
 // Cost: one query of seven index look-ups a user.
 func (r *Reader) Relations(ctx context.Context, viewer int64, others []int64) (map[int64]Relation, error) {
 	found := map[int64]Relation{}
-	ids := make([]any, 0, len(others))
+	ids := make([]int64, 0, len(others))
 	for _, id := range others {
 		if _, twice := found[id]; !twice && id != viewer {
 			found[id] = Relation{}
@@ -156,21 +154,7 @@ func (r *Reader) Relations(ctx context.Context, viewer int64, others []int64) (m
 	if viewer == 0 || len(ids) == 0 {
 		return found, nil
 	}
-	var union *sql.Selector
-	for _, e := range edges {
-		t := sql.Dialect(r.dialect).Select().From(sql.Table(e.table))
-		part := t.SelectExpr(sql.Raw(fmt.Sprint(e.flag)), sql.Raw(t.C(e.theirs))).
-			Where(sql.And(sql.EQ(t.C(e.mine), viewer), sql.In(t.C(e.theirs), ids...)))
-		if union == nil {
-			union = part
-		} else {
-			union.UnionAll(part)
-		}
-	}
-	hide := sql.Dialect(r.dialect).Select().From(sql.Table(hiddenuser.Table))
-	union.UnionAll(hide.SelectExpr(sql.Raw(fmt.Sprint(int64(hidden))), sql.Raw(hide.C(hiddenuser.FieldID))).Where(sql.In(hide.C(hiddenuser.FieldID), ids...)))
-	query, args := union.Query()
-	list, err := r.db.QueryContext(ctx, query, args...)
+	list, err := r.db.QueryContext(ctx, r.relations, viewer, rows.List(r.dialect, ids))
 	if err != nil {
 		return nil, fmt.Errorf("read relations: %w", err)
 	}
@@ -188,6 +172,17 @@ func (r *Reader) Relations(ctx context.Context, viewer int64, others []int64) (m
 		found[other] = set.relation()
 	}
 	return found, rows.Wrap("read relations", list.Err())
+}
+
+// relationsIn is the query of the flags of edges and of hidden users. Its parameters are the
+// viewer and the others.
+func relationsIn(of string) string {
+	others := rows.In(of, "$2", "bigint")
+	query := fmt.Sprintf("SELECT %d, %s FROM %s WHERE %[2]s %[4]s", hidden, hiddenuser.FieldID, hiddenuser.Table, others)
+	for _, e := range edges {
+		query += fmt.Sprintf(" UNION ALL SELECT %d, %s FROM %s WHERE %s = $1 AND %[2]s %[5]s", e.flag, e.theirs, e.table, e.mine, others)
+	}
+	return query
 }
 
 func (r *Reader) relation(ctx context.Context, viewer, other int64) (Relation, error) {

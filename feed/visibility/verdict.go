@@ -6,8 +6,6 @@ import (
 	"maps"
 	"slices"
 
-	"entgo.io/ent/dialect"
-
 	"tideline/ent"
 	"tideline/ent/follow"
 	"tideline/ent/mute"
@@ -86,11 +84,8 @@ func (r *Reader) JudgeDirect(ctx context.Context, id int64, users []int64) (Verd
 
 // directFor adds to a verdict which of the users may be shown the post by its id.
 func (r *Reader) directFor(ctx context.Context, v Verdict, users []int64) error {
-	from, ids := "unnest($2::bigint[]) u(value)", any(users)
-	if r.dialect == dialect.SQLite {
-		from, ids = "json_each($2) u", rows.JSON(users)
-	}
-	found, err := r.db.QueryContext(ctx, "SELECT u.value, "+flagsForMany("u.value", "p")+" FROM posts p CROSS JOIN "+from+" WHERE p.id = $1", v.Post.ID, ids)
+	found, err := r.db.QueryContext(ctx, "SELECT u.value, "+flagsForMany("u.value", "p")+" FROM posts p CROSS JOIN "+rows.Each(r.dialect, "$2")+" WHERE p.id = $1",
+		v.Post.ID, rows.List(r.dialect, users))
 	if err != nil {
 		return fmt.Errorf("read relations: %w", err)
 	}
@@ -111,11 +106,8 @@ func (r *Reader) directFor(ctx context.Context, v Verdict, users []int64) error 
 //
 // Cost: one query by primary key.
 func (r *Reader) LikeCounts(ctx context.Context, ids []int64) (map[int64]int, error) {
-	among, keys := "= ANY($1)", any(ids)
-	if r.dialect == dialect.SQLite {
-		among, keys = "IN (SELECT value FROM json_each($1))", rows.JSON(ids)
-	}
-	found, err := r.db.QueryContext(ctx, "SELECT p.id, "+rows.Likes.Of(r.dialect, "p")+" FROM posts p WHERE p.id "+among+" AND p.visibility <> '"+string(schema.Deleted)+"'", keys)
+	found, err := r.db.QueryContext(ctx, "SELECT p.id, "+rows.Likes.Of(r.dialect, "p")+" FROM posts p WHERE p.id "+rows.In(r.dialect, "$1", "bigint")+
+		" AND p.visibility <> '"+string(schema.Deleted)+"'", rows.List(r.dialect, ids))
 	if err != nil {
 		return nil, fmt.Errorf("read likes: %w", err)
 	}

@@ -8,7 +8,6 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"entgo.io/ent/dialect"
 	"golang.org/x/text/cases"
 	"golang.org/x/text/unicode/norm"
 
@@ -132,13 +131,8 @@ func (r *Reader) muters(ctx context.Context, text string, users []int64) (map[in
 	if len(heads) == 0 || len(users) == 0 {
 		return nil, nil
 	}
-	query := "SELECT user_id, word FROM muted_words WHERE head = ANY($1) AND user_id = ANY($2)"
-	args := []any{heads, users}
-	if r.dialect == dialect.SQLite {
-		query = "SELECT user_id, word FROM muted_words WHERE head IN (SELECT value FROM json_each($1)) AND user_id IN (SELECT value FROM json_each($2))"
-		args = []any{rows.JSON(heads), rows.JSON(users)}
-	}
-	found, err := r.db.QueryContext(ctx, query, args...)
+	found, err := r.db.QueryContext(ctx, "SELECT user_id, word FROM muted_words WHERE head "+rows.In(r.dialect, "$1", "text")+" AND user_id "+rows.In(r.dialect, "$2", "bigint"),
+		rows.List(r.dialect, heads), rows.List(r.dialect, users))
 	if err != nil {
 		return nil, fmt.Errorf("read muted words: %w", err)
 	}

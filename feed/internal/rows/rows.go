@@ -5,7 +5,6 @@ package rows
 import (
 	"context"
 	stdsql "database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -17,28 +16,6 @@ import (
 
 	"tideline/ent"
 )
-
-// Among matches rows whose column is one of the ids. All ids are one parameter: the
-// database plans a statement anew for each number of parameters, which takes longer
-// than reading the rows.
-func Among(column string, ids []int64) func(*sql.Selector) {
-	return func(s *sql.Selector) {
-		s.Where(sql.P(func(b *sql.Builder) {
-			b.Ident(s.C(column))
-			if s.Dialect() == dialect.Postgres {
-				b.WriteString(" = ANY(").Arg(ids).WriteString(")")
-			} else {
-				b.WriteString(" IN (SELECT value FROM json_each(").Arg(JSON(ids)).WriteString("))")
-			}
-		}))
-	}
-}
-
-// JSON encodes ids, or texts, as one parameter for SQLite.
-func JSON[T int64 | string](values []T) string {
-	list, _ := json.Marshal(values) // numbers and strings always marshal
-	return string(list)
-}
 
 // InOrder arranges rows in the order of ids, nil where there is no row.
 func InOrder[T any](ids []int64, rows []*T, id func(*T) int64) []*T {
