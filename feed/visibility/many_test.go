@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"entgo.io/ent/dialect"
 	"github.com/stretchr/testify/require"
 
 	"tideline/ent"
@@ -70,5 +71,27 @@ func TestManyAreAnsweredAsOne(t *testing.T) {
 			}
 		}
 		require.Positive(w, full)
+	})
+}
+
+// PostgreSQL plans a statement of one post a few times, and not each time that it is asked.
+func TestOnePostIsReadByAPlanThatIsKept(t *testing.T) {
+	t.Parallel()
+	feedtest.EachIdle(t, func(w *feedtest.World) {
+		if w.Stores.Dialect != dialect.Postgres {
+			return
+		}
+		users := w.Users(2)
+		relate(w, users[0], users[1], visibility.Relation{Following: true})
+		post := w.Post(users[1], schema.Public)
+		w.Stores.SQL.SetMaxOpenConns(1) // which has the plans
+		for range 20 {
+			posts, err := w.Visibility.Posts(w.Ctx, visibility.Home, users[0].ID, []int64{post})
+			require.NoError(w, err)
+			require.NotNil(w, posts[0])
+		}
+		var kept int
+		require.NoError(w, w.Stores.SQL.QueryRowContext(w.Ctx, "SELECT max(generic_plans) FROM pg_prepared_statements WHERE statement LIKE '%FROM posts p WHERE%'").Scan(&kept))
+		require.Greater(w, kept, 10)
 	})
 }
