@@ -294,7 +294,7 @@ func (f *Feed) Post(ctx context.Context, v account.Viewer, id int64) (*ent.Post,
 // Posts returns the posts of the ids, in their order; nil where there is none or
 // none that the viewer may see. It costs one query.
 func (f *Feed) Posts(ctx context.Context, v account.Viewer, ids []int64) ([]*ent.Post, error) {
-	return f.posts.Posts(ctx, visibility.Direct, v.ID, ids)
+	return f.posts.Posts(ctx, visibility.Direct, v.ID, ids, visibility.Likes)
 }
 
 // Data returns the own fields of the app in posts that the viewer was shown, in their order.

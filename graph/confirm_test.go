@@ -51,9 +51,9 @@ func (b *between) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 func TestEventThatIsHiddenWhileItIsMadeIsNotSent(t *testing.T) {
 	each(t, func(c *client) {
 		n := 10
-		var likes, feeds, users between
+		var likes, feeds, users between // users is what is not read with the post
 		c.s.DB.Like.Intercept(&likes)
-		c.s.DB.User.Intercept(&users)
+		c.s.DB.UserData.Intercept(&users)
 		c.s.Redis.AddHook(&feeds)
 		c.Hub.Prepare(func(context.Context, live.Event) {}) // the first reader gives the verdict
 		const unread, liked = "unreadCount", "edge { node { id viewerHasLiked } }"
@@ -66,9 +66,9 @@ func TestEventThatIsHiddenWhileItIsMadeIsNotSent(t *testing.T) {
 			"unread posts of many":                 {unread, &feeds, true},
 			"likes, then unread posts":             {liked + unread, &feeds, true},
 			"unread posts of one":                  {unread, &feeds, false},
-			"the author, for one":                  {"edge { node { author { handle } } }", &users, false},
+			"the author, for one":                  {"edge { node { author { handle data } } }", &users, false},
 			"what depends on the viewer, for many": {"edge { node { author { relationship { following } } } } " + unread, &feeds, true},
-			"the author, for each of many":         {"edge { node { author { handle relationship { following } } } }", &users, true},
+			"the author, for each of many":         {"edge { node { author { data relationship { following } } } }", &users, true},
 		} {
 			for why, hide := range map[string]func(author, viewer account.Viewer, post int64) error{
 				"blocked": func(author, viewer account.Viewer, _ int64) error {

@@ -35,6 +35,7 @@ func (r user) Data(ctx context.Context, u *ent.User) (string, error) {
 	if u.Data != nil { // the call has just changed it
 		return *u.Data, nil
 	}
+	exec.Read(ctx)
 	b := batchesOf(ctx)
 	data, err := field(b, b.users, u, "data", func(users []*ent.User) ([]*string, error) {
 		return r.Directory.Data(ctx, idsOf(users, func(u *ent.User) int64 { return u.ID }))
@@ -53,11 +54,13 @@ func (r user) Posts(ctx context.Context, u *ent.User, first *int, after *string)
 }
 
 func (r user) Followers(ctx context.Context, u *ent.User, first *int, after *string) (*paging.Connection[ent.User], error) {
+	exec.Read(ctx)
 	c, err := r.Feed.Followers(ctx, u.ID, paging.Page{First: first, After: after})
 	return userPage(ctx, c, err)
 }
 
 func (r user) Following(ctx context.Context, u *ent.User, first *int, after *string) (*paging.Connection[ent.User], error) {
+	exec.Read(ctx)
 	c, err := r.Feed.Following(ctx, u.ID, paging.Page{First: first, After: after})
 	return userPage(ctx, c, err)
 }
@@ -126,9 +129,10 @@ func (a api) relation(ctx context.Context, u *ent.User) (*visibility.Relation, e
 }
 
 func (r post) Author(ctx context.Context, p *ent.Post) (*ent.User, error) {
-	if p.Edges.Author != nil { // of an event: read for all viewers who get it
+	if p.Edges.Author != nil { // read with the post of an event
 		return p.Edges.Author, nil
 	}
+	exec.Read(ctx)
 	b := batchesOf(ctx)
 	return field(b, b.posts, p, "author", func(posts []*ent.Post) ([]*ent.User, error) {
 		users, err := r.Directory.Users(ctx, idsOf(posts, func(p *ent.Post) int64 { return p.AuthorID }))
@@ -145,20 +149,20 @@ func (post) CreatedAt(_ context.Context, p *ent.Post) (*time.Time, error) {
 func (post) Tags(_ context.Context, p *ent.Post) ([]string, error) { return tag.In(p.Text), nil }
 
 func (r post) Data(ctx context.Context, p *ent.Post) (string, error) {
-	data, err := p.Data, error(nil)
-	switch b := batchesOf(ctx); {
-	case data != nil: // the call has just changed it
-	case p.ReadData != nil: // of an event: for all viewers who get it
-		data, err = p.ReadData(ctx)
-	default:
-		data, err = field(b, b.posts, p, "data", func(posts []*ent.Post) ([]*string, error) {
-			return r.Feed.Data(ctx, Viewer(ctx), posts)
-		})
+	if p.Data != nil { // the call has just changed it, or it was read with the post of an event
+		return *p.Data, nil
 	}
+	b := batchesOf(ctx)
+	data, err := field(b, b.posts, p, "data", func(posts []*ent.Post) ([]*string, error) {
+		return r.Feed.Data(ctx, Viewer(ctx), posts)
+	})
 	return orZero(data), err
 }
 
 func (r post) ViewerHasLiked(ctx context.Context, p *ent.Post) (bool, error) {
+	if liked, known := visibility.Liked(p); known { // it was read with the post
+		return liked, nil
+	}
 	liked, ok := exec.Flag(ctx, func(ctx context.Context, event any) (bool, error) {
 		return r.Streams.Liked(ctx, Viewer(ctx), event)
 	})

@@ -14,9 +14,6 @@ const moreFields = `{{ define "model/fields/additional" }}{{ if or (eq $.Name "P
 	// Data has the own fields of the app, a JSON object; nil where they were not read.
 	Data *string ` + "`json:\"-\"`" + `
 {{ end }}{{ if eq $.Name "Post" }}
-	// ReadData reads Data for all who get the event that the post is of; nil for a post that is
-	// of no event for many.
-	ReadData func(context.Context) (*string, error) ` + "`json:\"-\"`" + `
 	// ForViewer has what was read of a viewer together with the post. It belongs to
 	// feed/visibility, and is zero for a post that was not read for a viewer.
 	ForViewer int64 ` + "`json:\"-\"`" + `

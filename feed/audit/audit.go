@@ -210,7 +210,7 @@ func (a *Audit) written(ctx context.Context, userID int64, r timeline.Range) ([]
 // unshowable returns those of the ids whose post the user may not be shown on the
 // surface; nil when there are none.
 func (a *Audit) unshowable(ctx context.Context, on visibility.Surface, userID int64, posts []int64) (hidden []int64, err error) {
-	visible, err := a.posts.Posts(ctx, on, userID, posts)
+	visible, err := a.posts.Posts(ctx, on, userID, posts, 0)
 	for i, p := range visible {
 		if p == nil {
 			hidden = append(hidden, posts[i])

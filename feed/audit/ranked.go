@@ -38,7 +38,7 @@ func (a *Audit) Scores(ctx context.Context, viewer, post int64, name string) ([]
 		by = append(by, r)
 	}
 	scores := []Score{}
-	posts, err := a.posts.Posts(ctx, visibility.Home, viewer, []int64{post})
+	posts, err := a.posts.Posts(ctx, visibility.Home, viewer, []int64{post}, 0)
 	if err != nil || posts[0] == nil {
 		return scores, err
 	}

@@ -94,7 +94,7 @@ func (w *Watch) state() (begun bool, pending []*watched, share bool) {
 
 // read returns those of the posts that the viewer may see.
 func (w *Watch) read(ctx context.Context, ids []int64) ([]*ent.Post, error) {
-	posts, err := w.counts.posts.Posts(ctx, visibility.Direct, w.viewer.ID, ids)
+	posts, err := w.counts.posts.Posts(ctx, visibility.Direct, w.viewer.ID, ids, visibility.Likes)
 	return slices.DeleteFunc(posts, func(p *ent.Post) bool { return p == nil }), err
 }
 

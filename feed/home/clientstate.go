@@ -186,14 +186,14 @@ func (h *Home) recentIDs(ctx context.Context, user int64, r timeline.Range, must
 	return rows.PostIDs(posts), true, err
 }
 
-// Since reads the posts of the viewer's timeline above the id, at most as many as
-// the inbox cap. It reads from the newest end or, ascending, from the id on. Whole
-// is false when there may be more. It visits the inbox.
+// Since reads the posts of the viewer's timeline above the id, at most as many as the
+// inbox cap, with all that an event may show of them. It reads from the newest end or,
+// ascending, from the id on. Whole is false when there may be more. It visits the inbox.
 //
 // Cost: as a page of so many posts.
 func (h *Home) Since(ctx context.Context, v account.Viewer, id int64, ascending bool) (posts []*ent.Post, whole bool, err error) {
 	r := timeline.Range{After: id, Limit: h.tl.InboxCap(), Ascending: ascending}
-	_, from := h.visitInbox(ctx, v.ID, r, visibility.Likes, false)
+	_, from := h.visitInbox(ctx, v.ID, r, visibility.All, false)
 	posts, err = visibility.Fill(ctx, visibility.Home, v.ID, r, from)
 	return posts, len(posts) < r.Limit, err
 }
@@ -232,7 +232,7 @@ func (h *Home) MissedSince(ctx context.Context, v account.Viewer, c *clientstate
 		known = prefetch{}
 	}
 	feed := h.inbox(v.ID)
-	feed.had = c.Has
+	feed.had, feed.with = c.Has, visibility.All
 	m.Posts, err = visibility.Fill(ctx, visibility.Home, v.ID, r, h.cached(feed, known))
 	m.More = len(m.Posts) == r.Limit
 	return m, true, err

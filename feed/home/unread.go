@@ -84,7 +84,7 @@ func keptUnread(ctx context.Context, h *Home, user int64, a unread.Answer) (n in
 		return 0, false
 	}
 	ids, floor := merge(parts, r)
-	posts, err := h.posts.Posts(ctx, visibility.Home, user, kept.Lacks(ids))
+	posts, err := h.posts.Posts(ctx, visibility.Home, user, kept.Lacks(ids), 0)
 	if err != nil {
 		return 0, false
 	}

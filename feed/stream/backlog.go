@@ -159,7 +159,7 @@ func (s *Stream) recheckBacklog(ctx context.Context) error {
 }
 
 // visible returns those of the posts that the viewer may be shown in the timeline,
-// in the order of the ids, nil for the others.
+// in the order of the ids, nil for the others, with all that an event may show of them.
 func (s *Stream) visible(ctx context.Context, ids []int64) ([]*ent.Post, error) {
-	return s.streams.posts.Posts(ctx, visibility.Home, s.viewer.ID, ids)
+	return s.streams.posts.Posts(ctx, visibility.Home, s.viewer.ID, ids, visibility.All)
 }

@@ -59,7 +59,7 @@ func (s *Stream) editedItems(ctx context.Context, now timeline.Position) (items 
 		return nil, false, err
 	}
 	// A post that is hidden by anything but a muted word was told as removed, or was never there.
-	kept, err := s.streams.posts.Posts(ctx, visibility.Inbox, s.viewer.ID, list)
+	kept, err := s.streams.posts.Posts(ctx, visibility.Inbox, s.viewer.ID, list, 0)
 	if err != nil {
 		return nil, false, err
 	}

@@ -149,26 +149,6 @@ func (s *Streams) liked(ctx context.Context, v account.Viewer, post int64, e *sh
 	return slices.Contains(found.users, int(v.ID)), nil
 }
 
-// data returns the own fields of the app in the post of an event.
-//
-// Cost: one query for all viewers who get the event at the same time.
-func (s *Streams) data(ctx context.Context, e *sharedEvent) (*string, error) {
-	type key struct{}
-	type answer struct {
-		data *string
-		err  error
-	}
-	found, _ := e.Once(key{}, func() any {
-		defer e.facts.Add(1)
-		list, err := rows.PostData(context.WithoutCancel(ctx), s.cfg.DB.PostData, []int64{e.verdict.Post.ID})
-		if err != nil {
-			return answer{err: err}
-		}
-		return answer{data: list[0]}
-	}).(answer)
-	return found.data, found.err
-}
-
 // UnreadCount is the viewer's count of unread posts when the event is sent.
 //
 // Cost: a constant number of queries and round trips for all viewers who get the
@@ -192,9 +172,8 @@ func (s *Streams) UnreadCount(ctx context.Context, v account.Viewer, e *PostAdde
 
 // Confirm reports whether the viewer may still be shown the post of an event for
 // which more was read since Next returned it: the verdict is as new as the newest of
-// that. Otherwise the client has not got the post. Alone says that the event was
-// executed for this viewer alone, which may have read anything. Other events are
-// always confirmed.
+// that. Otherwise the client has not got the post. Alone says that something was read for
+// this viewer alone. Other events are always confirmed.
 //
 // Cost: none when nothing was read; else a verdict, for all viewers who get the
 // event at the same time; alone, one query by primary key.
@@ -232,7 +211,7 @@ func (s *Stream) Confirm(ctx context.Context, ev Event, alone bool) bool {
 // been read for it. If known is false, it could not be read.
 func (s *Streams) confirm(ctx context.Context, v account.Viewer, post int64, e *sharedEvent) (sees, known bool) {
 	if e == nil {
-		return false, false
+		return true, true
 	}
 	type key struct{ facts, version int64 }
 	k := key{e.facts.Load(), s.posts.Version()}

@@ -75,11 +75,7 @@ func (e *sharedEvent) answer(key any, made func() any) (a *answer, mine bool) {
 func (s *Streams) share(ctx context.Context, ev live.Event) (*sharedEvent, error) {
 	return live.Share(ev.Batch, verdictLasts, s.holds, func(users []int64) (*sharedEvent, error) {
 		v, err := s.posts.Judge(ctx, ev.Post, users)
-		e := &sharedEvent{verdict: v, users: users}
-		if v.Post != nil {
-			v.Post.ReadData = func(ctx context.Context) (*string, error) { return s.data(ctx, e) }
-		}
-		return e, err
+		return &sharedEvent{verdict: v, users: users}, err
 	})
 }
 

@@ -27,10 +27,14 @@ const (
 	// Profile: with Author, the author's bio, links, time of sign-up, counts of followers and
 	// followees, and whether followers need approval.
 	Profile
+	// Whole: with Profile, all else that is shown of a user without a read of its own: counts of
+	// posts, the visibility of new posts, and the role.
+	Whole
 	// Data: the own fields of the app.
 	Data
 
-	allFields = Likes | Author | Profile | Data
+	// All is all of them: what an event may show of its post.
+	All = Likes | Author | Profile | Whole | Data
 )
 
 // Pages of posts are read here more often than anything else is read, so this is SQL,
@@ -44,6 +48,9 @@ func selecting(of, flags, words string, with Fields) string {
 		from += " JOIN users u ON u.id = p.author_id"
 		if with&Profile != 0 {
 			columns += ", u.bio, u.links, u.approves_followers, " + rows.Followers.Of(of, "u") + ", " + rows.Following.Of(of, "u") + ", u.created_at"
+		}
+		if with&Whole != 0 {
+			columns += ", u.post_count, u.public_post_count, u.followers_post_count, u.mutuals_post_count, u.default_visibility, u.role"
 		}
 	}
 	if with&Data != 0 {
@@ -65,7 +72,7 @@ const readAtOnce = 100
 func (r *Reader) byKey(ctx context.Context, viewer int64, ids []int64, with Fields) ([]*ent.Post, error) {
 	query := r.statements[with]
 	if viewer == 0 {
-		query, with = r.anonymous[with], with&Data
+		query = r.anonymous[with]
 	}
 	return r.read(ctx, len(ids), with, query, viewer, rows.List(r.dialect, ids))
 }
@@ -80,7 +87,7 @@ func (r *Reader) read(ctx context.Context, most int, with Fields, query string, 
 	var list []*ent.Post
 	var posts []ent.Post
 	var authors []ent.User
-	var into [18]any
+	var into [24]any
 	for ; found.Next(); posts = posts[1:] {
 		if len(posts) == 0 { // a block at a time: as a rule there is one, or there are few posts
 			n := min(most, readAtOnce)
@@ -98,6 +105,9 @@ func (r *Reader) read(ctx context.Context, most int, with Fields, query string, 
 			row = append(row, &u.Handle, &u.Name, &u.AvatarURL)
 			if with&Profile != 0 {
 				row = append(row, &u.Bio, &u.Links, &u.ApprovesFollowers, &u.FollowerCount, &u.FollowingCount, &u.CreatedAt)
+			}
+			if with&Whole != 0 {
+				row = append(row, &u.PostCount, &u.PublicPostCount, &u.FollowersPostCount, &u.MutualsPostCount, &u.DefaultVisibility, &u.Role)
 			}
 		}
 		if with&Data != 0 {

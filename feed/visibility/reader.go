@@ -22,8 +22,8 @@ type Reader struct {
 	db         *ent.Client
 	dialect    string
 	version    atomic.Int64
-	statements [allFields + 1]string // of byKey, for a viewer
-	anonymous  [allFields + 1]string // of byKey; without Likes, Author and Profile
+	statements [All + 1]string // of byKey, for a viewer
+	anonymous  [All + 1]string // of byKey, for nobody: without Likes
 	ends       ends
 	relations  string // see relationsIn
 }
@@ -34,7 +34,7 @@ func New(db *ent.Client, dialect string) *Reader {
 	for with := range r.statements {
 		with := Fields(with)
 		r.statements[with] = statement(dialect, flagsFor("$1", "p", with&Likes != 0), wordsOf("$1"), with)
-		r.anonymous[with] = statement(dialect, "$1 * 0 + "+flagsForAnyone("p"), "''", with&Data)
+		r.anonymous[with] = statement(dialect, "$1 * 0 + "+flagsForAnyone("p"), "''", with)
 	}
 	return r
 }
@@ -122,14 +122,14 @@ func shown(on Surface, viewer int64, posts []*ent.Post) ([]*ent.Post, error) {
 }
 
 // Posts returns those posts of the ids that the viewer may be shown on the surface,
-// in the order of the ids; nil where there is none.
+// in the order of the ids, with the fields; nil where there is none.
 //
 // Cost: one query by primary key.
-func (r *Reader) Posts(ctx context.Context, on Surface, viewer int64, ids []int64) ([]*ent.Post, error) {
+func (r *Reader) Posts(ctx context.Context, on Surface, viewer int64, ids []int64, with Fields) ([]*ent.Post, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	list, err := r.byKey(ctx, viewer, ids, Likes)
+	list, err := r.byKey(ctx, viewer, ids, with)
 	if err != nil {
 		return nil, err
 	}

@@ -25,7 +25,7 @@ type Source[T any] interface {
 	// called again when that is closed.
 	TellBy(tell func() (wait <-chan struct{}))
 	// Confirm reports whether the response to the last event of Next, which is made by now, may still be sent. Alone
-	// says that the response was made for this subscription alone, and not for all that get the event.
+	// says that something was read for this subscription alone, by a resolver that said so: see [Own] and [Read].
 	Confirm(ctx context.Context, event T, alone bool) bool
 	// Ended reports whether the source has no more events.
 	Ended() bool
@@ -117,7 +117,9 @@ func (s *Subscription) respond(ctx context.Context, event any) (response Respons
 			return Response{Data: data}, false
 		}
 	}
-	return s.execute(ctx, event), true
+	t := &template{alone: true}
+	response = s.execute(context.WithValue(ctx, templateKey{}, t), event)
+	return response, t.own.Load()
 }
 
 // TellBy has tell called in place of wake when there may be a response for AppendShared. It must not wait. If it

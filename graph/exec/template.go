@@ -52,7 +52,8 @@ type template struct {
 	parts [][]byte
 	holes []hole
 
-	own   atomic.Bool // a value is the subscriber's own and has no hole
+	alone bool        // it is none: the event is executed for one subscriber
+	own   atomic.Bool // a value is the subscriber's own and has no hole, or was read for this subscriber alone
 	mu    sync.Mutex
 	count func(ctx context.Context, event any) (int, error)
 	flag  func(ctx context.Context, event any) (bool, error)
@@ -80,11 +81,18 @@ func Own(ctx context.Context) {
 	}
 }
 
+// Read says that the value under execution is being read, and is the same for all subscribers.
+func Read(ctx context.Context) {
+	if t := templateOf(ctx); t != nil && t.alone {
+		t.own.Store(true)
+	}
+}
+
 // Int returns a number that is the subscriber's own and never negative: the result of count for the event under
 // execution, with the context of the subscription. All calls for one event must mean the same number.
 func Int(ctx context.Context, event any, count func(ctx context.Context, event any) (int, error)) (int, error) {
 	t := templateOf(ctx)
-	if t == nil {
+	if t == nil || t.alone {
 		return count(ctx, event)
 	}
 	t.mu.Lock()
@@ -97,7 +105,7 @@ func Int(ctx context.Context, event any, count func(ctx context.Context, event a
 // must find the value by itself.
 func Flag(ctx context.Context, flag func(ctx context.Context, event any) (bool, error)) (set, ok bool) {
 	t := templateOf(ctx)
-	if t == nil {
+	if t == nil || t.alone {
 		return false, false
 	}
 	t.mu.Lock()
