@@ -28,6 +28,12 @@ const (
 	warmPosts  = 3    // of each user before
 	modelIdle  = 4 * time.Second
 	modelHold  = 20 * time.Second // of open connections
+
+	// modelSettled is after what time the posts of the steps are in no cursor of a client that
+	// subscribes, which names those of the last two minutes: no user gets so many in so short a time.
+	modelSettled = 125 * time.Second
+	// modelTrial is the --duration below which a run only tries the command out, and does not wait.
+	modelTrial = 5 * time.Second
 )
 
 // model is the result of --model.
@@ -193,6 +199,12 @@ func (d *modeller) measureLive(ctx context.Context, say func(string, ...any), sm
 	many, _, err := d.posts(ctx, 1, modelLive, large)
 	if err != nil {
 		return err
+	}
+	if d.options.Duration >= modelTrial {
+		say("Waiting for %v, until no post is recent …", modelSettled)
+		if err := meter.Pause(ctx, modelSettled); err != nil {
+			return err
+		}
 	}
 	say("Opening %d subscriptions …", d.options.Subscribers)
 	before, err := d.Read(ctx)

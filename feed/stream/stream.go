@@ -327,21 +327,20 @@ func (s *Stream) removed(ctx context.Context, ev live.Event) error {
 
 // judge returns the post of an event, nil if the viewer may not be shown it. It is
 // read after the message arrived and after the last change here that hid anything.
-// If the message was for several users, it is read for all of them, once in the
-// process, and they share the event.
-func (s *Stream) judge(ctx context.Context, ev live.Event) (*ent.Post, *sharedEvent, error) {
-	if ev.Batch == nil || len(ev.Batch.Users) == 1 {
-		found, err := s.visible(ctx, []int64{ev.Post})
-		if err != nil {
-			return nil, nil, err
-		}
-		return found[0], nil, nil
+// It is read once in the process, for all streams that the message is for. If these are of
+// several users, they share the event.
+func (s *Stream) judge(ctx context.Context, ev live.Event) (post *ent.Post, e *sharedEvent, err error) {
+	found, err := s.streams.share(ctx, ev)
+	if err != nil {
+		return nil, nil, err
 	}
-	e, err := s.streams.share(ctx, ev)
-	if err != nil || !e.verdict.Sees(s.viewer.ID) {
-		return nil, e, err
+	if found.verdict.Sees(s.viewer.ID) {
+		post = found.verdict.Post
 	}
-	return e.verdict.Post, e, nil
+	if len(found.users) > 1 {
+		e = found
+	}
+	return post, e, nil
 }
 
 // add sends a post, which the event brings to several streams unless it is nil.
