@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -128,18 +127,12 @@ func (a *audience) post(t *testing.T) (int64, workers.FanOutReport) {
 // requireReached requires that the post is in the inboxes of all active followers.
 func (a *audience) requireReached(t *testing.T, post int64) {
 	t.Helper()
-	require.Equal(t, len(a.active), a.reached(post))
-}
-
-// reached returns how many active followers have the post in their inboxes, which are ready.
-func (a *audience) reached(post int64) (n int) {
 	for _, u := range a.active {
 		ids, covered, err := a.Timelines.Page(a.Ctx, timeline.Inbox(u), timeline.Range{Limit: 10})
-		if err == nil && covered.State == timeline.Ready && slices.Contains(ids, post) {
-			n++
-		}
+		require.NoError(t, err)
+		require.Equal(t, timeline.Ready, covered.State)
+		require.Contains(t, ids, post)
 	}
-	return n
 }
 
 // A post's author is gone when its fan-out comes. There is nothing left to do.
