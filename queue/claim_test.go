@@ -237,3 +237,41 @@ func TestConfirm(t *testing.T) {
 		assert.Equal(t, Done, st.goOn(t, nil))
 	})
 }
+
+// An attempt that had lost its claim ends when the job is in the stream once more, by
+// another entry. It takes its own out, which is gone, and the job is still known.
+func TestLateReleaseLeavesTheNextEntry(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		q := newQueue(t, s, brisk())
+		require.NoError(t, q.createGroup(t.Context(), Small))
+		push := func() (added int) {
+			added, err := q.push(t.Context(), Small, entry{job: 1}, entry{job: 2})
+			require.NoError(t, err)
+			return added
+		}
+		read := func() (ids []string) {
+			entries, err := q.readNew(t.Context(), Small, 10)
+			require.NoError(t, err)
+			for _, e := range entries {
+				ids = append(ids, e.id)
+			}
+			return ids
+		}
+		release := func(batch ...*freed) { require.NoError(t, q.releaseAll(t.Context(), Small, batch)) }
+
+		require.Equal(t, 2, push())
+		first := read()
+		require.Len(t, first, 2)
+		lost, kept := &freed{job: 1, entries: first[:1]}, &freed{job: 2, entries: first[1:]}
+		release(lost)
+		require.Equal(t, 1, push())
+		second := read()
+		require.Len(t, second, 1)
+		release(lost)
+		require.Zero(t, push(), "both are in the stream")
+		release(&freed{job: 1, entries: []string{first[0], second[0]}}, kept)
+		requireStreamsEmpty(t, q)
+		require.Equal(t, 2, push())
+	})
+}

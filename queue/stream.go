@@ -29,6 +29,10 @@ var (
 	//go:embed group.lua
 	groupSource string
 	groupScript = redis.NewScript(groupSource)
+
+	//go:embed release.lua
+	releaseSource string
+	releaseScript = redis.NewScript(releaseSource)
 )
 
 // entry is a job in the stream. An entry that the commit pushed has all fields. One
@@ -61,21 +65,18 @@ func (q *Queue) push(ctx context.Context, p Pool, entries ...entry) (added int, 
 }
 
 // releaseAll takes the entries of jobs out of the stream, so that the jobs can be pushed
-// again.
+// again. A job whose entries are gone already is in the stream by another one, or not at
+// all: that stays as it is.
 func (q *Queue) releaseAll(ctx context.Context, p Pool, batch []*freed) error {
-	var entries []string
-	var jobs []any
+	args := []any{group}
 	for _, f := range batch {
-		entries, jobs = append(entries, f.entries...), append(jobs, f.job)
+		args = append(args, f.job, len(f.entries))
+		for _, e := range f.entries {
+			args = append(args, e)
+		}
 	}
-	_, err := q.rdb.TxPipelined(ctx, func(tx redis.Pipeliner) error {
-		tx.XAck(ctx, p.stream(), group, entries...)
-		tx.XDel(ctx, p.stream(), entries...)
-		tx.SRem(ctx, p.known(), jobs...)
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("release jobs %v: %w", jobs, err)
+	if err := releaseScript.Run(ctx, q.rdb, []string{p.stream(), p.known()}, args...).Err(); err != nil {
+		return fmt.Errorf("release %d jobs of pool %s: %w", len(batch), p, err)
 	}
 	return nil
 }

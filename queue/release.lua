@@ -1,0 +1,25 @@
+-- Takes entries of jobs out of a pool's stream, so that the jobs can be pushed again. A
+-- job whose entries were gone before may be in the stream by another one: it stays known.
+--
+-- KEYS[1]  stream of the pool
+-- KEYS[2]  set of the ids of all jobs in the stream
+-- ARGV[1]  consumer group
+-- ARGV...  per job its id, how many entries follow, and these
+-- Returns  how many entries there were. Cost: O(1) per entry.
+
+local taken = 0
+local i = 2
+while i <= #ARGV do
+  local last = i + 1 + ARGV[i + 1]
+  local there = 0
+  for entry = i + 2, last do
+    redis.call('XACK', KEYS[1], ARGV[1], ARGV[entry])
+    there = there + redis.call('XDEL', KEYS[1], ARGV[entry])
+  end
+  if there > 0 then
+    redis.call('SREM', KEYS[2], ARGV[i])
+  end
+  taken = taken + there
+  i = last + 1
+end
+return taken
