@@ -203,7 +203,7 @@ bench: build ## Load a running server: ARGS="--help" says how
 	@exec ./bin/tideline bench $(ARGS)
 
 .PHONY: peers
-peers: BENCH = .
+peers: BENCH = Page|Live|Reconnect
 peers: ROUNDS = 3
 peers: peers-deps ## Benchmark Tideline beside gqlgen, PostGraphile, centrifuge and gorilla, ten minutes; BENCH=Live ROUNDS=1 ARGS="-subscribers=1000"
 	@bash .ci/deps

@@ -125,16 +125,21 @@ func (s *Store) Replace(ctx context.Context, user int64, gone, ids []int64, floo
 	return wrap(err, "replace in the inbox of %d", user)
 }
 
-// Tell remembers for an hour that the user's clients were told of a change, and that
-// the inbox is as the change wants it. Redis loses this no later than the inbox.
+// Tell remembers for an hour that the user's clients were told of changes, and that
+// the inbox is as the changes want it. Redis loses this no later than the inbox.
 //
-// Cost: one round trip, O(1).
-func (j *Journals) Tell(ctx context.Context, user, change int64) error {
-	err := j.rdb.Set(ctx, Inbox(user).told(change), "", toldLife).Err()
+// Cost: one round trip, O(1) for each.
+func (j *Journals) Tell(ctx context.Context, user int64, changes ...int64) error {
+	_, err := j.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for _, change := range changes {
+			p.Set(ctx, Inbox(user).told(change), "", toldLife)
+		}
+		return nil
+	})
 	return wrap(err, "remember what user %d was told", user)
 }
 
-// Told reports whether Tell was called, as far as Redis remembers.
+// Told reports whether Tell was called with the change, as far as Redis remembers.
 //
 // Cost: one round trip, O(1).
 func (j *Journals) Told(ctx context.Context, user, change int64) (bool, error) {

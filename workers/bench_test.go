@@ -191,6 +191,51 @@ func BenchmarkMasters(b *testing.B) {
 	}
 }
 
+// BenchmarkSlowMasters measures how many masters one fan-out keeps busy, which a machine of
+// two processors cannot show otherwise: each master takes 20,000 commands a second here, and
+// uses no processor while it is slow.
+func BenchmarkSlowMasters(b *testing.B) {
+	const each = 50 * time.Microsecond
+	for _, masters := range []int{1, 2, 4, 8} {
+		b.Run(fmt.Sprintf("followers=%d/masters=%d", *benchFollowers, masters), func(b *testing.B) {
+			s := storagetest.Open(b, storage.Config{
+				DatabaseURL: storagetest.PostgresURL(b), RedisURL: storagetest.StartClusterOf(b, masters).URL(),
+			})
+			c := newCrowd(b, s, *benchFollowers, 100)
+			require.NoError(b, s.Redis.(*redis.ClusterClient).ForEachMaster(b.Context(), func(_ context.Context, master *redis.Client) error {
+				master.AddHook(&slowMaster{each: each})
+				return nil
+			}))
+			start := time.Now()
+			for b.Loop() {
+				_, err := c.Feed.CreatePost(b.Context(), account.Viewer{ID: 1}, feed.Draft{Text: "hello"})
+				require.NoError(b, err)
+				require.Equal(b, len(c.active), c.fanout(b).Pushed)
+			}
+			rate := float64(b.N*len(c.active)) / time.Since(start).Seconds()
+			b.ReportMetric(rate, "pushed/s")
+			b.ReportMetric(rate*each.Seconds()/float64(masters), "of-masters")
+		})
+	}
+}
+
+// slowMaster lets one pipeline after the other to a master, as long as its commands take.
+type slowMaster struct {
+	each time.Duration
+	mu   sync.Mutex
+}
+
+func (s *slowMaster) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (s *slowMaster) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (s *slowMaster) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		s.mu.Lock()
+		time.Sleep(s.each * time.Duration(len(cmds)))
+		s.mu.Unlock()
+		return next(ctx, cmds)
+	}
+}
+
 // BenchmarkSmallBesideLarge measures how long a post takes to ten active followers,
 // from the call to the last inbox: on an idle system, and while a post to all the
 // other users is fanned out.

@@ -1,6 +1,7 @@
 package workers
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -139,9 +140,7 @@ const canaryReaders = 1<<62 + 1
 //
 // Cost: each Every one query by index, a job, and an event to one subscriber.
 func (c Canary) Run(ctx context.Context) error {
-	if c.Every == 0 {
-		c.Every = 10 * time.Second
-	}
+	c.Every = cmp.Or(c.Every, 10*time.Second)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -183,11 +182,10 @@ func (r *canaryReader) next(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
 	if r.sub == nil {
-		sub, err := r.Hub.Subscribe(ctx, r.id, r.wake)
-		if err != nil {
+		var err error
+		if r.sub, err = r.Hub.Subscribe(ctx, r.id, r.wake); err != nil {
 			return err
 		}
-		r.sub = sub
 	}
 	list, err := waitingCanaries(ctx, r.DB)
 	if err != nil {

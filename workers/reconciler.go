@@ -9,19 +9,19 @@ import (
 	"tideline/queue"
 )
 
-// relationChanged makes the inboxes of both users agree with their relation as it
-// is now: a follow brings posts in, an unfollow, block or mute takes them out, and
-// friends made or lost decide on the posts for friends. After a mute, which the
-// muted user must not notice, it looks at the inbox of the first user only.
+// relationChanged makes the inboxes of both users agree with their relation as it is now: a
+// follow brings posts in, an unfollow, block or mute takes them out, and friends made or lost
+// decide on the posts for friends. After a mute, which the muted user must not notice, it looks
+// at the inbox of the first user only. Changes of the same two that wait are done with it.
 func (w *Workers) relationChanged(ctx context.Context, j *queue.Job) error {
 	var args job.Relation
 	if err := decode(j, &args, nil); err != nil {
 		return err
 	}
-	a, b := args.Users[0], args.Users[1]
-	err := w.Home.SyncInboxAndNotify(ctx, a, b, args.Change, j.Again)
+	a, b, others := args.Users[0], args.Users[1], w.toggles.With(ctx, j, args)
+	err := w.Home.SyncInboxAndNotify(ctx, a, b, args.Change, j.Again, others...)
 	if !args.First { // whether the first can be reached or not
-		err = errors.Join(err, w.Home.SyncInboxAndNotify(ctx, b, a, args.Change, j.Again))
+		err = errors.Join(err, w.Home.SyncInboxAndNotify(ctx, b, a, args.Change, j.Again, others...))
 	}
 	return w.patient(ctx, err)
 }

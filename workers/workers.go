@@ -52,6 +52,7 @@ import (
 	"tideline/live"
 	"tideline/queue"
 	"tideline/timeline"
+	"tideline/workers/toggle"
 )
 
 // DefaultPageSize is the default of Config.PageSize.
@@ -100,6 +101,7 @@ type Workers struct {
 	Config
 	audit      *audit.Audit
 	company    company
+	toggles    *toggle.Waiting
 	pageSize   atomic.Int64
 	canaryDone atomic.Bool // since the monitor looked
 }
@@ -164,11 +166,11 @@ func (w *Workers) PageSize() int { return int(w.pageSize.Load()) }
 // time. Those under way go on as they began. Where an earlier attempt got to does not
 // depend on it. Error: below 1.
 func (w *Workers) SetPageSize(n int) error {
-	if err := validPageSize(n); err != nil {
-		return err
+	err := validPageSize(n)
+	if err == nil {
+		w.pageSize.Store(int64(n))
 	}
-	w.pageSize.Store(int64(n))
-	return nil
+	return err
 }
 
 // New registers the handlers with the queue; Run runs them. It fails when a
@@ -178,7 +180,7 @@ func New(cfg Config) (*Workers, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	w := &Workers{Config: cfg, audit: audit.New(cfg.Home), company: newCompany(cfg.Visibility)}
+	w := &Workers{Config: cfg, audit: audit.New(cfg.Home), company: newCompany(cfg.Visibility), toggles: toggle.New(cfg.DB, cfg.Now)}
 	w.pageSize.Store(int64(cfg.PageSize))
 	cfg.Queue.Handle(job.PostCreated, w.postCreated)
 	cfg.Queue.Handle(job.PostChanged, w.postChanged)

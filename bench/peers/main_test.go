@@ -54,7 +54,10 @@ func TestPeers(t *testing.T) {
 		require.LessOrEqual(t, value(figures, "first ms"), value(figures, "median ms"))
 		r.add("live", "20", p.name, figures)
 	}
-	require.Positive(t, value(measureReconnect(t, livePeers()[0], 20), "reconnects/s"))
+	tideline := livePeers()[0]
+	require.Positive(t, value(measureReconnect(t, tideline, 20), "reconnects/s"))
+	require.Positive(t, value(measureResync(t, tideline, 20, 0), "resync s"))
+	require.Positive(t, value(measureAbuse(t, tideline, 0, pace), "p50 ms"))
 	var table strings.Builder
 	r.print(&table)
 	for _, line := range []string{"\n| page | server | requests/s |", "\n| 2 | gqlgen |", "\n| live | server | first ms |", "\n| 20 | centrifuge |"} {

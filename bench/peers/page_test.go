@@ -171,7 +171,11 @@ type pageClient struct {
 }
 
 func (p process) dial(tb testing.TB, reader int) *pageClient {
-	conn, err := net.Dial("tcp", p.address)
+	return p.dialFrom(tb, net.IPv4(127, 0, 0, 1), reader)
+}
+
+func (p process) dialFrom(tb testing.TB, address net.IP, reader int) *pageClient {
+	conn, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: address}}).DialContext(tb.Context(), "tcp", p.address)
 	require.NoError(tb, err)
 	body, err := json.Marshal(pageRequest(p.role, reader))
 	require.NoError(tb, err)

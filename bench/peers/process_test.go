@@ -34,6 +34,7 @@ type peer struct {
 	name             string
 	binary, argument string // what runs; no argument if that is empty
 	role             string
+	limits           bool // of a client, which Tideline has; otherwise it has none
 }
 
 // peersOf returns Tideline, that of -beside, and the others.
@@ -69,6 +70,9 @@ func (p peer) start(tb testing.TB, stores *storage.Stores) (_ process, stop func
 	}
 	if p.role == "postgraphile" {
 		cmd.Env = append(cmd.Env, "NODE_ENV=production", "GRAPHILE_ENV=production")
+	}
+	if !p.limits {
+		cmd.Env = append(cmd.Env, "TIDELINE_RATE_LIMIT=off")
 	}
 	if *deflate {
 		cmd.Env = append(cmd.Env, "TIDELINE_COMPRESS_SOCKETS=on")

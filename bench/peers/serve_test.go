@@ -58,7 +58,7 @@ func serveTideline(ctx context.Context, database, redis string) error {
 		return err
 	}
 	if _, err := parser.Parse([]string{
-		"--addr=127.0.0.1:0", "--rate-limit=off", "--log-level=warn", "--data-dir=" + filepath.Join(dir, "data"),
+		"--addr=127.0.0.1:0", "--log-level=warn", "--data-dir=" + filepath.Join(dir, "data"),
 		"--database-url=" + database, "--redis-url=" + redis,
 	}); err != nil {
 		return err

@@ -24,8 +24,11 @@ import (
 // own. Again says that an earlier attempt of the job may have begun: it may have
 // written after it was told that all was done, so the inbox is looked at all the same.
 //
+// Others are the numbers of other changes of the same two that were committed before the
+// call: what is done for this one is done for them.
+//
 // Cost: that of SyncInbox, and six round trips at most.
-func (h *Home) SyncInboxAndNotify(ctx context.Context, viewer, author, change int64, again bool) error {
+func (h *Home) SyncInboxAndNotify(ctx context.Context, viewer, author, change int64, again bool, others ...int64) error {
 	if change != 0 && !again { // 0: an older version made it
 		if told, err := h.tl.Told(ctx, viewer, change); told || err != nil {
 			return err
@@ -46,7 +49,7 @@ func (h *Home) SyncInboxAndNotify(ctx context.Context, viewer, author, change in
 	if _, err = h.cfg.Publisher.Publish(ctx, ev, []int64{viewer}); err != nil || change == 0 {
 		return rows.Wrap("tell of a changed inbox", err)
 	}
-	return h.tl.Tell(ctx, viewer, change)
+	return h.tl.Tell(ctx, viewer, append(others, change)...)
 }
 
 // WordsChanged tells the viewer's clients to read again after a change of the words that

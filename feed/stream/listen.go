@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -56,7 +57,7 @@ func New(cfg Config) (*Streams, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	s := &Streams{cfg: cfg, home: cfg.Home, posts: cfg.Visibility, turns: make(chan struct{}, turns)}
+	s := &Streams{cfg: cfg, home: cfg.Home, posts: cfg.Visibility, turns: make(chan struct{}, turns*runtime.GOMAXPROCS(0))}
 	cfg.Hub.Prepare(s.prepare)
 	return s, nil
 }

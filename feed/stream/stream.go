@@ -33,10 +33,10 @@ const stayActive = 5 * time.Minute
 const startTimeout = 10 * time.Second
 
 const (
-	// turns is how many streams of a process catch up at the same time. When a process
-	// loses its connection to Redis, all its streams look again; this spreads them over
-	// time, so that pages find SQL and Redis free.
-	turns = 16
+	// turns is how many streams of a process catch up at the same time, for each of its
+	// processors. When a process loses its connection to Redis, all its streams look again;
+	// this spreads them over time, so that pages find SQL, Redis and a processor free.
+	turns = 2
 	// turnTimeout bounds one turn. A stream that takes longer is interrupted.
 	turnTimeout = 30 * time.Second
 )

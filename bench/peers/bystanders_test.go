@@ -1,0 +1,257 @@
+package peers
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+	"github.com/stretchr/testify/require"
+
+	"tideline/ent"
+	"tideline/ent/schema"
+	"tideline/feed/ids"
+	"tideline/storage"
+	"tideline/storage/storagetest"
+)
+
+const (
+	pace      = 200 * time.Millisecond // of a bystander's pages
+	quietTime = 15 * time.Second
+	abuseTime = time.Minute
+
+	abuserSockets       = 3
+	abuserSubscriptions = 50 // of a socket
+)
+
+// BenchmarkBystanders measures how long 64 users wait for their pages, of which each asks
+// for five a second, while nothing else happens to their server and then while something
+// does. A page that is late makes the next one of that user late, and that counts too.
+//
+//   - resync: the server's connections to pub/sub break, and all live subscriptions look
+//     for what they missed. It ends when the last of them has a post that is made right
+//     after that. It needs as many open files as subscribers in each of two processes.
+//   - abuse: one account holds 150 subscriptions of 29 aliased counts of unread posts, with
+//     a heartbeat each second, and begins again at once whatever is refused or ended.
+func BenchmarkBystanders(b *testing.B) {
+	for range *rounds {
+		for _, p := range peersOf() {
+			for _, n := range sizes(b, *subscribers) {
+				b.Run(fmt.Sprintf("resync/%s/%d", p.name, n), func(b *testing.B) {
+					measured.report(b, "bystanders of a resync, subscribers", strconv.Itoa(n), p.name, measureResync(b, p, n, quietTime))
+				})
+			}
+			b.Run("abuse/"+p.name, func(b *testing.B) {
+				measured.report(b, "bystanders of an abuse, subscriptions", strconv.Itoa(abuserSockets*abuserSubscriptions), p.name,
+					measureAbuse(b, p, quietTime, abuseTime))
+			})
+		}
+	}
+}
+
+func measureResync(tb testing.TB, p peer, n int, quiet time.Duration) []figure {
+	stores := storagetest.Real(tb)
+	seedFollowers(tb, stores, n+pageReaders)
+	seedPage(tb, stores)
+	running, stop := p.start(tb, stores)
+	defer stop()
+	c := subscribeAll(tb, p, running, n, nil)
+	defer c.close(tb)
+	c.post(tb, warmPosts)
+	readers := running.bystanders(tb, n+1)
+	before := readers.waits(tb, func() { time.Sleep(quiet) })
+	var took time.Duration
+	during := readers.waits(tb, func() {
+		began := time.Now()
+		require.NoError(tb, stores.Redis.Do(tb.Context(), "client", "kill", "type", "pubsub").Err())
+		c.post(tb, 1)
+		took = time.Since(began)
+	})
+	return append(besides(before, during), figure{"resync s", took.Seconds()}, figure{"pages", float64(len(during))},
+		figure{"failed", float64(c.failed.Load())})
+}
+
+func measureAbuse(tb testing.TB, p peer, quiet, length time.Duration) []figure {
+	stores := storagetest.Real(tb)
+	seedFollowers(tb, stores, 1+pageReaders)
+	seedPage(tb, stores)
+	p.limits = true
+	running, stop := p.start(tb, stores)
+	defer stop()
+	readers := running.bystanders(tb, 2)
+	before := readers.waits(tb, func() { time.Sleep(quiet) })
+	a := &abuser{address: running.address, done: make(chan struct{})}
+	var sockets sync.WaitGroup
+	for range abuserSockets {
+		sockets.Go(a.run)
+	}
+	m := startMeter(tb, stores, running)
+	during := readers.waits(tb, func() { time.Sleep(length) })
+	close(a.done)
+	sockets.Wait()
+	figures := append(besides(before, during), figure{"heartbeats", float64(a.beats.Load())}, figure{"refused", float64(a.refused.Load())})
+	return append(figures, m.figures(len(during))...)
+}
+
+// besides compares sorted waits.
+func besides(before, during []time.Duration) []figure {
+	ms := func(waits []time.Duration, percent int) float64 {
+		return float64(waits[len(waits)*percent/100].Microseconds()) / 1000
+	}
+	return []figure{
+		{"quiet p50 ms", ms(before, 50)}, {"quiet p99 ms", ms(before, 99)},
+		{"p50 ms", ms(during, 50)}, {"p99 ms", ms(during, 99)},
+		{"most ms", float64(during[len(during)-1].Microseconds()) / 1000},
+	}
+}
+
+// seedPage makes as many posts of user 1 as a page has, one a minute.
+func seedPage(tb testing.TB, stores *storage.Stores) {
+	posts := make([]*ent.PostCreate, 20)
+	for i := range posts {
+		posts[i] = stores.DB.Post.Create().SetID(ids.At(time.Now().Add(time.Duration(i-30) * time.Minute))).SetAuthorID(1).
+			SetText("Twenty of these make a page.").SetVisibility(schema.Public)
+	}
+	require.NoError(tb, stores.DB.Post.CreateBulk(posts...).Exec(tb.Context()))
+	_, err := stores.SQL.ExecContext(tb.Context(),
+		`UPDATE users SET last_post_id = (SELECT max(id) FROM posts WHERE author_id = users.id), post_count = 20, public_post_count = 20 WHERE id = 1`)
+	require.NoError(tb, err)
+}
+
+// bystanders are users who ask for pages, each over the same connection all the time.
+type bystanders []*pageClient
+
+// bystanders are the users after that one, each at an address of their own.
+func (p process) bystanders(tb testing.TB, after int) bystanders {
+	all := make(bystanders, pageReaders)
+	for i := range all {
+		all[i] = p.dialFrom(tb, net.IPv4(127, 0, 1, byte(1+i)), after+i)
+		tb.Cleanup(func() { all[i].Close() })
+	}
+	var asked atomic.Int64
+	askAll(tb, all, func() bool { return asked.Add(1) <= warmUp })
+	return all
+}
+
+// waits returns how long the bystanders waited for their pages until do returned, sorted.
+func (all bystanders) waits(tb testing.TB, do func()) []time.Duration {
+	done := make(chan struct{})
+	var mu sync.Mutex
+	var waits []time.Duration
+	var running sync.WaitGroup
+	began, failures := time.Now(), make([]error, len(all))
+	for i, c := range all {
+		running.Go(func() {
+			due := began.Add(pace * time.Duration(i) / time.Duration(len(all)))
+			for {
+				time.Sleep(time.Until(due))
+				if failures[i] = c.page(20); failures[i] != nil {
+					return
+				}
+				wait := time.Since(due)
+				mu.Lock()
+				waits = append(waits, wait)
+				mu.Unlock()
+				due = due.Add(pace)
+				select {
+				case <-done:
+					return
+				default:
+				}
+			}
+		})
+	}
+	do()
+	close(done)
+	running.Wait()
+	for _, err := range failures {
+		require.NoError(tb, err)
+	}
+	slices.Sort(waits)
+	return waits
+}
+
+// abuser is user 1, who takes what the server gives.
+type abuser struct {
+	address        string
+	done           chan struct{}
+	beats, refused atomic.Int64
+}
+
+// run keeps one socket full of subscriptions.
+func (a *abuser) run() {
+	for {
+		_ = a.fill() // a socket that breaks is opened again
+		select {
+		case <-a.done:
+			return
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+func (a *abuser) fill() error {
+	dialer := websocket.Dialer{
+		Subprotocols: []string{graphqlProtocol}, HandshakeTimeout: patience,
+		NetDialContext: (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}).DialContext,
+	}
+	conn, _, err := dialer.Dial("ws://"+a.address+"/graphql", nil)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	ended := make(chan struct{})
+	defer close(ended)
+	go func() {
+		select {
+		case <-a.done:
+			conn.Close()
+		case <-ended:
+		}
+	}()
+	var counts strings.Builder
+	for i := range 29 {
+		fmt.Fprintf(&counts, " a%d: unreadCount", i)
+	}
+	begun := 0
+	begin := func() error {
+		begun++
+		return conn.WriteMessage(websocket.TextMessage, fmt.Appendf(nil,
+			`{"id":"%d","type":"subscribe","payload":{"query":"subscription { timelineEvents(heartbeat: 1) { ... on TimelineHeartbeat {%s } } }"}}`, begun, &counts))
+	}
+	if err := conn.WriteMessage(websocket.TextMessage, []byte(`{"type":"connection_init","payload":{"Authorization":"Bearer token1"}}`)); err != nil {
+		return err
+	}
+	for range abuserSubscriptions {
+		if err := begin(); err != nil {
+			return err
+		}
+	}
+	for {
+		_, message, err := conn.ReadMessage()
+		if err != nil {
+			return err
+		}
+		if bytes.Contains(message, []byte("RATE_LIMITED")) {
+			a.refused.Add(1)
+		}
+		switch {
+		case bytes.Contains(message, []byte(`"a28":`)):
+			a.beats.Add(1)
+		case bytes.HasPrefix(message, []byte(`{"type":"ping"`)):
+			err = conn.WriteMessage(websocket.TextMessage, []byte(`{"type":"pong"}`))
+		case bytes.Contains(message, []byte(`"type":"error"`)), bytes.Contains(message, []byte(`"type":"complete"`)):
+			err = begin()
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
