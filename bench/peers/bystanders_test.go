@@ -36,8 +36,8 @@ const (
 // does. A page that is late makes the next one of that user late, and that counts too.
 //
 //   - resync: the server's connections to pub/sub break, and all live subscriptions look
-//     for what they missed. It ends when the last of them has a post that is made right
-//     after that. It needs as many open files as subscribers in each of two processes.
+//     for what they missed, until the last of them has. It needs as many open files as
+//     subscribers in each of two processes.
 //   - abuse: one account holds 150 subscriptions of 29 aliased counts of unread posts, with
 //     a heartbeat each second, and begins again at once whatever is refused or ended.
 func BenchmarkBystanders(b *testing.B) {
@@ -71,11 +71,22 @@ func measureResync(tb testing.TB, p peer, n int, quiet time.Duration) []figure {
 	during := readers.waits(tb, func() {
 		began := time.Now()
 		require.NoError(tb, stores.Redis.Do(tb.Context(), "client", "kill", "type", "pubsub").Err())
-		c.post(tb, 1)
+		running.awaitResyncs(tb, n)
 		took = time.Since(began)
 	})
+	c.post(tb, 1) // all of them are there
 	return append(besides(before, during), figure{"resync s", took.Seconds()}, figure{"pages", float64(len(during))},
 		figure{"failed", float64(c.failed.Load())})
+}
+
+// awaitResyncs waits until at least n subscriptions were told to look for what they missed,
+// and none is about to.
+func (p process) awaitResyncs(tb testing.TB, n int) {
+	require.Eventually(tb, func() bool {
+		metrics := p.metrics()
+		return metrics["tideline_live_resyncs_total"] >= float64(n) &&
+			metrics[`tideline_streams{state="waiting"}`]+metrics[`tideline_streams{state="catching_up"}`] == 0
+	}, patience, 250*time.Millisecond) // an answer takes some milliseconds
 }
 
 func measureAbuse(tb testing.TB, p peer, quiet, length time.Duration) []figure {

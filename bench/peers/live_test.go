@@ -1,6 +1,7 @@
 package peers
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
 	"io"
@@ -217,16 +218,27 @@ func (c *crowd) close(tb testing.TB) {
 
 // awaitSubscriptions waits until the process says that it has so many.
 func (p process) awaitSubscriptions(tb testing.TB, n int) {
-	want := fmt.Sprintf("tideline_live_subscriptions %d\n", n)
 	require.Eventually(tb, func() bool {
-		response, err := http.Get("http://" + p.address + "/metrics")
-		if err != nil {
-			return false
-		}
-		defer response.Body.Close()
-		text, err := io.ReadAll(response.Body)
-		return err == nil && strings.Contains(string(text), want)
+		has, told := p.metrics()["tideline_live_subscriptions"]
+		return told && has == float64(n)
 	}, patience, 50*time.Millisecond) // an answer takes some milliseconds
+}
+
+// metrics returns what the process tells of itself, nothing if it does not answer.
+func (p process) metrics() map[string]float64 {
+	response, err := http.Get("http://" + p.address + "/metrics")
+	if err != nil {
+		return nil
+	}
+	defer response.Body.Close()
+	all := map[string]float64{}
+	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
+		name, value, _ := strings.Cut(lines.Text(), " ")
+		if v, err := strconv.ParseFloat(value, 64); err == nil {
+			all[name] = v
+		}
+	}
+	return all
 }
 
 // read subscribes and reads events, and does so again after a failure.
