@@ -51,6 +51,25 @@ func TestBrokenConnection(t *testing.T) {
 	})
 }
 
+// A Resync wakes many subscriptions some at a time, and leaves none asleep.
+func TestResyncReachesMany(t *testing.T) {
+	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
+		mine, net := storagetest.Through(t, rdb)
+		h, _ := run(t, mine, live.HubConfig{Sharded: sharded})
+		all := subscribeAll(t, h, 500)
+		net.Cut()
+		late := time.After(patience)
+		for _, s := range all {
+			select {
+			case <-s.news:
+			case <-late:
+				t.Fatal("it is not woken")
+			}
+			require.Equal(t, live.Resync, next(t, s).Kind)
+		}
+	})
+}
+
 func TestKilledByRedis(t *testing.T) {
 	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, sharded bool) {
 		kill := func(ctx context.Context, node *redis.Client) error {

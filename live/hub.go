@@ -354,7 +354,7 @@ func (h *Hub) resync() {
 	h.telling.Go(func() {
 		for some := range slices.Chunk(told, wakeTogether) {
 			wakeAll(some)
-			time.Sleep(wakePause)
+			<-time.After(wakePause)
 		}
 	})
 }
