@@ -32,9 +32,8 @@ func newClaim(name int64, counted int, p *pulse) *claim {
 	return c
 }
 
-// newName names an attempt. It is random, so that an attempt that has lost its claim
-// never comes by the name of a later one, not even when the row was deleted and made
-// again.
+// newName names an attempt. It is random, so that an attempt that has lost its claim never comes
+// by the name of a later one, not even when the row was deleted and made again.
 func newName() int64 { return 1 + rand.Int64N(1<<62) }
 
 // own matches the row while the attempt has the claim to it. An older version of this
@@ -43,14 +42,12 @@ func (j *Job) own() predicate.Job {
 	return job.And(job.ID(j.ID), job.Claim(j.claim.name), job.Attempts(j.claim.counted), job.Dead(false))
 }
 
-// Confirm returns nil while the attempt has the claim to its job, and ErrClaimLost
-// when another has taken it over. Call it between reading and writing: after a pause
-// of the process, what was read may be old. A claim may still be lost between Confirm
-// and the write; the job is then done once more. Confirm ends a step, see
-// Config.StepLimit.
+// Confirm returns nil while the attempt has the claim to its job, and ErrClaimLost when another
+// has taken it over. Call it between reading and writing: after a pause of the process, what was
+// read may be old. A claim may still be lost between Confirm and the write; the job is then done
+// once more. Confirm ends a step, see Config.StepLimit.
 //
-// Cost: none while the process gives its signs of life; otherwise one look-up by
-// primary key.
+// Cost: none while the process gives its signs of life; otherwise one look-up by primary key.
 func (j *Job) Confirm(ctx context.Context) error {
 	j.steps.done()
 	gaps := j.claim.pulse.gaps.Load()

@@ -251,7 +251,7 @@ func TestLateReleaseLeavesTheNextEntry(t *testing.T) {
 			return added
 		}
 		read := func() (ids []string) {
-			entries, err := q.readNew(t.Context(), Small, 10)
+			entries, err := q.readNew(t.Context(), Small, 10, readBlock)
 			require.NoError(t, err)
 			for _, e := range entries {
 				ids = append(ids, e.id)

@@ -16,10 +16,9 @@ import (
 // that is not pushed by then.
 const defaultPushTimeout = 250 * time.Millisecond
 
-// Enqueue adds a job to tx: it exists when tx commits, and not otherwise. The
-// commit pushes it to the workers before it returns, at best effort: Redis may be
-// down. The payload is encoded as JSON. It must be small, as it waits in SQL and in
-// Redis.
+// Enqueue adds a job to tx: it exists when tx commits, and not otherwise. The commit pushes it to
+// the workers before it returns, at best effort: Redis may be down. The payload is encoded as
+// JSON. It must be small, as it waits in SQL and in Redis.
 //
 // Cost: one insert, and one round trip to Redis with the commit.
 func (q *Queue) Enqueue(ctx context.Context, tx *ent.Tx, pool Pool, kind string, payload any) error {
@@ -50,9 +49,8 @@ func (q *Queue) Enqueue(ctx context.Context, tx *ent.Tx, pool Pool, kind string,
 	return nil
 }
 
-// Insertion is a job that a statement of the caller inserts, together with what the job
-// follows from. It is for PostgreSQL, where one such statement takes the place of a
-// transaction.
+// Insertion is a job that a statement of the caller inserts, together with what the job follows
+// from. It is for PostgreSQL, where one such statement takes the place of a transaction.
 type Insertion struct {
 	q       *Queue
 	kind    string
@@ -87,8 +85,7 @@ func (i *Insertion) SQL(pool, from string, first int) (string, []any) {
 		" FROM %s RETURNING id, pool", first, pool, first+1, first+2, first+3, from), []any{i.kind, string(i.payload), i.at, i.due()}
 }
 
-// Committed pushes the job, whose statement has succeeded, to the workers, at best
-// effort.
+// Committed pushes the job, whose statement has succeeded, to the workers, at best effort.
 //
 // Cost: one round trip to Redis.
 func (i *Insertion) Committed(ctx context.Context, id int64, pool Pool) {

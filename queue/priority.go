@@ -48,10 +48,9 @@ func (p *priority) announce() {
 // Enqueue. It waits at most four times as long as the step took, so that small jobs
 // without end leave the long one a fifth of its speed.
 //
-// The first step begins with GiveWay. After a wait for something else, call GiveWay
-// again: that wait would count as a step. Each call ends a step, see Config.StepLimit.
-// For a job of the pool Small this is all that the function does: it is itself among
-// the jobs that the others wait for.
+// The first step begins with GiveWay. After a wait for something else, call GiveWay again: that
+// wait would count as a step. Each call ends a step, see Config.StepLimit. For a job of the pool
+// Small this is all that the function does: it is itself among the jobs that the others wait for.
 func (j *Job) GiveWay(ctx context.Context) func() {
 	if j.Pool == Small {
 		return j.steps.done

@@ -3,21 +3,19 @@
 // pool, a sweeper that puts back what Redis has lost.
 //
 // What holds:
-//   - A job exists exactly when the transaction that enqueued it committed, and
-//     is in no stream before that.
-//   - Its row is deleted when the job is finished, not when it is handed out. A
-//     wiped Redis, a killed process or a push that never came loses nothing: the
-//     sweeper of any running process adds the row to the stream again.
-//   - A row is in its stream once, however often it is swept, so a backlog is
-//     not multiplied.
-//   - A process reads only as many jobs as it can start at once; the rest stay
-//     for the others.
-//   - A job that keeps failing, or keeps taking its worker down, is given up
-//     after Config.MaxAttempts and waits as a dead row for an operator.
+//   - A job exists exactly when the transaction that enqueued it committed, and is in no stream
+//     before that.
+//   - Its row is deleted when the job is finished, not when it is handed out. A wiped Redis, a
+//     killed process or a push that never came loses nothing: a sweeper adds the row again.
+//   - A row is in its stream once, however often it is swept: a backlog is not multiplied.
+//   - A process starts what it reads, but for jobs whose owner has half of the slots: these wait
+//     behind those of others (share.go).
+//   - A job that keeps failing, or keeps taking its worker down, is given up after
+//     Config.MaxAttempts and waits as a dead row for an operator.
 //
-// Handlers run at least once: an attempt whose process dies, stalls or loses
-// Redis is made again, perhaps while the first is still running. A handler must
-// therefore be idempotent, and should re-read the truth and act on that.
+// Handlers run at least once: an attempt whose process dies, stalls or loses Redis is made again,
+// perhaps while the first is still running. A handler must therefore be idempotent, and should
+// re-read the truth and act on that.
 //
 // An operator may pause a process (pause.go): it takes no new job, and finishes its own. The
 // sizes of its pools may change while it runs (size.go).
@@ -74,8 +72,7 @@ type Config struct {
 
 	// Each of the following is at least 10 ms.
 
-	// Lease is how long the sweeper leaves a new row to the push that follows its
-	// commit. Defaults to 5 s.
+	// Lease is how long the sweeper leaves a new row to its commit's push. Defaults to 5 s.
 	Lease time.Duration
 	// SweepEvery is the sweeper's period. Defaults to 1 s.
 	SweepEvery time.Duration
@@ -90,10 +87,12 @@ type Config struct {
 	// later, its context ends. If it ignores that, other processes take the job over.
 	// Defaults to 1 minute.
 	StepLimit time.Duration
-	// StopGrace is how long running handlers may go on after Run's context has
-	// ended. Defaults to 10 s.
+	// StopGrace is how long handlers may go on after Run's context has ended. Defaults to 10 s.
 	StopGrace time.Duration
 
+	// Owner, if set, says whose a job is by its kind and payload, 0: nobody's. While jobs of
+	// others wait, those of one owner have half of a pool's slots in this process at most.
+	Owner func(kind string, payload json.RawMessage) int64
 	// Observe, if set, is called after every attempt, by the goroutine that made
 	// it: it must be quick and safe for concurrent use.
 	Observe func(Result)
@@ -201,10 +200,10 @@ type Job struct {
 	priority *priority
 }
 
-// Checkpoint stores state, encoded as JSON, with the job: a later attempt finds it
-// in State and can go on from there. It is durable when Checkpoint returns nil. It
-// fails with ErrClaimLost when another attempt has taken the job over: the handler
-// should return that error. Checkpoint ends a step, see Config.StepLimit.
+// Checkpoint stores state, encoded as JSON, with the job: a later attempt finds it in State and
+// can go on from there. It is durable when Checkpoint returns nil. It fails with ErrClaimLost
+// when another attempt has taken the job over: the handler should return that error. Checkpoint
+// ends a step, see Config.StepLimit.
 //
 // Cost: one update by primary key.
 func (j *Job) Checkpoint(ctx context.Context, state any) error {
@@ -224,11 +223,10 @@ func (j *Job) Checkpoint(ctx context.Context, state any) error {
 	return nil
 }
 
-// Handler does a job. Nil finishes the job. After an error it is tried again, after
-// 1 s, 2 s, 4 s and so on up to 5 min (±25 %), unless Discard made the error. A
-// panic counts as an error. The context ends when a step takes too long, see
-// Config.StepLimit, and when the process stops, after the grace period: a handler that
-// returns an error because of a stop is not charged for the attempt.
+// Handler does a job. Nil finishes the job. After an error it is tried again, after 1 s, 2 s, 4 s
+// and so on up to 5 min (±25 %), unless Discard made the error. A panic counts as an error. The
+// context ends when a step takes too long, see Config.StepLimit, and when the process stops, after
+// the grace period: a handler that returns an error because of a stop is not charged for it.
 type Handler func(ctx context.Context, j *Job) error
 
 type hopeless struct{ err error }
@@ -320,11 +318,10 @@ func (q *Queue) WhenGivenUp(kind, then string) {
 // StoreResults stores the results of jobs in the transaction in which they end.
 type StoreResults func(ctx context.Context, tx *ent.Tx, results []any) error
 
-// WhenDone has the results that handlers of this kind leave stored in the transaction
-// that ends their jobs. Results of several jobs may come at once. What it stores must
-// not conflict with itself: on an error the jobs end one by one, again and again. Where
-// a job is not ended by its handler, because of a lost claim, the result is dropped. As
-// Handle, it must be called before Run.
+// WhenDone has the results that handlers of this kind leave stored in the transaction that ends
+// their jobs. Results of several jobs may come at once. What it stores must not conflict with
+// itself: on an error the jobs end one by one, again and again. Where a job is not ended by its
+// handler, because of a lost claim, the result is dropped. As Handle, it is called before Run.
 func (q *Queue) WhenDone(kind string, store StoreResults) {
 	if q.running.Load() {
 		panic("queue: WhenDone after Run")
@@ -332,17 +329,15 @@ func (q *Queue) WhenDone(kind string, store StoreResults) {
 	q.whenDone[kind] = store
 }
 
-// Run does jobs until ctx ends, then returns nil. When ctx ends it starts nothing
-// new, and gives running handlers Config.StopGrace to finish. Then it ends their
-// contexts and hands their jobs back, so that another process can do them at once.
-// A handler that ignores the end of its context for another second is left behind,
-// running. Errors of SQL or Redis are logged, and the work is tried again. Run
-// fails only when it is already running.
+// Run does jobs until ctx ends, then returns nil. When ctx ends it starts nothing new, and gives
+// running handlers Config.StopGrace to finish. Then it ends their contexts and hands their jobs
+// back, so that another process can do them at once. A handler that ignores the end of its context
+// for another second is left behind, running. Errors of SQL or Redis are logged, and the work is
+// tried again. Run fails only when it is already running.
 //
-// Cost: in an idle process, a blocking read of Redis twice a second and pool, and a
-// look-up of the due rows each Config.SweepEvery, by index. For a job, one round
-// trip and the deletion of its row, beside what its handler does; jobs that end at the
-// same time share both.
+// Cost: in an idle process, a blocking read of Redis twice a second and pool, and a look-up of the
+// due rows each Config.SweepEvery, by index. For a job, one round trip and the deletion of its
+// row, beside what its handler does; jobs that end at the same time share both.
 func (q *Queue) Run(ctx context.Context) error {
 	if !q.running.CompareAndSwap(false, true) {
 		return errors.New("queue: already running")

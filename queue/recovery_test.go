@@ -201,7 +201,7 @@ func TestConsumersOfDeadProcessesAreForgotten(t *testing.T) {
 		require.NoError(t, q.createGroup(t.Context(), Small))
 		require.NoError(t, q.createGroup(t.Context(), Small), "twice is harmless")
 		enqueue(t, q, Small, "k", nil)
-		entries, err := q.readNew(t.Context(), Small, 1)
+		entries, err := q.readNew(t.Context(), Small, 1, readBlock)
 		require.NoError(t, err)
 		require.Len(t, entries, 1)
 		consumers := func() int { return len(s.Redis.XInfoConsumers(t.Context(), Small.stream(), group).Val()) }

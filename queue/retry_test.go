@@ -157,7 +157,7 @@ func TestPoisonIsGivenUp(t *testing.T) {
 		// Two workers died of it: it is delivered, and was begun twice.
 		require.NoError(t, q.createGroup(t.Context(), Small))
 		dead := newQueue(t, s, cfg)
-		entries, err := dead.readNew(t.Context(), Small, 1)
+		entries, err := dead.readNew(t.Context(), Small, 1, readBlock)
 		require.NoError(t, err)
 		require.Len(t, entries, 1)
 		require.NoError(t, s.DB.Job.Update().SetAttempts(2).Exec(t.Context()))
@@ -241,7 +241,7 @@ func TestWhenGivenUp(t *testing.T) {
 		enqueue(t, q, Small, "kills", "died of it")
 		s.DB.Job.Update().SetAttempts(2).SetClaim(7).ExecX(t.Context()) // its workers died
 		require.NoError(t, q.createGroup(t.Context(), Small))
-		_, err := newQueue(t, s, cfg).readNew(t.Context(), Small, 1)
+		_, err := newQueue(t, s, cfg).readNew(t.Context(), Small, 1, readBlock)
 		require.NoError(t, err)
 		start(t, q)
 		enqueue(t, q, Large, "fails", "failed")

@@ -81,11 +81,10 @@ func (q *Queue) Size(p Pool) int {
 	return s.size
 }
 
-// Resize has this process run so many jobs of the pool at once from now on, 1 to
-// MaxWorkers. A pool that grows takes more jobs at once. One that shrinks takes none until
-// enough of those under way have ended, each in its time; a job that Redis delivers just
-// then is handed back, and costs no attempt. Errors: out of bounds; a pool that this process
-// leaves to others.
+// Resize has this process run so many jobs of the pool at once from now on, 1 to MaxWorkers. A
+// pool that grows takes more jobs at once. One that shrinks takes none until enough of those
+// under way have ended, each in its time; a job that Redis delivers just then is handed back, and
+// costs no attempt. Errors: out of bounds; a pool that this process leaves to others.
 func (q *Queue) Resize(p Pool, n int) error {
 	s := q.slots[p]
 	if s == nil {

@@ -109,11 +109,11 @@ func (q *Queue) forget(ctx context.Context, p Pool, silent time.Duration) error 
 	return nil
 }
 
-// readNew waits up to readBlock for at most n new entries.
-func (q *Queue) readNew(ctx context.Context, p Pool, n int) ([]entry, error) {
+// readNew waits for at most n new entries, for as long as block; below 0: not at all.
+func (q *Queue) readNew(ctx context.Context, p Pool, n int, block time.Duration) ([]entry, error) {
 	streams, err := q.rdb.XReadGroup(ctx, &redis.XReadGroupArgs{
 		Group: group, Consumer: q.consumer, Streams: []string{p.stream(), ">"},
-		Count: int64(n), Block: readBlock,
+		Count: int64(n), Block: block,
 	}).Result()
 	if errors.Is(err, redis.Nil) {
 		return nil, nil

@@ -36,6 +36,8 @@ type worker struct {
 	attempts sync.WaitGroup
 	mu       sync.Mutex
 	running  map[int64]*running // by the ids of the jobs
+	owners   map[int64]int      // attempts that run, by the owners of the jobs
+	parked   []parked           // only the reader uses it
 }
 
 // running is an attempt that this process makes. The worker's mutex guards it.
@@ -61,7 +63,7 @@ func (s *steps) done() {
 
 func newWorker(q *Queue, p Pool, s *slots) *worker {
 	return &worker{
-		Queue: q, pool: p, slots: s, pulse: newPulse(q.cfg.ClaimIdle), running: map[int64]*running{},
+		Queue: q, pool: p, slots: s, pulse: newPulse(q.cfg.ClaimIdle), running: map[int64]*running{}, owners: map[int64]int{},
 	}
 }
 
@@ -99,11 +101,19 @@ func (w *worker) run(ctx context.Context) {
 // run with a context of their own.
 func (w *worker) read(ctx, attempts context.Context) {
 	storing := context.WithoutCancel(ctx)
+	defer func() { w.handBack(storing) }()
 	setUp, trouble := false, false
 	for {
-		if !w.slots.wait(ctx) || !w.gate.pass(ctx) {
+		if !w.slots.wait(ctx) {
 			return
 		}
+		if w.Paused() {
+			w.handBack(storing)
+		}
+		if !w.gate.pass(ctx) {
+			return
+		}
+		w.unpark(ctx, attempts, false)
 		n := w.slots.free()
 		if n <= 0 { // the pool has shrunk while the gate was shut
 			continue
@@ -122,6 +132,9 @@ func (w *worker) read(ctx, attempts context.Context) {
 			setUp, err = false, nil
 		}
 		w.begin(ctx, attempts, entries)
+		if len(entries) == 0 {
+			w.unpark(ctx, attempts, true)
+		}
 		if err != nil && !trouble {
 			w.log.WarnContext(ctx, "no jobs can be read", "pool", w.pool, "err", err)
 		} else if err == nil && trouble {
@@ -134,25 +147,37 @@ func (w *worker) read(ctx, attempts context.Context) {
 	}
 }
 
-// begin starts attempts with the entries, each with a slot. What came when ctx had ended,
-// the process was paused, or the pool had shrunk, goes to others.
+// begin starts attempts with the entries, each with a slot, and parks those whose owners
+// have their share.
 func (w *worker) begin(ctx, attempts context.Context, entries []entry) {
-	storing := context.WithoutCancel(ctx)
 	for _, e := range entries {
-		r := w.adopt(e)
+		owner, r := w.owner(e), w.adopt(e)
 		switch {
 		case r == nil: // it is running here already
-		case ctx.Err() != nil, !w.admit(w.slots):
-			w.free(storing, r)
-			w.requeue(storing, e.job)
+		case len(w.parked) < mostParked && w.hasShare(owner):
+			w.parked = append(w.parked, parked{e, r, owner, w.pulse.gaps.Load()})
 		default:
-			w.attempts.Go(func() {
-				defer w.slots.release()
-				defer w.underWay.Add(-1)
-				w.attempt(attempts, e, r)
-			})
+			w.start(ctx, attempts, e, r, owner)
 		}
 	}
+}
+
+// start starts an attempt with the entry, which takes a slot. When ctx has ended, the
+// process is paused, or the pool has shrunk, it goes to others.
+func (w *worker) start(ctx, attempts context.Context, e entry, r *running, owner int64) {
+	if ctx.Err() != nil || !w.admit(w.slots) {
+		storing := context.WithoutCancel(ctx)
+		w.free(storing, r)
+		w.requeue(storing, e.job)
+		return
+	}
+	w.count(owner, 1)
+	w.attempts.Go(func() {
+		defer w.slots.release()
+		defer w.underWay.Add(-1)
+		defer w.count(owner, -1)
+		w.attempt(attempts, e, r)
+	})
 }
 
 func (w *worker) setUp(ctx context.Context) error {
@@ -173,7 +198,11 @@ func (w *worker) next(ctx context.Context, n int) ([]entry, error) {
 		}
 		w.claimAt = time.Now().Add(w.cfg.ClaimIdle / 6)
 	}
-	return w.readNew(ctx, w.pool, n)
+	block := readBlock
+	if len(w.parked) > 0 { // they begin if nothing else is there
+		block = -1
+	}
+	return w.readNew(ctx, w.pool, n, block)
 }
 
 // adopt begins an attempt with e, or returns nil if the job runs here already, as

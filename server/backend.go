@@ -11,6 +11,7 @@ import (
 	"tideline/feed/home"
 	"tideline/feed/identity"
 	"tideline/feed/ids"
+	"tideline/feed/job"
 	"tideline/feed/moderation"
 	"tideline/feed/stream"
 	"tideline/feed/visibility"
@@ -52,6 +53,7 @@ func (c Config) backend(stores *storage.Stores, log *slog.Logger, m *metrics.Met
 	b.jobs, err = queue.New(stores.DB, stores.Redis, queue.Config{
 		Pools:     map[queue.Pool]int{queue.Small: c.SmallWorkers, queue.Large: c.LargeWorkers, queue.Relations: c.RelationWorkers},
 		StopGrace: c.ShutdownGrace,
+		Owner:     job.Owner,
 		Observe:   m.Attempt,
 		Tracer:    tracer,
 		Logger:    log,

@@ -23,6 +23,7 @@ import (
 	"tideline/feed/home"
 	"tideline/feed/identity"
 	"tideline/feed/ids"
+	feedjob "tideline/feed/job"
 	"tideline/feed/moderation"
 	"tideline/feed/paging"
 	"tideline/feed/stream"
@@ -124,6 +125,7 @@ func New(t testing.TB, s *storage.Stores, o Options) *World {
 	rdb := together.Client(s.Redis)
 	w.Timelines, err = timeline.New(rdb, o.Timelines)
 	require.NoError(t, err)
+	o.Queue.Owner = feedjob.Owner
 	w.Queue, err = queue.New(db, s.Redis, o.Queue)
 	require.NoError(t, err)
 	w.Publisher = live.NewPublisher(rdb, s.Sharded)

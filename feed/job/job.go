@@ -6,6 +6,8 @@
 package job
 
 import (
+	"encoding/json"
+
 	"tideline/ent"
 	"tideline/ent/schema"
 	"tideline/feed/visibility"
@@ -66,6 +68,24 @@ func Replacement(kind string) (then string, ok bool) {
 		return FeedsStale, true
 	}
 	return "", false // among others AuthorReturns, UserDeleted, PostErased
+}
+
+// Owner returns whose a job is by its payload: the author of a post, or the user who changed a
+// relation; 0 for one that is nobody's. It is a queue.Config.Owner.
+func Owner(kind string, payload json.RawMessage) int64 {
+	switch kind {
+	case PostCreated, PostChanged, PostErased:
+		var j Post
+		if err := json.Unmarshal(payload, &j); err == nil {
+			return j.Author
+		}
+	case RelationChanged:
+		var j Relation
+		if err := json.Unmarshal(payload, &j); err == nil {
+			return j.Users[0]
+		}
+	}
+	return 0
 }
 
 // Post is the payload of PostCreated, PostChanged and PostErased, and without a post of AuthorStale. The author is named because
