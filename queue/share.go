@@ -58,11 +58,10 @@ func (w *worker) unpark(ctx, attempts context.Context, all bool) {
 	})
 }
 
-// handBack gives the parked jobs to other processes.
-func (w *worker) handBack(ctx context.Context) {
+// handBackParked gives the parked jobs to other processes.
+func (w *worker) handBackParked(ctx context.Context) {
 	for _, p := range w.parked {
-		w.free(ctx, p.running)
-		w.requeue(ctx, p.job)
+		w.handBack(ctx, p.running)
 	}
 	w.parked = nil
 }

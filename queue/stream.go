@@ -35,9 +35,8 @@ var (
 	releaseScript = redis.NewScript(releaseSource)
 )
 
-// entry is a job in the stream. An entry that the commit pushed has all fields. One
-// that was pushed later has the id of the job alone: only the row knows the attempts
-// and the state.
+// entry is a job in the stream. An entry that the commit pushed has all fields. One that was
+// pushed later has the id of the job alone: only the row knows the attempts and the state.
 type entry struct {
 	job     int64
 	kind    string // "": the row must be read
@@ -130,8 +129,7 @@ func (q *Queue) readNew(ctx context.Context, p Pool, n int, block time.Duration)
 	return entries, nil
 }
 
-// claimIdle takes over up to n entries whose worker has given no sign of life for
-// ClaimIdle.
+// claimIdle takes over up to n entries whose worker has given no sign of life for ClaimIdle.
 func (q *Queue) claimIdle(ctx context.Context, p Pool, n int) ([]entry, error) {
 	// One call looks at some of the pending entries only. The cursor leads to the
 	// next; after the last it is "0-0" again.

@@ -101,14 +101,14 @@ func (w *worker) run(ctx context.Context) {
 // run with a context of their own.
 func (w *worker) read(ctx, attempts context.Context) {
 	storing := context.WithoutCancel(ctx)
-	defer func() { w.handBack(storing) }()
+	defer w.handBackParked(storing)
 	setUp, trouble := false, false
 	for {
 		if !w.slots.wait(ctx) {
 			return
 		}
 		if w.Paused() {
-			w.handBack(storing)
+			w.handBackParked(storing)
 		}
 		if !w.gate.pass(ctx) {
 			return
@@ -166,9 +166,7 @@ func (w *worker) begin(ctx, attempts context.Context, entries []entry) {
 // process is paused, or the pool has shrunk, it goes to others.
 func (w *worker) start(ctx, attempts context.Context, e entry, r *running, owner int64) {
 	if ctx.Err() != nil || !w.admit(w.slots) {
-		storing := context.WithoutCancel(ctx)
-		w.free(storing, r)
-		w.requeue(storing, e.job)
+		w.handBack(context.WithoutCancel(ctx), r)
 		return
 	}
 	w.count(owner, 1)
@@ -263,6 +261,12 @@ func (w *worker) bequeath(ctx context.Context, r *running) {
 	}
 }
 
+// handBack gives the job of an attempt to other processes.
+func (w *worker) handBack(ctx context.Context, r *running) {
+	w.free(ctx, r)
+	w.requeue(ctx, r.job)
+}
+
 // requeue adds a job that was freed to the stream again, for any process.
 func (w *worker) requeue(ctx context.Context, job int64) {
 	if _, err := w.push(ctx, w.pool, entry{job: job}); err != nil {
@@ -277,8 +281,7 @@ func (w *worker) abandon(ctx context.Context) {
 	w.mu.Unlock()
 	for _, r := range left {
 		w.log.ErrorContext(ctx, "handler ignores the stop and is left behind", "pool", w.pool, "job", r.job)
-		w.free(ctx, r)
-		w.requeue(ctx, r.job)
+		w.handBack(ctx, r)
 	}
 }
 

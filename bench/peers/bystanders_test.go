@@ -15,9 +15,6 @@ import (
 	"github.com/gorilla/websocket"
 	"github.com/stretchr/testify/require"
 
-	"tideline/ent"
-	"tideline/ent/schema"
-	"tideline/feed/ids"
 	"tideline/storage"
 	"tideline/storage/storagetest"
 )
@@ -123,14 +120,9 @@ func besides(before, during []time.Duration) []figure {
 	}
 }
 
-// seedPage makes as many posts of user 1 as a page has, one a minute.
+// seedPage makes as many posts of user 1 as a page has.
 func seedPage(tb testing.TB, stores *storage.Stores) {
-	posts := make([]*ent.PostCreate, 20)
-	for i := range posts {
-		posts[i] = stores.DB.Post.Create().SetID(ids.At(time.Now().Add(time.Duration(i-30) * time.Minute))).SetAuthorID(1).
-			SetText("Twenty of these make a page.").SetVisibility(schema.Public)
-	}
-	require.NoError(tb, stores.DB.Post.CreateBulk(posts...).Exec(tb.Context()))
+	writePosts(tb, stores, 20, "Twenty of these make a page.", func(int) int64 { return 1 })
 	_, err := stores.SQL.ExecContext(tb.Context(),
 		`UPDATE users SET last_post_id = (SELECT max(id) FROM posts WHERE author_id = users.id), post_count = 20, public_post_count = 20 WHERE id = 1`)
 	require.NoError(tb, err)

@@ -140,13 +140,7 @@ func seedPages(tb testing.TB, stores *storage.Stores, others int) {
 		_, err := stores.SQL.ExecContext(tb.Context(), statement)
 		require.NoError(tb, err)
 	}
-	posts := make([]*ent.PostCreate, 0, 600)
-	for i := range 600 {
-		id := ids.At(time.Now().Add(-time.Duration(10+600-i) * time.Minute))
-		posts = append(posts, stores.DB.Post.Create().SetID(id).SetAuthorID(int64(1001+i%30)).
-			SetText("Twenty of these make a page, and thirty authors an inbox.").SetVisibility(schema.Public))
-	}
-	require.NoError(tb, stores.DB.Post.CreateBulk(posts...).Exec(tb.Context()))
+	writePosts(tb, stores, 600, "Twenty of these make a page, and thirty authors an inbox.", func(i int) int64 { return int64(1001 + i%30) })
 	for _, statement := range []string{
 		fmt.Sprintf(`INSERT INTO posts (id, author_id, text, visibility) SELECT 1000000 + g, 2000 + g %% 5000, 'A post that is on none of the pages that are read here.', 'PUBLIC' FROM generate_series(1, %d) g`, others),
 		`INSERT INTO likes (user_id, post_id) SELECT 100 + (p.id * 31 + n) % 9000, p.id FROM posts p, generate_series(1, 2) n WHERE p.id < 2000000`,
@@ -159,6 +153,16 @@ func seedPages(tb testing.TB, stores *storage.Stores, others int) {
 		_, err := stores.SQL.ExecContext(tb.Context(), statement)
 		require.NoError(tb, err)
 	}
+}
+
+// writePosts makes n public posts, one a minute until ten minutes ago; author says whose each is.
+func writePosts(tb testing.TB, stores *storage.Stores, n int, text string, author func(i int) int64) {
+	posts := make([]*ent.PostCreate, n)
+	for i := range posts {
+		id := ids.At(time.Now().Add(-time.Duration(10+n-i) * time.Minute))
+		posts[i] = stores.DB.Post.Create().SetID(id).SetAuthorID(author(i)).SetText(text).SetVisibility(schema.Public)
+	}
+	require.NoError(tb, stores.DB.Post.CreateBulk(posts...).Exec(tb.Context()))
 }
 
 // pageClient asks over one connection, with as little work as possible.
