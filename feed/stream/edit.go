@@ -53,12 +53,12 @@ func (s *Stream) editedItems(ctx context.Context, now timeline.Position) (items 
 	if err != nil || len(list) > maxEdits {
 		return nil, false, err
 	}
-	list = slices.DeleteFunc(list, func(id int64) bool { return id > low && !s.client.Has(id) })
+	list = slices.DeleteFunc(list, func(id int64) bool { return !s.mayHave(id) })
 	posts, err := s.visible(ctx, list)
 	if err != nil {
 		return nil, false, err
 	}
-	// A post that is hidden by anything but a muted word was told as removed, or was never there.
+	// A post that is hidden by anything but a muted word was told as removed, will be, or was never there.
 	kept, err := s.streams.posts.Posts(ctx, visibility.Inbox, s.viewer.ID, list, 0)
 	if err != nil {
 		return nil, false, err

@@ -3,6 +3,7 @@ package stream_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -152,6 +153,29 @@ func TestEditsWhileAway(t *testing.T) {
 			require.NoError(w, w.Stores.DB.Post.UpdateOneID(id).SetText(fmt.Sprint(i)).SetEditedAt(1<<50).Exec(w.Ctx))
 		}
 		require.IsType(w, &stream.Invalidated{}, w.listenFor(ann, stream.Options{After: after, Updates: true}).next())
+	})
+}
+
+// A client comes back while a post is hidden that was edited. The post is shown again before
+// the client hears that it was hidden: so the client is told what it says.
+func TestEditOfAPostHiddenForAWhile(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		ann, bob := w.pair()
+		l := w.listenFor(ann, stream.Options{Updates: true})
+		post := w.Post(bob, schema.Public)
+		w.Drain()
+		after := l.position()
+		l.close()
+		edited := time.Now().UnixMilli() + 1
+		require.NoError(w, w.Stores.DB.Post.UpdateOneID(post).SetText("new").SetEditedAt(edited).SetVisibility(schema.Private).Exec(w.Ctx))
+		l = w.listenFor(ann, stream.Options{After: after, Updates: true})
+		l.expectNothingBefore(bob)
+		require.NoError(w, w.Stores.DB.Post.UpdateOneID(post).SetVisibility(schema.Public).Exec(w.Ctx))
+		_, err := w.Publisher.Publish(w.Ctx, live.Event{Kind: live.Removed, Post: post, Author: bob.ID}, []int64{ann.ID})
+		require.NoError(w, err)
+		id, says := l.updated()
+		require.Equal(w, []any{post, "new"}, []any{id, says})
 	})
 }
 

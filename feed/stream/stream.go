@@ -262,7 +262,7 @@ func (s *Stream) handle(ctx context.Context, ev live.Event) error {
 				return err
 			}
 		}
-		if s.client.Has(ev.Post) || ev.Post <= s.client.Low() {
+		if s.mayHave(ev.Post) {
 			if ev.Reason == live.Edited {
 				return s.edited(ctx, ev)
 			}
@@ -316,14 +316,23 @@ func (s *Stream) arrived(ctx context.Context, ev live.Event) error {
 	return err
 }
 
-// removed sends that a post is gone, unless it may be shown still.
+// removed sends that a post is gone. One that is shown again by now was hidden for a while,
+// in which an edit is left out: see editedItems.
 func (s *Stream) removed(ctx context.Context, ev live.Event) error {
 	post, e, err := s.judge(ctx, ev)
-	if err == nil && post == nil {
+	switch {
+	case err != nil:
+		return err
+	case post == nil:
 		s.remove(ev.Post, ev.Author == s.viewer.ID, e)
+	case s.updates && post.EditedAt > 0 && s.mayHave(ev.Post):
+		s.update(post, nil)
 	}
-	return err
+	return nil
 }
+
+// mayHave reports whether the client has the post, if it ever had.
+func (s *Stream) mayHave(post int64) bool { return s.client.Has(post) || post <= s.client.Low() }
 
 // judge returns the post of an event, nil if the viewer may not be shown it. It is
 // read after the message arrived and after the last change here that hid anything.
