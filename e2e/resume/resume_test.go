@@ -140,6 +140,9 @@ func (w *town) converge(crowds ...worldtest.Clients) {
 			for at, text := range client.Texts { // of the kit, and in Go
 				if id := client.Held[at]; text != texts[id] {
 					behind += fmt.Sprintf("client %d: %s says %q, not %q\n", i, id, text, texts[id])
+					if client.Story != nil && time.Now().After(deadline) {
+						behind += client.Story(id)
+					}
 				}
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -46,6 +47,8 @@ type Client struct {
 	Behind bool
 	// Server is which of the servers it went to last, or always when it is steady.
 	Server int
+	// Story is of a client of the kit: what it was told and read of a post, a line each.
+	Story func(post string) string
 }
 
 // Told is an event that a client got: a post was added or removed, or the timeline
@@ -144,6 +147,11 @@ func (c *Crowd) Calm() error {
 func (c *Crowd) Report() ([]Client, error) {
 	var answer struct{ Clients []Client }
 	err := c.ask("report", &answer)
+	for i := range answer.Clients {
+		if answer.Clients[i].Texts != nil {
+			answer.Clients[i].Story = func(post string) string { return c.story(i, post) }
+		}
+	}
 	return answer.Clients, err
 }
 
@@ -152,6 +160,15 @@ func (c *Crowd) Told() ([][]Told, error) {
 	var answer struct{ Told [][]Told }
 	err := c.ask("told", &answer)
 	return answer.Told, err
+}
+
+// story asks what a client of the kit was told and read of a post.
+func (c *Crowd) story(client int, post string) string {
+	var answer struct{ Story []string }
+	if err := c.ask(fmt.Sprintf("story %d %s", client, post), &answer); err != nil {
+		return err.Error()
+	}
+	return strings.Join(answer.Story, "\n") + "\n"
 }
 
 // NeedNode skips the test where node or the npm packages are missing. With

@@ -11,7 +11,8 @@
 // that, at the line "report" each reads its timeline to the end, and it prints what
 // they hold, as crowd.mjs does. A client that has yet to read again, or cannot read
 // to the end, says so in "behind", one that is shown a post whose text begins with
-// "secret" in "failed". It ends when its standard input does.
+// "secret" in "failed". At the line "story 3 id" it prints what the fourth client was
+// told and read of the post, and what it sent over its socket. It ends when its standard input does.
 import { createInterface } from 'node:readline';
 import WebSocket from 'ws';
 
@@ -29,6 +30,7 @@ class User {
   resumed = 0;
   invalidated = 0;
   beat = 0;
+  log = [];
   sockets = new Set();
 
   constructor(token, viewer) {
@@ -39,6 +41,11 @@ class User {
         this.on('error', () => {}); // a close event follows
         user.sockets.add(this);
         this.on('close', () => user.sockets.delete(this));
+      }
+
+      send(message, ...args) {
+        user.note('sends', message);
+        super.send(message, ...args);
       }
     }
     this.options = {
@@ -51,12 +58,17 @@ class User {
       most: 5000,
       heartbeat: 1,
       backoff: () => 50 + 200 * Math.random(),
-      fetch: (_, init) => fetch(any(), init),
+      fetch: async (_, init) => {
+        const answer = await (await fetch(any(), init)).text();
+        this.note('reads', answer);
+        return new Response(answer);
+      },
       webSocketImpl: Socket,
       onSessionEnded: () => this.failed.push('the session has ended'),
-      onEvent: ({ __typename }) => {
+      onEvent: (event) => {
         this.beat = Date.now();
-        if (__typename === 'TimelineInvalidated') this.invalidated++;
+        if (event.__typename === 'TimelineInvalidated') this.invalidated++;
+        this.note('is told', JSON.stringify(event));
       },
     };
     this.begin();
@@ -78,6 +90,18 @@ class User {
       }
     });
     this.started = this.store.start();
+  }
+
+  note(what, of) {
+    this.log.push({ at: new Date().toISOString(), what, of });
+  }
+
+  /** What was told and read of the post, which is cut short, and what was sent. */
+  story(post) {
+    return this.log
+      .map((entry) => ({ ...entry, place: entry.of.indexOf(post) }))
+      .filter(({ what, of, place }) => place >= 0 || what === 'sends' || of.includes('Invalidated'))
+      .map(({ at, what, of, place }) => `${at} ${what} ${place < 0 ? of : of.slice(Math.max(0, place - 100), place + 100)}`);
   }
 
   async fidget() {
@@ -122,6 +146,8 @@ console.log('{"ready":true}');
 restless = true;
 for await (const line of lines) {
   if (line === 'calm') restless = false;
+  const [, client, post] = /^story (\d+) (.+)$/.exec(line) ?? [];
+  if (post) console.log(JSON.stringify({ story: users[client].story(post) }));
   if (line === 'report') console.log(JSON.stringify({ clients: await Promise.all(users.map((user) => user.report())) }));
 }
 process.exit();

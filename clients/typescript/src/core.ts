@@ -282,15 +282,19 @@ function change<P extends Post>(s: Held<P>, node: P): Held<P> {
   return { ...s, reading, entries: changed(s.entries), waiting: changed(s.waiting) }
 }
 
-/** What was read, with what happened meanwhile. */
-function read<P extends Post>(reading: Reading<P>, page: Page<P>): Edge<P>[] {
-  return page.edges
-    .filter(({ node }) => !reading.gone.has(node.id))
-    .map((edge) => (reading.changed.has(edge.node.id) ? { ...edge, node: reading.changed.get(edge.node.id)! } : edge))
+/** An entry with what its post was last told to say during the read. */
+const latest = <P extends Post>(reading: Reading<P>, edge: Edge<P>) => {
+  const node = reading.changed.get(edge.node.id)
+  return node ? { ...edge, node } : edge
 }
 
+/** What was read, with what happened meanwhile. */
+const read = <P extends Post>(reading: Reading<P>, page: Page<P>) =>
+  page.edges.filter(({ node }) => !reading.gone.has(node.id)).map((edge) => latest(reading, edge))
+
 const endOf = (page: Page) => page.edges.at(-1)?.score ?? -Infinity
-const within = <P extends Post>(reading: Reading<P>, page: Page<P>) => [...reading.added.values()].filter(({ score }) => !page.next || score >= endOf(page))
+const within = <P extends Post>(reading: Reading<P>, page: Page<P>) =>
+  [...reading.added.values()].filter(({ score }) => !page.next || score >= endOf(page)).map((edge) => latest(reading, edge))
 
 /** The first page takes the place of all that was held. */
 function landTop<P extends Post>(s: Held<P>, reading: Reading<P>, page: Page<P>): Held<P> {

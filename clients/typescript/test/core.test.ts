@@ -66,7 +66,7 @@ class Server {
 
   happen() {
     const { r } = this
-    const kind = r.below(22)
+    const kind = r.below(24)
     if (kind < 9) this.post()
     else if (kind < 11) {
       // Late: it was made long ago. Half a point, so that no two have the same score.
@@ -94,7 +94,9 @@ class Server {
       this.kept = this.log.length
     } else if (kind < 19) this.mark = this.#clock - r.below(20)
     else if (kind > 19) {
-      const edge = r.of(this.sorted.filter(({ node }) => node.text === node.id || node.text?.startsWith('edited')))
+      // Mostly what came just now: a client may hear of both during one read.
+      const editable = this.sorted.filter(({ node }) => node.text === node.id || node.text?.startsWith('edited'))
+      const edge = r.chance(0.7) ? editable[0] : r.of(editable)
       if (edge) {
         this.timeline.set(edge.node.id, { ...edge, node: { ...edge.node, text: `edited ${this.log.length}` } })
         this.log.push({ edited: edge.node.id })
@@ -206,7 +208,8 @@ class Client {
     if (!this.reading) return
     const { pages, wanted, what } = this.reading
     const last = pages.at(-1)
-    if (pages.length && (!last!.next || pages.length >= wanted || what === 'older')) return this.land()
+    // The last page may be long on its way.
+    if (pages.length && (!last!.next || pages.length >= wanted || what === 'older')) return this.r.chance(0.3) ? this.land() : undefined
     pages.push(this.server.page(last ? last.next : what === 'older' ? this.held.next : null, 1 + this.r.below(5)))
   }
 
@@ -286,12 +289,14 @@ function world(seed: number) {
       case 15:
         if (r.chance(0.2)) post(client, server, r)
         else if (r.chance(0.1)) client.step({ type: 'restart' })
+        // Much happens while a page is on its way.
+        else if (client.reading) for (let n = r.below(20); n > 0; n--) [server.happen(), client.send(), client.receive()]
     }
   }
   client.settle()
   const held = () => merge(client.held.entries, client.held.waiting)
   const end = client.held.next ? client.held.end : -Infinity
-  assert.deepEqual(ids(held()), ids(server.sorted.filter((e) => e.score >= end)), 'what is held is not the timeline')
+  assert.deepEqual(says(held()), says(server.sorted.filter((e) => e.score >= end)), 'what is held is not the timeline')
   client.step({ type: 'event', event: { __typename: 'TimelineHeartbeat', position: client.held.position!, unreadCount: server.unread } })
   const line = readLine(client.held)
   if (line !== undefined) assert.equal(held().filter((e) => e.score > line && e.node.author!.id !== viewer).length, server.unread, 'the line')
@@ -386,6 +391,22 @@ test('an edit takes the place of what was said, and is no news', () => {
     assert.deepEqual(says(held.entries), ['c: c', 'unmuted: unmuted', 'b: said anew'])
     assert.deepEqual([held.unread, held.position], [1, '4'])
   }
+})
+
+test('a post that comes and is edited during a read says what it said last', () => {
+  const edge = (text: string): Edge => ({ cursor: 'a', score: 1, node: { id: 'a', author: { id: 'a' }, text } })
+  // The page was made before the post came.
+  const page: Page = { edges: [], next: null, position: '1', unreadCount: 0 }
+  for (const edited of [
+    { type: 'event', event: { __typename: 'TimelinePostUpdated', position: '3', edge: edge('edited') } },
+    { type: 'changed', node: edge('edited').node },
+  ] satisfies Step[])
+    for (const what of ['top', 'older'] as const) {
+      let held = step(empty(viewer), { type: 'read', id: 1, what })
+      held = step(held, { type: 'event', event: { __typename: 'TimelinePostAdded', position: '2', edge: edge('first') } })
+      held = step(step(held, edited), { type: 'page', id: 1, page })
+      assert.deepEqual(says(held.entries), ['a: edited'])
+    }
 })
 
 test('a position that lies beyond an unread invalidation is not resumed from', () => {
