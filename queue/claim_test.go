@@ -273,5 +273,15 @@ func TestLateReleaseLeavesTheNextEntry(t *testing.T) {
 		release(&freed{job: 1, entries: []string{first[0], second[0]}}, kept)
 		requireStreamsEmpty(t, q)
 		require.Equal(t, 2, push())
+
+		// Redis was wiped, and the job came again to the attempt, which then lost its claim.
+		third := read()
+		require.NoError(t, q.rdb.Del(t.Context(), Small.known()).Err())
+		require.Equal(t, 2, push())
+		fourth := read()
+		release(&freed{job: 1, entries: fourth[:1], heir: third[0]})
+		require.Equal(t, 0, push(), "the heir has the first entry")
+		release(&freed{job: 1, entries: third[:1]}, &freed{job: 2, entries: fourth[1:], heir: "0-1"})
+		require.Equal(t, 2, push(), "no heir is left")
 	})
 }

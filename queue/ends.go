@@ -91,13 +91,13 @@ func (w *worker) delete(ctx context.Context, batch []*end, rows func(*ent.JobCli
 type freed struct {
 	job     int64
 	entries []string
+	heir    string // an entry that stays, for another attempt, unless it is gone; "": none
 	err     error
 }
 
 // release takes the entries of a job out of the stream, so that the job can be pushed
 // again.
-func (w *worker) release(ctx context.Context, job int64, entries []string) error {
-	f := &freed{job: job, entries: entries}
+func (w *worker) release(ctx context.Context, f *freed) error {
 	w.frees.Do(f, maxEnds, func(batch []*freed) {
 		err := w.releaseAll(ctx, w.pool, batch)
 		for _, f := range batch {

@@ -64,12 +64,12 @@ func (q *Queue) push(ctx context.Context, p Pool, entries ...entry) (added int, 
 }
 
 // releaseAll takes the entries of jobs out of the stream, so that the jobs can be pushed
-// again. A job whose entries are gone already is in the stream by another one, or not at
-// all: that stays as it is.
+// again. A job whose heir's entry is there is in the stream still. One whose entries are gone
+// already is in the stream by another one, or not at all: that stays as it is.
 func (q *Queue) releaseAll(ctx context.Context, p Pool, batch []*freed) error {
 	args := []any{group}
 	for _, f := range batch {
-		args = append(args, f.job, len(f.entries))
+		args = append(args, f.job, f.heir, len(f.entries))
 		for _, e := range f.entries {
 			args = append(args, e)
 		}

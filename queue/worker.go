@@ -243,7 +243,7 @@ func (w *worker) free(ctx context.Context, r *running) {
 	if len(entries) == 0 {
 		return // left before
 	}
-	if err := w.release(ctx, r.job, entries); err != nil {
+	if err := w.release(ctx, &freed{job: r.job, entries: entries}); err != nil {
 		w.log.WarnContext(ctx, "job stays in the stream", "job", r.job, "err", err)
 	}
 }
@@ -256,7 +256,7 @@ func (w *worker) bequeath(ctx context.Context, r *running) {
 	if len(entries) < 2 {
 		return
 	}
-	if err := w.release(ctx, r.job, entries[1:]); err != nil {
+	if err := w.release(ctx, &freed{job: r.job, entries: entries[1:], heir: entries[0]}); err != nil {
 		w.log.WarnContext(ctx, "job stays in the stream", "job", r.job, "err", err)
 	}
 }
