@@ -57,6 +57,9 @@ func (c *State) Has(post int64) bool {
 	return found
 }
 
+// MayHave reports whether the client has the post, or has it if it is in the timeline.
+func (c *State) MayHave(post int64) bool { return post <= c.low || c.Has(post) }
+
 // Low is the id at or below which the client has all posts, unless they came late.
 func (c *State) Low() int64 { return c.low }
 

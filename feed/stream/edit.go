@@ -53,7 +53,7 @@ func (s *Stream) editedItems(ctx context.Context, now timeline.Position) (items 
 	if err != nil || len(list) > maxEdits {
 		return nil, false, err
 	}
-	list = slices.DeleteFunc(list, func(id int64) bool { return !s.mayHave(id) })
+	list = slices.DeleteFunc(list, func(id int64) bool { return !s.client.MayHave(id) })
 	posts, err := s.visible(ctx, list)
 	if err != nil {
 		return nil, false, err

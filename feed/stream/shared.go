@@ -122,7 +122,7 @@ func (s *Stream) Shared() (event Event, ok bool) {
 	e, ok := live.Found[*sharedEvent](ev.Batch)
 	switch post := ev.Post; {
 	case !ok || e == nil || !e.verdict.Sees(s.viewer.ID) || e.verdict.Post == nil,
-		post <= s.client.Low() || s.client.Has(post) || s.streams.home.MayBeLate(post):
+		s.client.MayHave(post) || s.streams.home.MayBeLate(post):
 		return nil, false
 	}
 	edge := paging.Edge[ent.Post]{Score: float64(ev.Post), Node: e.verdict.Post}

@@ -262,7 +262,7 @@ func (s *Stream) handle(ctx context.Context, ev live.Event) error {
 				return err
 			}
 		}
-		if s.mayHave(ev.Post) {
+		if s.client.MayHave(ev.Post) {
 			if ev.Reason == live.Edited {
 				return s.edited(ctx, ev)
 			}
@@ -325,14 +325,11 @@ func (s *Stream) removed(ctx context.Context, ev live.Event) error {
 		return err
 	case post == nil:
 		s.remove(ev.Post, ev.Author == s.viewer.ID, e)
-	case s.updates && post.EditedAt > 0 && s.mayHave(ev.Post):
+	case s.updates && post.EditedAt > 0 && s.client.MayHave(ev.Post):
 		s.update(post, nil)
 	}
 	return nil
 }
-
-// mayHave reports whether the client has the post, if it ever had.
-func (s *Stream) mayHave(post int64) bool { return s.client.Has(post) || post <= s.client.Low() }
 
 // judge returns the post of an event, nil if the viewer may not be shown it. It is
 // read after the message arrived and after the last change here that hid anything.
