@@ -34,7 +34,7 @@ type peer struct {
 	name             string
 	binary, argument string // what runs; no argument if that is empty
 	role             string
-	limits           bool // of a client, which Tideline has; otherwise it has none
+	limits           bool // of what a client may ask, which Tideline has; otherwise it has none
 }
 
 // peersOf returns Tideline, that of -beside, and the others.
@@ -64,7 +64,8 @@ func (p peer) start(tb testing.TB, stores *storage.Stores) (_ process, stop func
 	if p.argument != "" {
 		cmd.Args = append(cmd.Args, p.argument)
 	}
-	cmd.Env = append(os.Environ(), roleVariable+"="+p.role, databaseVariable+"="+cfg.DatabaseURL, redisVariable+"="+cfg.RedisURL)
+	cmd.Env = append(os.Environ(), roleVariable+"="+p.role, databaseVariable+"="+cfg.DatabaseURL, redisVariable+"="+cfg.RedisURL,
+		"TIDELINE_REQUEST_TIMEOUT=30s") // how long a page takes is measured, on a slow machine too
 	if p.name != "tideline" {
 		cmd.Env = append(cmd.Env, profileVariable+"=")
 	}
