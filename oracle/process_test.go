@@ -104,7 +104,7 @@ func (e *engine) start() *life {
 	w, err := workers.New(workers.Config{
 		DB: e.db, Visibility: e.back.Visibility, Home: e.back.Home, Sessions: e.back.Sessions, Timelines: e.tl, Queue: q, Publisher: e.back.Publisher,
 		// Many follower pages, with a checkpoint after each.
-		PageSize: 3, KeepEvery: time.Nanosecond, TrimEvery: 300 * time.Millisecond, WatchEvery: time.Hour, Now: e.now,
+		PageSize: 3, PartSize: 2, KeepEvery: time.Nanosecond, TrimEvery: 300 * time.Millisecond, WatchEvery: time.Hour, Now: e.now,
 	})
 	e.must(err)
 	go func() { defer close(l.ended); _ = w.Run(ctx) }()

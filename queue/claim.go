@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync/atomic"
-	"time"
 
 	"tideline/ent"
 	"tideline/ent/job"
 	"tideline/ent/predicate"
+	"tideline/queue/pulse"
 )
 
 // ErrClaimLost says that another attempt has taken the job over, as happens to a
@@ -22,13 +22,13 @@ var ErrClaimLost = errors.New("the claim is lost")
 type claim struct {
 	name    int64 // in the row; 0: the plain first attempt, which the row does not know
 	counted int   // attempts that the row counts meanwhile
-	pulse   *pulse
+	pulse   *pulse.Pulse
 	gaps    atomic.Int64 // of the pulse, as of the last look at the row
 }
 
-func newClaim(name int64, counted int, p *pulse) *claim {
+func newClaim(name int64, counted int, p *pulse.Pulse) *claim {
 	c := &claim{name: name, counted: counted, pulse: p}
-	c.gaps.Store(p.gaps.Load())
+	c.gaps.Store(p.Gaps())
 	return c
 }
 
@@ -50,8 +50,8 @@ func (j *Job) own() predicate.Job {
 // Cost: none while the process gives its signs of life; otherwise one look-up by primary key.
 func (j *Job) Confirm(ctx context.Context) error {
 	j.steps.done()
-	gaps := j.claim.pulse.gaps.Load()
-	if gaps == j.claim.gaps.Load() && j.claim.pulse.age() < j.claim.pulse.life {
+	gaps := j.claim.pulse.Gaps()
+	if gaps == j.claim.gaps.Load() && j.claim.pulse.Alive() {
 		return nil
 	}
 	own, err := j.db.Job.Query().Where(j.own()).Exist(ctx)
@@ -63,35 +63,6 @@ func (j *Job) Confirm(ctx context.Context) error {
 	}
 	j.claim.gaps.Store(gaps)
 	return nil
-}
-
-// pulse knows when this process last gave a sign of life for the jobs of a pool.
-type pulse struct {
-	life time.Duration // of a claim without a sign of life
-	last atomic.Pointer[time.Time]
-	gaps atomic.Int64 // how often a sign of life came too late
-}
-
-func newPulse(life time.Duration) *pulse {
-	p := &pulse{life: life}
-	now := time.Now()
-	p.last.Store(&now)
-	return p
-}
-
-// beat stores that a sign of life was given at this time or later.
-func (p *pulse) beat(at time.Time) {
-	if p.age() >= p.life {
-		p.gaps.Add(1)
-	}
-	p.last.Store(&at)
-}
-
-// age returns how long ago the last sign of life was. One of the two clocks stands
-// still while a machine sleeps, and the other may be set: the larger gap counts.
-func (p *pulse) age() time.Duration {
-	last, now := *p.last.Load(), time.Now()
-	return max(now.Sub(last), now.Round(0).Sub(last.Round(0)))
 }
 
 // again has the job done from its beginning after an attempt that had lost its claim

@@ -37,15 +37,40 @@ func (q *Queue) Enqueue(ctx context.Context, tx *ent.Tx, pool Pool, kind string,
 	if err != nil {
 		return fmt.Errorf("enqueue %s: %w", kind, err)
 	}
+	afterCommit(tx, func(ctx context.Context) { i.push(ctx, pool, row.ID) })
+	return nil
+}
+
+// afterCommit has a commit of tx that succeeds end with do.
+func afterCommit(tx *ent.Tx, do func(ctx context.Context)) {
 	tx.OnCommit(func(next ent.Committer) ent.Committer {
 		return ent.CommitFunc(func(ctx context.Context, tx *ent.Tx) error {
-			if err := next.Commit(ctx, tx); err != nil {
-				return err
+			err := next.Commit(ctx, tx)
+			if err == nil {
+				do(ctx)
 			}
-			i.push(ctx, pool, row.ID)
-			return nil
+			return err
 		})
 	})
+}
+
+// Divide adds jobs to tx that do what j is for, in parts: one for each payload, of the kind and
+// pool of j, and as old. Of StoreResults, they exist when j does not. The commit pushes them.
+//
+// Cost: one insert, and one round trip to Redis per 100 of them with the commit.
+func (q *Queue) Divide(ctx context.Context, tx *ent.Tx, j *Job, payloads []json.RawMessage) error {
+	at, due := j.CreatedAt.UTC(), q.now().Add(q.cfg.Lease)
+	rows, err := tx.Job.MapCreateBulk(payloads, func(row *ent.JobCreate, i int) {
+		row.SetKind(j.Kind).SetPool(string(j.Pool)).SetPayload(payloads[i]).SetCreatedAt(at).SetDueAt(due)
+	}).Save(ctx)
+	if err != nil {
+		return fmt.Errorf("divide job %d: %w", j.ID, err)
+	}
+	entries := make([]entry, len(rows))
+	for i, row := range rows {
+		entries[i] = entry{job: row.ID, kind: j.Kind, payload: payloads[i], at: at.UnixMicro()}
+	}
+	afterCommit(tx, func(ctx context.Context) { _ = q.pushCommitted(ctx, j.Pool, entries...) })
 	return nil
 }
 
@@ -95,14 +120,20 @@ func (i *Insertion) Committed(ctx context.Context, id int64, pool Pool) {
 	i.push(ctx, pool, id)
 }
 
-// push pushes the job that exists now, even if the caller has given up.
+// push pushes the job that exists now.
 func (i *Insertion) push(ctx context.Context, pool Pool, id int64) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), i.q.pushTimeout)
-	defer cancel()
-	_, err := i.q.push(ctx, pool, entry{job: id, kind: i.kind, payload: i.payload, at: i.at.UnixMicro()})
-	if err != nil {
-		i.q.log.WarnContext(ctx, "job is left to the sweeper", "job", id, "kind", i.kind, "err", err)
-	}
+	err := i.q.pushCommitted(ctx, pool, entry{job: id, kind: i.kind, payload: i.payload, at: i.at.UnixMicro()})
 	i.span.Int("tideline.job", id)
 	i.span.End(err)
+}
+
+// pushCommitted pushes jobs that exist now, even if the caller has given up.
+func (q *Queue) pushCommitted(ctx context.Context, pool Pool, entries ...entry) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), q.pushTimeout)
+	defer cancel()
+	_, err := q.push(ctx, pool, entries...)
+	if err != nil {
+		q.log.WarnContext(ctx, "jobs are left to the sweeper", "job", entries[0].job, "jobs", len(entries), "kind", entries[0].kind, "err", err)
+	}
+	return err
 }

@@ -47,7 +47,7 @@ func (w *worker) count(owner int64, n int) {
 func (w *worker) unpark(ctx, attempts context.Context, all bool) {
 	w.parked = slices.DeleteFunc(w.parked, func(p parked) bool {
 		switch {
-		case p.gaps != w.pulse.gaps.Load() || w.pulse.age() >= w.pulse.life:
+		case p.gaps != w.pulse.Gaps() || !w.pulse.Alive():
 			w.leave(p.running)
 		case w.slots.free() <= 0 || !all && w.hasShare(p.owner):
 			return false

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -124,7 +125,8 @@ func TestJobThatWaitedTooLongIsLeft(t *testing.T) {
 		w.count(1, 1)
 		w.begin(t.Context(), t.Context(), []entry{e})
 		require.Len(t, w.parked, 1)
-		w.pulse.gaps.Add(1)
+		w.pulse.Beat(time.Now().Add(-time.Hour))
+		w.pulse.Beat(time.Now())
 		w.unpark(t.Context(), t.Context(), true)
 		require.Empty(t, w.parked)
 		require.Empty(t, w.running)

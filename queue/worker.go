@@ -5,10 +5,12 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"tideline/queue/pulse"
 	"tideline/together"
 )
 
@@ -29,7 +31,7 @@ type worker struct {
 	pool    Pool
 	slots   *slots    // one for each attempt that runs
 	claimAt time.Time // when to look for jobs of dead workers again; only the reader uses it
-	pulse   *pulse
+	pulse   *pulse.Pulse
 
 	ends     together.Batcher[*end]
 	frees    together.Batcher[*freed]
@@ -63,7 +65,7 @@ func (s *steps) done() {
 
 func newWorker(q *Queue, p Pool, s *slots) *worker {
 	return &worker{
-		Queue: q, pool: p, slots: s, pulse: newPulse(q.cfg.ClaimIdle), running: map[int64]*running{}, owners: map[int64]int{},
+		Queue: q, pool: p, slots: s, pulse: pulse.New(q.cfg.ClaimIdle), running: map[int64]*running{}, owners: map[int64]int{},
 	}
 }
 
@@ -155,7 +157,7 @@ func (w *worker) begin(ctx, attempts context.Context, entries []entry) {
 		switch {
 		case r == nil: // it is running here already
 		case len(w.parked) < mostParked && w.hasShare(owner):
-			w.parked = append(w.parked, parked{e, r, owner, w.pulse.gaps.Load()})
+			w.parked = append(w.parked, parked{e, r, owner, w.pulse.Gaps()})
 		default:
 			w.start(ctx, attempts, e, r, owner)
 		}
@@ -236,27 +238,23 @@ func (w *worker) leave(r *running) []string {
 	return entries
 }
 
-// free takes the job of the attempt out of the stream. A failure is only logged:
-// another process claims the entries after ClaimIdle.
-func (w *worker) free(ctx context.Context, r *running) {
-	entries := w.leave(r)
-	if len(entries) == 0 {
-		return // left before
-	}
-	if err := w.release(ctx, &freed{job: r.job, entries: entries}); err != nil {
-		w.log.WarnContext(ctx, "job stays in the stream", "job", r.job, "err", err)
-	}
-}
+// free takes the job of the attempt out of the stream.
+func (w *worker) free(ctx context.Context, r *running) { w.drop(ctx, r, 0) }
 
 // bequeath leaves the first entry of the attempt to the one that has taken the job over.
 // The others came later, when the job was in the stream no more: they hold up the next
 // attempt.
-func (w *worker) bequeath(ctx context.Context, r *running) {
+func (w *worker) bequeath(ctx context.Context, r *running) { w.drop(ctx, r, 1) }
+
+// drop takes the entries of the attempt out of the stream, but for the first few, which are an
+// heir's. A failure is only logged: another process claims the entries after ClaimIdle.
+func (w *worker) drop(ctx context.Context, r *running, inherited int) {
 	entries := w.leave(r)
-	if len(entries) < 2 {
-		return
+	if len(entries) <= inherited {
+		return // left before
 	}
-	if err := w.release(ctx, &freed{job: r.job, entries: entries[1:], heir: entries[0]}); err != nil {
+	heir := strings.Join(entries[:inherited], "")
+	if err := w.release(ctx, &freed{job: r.job, entries: entries[inherited:], heir: heir}); err != nil {
 		w.log.WarnContext(ctx, "job stays in the stream", "job", r.job, "err", err)
 	}
 }
@@ -291,12 +289,12 @@ func (w *worker) heartbeat(ctx context.Context) {
 		at := time.Now()
 		ids := w.alive(ctx, at)
 		if len(ids) == 0 {
-			w.pulse.beat(at)
+			w.pulse.Beat(at)
 			continue
 		}
 		err := w.beat(ctx, w.pool, ids)
 		if err == nil {
-			w.pulse.beat(at)
+			w.pulse.Beat(at)
 		} else if !noGroup(err) {
 			w.log.WarnContext(ctx, "running jobs may be claimed by others", "pool", w.pool, "err", err)
 		}

@@ -195,6 +195,12 @@ func New(rdb redis.UniversalClient, cfg Config) (*Store, error) {
 // have the keys of the others cannot be reached.
 type Unreached = reach.Unreached
 
+// SomeUnreached reports whether err is, or wraps, an Unreached.
+func SomeUnreached(err error) bool {
+	var some *Unreached
+	return errors.As(err, &some)
+}
+
 // Activity is until when a user is active.
 type Activity = active.Activity
 

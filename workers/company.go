@@ -7,6 +7,7 @@ import (
 	"tideline/feed/visibility"
 	"tideline/queue"
 	"tideline/together"
+	"tideline/workers/roster"
 )
 
 // company is what the fan-outs of a process that run at the same time do in common: they
@@ -18,14 +19,10 @@ import (
 type company struct {
 	pipelines *together.Pipelines
 	stored    *together.Questions[visibility.Written, visibility.Stored]
-	audiences *together.Questions[visibility.Followed, visibility.Page]
 }
 
-// smallFanOut is the most followers of an author whose fan-outs share pipelines.
-const smallFanOut = 250
-
 func newCompany(v *visibility.Reader) company {
-	return company{together.NewPipelines(), together.NewQuestions(v.StoredWithAuthors), together.NewQuestions(v.Audiences)}
+	return company{together.NewPipelines(), together.NewQuestions(v.StoredWithAuthors)}
 }
 
 // stored is visibility.Reader.StoredWithAuthor of the post of the fan-out.
@@ -37,19 +34,9 @@ func (f *fanOut) stored(ctx context.Context) (*ent.User, *ent.Post, error) {
 	return s.Author, s.Post, err
 }
 
-// audience is visibility.Reader.Audience of the author from the position, with the muters
-// of a large audience. Those who begin a small one ask together.
-func (r *roster) audience(ctx context.Context, c visibility.PostChange, limit int) ([]visibility.Follower, int64, error) {
-	if r.job.Again || r.large || r.position.Before != 0 || r.author.FollowerCount > smallFanOut {
-		return r.w.Visibility.Audience(ctx, r.author.ID, c, r.muters, r.position.Before, limit)
-	}
-	p, err := r.w.company.audiences.Ask(ctx, visibility.Followed{Author: r.author.ID, Change: c, Limit: limit})
-	return p.Followers, p.Next, err
-}
-
 // share returns a context whose pipelines go along with others if the fan-out is small.
 func (f *fanOut) share(ctx context.Context) context.Context {
-	if f.author.FollowerCount > smallFanOut || f.job.Pool != queue.Small || f.job.Again {
+	if f.author.FollowerCount > roster.Small || f.job.Pool != queue.Small || f.job.Again {
 		return ctx
 	}
 	return f.w.company.pipelines.Share(ctx)

@@ -23,6 +23,7 @@ import (
 	"tideline/queue"
 	"tideline/timeline"
 	"tideline/trace"
+	"tideline/workers/roster"
 )
 
 // fanOut is one attempt to bring a post, or a change of it, to the followers of
@@ -48,6 +49,7 @@ type fanOut struct {
 	w       *Workers
 	job     *queue.Job
 	args    job.Post
+	part    roster.Part // zero: the whole
 	started time.Time
 
 	// withdraw makes followers lose the post if they may not see it. Without it
@@ -55,9 +57,11 @@ type fanOut struct {
 	withdraw bool
 
 	// What the current round goes by.
-	author *ent.User
-	pushes bool // into inboxes; otherwise readers merge the author's outbox
-	change visibility.PostChange
+	author    *ent.User
+	pushes    bool // into inboxes; otherwise readers merge the author's outbox
+	change    visibility.PostChange
+	divisible bool          // nothing was done before the round
+	parts     []roster.Part // for which there will be jobs
 
 	progress progress
 	storedAt time.Time      // when the progress was stored, or the round began
@@ -74,7 +78,7 @@ type progress struct {
 	// Of is the visibility of the post by which the pages up to the position were
 	// done; "" when the post was gone.
 	Of schema.Visibility `json:"Of"`
-	rosterPosition
+	roster.Position
 	FanOutReport // as far as it has come
 	outstanding
 	// Unwatched says that the author's fences were not watched all the time.
@@ -96,8 +100,12 @@ func (w *Workers) postChanged(ctx context.Context, j *queue.Job) error {
 // may not see the post lose it.
 func (w *Workers) distribute(ctx context.Context, j *queue.Job, withdraw bool) (err error) {
 	f := &fanOut{w: w, job: j, started: w.Now()}
-	if err := decode(j, &f.args, &f.progress); err != nil {
+	var of partOfPost
+	if err := decode(j, &of, &f.progress); err != nil {
 		return err
+	}
+	if f.args, f.part = of.Post, of.Part; j.State == nil {
+		f.progress.Position = f.part.Start
 	}
 	ctx, span := trace.Begin(ctx, "fan-out")
 	span.Int("tideline.post", f.args.Post)
@@ -178,12 +186,13 @@ func (f *fanOut) begin(ctx context.Context) error {
 	if f.author = author; err != nil || author == nil {
 		return err
 	}
-	f.pushes, f.change.Current = home.Pushes(author), post
-	of := visibility.Of(post)
+	f.pushes, f.change.Current, f.parts = home.Pushes(author), post, nil
+	of, fresh := visibility.Of(post), f.progress == progress{Position: f.part.Start}
+	f.divisible = fresh && !f.job.Again && f.part == roster.Part{}
 	if f.progress.Of == of {
 		return nil
 	}
-	if f.progress == (progress{}) {
+	if fresh {
 		f.progress.Of = of
 		return nil
 	}
@@ -192,7 +201,7 @@ func (f *fanOut) begin(ctx context.Context) error {
 	if f.progress.Of != "" {
 		f.wasVisible(f.progress.Of)
 	}
-	f.progress, f.withdraw = progress{Of: of}, true
+	f.progress, f.withdraw = progress{Of: of, Position: f.part.Start}, true
 	return f.job.Checkpoint(ctx, f.progress)
 }
 
@@ -200,11 +209,14 @@ func (f *fanOut) begin(ctx context.Context) error {
 // of a roster it also starts to watch the author's fences. It does all this at the
 // same time, because the followers wait for it.
 func (f *fanOut) toAuthor(ctx context.Context) error {
+	if f.part != (roster.Part{}) {
+		return f.watch(ctx) // the rest was done before there were parts
+	}
 	own, kind := timeline.OwnChange{Author: f.args.Author, Post: f.args.Post}, live.Added
 	if f.change.Current == nil {
 		own.Gone, kind = true, live.Removed
 	}
-	if f.progress.rosterPosition == (rosterPosition{}) && f.progress.Only == nil {
+	if f.begins() {
 		own.Watch = f.job.ID
 	}
 	g, ctx := errgroup.WithContext(ctx)
@@ -239,34 +251,31 @@ func (f *fanOut) toFollowers(ctx context.Context) error {
 	if p.Only != nil && *p.Only == (slots{}) && !p.TellAll {
 		return nil // only the author was not reached
 	}
-	// An earlier attempt pushed to these first and counted them. This one comes by
-	// them again in their turn.
-	if f.pushes {
-		p.Pushed -= p.RecentLeft
-	} else {
-		p.Pulled -= p.RecentLeft
-	}
-	p.RecentLeft = 0
-	r, err := f.w.roster(ctx, f.job, f.author, p.rosterPosition)
+	f.countRecentLater() // an earlier attempt counted them
+	r, err := f.w.rosters.Begin(ctx, roster.Walk{
+		Job: f.job, Author: f.author, Post: f.args.Post, Part: f.part, At: p.Position, PageSize: f.w.PageSize(),
+	})
 	if err != nil {
 		return err
 	}
-	p.Followers = f.author.FollowerCount
+	p.Followers, f.storedAt = f.author.FollowerCount, time.Now()
+	if done, err := f.divide(ctx, r); done || err != nil {
+		return err
+	}
 	ctx, stop := context.WithCancel(ctx)
-	pages := make(chan page, 1)
+	pages := make(chan roster.Page, 1)
 	var reader sync.WaitGroup
-	reader.Go(func() { r.read(ctx, f.change, pages) })
+	reader.Go(func() { r.Read(ctx, f.change, pages) })
 	defer func() {
 		stop()
 		reader.Wait()
 		_ = f.telling.Wait() // its error has been seen, or another one stopped it
 	}()
-	f.storedAt = time.Now()
 	for page := range pages {
-		if page.err != nil {
-			return page.err
+		if page.Err != nil {
+			return page.Err
 		}
-		if err := f.nextPage(ctx, page); err != nil || page.end {
+		if err := f.nextPage(ctx, page); err != nil || page.End {
 			return err
 		}
 	}
@@ -274,13 +283,13 @@ func (f *fanOut) toFollowers(ctx context.Context) error {
 }
 
 // nextPage does a page, and a checkpoint when one is due.
-func (f *fanOut) nextPage(ctx context.Context, page page) (err error) {
+func (f *fanOut) nextPage(ctx context.Context, page roster.Page) (err error) {
 	ctx, span := trace.Begin(ctx, "fan-out page")
-	span.Int("tideline.followers", int64(len(page.followers)))
+	span.Int("tideline.followers", int64(len(page.Followers)))
 	defer func() { span.End(err) }()
 	// Followers who never saw the post are not told that it is gone, nor which.
 	var gain, had, muters, lose, neverSaw []int64
-	for _, follower := range page.followers {
+	for _, follower := range page.Followers {
 		if follower.Counts && !follower.Sees {
 			muters = append(muters, follower.ID)
 		}
@@ -299,7 +308,7 @@ func (f *fanOut) nextPage(ctx context.Context, page page) (err error) {
 	if err := f.job.Confirm(ctx); err != nil { // the page may have been read long ago
 		return err
 	}
-	if err := f.reached(page.left); err != nil {
+	if err := f.reached(page.Left); err != nil {
 		return err
 	}
 	if f.args.Edited { // it stays where it is
@@ -309,7 +318,7 @@ func (f *fanOut) nextPage(ctx context.Context, page page) (err error) {
 	only := f.progress.Only
 	gain, lose, neverSaw, muters = only.of(gain), only.of(lose), only.of(neverSaw), only.of(muters)
 	had = only.of(had)
-	reached, err := f.deliverPage(ctx, gain, had, muters, page.allActive)
+	reached, err := f.deliverPage(ctx, gain, had, muters, page.AllActive)
 	if err != nil {
 		return err
 	}
@@ -320,19 +329,15 @@ func (f *fanOut) nextPage(ctx context.Context, page page) (err error) {
 		told = [3][]int64{reached, lose, neverSaw}
 	}
 	f.tellPage(ctx, told[0], told[1], told[2])
-	f.progress.lag(f.w.Now().Sub(f.since()), page.half)
-	if !page.end && time.Since(f.storedAt) < f.w.KeepEvery {
-		f.progress.rosterPosition = page.after
+	f.progress.lag(f.w.Now().Sub(f.since()), page.Half)
+	if !page.End && time.Since(f.storedAt) < f.w.KeepEvery {
+		f.progress.Position = page.After
 		return nil
 	}
-	if err := f.telling.Wait(); err != nil {
+	if err := f.waitUntilTold(); err != nil || page.End {
 		return err
 	}
-	f.progress.Live += int(f.told.Swap(0))
-	if page.end {
-		return nil
-	}
-	f.progress.rosterPosition = page.after
+	f.progress.Position = page.After
 	return f.checkpoint(ctx)
 }
 
@@ -433,6 +438,13 @@ func (f *fanOut) tellPage(ctx context.Context, reached, lose, neverSaw []int64) 
 		}
 		return err
 	})
+}
+
+// waitUntilTold waits until the connections of all pages up to here are told.
+func (f *fanOut) waitUntilTold() error {
+	err := f.telling.Wait()
+	f.progress.Live += int(f.told.Swap(0))
+	return err
 }
 
 // hiddenThenShown reports whether this change hid the post from followers, and

@@ -7,6 +7,7 @@ import (
 
 	"tideline/feed/job"
 	"tideline/queue"
+	"tideline/timeline"
 )
 
 // relationChanged makes the inboxes of both users agree with their relation as it is now: a
@@ -37,7 +38,7 @@ func (w *Workers) wordsChanged(ctx context.Context, j *queue.Job) error {
 
 // patient returns err, which is Unavailable if a part of a cluster cannot be reached.
 func (w *Workers) patient(ctx context.Context, err error) error {
-	if err = w.Timelines.Masters().Tolerate(ctx, err); unreached(err) {
+	if err = w.Timelines.Masters().Tolerate(ctx, err); timeline.SomeUnreached(err) {
 		return queue.Unavailable(err)
 	}
 	return err

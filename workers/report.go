@@ -1,7 +1,9 @@
 package workers
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,7 +11,9 @@ import (
 
 	"tideline/ent"
 	"tideline/ent/delivery"
+	entjob "tideline/ent/job"
 	"tideline/feed/job"
+	"tideline/queue"
 )
 
 // FanOutReport says what became of one fan-out. Pushed and Pulled count followers who
@@ -27,6 +31,10 @@ type FanOutReport struct {
 	FirstLag  time.Duration `json:"FirstLag"`  // from the post, or its change, to the first page of followers
 	MedianLag time.Duration `json:"MedianLag"` // to the page with the middle follower
 	LastLag   time.Duration `json:"LastLag"`   // to the last follower
+	// Parts is into how many parts the fan-out was divided: the report is of what was done
+	// before. Part is which of them the report is of, from 1, with its own followers. 0: none.
+	Parts int `json:"-"`
+	Part  int `json:"-"`
 }
 
 // lag adds that a page was done this long after the post.
@@ -43,7 +51,7 @@ func (r *FanOutReport) lag(lag time.Duration, half bool) {
 // receipt tells the author how far the post has come. It does so for a post that
 // is new, or is shown to more followers than before.
 func (f *fanOut) receipt(ctx context.Context) error {
-	if !f.hasReceipt() {
+	if !f.hasReceipt() || f.part.Of > 0 {
 		return nil
 	}
 	err := receiptOf(f.w.DB.Delivery, f.progress.FanOutReport, f.args.Post, false).OnConflictColumns(delivery.FieldID).UpdateNewValues().Exec(ctx)
@@ -82,23 +90,41 @@ func (f *fanOut) finish(ctx context.Context, post *ent.Post) error {
 			return fmt.Errorf("delete the receipt: %w", err)
 		}
 	}
-	f.job.Result = finished{r, post != nil && f.hasReceipt()}
-	return nil
+	if r.Parts, r.Part = len(f.parts), f.part.Number; r.Part > 0 {
+		r.Followers = f.progress.Seen - f.part.Start.Seen
+	}
+	parts, err := f.payloads(ctx)
+	f.job.Result = finished{r, post != nil && f.hasReceipt(), f.job, parts, f.part.Of}
+	return err
 }
 
 // finished is the result of a fan-out's job.
 type finished struct {
 	report  FanOutReport
 	receipt bool // there is to be one
+	job     *queue.Job
+	parts   []json.RawMessage // payloads of the jobs that do the rest
+	of      int               // so many parts it is one; 0: it is the whole
 }
 
 // storeFinished tells the authors of posts that are fanned out by their receipts and,
 // when these are committed, operators by log and metrics.
 func (w *Workers) storeFinished(ctx context.Context, tx *ent.Tx, results []any) error {
 	receipts := map[int64]*ent.DeliveryCreate{} // of two fan-outs of a post, the later one
+	var parts []finished
 	for _, result := range results {
-		if f := result.(finished); f.receipt {
-			receipts[f.report.Post] = receiptOf(tx.Delivery, f.report, f.report.Post, true)
+		f := result.(finished)
+		if len(f.parts) > 0 {
+			if err := w.Queue.Divide(ctx, tx, f.job, f.parts); err != nil {
+				return err
+			}
+		}
+		switch {
+		case !f.receipt:
+		case f.of > 0:
+			parts = append(parts, f)
+		default:
+			receipts[f.report.Post] = receiptOf(tx.Delivery, f.report, f.report.Post, len(f.parts) == 0)
 		}
 	}
 	if len(receipts) > 0 {
@@ -110,6 +136,12 @@ func (w *Workers) storeFinished(ctx context.Context, tx *ent.Tx, results []any) 
 		err := tx.Delivery.CreateBulk(list...).OnConflictColumns(delivery.FieldID).UpdateNewValues().Exec(ctx)
 		if err != nil {
 			return fmt.Errorf("write receipts: %w", err)
+		}
+	}
+	slices.SortFunc(parts, func(a, b finished) int { return cmp.Compare(a.report.Post, b.report.Post) })
+	for _, part := range parts {
+		if err := addToReceipt(ctx, tx, part); err != nil {
+			return fmt.Errorf("add a part to a receipt: %w", err)
 		}
 	}
 	tx.OnCommit(func(next ent.Committer) ent.Committer {
@@ -126,6 +158,43 @@ func (w *Workers) storeFinished(ctx context.Context, tx *ent.Tx, results []any) 
 	return nil
 }
 
+// addToReceipt adds to the receipt what a part did. The last one makes it done.
+func addToReceipt(ctx context.Context, tx *ent.Tx, part finished) error {
+	r, lag := part.report, part.report.LastLag.Milliseconds()
+	// From here on other parts wait for the row, so that the last finds no other.
+	n, err := tx.Delivery.Update().Where(delivery.ID(r.Post)).AddPushed(r.Pushed).AddPulled(r.Pulled).Save(ctx)
+	if err != nil || n == 0 { // the post is gone
+		return err
+	}
+	left, err := partsLeft(ctx, tx, part)
+	if err != nil {
+		return err
+	}
+	stored, err := tx.Delivery.Get(ctx, r.Post)
+	if err != nil {
+		return err
+	}
+	update := stored.Update().SetSkipped(max(0, stored.Skipped-r.Pushed-r.Pulled)).SetLastLag(max(stored.LastLag, lag)).SetDone(left == 0)
+	if stored.MedianLag == 0 && 2*left <= part.of {
+		update.SetMedianLag(lag)
+	}
+	return update.Exec(ctx)
+}
+
+// partsLeft counts the other parts of the fan-out that are not done.
+func partsLeft(ctx context.Context, tx *ent.Tx, part finished) (left int, err error) {
+	j := part.job
+	payloads, err := tx.Job.Query().Where(entjob.Or(entjob.Dead(false), entjob.Dead(true)), entjob.Pool(string(j.Pool)), entjob.CreatedAt(j.CreatedAt.UTC()), entjob.Kind(j.Kind)).
+		Select(entjob.FieldPayload).All(ctx)
+	for _, other := range payloads {
+		var p job.Post
+		if json.Unmarshal(other.Payload, &p) == nil && p.Post == part.report.Post {
+			left++
+		}
+	}
+	return left, err
+}
+
 func (w *Workers) report(ctx context.Context, r FanOutReport) {
 	w.Observe(r)
 	log := w.Logger.InfoContext
@@ -133,5 +202,5 @@ func (w *Workers) report(ctx context.Context, r FanOutReport) {
 		log = w.Logger.WarnContext
 	}
 	log(ctx, "post distributed", "kind", r.Kind, "post", r.Post, "followers", r.Followers, "pushed", r.Pushed,
-		"pulled", r.Pulled, "live", r.Live, "duration", r.Duration, "first_lag", r.FirstLag, "last_lag", r.LastLag)
+		"pulled", r.Pulled, "parts", r.Parts, "part", r.Part, "live", r.Live, "duration", r.Duration, "first_lag", r.FirstLag, "last_lag", r.LastLag)
 }

@@ -10,14 +10,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tideline/ent/schema"
+	"tideline/workers/roster"
 )
 
 // A newer version may go on with an interrupted job: the names in its stored state
 // stay as they are.
 func TestStoredStatesKeepTheirNames(t *testing.T) {
 	p := progress{
-		Of:             schema.Public,
-		rosterPosition: rosterPosition{Before: 1, RecentDone: true, RecentLeft: 5, Seen: 6, ByActivity: true, From: 2, Until: 3},
+		Of:       schema.Public,
+		Position: roster.Position{Before: 1, RecentDone: true, RecentLeft: 5, Seen: 6, ByActivity: true, From: 2, Until: 3},
 		FanOutReport: FanOutReport{
 			Kind: "post.created", Post: 7, Followers: 8, Pushed: 4, Pulled: 9, Live: 10,
 			Duration: 11, FirstLag: time.Second, MedianLag: 12, LastLag: 13,

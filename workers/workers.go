@@ -2,8 +2,8 @@
 //
 // Jobs are done by two roles:
 //
-//   - The distributor fans posts out to followers (fanout.go, roster.go, fence.go,
-//     report.go).
+//   - The distributor fans posts out to followers (fanout.go, fence.go, report.go, and
+//     the package roster, which goes through the followers).
 //   - The reconciler makes inboxes agree with changed relations (reconciler.go).
 //     When a job of either is given up, what it may not have reached is forgotten,
 //     and read from SQL (givenup.go).
@@ -52,6 +52,7 @@ import (
 	"tideline/live"
 	"tideline/queue"
 	"tideline/timeline"
+	"tideline/workers/roster"
 	"tideline/workers/toggle"
 )
 
@@ -71,6 +72,10 @@ type Config struct {
 	// PageSize is how many followers are read and pushed to at a time, at first: see
 	// SetPageSize. Defaults to DefaultPageSize.
 	PageSize int
+	// PartSize is how many followers one worker goes through, about. A fan-out to more is divided,
+	// behind its first page, into parts that are jobs of their own: into 32 larger ones at most.
+	// Defaults to DefaultPartSize.
+	PartSize int
 	// KeepEvery is how often a long fan-out stores its progress. After an
 	// interruption, the work of that time, or of one page, is done again. Defaults to 100 ms.
 	KeepEvery time.Duration
@@ -101,6 +106,7 @@ type Workers struct {
 	Config
 	audit      *audit.Audit
 	company    company
+	rosters    *roster.Rosters
 	toggles    *toggle.Waiting
 	pageSize   atomic.Int64
 	canaryDone atomic.Bool // since the monitor looked
@@ -109,6 +115,7 @@ type Workers struct {
 // withDefaults fills in what is zero.
 func (c Config) withDefaults() Config {
 	c.PageSize = cmp.Or(c.PageSize, DefaultPageSize)
+	c.PartSize = cmp.Or(c.PartSize, DefaultPartSize)
 	c.KeepEvery = cmp.Or(c.KeepEvery, 100*time.Millisecond)
 	c.TrimEvery = cmp.Or(c.TrimEvery, time.Minute)
 	c.WatchEvery = cmp.Or(c.WatchEvery, 10*time.Second)
@@ -139,6 +146,9 @@ func (c Config) validate() error {
 		errs = append(errs, errors.New("workers: DB, Visibility, Home, Sessions, Timelines, Queue and Publisher are required"))
 	}
 	errs = append(errs, validPageSize(c.PageSize))
+	if c.PartSize < 1 {
+		errs = append(errs, fmt.Errorf("workers: PartSize is %d: it must be at least 1", c.PartSize))
+	}
 	for _, d := range []struct {
 		name  string
 		value time.Duration
@@ -180,7 +190,8 @@ func New(cfg Config) (*Workers, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	w := &Workers{Config: cfg, audit: audit.New(cfg.Home), company: newCompany(cfg.Visibility), toggles: toggle.New(cfg.DB, cfg.Now)}
+	w := &Workers{Config: cfg, audit: audit.New(cfg.Home), company: newCompany(cfg.Visibility),
+		rosters: roster.New(cfg.DB, cfg.Visibility, cfg.Timelines, cfg.PageSize), toggles: toggle.New(cfg.DB, cfg.Now)}
 	w.pageSize.Store(int64(cfg.PageSize))
 	cfg.Queue.Handle(job.PostCreated, w.postCreated)
 	cfg.Queue.Handle(job.PostChanged, w.postChanged)

@@ -36,6 +36,7 @@ func TestMain(m *testing.M) { storagetest.Main(m) }
 // whose pages have five followers. More than twenty followers are a large audience.
 type audience struct {
 	*feedtest.World
+	partSize int // of the workers; 0: the default
 	author   account.Viewer
 	active   []int64
 	fanouts  chan workers.FanOutReport
@@ -52,7 +53,7 @@ func newAudience(t *testing.T, s *storage.Stores, followers, active int) *audien
 func newIdleAudience(t *testing.T, s *storage.Stores, followers, active int) *audience {
 	a := &audience{
 		World:   feedtest.New(t, s, feedtest.Options{LargeAudience: 20}),
-		fanouts: make(chan workers.FanOutReport, 16), health: make(chan workers.Health), canaries: make(chan time.Duration),
+		fanouts: make(chan workers.FanOutReport, 64), health: make(chan workers.Health), canaries: make(chan time.Duration),
 	}
 	users := make([]*ent.UserCreate, followers+1)
 	for i := range users {
@@ -94,7 +95,7 @@ func (a *audience) work(t *testing.T, rdb redis.UniversalClient, also ...func(q 
 	require.NoError(t, err)
 	cfg := a.WorkersConfig()
 	cfg.Timelines, cfg.Queue, cfg.Publisher = tl, q, live.NewPublisher(shared, a.Stores.Sharded)
-	cfg.PageSize, cfg.KeepEvery, cfg.WatchEvery = 5, time.Nanosecond, 50*time.Millisecond
+	cfg.PageSize, cfg.PartSize, cfg.KeepEvery, cfg.WatchEvery = 5, a.partSize, time.Nanosecond, 50*time.Millisecond
 	cfg.Observe = func(f workers.FanOutReport) { a.fanouts <- f }
 	cfg.ObserveHealth = func(h workers.Health) { offer(a.health, h) }
 	cfg.ObserveCanary = func(d time.Duration) { offer(a.canaries, d) }

@@ -207,7 +207,7 @@ func (w *World) Now() time.Time { return w.now() }
 // them, and waits for that.
 func (w *World) Work() (stop func()) {
 	cfg := w.WorkersConfig()
-	cfg.PageSize = 7
+	cfg.PageSize, cfg.PartSize = 7, 3
 	ws, err := workers.New(cfg)
 	require.NoError(w, err)
 	return w.Run(ws.Run)

@@ -58,19 +58,19 @@ func (r *Reader) Muters(ctx context.Context, author int64) (map[int64]bool, erro
 }
 
 // Audience is a page of an author's followers: of the follows before the given
-// position the newest, at most limit of them, in any order. It also returns the
-// position that the next page starts before. The position is 0 before the first and
-// after the last page. Muters is the result of Muters, or nil: then each follower is
+// position, and after another, the newest, at most limit of them, in any order. It also
+// returns the position that the next page starts before. The position is 0 before the first
+// and after the last page. Muters is the result of Muters, or nil: then each follower is
 // looked up.
 //
 // Cost: one query, an index range of the size of the page; one look-up a
 // follower without muters, if anybody mutes the author, and one of a post for friends.
-func (r *Reader) Audience(ctx context.Context, author int64, c PostChange, muters map[int64]bool, before int64, limit int) ([]Follower, int64, error) {
+func (r *Reader) Audience(ctx context.Context, author int64, c PostChange, muters map[int64]bool, before, after int64, limit int) ([]Follower, int64, error) {
 	if before == 0 {
 		before = math.MaxInt64
 	}
 	list, last, err := r.followers(ctx, author, c, muters, limit,
-		"follows WHERE followee_id = $1 AND id < $2 ORDER BY id DESC LIMIT $3", before, limit)
+		"follows WHERE followee_id = $1 AND id < $2 AND id > $3 ORDER BY id DESC LIMIT $4", before, after, limit)
 	if len(list) < limit {
 		last = 0
 	}
@@ -197,7 +197,7 @@ func (r *Reader) Audiences(ctx context.Context, of []Followed) ([]Page, error) {
 	if len(of) == 1 || r.dialect != dialect.Postgres { // one is quicker without a list
 		for i, a := range of {
 			var err error
-			if pages[i].Followers, pages[i].Next, err = r.Audience(ctx, a.Author, a.Change, nil, 0, a.Limit); err != nil {
+			if pages[i].Followers, pages[i].Next, err = r.Audience(ctx, a.Author, a.Change, nil, 0, 0, a.Limit); err != nil {
 				return nil, err
 			}
 		}

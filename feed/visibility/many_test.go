@@ -60,7 +60,7 @@ func TestManyAreAnsweredAsOne(t *testing.T) {
 		byID := func(a, b visibility.Follower) int { return int(a.ID - b.ID) }
 		full := 0
 		for i, of := range followed {
-			followers, next, err := w.Visibility.Audience(w.Ctx, of.Author, of.Change, nil, 0, of.Limit)
+			followers, next, err := w.Visibility.Audience(w.Ctx, of.Author, of.Change, nil, 0, 0, of.Limit)
 			require.NoError(w, err)
 			slices.SortFunc(followers, byID)
 			slices.SortFunc(pages[i].Followers, byID)

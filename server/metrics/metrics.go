@@ -337,12 +337,19 @@ func (m *Metrics) Webhook(outcome webhook.Outcome, took time.Duration) {
 
 // FanOut is workers.Config.Observe.
 func (m *Metrics) FanOut(f workers.FanOutReport) {
-	m.fanOutFollowers.Observe(float64(f.Followers))
+	if f.Part == 0 {
+		m.fanOutFollowers.Observe(float64(f.Followers))
+	}
 	m.fanOutTook.WithLabelValues("inbox").Add(float64(f.Pushed))
 	m.fanOutTook.WithLabelValues("connection").Add(float64(f.Live))
 	m.fanOutSeconds.Observe(f.Duration.Seconds())
-	if f.Kind == job.PostCreated { // the age of a post that changed later is no lag
+	if f.Kind != job.PostCreated { // the age of a post that changed later is no lag
+		return
+	}
+	if f.Part == 0 {
 		m.fanOutLag.WithLabelValues("first").Observe(f.FirstLag.Seconds())
+	}
+	if f.Parts == 0 {
 		m.fanOutLag.WithLabelValues("last").Observe(f.LastLag.Seconds())
 	}
 }

@@ -1,0 +1,204 @@
+package workers_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"tideline/ent/schema"
+	"tideline/feed"
+	"tideline/storage"
+	"tideline/storage/storagetest"
+	"tideline/timeline"
+	"tideline/workers"
+)
+
+// eachDivided tests an audience whose fan-outs are divided, for each walk of the roster.
+func eachDivided(t *testing.T, do func(t *testing.T, a *audience, hook *pushHook)) {
+	for _, c := range []struct {
+		name                      string
+		followers, active, others int
+	}{
+		{"few are active", 440, 20, 0},
+		{"some are active", 84, 20, 0},
+		{"all are active", 42, 42, 0},
+		{"many others are active", 45, 45, 200},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+				a := newIdleAudience(t, s, c.followers, c.active)
+				for i := range c.others {
+					_, err := a.Timelines.Visit(a.Ctx, int64(i+1))
+					require.NoError(t, err)
+				}
+				a.partSize = 6
+				hook := &pushHook{before: func(context.Context, int64, string) error { return nil }}
+				s.Redis.AddHook(hook)
+				do(t, a, hook)
+			})
+		})
+	}
+}
+
+// reports are those of a fan-out and its parts.
+func (a *audience) reports(t *testing.T) (whole workers.FanOutReport, pushed int) {
+	t.Helper()
+	a.Drain()
+	parts := map[int]bool{}
+	for first := true; first || len(parts) < whole.Parts; first = false {
+		f := <-a.fanouts
+		pushed += f.Pushed
+		if f.Part == 0 {
+			whole = f
+		} else {
+			parts[f.Part] = true
+		}
+	}
+	require.Empty(t, a.fanouts)
+	return whole, pushed
+}
+
+// requireNowhere requires that the post is in no inbox of an active follower.
+func (a *audience) requireNowhere(t *testing.T, post int64) {
+	t.Helper()
+	for _, u := range a.active {
+		ids, _, err := a.Timelines.Page(a.Ctx, timeline.Inbox(u), timeline.Range{Limit: 10})
+		require.NoError(t, err)
+		require.NotContains(t, ids, post)
+	}
+}
+
+// A fan-out that is divided reaches everybody once, whichever way the roster goes, and its
+// receipt is that of all parts. So do changes of the post.
+func TestDividedFanOutReachesEverybody(t *testing.T) {
+	t.Parallel()
+	eachDivided(t, func(t *testing.T, a *audience, hook *pushHook) {
+		a.work(t, a.Stores.Redis)
+		a.work(t, a.Stores.Redis)
+		p, err := a.Feed.CreatePost(a.Ctx, a.author, feed.Draft{Text: "hello"})
+		require.NoError(t, err)
+		whole, pushed := a.reports(t)
+		require.GreaterOrEqual(t, whole.Parts, 2)
+		a.requireReached(t, p.ID)
+		require.GreaterOrEqual(t, pushed, len(a.active))
+		require.LessOrEqual(t, pushed, len(a.active)+2, "those who read within the last minutes are reached again")
+		require.GreaterOrEqual(t, hook.inboxes.Load(), int64(pushed))
+		require.LessOrEqual(t, hook.inboxes.Load(), int64(pushed+10), "the most recently active come first, and in their turn")
+		d, err := a.Stores.DB.Delivery.Get(a.Ctx, p.ID)
+		require.NoError(t, err)
+		require.Equal(t, [4]any{pushed, 0, whole.Followers - pushed, true}, [4]any{d.Pushed, d.Pulled, d.Skipped, d.Done})
+		require.LessOrEqual(t, d.FirstLag, d.MedianLag)
+		require.LessOrEqual(t, d.MedianLag, d.LastLag)
+
+		for _, v := range []schema.Visibility{schema.Private, schema.Followers} {
+			_, err = a.Feed.SetVisibility(a.Ctx, a.author, p.ID, v)
+			require.NoError(t, err)
+			whole, _ = a.reports(t)
+			require.GreaterOrEqual(t, whole.Parts, 2)
+			if v == schema.Private {
+				a.requireNowhere(t, p.ID)
+			} else {
+				a.requireReached(t, p.ID)
+			}
+		}
+		require.NoError(t, a.Feed.DeletePost(a.Ctx, a.author, p.ID))
+		a.reports(t)
+		a.requireNowhere(t, p.ID)
+		require.Zero(t, a.Stores.DB.Delivery.Query().CountX(a.Ctx))
+	})
+}
+
+// A part that fails is done again, from where it was, and no other is. One that waits is for any
+// process that comes, also when the one that divided the fan-out is gone.
+func TestPartOfAFanOutIsDoneAgain(t *testing.T) {
+	t.Parallel()
+	eachDivided(t, func(t *testing.T, a *audience, hook *pushHook) {
+		hook.before = func(_ context.Context, n int64, _ string) error {
+			if n == 3 {
+				return errors.New("the worker fails here")
+			}
+			return nil
+		}
+		a.work(t, a.Stores.Redis)
+		p, err := a.Feed.CreatePost(a.Ctx, a.author, feed.Draft{Text: "hello"})
+		require.NoError(t, err)
+		_, pushed := a.reports(t)
+		a.requireReached(t, p.ID)
+		require.LessOrEqual(t, hook.inboxes.Load(), int64(len(a.active)+20), "not all over again")
+		d, err := a.Stores.DB.Delivery.Get(a.Ctx, p.ID)
+		require.NoError(t, err)
+		require.Equal(t, [2]any{pushed, true}, [2]any{d.Pushed, d.Done})
+	})
+}
+
+// What happens while a part is about to push is found by the part: each looks by itself.
+func TestPartsFindWhatHappenedMeanwhile(t *testing.T) {
+	t.Parallel()
+	for name, meanwhile := range map[string]func(a *audience, post int64) error{
+		"narrowing": func(a *audience, post int64) error {
+			_, err := a.Feed.SetVisibility(a.Ctx, a.author, post, schema.Private)
+			return err
+		},
+		"delete": func(a *audience, post int64) error { return a.Feed.DeletePost(a.Ctx, a.author, post) },
+		"blocks": func(a *audience, _ int64) error {
+			var err error
+			for _, user := range a.active {
+				_, blocked := a.Feed.Block(a.Ctx, a.author, user)
+				err = errors.Join(err, blocked)
+			}
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			eachDivided(t, func(t *testing.T, a *audience, hook *pushHook) {
+				hook.before = func(_ context.Context, n int64, _ string) error {
+					if n != 3 {
+						return nil
+					}
+					post, err := a.Stores.DB.Post.Query().Only(a.Ctx)
+					if err == nil {
+						err = meanwhile(a, post.ID)
+					}
+					assert.Eventually(t, func() bool { // the part is the only one left
+						left, err := a.Stores.DB.Job.Query().Count(a.Ctx)
+						return err == nil && left == 1
+					}, time.Minute, time.Millisecond)
+					return err
+				}
+				a.work(t, a.Stores.Redis)
+				a.work(t, a.Stores.Redis)
+				p, err := a.Feed.CreatePost(a.Ctx, a.author, feed.Draft{Text: "hello"})
+				require.NoError(t, err)
+				a.Drain()
+				a.requireNowhere(t, p.ID)
+			})
+		})
+	}
+}
+
+// A fan-out is divided only where nothing may have been done before, and everybody is reached.
+func TestSecondAttemptIsNotDivided(t *testing.T) {
+	t.Parallel()
+	eachDivided(t, func(t *testing.T, a *audience, hook *pushHook) {
+		hook.before = func(_ context.Context, n int64, _ string) error {
+			if n == 1 {
+				return errors.New("the worker fails here")
+			}
+			return nil
+		}
+		a.work(t, a.Stores.Redis)
+		p, err := a.Feed.CreatePost(a.Ctx, a.author, feed.Draft{Text: "hello"})
+		require.NoError(t, err)
+		whole, pushed := a.reports(t)
+		require.Zero(t, whole.Parts)
+		require.Equal(t, len(a.active), pushed, fmt.Sprint(whole))
+		a.requireReached(t, p.ID)
+	})
+}

@@ -1,0 +1,85 @@
+package roster
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"tideline/ent"
+)
+
+// maxParts is how many parts a roster is divided into at most.
+const maxParts = 32
+
+// Part is a part of a roster that is gone through by itself. It is in the payload of a job: its
+// names in JSON must not change. The zero Part is the whole.
+type Part struct {
+	Number int `json:"number"` // from 1
+	Of     int `json:"of"`     // so many parts
+	// Start is where the part begins, and After the follow with which the next one does; 0: the
+	// part ends with the oldest. Parts that go through the active users have the same start.
+	Start Position `json:"start"`
+	After int64    `json:"after,omitempty"`
+}
+
+// has reports whether the part has the user, whose follow is within it. Lists of the active
+// users differ from one moment to the next: these belong to parts by their ids.
+func (p Part) has(user int64) bool {
+	return !p.Start.ByActivity || user%int64(p.Of) == int64(p.Number-1)
+}
+
+// Divide divides what is left of the author's roster after the page into parts with about so
+// many users each. It returns nil if it would be a single one.
+//
+// Cost: none if it goes through the active users; else one query, which reads the rest of the
+// author's follows by index.
+func (s *Rosters) Divide(ctx context.Context, author *ent.User, after Page, size int) ([]Part, error) {
+	n := min((after.rest+size-1)/size, maxParts)
+	if n < 2 {
+		return nil, nil
+	}
+	if after.After.ByActivity {
+		parts := make([]Part, n)
+		for i := range parts {
+			parts[i] = Part{Number: i + 1, Of: n, Start: after.After}
+		}
+		return parts, nil
+	}
+	ends, err := s.apart(ctx, author.ID, after.After.Before, after.rest/n+1)
+	if err != nil {
+		return nil, fmt.Errorf("divide the followers of author %d: %w", author.ID, err)
+	}
+	if len(ends) == 0 {
+		return nil, nil
+	}
+	parts := make([]Part, len(ends)+1)
+	start := after.After
+	start.RecentLeft = 0 // each part comes by its own
+	for i, end := range append(ends, 0) {
+		parts[i] = Part{Number: i + 1, Of: len(parts), Start: start, After: end}
+		start.Before = end + 1
+	}
+	return parts, nil
+}
+
+// apart returns those of the author's follows before the given one, 0: of all, that have so many
+// between each other.
+func (s *Rosters) apart(ctx context.Context, author, before int64, n int) (follows []int64, err error) {
+	if before == 0 {
+		before = math.MaxInt64
+	}
+	found, err := s.db.QueryContext(ctx, "SELECT id FROM (SELECT id, row_number() OVER (ORDER BY id DESC) AS place"+
+		" FROM follows WHERE followee_id = $1 AND id < $2) f WHERE place % $3 = 0 ORDER BY id DESC", author, before, n)
+	if err != nil {
+		return nil, err
+	}
+	defer found.Close()
+	for found.Next() {
+		var follow int64
+		if err := found.Scan(&follow); err != nil {
+			return nil, err
+		}
+		follows = append(follows, follow)
+	}
+	return follows, found.Err()
+}

@@ -1,0 +1,364 @@
+// Package roster goes through the followers of an author.
+package roster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"tideline/ent"
+	"tideline/feed/visibility"
+	"tideline/queue"
+	"tideline/timeline"
+	"tideline/together"
+)
+
+// Rosters begins rosters. It is safe for concurrent use.
+type Rosters struct {
+	db         *ent.Client
+	visibility *visibility.Reader
+	timelines  *timeline.Store
+	pageSize   int // that was configured
+	audiences  *together.Questions[visibility.Followed, visibility.Page]
+
+	mu     sync.Mutex
+	lists  *lists      // of the fan-out that was the last to need them
+	forget *time.Timer // forgets them
+}
+
+// New returns Rosters of a process whose pages have this size, unless Begin is told another.
+func New(db *ent.Client, v *visibility.Reader, t *timeline.Store, pageSize int) *Rosters {
+	return &Rosters{db: db, visibility: v, timelines: t, pageSize: pageSize, audiences: together.NewQuestions(v.Audiences)}
+}
+
+// Small is the most followers of an author whose rosters ask SQL together with others.
+const Small = 250
+
+// Roster goes through those followers of an author who may have an inbox or a
+// connection: a page at a time, from a position on, the most recently active
+// first. The numbers of followers and of active users decide how:
+//
+//   - Far fewer users are active than follow: it goes through the active users,
+//     and asks SQL which of them follow.
+//   - About as many are active: it begins with one page of the most recently
+//     active followers. Then it goes through all followers, with the set of
+//     active users in memory.
+//   - Far more are active: it goes through the followers, some pages at a time,
+//     and asks Redis which of them are active, and how recently.
+//   - The followers fit into one page: it reads that, and asks nothing.
+type Roster struct {
+	*Rosters
+	Walk
+	position Position
+	large    bool // several pages
+
+	active    []timeline.Activity // still to go through, if position.ByActivity
+	inMemory  bool                // activeSet is used
+	loaded    func() error        // waits until activeSet is complete
+	activeSet map[int64]struct{}  // all active users
+	recentSet map[int64]struct{}  // the most recently active, whose page came first
+	muters    map[int64]bool      // of the author, if large
+	total     int                 // about how many users there are to go through
+}
+
+const (
+	// readsPerLookUp is how many followers an index range reads in the time of one
+	// look-up.
+	readsPerLookUp = 20
+	// maxActiveShare is how many active users for each follower are still worth
+	// reading into memory.
+	maxActiveShare = 4
+	// sortedPages is how many pages of followers are ordered by activity at a time.
+	sortedPages = 4
+)
+
+// MaxClockSkew is the most by which the clocks of two processes may differ.
+const MaxClockSkew = 5 * time.Minute
+
+// Position is how far a Roster has come. It is part of the state of a job:
+// its names in JSON must not change.
+type Position struct {
+	// Before is the follow that the next page of followers starts before; 0 at the
+	// beginning.
+	Before int64 `json:"Before"`
+	// RecentDone says that the page of the most recently active followers is done.
+	// RecentLeft is how many of these the roster has still to come by.
+	RecentDone bool `json:"Latest"`
+	RecentLeft int  `json:"Ahead"`
+
+	Seen int `json:"Seen"` // how many users the roster has come by, followers or not
+
+	// ByActivity says that the roster goes through the active users: down from the
+	// deadline From, as far as the deadline Until by now.
+	ByActivity bool  `json:"ByActivity"`
+	From       int64 `json:"From"`
+	Until      int64 `json:"Until"`
+}
+
+// Page is a step of a roster.
+type Page struct {
+	Followers []visibility.Follower // with the verdict on the post
+	AllActive bool                  // all of them are known to be active
+	Left      error                 // says of whom it is not known whether they are active
+	Half      bool                  // with this page half of the roster is done
+	End       bool                  // this page is the last
+	After     Position              // where the roster goes on after this page
+	Err       error
+	rest      int // about how many users come after it
+}
+
+// Walk says which roster is asked for.
+type Walk struct {
+	Job      *queue.Job // whose attempt it is
+	Author   *ent.User
+	Post     int64 // that is fanned out
+	Part     Part
+	At       Position // where it goes on
+	PageSize int
+}
+
+// Begin returns the roster.
+//
+// Cost: none for one page; else two round trips to Redis, or a list of the active users.
+func (s *Rosters) Begin(ctx context.Context, w Walk) (*Roster, error) {
+	author, at := w.Author, w.At
+	r := &Roster{Rosters: s, Walk: w, position: at, total: author.FollowerCount}
+	// An earlier attempt may have had smaller pages, or the author more followers.
+	if r.large = author.FollowerCount > w.PageSize || at.ByActivity || w.Part != (Part{}); !r.large {
+		return r, nil
+	}
+	var count int
+	err := s.timelines.Masters().Try(ctx, func(ctx context.Context) (err error) {
+		count, err = s.timelines.ActiveCount(ctx)
+		return err
+	})
+	if err != nil {
+		return r.withoutActivity(err)
+	}
+	begun := at != Position{}
+	// A process of the version before ends at once where an audience that was gone through by
+	// activity fits into its page. It may be next, and has the configured size.
+	r.position.ByActivity = at.ByActivity || !begun && author.FollowerCount > s.pageSize && count < author.FollowerCount/readsPerLookUp
+	if !r.position.ByActivity {
+		// One that had larger pages, or no list of the active users, came by some of the most
+		// recently active followers in their turn.
+		r.position.RecentDone = at.RecentDone || begun
+		r.inMemory = count <= maxActiveShare*author.FollowerCount
+		return r, nil
+	}
+	// The post is committed: users who become active later read it from SQL.
+	active, err := r.shared().byRecency.get(ctx, s.timelines.ActiveByRecency)
+	if err != nil {
+		return r.withoutActivity(s.timelines.Masters().Tolerate(ctx, err))
+	}
+	if !begun && len(active) > 0 {
+		r.position.From = active[0].Until
+	}
+	// An earlier attempt has done the users between the two deadlines. The margin is for users
+	// who have read since by a clock that is behind.
+	visited := at.From - MaxClockSkew.Milliseconds()
+	for _, a := range active {
+		if done := begun && a.Until > at.Until && a.Until <= visited; !done && w.Part.has(a.User) {
+			r.active = append(r.active, a)
+		}
+	}
+	r.total = at.Seen + len(r.active)
+	return r, nil
+}
+
+// shared returns the lists of active users of the fan-out.
+func (r *Roster) shared() *lists { return r.listsOf(fanOut{r.Post, r.Job.CreatedAt.UnixMicro()}) }
+
+// withoutActivity returns the roster that goes through all followers, because a list of
+// the active users cannot be had. It fails if that is for another reason than a part of
+// a cluster that cannot be reached.
+func (r *Roster) withoutActivity(err error) (*Roster, error) {
+	if !timeline.SomeUnreached(err) {
+		return nil, err
+	}
+	if r.position.ByActivity {
+		r.position = Position{}
+	}
+	r.active, r.inMemory, r.total = nil, false, r.Author.FollowerCount
+	return r, nil
+}
+
+// Rest is about how many users the roster has still to come by.
+func (r *Roster) Rest() int { return r.total - r.position.Seen }
+
+// First reads the first page of all by itself, for a roster that may be divided behind it.
+func (r *Roster) First(ctx context.Context, c visibility.PostChange) Page {
+	r.loaded = func() error { return nil }
+	return r.next(ctx, c)
+}
+
+// Read sends the pages until the last, or the first that fails. It reads the next
+// page while the receiver works on the one before.
+func (r *Roster) Read(ctx context.Context, c visibility.PostChange, to chan<- Page) {
+	defer close(to)
+	var loading errgroup.Group
+	if r.inMemory {
+		loading.Go(func() (err error) {
+			// The post is committed: users who become active later read it from SQL.
+			r.activeSet, err = r.shared().set.get(ctx, r.timelines.ActiveUsers)
+			return err
+		})
+	}
+	r.loaded = loading.Wait
+	defer func() { _ = loading.Wait() }() // nextFollowers returns its error
+	for {
+		giveWay := r.Job.GiveWay(ctx)
+		p := r.next(ctx, c)
+		if r.large {
+			giveWay()
+		}
+		select {
+		case to <- p:
+		case <-ctx.Done():
+			return
+		}
+		if p.End || p.Err != nil {
+			return
+		}
+	}
+}
+
+// next reads the next page.
+func (r *Roster) next(ctx context.Context, c visibility.PostChange) (p Page) {
+	switch {
+	case r.position.ByActivity:
+		p = r.nextActive(ctx, c)
+	case r.inMemory && !r.position.RecentDone:
+		p = r.recentFollowers(ctx, c)
+	default:
+		p = r.nextFollowers(ctx, c)
+	}
+	p.Half, p.After, p.rest = 2*r.position.Seen >= r.total, r.position, r.Rest()
+	return p
+}
+
+// nextActive reads the followers among the next active users.
+func (r *Roster) nextActive(ctx context.Context, c visibility.PostChange) (p Page) {
+	chunk := r.active[:min(len(r.active), r.PageSize)]
+	r.active = r.active[len(chunk):]
+	p.AllActive, p.End = true, len(r.active) == 0
+	if len(chunk) == 0 {
+		return p
+	}
+	p.Followers, p.Err = r.followersAmong(ctx, c, chunk)
+	r.position.Until = chunk[len(chunk)-1].Until
+	r.position.Seen += len(chunk)
+	return p
+}
+
+// recentFollowers reads the followers among the most recently active users.
+func (r *Roster) recentFollowers(ctx context.Context, c visibility.PostChange) (p Page) {
+	p.AllActive, r.position.RecentDone = true, true
+	chunk, err := r.timelines.RecentlyActive(ctx, r.PageSize)
+	if err != nil {
+		if p.Err = r.timelines.Masters().Tolerate(ctx, err); timeline.SomeUnreached(p.Err) {
+			p.Err = nil // they come in their turn
+		}
+		return p
+	}
+	r.recentSet = make(map[int64]struct{}, len(chunk))
+	for _, a := range chunk {
+		r.recentSet[a.User] = struct{}{}
+	}
+	p.Followers, p.Err = r.followersAmong(ctx, c, chunk)
+	for _, f := range p.Followers {
+		if f.Counts {
+			r.position.RecentLeft++
+		}
+	}
+	return p
+}
+
+// followersAmong reads the followers among the users, and keeps the order of the
+// users.
+func (r *Roster) followersAmong(ctx context.Context, c visibility.PostChange, chunk []timeline.Activity) ([]visibility.Follower, error) {
+	rank := make(map[int64]int, len(chunk))
+	users := make([]int64, len(chunk))
+	for i, a := range chunk {
+		users[i], rank[a.User] = a.User, i
+	}
+	followers, err := r.visibility.Among(ctx, r.Author.ID, c, users)
+	if err != nil {
+		return nil, fmt.Errorf("find followers among the active: %w", err)
+	}
+	slices.SortFunc(followers, func(a, b visibility.Follower) int { return rank[a.ID] - rank[b.ID] })
+	return followers, nil
+}
+
+// nextFollowers reads the next followers. Of a large audience it keeps the active
+// ones only.
+func (r *Roster) nextFollowers(ctx context.Context, c visibility.PostChange) (p Page) {
+	limit := r.PageSize
+	if r.large && r.muters == nil {
+		// A user who mutes or unmutes the author from now on is fenced, and checked
+		// again at the end.
+		if r.muters, p.Err = r.visibility.Muters(ctx, r.Author.ID); p.Err != nil {
+			return p
+		}
+	}
+	if p.Err = r.loaded(); p.Err != nil {
+		if _, p.Err = r.withoutActivity(r.timelines.Masters().Tolerate(ctx, p.Err)); p.Err != nil {
+			return p
+		}
+		r.loaded = func() error { return nil }
+	}
+	if r.large && !r.inMemory {
+		limit *= sortedPages
+	}
+	p.Followers, r.position.Before, p.Err = r.audience(ctx, c, limit)
+	p.End = r.position.Before == 0
+	r.position.Seen += len(p.Followers)
+	p.Followers = slices.DeleteFunc(p.Followers, func(f visibility.Follower) bool { return !r.Part.has(f.ID) })
+	if p.AllActive = r.large; !p.AllActive || p.Err != nil {
+		return p
+	}
+	if r.inMemory {
+		p.Followers = slices.DeleteFunc(p.Followers, func(f visibility.Follower) bool {
+			_, active := r.activeSet[f.ID]
+			_, done := r.recentSet[f.ID]
+			if done && f.Counts {
+				r.position.RecentLeft--
+			}
+			return !active || done
+		})
+		return p
+	}
+	if p.Followers, p.Err = r.activeOf(ctx, p.Followers); timeline.SomeUnreached(p.Err) {
+		p.Left, p.Err = p.Err, nil
+	}
+	return p
+}
+
+// audience is visibility.Reader.Audience of the author from the position, with the muters
+// of a large audience. Those who begin a small one ask together.
+func (r *Roster) audience(ctx context.Context, c visibility.PostChange, limit int) ([]visibility.Follower, int64, error) {
+	if r.Job.Again || r.large || r.position.Before != 0 || r.Author.FollowerCount > Small {
+		return r.visibility.Audience(ctx, r.Author.ID, c, r.muters, r.position.Before, r.Part.After, limit)
+	}
+	p, err := r.audiences.Ask(ctx, visibility.Followed{Author: r.Author.ID, Change: c, Limit: limit})
+	return p.Followers, p.Next, err
+}
+
+// activeOf returns those of the followers who are active, the most recent first.
+func (r *Roster) activeOf(ctx context.Context, followers []visibility.Follower) ([]visibility.Follower, error) {
+	ids := make([]int64, len(followers))
+	found := make(map[int64]visibility.Follower, len(followers))
+	for i, f := range followers {
+		ids[i], found[f.ID] = f.ID, f
+	}
+	active, err := r.timelines.ActiveOf(ctx, ids)
+	list := make([]visibility.Follower, len(active))
+	for i, id := range active {
+		list[i] = found[id]
+	}
+	return list, err
+}
