@@ -44,11 +44,21 @@ func (l *life) take(stream string, entries []redis.XMessage) {
 	}
 }
 
-func (l *life) giveBack(ack []any) {
+// giveBack forgets the entries that the command takes out of a job stream, if it is the script
+// that does this: its arguments are the stream, what is known, the group, and for each job the
+// id, an heir's entry, and the entries behind their number.
+func (l *life) giveBack(script []any) {
+	if len(script) < 7 || script[5] != any("w") || !strings.HasPrefix(fmt.Sprint(script[3]), "q:{") {
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, id := range ack[3:] { // after the command, the stream and the group
-		delete(l.taken, fmt.Sprint(ack[1], id))
+	for rest := script[6:]; len(rest) > 0; {
+		n := 3 + rest[2].(int)
+		for _, id := range rest[3:n] {
+			delete(l.taken, fmt.Sprint(script[3], id))
+		}
+		rest = rest[n:]
 	}
 }
 
@@ -305,6 +315,8 @@ func (g *gate) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		case *redis.XAutoClaimCmd:
 			claimed, _ := c.Val()
 			l.take(fmt.Sprint(c.Args()[1]), claimed)
+		case *redis.Cmd:
+			l.giveBack(c.Args())
 		}
 		return err
 	}
@@ -323,9 +335,6 @@ func (g *gate) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 				if key, ok := arg.(string); ok && strings.HasPrefix(key, "tl:{i") {
 					inbox = true
 				}
-			}
-			if strings.EqualFold(c.Name(), "xack") {
-				defer l.giveBack(c.Args())
 			}
 		}
 		if inbox {

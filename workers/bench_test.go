@@ -25,7 +25,10 @@ import (
 	"tideline/workers"
 )
 
-var benchFollowers = flag.Int("followers", 100_000, "audience of BenchmarkFanOut")
+var (
+	benchFollowers = flag.Int("followers", 100_000, "audience of BenchmarkFanOut")
+	benchPart      = flag.Int("part", workers.DefaultPartSize, "followers of one part of a fan-out")
+)
 
 // BenchmarkFanOut measures a post's way from the follower table in PostgreSQL
 // to the last inbox in Redis, at several shares of active followers. The floor
@@ -38,33 +41,48 @@ func BenchmarkFanOut(b *testing.B) {
 	}
 }
 
-// crowd is author 1 with followers from 2 on, some of whom are active, and workers.
+// crowd is author 1 with followers from 2 on, some of whom are active, and processes of workers.
 type crowd struct {
 	*feedtest.World
-	active  []int64
-	fanouts chan workers.FanOutReport
+	active   []int64
+	fanouts  chan workers.FanOutReport
+	underWay map[int64]progress // of fan-outs, by the posts
 }
 
-func newCrowd(b *testing.B, s *storage.Stores, followers, percent int) *crowd {
+// progress is what the parts of a fan-out have reported.
+type progress struct {
+	workers.FanOutReport
+	whole bool // the job that was divided, if any was, has reported
+	left  int  // parts that have not
+}
+
+func newCrowd(b *testing.B, s *storage.Stores, followers, percent, processes int) *crowd {
 	ctx := b.Context()
 	s.DB = ent.NewClient(ent.Driver(s.Driver)) // without the count of statements that tests have
-	c := &crowd{fanouts: make(chan workers.FanOutReport, 1), active: make([]int64, followers*percent/100)}
+	c := &crowd{fanouts: make(chan workers.FanOutReport, 64), underWay: map[int64]progress{}, active: make([]int64, followers*percent/100)}
 	c.World = feedtest.New(b, s, feedtest.Options{
 		Queue:  queue.Config{Observe: func(r queue.Result) { assert.NoError(b, r.Err) }},
 		Policy: home.Policy{PullAbove: home.NeverPull},
 	})
-	cfg := c.WorkersConfig()
-	cfg.LagLimit = time.Hour
-	cfg.Observe = func(f workers.FanOutReport) { c.fanouts <- f }
-	w, err := workers.New(cfg)
-	require.NoError(b, err)
 	runCtx, stop := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	b.Cleanup(func() { stop(); running.Wait() })
 	running.Go(func() { _ = c.IDs.Run(runCtx) }) // writing the followers may take longer than a lease
 	c.fill(b, followers)
 	c.read(b)
-	running.Go(func() { _ = w.Run(runCtx) })
+	for i := range processes {
+		cfg := c.WorkersConfig()
+		cfg.LagLimit, cfg.PartSize = time.Hour, *benchPart
+		cfg.Observe = func(f workers.FanOutReport) { c.fanouts <- f }
+		if i > 0 {
+			var err error
+			cfg.Queue, err = queue.New(s.DB, s.Redis, queue.Config{Observe: func(r queue.Result) { assert.NoError(b, r.Err) }})
+			require.NoError(b, err)
+		}
+		w, err := workers.New(cfg)
+		require.NoError(b, err)
+		running.Go(func() { _ = w.Run(runCtx) })
+	}
 	return c
 }
 
@@ -126,20 +144,28 @@ func (c *crowd) read(b *testing.B) {
 	require.Len(b, active, len(c.active))
 }
 
-// fanout waits for the report of the next fan-out.
+// fanout waits for the next fan-out that is done with all its parts, and returns what they
+// report together.
 func (c *crowd) fanout(b *testing.B) workers.FanOutReport {
-	select {
-	case f := <-c.fanouts:
-		return f
-	case <-time.After(time.Minute):
-		b.Fatal("no fan-out gets done")
-		return workers.FanOutReport{}
+	for {
+		select {
+		case f := <-c.fanouts:
+			r := c.underWay[f.Post]
+			r.Post, r.Pushed, r.LastLag = f.Post, r.Pushed+f.Pushed, max(r.LastLag, f.LastLag)
+			r.whole, r.left = r.whole || f.Part == 0, r.left+f.Parts-min(f.Part, 1)
+			if c.underWay[f.Post] = r; r.whole && r.left == 0 {
+				delete(c.underWay, f.Post)
+				return r.FanOutReport
+			}
+		case <-time.After(time.Minute):
+			b.Fatal("no fan-out gets done")
+		}
 	}
 }
 
 func benchmarkFanOut(b *testing.B, followers, percent int) {
 	ctx := b.Context()
-	c := newCrowd(b, storagetest.Real(b), followers, percent)
+	c := newCrowd(b, storagetest.Real(b), followers, percent, 1)
 	var ours, floor time.Duration
 	for b.Loop() {
 		start := time.Now()
@@ -178,7 +204,7 @@ func BenchmarkMasters(b *testing.B) {
 			cluster := storagetest.StartClusterOf(b, masters)
 			c := newCrowd(b, storagetest.Open(b, storage.Config{
 				DatabaseURL: storagetest.PostgresURL(b), RedisURL: cluster.URL(),
-			}), *benchFollowers, 100)
+			}), *benchFollowers, 100, 1)
 			spent, start := processorTime(), time.Now()
 			for b.Loop() {
 				_, err := c.Feed.CreatePost(b.Context(), account.Viewer{ID: 1}, feed.Draft{Text: "hello"})
@@ -191,17 +217,18 @@ func BenchmarkMasters(b *testing.B) {
 	}
 }
 
-// BenchmarkSlowMasters measures how many masters one fan-out keeps busy, which a machine of
-// two processors cannot show otherwise: each master takes 20,000 commands a second here, and
-// uses no processor while it is slow.
+// BenchmarkSlowMasters measures how many masters one fan-out keeps busy, with one process of
+// workers and with four, which a machine of two processors cannot show otherwise: each master
+// takes 20,000 commands a second here, and uses no processor while it is slow.
 func BenchmarkSlowMasters(b *testing.B) {
 	const each = 50 * time.Microsecond
-	for _, masters := range []int{1, 2, 4, 8} {
-		b.Run(fmt.Sprintf("followers=%d/masters=%d", *benchFollowers, masters), func(b *testing.B) {
+	for _, of := range [][2]int{{1, 1}, {2, 1}, {4, 1}, {8, 1}, {8, 4}} {
+		masters, processes := of[0], of[1]
+		b.Run(fmt.Sprintf("followers=%d/masters=%d/processes=%d", *benchFollowers, masters, processes), func(b *testing.B) {
 			s := storagetest.Open(b, storage.Config{
 				DatabaseURL: storagetest.PostgresURL(b), RedisURL: storagetest.StartClusterOf(b, masters).URL(),
 			})
-			c := newCrowd(b, s, *benchFollowers, 100)
+			c := newCrowd(b, s, *benchFollowers, 100, processes)
 			require.NoError(b, s.Redis.(*redis.ClusterClient).ForEachMaster(b.Context(), func(_ context.Context, master *redis.Client) error {
 				master.AddHook(&slowMaster{each: each})
 				return nil
@@ -241,7 +268,7 @@ func (s *slowMaster) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.P
 // other users is fanned out.
 func BenchmarkSmallBesideLarge(b *testing.B) {
 	ctx := b.Context()
-	c := newCrowd(b, storagetest.Real(b), *benchFollowers, 100)
+	c := newCrowd(b, storagetest.Real(b), *benchFollowers, 100, 1)
 	for _, statement := range []string{
 		`INSERT INTO follows (follower_id, followee_id, created_at) SELECT g + 2, 2, now() FROM generate_series(1, 10) g`,
 		`UPDATE users SET follower_count = 10 WHERE id = 2`,
