@@ -103,6 +103,7 @@ type Config struct {
 	LargeWorkers    int    `group:"Workers" default:"2" help:"Fan-outs to large audiences that run at once in a worker, 1 to 1024."`
 	RelationWorkers int    `group:"Workers" default:"4" help:"Changes of relations, such as follows, that run at once in a worker, 1 to 1024."`
 	FanOutPage      int    `group:"Workers" default:"${fan_out_page}" help:"Followers that a fan-out reads and pushes to at a time, 100 to 30000."`
+	FanOutPart      int    `group:"Workers" default:"${fan_out_part}" help:"Followers of one part of a fan-out that is divided among workers, as it is above that, 1000 to 1000000000."`
 	LargeAudience   int    `group:"Workers" default:"${large_audience}" help:"Followers from which the fan-outs of an author are large, 1 to 1000000000; a server decides it for each post that it takes."`
 	WorkerAddr      string `group:"Workers" placeholder:"HOST:PORT" help:"Address where 'tideline worker' answers /livez, /readyz and, without --admin-addr, /metrics. Default: none."`
 
@@ -127,7 +128,7 @@ func Vars() map[string]string {
 	for name, value := range map[string]int{
 		"max_text": feed.DefaultMaxText, "most_max_text": feed.MostMaxText,
 		"page": paging.DefaultSize, "max_page": paging.DefaultMaxSize, "pull_above": home.DefaultPullAbove,
-		"fan_out_page": workers.DefaultPageSize, "large_audience": feed.DefaultLargeAudience,
+		"fan_out_page": workers.DefaultPageSize, "fan_out_part": workers.DefaultPartSize, "large_audience": feed.DefaultLargeAudience,
 		"inbox_cap": timeline.DefaultInboxCap, "least_inbox_cap": timeline.MinInboxCap, "most_inbox_cap": timeline.MaxInboxCap,
 		"outbox_cap": timeline.DefaultOutboxCap, "least_outbox_cap": timeline.MinOutboxCap, "most_outbox_cap": timeline.MaxOutboxCap,
 	} {
@@ -197,6 +198,7 @@ func (c Config) Validate() error {
 	number("LargeWorkers", c.LargeWorkers, 1, queue.MaxWorkers)
 	number("RelationWorkers", c.RelationWorkers, 1, queue.MaxWorkers)
 	number("FanOutPage", c.FanOutPage, sizes.LeastPage, sizes.MostPage)
+	number("FanOutPart", c.FanOutPart, 1000, 1_000_000_000)
 	number("LargeAudience", c.LargeAudience, 1, sizes.MostLargeAudience)
 	duration("ShutdownGrace", c.ShutdownGrace, time.Second, 10*time.Minute)
 	if _, err := identity.Read(c.Issuers); err != nil {

@@ -67,6 +67,7 @@ func TestDefaultsAreThoseOfThePackages(t *testing.T) {
 	require.Equal(t, feed.DefaultMaxText, c.MaxText)
 	require.Equal(t, paging.DefaultMaxSize, c.MaxPage)
 	require.Equal(t, workers.DefaultPageSize, c.FanOutPage)
+	require.Equal(t, workers.DefaultPartSize, c.FanOutPart)
 	require.Equal(t, feed.DefaultLargeAudience, c.LargeAudience)
 }
 
@@ -108,6 +109,7 @@ func TestInvalidSettings(t *testing.T) {
 		"--small-workers=0":                        {"--small-workers", "1 to 1024"},
 		"--large-workers=1025":                     {"--large-workers", "1 to 1024"},
 		"--fan-out-page=99":                        {"--fan-out-page (TIDELINE_FAN_OUT_PAGE) is 99", "100 to 30000"},
+		"--fan-out-part=999":                       {"--fan-out-part (TIDELINE_FAN_OUT_PART) is 999", "1000 to 1000000000"},
 		"--large-audience=0":                       {"--large-audience (TIDELINE_LARGE_AUDIENCE)", "1 to 1000000000"},
 		"--request-timeout=1ms":                    {"--request-timeout", "100ms to 5m0s"},
 		"--shutdown-grace=0s":                      {"--shutdown-grace", "1s to 10m0s"},

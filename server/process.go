@@ -81,7 +81,7 @@ func newProcess(ctx context.Context, c Config, role Role, stores *storage.Stores
 	if role.worker {
 		w, err := workers.New(workers.Config{
 			DB: stores.DB, Visibility: b.visibility, Home: b.home, Sessions: b.sessions, Timelines: b.timelines, Queue: b.jobs, Publisher: b.publisher,
-			PageSize: c.FanOutPage, Observe: p.metrics.FanOut, ObserveHealth: p.metrics.Health, ObserveCanary: p.metrics.Canary("worker"), Logger: log,
+			PageSize: c.FanOutPage, PartSize: c.FanOutPart, Observe: p.metrics.FanOut, ObserveHealth: p.metrics.Health, ObserveCanary: p.metrics.Canary("worker"), Logger: log,
 		})
 		if err != nil {
 			return nil, err

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"tideline/ent"
 	"tideline/feed"
@@ -41,6 +42,14 @@ func BenchmarkFanOut(b *testing.B) {
 	}
 }
 
+// newRooms are those of a process in which nobody is merged, and no job may fail.
+func newRooms(b *testing.B, s *storage.Stores) *feedtest.World {
+	return feedtest.New(b, s, feedtest.Options{
+		Queue:  queue.Config{Observe: func(r queue.Result) { assert.NoError(b, r.Err) }},
+		Policy: home.Policy{PullAbove: home.NeverPull},
+	})
+}
+
 // crowd is author 1 with followers from 2 on, some of whom are active, and processes of workers.
 type crowd struct {
 	*feedtest.World
@@ -56,34 +65,25 @@ type progress struct {
 	left  int  // parts that have not
 }
 
-func newCrowd(b *testing.B, s *storage.Stores, followers, percent, processes int) *crowd {
-	ctx := b.Context()
+func newCrowd(b *testing.B, s *storage.Stores, followers, percent int) *crowd {
 	s.DB = ent.NewClient(ent.Driver(s.Driver)) // without the count of statements that tests have
 	c := &crowd{fanouts: make(chan workers.FanOutReport, 64), underWay: map[int64]progress{}, active: make([]int64, followers*percent/100)}
-	c.World = feedtest.New(b, s, feedtest.Options{
-		Queue:  queue.Config{Observe: func(r queue.Result) { assert.NoError(b, r.Err) }},
-		Policy: home.Policy{PullAbove: home.NeverPull},
-	})
-	runCtx, stop := context.WithCancel(ctx)
-	var running sync.WaitGroup
-	b.Cleanup(func() { stop(); running.Wait() })
-	running.Go(func() { _ = c.IDs.Run(runCtx) }) // writing the followers may take longer than a lease
+	c.World = newRooms(b, s)
+	c.Run(c.IDs.Run) // writing the followers may take longer than a lease
 	c.fill(b, followers)
 	c.read(b)
-	for i := range processes {
-		cfg := c.WorkersConfig()
-		cfg.LagLimit, cfg.PartSize = time.Hour, *benchPart
-		cfg.Observe = func(f workers.FanOutReport) { c.fanouts <- f }
-		if i > 0 {
-			var err error
-			cfg.Queue, err = queue.New(s.DB, s.Redis, queue.Config{Observe: func(r queue.Result) { assert.NoError(b, r.Err) }})
-			require.NoError(b, err)
-		}
-		w, err := workers.New(cfg)
-		require.NoError(b, err)
-		running.Go(func() { _ = w.Run(runCtx) })
-	}
+	c.work(b, c.World)
 	return c
+}
+
+// work starts the workers of a process with these rooms.
+func (c *crowd) work(b *testing.B, w *feedtest.World) {
+	cfg := w.WorkersConfig()
+	cfg.LagLimit, cfg.TrimEvery, cfg.PartSize = time.Hour, time.Hour, *benchPart
+	cfg.Observe = func(f workers.FanOutReport) { c.fanouts <- f }
+	ws, err := workers.New(cfg)
+	require.NoError(b, err)
+	w.Run(ws.Run)
 }
 
 // fill writes the followers, past the API and without indexes and foreign keys: a
@@ -165,7 +165,7 @@ func (c *crowd) fanout(b *testing.B) workers.FanOutReport {
 
 func benchmarkFanOut(b *testing.B, followers, percent int) {
 	ctx := b.Context()
-	c := newCrowd(b, storagetest.Real(b), followers, percent, 1)
+	c := newCrowd(b, storagetest.Real(b), followers, percent)
 	var ours, floor time.Duration
 	for b.Loop() {
 		start := time.Now()
@@ -175,15 +175,7 @@ func benchmarkFanOut(b *testing.B, followers, percent int) {
 		ours += time.Since(start)
 
 		start = time.Now()
-		for chunk := range slices.Chunk(c.active, 1000) {
-			_, err := c.Stores.Redis.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-				for _, user := range chunk {
-					pipe.ZAdd(ctx, timeline.Inbox(user).String()+":z", redis.Z{Score: float64(-p.ID - 1), Member: p.ID + 1})
-				}
-				return nil
-			})
-			require.NoError(b, err)
-		}
+		c.add(b, p.ID+1, 1)
 		floor += time.Since(start)
 	}
 	b.ReportMetric(ours.Seconds()/float64(b.N), "s/post")
@@ -195,6 +187,25 @@ func benchmarkFanOut(b *testing.B, followers, percent int) {
 	}
 }
 
+// add is the floor of a fan-out: bare ZADDs of an id into the same inboxes, in so many pipelines
+// at a time.
+func (c *crowd) add(b *testing.B, id int64, pipelines int) {
+	var adding errgroup.Group
+	adding.SetLimit(pipelines)
+	for chunk := range slices.Chunk(c.active, 1000) {
+		adding.Go(func() error {
+			_, err := c.Stores.Redis.Pipelined(b.Context(), func(pipe redis.Pipeliner) error {
+				for _, user := range chunk {
+					pipe.ZAdd(b.Context(), timeline.Inbox(user).String()+":z", redis.Z{Score: float64(-id), Member: id})
+				}
+				return nil
+			})
+			return err
+		})
+	}
+	require.NoError(b, adding.Wait())
+}
+
 // BenchmarkMasters measures the processor time of Redis for a delivery to a follower, all
 // of whom are active, on clusters of one, two and four masters: more masters share the
 // work, and should hardly add to it.
@@ -204,7 +215,7 @@ func BenchmarkMasters(b *testing.B) {
 			cluster := storagetest.StartClusterOf(b, masters)
 			c := newCrowd(b, storagetest.Open(b, storage.Config{
 				DatabaseURL: storagetest.PostgresURL(b), RedisURL: cluster.URL(),
-			}), *benchFollowers, 100, 1)
+			}), *benchFollowers, 100)
 			spent, start := processorTime(), time.Now()
 			for b.Loop() {
 				_, err := c.Feed.CreatePost(b.Context(), account.Viewer{ID: 1}, feed.Draft{Text: "hello"})
@@ -225,40 +236,68 @@ func BenchmarkSlowMasters(b *testing.B) {
 	for _, of := range [][2]int{{1, 1}, {2, 1}, {4, 1}, {8, 1}, {8, 4}} {
 		masters, processes := of[0], of[1]
 		b.Run(fmt.Sprintf("followers=%d/masters=%d/processes=%d", *benchFollowers, masters, processes), func(b *testing.B) {
-			s := storagetest.Open(b, storage.Config{
-				DatabaseURL: storagetest.PostgresURL(b), RedisURL: storagetest.StartClusterOf(b, masters).URL(),
-			})
-			c := newCrowd(b, s, *benchFollowers, 100, processes)
-			require.NoError(b, s.Redis.(*redis.ClusterClient).ForEachMaster(b.Context(), func(_ context.Context, master *redis.Client) error {
-				master.AddHook(&slowMaster{each: each})
-				return nil
-			}))
-			start := time.Now()
+			cfg := storage.Config{DatabaseURL: storagetest.PostgresURL(b), RedisURL: storagetest.StartClusterOf(b, masters).URL()}
+			s := storagetest.Open(b, cfg)
+			c := newCrowd(b, s, *benchFollowers, 100)
+			slow := slowMasters{each: each, busy: map[string]*sync.Mutex{}}
+			slow.slow(b, s)
+			for range processes - 1 {
+				s := storagetest.Open(b, cfg)
+				c.work(b, newRooms(b, s))
+				slow.slow(b, s)
+			}
+			start, post := time.Now(), int64(0)
 			for b.Loop() {
-				_, err := c.Feed.CreatePost(b.Context(), account.Viewer{ID: 1}, feed.Draft{Text: "hello"})
+				p, err := c.Feed.CreatePost(b.Context(), account.Viewer{ID: 1}, feed.Draft{Text: "hello"})
 				require.NoError(b, err)
 				require.Equal(b, len(c.active), c.fanout(b).Pushed)
+				post = p.ID
 			}
-			rate := float64(b.N*len(c.active)) / time.Since(start).Seconds()
+			ours, start := time.Since(start), time.Now()
+			c.add(b, post+1, 4*masters)
+			floor := time.Since(start)
+			rate := float64(b.N*len(c.active)) / ours.Seconds()
 			b.ReportMetric(rate, "pushed/s")
 			b.ReportMetric(rate*each.Seconds()/float64(masters), "of-masters")
+			b.ReportMetric(float64(b.N)*floor.Seconds()/ours.Seconds(), "of-floor")
 		})
 	}
 }
 
-// slowMaster lets one pipeline after the other to a master, as long as its commands take.
-type slowMaster struct {
+// slowMasters lets one pipeline after the other to each master, as long as its commands take.
+type slowMasters struct {
 	each time.Duration
 	mu   sync.Mutex
+	busy map[string]*sync.Mutex // by the addresses of the masters
 }
 
-func (s *slowMaster) DialHook(next redis.DialHook) redis.DialHook          { return next }
-func (s *slowMaster) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
-func (s *slowMaster) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+// slow makes the masters slow for a process.
+func (m *slowMasters) slow(b *testing.B, s *storage.Stores) {
+	require.NoError(b, s.Redis.(*redis.ClusterClient).ForEachMaster(b.Context(), func(_ context.Context, master *redis.Client) error {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		busy := m.busy[master.Options().Addr]
+		if busy == nil {
+			busy = &sync.Mutex{}
+			m.busy[master.Options().Addr] = busy
+		}
+		master.AddHook(slowMaster{m.each, busy})
+		return nil
+	}))
+}
+
+type slowMaster struct {
+	each time.Duration
+	busy *sync.Mutex
+}
+
+func (s slowMaster) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (s slowMaster) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (s slowMaster) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		s.mu.Lock()
+		s.busy.Lock()
 		time.Sleep(s.each * time.Duration(len(cmds)))
-		s.mu.Unlock()
+		s.busy.Unlock()
 		return next(ctx, cmds)
 	}
 }
@@ -268,7 +307,7 @@ func (s *slowMaster) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.P
 // other users is fanned out.
 func BenchmarkSmallBesideLarge(b *testing.B) {
 	ctx := b.Context()
-	c := newCrowd(b, storagetest.Real(b), *benchFollowers, 100, 1)
+	c := newCrowd(b, storagetest.Real(b), *benchFollowers, 100)
 	for _, statement := range []string{
 		`INSERT INTO follows (follower_id, followee_id, created_at) SELECT g + 2, 2, now() FROM generate_series(1, 10) g`,
 		`UPDATE users SET follower_count = 10 WHERE id = 2`,

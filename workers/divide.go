@@ -10,8 +10,9 @@ import (
 	"tideline/workers/roster"
 )
 
-// DefaultPartSize is the default of Config.PartSize.
-const DefaultPartSize = 20_000
+// DefaultPartSize is the default of Config.PartSize. To divide takes about as long as to push to
+// 10,000 followers.
+const DefaultPartSize = 100_000
 
 // partOfPost is the payload of a fan-out, or of one part of it. Each part is a fan-out to its
 // own followers, with a claim, rounds, a last look and second attempts of its own; only the

@@ -330,6 +330,9 @@ func (f *fanOut) nextPage(ctx context.Context, page roster.Page) (err error) {
 	}
 	f.tellPage(ctx, told[0], told[1], told[2])
 	f.progress.lag(f.w.Now().Sub(f.since()), page.Half)
+	if f.part.Of > 0 {
+		f.progress.Followers = page.After.Seen - f.part.Start.Seen
+	}
 	if !page.End && time.Since(f.storedAt) < f.w.KeepEvery {
 		f.progress.Position = page.After
 		return nil

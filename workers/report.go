@@ -90,9 +90,7 @@ func (f *fanOut) finish(ctx context.Context, post *ent.Post) error {
 			return fmt.Errorf("delete the receipt: %w", err)
 		}
 	}
-	if r.Parts, r.Part = len(f.parts), f.part.Number; r.Part > 0 {
-		r.Followers = f.progress.Seen - f.part.Start.Seen
-	}
+	r.Parts, r.Part = len(f.parts), f.part.Number
 	parts, err := f.payloads(ctx)
 	f.job.Result = finished{r, post != nil && f.hasReceipt(), f.job, parts, f.part.Of}
 	return err

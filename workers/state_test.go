@@ -10,11 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tideline/ent/schema"
+	"tideline/feed/job"
 	"tideline/workers/roster"
 )
 
-// A newer version may go on with an interrupted job: the names in its stored state
-// stay as they are.
+// A newer version may go on with an interrupted job, or with parts of one: the names in its
+// stored state, and in their payloads, stay as they are.
 func TestStoredStatesKeepTheirNames(t *testing.T) {
 	p := progress{
 		Of:       schema.Public,
@@ -37,6 +38,13 @@ func TestStoredStatesKeepTheirNames(t *testing.T) {
 		"Seen":0,"ByActivity":false,"From":0,"Until":0,"Kind":"","Post":0,"Followers":0,"Pushed":0,"Pulled":0,"Live":0,
 		"Duration":0,"FirstLag":0,"MedianLag":0,"LastLag":0,"Unwatched":true,`, 1))
 	requireStored(t, forgotten{Before: 15, outstanding: left}, strings.Replace(string(raw), "{", `{"Before":15,`, 1))
+	part := partOfPost{
+		job.Post{Post: 1, Author: 2, From: schema.Public, To: schema.Private, Edited: true},
+		roster.Part{Number: 2, Of: 3, Start: roster.Position{Before: 4}, After: 5},
+	}
+	requireStored(t, part, `{"post":1,"author":2,"from":"PUBLIC","to":"PRIVATE","edited":true,"part":{"number":2,"of":3,"after":5,
+		"start":{"Before":4,"Latest":false,"Ahead":0,"Seen":0,"ByActivity":false,"From":0,"Until":0}}}`)
+	requireStored(t, partOfPost{Post: job.Post{Post: 1, Author: 2}}, `{"post":1,"author":2}`)
 	requireStored(t, everybody{Inboxes: true, After: 16}, `{"Inboxes":true,"After":16}`)
 	requireStored(t, returnProgress{Before: 14}, `{"Before":14}`)
 }

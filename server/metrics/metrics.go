@@ -98,7 +98,7 @@ func New(version, commit string) *Metrics {
 			Name: "tideline_fanout_deliveries_total", Help: "Inboxes that took a post, and connections that were told of one.",
 		}, []string{"to"}),
 		fanOutSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "tideline_fanout_seconds", Help: "Duration of a post's fan-out.", Buckets: seconds,
+			Name: "tideline_fanout_seconds", Help: "Duration of a post's fan-out, or of a part of it.", Buckets: seconds,
 		}),
 		fanOutLag: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "tideline_fanout_lag_seconds", Help: "Time from a post's creation to its first and its last follower.", Buckets: seconds,

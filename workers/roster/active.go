@@ -22,12 +22,20 @@ type lists struct {
 // fanOut tells one fan-out from others. Its parts are as old as the whole.
 type fanOut struct{ post, since int64 }
 
-// listsOf returns the lists of a fan-out.
-func (s *Rosters) listsOf(of fanOut) *lists {
+func newLists(of fanOut) *lists {
+	return &lists{of: of, set: newList[map[int64]struct{}](), byRecency: newList[[]timeline.Activity]()}
+}
+
+// listsOf returns the lists of a fan-out. A later attempt reads its own: it has to come by
+// whom attempts in other processes have pushed to, by lists that are newer than what is here.
+func (s *Rosters) listsOf(of fanOut, again bool) *lists {
+	if again {
+		return newLists(of)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.lists == nil || s.lists.of != of {
-		s.lists = &lists{of: of, set: newList[map[int64]struct{}](), byRecency: newList[[]timeline.Activity]()}
+		s.lists = newLists(of)
 	}
 	l := s.lists
 	if s.forget != nil {

@@ -171,7 +171,9 @@ func (s *Rosters) Begin(ctx context.Context, w Walk) (*Roster, error) {
 }
 
 // shared returns the lists of active users of the fan-out.
-func (r *Roster) shared() *lists { return r.listsOf(fanOut{r.Post, r.Job.CreatedAt.UnixMicro()}) }
+func (r *Roster) shared() *lists {
+	return r.listsOf(fanOut{r.Post, r.Job.CreatedAt.UnixMicro()}, r.Job.Again)
+}
 
 // withoutActivity returns the roster that goes through all followers, because a list of
 // the active users cannot be had. It fails if that is for another reason than a part of
