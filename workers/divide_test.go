@@ -18,8 +18,12 @@ import (
 	"tideline/workers"
 )
 
-// eachDivided tests an audience whose fan-outs are divided, for each walk of the roster.
-func eachDivided(t *testing.T, do func(t *testing.T, a *audience, hook *pushHook)) {
+// embedded is storagetest.Each with the embedded engines alone.
+func embedded(t *testing.T, do func(t *testing.T, s *storage.Stores)) { do(t, storagetest.Embedded(t)) }
+
+// eachDivided tests an audience whose fan-outs are divided, for each walk of the roster, on the
+// engines.
+func eachDivided(t *testing.T, engines func(*testing.T, func(*testing.T, *storage.Stores)), do func(t *testing.T, a *audience, hook *pushHook)) {
 	for _, c := range []struct {
 		name                      string
 		followers, active, others int
@@ -31,7 +35,7 @@ func eachDivided(t *testing.T, do func(t *testing.T, a *audience, hook *pushHook
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+			engines(t, func(t *testing.T, s *storage.Stores) {
 				a := newIdleAudience(t, s, c.followers, c.active)
 				for i := range c.others {
 					_, err := a.Timelines.Visit(a.Ctx, int64(i+1))
@@ -78,7 +82,7 @@ func (a *audience) requireNowhere(t *testing.T, post int64) {
 // receipt is that of all parts. So do changes of the post.
 func TestDividedFanOutReachesEverybody(t *testing.T) {
 	t.Parallel()
-	eachDivided(t, func(t *testing.T, a *audience, hook *pushHook) {
+	eachDivided(t, storagetest.Each, func(t *testing.T, a *audience, hook *pushHook) {
 		a.work(t, a.Stores.Redis)
 		a.work(t, a.Stores.Redis)
 		p, err := a.Feed.CreatePost(a.Ctx, a.author, feed.Draft{Text: "hello"})
@@ -118,7 +122,7 @@ func TestDividedFanOutReachesEverybody(t *testing.T) {
 // process that comes, also when the one that divided the fan-out is gone.
 func TestPartOfAFanOutIsDoneAgain(t *testing.T) {
 	t.Parallel()
-	eachDivided(t, func(t *testing.T, a *audience, hook *pushHook) {
+	eachDivided(t, embedded, func(t *testing.T, a *audience, hook *pushHook) {
 		hook.before = func(_ context.Context, n int64, _ string) error {
 			if n == 3 {
 				return errors.New("the worker fails here")
@@ -157,7 +161,7 @@ func TestPartsFindWhatHappenedMeanwhile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			eachDivided(t, func(t *testing.T, a *audience, hook *pushHook) {
+			eachDivided(t, embedded, func(t *testing.T, a *audience, hook *pushHook) {
 				hook.before = func(_ context.Context, n int64, _ string) error {
 					if n != 3 {
 						return nil
@@ -186,7 +190,7 @@ func TestPartsFindWhatHappenedMeanwhile(t *testing.T) {
 // A fan-out is divided only where nothing may have been done before, and everybody is reached.
 func TestSecondAttemptIsNotDivided(t *testing.T) {
 	t.Parallel()
-	eachDivided(t, func(t *testing.T, a *audience, hook *pushHook) {
+	eachDivided(t, embedded, func(t *testing.T, a *audience, hook *pushHook) {
 		hook.before = func(_ context.Context, n int64, _ string) error {
 			if n == 1 {
 				return errors.New("the worker fails here")
