@@ -16,7 +16,6 @@ import (
 	"tideline/feed"
 	"tideline/storage"
 	"tideline/storage/storagetest"
-	"tideline/timeline"
 	"tideline/workers"
 )
 
@@ -42,10 +41,7 @@ func eachDivided(t *testing.T, first int, engines func(*testing.T, func(*testing
 			t.Parallel()
 			engines(t, func(t *testing.T, s *storage.Stores) {
 				a := newIdleAudience(t, s, c.followers, c.active)
-				for i := range c.others {
-					_, err := a.Timelines.Visit(a.Ctx, int64(i+1))
-					require.NoError(t, err)
-				}
+				a.othersRead(t, c.others)
 				a.partSize = 6
 				hook := &pushHook{before: func(context.Context, int64, string) error { return nil }}
 				s.Redis.AddHook(hook)
@@ -71,16 +67,6 @@ func (a *audience) reports(t *testing.T) (whole workers.FanOutReport, pushed int
 	}
 	require.Empty(t, a.fanouts)
 	return whole, pushed
-}
-
-// requireNowhere requires that the post is in no inbox of an active follower.
-func (a *audience) requireNowhere(t *testing.T, post int64) {
-	t.Helper()
-	for _, u := range a.active {
-		ids, _, err := a.Timelines.Page(a.Ctx, timeline.Inbox(u), timeline.Range{Limit: 10})
-		require.NoError(t, err)
-		require.NotContains(t, ids, post)
-	}
 }
 
 // A fan-out that is divided reaches everybody once, whichever way the roster goes, and its

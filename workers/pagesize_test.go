@@ -34,10 +34,7 @@ func TestPagesOfAnotherSizeReachEverybody(t *testing.T) {
 				t.Run(fmt.Sprintf("%s/%d/%t", c.name, size, fails), func(t *testing.T) {
 					storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
 						a := newIdleAudience(t, s, c.followers, c.active)
-						for i := range c.others {
-							_, err := a.Timelines.Visit(a.Ctx, int64(i+1))
-							require.NoError(t, err)
-						}
+						a.othersRead(t, c.others)
 						var w *workers.Workers
 						var set sync.Once
 						hook := &pushHook{before: func(_ context.Context, n int64, _ string) (err error) {

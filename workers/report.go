@@ -179,7 +179,8 @@ func addToReceipt(ctx context.Context, tx *ent.Tx, part finished) error {
 	return update.Exec(ctx)
 }
 
-// partsLeft counts the other parts of the fan-out that are not done.
+// partsLeft counts the other parts of the fan-out that are not done, given up or not: it names
+// both, because the index begins with that.
 func partsLeft(ctx context.Context, tx *ent.Tx, part finished) (left int, err error) {
 	j := part.job
 	payloads, err := tx.Job.Query().Where(entjob.Or(entjob.Dead(false), entjob.Dead(true)), entjob.Pool(string(j.Pool)), entjob.CreatedAt(j.CreatedAt.UTC()), entjob.Kind(j.Kind)).

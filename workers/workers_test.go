@@ -136,6 +136,25 @@ func (a *audience) requireReached(t *testing.T, post int64) {
 	}
 }
 
+// othersRead makes so many users active who do not follow the author.
+func (a *audience) othersRead(t *testing.T, n int) {
+	t.Helper()
+	for i := range n {
+		_, err := a.Timelines.Visit(a.Ctx, int64(i+1))
+		require.NoError(t, err)
+	}
+}
+
+// requireNowhere requires that the post is in no inbox of an active follower.
+func (a *audience) requireNowhere(t *testing.T, post int64) {
+	t.Helper()
+	for _, u := range a.active {
+		ids, _, err := a.Timelines.Page(a.Ctx, timeline.Inbox(u), timeline.Range{Limit: 10})
+		require.NoError(t, err)
+		require.NotContains(t, ids, post)
+	}
+}
+
 // A post's author is gone when its fan-out comes. There is nothing left to do.
 func TestFanOutOfAnAuthorWhoIsGone(t *testing.T) {
 	t.Parallel()
@@ -234,10 +253,7 @@ func TestReceiptsDoNotTellWhoMutesTheAuthor(t *testing.T) {
 			t.Parallel()
 			storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
 				a := newIdleAudience(t, s, of.followers, of.active)
-				for i := range of.others {
-					_, err := a.Timelines.Visit(a.Ctx, int64(i+1))
-					require.NoError(t, err)
-				}
+				a.othersRead(t, of.others)
 				a.work(t, s.Redis)
 				receipt := func() (post int64, counts [4]any) {
 					post, _ = a.post(t)
@@ -366,10 +382,7 @@ func TestLatestActiveComeFirst(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
 				a := newIdleAudience(t, s, c.followers, c.active)
-				for i := range c.others {
-					_, err := a.Timelines.Visit(a.Ctx, int64(i+1))
-					require.NoError(t, err)
-				}
+				a.othersRead(t, c.others)
 				first := &firstPush{fails: 2}
 				s.Redis.AddHook(first)
 				a.work(t, s.Redis)
