@@ -108,18 +108,17 @@ func (c *State) UpTo(id int64) State {
 	return State{c.Position, min(c.low, id), c.recent[:end]}
 }
 
-// tail encodes the state as part of a cursor. It is empty when the state does not
+// appendTail appends the state as part of a cursor. It is empty when the state does not
 // fit: the client cannot resume without reading again.
 //
 //	epoch, offset, low  uvarints
 //	recent              uvarint distances, each from the post before, the first from low
-func (c *State) tail() string {
+func (c *State) appendTail(b []byte) []byte {
 	first, _ := slices.BinarySearch(c.recent, c.low+1)
 	recent := c.recent[first:]
 	if len(recent) > MaxRecent || c.Position.Epoch == 0 {
-		return ""
+		return b
 	}
-	b := make([]byte, 0, 768) // most fit, on the stack
 	b = binary.AppendUvarint(b, uint64(c.Position.Epoch))
 	b = binary.AppendUvarint(b, uint64(c.Position.Offset))
 	b = binary.AppendUvarint(b, uint64(c.low))
@@ -128,7 +127,7 @@ func (c *State) tail() string {
 		b = binary.AppendUvarint(b, uint64(id-last))
 		last = id
 	}
-	return string(b)
+	return b
 }
 
 // Decode decodes the state in the tail of a cursor; ok is false when the
@@ -157,16 +156,12 @@ func Decode(tail string) (c State, ok bool) {
 // Cursor is the cursor of an entry in the viewer's timeline, for a client in this
 // state.
 func (c *State) Cursor(v account.Viewer, id int64) string {
-	return c.at(id).Encode(paging.Latest, v.ID)
+	return string(c.AppendCursor(make([]byte, 0, 1024), v, id)) // most fit, on the stack
 }
 
 // AppendCursor appends the text of Cursor.
 func (c *State) AppendCursor(b []byte, v account.Viewer, id int64) []byte {
-	return c.at(id).Append(b, paging.Latest, v.ID)
-}
-
-func (c *State) at(id int64) paging.Cursor {
-	return paging.Cursor{Score: float64(id), ID: id, Tail: c.tail()}
+	return paging.Cursor{Score: float64(id), ID: id}.AppendTailed(b, paging.Latest, v.ID, c.appendTail)
 }
 
 // Entry is the post as an entry of the viewer's timeline in the order Latest, for a

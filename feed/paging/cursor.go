@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 
 	"tideline/feed/refusal"
 )
@@ -74,16 +75,25 @@ func (c Cursor) Encode(l List, owner int64) string {
 
 // Append appends the text that Encode returns.
 func (c Cursor) Append(text []byte, l List, owner int64) []byte {
-	b := make([]byte, 0, cursorSize+len(c.Tail)+4) // the owner takes 4 bytes more than the checksum
-	version := byte(cursorVersion)
-	if c.Tail != "" {
-		version = cursorTailed
-	}
-	b = append(b, version, byte(l))
+	return c.AppendTailed(text, l, owner, func(b []byte) []byte { return append(b, c.Tail...) })
+}
+
+// raws are buffers for cursors that are not text yet: there is one for each live delivery.
+var raws = sync.Pool{New: func() any { return new([]byte) }}
+
+// AppendTailed is Append of a cursor whose Tail is what the function appends, and takes no
+// memory but of text.
+func (c Cursor) AppendTailed(text []byte, l List, owner int64, tail func(b []byte) []byte) []byte {
+	raw := raws.Get().(*[]byte)
+	defer raws.Put(raw)
+	b := append((*raw)[:0], cursorVersion, byte(l))
 	b = binary.BigEndian.AppendUint64(b, math.Float64bits(c.Score))
 	b = binary.BigEndian.AppendUint64(b, uint64(c.ID))
-	b = append(b, c.Tail...)
+	if b = tail(b); len(b) > cursorSize-4 {
+		b[0] = cursorTailed
+	}
 	b = binary.BigEndian.AppendUint32(b, checksum(b, owner))
+	*raw = b
 	return cursorEncoding.AppendEncode(text, b)
 }
 

@@ -74,6 +74,50 @@ func TestManyAreAnsweredAsOne(t *testing.T) {
 	})
 }
 
+// A verdict for several users has the answer that each gets alone: for a few of the author's
+// followers, and for most of them.
+func TestVerdictForManyIsThatForEach(t *testing.T) {
+	t.Parallel()
+	feedtest.EachIdle(t, func(w *feedtest.World) {
+		users := w.Users(14)
+		author, others := users[0], users[1:]
+		for i, viewer := range others {
+			relate(w, viewer, author, visibility.Relation{
+				Following: i != 3, FollowedBy: i%2 == 0, Muting: i == 1, Blocking: i == 3,
+			})
+		}
+		ids := []int64{author.ID}
+		for _, viewer := range others {
+			ids = append(ids, viewer.ID)
+		}
+		for _, v := range []schema.Visibility{schema.Public, schema.Followers, schema.Mutuals, schema.Private} {
+			post := w.Post(author, v)
+			alone, seeing := map[int64]bool{}, 0
+			for _, id := range ids {
+				verdict, err := w.Visibility.Judge(w.Ctx, post, []int64{id})
+				require.NoError(w, err)
+				if alone[id] = verdict.Sees(id); alone[id] {
+					seeing++
+				}
+			}
+			require.Equal(w, map[schema.Visibility]int{schema.Public: 12, schema.Followers: 12, schema.Mutuals: 8, schema.Private: 1}[v], seeing, v)
+			for some := range slices.Chunk(ids, 2) {
+				requireVerdict(w, post, some, alone)
+			}
+			requireVerdict(w, post, ids, alone)
+		}
+	})
+}
+
+func requireVerdict(w *feedtest.World, post int64, users []int64, sees map[int64]bool) {
+	w.Helper()
+	verdict, err := w.Visibility.Judge(w.Ctx, post, users)
+	require.NoError(w, err)
+	for _, user := range users {
+		require.Equal(w, sees[user], verdict.Sees(user), "%d of %d", user, len(users))
+	}
+}
+
 // PostgreSQL plans a statement of one post a few times, and not each time that it is asked.
 func TestOnePostIsReadByAPlanThatIsKept(t *testing.T) {
 	t.Parallel()

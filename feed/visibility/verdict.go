@@ -29,7 +29,8 @@ func (v *Verdict) Sees(user int64) bool { return v.sees[user] }
 // Judge reads a post with all its fields, likes only for one user, and decides which of the
 // users may be shown it in the home timeline.
 //
-// Cost: one query, and for more users than one two more per 20,000.
+// Cost: one query, and for more users than one two more per 20,000: a look-up a user, or an
+// index range of the author's followers where these are at most four times as many.
 func (r *Reader) Judge(ctx context.Context, id int64, users []int64) (Verdict, error) {
 	v := Verdict{Version: r.Version()}
 	viewer, with := int64(0), All&^Likes
@@ -47,7 +48,7 @@ func (r *Reader) Judge(ctx context.Context, id int64, users []int64) (Verdict, e
 	}
 	for chunk := range slices.Chunk(users, 20_000) {
 		// Only the author and the author's followers may be shown it.
-		followers, err := r.Among(ctx, v.Post.AuthorID, PostChange{Current: v.Post}, chunk)
+		followers, err := r.followersAmong(ctx, v.Post, chunk)
 		if err != nil {
 			return v, err
 		}
@@ -61,6 +62,20 @@ func (r *Reader) Judge(ctx context.Context, id int64, users []int64) (Verdict, e
 	}
 	v.sees[v.Post.AuthorID] = true
 	return v, nil
+}
+
+// rowsPerLookUp is how many followers an index range reads in the time of one look-up.
+const rowsPerLookUp = 4
+
+// followersAmong is Among of the users for a post that was read with its author. Where they are
+// a good part of the author's followers, it returns all of these.
+func (r *Reader) followersAmong(ctx context.Context, p *ent.Post, users []int64) ([]Follower, error) {
+	change, count := PostChange{Current: p}, p.Edges.Author.FollowerCount
+	if count > rowsPerLookUp*len(users) {
+		return r.Among(ctx, p.AuthorID, change, users)
+	}
+	all, _, err := r.followers(ctx, p.AuthorID, change, nil, count, "follows WHERE followee_id = $1")
+	return all, err
 }
 
 // JudgeDirect reads a post, without its author, and decides which of the users may be shown
