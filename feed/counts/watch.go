@@ -215,6 +215,9 @@ func (*Watch) Shared() (event []*ent.Post, ok bool) { return nil, false }
 // TakeShared takes nothing, as Shared returns nothing.
 func (*Watch) TakeShared([]*ent.Post) bool { return false }
 
+// AppendOwn appends nothing, as Shared returns nothing.
+func (*Watch) AppendOwn(b []byte, _ []*ent.Post) []byte { return b }
+
 // TellBy has no use for tell, as Shared returns nothing.
 func (*Watch) TellBy(func() (wait <-chan struct{})) {}
 

@@ -72,9 +72,7 @@ func (s *Stream) journaled(ctx context.Context, changes []timeline.Change, now t
 }
 
 // check records when the reading of the backlog's items begins.
-func (s *Stream) check() {
-	s.backlog.at, s.backlog.version = s.streams.cfg.Now(), s.streams.posts.Version()
-}
+func (b *backlog) check(of *Streams) { b.at, b.version = of.cfg.Now(), of.posts.Version() }
 
 // queue replaces the backlog by the items, which were read since check. When all
 // are sent, the client knows the journal up to now, and its Low advances.
@@ -125,7 +123,7 @@ func (s *Stream) backlogSent() {
 func (s *Stream) recheckBacklog(ctx context.Context) error {
 	b := &s.backlog
 	n := min(len(b.items), max(2*b.sent, 2))
-	s.check()
+	s.backlog.check(s.streams)
 	var ids []int64
 	for _, item := range b.items[:n] {
 		if !item.gone {

@@ -27,9 +27,8 @@ func (*Heartbeat) event()   {}
 type PostAdded struct {
 	Edge paging.Edge[ent.Post]
 	*sharedEvent
-	before int64   // the stream's newest post before it
-	alone  bool    // something was read for this viewer alone, after the verdict
-	stream *Stream // makes the cursor when it is asked for; nil when the cursor is made
+	before int64 // the stream's newest post before it
+	alone  bool  // something was read for this viewer alone, after the verdict
 }
 
 // Position is the cursor to resume after.
@@ -51,6 +50,9 @@ type ofUpdate struct{ key any }
 func (e *PostUpdated) Once(key any, made func() any) any {
 	return e.sharedEvent.Once(ofUpdate{key}, made)
 }
+
+// Made is that of the shared event.
+func (e *PostUpdated) Made(key any) (result any, ok bool) { return e.sharedEvent.Made(ofUpdate{key}) }
 
 // Soon is that of the shared event.
 func (e *PostUpdated) Soon(key any, made func() any) (result any, wait <-chan struct{}) {
@@ -85,18 +87,12 @@ type Heartbeat struct{ Position string }
 // cursor.
 func (e *PostAdded) Neutral(placeholder string) any {
 	neutral := *e
-	neutral.Edge.Cursor, neutral.stream = placeholder, nil
+	neutral.Edge.Cursor = placeholder
 	return &neutral
 }
 
-// AppendOwn appends the string that the placeholder stands for. The stream must not have
-// gone on since the event.
-func (e *PostAdded) AppendOwn(b []byte) []byte {
-	if e.stream != nil {
-		return e.stream.client.AppendCursor(b, e.stream.viewer, e.Edge.Node.ID)
-	}
-	return append(b, e.Edge.Cursor...)
-}
+// AppendOwn appends the string that the placeholder stands for.
+func (e *PostAdded) AppendOwn(b []byte) []byte { return append(b, e.Edge.Cursor...) }
 
 // Neutral returns the event with the placeholder in place of the viewer's own
 // cursor.

@@ -16,6 +16,7 @@ import (
 // is nil for an event that only one stream brings.
 type sharedEvent struct {
 	verdict visibility.Verdict
+	added   *PostAdded   // without a cursor; nil when there is no post
 	users   []int64      // ascending
 	facts   atomic.Int64 // how many have been read since the verdict
 
@@ -60,6 +61,24 @@ func (e *sharedEvent) Soon(key any, made func() any) (result any, wait <-chan st
 	}
 }
 
+// Made returns the result of made for the key, if it was found out before; else ok is false.
+func (e *sharedEvent) Made(key any) (result any, ok bool) {
+	if e == nil {
+		return nil, false
+	}
+	found, ok := e.answers.Load(key)
+	if !ok {
+		return nil, false
+	}
+	a := found.(*answer)
+	select {
+	case <-a.done:
+		return a.find(), true
+	default:
+		return nil, false
+	}
+}
+
 // answer returns that to the key; mine says that it is up to the caller to find it.
 func (e *sharedEvent) answer(key any, made func() any) (a *answer, mine bool) {
 	if found, ok := e.answers.Load(key); ok {
@@ -75,7 +94,11 @@ func (e *sharedEvent) answer(key any, made func() any) (a *answer, mine bool) {
 func (s *Streams) share(ctx context.Context, ev live.Event) (*sharedEvent, error) {
 	return live.Share(ev.Batch, verdictLasts, s.holds, func(users []int64) (*sharedEvent, error) {
 		v, err := s.posts.Judge(ctx, ev.Post, users)
-		return &sharedEvent{verdict: v, users: users}, err
+		e := &sharedEvent{verdict: v, users: users}
+		if v.Post != nil {
+			e.added = &PostAdded{Edge: paging.Edge[ent.Post]{Score: float64(ev.Post), Node: v.Post}, sharedEvent: e}
+		}
+		return e, err
 	})
 }
 
@@ -107,8 +130,8 @@ func (s *Stream) TellBy(tell func() (wait <-chan struct{})) {
 }
 
 // Shared returns the event that Next returns next, if many get it and nothing has to
-// be read or waited for. It takes nothing: TakeShared does. If ok is false, the reader
-// has to ask Next.
+// be read or waited for: the same one for all, without a cursor. It takes nothing:
+// TakeShared does. If ok is false, the reader has to ask Next.
 //
 // Cost: none.
 func (s *Stream) Shared() (event Event, ok bool) {
@@ -121,12 +144,11 @@ func (s *Stream) Shared() (event Event, ok bool) {
 	}
 	e, ok := live.Found[*sharedEvent](ev.Batch)
 	switch post := ev.Post; {
-	case !ok || e == nil || !e.verdict.Sees(s.viewer.ID) || e.verdict.Post == nil,
+	case !ok || e == nil || !e.verdict.Sees(s.viewer.ID) || e.added == nil,
 		s.client.MayHave(post) || s.streams.home.MayBeLate(post):
 		return nil, false
 	}
-	edge := paging.Edge[ent.Post]{Score: float64(ev.Post), Node: e.verdict.Post}
-	return &PostAdded{Edge: edge, sharedEvent: e, before: s.newest, stream: s}, true
+	return e.added, true
 }
 
 // TakeShared takes the event that Shared has just returned, which is sent now. It
@@ -144,4 +166,9 @@ func (s *Stream) TakeShared(event Event) bool {
 	s.took(added.Edge.Node.ID)
 	s.client.Advance(s.sub.Covered()) // see step
 	return true
+}
+
+// AppendOwn appends the cursor of the event that TakeShared has just taken.
+func (s *Stream) AppendOwn(b []byte, event Event) []byte {
+	return s.client.AppendCursor(b, s.viewer, event.(*PostAdded).Edge.Node.ID)
 }

@@ -105,7 +105,7 @@ func TestSharedEventIsToldOnce(t *testing.T) {
 			require.False(w, ok, "the client has it")
 			_, again := l.stream.Next(l.ctx)
 			require.False(w, again)
-			own := string(added.AppendOwn(nil))
+			own := string(l.stream.AppendOwn(nil, added))
 			_, missed := w.listen(readers[0], &own).stream.Next(w.Ctx)
 			require.False(w, missed)
 			break

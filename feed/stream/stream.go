@@ -397,7 +397,7 @@ func (s *Stream) resume(ctx context.Context, after paging.Cursor) error {
 // catchUp sends what came since, oldest first, after Invalidated when that may
 // not be all.
 func (s *Stream) catchUp(ctx context.Context) error {
-	s.check()
+	s.backlog.check(s.streams)
 	m, whole, err := s.streams.home.MissedSince(ctx, s.viewer, &s.client)
 	if err != nil {
 		return err
@@ -406,7 +406,7 @@ func (s *Stream) catchUp(ctx context.Context) error {
 		home := s.streams.home
 		m.Now = home.Visit(ctx, s.viewer.ID).Position // Redis may have forgotten the user
 		s.client.Position = m.Now
-		s.check()
+		s.backlog.check(s.streams)
 		m.Arrived = home.ArrivedID(ctx)
 		var all bool
 		if m.Posts, all, err = home.Since(ctx, s.viewer, s.client.Low(), true); err != nil {
@@ -455,7 +455,7 @@ func (s *Stream) sendJournal(ctx context.Context, reason string) error {
 	if !whole {
 		return s.startOver(ctx, cmp.Or(reason, mayHaveMissed))
 	}
-	s.check()
+	s.backlog.check(s.streams)
 	items, err := s.journaled(ctx, changes, now)
 	if err == nil {
 		s.queue(items, now, 0)

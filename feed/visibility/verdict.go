@@ -47,36 +47,43 @@ func (r *Reader) Judge(ctx context.Context, id int64, users []int64) (Verdict, e
 		return v, nil
 	}
 	for chunk := range slices.Chunk(users, 20_000) {
-		// Only the author and the author's followers may be shown it.
-		followers, err := r.followersAmong(ctx, v.Post, chunk)
-		if err != nil {
+		if err := v.judgeMany(ctx, r, chunk); err != nil {
 			return v, err
-		}
-		muting, err := r.muters(ctx, v.Post.Text, chunk)
-		if err != nil {
-			return v, err
-		}
-		for _, follower := range followers {
-			v.sees[follower.ID] = follower.Sees && !muting[follower.ID]
 		}
 	}
 	v.sees[v.Post.AuthorID] = true
 	return v, nil
 }
 
+// judgeMany adds to a verdict which of the users may be shown the post. Only the author and the
+// author's followers may be.
+func (v *Verdict) judgeMany(ctx context.Context, r *Reader, users []int64) error {
+	var followers []Follower
+	author, change, most := v.Post.Edges.Author, PostChange{Current: v.Post}, rowsPerLookUp*len(users)
+	var err error
+	few := author.FollowerCount <= most
+	if few {
+		followers, _, err = r.followers(ctx, author.ID, change, nil, len(users), "follows WHERE followee_id = $1 LIMIT $2", most+1)
+		few = len(followers) <= most // the number is of a moment before
+	}
+	if err == nil && !few {
+		followers, err = r.Among(ctx, author.ID, change, users)
+	}
+	if err != nil {
+		return err
+	}
+	muting, err := r.muters(ctx, v.Post.Text, users)
+	if err != nil {
+		return err
+	}
+	for _, follower := range followers {
+		v.sees[follower.ID] = follower.Sees && !muting[follower.ID]
+	}
+	return nil
+}
+
 // rowsPerLookUp is how many followers an index range reads in the time of one look-up.
 const rowsPerLookUp = 4
-
-// followersAmong is Among of the users for a post that was read with its author. Where they are
-// a good part of the author's followers, it returns all of these.
-func (r *Reader) followersAmong(ctx context.Context, p *ent.Post, users []int64) ([]Follower, error) {
-	change, count := PostChange{Current: p}, p.Edges.Author.FollowerCount
-	if count > rowsPerLookUp*len(users) {
-		return r.Among(ctx, p.AuthorID, change, users)
-	}
-	all, _, err := r.followers(ctx, p.AuthorID, change, nil, count, "follows WHERE followee_id = $1")
-	return all, err
-}
 
 // JudgeDirect reads a post, without its author, and decides which of the users may be shown
 // it by its id.

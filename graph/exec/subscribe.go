@@ -21,6 +21,8 @@ type Source[T any] interface {
 	// TakeShared takes the event that Shared has just returned: its response is sent now. If it may be sent no more,
 	// TakeShared returns false, and Next is to decide. Confirm is not asked.
 	TakeShared(event T) bool
+	// AppendOwn is that of [Common], for the event that TakeShared has just taken: it is the same one for all.
+	AppendOwn(b []byte, event T) []byte
 	// TellBy has tell called in place of wake for an event that Shared may return. If tell returns a channel, it is
 	// called again when that is closed.
 	TellBy(tell func() (wait <-chan struct{}))
@@ -138,16 +140,18 @@ func (s *Subscription) AppendShared(ctx context.Context, b []byte) (appended []b
 	if !ok {
 		return b, false, nil
 	}
-	found, wait := common.Soon(s.plain, func() any { return s.newTemplate(ctx, common, false) })
-	if wait != nil {
-		return b, false, wait
+	found, ok := common.Made(s.plain)
+	if !ok {
+		if found, wait = common.Soon(s.plain, func() any { return s.newTemplate(ctx, common, false) }); wait != nil {
+			return b, false, wait
+		}
 	}
 	t := found.(*template)
 	if t == nil || t.flag != nil || t.count != nil || !s.source.TakeShared(event) {
 		return b, false, nil
 	}
 	b = append(b, `{"data":`...)
-	return append(t.fill(b, common, ""), '}'), true, nil
+	return append(t.fill(b, func(b []byte) []byte { return s.source.AppendOwn(b, event) }, ""), '}'), true, nil
 }
 
 // Ended reports whether the subscription has no more responses.
@@ -202,6 +206,8 @@ func (u untyped[T]) Next(ctx context.Context) (any, bool) { return u.Source.Next
 func (u untyped[T]) Shared() (any, bool) { return u.Source.Shared() }
 
 func (u untyped[T]) TakeShared(event any) bool { return u.Source.TakeShared(event.(T)) }
+
+func (u untyped[T]) AppendOwn(b []byte, event any) []byte { return u.Source.AppendOwn(b, event.(T)) }
 
 func (u untyped[T]) Confirm(ctx context.Context, event any, alone bool) bool {
 	return u.Source.Confirm(ctx, event.(T), alone)

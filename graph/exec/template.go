@@ -24,6 +24,8 @@ type Common interface {
 	// Once returns the result of made for the key. It calls made once for all subscriptions that get the event.
 	// It returns nil for an event that only one subscription gets.
 	Once(key any, made func() any) any
+	// Made returns what Once or Soon has returned for the key; ok is false when there is nothing yet.
+	Made(key any) (result any, ok bool)
 	// Soon is Once for a caller that must not wait: when wait is not nil, the result is there once that is closed.
 	Soon(key any, made func() any) (result any, wait <-chan struct{})
 	// Neutral returns the event with the placeholder in place of the string that is the subscriber's own,
@@ -148,11 +150,11 @@ func (s *Subscription) fromTemplate(ctx context.Context, event Common) json.RawM
 	for _, part := range t.parts {
 		size += len(part)
 	}
-	return t.fill(make([]byte, 0, size), event, count)
+	return t.fill(make([]byte, 0, size), event.AppendOwn, count)
 }
 
-// fill appends the response to an event.
-func (t *template) fill(b []byte, event Common, count string) []byte {
+// fill appends the response to an event, of which own appends the string that is the subscriber's own.
+func (t *template) fill(b []byte, own func(b []byte) []byte, count string) []byte {
 	for i, part := range t.parts {
 		b = append(b, part...)
 		switch {
@@ -160,7 +162,7 @@ func (t *template) fill(b []byte, event Common, count string) []byte {
 		case t.holes[i] == intHole:
 			b = append(b, count...)
 		default:
-			b = event.AppendOwn(b)
+			b = own(b)
 		}
 	}
 	return b

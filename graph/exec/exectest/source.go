@@ -74,6 +74,9 @@ func (*Source) Shared() (event any, ok bool) { return nil, false }
 // TakeShared implements exec.Source.
 func (*Source) TakeShared(any) bool { return false }
 
+// AppendOwn implements exec.Source.
+func (*Source) AppendOwn(b []byte, _ any) []byte { return b }
+
 // TellBy implements exec.Source.
 func (*Source) TellBy(func() <-chan struct{}) {}
 
