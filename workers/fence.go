@@ -104,7 +104,7 @@ func (f *fanOut) recheck(ctx context.Context, users []int64) error {
 // in whose timelines it no longer belongs because of the change of the post, both in
 // ascending order.
 func (f *fanOut) whoSees(ctx context.Context, users []int64) (sees, saw []int64, err error) {
-	followers, err := f.w.Visibility.Among(ctx, f.args.Author, f.change, users)
+	followers, err := f.w.Visibility.Among(ctx, f.author, f.change, users)
 	for _, follower := range followers {
 		switch {
 		case follower.Sees:

@@ -21,10 +21,12 @@ type sharedEvent struct {
 	facts   atomic.Int64 // how many have been read since the verdict
 
 	answers sync.Map // of *answer
+	latest  atomic.Pointer[answer]
 }
 
 // answer is what is found out once for all.
 type answer struct {
+	key  any
 	find func() any    // the same at each call
 	done chan struct{} // closed when it is found
 }
@@ -66,11 +68,15 @@ func (e *sharedEvent) Made(key any) (result any, ok bool) {
 	if e == nil {
 		return nil, false
 	}
-	found, ok := e.answers.Load(key)
-	if !ok {
-		return nil, false
+	a := e.latest.Load() // as a rule all ask for the same
+	if a == nil || a.key != key {
+		found, ok := e.answers.Load(key)
+		if !ok {
+			return nil, false
+		}
+		a = found.(*answer)
+		e.latest.Store(a)
 	}
-	a := found.(*answer)
 	select {
 	case <-a.done:
 		return a.find(), true
@@ -84,7 +90,7 @@ func (e *sharedEvent) answer(key any, made func() any) (a *answer, mine bool) {
 	if found, ok := e.answers.Load(key); ok {
 		return found.(*answer), false
 	}
-	found, taken := e.answers.LoadOrStore(key, &answer{sync.OnceValue(made), make(chan struct{})})
+	found, taken := e.answers.LoadOrStore(key, &answer{key, sync.OnceValue(made), make(chan struct{})})
 	return found.(*answer), !taken
 }
 

@@ -29,8 +29,7 @@ func (v *Verdict) Sees(user int64) bool { return v.sees[user] }
 // Judge reads a post with all its fields, likes only for one user, and decides which of the
 // users may be shown it in the home timeline.
 //
-// Cost: one query, and for more users than one two more per 20,000: a look-up a user, or an
-// index range of the author's followers where these are at most four times as many.
+// Cost: one query, and for more users than one two more per 20,000: see Among.
 func (r *Reader) Judge(ctx context.Context, id int64, users []int64) (Verdict, error) {
 	v := Verdict{Version: r.Version()}
 	viewer, with := int64(0), All&^Likes
@@ -47,43 +46,22 @@ func (r *Reader) Judge(ctx context.Context, id int64, users []int64) (Verdict, e
 		return v, nil
 	}
 	for chunk := range slices.Chunk(users, 20_000) {
-		if err := v.judgeMany(ctx, r, chunk); err != nil {
+		// Only the author and the author's followers may be shown it.
+		followers, err := r.Among(ctx, v.Post.Edges.Author, PostChange{Current: v.Post}, chunk)
+		if err != nil {
 			return v, err
+		}
+		muting, err := r.muters(ctx, v.Post.Text, chunk)
+		if err != nil {
+			return v, err
+		}
+		for _, follower := range followers {
+			v.sees[follower.ID] = follower.Sees && !muting[follower.ID]
 		}
 	}
 	v.sees[v.Post.AuthorID] = true
 	return v, nil
 }
-
-// judgeMany adds to a verdict which of the users may be shown the post. Only the author and the
-// author's followers may be.
-func (v *Verdict) judgeMany(ctx context.Context, r *Reader, users []int64) error {
-	var followers []Follower
-	author, change, most := v.Post.Edges.Author, PostChange{Current: v.Post}, rowsPerLookUp*len(users)
-	var err error
-	few := author.FollowerCount <= most
-	if few {
-		followers, _, err = r.followers(ctx, author.ID, change, nil, len(users), "follows WHERE followee_id = $1 LIMIT $2", most+1)
-		few = len(followers) <= most // the number is of a moment before
-	}
-	if err == nil && !few {
-		followers, err = r.Among(ctx, author.ID, change, users)
-	}
-	if err != nil {
-		return err
-	}
-	muting, err := r.muters(ctx, v.Post.Text, users)
-	if err != nil {
-		return err
-	}
-	for _, follower := range followers {
-		v.sees[follower.ID] = follower.Sees && !muting[follower.ID]
-	}
-	return nil
-}
-
-// rowsPerLookUp is how many followers an index range reads in the time of one look-up.
-const rowsPerLookUp = 4
 
 // JudgeDirect reads a post, without its author, and decides which of the users may be shown
 // it by its id.

@@ -288,7 +288,7 @@ func (r *Roster) followersAmong(ctx context.Context, c visibility.PostChange, ch
 	for i, a := range chunk {
 		users[i], rank[a.User] = a.User, i
 	}
-	followers, err := r.visibility.Among(ctx, r.Author.ID, c, users)
+	followers, err := r.visibility.Among(ctx, r.Author, c, users)
 	if err != nil {
 		return nil, fmt.Errorf("find followers among the active: %w", err)
 	}
