@@ -161,7 +161,7 @@ func (c *State) Cursor(v account.Viewer, id int64) string {
 
 // AppendCursor appends the text of Cursor.
 func (c *State) AppendCursor(b []byte, v account.Viewer, id int64) []byte {
-	return paging.Cursor{Score: float64(id), ID: id}.AppendTailed(b, paging.Latest, v.ID, c.appendTail)
+	return paging.Cursor{Score: float64(id), ID: id}.Append(b, paging.Latest, v.ID, c.appendTail)
 }
 
 // Entry is the post as an entry of the viewer's timeline in the order Latest, for a

@@ -70,20 +70,16 @@ var cursorEncoding = base64.RawURLEncoding.Strict()
 
 // Encode returns the text of the cursor, for the list of that owner.
 func (c Cursor) Encode(l List, owner int64) string {
-	return string(c.Append(make([]byte, 0, 1024), l, owner)) // most fit, on the stack
-}
-
-// Append appends the text that Encode returns.
-func (c Cursor) Append(text []byte, l List, owner int64) []byte {
-	return c.AppendTailed(text, l, owner, func(b []byte) []byte { return append(b, c.Tail...) })
+	tail := func(b []byte) []byte { return append(b, c.Tail...) }
+	return string(c.Append(make([]byte, 0, 1024), l, owner, tail)) // most fit, on the stack
 }
 
 // raws are buffers for cursors that are not text yet: there is one for each live delivery.
 var raws = sync.Pool{New: func() any { return new([]byte) }}
 
-// AppendTailed is Append of a cursor whose Tail is what the function appends, and takes no
-// memory but of text.
-func (c Cursor) AppendTailed(text []byte, l List, owner int64, tail func(b []byte) []byte) []byte {
+// Append appends the text of Encode, of a cursor whose Tail is what the function appends, and
+// takes no memory but of text.
+func (c Cursor) Append(text []byte, l List, owner int64, tail func(b []byte) []byte) []byte {
 	raw := raws.Get().(*[]byte)
 	defer raws.Put(raw)
 	b := append((*raw)[:0], cursorVersion, byte(l))

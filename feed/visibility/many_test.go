@@ -105,6 +105,13 @@ func TestVerdictForManyIsThatForEach(t *testing.T) {
 				requireVerdict(w, post, some, alone)
 			}
 			requireVerdict(w, post, ids, alone)
+			// The number of followers is behind: more follow than are read at once.
+			count := w.Stores.DB.User.GetX(w.Ctx, author.ID).FollowerCount
+			require.NoError(w, w.Stores.DB.User.UpdateOneID(author.ID).SetFollowerCount(0).Exec(w.Ctx))
+			for some := range slices.Chunk(ids, 2) {
+				requireVerdict(w, post, some, alone)
+			}
+			require.NoError(w, w.Stores.DB.User.UpdateOneID(author.ID).SetFollowerCount(count).Exec(w.Ctx))
 		}
 	})
 }
