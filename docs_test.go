@@ -1,10 +1,9 @@
 package main
 
 import (
-	"io/fs"
 	"os"
+	"os/exec"
 	"path"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -28,33 +27,43 @@ var (
 // pathSuffixes end what is a file of this repository wherever it is named.
 var pathSuffixes = []string{".go", ".lua", ".md", ".graphql", ".graphqls", ".ts", ".tsx", ".sql"}
 
+// trackedFiles returns the files under version control that exist in the working
+// tree, with slashes. Tests look at no others: what a run or an editor left behind
+// must not change their verdict.
+func trackedFiles(t *testing.T) []string {
+	out, err := exec.Command("git", "ls-files", "-z").Output()
+	if err != nil {
+		t.Skipf("git cannot list the files of this tree: %v", err)
+	}
+	var files []string
+	for file := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
+		if _, err := os.Lstat(file); err == nil {
+			files = append(files, file)
+		}
+	}
+	return files
+}
+
 // repository is what documents may name.
 type repository struct {
+	paths     map[string]bool // each tracked file, and each folder of one
 	documents []string
 	sources   map[string]string   // the Go text of each folder, tests excluded
 	tests     map[string][]string // the test functions of each folder
 }
 
 func readRepository(t *testing.T) repository {
-	r := repository{sources: map[string]string{}, tests: map[string][]string{}}
-	require.NoError(t, filepath.WalkDir(".", func(file string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if entry.IsDir() {
-			if entry.Name() == "node_modules" || slices.Contains([]string{".git", ".test", "bin", "web/dist"}, file) {
-				return fs.SkipDir
-			}
-			return nil
+	r := repository{paths: map[string]bool{}, sources: map[string]string{}, tests: map[string][]string{}}
+	for _, file := range trackedFiles(t) {
+		for p := file; p != "."; p = path.Dir(p) {
+			r.paths[p] = true
 		}
 		switch {
 		case path.Ext(file) == ".md" && file != "CHANGELOG.md": // which tells what was
 			r.documents = append(r.documents, file)
 		case path.Ext(file) == ".go":
 			text, err := os.ReadFile(file)
-			if err != nil {
-				return err
-			}
+			require.NoError(t, err)
 			if folder := path.Dir(file); !strings.HasSuffix(file, "_test.go") {
 				r.sources[folder] += string(text)
 			} else {
@@ -63,8 +72,7 @@ func readRepository(t *testing.T) repository {
 				}
 			}
 		}
-		return nil
-	}))
+	}
 	return r
 }
 
@@ -94,25 +102,33 @@ func (r repository) hasName(pkg, name string) bool {
 	return !ours
 }
 
+// exists reports whether a tracked file or folder matches the pattern.
+func (r repository) exists(pattern string) bool {
+	pattern = path.Clean(pattern)
+	if !strings.Contains(pattern, "*") {
+		return r.paths[pattern]
+	}
+	for p := range r.paths {
+		if matches, err := path.Match(pattern, p); err == nil && matches {
+			return true
+		}
+	}
+	return false
+}
+
 // named reports whether the word of a document in the folder is the path of a
 // file, and whether there is one.
-func named(folder, word string) (isPath, exists bool) {
+func (r repository) named(folder, word string) (isPath, exists bool) {
 	word = strings.TrimSuffix(strings.Trim(strings.TrimPrefix(word, "./"), "/,;:()"), "/...")
 	first, _, deep := strings.Cut(word, "/")
 	isPath = slices.Contains(pathSuffixes, path.Ext(word)) && path.Ext(word) != word
 	if deep && !isPath {
-		top, err := os.Stat(first)
-		isPath = err == nil && top.IsDir() && first != "bin"
+		isPath = r.paths[first]
 	}
 	if !isPath || !repoPath.MatchString(word) {
 		return false, false
 	}
-	for _, from := range []string{".", folder} {
-		if found, err := filepath.Glob(path.Join(from, word)); err == nil && len(found) > 0 {
-			return true, true
-		}
-	}
-	return true, false
+	return true, r.exists(word) || r.exists(path.Join(folder, word))
 }
 
 // TestDocumentsNameWhatExists holds every document to the tree: relative links
@@ -141,12 +157,12 @@ func TestDocumentsNameWhatExists(t *testing.T) {
 			if target == "" || strings.Contains(target, ":") {
 				continue
 			}
-			_, err := os.Stat(path.Join(folder, target))
-			assert.NoError(t, err, "%s: a link leads nowhere", document)
+			linked := path.Join(folder, target)
+			assert.True(t, linked == "." || r.exists(linked), "%s: the link to %s leads nowhere", document, target)
 		}
 		for _, span := range codeSpan.FindAllStringSubmatch(text, -1) {
 			for word := range strings.FieldsSeq(span[1]) {
-				isPath, exists := named(folder, word)
+				isPath, exists := r.named(folder, word)
 				assert.True(t, !isPath || exists, "%s: there is no file %s", document, word)
 			}
 			for _, name := range goName.FindAllStringSubmatch(span[1], -1) {
@@ -154,4 +170,20 @@ func TestDocumentsNameWhatExists(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestNamesInDocumentsAreLookedUpInTrackedFiles has a name of a folder that a server
+// makes, ./tideline-data, be no path of the repository, whether or not one ran here.
+func TestNamesInDocumentsAreLookedUpInTrackedFiles(t *testing.T) {
+	t.Parallel()
+	r := readRepository(t)
+	left, err := os.MkdirTemp(".", "left-by-a-run-")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(left) })
+	isPath, _ := r.named(".", path.Join(left, "run/redis.sock"))
+	assert.False(t, isPath, "an untracked folder is taken for one of the repository")
+	isPath, exists := r.named(".", "feed/refusal")
+	assert.True(t, isPath && exists)
+	isPath, exists = r.named(".", "feed/nowhere")
+	assert.True(t, isPath && !exists)
 }

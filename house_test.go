@@ -1,17 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
-	"go/ast"
-	"go/doc"
 	"go/parser"
 	"go/token"
-	"go/types"
-	"io/fs"
 	"os"
 	"path"
-	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -131,34 +125,28 @@ func (h house) ruleOf(row string) string {
 // storagetest.
 func importsOfOurs(t *testing.T) map[string]map[string]bool {
 	imports := map[string]map[string]bool{}
-	require.NoError(t, filepath.WalkDir(".", func(file string, entry fs.DirEntry, err error) error {
-		name := entry.Name()
-		switch {
-		case err != nil:
-			return err
-		case entry.IsDir() && name != "." && (name[0] == '.' || name == "testdata" || name == "node_modules" || strings.HasSuffix(name, "test")):
-			return filepath.SkipDir
-		case entry.IsDir() || filepath.Ext(name) != ".go":
-			return nil
+	for _, file := range trackedFiles(t) {
+		folder := path.Dir(file)
+		left := func(name string) bool {
+			return name[0] == '.' && name != "." || name == "testdata" || strings.HasSuffix(name, "test")
 		}
-		folder := path.Dir(filepath.ToSlash(file))
+		if path.Ext(file) != ".go" || slices.ContainsFunc(strings.Split(folder, "/"), left) {
+			continue
+		}
 		if imports[folder] == nil {
 			imports[folder] = map[string]bool{}
 		}
-		if strings.HasSuffix(name, "_test.go") {
-			return nil
+		if strings.HasSuffix(file, "_test.go") {
+			continue
 		}
 		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
-		if err != nil {
-			return err
-		}
+		require.NoError(t, err)
 		for _, spec := range parsed.Imports {
 			if imported, found := strings.CutPrefix(spec.Path.Value, `"tideline/`); found {
 				imports[folder][strings.TrimSuffix(imported, `"`)] = true
 			}
 		}
-		return nil
-	}))
+	}
 	return imports
 }
 
@@ -218,61 +206,6 @@ func TestHouseIsTheLintersRules(t *testing.T) {
 			if denied.Pkg == "tideline" {
 				t.Errorf(".golangci.yml has the rule %s, and the README no such row", name)
 			}
-		}
-	}
-}
-
-// The bounds of a room that one can hold in mind, without tests and what is generated.
-const (
-	maxRoom    = 2200 // lines of a package
-	maxFile    = 500  // lines
-	maxMethods = 40   // of a type
-)
-
-func TestRoomsAreSmall(t *testing.T) {
-	lines, methods := map[string]int{}, map[string]int{}
-	require.NoError(t, filepath.WalkDir(".", func(file string, entry fs.DirEntry, err error) error {
-		name := entry.Name()
-		switch {
-		case err != nil:
-			return err
-		case entry.IsDir() && name != "." && (name[0] == '.' || name == "node_modules"):
-			return filepath.SkipDir
-		case entry.IsDir() || filepath.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go"):
-			return nil
-		}
-		text, err := os.ReadFile(file)
-		if err != nil || bytes.HasPrefix(text, []byte("// Code generated ")) {
-			return err
-		}
-		folder, n := path.Dir(filepath.ToSlash(file)), bytes.Count(text, []byte("\n"))
-		lines[folder] += n
-		if n > maxFile {
-			t.Errorf("%s has %d lines: at most %d", file, n, maxFile)
-		}
-		parsed, err := parser.ParseFile(token.NewFileSet(), file, text, parser.ParseComments)
-		if err != nil {
-			return err
-		}
-		if says := new(doc.Package).Synopsis(parsed.Doc.Text()); strings.Contains(says, " and ") {
-			t.Errorf("%s: the package's first sentence has an \"and\": %s", file, says)
-		}
-		for _, declared := range parsed.Decls {
-			if f, ok := declared.(*ast.FuncDecl); ok && f.Recv != nil {
-				of := strings.TrimPrefix(types.ExprString(f.Recv.List[0].Type), "*")
-				methods[folder+"."+of]++
-			}
-		}
-		return nil
-	}))
-	for folder, n := range lines {
-		if n > maxRoom {
-			t.Errorf("%s has %d lines: at most %d", folder, n, maxRoom)
-		}
-	}
-	for of, n := range methods {
-		if n > maxMethods {
-			t.Errorf("%s has %d methods: at most %d", of, n, maxMethods)
 		}
 	}
 }
