@@ -16,6 +16,8 @@ export type Page<P extends Post = Post> = {
   /** That of the first, newest page. */
   position: string
   unreadCount: number
+  /** With `hold`: the entries shown that lie below `next`, read again, where the read did not reach down to them. */
+  apart?: { edges: Edge<P>[]; next: string | null }
 }
 
 /** An event of the subscription. */
@@ -56,6 +58,8 @@ export type Held<P extends Post = Post> = {
   next: string | null
   /** The score down to which the timeline was read; it says nothing without a next page. */
   end: number
+  /** Where the timeline was not read between `waiting` and `entries`: the cursor and the score below which. Null: nowhere. */
+  gap: { next: string; end: number } | null
   /** The newest cursor of what is held: where a subscription resumes. Null: nowhere. */
   position: string | null
   /** Whether a first page was read. */
@@ -115,7 +119,7 @@ export type Step<P extends Post = Post> =
 /** A timeline of which nothing is known. */
 export function empty<P extends Post>(viewer: string, hold = false): Held<P> {
   return {
-    viewer, hold, order: 'LATEST', entries: [], waiting: [], pending: [], next: null, end: 0,
+    viewer, hold, order: 'LATEST', entries: [], waiting: [], pending: [], next: null, end: 0, gap: null,
     position: null, loaded: false, stale: true, unread: 0, landed: 0, sending: {}, gone: [], reading: null,
   }
 }
@@ -132,17 +136,24 @@ export function merge<P extends Post>(...lists: Edge<P>[][]): Edge<P>[] {
 /** Whether an entry is of somebody else. */
 export const foreign = (s: Held, { node }: Edge) => node.author?.id !== s.viewer
 
-/** How many entries of others are held that are newer. */
-const newer = <P extends Post>(s: Held<P>, score: number) => [...s.entries, ...s.waiting].filter((e) => e.score > score && foreign(s, e)).length
+/** Whether a score lies below what was not read: how many entries are above it is not known. */
+const below = (s: Held, score: number) => s.gap !== null && score < s.gap.end
+
+/** How many entries of others are newer, of those that are held. */
+const newer = <P extends Post>(s: Held<P>, score: number) =>
+  below(s, score) ? Infinity : [...s.entries, ...s.waiting].filter((e) => e.score > score && foreign(s, e)).length
+
+/** What is held from the newest entry down to the first that was not read. */
+const newest = <P extends Post>(s: Held<P>) => merge(s.entries, s.waiting).filter(({ score }) => !below(s, score))
 
 /**
  * The score down to which entries have been read: entries above it are new, if they are not the viewer's own.
  * Undefined: the line is further down than what is held.
  */
 export function readLine<P extends Post>(s: Held<P>, unread = s.unread): number | undefined {
-  const all = merge(s.entries, s.waiting)
+  const all = newest(s)
   if (unread === 0) return all[0]?.score ?? -Infinity
-  for (const [i, entry] of all.entries()) if (foreign(s, entry) && --unread === 0) return all[i + 1]?.score ?? (s.next ? undefined : -Infinity)
+  for (const [i, entry] of all.entries()) if (foreign(s, entry) && --unread === 0) return all[i + 1]?.score ?? (s.gap || s.next ? undefined : -Infinity)
   return undefined
 }
 
@@ -163,9 +174,9 @@ export function step<P extends Post>(s: Held<P>, a: Step<P>): Held<P> {
     case 'restart':
       return { ...s, position: null, stale: true, reading: s.reading && { ...s.reading, void: true } }
     case 'order':
-      return a.order === s.order ? s : { ...s, order: a.order, entries: [], next: null, loaded: false, stale: true, reading: null }
+      return a.order === s.order ? s : { ...s, order: a.order, entries: [], next: null, gap: null, loaded: false, stale: true, reading: null }
     case 'show':
-      return { ...s, waiting: [], entries: s.order === 'LATEST' ? merge(s.entries, s.waiting) : [...s.waiting, ...s.entries] }
+      return show(s)
     case 'changed':
       return change(s, a.node)
     case 'gone':
@@ -181,6 +192,14 @@ export function step<P extends Post>(s: Held<P>, a: Step<P>): Held<P> {
     case 'discard':
       return { ...s, pending: s.pending.filter(({ key }) => key !== a.key) }
   }
+}
+
+/** Shows what waits. Entries below what was not read leave; they come again with their page. */
+function show<P extends Post>(s: Held<P>): Held<P> {
+  if (s.order === 'RANKED') return { ...s, waiting: [], entries: [...s.waiting, ...s.entries] }
+  const shown = { ...s, waiting: [], entries: newest(s) }
+  // The next page that is on its way is of the entries that leave.
+  return s.gap ? { ...shown, ...s.gap, gap: null, reading: s.reading?.what === 'older' ? null : s.reading } : shown
 }
 
 function happen<P extends Post>(s: Held<P>, event: TimelineEvent<P>): Held<P> {
@@ -222,8 +241,8 @@ function add<P extends Post>(s: Held<P>, edge: Edge<P>, unreadCount?: number): H
   const known = has(s.entries, id) || has(s.waiting, id)
   if (known) return { ...change(s, edge.node), reading, unread: unreadCount ?? s.unread }
   const unread = unreadCount ?? s.unread + (foreign(s, edge) && newer(s, edge.score) <= s.unread ? 1 : 0)
-  // What is older than the oldest page comes with the next one.
-  if (s.order === 'LATEST' && s.next && edge.score < s.end) return { ...s, reading, unread: unreadCount ?? s.unread }
+  // What is older than the oldest page comes with the next one, and so does what lies below the oldest that waits.
+  if (s.order === 'LATEST' && ((s.next && edge.score < s.end) || below(s, edge.score))) return { ...s, reading, unread: unreadCount ?? s.unread }
   return s.hold || s.order === 'RANKED'
     ? { ...s, reading, unread, waiting: merge(s.waiting, [edge]) }
     : { ...s, reading, unread, entries: merge(s.entries, [edge]) }
@@ -233,7 +252,7 @@ function add<P extends Post>(s: Held<P>, edge: Edge<P>, unreadCount?: number): H
 function update<P extends Post>(s: Held<P>, edge: Edge<P>): Held<P> {
   const next = change(s, edge.node)
   const known = has(s.entries, edge.node.id) || has(s.waiting, edge.node.id)
-  if (known || s.order === 'RANKED' || (s.next && edge.score < s.end)) return next
+  if (known || s.order === 'RANKED' || (s.next && edge.score < s.end) || below(s, edge.score)) return next
   return { ...next, reading: meanwhile(s.reading, edge, true), entries: merge(s.entries, [edge]) }
 }
 
@@ -273,7 +292,8 @@ function remove<P extends Post>(s: Held<P>, id: string): Held<P> {
   }
   const wasUnread = held && foreign(s, held) && newer(s, held.score) < s.unread
   const gone = Object.keys(s.sending).length ? [...s.gone, id] : []
-  return { ...s, reading, gone, entries: without(s.entries, id), waiting: without(s.waiting, id), unread: s.unread - (wasUnread ? 1 : 0) }
+  const left = { ...s, reading, gone, entries: without(s.entries, id), waiting: without(s.waiting, id), unread: s.unread - (wasUnread ? 1 : 0) }
+  return s.entries.length > 0 && left.entries.length === 0 ? show(left) : left
 }
 
 function change<P extends Post>(s: Held<P>, node: P): Held<P> {
@@ -296,7 +316,10 @@ const endOf = (page: Page) => page.edges.at(-1)?.score ?? -Infinity
 const within = <P extends Post>(reading: Reading<P>, page: Page<P>) =>
   [...reading.added.values()].filter(({ score }) => !page.next || score >= endOf(page)).map((edge) => latest(reading, edge))
 
-/** The first page takes the place of all that was held. */
+/** The score of the newest entry shown, of somebody else if there is one: what is above it is new. */
+export const shownTop = (s: Held): number => (s.entries.find((e) => foreign(s, e)) ?? s.entries[0])?.score ?? -Infinity
+
+/** The first page takes the place of all that was held. With `hold`, what is shown stays shown, if it is still there. */
 function landTop<P extends Post>(s: Held<P>, reading: Reading<P>, page: Page<P>): Held<P> {
   const edges = read(reading, page)
   const ranked = s.order === 'RANKED'
@@ -305,15 +328,18 @@ function landTop<P extends Post>(s: Held<P>, reading: Reading<P>, page: Page<P>)
   const waited = new Set(s.waiting.map(({ node }) => node.id))
   const top = s.entries.find((e) => foreign(s, e))?.score ?? -Infinity
   const all = ranked ? [...since.filter(({ node }) => shown.has(node.id)), ...edges] : merge(edges, since)
-  const waits = ({ score, node }: Edge<P>) =>
-    s.hold && !reading.show && s.loaded && !ranked && shown.size > 0 && !shown.has(node.id) && (score > top || waited.has(node.id))
-  return {
+  const holds = s.hold && !reading.show && s.loaded && !ranked && shown.size > 0
+  const waits = ({ score, node }: Edge<P>) => holds && !shown.has(node.id) && (score > top || waited.has(node.id))
+  const apart = holds && page.apart && page.next && shownTop(s) < endOf(page) ? { ...page, ...page.apart } : null
+  const rest = apart ? read(reading, apart).filter((e) => !waits(e)) : []
+  const landed: Held<P> = {
     ...s,
     reading: null,
     entries: all.filter((e) => !waits(e)),
     waiting: ranked ? since.filter(({ node }) => !shown.has(node.id)) : all.filter(waits),
     next: page.next,
     end: endOf(page),
+    gap: null,
     // What was told since is beyond the page.
     position: reading.position ?? page.position,
     loaded: true,
@@ -322,6 +348,8 @@ function landTop<P extends Post>(s: Held<P>, reading: Reading<P>, page: Page<P>)
     stale: reading.void || since.some(({ node }) => reading.untold.has(node.id)),
     unread: page.unreadCount + (ranked ? 0 : since.filter((e) => foreign(s, e)).length),
   }
+  if (apart && rest.length > 0) return { ...landed, entries: merge(landed.entries, rest), next: apart.next, end: endOf(apart), gap: { next: page.next!, end: endOf(page) } }
+  return holds && landed.entries.length === 0 ? show(landed) : landed
 }
 
 /** The page after the oldest one is added. */
@@ -345,14 +373,15 @@ export function save<P extends Post>(s: Held<P>, most = 100): Saved<P> {
   const { viewer, unread, pending } = s
   // A ranked list is no place to resume from.
   const good = s.loaded && !s.stale && s.order === 'LATEST' && s.position !== null
-  const all = good ? merge(s.entries, s.waiting) : []
+  const all = good ? newest(s) : []
   const entries = all.slice(0, most)
   const cut = all.length > most
+  const { next, end } = s.gap ?? s
   return {
     version: 1, viewer, unread, pending, entries,
     position: good ? s.position : null,
-    next: cut ? entries.at(-1)!.cursor : good ? s.next : null,
-    end: cut ? entries.at(-1)!.score : s.end,
+    next: cut ? entries.at(-1)!.cursor : good ? next : null,
+    end: cut ? entries.at(-1)!.score : end,
   }
 }
 

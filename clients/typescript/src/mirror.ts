@@ -15,10 +15,13 @@ export type Cache<P extends Post> = {
 export function mirror<P extends Post>(store: TimelineStore<P>, cache: Cache<P>): () => void {
   let known = new Map<string, { node: P; score: number }>()
   const look = () => {
-    const { entries, waiting, next, end, loaded, order } = store.getSnapshot()
+    const { entries, waiting, next, end, gap, loaded, order } = store.getSnapshot()
     const held = new Map([...entries, ...waiting].map((edge) => [edge.node.id, edge]))
     for (const [id, { node }] of held) if (known.get(id)?.node !== node) cache.write(node)
-    if (loaded && order === 'LATEST') for (const [id, { score }] of known) if (!held.has(id) && (!next || score >= end)) cache.evict(id)
+    // What lies where nothing was read may still be there.
+    const rest = gap ? (entries.find((e) => e.score < gap.end)?.score ?? -Infinity) : Infinity
+    const read = (score: number) => (!next || score >= end) && (!gap || score >= gap.end || score <= rest)
+    if (loaded && order === 'LATEST') for (const [id, { score }] of known) if (!held.has(id) && read(score)) cache.evict(id)
     // While another list is read, what was held is still in the cache.
     known = loaded ? held : new Map([...known, ...held])
   }

@@ -85,7 +85,7 @@ export type DefaultPost = {
 export function documents(fields: string, fragments: string) {
   const entry = `cursor score node { ${fields} }`
   return {
-    page: `query Timeline($first: Int!, $after: Cursor, $order: TimelineOrder!) { timeline(first: $first, after: $after, order: $order) {
+    page: `query Timeline($first: Int, $after: Cursor, $last: Int, $before: Cursor, $order: TimelineOrder!) { timeline(first: $first, after: $after, last: $last, before: $before, order: $order) {
   unreadCount position edges { ${entry} } pageInfo { hasNextPage endCursor } } } ${fragments}`,
     events: (updates: boolean) => `subscription TimelineEvents($after: Cursor, $heartbeat: Int) { timelineEvents(after: $after, heartbeat: $heartbeat${updates ? ', updates: true' : ''}) { __typename
   ... on TimelinePostAdded { position edge { ${entry} } }${updates ? `

@@ -1,7 +1,7 @@
 // A timeline that is read, followed and kept.
 import { createClient, type Client } from 'graphql-ws'
 
-import { empty, restore, save, step, type Edge, type Held, type Order, type Page, type Pending, type Post, type Step, type TimelineEvent } from './core.js'
+import { empty, restore, save, shownTop, step, type Edge, type Held, type Order, type Page, type Pending, type Post, type Step, type TimelineEvent } from './core.js'
 import { defaultFields, documents, type DefaultPost, httpRequest, type Refusal, Tokens, type Request, type TokenSource } from './server.js'
 import type { Storage } from './storage.js'
 
@@ -22,7 +22,7 @@ export type Options<P extends Post = DefaultPost> = {
   hold?: boolean
   /** How many entries one read asks for: 20, which every server gives. */
   pageSize?: number
-  /** How many entries are read again at most, from the newest down, when that must be: 200. */
+  /** How many entries are read again at most, from the newest down, when that must be: 200. With hold, those shown are always read again. */
   most?: number
   /** Every how many seconds the server says that nothing was missed, and how much is unread: 30; 0: never. */
   heartbeat?: number
@@ -256,7 +256,7 @@ export class TimelineStore<P extends Post = DefaultPost> {
     const id = ++this.#reads
     this.#step({ type: 'read', id, what, show })
     try {
-      const page = what === 'top' ? await this.#pages() : await this.#page(this.#options.pageSize ?? 20, this.#held.next)
+      const page = what === 'top' ? await this.#pages(show) : await this.#page({ first: this.#options.pageSize ?? 20, after: this.#held.next })
       this.#error = undefined
       this.#step({ type: 'page', id, page })
       return true
@@ -268,27 +268,45 @@ export class TimelineStore<P extends Post = DefaultPost> {
     }
   }
 
-  async #page(first: number, after: string | null): Promise<Page<P>> {
-    const { timeline } = await this.#request(this.#documents.page, { first, after, order: this.#held.order })
+  async #page(place: { first: number; after?: string | null } | { last: number; before: string }): Promise<Page<P>> {
+    const { timeline } = await this.#request(this.#documents.page, { ...place, order: this.#held.order })
     const { edges, position, unreadCount, pageInfo } = timeline
     return { edges, position, unreadCount, next: pageInfo.hasNextPage ? (pageInfo.endCursor ?? null) : null }
   }
 
   /** The first pages, down to the oldest entry shown, within bounds. */
-  async #pages(): Promise<Page<P>> {
-    const { entries, order, loaded } = this.#held
+  async #pages(show: boolean): Promise<Page<P>> {
+    const { entries, order, loaded, hold } = this.#held
     const { pageSize = 20, most = 200 } = this.#options
-    const wanted = Math.min(most, loaded && order === 'RANKED' ? Math.max(entries.length, pageSize) : loaded ? pageSize : this.#first)
+    const wanted = !loaded ? this.#first : order === 'RANKED' ? Math.min(most, Math.max(entries.length, pageSize)) : pageSize
     const oldest = loaded && order === 'LATEST' ? entries.at(-1)?.score : undefined
-    const page = await this.#page(Math.min(wanted, pageSize), null)
-    const edges = [...page.edges]
-    let { next } = page
-    while (next && edges.length < most && (edges.length < wanted || (oldest !== undefined && edges.at(-1)!.score > oldest))) {
-      const more = await this.#page(pageSize, next)
-      edges.push(...more.edges)
+    const page = await this.#page({ first: Math.min(wanted, pageSize) })
+    const top = shownTop(this.#held)
+    const last = (edges: Edge<P>[]) => edges.at(-1)?.score ?? -Infinity
+    const down = await this.#down(page, (edges) => {
+      if (edges.length >= Math.max(most, wanted) && !(hold && !show && loaded && last(edges) <= top)) return false
+      return edges.length < wanted || (oldest !== undefined && last(edges) > oldest)
+    })
+    const held = { ...page, ...down }
+    if (!hold || show || oldest === undefined || !down.next || top >= last(down.edges)) return held
+    // So much is new that the read ends above what is shown, which stays if it is still there.
+    const shown = entries.find(({ score }) => score < last(down.edges))!
+    const rest = await this.#page({ first: pageSize, after: shown.cursor })
+    // The first of them alone is above the cursor of each.
+    const first = await this.#page({ last: 1, before: (rest.edges[0] ?? shown).cursor })
+    const edges = [...first.edges.filter(({ node }) => node.id === shown.node.id), ...rest.edges]
+    return { ...held, apart: await this.#down({ ...rest, edges }, (all) => last(all) > oldest) }
+  }
+
+  /** The page, and after it as many as are wanted. */
+  async #down({ edges, next }: Page<P>, wants: (edges: Edge<P>[]) => boolean): Promise<Pick<Page<P>, 'edges' | 'next'>> {
+    const all = [...edges]
+    while (next && wants(all)) {
+      const more: Page<P> = await this.#page({ first: this.#options.pageSize ?? 20, after: next })
+      all.push(...more.edges)
       next = more.next
     }
-    return { ...page, edges, next }
+    return { edges: all, next }
   }
 
   #authenticated(error: unknown) {

@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 
-import { empty, merge, readLine, restore, save, step, type Edge, type Held, type Page, type Saved, type Step, type TimelineEvent } from '../src/core.js'
+import { empty, foreign, merge, readLine, restore, save, shownTop, step, type Edge, type Held, type Page, type Saved, type Step, type TimelineEvent } from '../src/core.js'
 
 /** mulberry32: the same numbers for the same seed. */
 function random(seed: number) {
@@ -152,8 +152,17 @@ class Client {
   }
 
   step(a: Step) {
-    this.held = step(this.held, a)
+    const before = this.held
+    this.held = step(before, a)
     this.check()
+    const { hold, order, entries, waiting } = this.held
+    if (!hold || order !== before.order || before.entries.length === 0) return
+    assert.ok(entries.length > 0 || waiting.length === 0, 'it went blank while posts wait')
+    // What is shown stays under the reader's eyes.
+    const first = before.entries.find((e) => foreign(before, e))
+    if (a.type !== 'page' || before.reading?.show || !first || this.gone.has(first.node.id)) return
+    const still = [...a.page.edges, ...(a.page.apart?.edges ?? [])].some(({ node }) => node.id === first.node.id)
+    if (still) assert.equal(entries.find((e) => foreign(before, e))?.node.id, first.node.id, 'the first entry shown is another')
   }
 
   check() {
@@ -215,13 +224,22 @@ class Client {
 
   /** The answer arrives, or is lost. */
   land(lost = this.r.chance(0.15)) {
-    const { id, pages } = this.reading!
+    const { id, pages, what } = this.reading!
     this.reading = null
     if (lost || !pages.length) return this.step({ type: 'failed', id })
     const edges = pages.flatMap((p) => p.edges)
     // What was shown again is there, if it was read after it was hidden.
     for (const p of pages) for (const { node } of p.edges) if (+p.position >= (this.gone.get(node.id) ?? Infinity)) this.gone.delete(node.id)
-    this.step({ type: 'page', id, page: { ...pages[0]!, edges, next: pages.at(-1)!.next } })
+    const { next } = pages.at(-1)!
+    const end = edges.at(-1)?.score ?? -Infinity
+    const shown = what === 'top' && this.held.hold && next && shownTop(this.held) < end ? this.held.entries.filter(({ score }) => score < end) : []
+    const rest = this.server.sorted.filter(({ score }) => score <= (shown[0]?.score ?? -Infinity))
+    const apart = rest.filter(({ score }) => score >= (shown.at(-1)?.score ?? Infinity))
+    if (apart.length) for (const { node } of apart) this.gone.delete(node.id)
+    this.step({
+      type: 'page', id,
+      page: { ...pages[0]!, edges, next, ...(shown.length && { apart: { edges: apart, next: rest.length > apart.length ? apart.at(-1)?.cursor ?? null : null } }) },
+    })
   }
 
   /** The program ends, and starts with what it kept. */
@@ -253,6 +271,9 @@ class Client {
 
 const ids = (edges: Edge[]) => edges.map(({ node }) => node.id)
 const says = (edges: Edge[]) => edges.map(({ node }) => `${node.id}: ${node.text?.trim()}`)
+
+/** How many histories ended with a part of the timeline that was not read. */
+let gaps = 0
 
 /** All that happens between a server and a client, by one seed. */
 function world(seed: number) {
@@ -295,19 +316,31 @@ function world(seed: number) {
   }
   client.settle()
   const held = () => merge(client.held.entries, client.held.waiting)
+  const { gap } = client.held
+  if (gap) {
+    const above = (edges: Edge[]) => says(edges.filter((e) => e.score >= gap.end))
+    assert.deepEqual(above(held()), above(server.sorted), 'what waits is not the timeline')
+    const below = held().filter((e) => e.score < gap.end)
+    assert.ok(below.length > 0, 'nothing is held apart')
+    assert.deepEqual(says(below), says(below.map(({ node }) => server.timeline.get(node.id)!)), 'what is shown apart is not in the timeline')
+    if (r.chance(0.3)) client.read('older')
+    client.step({ type: 'show' })
+    gaps++
+  }
+  client.settle()
   const end = client.held.next ? client.held.end : -Infinity
   assert.deepEqual(says(held()), says(server.sorted.filter((e) => e.score >= end)), 'what is held is not the timeline')
   client.step({ type: 'event', event: { __typename: 'TimelineHeartbeat', position: client.held.position!, unreadCount: server.unread } })
   const line = readLine(client.held)
   if (line !== undefined) assert.equal(held().filter((e) => e.score > line && e.node.author!.id !== viewer).length, server.unread, 'the line')
   // To the end of all pages, while it goes on.
-  for (let n = 0; client.held.next; n++) {
+  for (let n = 0; client.held.next || client.held.gap; n++) {
     if (n < 20) server.happen()
     if (n === 10) client.cut()
+    if (client.held.gap) client.step({ type: 'show' })
     client.read('older')
     client.settle()
   }
-  client.settle()
   assert.deepEqual(says(held()), says(server.sorted), 'what is held in the end is not the timeline')
 }
 
@@ -343,6 +376,35 @@ test('what is held is what the timeline says', () => {
       throw new Error(`SEED=${seed}: ${(error as Error).stack}`)
     }
   }
+  assert.ok(one || gaps > runs / 100, `only ${gaps} of ${runs} histories had a gap`)
+})
+
+test('what is shown stays while more is missed than is read', () => {
+  const edge = (score: number): Edge => ({ cursor: `${score}`, score, node: { id: `p${score}`, author: { id: 'a' }, text: '' } })
+  const down = (from: number, to: number) => Array.from({ length: from - to + 1 }, (_, i) => edge(from - i))
+  const page = { position: '1', unreadCount: 0 }
+  let held = step(step(empty(viewer, true), { type: 'read', id: 1, what: 'top' }), { type: 'page', id: 1, page: { ...page, edges: down(40, 1), next: null } })
+  held = step(held, { type: 'read', id: 2, what: 'top' })
+  held = step(held, { type: 'page', id: 2, page: { ...page, edges: down(290, 91), next: '91', unreadCount: 250, apart: { edges: down(40, 1), next: null } } })
+  assert.deepEqual([ids(held.entries), held.waiting.length, held.unread], [ids(down(40, 1)), 200, 250])
+  // Late, into what was not read: it comes with its page.
+  held = step(held, { type: 'event', event: { __typename: 'TimelinePostAdded', position: '2', edge: { ...edge(60), node: { ...edge(60).node, id: 'late' } } } })
+  held = step(held, { type: 'event', event: { __typename: 'TimelinePostRemoved', position: '3', postId: 'p40' } })
+  assert.deepEqual([ids(held.entries), held.waiting.length], [ids(down(39, 1)), 200])
+  // A page of what leaves is on its way.
+  held = step(held, { type: 'read', id: 3, what: 'older' })
+  held = step(held, { type: 'show' })
+  held = step(held, { type: 'page', id: 3, page: { ...page, edges: [edge(0)], next: null } })
+  assert.deepEqual([ids(held.entries), held.waiting.length, held.next, held.end, held.gap], [ids(down(290, 91)), 0, '91', 91, null])
+})
+
+test('a list whose last entry leaves shows what waits', () => {
+  const edge = (score: number): Edge => ({ cursor: `${score}`, score, node: { id: `p${score}`, author: { id: 'a' }, text: '' } })
+  let held = step(step(empty(viewer, true), { type: 'read', id: 1, what: 'top' }), { type: 'page', id: 1, page: { edges: [edge(1)], next: null, position: '1', unreadCount: 0 } })
+  held = step(held, { type: 'event', event: { __typename: 'TimelinePostAdded', position: '2', edge: edge(2) } })
+  assert.equal(held.waiting.length, 1)
+  held = step(held, { type: 'gone', postId: 'p1' })
+  assert.deepEqual([ids(held.entries), held.waiting.length], [['p2'], 0])
 })
 
 test('a cut at every point loses nothing', () => {

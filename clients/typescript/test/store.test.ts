@@ -6,7 +6,7 @@ import type { AddressInfo } from 'node:net'
 import { after, test } from 'node:test'
 import { WebSocketServer, WebSocket as Socket } from 'ws'
 
-import { memoryStorage, TimelineStore, type Edge, type Options, type Snapshot, type TimelineEvent } from '../src/index.js'
+import { memoryStorage, mirror, TimelineStore, type Edge, type Options, type Snapshot, type TimelineEvent } from '../src/index.js'
 
 const edge = (n: number, author = 'someone'): Edge => ({ cursor: `c${n}`, score: n, node: { id: `p${n}`, author: { id: author }, text: `text ${n}` } })
 
@@ -68,8 +68,9 @@ class Server {
     if (own) return own
     if (name === 'Viewer') return { data: { viewer: { id: 'me' } } }
     if (name === 'MarkRead') return { data: { markTimelineRead: { unreadCount: 0 } } }
-    const rest = this.timeline.filter((e) => !variables.after || e.score < +variables.after.slice(1))
-    const edges = rest.slice(0, variables.first)
+    const { first, after, last, before } = variables
+    const rest = this.timeline.filter((e) => (!after || e.score < +after.slice(1)) && (!before || e.score > +before.slice(1)))
+    const edges = last ? rest.slice(-last) : rest.slice(0, first)
     return {
       data: {
         timeline: { unreadCount: 1, position: this.position, edges, pageInfo: { hasNextPage: rest.length > edges.length, endCursor: edges.at(-1)?.cursor ?? null } },
@@ -247,6 +248,32 @@ test('what waits is shown when asked for', async () => {
   assert.equal(ids(store.getSnapshot()), 'p4 p3 p2')
   assert.equal(await store.markRead(), true)
   assert.equal(store.getSnapshot().unread, 0)
+})
+
+test('the entries shown stay when more is missed than is read again, if they are still there', async () => {
+  const { server, store } = await world({ hold: true, pageSize: 20 }, false)
+  server.timeline = Array.from({ length: 60 }, (_, i) => edge(60 - i))
+  await store.start()
+  await store.more()
+  const shown = ids(store.getSnapshot())
+  const evicted: string[] = []
+  after(mirror(store, { write: () => {}, evict: (id) => evicted.push(id) }))
+  const one = await server.subscription(1)
+  server.timeline.unshift(edge(61))
+  server.tell(one, { __typename: 'TimelinePostAdded', position: 'after 61', edge: edge(61) })
+  await until(store, (s) => s.waiting.length === 1)
+  server.timeline = [...Array.from({ length: 250 }, (_, i) => edge(311 - i)), ...server.timeline.filter(({ score }) => score !== 50)]
+  server.position = 'later'
+  server.tell(one, { __typename: 'TimelineInvalidated', position: 'x' })
+  const held = await until(store, (s) => s.position === 'later' && !s.busy)
+  // 61 waits where nothing was read: it may be there.
+  assert.deepEqual(evicted, ['p50'])
+  assert.ok(ids(held).startsWith(shown.replace('p50 ', '')), ids(held))
+  assert.deepEqual([held.waiting.length, held.waiting.at(-1)!.score], [200, 112])
+  await store.show()
+  await store.more()
+  const { entries } = store.getSnapshot()
+  assert.deepEqual([entries.length, entries[0]!.score, entries.at(-1)!.score], [220, 311, 92])
 })
 
 test('an own post is shown at once, once, and when it fails it stays', async () => {
