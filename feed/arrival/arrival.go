@@ -35,6 +35,8 @@ type Tracker struct {
 	// In Unix milliseconds: when late fan-outs were last looked for, and the time up
 	// to which no post was on its way then, unless it was late.
 	lookedForLate, arrived atomic.Int64
+	// The age of the oldest fan-out at that look, in milliseconds.
+	lateBy atomic.Int64
 }
 
 // New returns the Tracker of the jobs in the queue; now is the clock.
@@ -57,29 +59,36 @@ func (t *Tracker) ArrivedID(ctx context.Context) int64 {
 	looked := t.lookedForLate.Load()
 	due := now.UnixMilli()-looked > lookForLate.Milliseconds() && t.lookedForLate.CompareAndSwap(looked, now.UnixMilli())
 	if due || t.arrived.Load() == 0 { // the first callers do not wait for each other
-		if arrived, err := t.oldestOnTheWay(ctx, now); err != nil {
+		if arrived, late, err := t.oldestOnTheWay(ctx, now); err != nil {
 			t.log.WarnContext(ctx, "late fan-outs not looked for", "error", err)
 		} else {
 			t.arrived.Store(arrived.UnixMilli())
+			t.lateBy.Store(late.Milliseconds())
 		}
 	}
 	arrived := time.UnixMilli(t.arrived.Load())
 	return max(graceEnd(now.Add(-ForgetLate)), min(graceEnd(now), graceEnd(arrived)))
 }
 
-// oldestOnTheWay returns a moment, of which this is true now: a post that is on its
-// way, and is not late, was made less than the arrival grace before that moment, or
-// later.
-func (t *Tracker) oldestOnTheWay(ctx context.Context, now time.Time) (time.Time, error) {
+// LateBy is the age of the oldest fan-out that was under way when ArrivedID looked last: by
+// so much posts reach timelines late.
+//
+// Cost: none.
+func (t *Tracker) LateBy() time.Duration { return time.Duration(t.lateBy.Load()) * time.Millisecond }
+
+// oldestOnTheWay returns a moment for which this holds: a post that is on its way now, and is
+// not late, was made less than the arrival grace before that moment, or after it. It also
+// returns the age of the oldest fan-out that is under way.
+func (t *Tracker) oldestOnTheWay(ctx context.Context, now time.Time) (arrived time.Time, late time.Duration, err error) {
 	created, err := t.queue.Oldest(ctx, job.PostCreated)
 	if err != nil {
-		return time.Time{}, err
+		return time.Time{}, 0, err
 	}
 	changed, err := t.queue.Oldest(ctx, job.PostChanged)
 	if err != nil {
-		return time.Time{}, err
+		return time.Time{}, 0, err
 	}
-	arrived := now.Add(LateAfter)
+	arrived = now.Add(LateAfter)
 	// A post is made a moment before it is fanned out.
 	if waits := created.Add(LateAfter); !created.IsZero() && waits.Before(arrived) {
 		arrived = waits
@@ -88,7 +97,12 @@ func (t *Tracker) oldestOnTheWay(ctx context.Context, now time.Time) (time.Time,
 	if !changed.IsZero() && changed.Before(arrived) {
 		arrived = changed
 	}
-	return arrived, nil
+	for _, began := range []time.Time{created, changed} {
+		if !began.IsZero() {
+			late = max(late, now.Sub(began))
+		}
+	}
+	return arrived, late, nil
 }
 
 // MayBeLate reports whether a post that arrives now may be in the journal. It

@@ -13,6 +13,9 @@ import (
 	"tideline/ent/schema"
 	"tideline/feed/account"
 	"tideline/feed/feedtest"
+	"tideline/feed/home"
+	"tideline/feed/ids"
+	"tideline/feed/paging"
 	"tideline/feed/stream"
 	"tideline/live"
 	"tideline/storage"
@@ -242,5 +245,51 @@ func TestWhatComesWhileAStreamBeginsIsTold(t *testing.T) {
 		require.NotZero(w, id)
 		require.Equal(w, id, l.added())
 		l.expectQuiet("told once")
+	})
+}
+
+// The workers stand still for longer than the arrival grace. Heartbeats say so, and vouch for
+// no later moment than the post that waits. It is told when the workers go on: to the stream
+// that is open, and to a client that resumes after a heartbeat or a page of that time.
+func TestNothingIsLostWhileWorkersStandStill(t *testing.T) {
+	t.Parallel()
+	eachClocked(t, func(w clocked) {
+		ann, bob := w.pair()
+		l := w.listenFor(ann, stream.Options{Heartbeat: time.Second})
+		beat := func() *stream.Heartbeat {
+			w.Home.ArrivedID(w.Ctx) // looks for late fan-outs, as the hub does every five seconds
+			var ev any
+			for range 2 { // the first may have been made before
+				ev = l.next()
+				require.IsType(w, &stream.Heartbeat{}, ev)
+			}
+			return ev.(*stream.Heartbeat)
+		}
+		require.Zero(w, beat().LateBy)
+		id := w.Post(bob, schema.Public) // no worker does its job
+		w.ahead.Store(int64(34 * time.Second))
+		require.InDelta(w, 34, beat().LateBy, 20, "seconds, on a busy machine")
+		w.ahead.Store(int64(away))
+		last := beat()
+		require.GreaterOrEqual(w, last.LateBy, 150)
+		require.True(w, last.CompleteUpTo.Before(ids.TimeOf(id)), "%v", last.CompleteUpTo)
+		page := w.page(w.Ctx, ann, paging.Page{}, home.Latest)
+		w.Work()
+		w.Drain()
+		told := false
+		for !told {
+			if ev, ok := l.next().(*stream.PostAdded); ok {
+				require.Equal(w, id, ev.Edge.Node.ID)
+				told = true
+			}
+		}
+		w.ahead.Add(int64(10 * time.Second))
+		require.Zero(w, beat().LateBy)
+		for _, after := range []*string{&last.Position, &page.Position} {
+			resumed := w.listen(ann, after)
+			require.Equal(w, id, resumed.added())
+			_, more := resumed.stream.Next(w.Ctx)
+			require.False(w, more, "once")
+		}
 	})
 }

@@ -3,6 +3,7 @@ package stream
 import (
 	"context"
 	"slices"
+	"time"
 
 	"tideline/ent"
 	"tideline/ent/like"
@@ -81,7 +82,15 @@ type Invalidated struct {
 
 // Heartbeat has the cursor to resume after. While the process is cut off, or cannot
 // tell, that vouches for no more than it did before.
-type Heartbeat struct{ Position string }
+type Heartbeat struct {
+	Position string
+	// CompleteUpTo is how far the cursor vouches: the client has every post of the timeline that
+	// was made until then, unless the post is late and still on its way.
+	CompleteUpTo time.Time
+	// LateBy is the age in seconds of the oldest post that is on its way to timelines; 0 while
+	// all arrive at once.
+	LateBy int
+}
 
 // Neutral returns the event with the placeholder in place of the viewer's own
 // cursor.

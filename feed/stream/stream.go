@@ -13,6 +13,7 @@ import (
 	"tideline/ent"
 	"tideline/feed/account"
 	"tideline/feed/clientstate"
+	"tideline/feed/ids"
 	"tideline/feed/paging"
 	"tideline/live"
 )
@@ -196,7 +197,7 @@ func (s *Stream) step(ctx context.Context) (more bool, err error) {
 	// taken to have.
 	s.client.Advance(s.sub.Covered())
 	if s.beatDue.Swap(false) {
-		s.send(&Heartbeat{Position: s.position()})
+		s.beat()
 		return true, nil
 	}
 	ended := s.sub.Ended()
@@ -204,7 +205,7 @@ func (s *Stream) step(ctx context.Context) (more bool, err error) {
 	ev.Batch.Trace(ctx)
 	switch {
 	case ok && ev.Kind == live.MarkerMoved && s.heartbeat > 0:
-		s.send(&Heartbeat{Position: s.position()})
+		s.beat()
 		return true, nil
 	case ok:
 		return true, s.handle(ctx, ev)
@@ -485,5 +486,12 @@ const (
 // position is the cursor that the client resumes after when it has got what was
 // sent so far.
 func (s *Stream) position() string { return s.client.Cursor(s.viewer, s.newest) }
+
+// beat sends a heartbeat.
+func (s *Stream) beat() {
+	s.send(&Heartbeat{
+		Position: s.position(), CompleteUpTo: ids.TimeOf(s.client.Low()), LateBy: int(s.streams.home.LateBy().Seconds()),
+	})
+}
 
 func (s *Stream) send(ev Event) { s.ready = append(s.ready, ev) }

@@ -899,10 +899,14 @@ type TimelineInvalidated {
   "Resume after this, once the timeline is read again."
   position: Cursor!
 }
-"Nothing was missed up to here. Sent only to those who ask for it: every so often, and when another device moves the read marker."
+"The stream is alive. Sent only to those who ask for it: every so often, and when another device moves the read marker."
 type TimelineHeartbeat {
   "Resume after this."
   position: Cursor!
+  "The client has every post of the timeline that was made up to this moment. It lies two minutes back at least, and further back while posts are late. A post that arrives later than that is sent all the same."
+  completeUpTo: Time!
+  "By how many seconds posts reach timelines late at present: the age of the oldest post that is still on its way. 0 while all arrive at once."
+  lateBy: Int!
   unreadCount: Int!
   viewer: User
 }
@@ -9774,6 +9778,52 @@ func (ec *executionContext) fieldContext_TimelineHeartbeat_position(_ context.Co
 	return graphql.NewScalarFieldContext("TimelineHeartbeat", field, false, false, errors.New("field of type Cursor does not have child fields"))
 }
 
+func (ec *executionContext) _TimelineHeartbeat_completeUpTo(ctx context.Context, field graphql.CollectedField, obj *stream.Heartbeat) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_TimelineHeartbeat_completeUpTo(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.CompleteUpTo, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalNTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_TimelineHeartbeat_completeUpTo(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("TimelineHeartbeat", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _TimelineHeartbeat_lateBy(ctx context.Context, field graphql.CollectedField, obj *stream.Heartbeat) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_TimelineHeartbeat_lateBy(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.LateBy, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_TimelineHeartbeat_lateBy(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("TimelineHeartbeat", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
 func (ec *executionContext) _TimelineHeartbeat_unreadCount(ctx context.Context, field graphql.CollectedField, obj *stream.Heartbeat) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -17073,6 +17123,16 @@ func (ec *executionContext) _TimelineHeartbeat(ctx context.Context, sel ast.Sele
 			out.Values[i] = graphql.MarshalString("TimelineHeartbeat")
 		case "position":
 			out.Values[i] = ec._TimelineHeartbeat_position(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "completeUpTo":
+			out.Values[i] = ec._TimelineHeartbeat_completeUpTo(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "lateBy":
+			out.Values[i] = ec._TimelineHeartbeat_lateBy(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
