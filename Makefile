@@ -4,6 +4,8 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 GO ?= go
+# No path of this clone is compiled in: clones and worktrees share what was compiled.
+export GOFLAGS := -trimpath $(GOFLAGS)
 LINT = $(GO) tool -modfile=.ci/lint.mod golangci-lint
 GOTESTSUM = $(GO) tool -modfile=.ci/test.mod gotestsum
 
@@ -44,25 +46,39 @@ build: ## Build bin/tideline
 # The race detector finds nothing in SQLite, C turned into Go that locks by itself,
 # and makes it ten times slower.
 UNRACED = '-gcflags=modernc.org/sqlite/lib=-race=false -d=checkptr=0' '-gcflags=modernc.org/libc=-race=false -d=checkptr=0'
-test check flakes lint verify fuzz peers-test: export GOFLAGS := $(GOFLAGS) $(UNRACED)
-test flakes peers peers-test: export TIDELINE_TEST_REQUIRE_REAL = 1
+test-all flakes lint verify fuzz peers-test: export GOFLAGS := $(GOFLAGS) $(UNRACED)
+test test-all flakes peers peers-test: export TIDELINE_TEST_REQUIRE_REAL = 1
+# PostgreSQL's files with the tables, which each package's server begins with.
+test test-all flakes: export TIDELINE_TEST_CACHE = $(CURDIR)/.test/cache
 
 # Continuous integration repeats a failed test once, and says so: it looks for what
 # a change broke. A developer's run repeats nothing.
 ONCE_MORE = --rerun-fails=1 --rerun-fails-run-root-test --rerun-fails-abort-on-data-race --rerun-fails-report=.test/repeated
 
+# Most tests wait for databases, processes and clocks: more of them run at once than there
+# are processors. The slowest packages are the first, so that none runs alone in the end.
+ALL = ./web/browsertest ./workers ./queue ./feed/... ./e2e/... ./...
+COUNT = 1
+AT_ONCE = -p 4 -parallel 4
+RUN_TESTS = $(GOTESTSUM) --format-hide-empty-pkg --jsonfile-timing-events=.test/results.json --post-run-command='bash .ci/totals' \
+  $(if $(CI),$(ONCE_MORE)) --packages='$(or $(PKGS),$(ALL))' -- -count=$(COUNT) $(AT_ONCE) -timeout=15m $(if $(RUN),-run '$(value RUN)')
+
 .PHONY: test
-# The slowest package is the first: otherwise it would run alone in the end.
-test: PKGS = ./workers ./...
-test: COUNT = 1
-test: deps ## Run all tests with the race detector and all databases; some: PKGS=./live RUN=TestName COUNT=50
+# Without cgo the packages are those that "make run" has compiled.
+test: export CGO_ENABLED = 0
+test: deps ## Run the tests that take minutes together, on all databases; some: PKGS=./live RUN=TestName COUNT=50
 	@mkdir -p .test; rm -f .test/repeated
-	@$(if $(RUN)$(findstring command,$(origin PKGS)),:,$(if $(NPM),$(MAKE) --no-print-directory kit,:))
-	@$(GOTESTSUM) --format-hide-empty-pkg --jsonfile-timing-events=.test/results.json --post-run-command='bash .ci/totals' \
-	  $(if $(CI),$(ONCE_MORE)) --packages='$(PKGS)' -- -race -count=$(COUNT) -timeout=9m $(if $(RUN),-run '$(value RUN)')
+	@$(if $(RUN)$(PKGS),:,$(if $(NPM),$(MAKE) --no-print-directory kit,:))
+	@$(RUN_TESTS) $(if $(PKGS),,-short)
+
+.PHONY: test-all
+test-all: deps e2e-deps ## Run all tests with the race detector; some: PKGS=./live RUN=TestName COUNT=50
+	@mkdir -p .test; rm -f .test/repeated
+	@$(if $(RUN)$(PKGS),:,$(if $(NPM),$(MAKE) --no-print-directory kit,:))
+	@$(RUN_TESTS) -race
 
 .PHONY: check
-check: deps lint verify deploy image fuzz peers-test test ## All that continuous integration checks: lint, verify, deploy, image, fuzz, test
+check: deps lint verify deploy image fuzz peers-test test-all ## All that continuous integration checks: lint, verify, deploy, image, fuzz, test-all
 
 .PHONY: deploy
 deploy: ## Have promtool, nginx, Caddy, systemd and helm read the files of deploy; GORELEASER=on for goreleaser, too
@@ -88,16 +104,16 @@ chaos soak resume transfer alarms upgrade: export TIDELINE_TEST_REQUIRE_REAL = 1
 chaos soak resume: FOR = 10m
 
 .PHONY: chaos
-chaos: deps ## Break machines under load for FOR=10m and look for what is lost: SEED=1 for the same faults, ONLY=snapshot,killed
-	@$(MINUTES) -run '^TestChaos$$' ./e2e/chaos -args -for='$(FOR)' -seed='$(or $(SEED),0)' -only='$(ONLY)' -plain
+chaos: deps e2e-deps ## Break machines under load for FOR=10m and look for what is lost: SEED=1 for the same faults, ONLY=snapshot,killed
+	@$(MINUTES) -run '^TestChaos$$' ./e2e/chaos -args -for='$(FOR)' -seed='$(or $(SEED),0)' -only='$(ONLY)'
 
 .PHONY: soak
-soak: deps ## Load one server and one worker for FOR=10m and see whether memory, files, keys and rows come back
-	@$(MINUTES) -run '^TestSoak$$' ./e2e/soak -args -for='$(FOR)' -plain
+soak: deps e2e-deps ## Load one server and one worker for FOR=10m and see whether memory, files, keys and rows come back
+	@$(MINUTES) -run '^TestSoak$$' ./e2e/soak -args -for='$(FOR)'
 
 .PHONY: resume
-resume: deps ## Kill, cut and wipe for FOR=10m under the client kit: nothing missed, twice, or shown that may not be seen
-	@$(MINUTES) -run '^TestNothingIsLostSilently' ./e2e/resume -args -for='$(FOR)' -plain
+resume: deps e2e-deps ## Kill, cut and wipe for FOR=10m under the client kit: nothing missed, twice, or shown that may not be seen
+	@$(MINUTES) -run '^TestNothingIsLostSilently' ./e2e/resume -args -for='$(FOR)'
 
 .PHONY: transfer
 transfer: SIZE = 1
@@ -107,17 +123,17 @@ transfer: deps ## Import and export SIZE=1 times 100,000 users, 1,000,000 follow
 .PHONY: alarms
 alarms: deps ## Have alerts fire by real faults before a Prometheus, and end after the cure; ONLY=Webhooks for some
 	@bash .ci/tool prometheus prometheus >/dev/null || { echo "There is no Prometheus here, and none could be unpacked."; exit 1; }
-	@$(MINUTES) $(if $(ONLY),-run '$(ONLY)') ./e2e/alarms -args -need -plain
+	@$(MINUTES) $(if $(ONLY),-run '$(ONLY)') ./e2e/alarms -args -need
 
 .PHONY: upgrade
 upgrade: FOR = 5m
-upgrade: deps ## Upgrade the previous release under load for FOR=5m, one process after the other, some back and forward again
-	@$(MINUTES) -run '^TestRollingUpgrade$$' ./e2e/upgrade -args -for='$(FOR)' -plain
+upgrade: deps e2e-deps ## Upgrade the previous release under load for FOR=5m, one process after the other, some back and forward again
+	@$(MINUTES) -run '^TestRollingUpgrade$$' ./e2e/upgrade -args -for='$(FOR)'
 
 .PHONY: deps
 deps:
 	@bash .ci/deps
-	@$(MAKE) --no-print-directory e2e-deps
+	@$(if $(NPM),$(MAKE) --no-print-directory e2e/node_modules/.package-lock.json clients/typescript/build/.tsbuildinfo,:)
 
 .PHONY: lint
 lint: ## Check the format, go vet, and the rules of .golangci.yml

@@ -3,8 +3,8 @@
 // knows the command line and the API. Of the product's packages it imports only
 // those that start real databases and open them for a check.
 //
-// The binary is built once, with the race detector. A report of the detector fails
-// the test whose process made it. Every process that a test starts ends with the
+// The binary is built once, with the race detector if the tests have it. A report of the
+// detector fails the test whose process made it. Every process that a test starts ends with the
 // test. No test here asserts how long something took: each wait has a minute.
 //
 // The npm clients are those of package-lock.json ("npm ci" in this directory).
@@ -16,7 +16,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -46,10 +45,7 @@ func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "tideline-e2e")
 	if err == nil {
 		binary = filepath.Join(dir, "tideline")
-		var out []byte
-		if out, err = exec.Command("go", "build", "-race", "-o", binary, "tideline").CombinedOutput(); err != nil {
-			err = fmt.Errorf("%w\n%s", err, out)
-		}
+		err = storagetest.Build(binary, "tideline", storagetest.Race)
 	}
 	if err != nil {
 		_ = os.RemoveAll(dir)

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/http/cookiejar"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -28,9 +27,7 @@ func startApp(t *testing.T) (app, tideline string) {
 	for _, source := range append(sources, pages...) {
 		_, _ = os.ReadFile(source) // what the test has read is what it is run again for
 	}
-	// To compile takes longer than what follows.
-	out, err := exec.Command("make", "-C", "..", "build").CombinedOutput()
-	require.NoError(t, err, string(out))
+	tidelineProgram(t) // to compile takes longer than what follows
 
 	app, tideline = freeAddress(t), freeAddress(t)
 	lines, stop := start(t, []string{"MAKEFLAGS=", "APP_ADDR=" + app, "TIDELINE_ADDR=" + tideline, "TIDELINE_REQUEST_TIMEOUT=1m"},
@@ -169,6 +166,7 @@ func (p *person) listen(after string) (next func() liveEvent) {
 // Two users of the example app: one posts, the other sees it live; one deletes the account
 // in the app, and is gone at Tideline.
 func TestApp(t *testing.T) {
+	t.Parallel()
 	app, tideline := startApp(t)
 	s := &site{t: t, url: tideline}
 	ada, bob := s.signIn(app, "Ada"), s.signIn(app, "Bob")

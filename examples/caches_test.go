@@ -116,9 +116,11 @@ func (a *cacheApp) settles(step, texts, bob string) {
 // post, edit and delete and the server is restarted. After each step its normalised
 // cache has what the server has, and no posts beside.
 func TestCaches(t *testing.T) {
-	program := build(t, "tideline")
+	t.Parallel()
+	program := tidelineProgram(t)
 	for _, name := range []string{"apollo", "urql", "relay"} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			compileTypeScript(t, "caches")
 			s, _ := newSite(t, program)
 			carol, carolID := s.signUp("carol")

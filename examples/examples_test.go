@@ -20,12 +20,20 @@ import (
 	"github.com/stretchr/testify/require"
 
 	tideline "tideline/clients/go"
+	"tideline/storage/storagetest"
 
 	// What is built below is tested again when it changes.
 	_ "tideline/server"
 )
 
 const patience = 30 * time.Second
+
+func TestMain(m *testing.M) {
+	if storagetest.LeftOut() {
+		return
+	}
+	os.Exit(m.Run())
+}
 
 // start starts a program that ends with the test; its output comes line by line.
 func start(t *testing.T, env []string, name string, args ...string) (lines <-chan string, stop func()) {
@@ -141,12 +149,27 @@ func (s *site) post(text string) (id string) {
 	return answer.CreatePost.Post.ID
 }
 
+// tidelineProgram returns the program that "make build" makes, once for all tests.
+func tidelineProgram(t *testing.T) string {
+	t.Helper()
+	require.NoError(t, makeBuild())
+	return "../bin/tideline"
+}
+
+var makeBuild = sync.OnceValue(func() error {
+	cmd := exec.Command("make", "-C", "..", "build")
+	cmd.Env = append(os.Environ(), "MAKEFLAGS=", "GOFLAGS=") // compiled as "make run" does it
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("make build: %w\n%s", err, out)
+	}
+	return nil
+})
+
 // build compiles a program of the repository.
 func build(t *testing.T, pkg string) (program string) {
 	t.Helper()
 	program = filepath.Join(t.TempDir(), "program")
-	out, err := exec.Command("go", "build", "-o", program, pkg).CombinedOutput()
-	require.NoError(t, err, string(out))
+	require.NoError(t, storagetest.Build(program, pkg, false))
 	return program
 }
 
@@ -168,13 +191,15 @@ func newSite(t *testing.T, program string) (s *site, bob string) {
 // TestExamples starts each client on ada's timeline, lets bob post and delete,
 // and takes the server away in between.
 func TestExamples(t *testing.T) {
-	program, goExample := build(t, "tideline"), build(t, "tideline/examples/go")
+	t.Parallel()
+	program, goExample := tidelineProgram(t), build(t, "tideline/examples/go")
 	for name, command := range map[string][]string{
 		"go":     {goExample},
 		"urql":   {"node", "typescript/build/urql.js"},
 		"apollo": {"node", "typescript/build/apollo.js"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			if command[0] == "node" {
 				compileTypeScript(t, "typescript")
 			}

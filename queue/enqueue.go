@@ -12,10 +12,6 @@ import (
 	"tideline/trace"
 )
 
-// defaultPushTimeout bounds how long a commit waits for Redis. The sweeper finds a job
-// that is not pushed by then.
-const defaultPushTimeout = 250 * time.Millisecond
-
 // Enqueue adds a job to tx: it exists when tx commits, and not otherwise. The commit pushes it to
 // the workers before it returns, at best effort: Redis may be down. The payload is encoded as
 // JSON. It must be small, as it waits in SQL and in Redis.
@@ -129,7 +125,7 @@ func (i *Insertion) push(ctx context.Context, pool Pool, id int64) {
 
 // pushCommitted pushes jobs that exist now, even if the caller has given up.
 func (q *Queue) pushCommitted(ctx context.Context, pool Pool, entries ...entry) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), q.pushTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), q.cfg.PushTimeout)
 	defer cancel()
 	_, err := q.push(ctx, pool, entries...)
 	if err != nil {

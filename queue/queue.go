@@ -72,6 +72,9 @@ type Config struct {
 
 	// Each of the following is at least 10 ms.
 
+	// PushTimeout is how long a commit waits for Redis to take its job. A job that Redis
+	// does not take in time is left to the sweeper. Defaults to 250 ms.
+	PushTimeout time.Duration
 	// Lease is how long the sweeper leaves a new row to its commit's push. Defaults to 5 s.
 	Lease time.Duration
 	// SweepEvery is the sweeper's period. Defaults to 1 s.
@@ -115,6 +118,7 @@ func (c Config) withDefaults() Config {
 		c.Pools = map[Pool]int{Small: 32, Large: 2, Relations: 4}
 	}
 	c.MaxAttempts = cmp.Or(c.MaxAttempts, 12)
+	c.PushTimeout = cmp.Or(c.PushTimeout, 250*time.Millisecond)
 	c.Lease = cmp.Or(c.Lease, 5*time.Second)
 	c.SweepEvery = cmp.Or(c.SweepEvery, time.Second)
 	c.Resweep = cmp.Or(c.Resweep, 30*time.Second)
@@ -146,7 +150,7 @@ func (c Config) validate() error {
 		name  string
 		value time.Duration
 	}{
-		{"Lease", c.Lease}, {"SweepEvery", c.SweepEvery}, {"Resweep", c.Resweep}, {"ClaimIdle", c.ClaimIdle},
+		{"PushTimeout", c.PushTimeout}, {"Lease", c.Lease}, {"SweepEvery", c.SweepEvery}, {"Resweep", c.Resweep}, {"ClaimIdle", c.ClaimIdle},
 		{"StepLimit", c.StepLimit}, {"StopGrace", c.StopGrace},
 	} {
 		if d.value < minPeriod {
@@ -265,8 +269,7 @@ type Queue struct {
 	slots    map[Pool]*slots
 	underWay atomic.Int64 // attempts
 
-	retryBase   time.Duration // the first backoff
-	pushTimeout time.Duration // of a commit
+	retryBase time.Duration // the first backoff
 }
 
 // New returns a queue on db and rdb. It fails when cfg is out of bounds. rdb should
@@ -284,7 +287,7 @@ func New(db *ent.Client, rdb redis.UniversalClient, cfg Config) (*Queue, error) 
 		whenDone:  map[string]StoreResults{},
 		consumer:  rand.Text(),
 		slots:     map[Pool]*slots{},
-		retryBase: time.Second, pushTimeout: defaultPushTimeout,
+		retryBase: time.Second,
 	}
 	for p, n := range cfg.Pools {
 		q.slots[p] = newSlots(n)

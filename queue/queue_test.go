@@ -43,7 +43,7 @@ func newQueue(t testing.TB, s *storage.Stores, cfg Config) *Queue {
 	q, err := New(s.DB, s.Redis, cfg)
 	require.NoError(t, err)
 	q.retryBase = 10 * time.Millisecond
-	q.pushTimeout = soon // no job of a test is left to the sweeper because the machine is busy
+	q.cfg.PushTimeout = soon // no job of a test is left to the sweeper because the machine is busy
 	return q
 }
 

@@ -30,15 +30,16 @@ var (
 	seed   = flag.Uint64("seed", 2031, "what the faults are drawn from; 0: another one each time")
 	only   = flag.String("only", "", "kinds of faults, separated by commas, by a part of their names; default: all")
 	people = flag.Int("people", 12, "users, with two clients each")
-	plain  = flag.Bool("plain", false, "build the binary without the race detector")
 	binary = flag.String("binary", "", "a tideline to take in place of one that is built here, such as an older one")
 )
 
 func TestMain(m *testing.M) {
-	flag.Parse()
+	if storagetest.LeftOut() {
+		return
+	}
 	dir, err := os.MkdirTemp("", "tideline-chaos")
 	if err == nil && *binary == "" {
-		*binary, err = worldtest.Build(dir, !*plain)
+		*binary, err = worldtest.Build(dir, storagetest.Race)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

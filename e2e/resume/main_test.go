@@ -24,15 +24,16 @@ const patience = 90 * time.Second
 var (
 	// traffic is how long authors post at least.
 	traffic = flag.Duration("for", time.Minute, "how long faults happen")
-	plain   = flag.Bool("plain", false, "build the binary without the race detector")
 	binary  string
 )
 
 func TestMain(m *testing.M) {
-	flag.Parse()
+	if storagetest.LeftOut() {
+		return
+	}
 	dir, err := os.MkdirTemp("", "tideline-resume")
 	if err == nil {
-		binary, err = worldtest.Build(dir, !*plain)
+		binary, err = worldtest.Build(dir, storagetest.Race)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -25,16 +25,17 @@ const quick = 20 * time.Second
 var (
 	length = flag.Duration("for", quick, "how long the load lasts, after a while to warm up")
 	people = flag.Int("people", 12, "users, with a client each")
-	plain  = flag.Bool("plain", false, "build the binary without the race detector")
 )
 
 var binary string
 
 func TestMain(m *testing.M) {
-	flag.Parse()
+	if storagetest.LeftOut() {
+		return
+	}
 	dir, err := os.MkdirTemp("", "tideline-soak")
 	if err == nil {
-		binary, err = worldtest.Build(dir, !*plain)
+		binary, err = worldtest.Build(dir, storagetest.Race)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

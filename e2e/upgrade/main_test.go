@@ -23,7 +23,6 @@ import (
 
 var (
 	length = flag.Duration("for", 14*time.Second, "how long the load lasts, the same for each step")
-	plain  = flag.Bool("plain", false, "build the binaries without the race detector")
 )
 
 // patience is how long a step may take until every client has what was written in it.
@@ -37,10 +36,12 @@ var (
 
 // TestMain builds before the time of the tests begins.
 func TestMain(m *testing.M) {
-	flag.Parse()
+	if storagetest.LeftOut() {
+		return
+	}
 	dir, err := os.MkdirTemp("", "tideline-upgrade")
 	if err == nil {
-		binary, err = worldtest.Build(dir, !*plain)
+		binary, err = worldtest.Build(dir, storagetest.Race)
 	}
 	if err == nil {
 		older, noOlder = previous()

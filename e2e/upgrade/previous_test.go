@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"tideline/storage/storagetest"
 )
 
 // olderVersion is what the previous release says of itself where it has no tag.
@@ -38,7 +40,7 @@ func previous() (program string, err error) {
 		return "", fmt.Errorf("%w: %s", errNoHistory, commit)
 	}
 	kind := "race"
-	if *plain {
+	if !storagetest.Race {
 		kind = "plain"
 	}
 	program = filepath.Join(root, ".test", "previous", hash+"-"+kind, "tideline")
@@ -68,7 +70,7 @@ func build(root, commit, version, program string) (err error) {
 		return fmt.Errorf("tar: %w\n%s", err, out)
 	}
 	args := []string{"build", "-o", program + ".new", "-ldflags=-X tideline/server.version=" + version + " -X tideline/server.commit=" + commit}
-	if !*plain {
+	if storagetest.Race {
 		args = append(args, "-race")
 	}
 	cmd := exec.Command("go", append(args, ".")...)

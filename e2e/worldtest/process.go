@@ -32,14 +32,7 @@ import (
 // race it has the race detector.
 func Build(dir string, race bool) (binary string, err error) {
 	binary = filepath.Join(dir, "tideline")
-	args := []string{"build", "-o", binary}
-	if race {
-		args = append(args, "-race")
-	}
-	if out, err := exec.Command("go", append(args, "tideline")...).CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build the binary: %w\n%s", err, out)
-	}
-	return binary, nil
+	return binary, storagetest.Build(binary, "tideline", race)
 }
 
 // Process is a tideline that can be killed and started again at the same address.

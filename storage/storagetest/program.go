@@ -2,8 +2,11 @@ package storagetest
 
 import (
 	"context"
+	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -43,6 +46,25 @@ func ProgramPath(t testing.TB, name string) string {
 		missing(t, err)
 	}
 	return path
+}
+
+// Build builds a package of this module, such as "tideline", into the file out. With race it
+// has the race detector, and is compiled with the flags of the test run; without, it is
+// compiled as "make run" does it, which shares what that has compiled. Cost: seconds to link,
+// and minutes where nothing has been compiled yet.
+func Build(out, pkg string, race bool) error {
+	args := []string{"build", "-o", out, pkg}
+	if race {
+		args = slices.Insert(args, 1, "-race")
+	}
+	cmd := exec.Command("go", args...)
+	if !race {
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-trimpath")
+	}
+	if output, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s: %w\n%s", pkg, err, output)
+	}
+	return nil
 }
 
 // FreePort returns a port on which no process listens now.

@@ -19,6 +19,7 @@ package storagetest
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"log/slog"
 	"os"
@@ -54,6 +55,14 @@ func Main(m *testing.M, checks ...func() error) {
 		}
 	}
 	os.Exit(code)
+}
+
+// LeftOut reports whether this run leaves out a package whose tests take minutes, because
+// they start whole installations and break them: runs with -short do, such as "make test".
+// It is the first call of such a package's TestMain, which then returns.
+func LeftOut() bool {
+	flag.Parse()
+	return testing.Short()
 }
 
 // Each runs fn twice, as the subtests "sqlite+embedded" and "postgres+redis",

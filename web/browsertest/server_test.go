@@ -10,7 +10,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"os"
@@ -30,17 +29,12 @@ import (
 
 	// The test cache depends on the sources of the program that is built below.
 	_ "tideline/server"
+	"tideline/storage/storagetest"
 )
 
 var (
 	program string // the built tideline
-	build   = sync.OnceValue(func() error {
-		out, err := exec.Command("go", "build", "-o", program, "tideline").CombinedOutput()
-		if err != nil {
-			return fmt.Errorf("go build: %w\n%s", err, out)
-		}
-		return nil
-	})
+	build   = sync.OnceValue(func() error { return storagetest.Build(program, "tideline", false) })
 )
 
 func TestMain(m *testing.M) {
