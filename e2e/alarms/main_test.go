@@ -5,7 +5,7 @@
 // "make alarms" gets a Prometheus and runs the tests; without the flag -need they are skipped. No time is asserted: each
 // test asks Prometheus until the alert is there, and until it is gone. But an alert is about time: on a machine on which
 // everything takes thirty times as long as usual, alerts that are due thirty times sooner rightly do not end. So
-// "make test", which runs all packages beside each other, leaves them out.
+// "make test-all", which runs all packages beside each other, leaves them out.
 package alarms
 
 import (
