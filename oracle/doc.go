@@ -33,7 +33,7 @@
 // A run that fails is made smaller and its steps are printed as sentences.
 //
 // An ordinary run takes about as long as TIDELINE_ORACLE_FOR says for each
-// engine (20s by default; the cluster half of it). A long one:
+// engine (16s by default, 4s with -short; the cluster half of it). A long one:
 //
 //	TIDELINE_ORACLE_FOR=10m go test -race -timeout 1h -run TestOracle ./oracle
 //

@@ -42,6 +42,9 @@ func TestOracle(t *testing.T) {
 	// The steps are printed, because a race need not appear again with the same
 	// seed.
 	require.NoError(t, flag.Set("rapid.nofailfile", "true"))
+	if _, set := os.LookupEnv("TIDELINE_ORACLE_FOR"); testing.Short() && !set {
+		ordinary = 4 * time.Second
+	}
 	counted := false
 	flag.Visit(func(f *flag.Flag) { counted = counted || f.Name == "rapid.checks" })
 	if counted {
