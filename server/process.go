@@ -142,7 +142,7 @@ func newProcess(ctx context.Context, c Config, role Role, stores *storage.Stores
 	if c.AdminAddr != "" {
 		p.admin = p.adminHandler(scraped)
 	}
-	p.handler = p.limits.ResolveAddress(requestid.Identify(secure(mux)))
+	p.handler = transport.Linger(p.limits.ResolveAddress(requestid.Identify(secure(mux))))
 	return p, nil
 }
 

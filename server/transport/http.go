@@ -57,10 +57,12 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
+		leaveUnread(w, r)
 		refuse(w, mediaType, http.StatusRequestEntityTooLarge, "The request is larger than %d bytes.", large.Limit)
 		return
 	}
 	if errors.Is(err, limit.ErrBusy) {
+		leaveUnread(w, r)
 		respondAs(w, mediaType, http.StatusServiceUnavailable, exec.Response{Errors: refused(limit.Busy)})
 		return
 	}
@@ -69,6 +71,15 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h.serve(w, r, mediaType, request, release)
+}
+
+// leaveUnread prepares an answer that does not wait for the rest of the request's body. The
+// connection closes after it. [Linger] keeps it open until the client has read the answer.
+func leaveUnread(w http.ResponseWriter, r *http.Request) {
+	if r.ProtoMajor == 1 { // HTTP/2 always answers at once, and has other requests on the connection
+		w.Header().Set("Connection", "close")
+		_ = http.NewResponseController(w).EnableFullDuplex() // a writer that cannot waits for 256 KB more
+	}
 }
 
 // serve answers a request that was read. It releases the body of a subscription
