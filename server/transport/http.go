@@ -87,14 +87,12 @@ func leaveUnread(w http.ResponseWriter, r *http.Request) {
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request, mediaType string, request exec.Request, release func()) {
 	ctx, begun := trace.WithCaller(r.Context(), r.Header), time.Now()
 	viewer, expires, err := h.viewer(r)
-	if isForbidden(err) {
-		w.Header().Set("WWW-Authenticate", "Bearer")
-		respond(w, mediaType, exec.Response{Errors: requestError(codeUnauthenticated, "%s", err)})
-		return
-	}
 	if err != nil {
-		errs := h.api.internal(ctx, "authenticate", err)
-		if wantsEvents(r) {
+		errs := h.api.unidentified(ctx, "authenticate", err)
+		switch {
+		case isForbidden(err):
+			w.Header().Set("WWW-Authenticate", "Bearer")
+		case wantsEvents(r) && codeOf(errs) == codeInternal:
 			unavailable(w, "The session cannot be checked at the moment.")
 			return
 		}
@@ -135,7 +133,7 @@ func (h *Handler) viewer(r *http.Request) (account.Viewer, time.Time, error) {
 	if !ok {
 		return account.Viewer{}, time.Time{}, errForbidden
 	}
-	return h.api.identify(r.Context(), token)
+	return h.api.identify(r.Context(), token, limit.AddressOf(r.RemoteAddr))
 }
 
 // upgrade admits a socket, as far as its address allows.

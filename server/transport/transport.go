@@ -53,6 +53,10 @@ type Config struct {
 	// Authenticate returns whose token it is, and when it expires. Its error has the
 	// code refusal.Unauthenticated when the token is nobody's.
 	Authenticate func(ctx context.Context, token string) (account.Viewer, time.Time, error)
+	// Recall returns what Authenticate would return for a token that was lately found good, at
+	// no cost. ok is false for any other token: Limits decides whether the client may have it
+	// looked up. Defaults to knowing no token.
+	Recall func(token string) (v account.Viewer, expires time.Time, ok bool)
 	// Ended returns those of the grants that are over.
 	Ended func(ctx context.Context, grants []account.Grant) (ended []account.Grant, err error)
 	// Limits refuse clients that take too much.
@@ -156,6 +160,9 @@ func (c Config) withDefaults() Config {
 	c.Operations = cmp.Or(c.Operations, 100)
 	c.QueueFrames = cmp.Or(c.QueueFrames, 256)
 	c.QueueBytes = cmp.Or(c.QueueBytes, 512<<10)
+	if c.Recall == nil {
+		c.Recall = func(string) (v account.Viewer, expires time.Time, ok bool) { return }
+	}
 	if c.ObserveRequest == nil {
 		c.ObserveRequest = func(string, string, time.Duration) {}
 	}
