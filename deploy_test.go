@@ -171,3 +171,14 @@ func TestChartProbesWhatAProcessAnswers(t *testing.T) {
 		require.Contains(t, string(text), want)
 	}
 }
+
+// Sockets compare the host of a request with the origin of the page, so a proxy must pass the
+// host on as it came, with its port.
+func TestProxyPassesTheHostOn(t *testing.T) {
+	text, err := os.ReadFile("deploy/nginx/tideline.conf")
+	require.NoError(t, err)
+	for _, set := range regexp.MustCompile(`proxy_set_header Host +(\S+);`).FindAllStringSubmatch(string(text), -1) {
+		require.Equal(t, "$http_host", set[1])
+	}
+	require.Contains(t, string(text), "proxy_set_header Host ")
+}

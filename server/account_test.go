@@ -2,17 +2,27 @@ package server
 
 import (
 	"encoding/json"
+	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"tideline/feed/account"
+	"tideline/feed/feedtest"
+	"tideline/server/limit"
 	"tideline/server/internal/servertest"
+	"tideline/storage"
+	"tideline/storage/storagetest"
 )
 
-// The path of an export is good for one download.
-func TestExportIsDownloadedOnce(t *testing.T) {
+// The path of an export is good until its file was sent whole: HEAD does not use it up, and
+// neither does a download that breaks off.
+func TestExportIsGoodUntilItWasSentWhole(t *testing.T) {
 	url, stop := start(t, Serve, "--data-dir="+t.TempDir())
 	_, answer := servertest.Ask(t, http.MethodPost, url+"/graphql", `{"query":"mutation{signUp(input:{handle:\"ann\",password:\"correct horse\"}){token}}"}`)
 	var signedUp struct {
@@ -27,13 +37,90 @@ func TestExportIsDownloadedOnce(t *testing.T) {
 	path := offered.Data.ExportAccount.Path
 	require.NotEmpty(t, path, answer)
 
+	for range 2 {
+		status, file := servertest.Ask(t, http.MethodHead, url+path, "")
+		require.Equal(t, http.StatusOK, status)
+		require.Empty(t, file)
+	}
 	status, file := servertest.Ask(t, http.MethodGet, url+path, "")
 	require.Equal(t, http.StatusOK, status)
 	first, _, _ := strings.Cut(file, "\n")
 	require.Contains(t, first, `"handle":"ann"`)
 	for _, path := range []string{path, "/account/export"} {
-		status, _ = servertest.Ask(t, http.MethodGet, url+path, "")
+		status, answer = servertest.Ask(t, http.MethodGet, url+path, "")
 		require.Equal(t, http.StatusUnauthorized, status)
+		require.Contains(t, answer, `"reason":"DOWNLOAD_ENDED"`)
+		require.Contains(t, answer, `"code":"UNAUTHENTICATED"`)
 	}
+	require.NoError(t, stop())
+}
+
+// A client that goes away in the middle of its download may begin it again.
+func TestBrokenDownloadLeavesThePathGood(t *testing.T) {
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		w := feedtest.New(t, s, feedtest.Options{})
+		auth, err := w.Accounts.SignUp(w.Ctx, "ann", "correct horse", "")
+		require.NoError(t, err)
+		path, _, err := w.Accounts.OfferExport(w.Ctx, account.Viewer{ID: auth.User.ID}, "correct horse")
+		require.NoError(t, err)
+		p := &process{log: slog.New(slog.DiscardHandler), limits: new(limit.Limits)}
+		serve := p.serveExport(w.Sessions)
+		download := func(to http.ResponseWriter) (aborted any) {
+			defer func() { aborted = recover() }()
+			serve(to, httptest.NewRequest(http.MethodGet, path, nil))
+			return nil
+		}
+		broken := brokenWriter{httptest.NewRecorder()}
+		require.Equal(t, http.ErrAbortHandler, download(broken))
+		whole := httptest.NewRecorder()
+		require.Nil(t, download(whole))
+		require.Equal(t, http.StatusOK, whole.Code)
+		require.Contains(t, whole.Body.String(), `"handle":"ann"`)
+		again := httptest.NewRecorder()
+		require.Nil(t, download(again))
+		require.Equal(t, http.StatusUnauthorized, again.Code)
+	})
+}
+
+// brokenWriter is the answer to a client that has gone away.
+type brokenWriter struct{ *httptest.ResponseRecorder }
+
+func (brokenWriter) Write([]byte) (int, error) { return 0, syscall.EPIPE }
+
+// Whoever makes up credentials is refused without a look-up, on the API and at the address of
+// exports, and those who are signed in go on.
+func TestMadeUpCredentials(t *testing.T) {
+	t.Setenv("APP_SECRET", appSecret)
+	url, stop := start(t, Serve, "--rate-credentials=5", `--issuers=[{"issuer":"app","audience":"tideline","secret_env":"APP_SECRET"}]`)
+	_, answer := servertest.Ask(t, http.MethodPost, url+"/graphql", `{"query":"mutation{signUp(input:{handle:\"ann\",password:\"correct horse\"}){token}}"}`)
+	var signedUp struct {
+		Data struct{ SignUp struct{ Token string } }
+	}
+	require.NoError(t, json.Unmarshal([]byte(answer), &signedUp))
+	ann := signedUp.Data.SignUp.Token
+
+	wrong := []struct{ credential, reason string }{
+		{"tk_1_" + strings.Repeat("A", 43), "KEY_INVALID"}, {"made-up", "SESSION_ENDED"}, {"a.b.c", "TOKEN_INVALID"},
+	}
+	for i := range 10 {
+		status, answer := askFor(t, url, wrong[i%3].credential, "", "{viewer{handle}}")
+		require.Equal(t, http.StatusUnauthorized, status)
+		require.Contains(t, answer, `"reason":"`+wrong[i%3].reason+`"`)
+	}
+	require.Eventually(t, func() bool { // one comes back each twelve seconds
+		status, _ := askFor(t, url, wrong[0].credential, "", "{viewer{handle}}")
+		return status == http.StatusTooManyRequests
+	}, time.Minute, time.Millisecond)
+	for _, w := range wrong {
+		status, answer := askFor(t, url, w.credential, "", "{viewer{handle}}")
+		require.Equal(t, http.StatusTooManyRequests, status)
+		require.Contains(t, answer, `"retryAfter":`)
+	}
+	status, answer := servertest.Ask(t, http.MethodGet, url+"/account/export?secret=made-up", "")
+	require.Equal(t, http.StatusTooManyRequests, status, answer)
+	require.Eventually(t, func() bool { // once the process remembers the session, or a look-up is allowed again
+		status, _ := askFor(t, url, ann, "", "{viewer{handle}}")
+		return status == http.StatusOK
+	}, time.Minute, time.Millisecond)
 	require.NoError(t, stop())
 }

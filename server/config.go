@@ -70,6 +70,7 @@ type Config struct {
 	MaxSubscriptionsPerUser    int           `group:"Limits of a client" default:"200" help:"Subscriptions of one user at once in one process, 1 to 1000000."`
 	MaxSubscriptionsPerAddress int           `group:"Limits of a client" default:"2000" help:"The same for one address, 1 to 1000000."`
 	RateAccounts               int           `group:"Limits of a client" default:"30" help:"Sign-ups and log-ins a minute from one address in the long run, twice as many at once; 1 to 60000."`
+	RateCredentials            int           `group:"Limits of a client" default:"300" help:"Wrong sessions, tokens and API keys a minute from one address in the long run, twice as many at once; 1 to 60000."`
 	RateMutations              int           `group:"Limits of a client" default:"600" help:"Other mutations a minute of one user, a fifth of them at once; 1 to 60000."`
 	RateCost                   int           `group:"Limits of a client" default:"600000" help:"Cost a minute of one user's operations, as of --max-cost and at least 100 each, a third of it at once; 1000 to 10000000."`
 	RateKeyMutations           int           `group:"Limits of a client" default:"30000" help:"Mutations a minute by one API key, sign-ups and log-ins among them, whomever it acts for; a fifth of them at once; 1 to 60000."`
@@ -270,7 +271,7 @@ func (c Config) requestLimits() exec.Limits {
 func (c Config) limits(log *slog.Logger) limit.Config {
 	return limit.Config{
 		Off:          c.RateLimit == "off",
-		RateAccounts: c.RateAccounts, RateMutations: c.RateMutations, RateCost: c.RateCost, MaxCost: c.MaxCost,
+		RateAccounts: c.RateAccounts, RateCredentials: c.RateCredentials, RateMutations: c.RateMutations, RateCost: c.RateCost, MaxCost: c.MaxCost,
 		RateKeyMutations: c.RateKeyMutations, RateKeyCost: c.RateKeyCost,
 		NewAccountFor: c.NewAccountFor, RateNewAccount: c.RateNewAccount,
 		MaxSocketsPerUser: c.MaxSocketsPerUser, MaxSocketsPerAddress: c.MaxSocketsPerAddress,

@@ -1,24 +1,29 @@
 package server
 
 import (
+	"context"
 	"net/http"
 	"time"
 
 	"tideline/feed/account"
 	"tideline/feed/refusal"
+	"tideline/server/limit"
+	"tideline/server/transport"
 )
 
-// serveExport streams all that is kept of a user to who has the path of it. A download that
-// breaks off has no last line, and the connection ends without the end of the body.
+// serveExport streams all that is kept of a user to a client that has the path of the export.
+// The path is used up when the file was sent whole, and not before: HEAD, and a download that
+// breaks off, leave it good. Such a download has no last line, and the connection ends without
+// the end of the body.
 func (p *process) serveExport(sessions *account.Sessions) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		user, err := sessions.TakeExport(r.Context(), r.URL.Query().Get("secret"))
-		if refusal.CodeOf(err) != "" {
-			http.Error(w, err.Error(), http.StatusUnauthorized)
+		ctx := r.Context()
+		offer, err := p.findExport(r, sessions)
+		if transport.Refuse(w, err) {
 			return
 		}
 		if err != nil {
-			p.log.ErrorContext(r.Context(), "export not begun", "error", err)
+			p.log.ErrorContext(ctx, "export not begun", "error", err)
 			http.Error(w, "The export cannot be made now.", http.StatusServiceUnavailable)
 			return
 		}
@@ -26,11 +31,45 @@ func (p *process) serveExport(sessions *account.Sessions) http.HandlerFunc {
 		w.Header().Set("Content-Disposition", `attachment; filename="account.ndjson"`)
 		w.Header().Set("Cache-Control", "no-store")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
-		if err := sessions.Export(r.Context(), user, patient{w}); err != nil && r.Context().Err() == nil {
-			p.log.ErrorContext(r.Context(), "export broken off", "error", err)
+		if r.Method == http.MethodHead {
+			return
+		}
+		err = sessions.Export(ctx, offer.User, patient{w})
+		if err == nil {
+			err = http.NewResponseController(w).Flush()
+		}
+		if err != nil || ctx.Err() != nil {
+			if ctx.Err() == nil {
+				p.log.ErrorContext(ctx, "export broken off", "error", err)
+			}
 			panic(http.ErrAbortHandler)
 		}
+		if err := sessions.EndExport(context.WithoutCancel(ctx), offer); err != nil {
+			p.log.WarnContext(ctx, "export not ended; its path ends by itself", "error", err)
+		}
 	}
+}
+
+// findExport finds the offer that a request asks for, as far as its address may ask. A download
+// counts as a log-in does, since it reads everything of a user.
+func (p *process) findExport(r *http.Request, sessions *account.Sessions) (offer account.Offer, err error) {
+	ctx, address := r.Context(), limit.AddressOf(r.RemoteAddr)
+	done, refused := p.limits.Attempt(ctx, address)
+	if refused != nil {
+		return offer, refused
+	}
+	defer func() { done(refusal.IsWrongCredential(err)) }()
+	if offer, err = sessions.FindExport(ctx, r.URL.Query().Get("secret")); err != nil {
+		return offer, err
+	}
+	demand := limit.Demand{Cost: limit.LeastCost}
+	if r.Method != http.MethodHead {
+		demand.Accounts = 1
+	}
+	if refused := p.limits.Allow(ctx, limit.Client{User: offer.User, Address: address}, demand); refused != nil {
+		return offer, refused
+	}
+	return offer, nil
 }
 
 // patient lets an answer take as long as it goes on.

@@ -142,7 +142,7 @@ func newProcess(ctx context.Context, c Config, role Role, stores *storage.Stores
 	if c.AdminAddr != "" {
 		p.admin = p.adminHandler(scraped)
 	}
-	p.handler = p.limits.ResolveAddress(requestid.Identify(secure(mux)))
+	p.handler = transport.Linger(p.limits.ResolveAddress(requestid.Identify(secure(mux))))
 	return p, nil
 }
 
@@ -159,7 +159,7 @@ func (p *process) serveAPI(ctx context.Context, mux *http.ServeMux, called graph
 	if c.App != "off" {
 		config.AlwaysTrusted = web.Documents()
 	}
-	config.Engine, config.Authenticate, config.Ended = engine, called.Accounts.Authenticate, sessions.Ended
+	config.Engine, config.Authenticate, config.Recall, config.Ended = engine, called.Accounts.Authenticate, called.Accounts.Recall, sessions.Ended
 	config.Limits, config.Tracer, config.Logger = p.limits, p.tracer, p.log
 	config.ObserveRequest, config.ObserveSubscriptions = p.metrics.Request, p.metrics.Subscribed
 	config.ObserveSlowSocket = p.metrics.SlowSocket

@@ -558,14 +558,19 @@ func TestExportAccount(t *testing.T) {
 		}
 		secret := secretOf()
 		requireRefused(w, secret)
-		id, err := w.Sessions.TakeExport(w.Ctx, secret)
+		offer, err := w.Sessions.FindExport(w.Ctx, secret)
 		require.NoError(w, err)
+		id := offer.User
 		require.Equal(w, c.gone.ID, id)
-		_, err = w.Sessions.TakeExport(w.Ctx, secret)
+		again, err := w.Sessions.FindExport(w.Ctx, secret)
+		require.NoError(w, err, "it was not sent yet")
+		require.Equal(w, offer, again)
+		require.NoError(w, w.Sessions.EndExport(w.Ctx, offer))
+		_, err = w.Sessions.FindExport(w.Ctx, secret)
 		requireCode(w, refusal.Unauthenticated, err)
 		secret = secretOf()
 		later(time.Hour)
-		_, err = w.Sessions.TakeExport(w.Ctx, secret)
+		_, err = w.Sessions.FindExport(w.Ctx, secret)
 		requireCode(w, refusal.Unauthenticated, err)
 
 		_, err = w.Accounts.UpdateProfile(w.Ctx, c.gone, account.Profile{Links: []string{"https://gone.example"}, Data: new(`{"mine":1}`)})

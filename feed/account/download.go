@@ -19,7 +19,7 @@ import (
 const (
 	// ExportPath is where a server has the files that OfferExport names.
 	ExportPath = "/account/export"
-	// exportTTL is how long a path is good for the one download.
+	// exportTTL is how long a path is good, unless the file was sent whole before.
 	exportTTL = 5 * time.Minute
 	// exportAgent is what the list of sessions says of a path that was not used yet.
 	exportAgent = "export of the account"
@@ -30,7 +30,7 @@ const (
 func exportHash(secret string) tokenHash { return sha512.Sum512_256([]byte("export:" + secret)) }
 
 // OfferExport returns the path of a file with all that is kept of the viewer, after
-// Confirm. The path is good for one download, and ends as a session does. Errors:
+// Confirm. The path is good until the file was sent whole, and ends as a session does. Errors:
 // Unauthenticated, Forbidden.
 //
 // Cost: that of Confirm, and an insert.
@@ -47,29 +47,41 @@ func (a *Accounts) OfferExport(ctx context.Context, v Viewer, password string) (
 	return ExportPath + "?secret=" + secret, until, rows.Wrap("offer export", err)
 }
 
-// TakeExport returns the user of the secret in a path, which is good no more. Error:
+// Offer is an export that OfferExport has offered and that is not over.
+type Offer struct {
+	User    int64
+	Expires time.Time
+	session int64
+}
+
+// FindExport returns the offer of the secret in a path. The offer stays good until EndExport,
+// or until its time is over: a download that breaks off can be begun again. Error:
 // Unauthenticated.
 //
-// Cost: a look-up by index and a deletion by primary key.
-func (s *Sessions) TakeExport(ctx context.Context, secret string) (int64, error) {
+// Cost: a look-up by index.
+func (s *Sessions) FindExport(ctx context.Context, secret string) (Offer, error) {
 	hash := exportHash(secret)
 	row, err := s.cfg.DB.Session.Query().Where(session.TokenHash(hash[:]), session.ExpiresAtGT(s.now())).Only(ctx)
-	if err != nil && !ent.IsNotFound(err) {
-		return 0, fmt.Errorf("find export: %w", err)
+	if ent.IsNotFound(err) {
+		return Offer{}, errNoExport
 	}
-	if row == nil {
-		return 0, errNoExport
+	if err != nil {
+		return Offer{}, fmt.Errorf("find export: %w", err)
 	}
-	n, err := s.cfg.DB.Session.Delete().Where(session.ID(row.ID)).Exec(ctx)
-	if err == nil && n == 0 { // another request took it
-		err = errNoExport
-	}
-	return row.UserID, err
+	return Offer{row.UserID, row.ExpiresAt, row.ID}, nil
+}
+
+// EndExport ends an offer: its file was sent whole.
+//
+// Cost: a deletion by primary key.
+func (s *Sessions) EndExport(ctx context.Context, o Offer) error {
+	_, err := s.cfg.DB.Session.Delete().Where(session.ID(o.session)).Exec(ctx)
+	return rows.Wrap("end export", err)
 }
 
 var errNoExport error = refusal.New(refusal.DownloadEnded, "This path was used, or has ended. Ask for another one.")
 
-// Export writes all that is kept of a user to w, see [download.Write].
+// Export writes all that is kept of a user to w, as [download.Write] does.
 func (s *Sessions) Export(ctx context.Context, id int64, w io.Writer) error {
 	return download.Write(ctx, s.cfg.DB, id, w)
 }

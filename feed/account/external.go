@@ -33,11 +33,37 @@ import (
 // an issuer lasts: it is written about once in that time.
 const sessionSlack = 24 * time.Hour
 
-// Authenticate is that of Sessions, and takes tokens of issuers, too: the first one makes
-// its user. And it takes credentials of API keys, see apikey.Keys, which do not end by
-// themselves.
+// Recall returns what Authenticate would return for a credential that this process has lately
+// found good. It does no work: ok is false when Authenticate would have to look anything up, or
+// to check a signature.
+func (a *Accounts) Recall(token string) (v Viewer, expires time.Time, ok bool) {
+	switch {
+	case a.with.Issuers != nil && identity.IsToken(token):
+		c, ok := a.with.Issuers.Recall(token)
+		if !ok {
+			return v, expires, false
+		}
+		c = a.bounded(c)
+		s, _, ok := a.known.find(sessionKey(c.Issuer, c.ExternalID), a.now())
+		return s.viewerOf(c), c.Expires, ok && s.admits(c)
+	case a.cfg.Keys != nil && apikey.IsKey(token):
+		key, user, ok := a.cfg.Keys.Recall(token)
+		if !ok {
+			return v, expires, false
+		}
+		return viewerOf(key, user), expires, true
+	case a.with.NoPasswords:
+		return v, expires, false
+	}
+	s, _, ok := a.known.find(hashOf(token), a.now())
+	return s.viewer, s.expires, ok
+}
+
+// Authenticate takes the tokens that Sessions.Authenticate takes, and tokens of issuers: the
+// first one makes its user. It also takes credentials of API keys, see apikey.Keys, which do
+// not end by themselves.
 //
-// Cost: as that of Sessions, with a signature for a token that is new. The first token of
+// Cost: as of Sessions.Authenticate, with a signature for a token that is new. The first token of
 // a user, or after a sign-out, costs a transaction or two, and so does one a day.
 func (a *Accounts) Authenticate(ctx context.Context, token string) (Viewer, time.Time, error) {
 	if a.with.Issuers != nil && identity.IsToken(token) {
@@ -52,12 +78,37 @@ func (a *Accounts) Authenticate(ctx context.Context, token string) (Viewer, time
 		if err != nil {
 			return Viewer{}, time.Time{}, err
 		}
-		return Viewer{ID: user, Session: -key.ID, Key: key}, time.Time{}, nil
+		return viewerOf(key, user), time.Time{}, nil
 	}
 	if a.with.NoPasswords {
 		return Viewer{}, time.Time{}, errEnded
 	}
 	return a.Sessions.Authenticate(ctx, token)
+}
+
+// viewerOf is the viewer of a key that acts for the user.
+func viewerOf(key *apikey.Key, user int64) Viewer {
+	return Viewer{ID: user, Session: -key.ID, Key: key}
+}
+
+// bounded is the claims of a token that lasts no longer than a session may.
+func (a *Accounts) bounded(c identity.Claims) identity.Claims {
+	if most := a.now().Add(MaxSessionTTL); c.Expires.After(most) {
+		c.Expires = most
+	}
+	return c
+}
+
+// admits reports whether the open session of a user of an issuer is good for a token with the
+// claims: the token was not refused by a sign-out, and does not outlast the session.
+func (s knownSession) admits(c identity.Claims) bool {
+	return !c.Issued.Before(s.tokensSince) && !s.expires.Before(c.Expires)
+}
+
+// viewerOf is the viewer of a token with the claims.
+func (s knownSession) viewerOf(c identity.Claims) Viewer {
+	s.viewer.Issued = c.Issued
+	return s.viewer
 }
 
 // sessionKey stands for a user of an issuer in the table of sessions, where the hash of a
@@ -69,9 +120,7 @@ func sessionKey(issuer, externalID string) tokenHash {
 
 // admit returns the viewer of verified claims.
 func (a *Accounts) admit(ctx context.Context, c identity.Claims) (Viewer, time.Time, error) {
-	if most := a.now().Add(MaxSessionTTL); c.Expires.After(most) {
-		c.Expires = most
-	}
+	c = a.bounded(c)
 	key := sessionKey(c.Issuer, c.ExternalID)
 	for range 5 { // another request may end, or renew, the session at the same time
 		s, found, err := a.find(ctx, key)
@@ -81,9 +130,8 @@ func (a *Accounts) admit(ctx context.Context, c identity.Claims) (Viewer, time.T
 		if found && c.Issued.Before(s.tokensSince) {
 			break
 		}
-		if found && !s.expires.Before(c.Expires) {
-			s.viewer.Issued = c.Issued
-			return s.viewer, c.Expires, nil
+		if found && s.admits(c) {
+			return s.viewerOf(c), c.Expires, nil
 		}
 		if err := a.open(ctx, key, c); err != nil {
 			return Viewer{}, time.Time{}, err

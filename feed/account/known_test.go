@@ -2,6 +2,7 @@ package account_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -106,5 +107,41 @@ func TestCheckedSessionStaysRemembered(t *testing.T) {
 		}
 		require.NoError(t, p.Sessions.LogOut(p.Ctx, p.remembered()))
 		require.True(t, p.refuses(), "a log-out here is known at once")
+	})
+}
+
+// What Recall knows costs no statement, and it knows nothing that Authenticate would refuse.
+func TestRecallCostsNothing(t *testing.T) {
+	eachWithIssuers(t, feedtest.Options{}, func(t *testing.T, w *feedtest.World) {
+		auth, err := w.Accounts.SignUp(w.Ctx, "ann", "correct horse", "")
+		require.NoError(t, err)
+		w.Run(w.Hub.Run)
+		w.Run(func(ctx context.Context) error { return w.Sessions.Hear(ctx, w.Hub) })
+		issued := time.Now().Add(-time.Minute)
+		token := tokenOf(t, "app", "7", issued, nil)
+		for name, credential := range map[string]string{"session": auth.Token, "token of an issuer": token} {
+			var v account.Viewer
+			var expires time.Time
+			require.Eventually(t, func() bool {
+				v, expires, err = w.Accounts.Authenticate(w.Ctx, credential)
+				require.NoError(t, err)
+				_, _, known := w.Accounts.Recall(credential)
+				return known
+			}, time.Minute, time.Millisecond)
+			asked := storagetest.CountQueries(w.Stores)
+			recalled, until, known := w.Accounts.Recall(credential)
+			require.True(t, known, name)
+			require.Equal(t, v, recalled)
+			require.Equal(t, expires, until)
+			for _, wrong := range []string{credential + "x", tokenOf(t, "app", "8", issued, nil), "tk_1_" + strings.Repeat("A", 43), ""} {
+				_, _, known = w.Accounts.Recall(wrong)
+				require.False(t, known, wrong)
+			}
+			require.Zero(t, asked())
+			_, err = w.Sessions.SignOut(w.Ctx, v.ID)
+			require.NoError(t, err)
+			_, _, known = w.Accounts.Recall(credential)
+			require.False(t, known, name)
+		}
 	})
 }

@@ -288,13 +288,7 @@ func IsKey(credential string) bool {
 // Cost: none for a credential that was used within two seconds; else two look-ups by index.
 func (k *Keys) Authenticate(ctx context.Context, credential string) (*Key, int64, error) {
 	now, hash := k.now(), sha256.Sum256([]byte(credential))
-	k.mu.Lock()
-	found, ok := k.known[hash]
-	revokes := k.revokes
-	if ok = ok && within(trustFor, found.checked, now); ok {
-		k.used[found.key.ID] = now
-	}
-	k.mu.Unlock()
+	found, revokes, ok := k.recall(hash, now)
 	if ok {
 		return found.key, found.user, nil
 	}
@@ -319,6 +313,24 @@ func (k *Keys) Authenticate(ctx context.Context, credential string) (*Key, int64
 		k.known[hash] = found
 	}
 	return found.key, found.user, nil
+}
+
+// Recall returns what Authenticate has found out about a credential within the last two seconds.
+// It does no work beyond a hash.
+func (k *Keys) Recall(credential string) (key *Key, user int64, ok bool) {
+	found, _, ok := k.recall(sha256.Sum256([]byte(credential)), k.now())
+	return found.key, found.user, ok
+}
+
+// recall finds a credential that may be trusted now. The number is for remembering it.
+func (k *Keys) recall(hash credentialHash, now time.Time) (found known, revokes int64, ok bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	found, ok = k.known[hash]
+	if ok = ok && within(trustFor, found.checked, now); ok {
+		k.used[found.key.ID] = now
+	}
+	return found, k.revokes, ok
 }
 
 // within reports whether two moments lie no more apart, by the monotonic clock and by

@@ -61,6 +61,13 @@ func TestKeysActForUsers(t *testing.T) {
 		require.Zero(w, expires)
 		require.Zero(w, v.ID)
 		require.Equal(w, -key.ID, v.Session)
+		asked := storagetest.CountQueries(w.Stores)
+		recalled, _, known := w.Accounts.Recall(text)
+		require.True(w, known)
+		require.Equal(w, v, recalled)
+		_, _, known = w.Accounts.Recall(text + " external:7")
+		require.False(w, known)
+		require.Zero(w, asked())
 		require.True(w, v.Key.Has(apikey.Import))
 		require.False(w, v.Key.Has(apikey.Write))
 

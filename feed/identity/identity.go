@@ -70,6 +70,8 @@ type Verifier struct {
 	log     *slog.Logger
 	issuers map[string]*issuer
 
+	refused refusal.Log
+
 	mu       sync.Mutex
 	verified map[tokenHash]verified
 }
@@ -150,15 +152,24 @@ func (v *Verifier) PublicIDs(issuer string) bool {
 // between dots. Those of Tideline's own sessions have none.
 func IsToken(token string) bool { return len(token) <= maxToken && strings.Count(token, ".") == 2 }
 
+// Recall returns what Verify has found in a token before, while that still holds. It does no
+// work beyond a hash.
+func (v *Verifier) Recall(token string) (Claims, bool) {
+	return v.known(sha256.Sum256([]byte(token)))
+}
+
 // Verify returns what a token says. Errors: Unauthenticated for one that is not
-// valid now; another one while the issuer's keys have never been fetched.
+// valid now, with the claim that is at fault; another one while the issuer's keys have never
+// been fetched. The log says why tokens are refused.
 //
 // Cost: a signature, and none for a token that was verified before. A token of a key
 // that is not known waits while keys are being fetched, at most a second.
 func (v *Verifier) Verify(ctx context.Context, token string) (Claims, error) {
+	issuer := ""
 	refuse := func(why error) (Claims, error) {
-		v.log.DebugContext(ctx, "token refused", "reason", why)
-		return Claims{}, refusal.New(refusal.TokenInvalid, "The token is not valid.")
+		fault := faultOf(why)
+		v.tell(ctx, issuer, fault, why)
+		return Claims{}, refusal.New(refusal.TokenInvalid, "The token is not valid: %s.", fault.why).In(fault.claim)
 	}
 	if !IsToken(token) {
 		return refuse(jwt.ErrTokenMalformed)
@@ -174,8 +185,9 @@ func (v *Verifier) Verify(ctx context.Context, token string) (Claims, error) {
 	named, _ := unverified.Claims.GetIssuer()
 	i := v.issuers[named]
 	if i == nil {
-		return refuse(errors.New("no such issuer is configured"))
+		return refuse(&fault{"iss", "its claim iss names no issuer of this server"})
 	}
+	issuer = named
 	claims, used := jwt.MapClaims{}, (*keySet)(nil)
 	_, err = i.parser.ParseWithClaims(token, claims, func(t *jwt.Token) (key any, err error) {
 		if _, critical := t.Header["crit"]; critical {
@@ -198,6 +210,63 @@ func (v *Verifier) Verify(ctx context.Context, token string) (Claims, error) {
 	return c, nil
 }
 
+// fault is what is wrong with a token, in words for the client. It names a claim only if the
+// issuer has signed it, or if it is iss.
+type fault struct {
+	claim string // "" where no claim is at fault
+	why   string
+}
+
+func (f *fault) Error() string { return f.why }
+
+// faults are those that the parser finds. It checks the signature before the claims.
+var faults = []struct {
+	is    error
+	fault fault
+}{
+	{jwt.ErrTokenExpired, fault{"exp", "its claim exp is in the past"}},
+	{jwt.ErrTokenNotValidYet, fault{"nbf", "its claim nbf is in the future"}},
+	{jwt.ErrTokenUsedBeforeIssued, fault{"iat", "its claim iat is in the future"}},
+	{jwt.ErrTokenInvalidAudience, fault{"aud", "its claim aud does not name this server"}},
+	{jwt.ErrTokenInvalidIssuer, fault{"iss", "its claim iss names no issuer of this server"}},
+	{jwt.ErrTokenMalformed, fault{"", "it is not a JWT"}},
+}
+
+// faultOf is what the error says is wrong with a token.
+func faultOf(err error) *fault {
+	var found *fault
+	if errors.As(err, &found) {
+		return found
+	}
+	for _, known := range faults {
+		if errors.Is(err, known.is) {
+			return &known.fault
+		}
+	}
+	if errors.Is(err, jwt.ErrTokenRequiredClaimMissing) || errors.Is(err, jwt.ErrInvalidType) {
+		for _, claim := range []string{"exp", "aud", "iss", "nbf", "iat"} {
+			if strings.Contains(err.Error(), claim+" ") {
+				return &fault{claim, "its claim " + claim + " is missing or has the wrong type"}
+			}
+		}
+	}
+	return &fault{"", "its issuer has not signed it with a key and an algorithm that this server takes"}
+}
+
+// tell logs why a token was refused. An expired token is everyday life; any other fault may be a
+// mistake in a setting, here or at the issuer.
+func (v *Verifier) tell(ctx context.Context, issuer string, f *fault, why error) {
+	omitted, due := v.refused.Due(issuer+" "+f.why, v.now())
+	if !due {
+		return
+	}
+	level := slog.LevelWarn
+	if f.claim == "exp" {
+		level = slog.LevelInfo
+	}
+	v.log.Log(ctx, level, "token refused", "issuer", issuer, "claim", f.claim, "reason", why, "omitted", omitted)
+}
+
 // read takes from verified claims what the configuration names.
 func (i *issuer) read(claims jwt.MapClaims) (Claims, error) {
 	c := Claims{Issuer: i.Issuer.Issuer, Handle: text(claims[i.Claims.Handle]), Name: text(claims[i.Claims.Name])}
@@ -211,7 +280,7 @@ func (i *issuer) read(claims jwt.MapClaims) (Claims, error) {
 	}
 	// encoding/json reads any half of a surrogate pair as this rune: two ids would be one.
 	if n := len(c.ExternalID); n == 0 || n > MaxExternalID || strings.ContainsRune(c.ExternalID, utf8.RuneError) {
-		return c, fmt.Errorf("the claim %q is no id of 1 to %d bytes", i.Claims.ID, MaxExternalID)
+		return c, &fault{i.Claims.ID, fmt.Sprintf("its claim %s is no id of 1 to %d bytes", i.Claims.ID, MaxExternalID)}
 	}
 	if issued, err := claims.GetIssuedAt(); err == nil && issued != nil {
 		c.Issued = issued.Time

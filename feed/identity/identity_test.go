@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"maps"
 	"net/http"
 	"strings"
@@ -94,6 +95,7 @@ type world struct {
 	*identity.Verifier
 	publisher *publisher
 	ctx       context.Context
+	log       bytes.Buffer // at level info
 }
 
 func newWorld(t *testing.T, setting string, first func(*publisher)) *world {
@@ -103,7 +105,9 @@ func newWorld(t *testing.T, setting string, first func(*publisher)) *world {
 	if first != nil {
 		w.publisher.set(first)
 	}
-	w.Verifier = identity.New(identity.Config{Issuers: issuers, Transport: w.publisher})
+	w.Verifier = identity.New(identity.Config{
+		Issuers: issuers, Transport: w.publisher, Logger: slog.New(slog.NewTextHandler(&w.log, nil)),
+	})
 	var cancel context.CancelFunc
 	w.ctx, cancel = context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan struct{})
@@ -242,6 +246,46 @@ func TestHostileTokens(t *testing.T) {
 		}
 		w.takes(plain)
 		require.LessOrEqual(t, w.publisher.requests.Load(), int64(2))
+	})
+}
+
+// A refusal names the claim that is at fault, to the client and in the log, which does not repeat
+// itself.
+func TestRefusalNamesTheClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newRSA(t)
+		good := rsaKeys()[0]
+		now := time.Now()
+		for name, c := range map[string]struct {
+			claim, token string
+		}{
+			"expired":              {"exp", w.signed("first", good, jwt.MapClaims{"exp": now.Add(-time.Hour).Unix()})},
+			"no end":               {"exp", w.signed("first", good, jwt.MapClaims{"exp": nil})},
+			"end that is a text":   {"exp", w.signed("first", good, jwt.MapClaims{"exp": "tomorrow"})},
+			"not yet valid":        {"nbf", w.signed("first", good, jwt.MapClaims{"nbf": now.Add(time.Hour).Unix()})},
+			"issued in the future": {"iat", w.signed("first", good, jwt.MapClaims{"iat": now.Add(time.Hour).Unix()})},
+			"another audience":     {"aud", w.signed("first", good, jwt.MapClaims{"aud": "elsewhere"})},
+			"no audience":          {"aud", w.signed("first", good, jwt.MapClaims{"aud": nil})},
+			"another issuer":       {"iss", w.signed("first", good, jwt.MapClaims{"iss": "https://evil.example.com"})},
+			"no sub":               {"sub", w.signed("first", good, jwt.MapClaims{"sub": nil})},
+			"garbage":              {"", "!.!.!"},
+			"another key":          {"", w.signed("first", rsaKeys()[1], jwt.MapClaims{"exp": now.Add(-time.Hour).Unix()})},
+		} {
+			time.Sleep(10 * time.Second) // on the test's own clock
+			w.log.Reset()
+			for range 3 {
+				_, err := w.Verify(w.ctx, c.token)
+				var refused *refusal.Error
+				require.ErrorAs(t, err, &refused, name)
+				require.Equal(t, refusal.TokenInvalid, refused.Reason)
+				require.Equal(t, c.claim, refused.Field, name)
+				if c.claim != "" {
+					require.Contains(t, refused.Message, "claim "+c.claim)
+				}
+			}
+			require.Equal(t, 1, strings.Count(w.log.String(), "token refused"), "%s: %s", name, &w.log)
+			require.Contains(t, w.log.String(), "claim="+c.claim, name)
+		}
 	})
 }
 

@@ -73,12 +73,23 @@ func (e *Error) Extensions() map[string]any {
 
 // CodeOf returns the code of the refusal that err is or wraps, "" for any other
 // error.
-func CodeOf(err error) Code {
+func CodeOf(err error) Code { return ReasonOf(err).Code }
+
+// ReasonOf returns the reason of the refusal that err is or wraps, the zero Reason for any
+// other error.
+func ReasonOf(err error) Reason {
 	var refusal *Error
 	if errors.As(err, &refusal) {
-		return refusal.Reason.Code
+		return refusal.Reason
 	}
-	return ""
+	return Reason{}
+}
+
+// IsWrongCredential reports whether err refuses a credential that is nobody's. A server with a
+// valid key that names an unknown user has shown a credential that is right.
+func IsWrongCredential(err error) bool {
+	reason := ReasonOf(err)
+	return reason.Code == Unauthenticated && reason != NobodyToActFor
 }
 
 // The refusals of many calls. A post that the viewer may not see is refused in the

@@ -17,6 +17,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -144,8 +145,12 @@ func (p *Page) answer(w http.ResponseWriter, r *http.Request, result any, err er
 	status := http.StatusOK
 	var told *failure
 	var refused *refusal.Error
+	var tooMany *limit.Refusal
 	switch {
 	case err == nil:
+	case errors.As(err, &tooMany):
+		w.Header().Set("Retry-After", strconv.Itoa(tooMany.RetryAfter))
+		status, result = http.StatusTooManyRequests, inError(tooMany.Message, map[string]any{"code": "RATE_LIMITED"})
 	case errors.As(err, &told):
 		status, result = told.status, inError(told.message, map[string]any{"code": told.code})
 	case errors.As(err, &refused):

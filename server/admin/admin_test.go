@@ -202,7 +202,7 @@ func TestLogIn(t *testing.T) {
 func TestLogInsAreBounded(t *testing.T) {
 	w := feedtest.Idle(t, storagetest.Embedded(t), feedtest.Options{})
 	limits, err := limit.New(w.Stores.Redis, limit.Config{
-		RateAccounts: 1, RateMutations: 1, RateCost: 1000, RateKeyMutations: 1, RateKeyCost: 1000, RateNewAccount: 1,
+		RateAccounts: 1, RateCredentials: 1, RateMutations: 1, RateCost: 1000, RateKeyMutations: 1, RateKeyCost: 1000, RateNewAccount: 1,
 		MaxSocketsPerUser: 1, MaxSocketsPerAddress: 1, MaxSubscriptionsPerUser: 1, MaxSubscriptionsPerAddress: 1,
 	})
 	require.NoError(t, err)

@@ -3,7 +3,6 @@ package admin
 import (
 	"context"
 	"net/http"
-	"strconv"
 	"strings"
 
 	"tideline/feed/account"
@@ -22,14 +21,29 @@ func (p *Page) admin(r *http.Request) (v account.Viewer, err error) {
 	if token = strings.TrimSpace(token); !strings.EqualFold(scheme, "Bearer") || token == "" {
 		return v, refusal.ErrSignIn
 	}
-	v, _, err = p.cfg.Accounts.Authenticate(r.Context(), token)
-	if err != nil {
+	if v, err = p.identify(r, token); err != nil {
 		return v, err
 	}
 	if v.Key != nil {
 		return v, errKey
 	}
 	return v, p.cfg.Moderation.DemandAdmin(r.Context(), moderation.By(v))
+}
+
+// identify finds out whose token it is. An address that has shown too many wrong ones is refused,
+// as at the API.
+func (p *Page) identify(r *http.Request, token string) (v account.Viewer, err error) {
+	v, _, known := p.cfg.Accounts.Recall(token)
+	if known {
+		return v, nil
+	}
+	done, refused := p.cfg.Limits.Attempt(r.Context(), limit.AddressOf(r.RemoteAddr))
+	if refused != nil {
+		return v, refused
+	}
+	defer func() { done(refusal.IsWrongCredential(err)) }()
+	v, _, err = p.cfg.Accounts.Authenticate(r.Context(), token)
+	return v, err
 }
 
 // logIn starts a session as the API does, and under its rates. One of who is no admin is
@@ -40,8 +54,7 @@ func (p *Page) logIn(w http.ResponseWriter, r *http.Request) {
 	r = r.WithContext(ctx)
 	client := limit.Client{Address: limit.AddressOf(r.RemoteAddr)}
 	if refused := p.cfg.Limits.Allow(ctx, client, limit.Demand{Accounts: 1, Cost: limit.LeastCost}); refused != nil {
-		w.Header().Set("Retry-After", strconv.Itoa(refused.RetryAfter))
-		p.answer(w, r, nil, &failure{http.StatusTooManyRequests, "RATE_LIMITED", refused.Message})
+		p.answer(w, r, nil, refused)
 		return
 	}
 	result, err := p.begin(r)

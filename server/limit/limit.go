@@ -35,6 +35,9 @@ type Config struct {
 	// RateAccounts is how many sign-ups and log-ins a minute one address may make in
 	// the long run, 1 to 60,000. It may make twice as many at once.
 	RateAccounts int
+	// RateCredentials is how many wrong credentials a minute one address may show in the
+	// long run, 1 to 60,000. It may show twice as many at once.
+	RateCredentials int
 	// RateMutations is how many other mutations a minute one user may make in the
 	// long run, 1 to 60,000: a fifth of them at once. Clients that are not signed in
 	// share the rate of one user per address.
@@ -89,6 +92,7 @@ func (c Config) Validate() error {
 		value, least, most int
 	}{
 		{"RateAccounts", c.RateAccounts, 1, 60_000},
+		{"RateCredentials", c.RateCredentials, 1, 60_000},
 		{"RateMutations", c.RateMutations, 1, 60_000},
 		{"RateCost", c.RateCost, 1000, 10_000_000},
 		{"RateKeyMutations", c.RateKeyMutations, 1, 60_000},
@@ -168,3 +172,6 @@ type Refusal struct {
 	Limit   string
 	Allowed int
 }
+
+// Error returns the message for the client.
+func (r *Refusal) Error() string { return r.Message }

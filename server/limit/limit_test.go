@@ -7,12 +7,12 @@ import (
 )
 
 var testConfig = Config{
-	RateAccounts: 30, RateMutations: 600, RateCost: 600_000, MaxCost: 10_000, RateKeyMutations: 30_000, RateKeyCost: 6_000_000, RateNewAccount: 60,
+	RateAccounts: 30, RateCredentials: 300, RateMutations: 600, RateCost: 600_000, MaxCost: 10_000, RateKeyMutations: 30_000, RateKeyCost: 6_000_000, RateNewAccount: 60,
 	MaxSocketsPerUser: 50, MaxSocketsPerAddress: 500, MaxSubscriptionsPerUser: 200, MaxSubscriptionsPerAddress: 2000,
 }
 
 func TestRatesOfAConfig(t *testing.T) {
-	require.Equal(t, rates{accounts: rate{60, 30}, mutations: rate{120, 600}, cost: rate{200_000, 600_000},
+	require.Equal(t, rates{accounts: rate{60, 30}, wrong: rate{600, 300}, mutations: rate{120, 600}, cost: rate{200_000, 600_000},
 		keyMutations: rate{6000, 30_000}, keyCost: rate{2_000_000, 6_000_000}, newHour: 60}, testConfig.rates())
 	c := testConfig
 	c.RateMutations, c.MaxCost = 1, 1_000_000

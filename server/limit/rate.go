@@ -24,6 +24,7 @@ type rate struct{ burst, perMinute int }
 // rates are those of one user or of one address.
 type rates struct {
 	accounts  rate // per address
+	wrong     rate // credentials, per address
 	mutations rate // per user, or per address for clients that are not signed in
 	cost      rate // the same; in addition, all users at one address share sharedCost times as much
 
@@ -36,6 +37,7 @@ type rates struct {
 func (c Config) rates() rates {
 	return rates{
 		accounts:  rate{2 * c.RateAccounts, c.RateAccounts},
+		wrong:     rate{2 * c.RateCredentials, c.RateCredentials},
 		mutations: rate{max(c.RateMutations/5, 1), c.RateMutations},
 		cost:      rate{max(c.RateCost/3, c.MaxCost, LeastCost), c.RateCost},
 
@@ -70,13 +72,17 @@ type rateLimiter struct {
 	rdb   redis.UniversalClient
 	log   *slog.Logger
 	rates rates
+	now   func() time.Time
 
-	mu     sync.Mutex
-	leased map[string]int // cost taken from Redis and not yet used, by bucket
+	attempts lines // to look credentials up
+
+	mu       sync.Mutex
+	leased   map[string]int     // cost taken from Redis and not yet used, by bucket
+	suspects map[string]suspect // by address
 }
 
 func newRateLimiter(rdb redis.UniversalClient, log *slog.Logger, r rates) *rateLimiter {
-	return &rateLimiter{rdb: rdb, log: log, rates: r, leased: make(map[string]int)}
+	return &rateLimiter{rdb: rdb, log: log, rates: r, leased: make(map[string]int), suspects: make(map[string]suspect), now: time.Now}
 }
 
 // Demand is what one operation takes: how many accounts it makes or logs in to,
@@ -203,6 +209,11 @@ func (l *rateLimiter) takeEvery(ctx context.Context, bucket string, interval tim
 	if wait == 0 {
 		return nil
 	}
-	seconds := int(math.Ceil(float64(wait) / 1e6))
+	return tooMany(time.Duration(wait) * time.Microsecond)
+}
+
+// tooMany refuses what is allowed again after the wait.
+func tooMany(wait time.Duration) *Refusal {
+	seconds := int(math.Ceil(wait.Seconds()))
 	return &Refusal{Message: fmt.Sprintf("Too many requests. Try again in %d seconds.", seconds), RetryAfter: seconds}
 }

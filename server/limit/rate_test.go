@@ -18,6 +18,7 @@ func TestMain(m *testing.M) { storagetest.Main(m, func() error { return goleak.F
 
 var testRates = rates{
 	accounts:  rate{burst: 10, perMinute: 30},
+	wrong:     rate{burst: 10, perMinute: 60},
 	mutations: rate{burst: 20, perMinute: 600},
 	cost:      rate{burst: 40_000, perMinute: 60_000},
 

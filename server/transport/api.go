@@ -51,14 +51,31 @@ var errForbidden = refusal.New(refusal.SessionEnded, "The session has ended. Log
 func isForbidden(err error) bool { return refusal.CodeOf(err) == refusal.Unauthenticated }
 
 // identify finds out whose credential it is; "" is the anonymous viewer. Errors: one
-// that isForbidden, or the reason why it could not find out.
-func (a *api) identify(ctx context.Context, credential string) (account.Viewer, time.Time, error) {
+// that isForbidden, a *limit.Refusal for an address that has shown too many wrong ones, or the
+// reason why it could not find out.
+func (a *api) identify(ctx context.Context, credential, address string) (v account.Viewer, expires time.Time, err error) {
 	if credential == "" {
-		return account.Viewer{}, time.Time{}, nil
+		return v, expires, nil
+	}
+	if v, expires, ok := a.config.Recall(credential); ok {
+		return v, expires, nil
+	}
+	done, refused := a.config.Limits.Attempt(ctx, address)
+	if refused != nil {
+		return v, expires, refused
 	}
 	ctx, cancel := context.WithTimeout(ctx, a.config.RequestTimeout)
 	defer cancel()
+	defer func() { done(refusal.IsWrongCredential(err)) }()
 	return a.config.Authenticate(ctx, credential)
+}
+
+// unidentified is the answer when identify failed with err at what.
+func (a *api) unidentified(ctx context.Context, what string, err error) gqlerror.List {
+	if errs := told(err); len(errs) > 0 {
+		return errs
+	}
+	return a.internal(ctx, what, err)
 }
 
 // clientOf is the client in whose name the limits count what a viewer does.

@@ -38,8 +38,12 @@ func tooLarge(r exec.Request) gqlerror.List {
 	return errs
 }
 
-// readBody reads the body of a request; release as of [limit.ReadAll].
+// readBody reads the body of a request; release as of [limit.ReadAll]. A body whose length is
+// declared as too large is refused before any of it is read.
 func (a *api) readBody(w http.ResponseWriter, r *http.Request) (request exec.Request, release func(), err error) {
+	if most := int64(a.config.MaxBody); r.ContentLength > most {
+		return request, func() {}, &http.MaxBytesError{Limit: most}
+	}
 	reader := http.MaxBytesReader(w, r.Body, int64(a.config.MaxBody))
 	body, release, err := limit.ReadAll(reader, a.bodies, int(max(min(r.ContentLength, freeBody)+1, 512)), freeBody)
 	if err == nil {

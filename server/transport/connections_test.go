@@ -30,7 +30,7 @@ func limits(t *testing.T, set func(*limit.Config)) *limit.Limits {
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
 	config := limit.Config{
-		RateAccounts: 60_000, RateMutations: 60_000, RateCost: 10_000_000, RateKeyMutations: 60_000, RateKeyCost: 60_000_000, RateNewAccount: 60,
+		RateAccounts: 60_000, RateCredentials: 60_000, RateMutations: 60_000, RateCost: 10_000_000, RateKeyMutations: 60_000, RateKeyCost: 60_000_000, RateNewAccount: 60,
 		MaxSocketsPerUser: 1_000_000, MaxSocketsPerAddress: 1_000_000,
 		MaxSubscriptionsPerUser: 1_000_000, MaxSubscriptionsPerAddress: 1_000_000,
 	}

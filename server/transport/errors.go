@@ -2,12 +2,15 @@ package transport
 
 import (
 	"context"
+	"errors"
+	"net/http"
 
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
 	"tideline/feed/refusal"
 	"tideline/graph/exec"
 	"tideline/server/limit"
+	"tideline/server/transport/incoming"
 	"tideline/server/transport/requestid"
 )
 
@@ -41,6 +44,32 @@ func refused(r *limit.Refusal) gqlerror.List {
 		errs[0].Extensions["limit"], errs[0].Extensions["allowed"] = r.Limit, r.Allowed
 	}
 	return errs
+}
+
+// Refuse answers a request outside GraphQL that was refused, in the form of GraphQL answers:
+// errors with a message, a code and a reason. It writes nothing and returns false for an error
+// that is neither a *refusal.Error nor a *limit.Refusal.
+func Refuse(w http.ResponseWriter, err error) bool {
+	errs := told(err)
+	if len(errs) == 0 {
+		return false
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	respondAs(w, incoming.TypeJSON, statusOf(errs), exec.Response{Errors: errs})
+	return true
+}
+
+// told is what a client is told of an error; none for one that is our own.
+func told(err error) gqlerror.List {
+	var wrong *refusal.Error
+	var tooMany *limit.Refusal
+	switch {
+	case errors.As(err, &tooMany):
+		return refused(tooMany)
+	case errors.As(err, &wrong):
+		return gqlerror.List{{Message: wrong.Message, Extensions: wrong.Extensions()}}
+	}
+	return nil
 }
 
 // codeOf is the code of the first error, "OK" without one.

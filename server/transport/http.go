@@ -57,10 +57,12 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
+		leaveUnread(w, r)
 		refuse(w, mediaType, http.StatusRequestEntityTooLarge, "The request is larger than %d bytes.", large.Limit)
 		return
 	}
 	if errors.Is(err, limit.ErrBusy) {
+		leaveUnread(w, r)
 		respondAs(w, mediaType, http.StatusServiceUnavailable, exec.Response{Errors: refused(limit.Busy)})
 		return
 	}
@@ -71,19 +73,26 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request) {
 	h.serve(w, r, mediaType, request, release)
 }
 
+// leaveUnread prepares an answer that does not wait for the rest of the request's body. The
+// connection closes after it. [Linger] keeps it open until the client has read the answer.
+func leaveUnread(w http.ResponseWriter, r *http.Request) {
+	if r.ProtoMajor == 1 { // HTTP/2 always answers at once, and has other requests on the connection
+		w.Header().Set("Connection", "close")
+		_ = http.NewResponseController(w).EnableFullDuplex() // a writer that cannot waits for 256 KB more
+	}
+}
+
 // serve answers a request that was read. It releases the body of a subscription
 // early.
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request, mediaType string, request exec.Request, release func()) {
 	ctx, begun := trace.WithCaller(r.Context(), r.Header), time.Now()
 	viewer, expires, err := h.viewer(r)
-	if isForbidden(err) {
-		w.Header().Set("WWW-Authenticate", "Bearer")
-		respond(w, mediaType, exec.Response{Errors: requestError(codeUnauthenticated, "%s", err)})
-		return
-	}
 	if err != nil {
-		errs := h.api.internal(ctx, "authenticate", err)
-		if wantsEvents(r) {
+		errs := h.api.unidentified(ctx, "authenticate", err)
+		switch {
+		case isForbidden(err):
+			w.Header().Set("WWW-Authenticate", "Bearer")
+		case wantsEvents(r) && codeOf(errs) == codeInternal:
 			unavailable(w, "The session cannot be checked at the moment.")
 			return
 		}
@@ -124,7 +133,7 @@ func (h *Handler) viewer(r *http.Request) (account.Viewer, time.Time, error) {
 	if !ok {
 		return account.Viewer{}, time.Time{}, errForbidden
 	}
-	return h.api.identify(r.Context(), token)
+	return h.api.identify(r.Context(), token, limit.AddressOf(r.RemoteAddr))
 }
 
 // upgrade admits a socket, as far as its address allows.

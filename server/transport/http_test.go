@@ -63,8 +63,8 @@ func TestHTTP(t *testing.T) {
 			request: post(`{"query":"query($n:Int){echo(n:$n)}","variables":{"n":"x"}}`), strict: 400, loose: 200, want: "BAD_USER_INPUT",
 		},
 		"persisted query":        {request: post(`{"extensions":{"persistedQuery":{"version":1,"sha256Hash":"0"}}}`), strict: 400, loose: 200, want: "PERSISTED_QUERY_NOT_SUPPORTED"},
-		"unknown token":          {request: with(post(hello), "Authorization", "Bearer mallory"), strict: 401, want: "UNAUTHENTICATED"},
-		"not a bearer token":     {request: with(post(hello), "Authorization", "Basic YTpi"), strict: 401, want: "UNAUTHENTICATED"},
+		"unknown token":          {request: with(post(hello), "Authorization", "Bearer mallory"), strict: 401, want: `"reason":"SESSION_ENDED"`},
+		"not a bearer token":     {request: with(post(hello), "Authorization", "Basic YTpi"), strict: 401, want: `"reason":"SESSION_ENDED"`},
 		"no session store":       {request: with(post(hello), "Authorization", "Bearer database-down"), strict: 500, loose: 200, want: "INTERNAL"},
 		"mutation by GET":        {request: get("mutation{set(n:1)}"), strict: 405, want: "Use POST"},
 		"subscription":           {request: post(`{"query":"subscription{news}"}`), strict: 400, want: "graphql-transport-ws"},
@@ -251,7 +251,7 @@ func TestCORS(t *testing.T) {
 		"no page":           {[]string{"*"}, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			handler := cors(c.allowed, inner)
+			handler := cors(incoming.NewOrigins(c.allowed), inner)
 			for _, method := range []string{http.MethodPost, http.MethodOptions} {
 				r := httptest.NewRequest(method, "/graphql", nil)
 				r.Header.Set("Origin", c.origin)

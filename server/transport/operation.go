@@ -76,13 +76,13 @@ func (op *operation) run(ctx context.Context, request exec.Request, giveBack fun
 func (op *operation) prepare(ctx context.Context, request exec.Request) (account.Viewer, *exec.Operation) {
 	s := op.socket
 	// The session may have ended since the socket was opened.
-	viewer, _, err := s.set.api.identify(ctx, s.token)
+	viewer, _, err := s.set.api.identify(ctx, s.token, s.address)
 	if isForbidden(err) {
 		s.forbid()
 		return viewer, nil
 	}
 	if err != nil {
-		_ = s.set.api.internal(ctx, "authenticate an operation", err)
+		_ = s.set.api.unidentified(ctx, "authenticate an operation", err)
 		op.closeForNow(ctx)
 		return viewer, nil
 	}
@@ -202,13 +202,13 @@ func (op *operation) ended() {
 		return
 	}
 	// If it has ended because its session did, the socket ends, too.
-	switch _, _, err := s.set.api.identify(ctx, s.token); {
+	switch _, _, err := s.set.api.identify(ctx, s.token, s.address); {
 	case err == nil:
 		op.complete()
 	case isForbidden(err):
 		s.forbid()
 	default:
-		_ = s.set.api.internal(ctx, "authenticate the end of a stream", err)
+		_ = s.set.api.unidentified(ctx, "authenticate the end of a stream", err)
 		op.closeForNow(ctx)
 	}
 }

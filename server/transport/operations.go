@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/gorilla/websocket"
 
@@ -24,9 +25,10 @@ type operations struct {
 
 	mu        sync.Mutex
 	byID      map[string]*operation
-	running   int  // those that have ended but not yet stopped included
-	executing int  // queries and mutations
-	draining  bool // no new ones; the socket closes when nothing executes
+	running   int           // those that have ended but not yet stopped included
+	executing int           // queries and mutations
+	draining  bool          // no new ones; the socket closes when nothing executes
+	wait      time.Duration // until the client may reconnect, then
 }
 
 // start begins an operation; began is false when there is none. Else the operation
@@ -138,16 +140,29 @@ func (o *operations) endExecuting() {
 	o.closeDrainedLocked()
 }
 
-// drain closes the socket as soon as its queries and mutations are answered.
-func (o *operations) drain() {
+// activity implements client.
+func (o *operations) activity() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.draining = true
+	switch {
+	case o.executing > 0:
+		return executing
+	case o.running > 0:
+		return subscribed
+	}
+	return idle
+}
+
+// leave implements client.
+func (o *operations) leave(wait time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.draining, o.wait = true, wait
 	o.closeDrainedLocked()
 }
 
 func (o *operations) closeDrainedLocked() {
 	if o.draining && o.executing == 0 {
-		o.socket.queue.Close(websocket.CloseServiceRestart, "Restarting")
+		o.socket.queue.Close(websocket.CloseServiceRestart, reconnectIn(o.wait))
 	}
 }

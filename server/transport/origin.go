@@ -2,20 +2,20 @@ package transport
 
 import (
 	"net/http"
-	"slices"
 
+	"tideline/server/transport/incoming"
 	"tideline/server/transport/requestid"
 )
 
 // cors lets pages of the origins use next, with a token of their own: there are no
 // cookies that they could use. Other pages get no permission; browsers enforce
 // that.
-func cors(origins []string, next http.Handler) http.Handler {
+func cors(origins incoming.Origins, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Add("Vary", "Origin")
 		origin := r.Header.Get("Origin")
-		allowed := origin != "" && (slices.Contains(origins, origin) || slices.Contains(origins, "*"))
+		allowed := origins.Has(origin)
 		if allowed {
 			h.Set("Access-Control-Allow-Origin", origin)
 			h.Set("Access-Control-Expose-Headers", "Retry-After, "+requestid.Header)

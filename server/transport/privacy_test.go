@@ -69,7 +69,7 @@ func feedHandler(t *testing.T, s *storage.Stores, users int) (h *Handler, tokens
 	engine, err := graph.New(graph.Backend{Accounts: w.Accounts, Directory: w.Directory, Feed: w.Feed, Home: w.Home, Streams: w.Streams}, graph.Config{})
 	require.NoError(t, err)
 	limits, err := limit.New(s.Redis, limit.Config{
-		RateAccounts: 60_000, RateMutations: 60_000, RateCost: 10_000_000, RateKeyMutations: 60_000, RateKeyCost: 60_000_000, RateNewAccount: 60, MaxCost: 1 << 30,
+		RateAccounts: 60_000, RateCredentials: 60_000, RateMutations: 60_000, RateCost: 10_000_000, RateKeyMutations: 60_000, RateKeyCost: 60_000_000, RateNewAccount: 60, MaxCost: 1 << 30,
 		MaxSocketsPerUser: 1, MaxSocketsPerAddress: 1, MaxSubscriptionsPerUser: 1, MaxSubscriptionsPerAddress: 1,
 	})
 	require.NoError(t, err)

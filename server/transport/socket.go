@@ -221,7 +221,7 @@ func (s *socket) init(ctx context.Context, m message) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			if !limit.InTurn(ctx, s.set.lookUps, 1, func() { viewer, expires, err = s.set.api.identify(ctx, token) }) {
+			if !limit.InTurn(ctx, s.set.lookUps, 1, func() { viewer, expires, err = s.set.api.identify(ctx, token, s.address) }) {
 				err = ctx.Err()
 			}
 		}()
@@ -232,7 +232,7 @@ func (s *socket) init(ctx context.Context, m message) {
 		return
 	}
 	if err != nil {
-		_ = s.set.api.internal(ctx, "authenticate a socket", err)
+		_ = s.set.api.unidentified(ctx, "authenticate a socket", err)
 		s.closeForNow()
 		return
 	}

@@ -2,13 +2,16 @@ package transport
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/gorilla/websocket"
 	"golang.org/x/sync/semaphore"
 
+	"tideline/feed/refusal"
 	"tideline/server/limit"
 	"tideline/server/transport/incoming"
 	"tideline/server/transport/requestid"
@@ -35,13 +38,17 @@ type sockets struct {
 	api      *api
 	sessions *sessions
 	upgrader websocket.Upgrader
+	origins  incoming.Origins
+	refused  refusal.Log
 
-	stopping chan struct{}       // closed when shutdown begins
-	lookUps  *semaphore.Weighted // the sockets that look up a session
+	// sleep waits, unless the context or done ends before. It is time itself except in tests.
+	sleep   func(ctx context.Context, d time.Duration, done <-chan struct{})
+	lookUps *semaphore.Weighted // the sockets that look up a session
 
 	mu      sync.Mutex
 	taken   int // open sockets, handshakes under way, and streams of events
 	open    map[*socket]struct{}
+	streams map[*stream]struct{}
 	closing bool
 	running sync.WaitGroup // every goroutine of every socket
 }
@@ -57,17 +64,27 @@ func newSockets(a *api) *sockets {
 			WriteBufferPool:   new(sync.Pool),
 			EnableCompression: a.config.Deflate,
 			Subprotocols:      []string{transportWS.protocol, legacyWS.protocol},
-			CheckOrigin:       func(r *http.Request) bool { return incoming.OriginAllowed(r, a.config.AllowedOrigins) },
+			CheckOrigin:       func(*http.Request) bool { return true }, // accept has checked it
+			Error: func(w http.ResponseWriter, _ *http.Request, status int, reason error) {
+				w.Header().Set("Sec-Websocket-Version", "13")
+				http.Error(w, reason.Error(), status)
+			},
 		},
-		stopping: make(chan struct{}),
-		lookUps:  semaphore.NewWeighted(lookUpsAtOnce),
-		open:     make(map[*socket]struct{}),
+		origins: incoming.NewOrigins(a.config.AllowedOrigins),
+		sleep:   sleep,
+		lookUps: semaphore.NewWeighted(lookUpsAtOnce),
+		open:    make(map[*socket]struct{}),
+		streams: make(map[*stream]struct{}),
 	}
 }
 
 // accept turns a handshake into a socket. It returns at once: the socket lives
 // without the HTTP server's goroutine and buffers.
 func (s *sockets) accept(w http.ResponseWriter, r *http.Request) {
+	if !s.origins.Allow(r) {
+		s.refuseOrigin(w, r)
+		return
+	}
 	if !s.reserve() {
 		unavailable(w, "This server takes no more connections.")
 		return
@@ -92,9 +109,20 @@ func (s *sockets) accept(w http.ResponseWriter, r *http.Request) {
 	closing := s.closing
 	s.mu.Unlock()
 	if closing {
-		socket.queue.Close(websocket.CloseServiceRestart, "Restarting")
+		socket.operations.leave(0)
 	}
 	go socket.read(ctx)
+}
+
+// refuseOrigin refuses a handshake from the page of another site. The operator is told, since a
+// proxy that changes the host looks the same.
+func (s *sockets) refuseOrigin(w http.ResponseWriter, r *http.Request) {
+	origin := r.Header.Get("Origin")
+	if omitted, due := s.refused.Due("origin", time.Now()); due {
+		s.api.config.Logger.WarnContext(r.Context(), "websocket refused: the page is of another site. If it is yours, have the proxy pass the Host header on, or set --allowed-origins",
+			"origin", origin, "host", r.Host, "omitted", omitted)
+	}
+	http.Error(w, fmt.Sprintf("The page's origin %q is not the host that it asks, %q, and is not among the allowed origins.", origin, r.Host), http.StatusForbidden)
 }
 
 // reserve counts a socket or stream that is about to begin; ok is false when there
@@ -110,7 +138,7 @@ func (s *sockets) reserve() (ok bool) {
 	return true
 }
 
-// forget counts a socket that was closed no more.
+// forget stops counting a socket that was closed.
 func (s *sockets) forget(socket *socket) {
 	s.mu.Lock()
 	delete(s.open, socket)
@@ -131,37 +159,4 @@ func (s *sockets) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.open)
-}
-
-// shutdown see Handler.Shutdown.
-func (s *sockets) shutdown(ctx context.Context) error {
-	s.mu.Lock()
-	if !s.closing {
-		s.closing = true
-		close(s.stopping)
-	}
-	open := make([]*socket, 0, len(s.open))
-	for socket := range s.open {
-		open = append(open, socket)
-	}
-	s.mu.Unlock()
-	for _, socket := range open {
-		socket.operations.drain()
-	}
-	gone := make(chan struct{})
-	go func() {
-		s.running.Wait()
-		close(gone)
-	}()
-	select {
-	case <-gone:
-		return nil
-	case <-ctx.Done():
-	}
-	for _, socket := range open {
-		socket.conn.Close()
-		socket.cancel()
-	}
-	<-gone
-	return ctx.Err()
 }

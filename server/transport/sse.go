@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"errors"
+	"fmt"
 	"mime"
 	"net/http"
 	"strconv"
@@ -64,18 +65,64 @@ func (s *eventStream) next(response exec.Response) error {
 	return s.write(append(text, "\n\n"...))
 }
 
+// retry tells the client how long to wait before it asks for the stream again.
+func (s *eventStream) retry(wait time.Duration) error {
+	return s.write(fmt.Appendf(nil, "retry: %d\n\n", wait.Milliseconds()))
+}
+
 func (s *eventStream) complete() error { return s.write([]byte("event: complete\ndata:\n\n")) }
+
+// stream is an answer by events that is open.
+type stream struct {
+	cancel context.CancelFunc
+	away   chan time.Duration // how long the client is to wait; has room for it
+}
+
+// activity implements client.
+func (s *stream) activity() int { return subscribed }
+
+// leave implements client. A query or mutation is answered first, and ends its stream itself.
+func (s *stream) leave(wait time.Duration) {
+	select {
+	case s.away <- wait:
+	default: // it was told before
+	}
+}
+
+// reserveStream is reserve for a stream, which is sent away when the process stops.
+func (s *sockets) reserveStream(open *stream) (ok bool) {
+	if !s.reserve() {
+		return false
+	}
+	s.mu.Lock()
+	s.streams[open] = struct{}{}
+	closing := s.closing
+	s.mu.Unlock()
+	if closing {
+		open.leave(0)
+	}
+	return true
+}
+
+// releaseStream gives back what reserveStream counted.
+func (s *sockets) releaseStream(open *stream) {
+	s.mu.Lock()
+	delete(s.streams, open)
+	s.mu.Unlock()
+	s.release()
+}
 
 // stream answers an operation by events, or the errors that kept it from being
 // one.
 func (h *Handler) stream(w http.ResponseWriter, r *http.Request, begun time.Time, v account.Viewer, expires time.Time, operation *exec.Operation, errs gqlerror.List) {
-	if !h.sockets.reserve() {
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	open := &stream{cancel: cancel, away: make(chan time.Duration, 1)}
+	if !h.sockets.reserveStream(open) {
 		unavailable(w, "This server takes no more connections.")
 		return
 	}
-	defer h.sockets.release()
-	ctx, cancel := context.WithCancel(r.Context())
-	defer cancel()
+	defer h.sockets.releaseStream(open)
 	if !expires.IsZero() {
 		defer time.AfterFunc(time.Until(expires), cancel).Stop()
 	}
@@ -107,7 +154,7 @@ func (h *Handler) stream(w http.ResponseWriter, r *http.Request, begun time.Time
 			}
 		})
 		if len(errs) == 0 {
-			h.forward(ctx, s, r, subscription, dirty)
+			h.forward(ctx, s, r, subscription, dirty, open.away)
 			return
 		}
 		if codeOf(errs) == codeInternal { // an answer by events would be final
@@ -143,7 +190,7 @@ func (h *Handler) admit(ctx context.Context, w http.ResponseWriter, r *http.Requ
 // forward writes the responses of a subscription until it ends, and now and then a
 // comment: by it both sides find out whether the other is still there. It reads
 // the subscription each time dirty says that there may be more.
-func (h *Handler) forward(ctx context.Context, s *eventStream, r *http.Request, subscription *exec.Subscription, dirty <-chan struct{}) {
+func (h *Handler) forward(ctx context.Context, s *eventStream, r *http.Request, subscription *exec.Subscription, dirty <-chan struct{}, away <-chan time.Duration) {
 	pulse := time.NewTicker(h.api.config.PingInterval)
 	defer pulse.Stop()
 	ctx = trace.Joinable(ctx)
@@ -152,7 +199,8 @@ func (h *Handler) forward(ctx context.Context, s *eventStream, r *http.Request, 
 		select {
 		case <-ctx.Done():
 			return
-		case <-h.sockets.stopping:
+		case wait := <-away:
+			_ = s.retry(wait) // an error means that the client has left already
 			return
 		case <-pulse.C:
 			err = s.write([]byte(":\n\n"))

@@ -53,6 +53,10 @@ type Config struct {
 	// Authenticate returns whose token it is, and when it expires. Its error has the
 	// code refusal.Unauthenticated when the token is nobody's.
 	Authenticate func(ctx context.Context, token string) (account.Viewer, time.Time, error)
+	// Recall returns what Authenticate would return for a token that was lately found good, at
+	// no cost. ok is false for any other token: Limits decides whether the client may have it
+	// looked up. Defaults to knowing no token.
+	Recall func(token string) (v account.Viewer, expires time.Time, ok bool)
 	// Ended returns those of the grants that are over.
 	Ended func(ctx context.Context, grants []account.Grant) (ended []account.Grant, err error)
 	// Limits refuse clients that take too much.
@@ -156,6 +160,9 @@ func (c Config) withDefaults() Config {
 	c.Operations = cmp.Or(c.Operations, 100)
 	c.QueueFrames = cmp.Or(c.QueueFrames, 256)
 	c.QueueBytes = cmp.Or(c.QueueBytes, 512<<10)
+	if c.Recall == nil {
+		c.Recall = func(string) (v account.Viewer, expires time.Time, ok bool) { return }
+	}
 	if c.ObserveRequest == nil {
 		c.ObserveRequest = func(string, string, time.Duration) {}
 	}
@@ -207,7 +214,7 @@ func New(ctx context.Context, c Config) (*Handler, error) {
 		}
 	}
 	h := &Handler{api: a, sockets: newSockets(a)}
-	h.http = cors(c.AllowedOrigins, http.HandlerFunc(h.answer))
+	h.http = cors(h.sockets.origins, http.HandlerFunc(h.answer))
 	return h, nil
 }
 
@@ -224,8 +231,10 @@ func (h *Handler) Run(ctx context.Context) error { return h.sockets.sessions.run
 // Sockets is how many sockets are open.
 func (h *Handler) Sockets() int { return h.sockets.count() }
 
-// Shutdown refuses new sockets and streams, closes sockets with 1012, on which
-// clients reconnect, once their queries and mutations are answered, and breaks
-// streams off. It returns when all are gone. When ctx ends before, it cuts the rest
-// off and returns the error of ctx.
+// Shutdown refuses new sockets and streams, and sends away those that are open, one after the
+// other: idle ones first, at a pace that the other servers can take, and within four fifths of
+// the time that ctx has left. A socket is closed with 1012 once its queries and mutations are
+// answered, and a stream is broken off. Each client is told when to reconnect, as docs/live.md
+// says; a connection works as before until its turn comes. Shutdown returns when all are gone.
+// When ctx ends before, it cuts the rest off and returns the error of ctx.
 func (h *Handler) Shutdown(ctx context.Context) error { return h.sockets.shutdown(ctx) }

@@ -7,9 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"mime"
-	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -167,15 +165,4 @@ func IsJSON(contentType string) bool {
 	name, params, err := mime.ParseMediaType(contentType)
 	charset, given := params["charset"]
 	return err == nil && name == TypeJSON && (!given || strings.EqualFold(charset, "utf-8"))
-}
-
-// OriginAllowed reports whether the page that opens a socket, if any, is ours or
-// on the list. Programs that are no browsers send no Origin.
-func OriginAllowed(r *http.Request, origins []string) bool {
-	origin := r.Header.Get("Origin")
-	if origin == "" || slices.Contains(origins, "*") || slices.Contains(origins, origin) {
-		return true
-	}
-	u, err := url.Parse(origin)
-	return err == nil && strings.EqualFold(u.Host, r.Host)
 }

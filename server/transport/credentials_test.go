@@ -1,0 +1,65 @@
+package transport
+
+import (
+	"context"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tideline/feed/account"
+	"tideline/feed/refusal"
+	"tideline/server/limit"
+)
+
+// An address that has shown too many wrong credentials is refused on every transport before
+// anything is looked up. What is known to be good goes on, and so do anonymous clients.
+func TestWrongCredentialsAreNotLookedUpForEver(t *testing.T) {
+	var lookUps atomic.Int64
+	f := newFixture(t, func(c *Config) {
+		authenticate := c.Authenticate
+		c.Authenticate = func(ctx context.Context, token string) (account.Viewer, time.Time, error) {
+			lookUps.Add(1)
+			return authenticate(ctx, token)
+		}
+		c.Recall = func(token string) (account.Viewer, time.Time, bool) {
+			return account.Viewer{ID: 3, Session: 30}, time.Now().Add(time.Hour), token == "known"
+		}
+		c.Limits = limits(t, func(c *limit.Config) { c.RateCredentials = 5 }) // ten at once
+	})
+	const hello = `{"query":"{hello}"}`
+	for range 11 { // the last one is found to be too many when it is counted
+		require.Equal(t, http.StatusUnauthorized, f.ask(t, http.MethodPost, "mallory", "{hello}").response.StatusCode)
+	}
+	before := lookUps.Load()
+	refused := f.ask(t, http.MethodPost, "mallory", "{hello}").response
+	require.Equal(t, http.StatusTooManyRequests, refused.StatusCode)
+	require.NotEmpty(t, refused.Header.Get("Retry-After"))
+	require.Equal(t, http.StatusTooManyRequests, f.ask(t, http.MethodPost, "alice", "{hello}").response.StatusCode, "nobody knows that it is good")
+	p := f.dial(t, modern)
+	p.Send(messageOf("connection_init", `{"Authorization":"Bearer mallory"}`))
+	p.ExpectClose(1013)
+	require.Equal(t, before, lookUps.Load())
+
+	require.Equal(t, http.StatusOK, f.ask(t, http.MethodPost, "known", "{hello}").response.StatusCode)
+	require.Equal(t, http.StatusOK, f.ask(t, http.MethodPost, "", "{hello}").response.StatusCode)
+	known := f.connect(t, modern, `{"Authorization":"Bearer known"}`)
+	known.Send(`{"id":"1","type":"subscribe","payload":` + hello + `}`)
+	known.Expect(`{"id":"1","type":"next","payload":{"data":{"hello":"world"}}}`)
+	require.Equal(t, before, lookUps.Load())
+}
+
+// A server whose key is right does not count as wrong when it names a user who is not there.
+func TestNobodyToActForIsNoWrongCredential(t *testing.T) {
+	f := newFixture(t, func(c *Config) {
+		c.Authenticate = func(context.Context, string) (v account.Viewer, expires time.Time, err error) {
+			return v, expires, refusal.New(refusal.NobodyToActFor, "There is no such user to act for.")
+		}
+		c.Limits = limits(t, func(c *limit.Config) { c.RateCredentials = 1 })
+	})
+	for range 10 {
+		require.Equal(t, http.StatusUnauthorized, f.ask(t, http.MethodPost, "key", "{hello}").response.StatusCode)
+	}
+}
