@@ -108,10 +108,11 @@ func (f *finder) Muted(ctx context.Context, v account.Viewer, owner int64, p pag
 }
 
 // LikedPosts is a page of the posts that the viewer likes and may still see, newest like
-// first; nil for anyone but the owner. Error: BadInput.
+// first; nil for anyone but the owner. It may be shorter than asked for, even empty, while
+// there is more to see behind its end. Error: BadInput.
 //
 // Cost: an index range of the page, and its posts by primary key; a run of posts that are
-// hidden by now costs the same again, of twice as many.
+// hidden by now costs the same again, of twice as many, up to visibility.MostLooked posts.
 func (f *finder) LikedPosts(ctx context.Context, v account.Viewer, owner int64, p paging.Page) (*paging.Connection[ent.Post], error) {
 	if v.ID != owner {
 		return nil, nil
@@ -120,14 +121,18 @@ func (f *finder) LikedPosts(ctx context.Context, v account.Viewer, owner int64, 
 	if err != nil {
 		return nil, err
 	}
-	from, likes := f.posts.LikedBy(owner)
+	from, likes, stopped := f.posts.LikedBy(owner)
 	posts, err := visibility.Fill(ctx, visibility.Direct, owner, w.Range(), from)
 	if err != nil {
 		return nil, err
 	}
-	return paging.Connect(w, posts, func(p *ent.Post) paging.Edge[ent.Post] {
+	page := paging.Connect(w, posts, func(p *ent.Post) paging.Edge[ent.Post] {
 		return paging.Edge[ent.Post]{Cursor: paging.Cursor{ID: likes[p.ID]}.Encode(paging.Liked, owner), Node: p}
-	}), nil
+	})
+	if !page.HasNextPage && *stopped != 0 {
+		page.HasNextPage, page.End = true, paging.Cursor{ID: *stopped}.Encode(paging.Liked, owner)
+	}
+	return page, nil
 }
 
 // TaggedPosts is a page of the posts with the tag that the viewer may see, newest first,
@@ -136,7 +141,7 @@ func (f *finder) LikedPosts(ctx context.Context, v account.Viewer, owner int64, 
 // for what is no tag.
 //
 // Cost: that of visibility.Tagged; a run of posts that the viewer may not see costs the same
-// again, of twice as many, up to 2,000 posts.
+// again, of twice as many, up to visibility.MostLooked posts.
 func (f *finder) TaggedPosts(ctx context.Context, v account.Viewer, text string, p paging.Page) (*paging.Connection[ent.Post], error) {
 	name, err := tag.Parse(text)
 	if err != nil {

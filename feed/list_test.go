@@ -12,6 +12,8 @@ import (
 	"tideline/feed/moderation"
 	"tideline/feed/paging"
 	"tideline/feed/refusal"
+	"tideline/feed/visibility"
+	"tideline/storage/storagetest"
 )
 
 // walk pages through a list, two entries at a time, downwards or upwards. Every page but the
@@ -203,5 +205,45 @@ func TestLikedPosts(t *testing.T) {
 		like(ofBob)
 		require.Equal(w, []int64{ofBob, ofCat, own}, read(false))
 		require.Equal(w, []int64{ofBob, ofCat, own}, read(true))
+	})
+}
+
+// Likes of posts that became invisible are read in parts: a page that found too little says where
+// the list goes on.
+func TestLikedPostsLooksAtFewAtATime(t *testing.T) {
+	t.Parallel()
+	feedtest.EachIdle(t, func(w *feedtest.World) {
+		ann, bob := w.User("ann"), w.User("bob")
+		like := func(id int64) int64 {
+			w.Helper()
+			w.Stores.DB.Like.Create().SetUserID(bob.ID).SetPostID(id).ExecX(w.Ctx)
+			return id
+		}
+		deep := like(w.Post(ann, schema.Public))
+		for n := 2*visibility.MostLooked + 100; n > 0; n -= 100 {
+			posts, likes := make([]*ent.PostCreate, 100), make([]*ent.LikeCreate, 100)
+			for i := range posts {
+				id, err := w.IDs.Next()
+				require.NoError(w, err)
+				posts[i] = w.Stores.DB.Post.Create().SetID(id).SetAuthorID(ann.ID).SetText("once public").SetVisibility(schema.Private)
+				likes[i] = w.Stores.DB.Like.Create().SetUserID(bob.ID).SetPostID(id)
+			}
+			w.Stores.DB.Post.CreateBulk(posts...).ExecX(w.Ctx)
+			w.Stores.DB.Like.CreateBulk(likes...).ExecX(w.Ctx)
+		}
+		top := like(w.Post(ann, schema.Public))
+		pages, p := [][]int64{}, paging.Page{}
+		for {
+			asked := storagetest.CountQueries(w.Stores)
+			page, err := w.Feed.LikedPosts(w.Ctx, bob, bob.ID, p)
+			require.NoError(w, err)
+			require.LessOrEqual(w, asked(), 16)
+			pages, p.After = append(pages, feedtest.PostIDs(page)), page.PageInfo().EndCursor
+			if !page.PageInfo().HasNextPage {
+				break
+			}
+			require.NotNil(w, p.After)
+		}
+		require.Equal(w, [][]int64{{top}, {}, {deep}}, pages)
 	})
 }

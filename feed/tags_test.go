@@ -13,6 +13,7 @@ import (
 	"tideline/feed/moderation"
 	"tideline/feed/paging"
 	"tideline/feed/refusal"
+	"tideline/feed/visibility"
 	"tideline/storage/storagetest"
 )
 
@@ -137,7 +138,7 @@ func TestTagFullOfHiddenPosts(t *testing.T) {
 	feedtest.EachIdle(t, func(w *feedtest.World) {
 		ann, bob := w.User("ann"), w.User("bob")
 		deep := say(w, ann, "#tide", schema.Public)
-		for n := 4100; n > 0; n -= 100 {
+		for n := 2*visibility.MostLooked + 100; n > 0; n -= 100 {
 			posts, tags := make([]*ent.PostCreate, 100), make([]*ent.PostTagCreate, 100)
 			for i := range posts {
 				id, err := w.IDs.Next()

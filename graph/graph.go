@@ -29,6 +29,7 @@ import (
 	"tideline/feed/moderation"
 	"tideline/feed/refusal"
 	"tideline/feed/stream"
+	"tideline/feed/visibility"
 	"tideline/graph/exec"
 	"tideline/graph/generated"
 )
@@ -81,11 +82,12 @@ func New(b Backend, cfg Config) (*exec.Engine, error) {
 		Permit:  permit,
 		Compile: api{b}.compilePage,
 		Limits:  cfg.Limits,
-		Prices: map[string]int{
+		Prices:  api{b}.prices(),
+		SharedPrices: map[string]int{
 			"TimelineConnection.unreadCount": unreadPrice, "TimelinePostAdded.unreadCount": unreadPrice,
-			"TimelineHeartbeat.unreadCount": unreadPrice, "MarkTimelineReadPayload.unreadCount": unreadPrice, "User.unreadCount": unreadPrice,
+			"TimelineHeartbeat.unreadCount": unreadPrice, "User.unreadCount": unreadPrice,
 		},
-		NestedPrice:    nestedPrice,
+		PagePrice:      pagePrice,
 		Introspection:  cfg.Introspection,
 		Suggestions:    cfg.Suggestions,
 		ErrorPresenter: presenter(cfg.Logger),
@@ -95,13 +97,48 @@ func New(b Backend, cfg Config) (*exec.Engine, error) {
 	})
 }
 
-// unreadPrice is what an unread count costs, in fields: it reads all posts that are
-// unread, of which an inbox may be full, where a page of 20 costs some 200.
-const unreadPrice = 100
+// The prices of what is read beyond what is returned. A unit is a field that is returned: a page of 20 posts with
+// their authors has some 200 of them, for three queries and 40 rows, and takes less than a millisecond of a processor.
+const (
+	// keyPrice is the price of a field that looks an object up: a query of its own.
+	keyPrice = 10
+	// pagePrice is the price of a connection: two queries.
+	pagePrice = 50
+	// unreadPrice is the price of an unread count: it reads all posts that are unread, of which an inbox may be full.
+	unreadPrice = 100
+	// searchPrice is the price of a search for users: it looks at far more users than it finds.
+	searchPrice = 500
+	// suggestPrice is the price of suggestions: they read up to 5,000 follows, and rank whom these find.
+	suggestPrice = 1000
+)
 
-// nestedPrice is what a connection of each user of a page costs, in fields, beside what it
-// returns: two queries, where a page of 20 posts with authors costs some 200 and needs three.
-const nestedPrice = 50
+// prices are those of the fields whose cost does not follow from what they return. The price of posts that are looked
+// at is one for each of the most that there may be.
+func (a api) prices() map[string]func(map[string]any) int {
+	flat := func(price int) func(map[string]any) int { return func(map[string]any) int { return price } }
+	return map[string]func(map[string]any) int{
+		"Query.timeline": func(arguments map[string]any) int {
+			if arguments["order"] == string(home.Ranked) {
+				return pagePrice + a.Home.MostRanked()
+			}
+			return pagePrice
+		},
+		"Query.users": func(arguments map[string]any) int {
+			if query, _ := arguments["query"].(string); query != "" {
+				return pagePrice + searchPrice
+			}
+			return pagePrice
+		},
+		"Query.suggestedUsers": flat(suggestPrice),
+		"Query.taggedPosts":    flat(pagePrice + visibility.MostLooked),
+		"User.likedPosts":      flat(pagePrice + visibility.MostLooked),
+
+		"Query.viewer": flat(keyPrice), "Query.user": flat(keyPrice), "Query.userByExternalId": flat(keyPrice),
+		"Query.post": flat(keyPrice), "Query.node": flat(keyPrice), "Query.nodes": flat(keyPrice), "User.mutedWords": flat(keyPrice),
+
+		"Mutation.markTimelineRead": flat(unreadPrice), // it counts, whether or not the count is asked for
+	}
+}
 
 // api has the dependencies of resolvers.
 type api struct{ Backend }

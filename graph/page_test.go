@@ -12,6 +12,7 @@ import (
 	"tideline/ent/schema"
 	"tideline/feed"
 	"tideline/feed/account"
+	"tideline/feed/visibility"
 	"tideline/graph"
 	"tideline/graph/exec"
 	"tideline/storage/storagetest"
@@ -94,7 +95,7 @@ func TestUnreadCountIsCountedOnce(t *testing.T) {
 		once, price := ask("unreadCount")
 		often, more := ask("unreadCount a: unreadCount b: unreadCount ... { c: unreadCount }")
 		require.Equal(t, once, often)
-		require.Equal(t, 100+1+20+1+1, price)
+		require.Equal(t, 100+50+1+20+10+1+1, price)
 		require.Equal(t, price+3*20, more)
 	})
 }
@@ -141,4 +142,52 @@ func selection(t *rapid.T, kind string) string {
 		b.WriteString(" " + field)
 	}
 	return b.String() + " }"
+}
+
+// A field costs what it reads, each time that it is asked for, however little it returns.
+func TestPricesAreOfWhatIsRead(t *testing.T) {
+	t.Parallel()
+	s := storagetest.Embedded(t)
+	c := newClient(t, s)
+	cost := func(query string, variables map[string]any) int {
+		op, errs := c.engine.Prepare(c.ctx, exec.Request{Query: query, Variables: variables})
+		require.Empty(t, errs, query)
+		return op.Cost()
+	}
+	const page = 50
+	ranked, looked := page+c.Home.MostRanked(), page+visibility.MostLooked
+	for field, want := range map[string]int{
+		`timeline(first: 1) { nodes { id } }`:                         page,
+		`timeline(first: 1, order: RANKED) { nodes { id } }`:          ranked,
+		`timeline(last: 1, order: RANKED) { nodes { id } }`:           ranked,
+		`users(first: 1) { nodes { id } }`:                            page,
+		`users(first: 1, query: "") { nodes { id } }`:                 page,
+		`users(first: 1, query: "a") { nodes { id } }`:                page + 500,
+		`taggedPosts(tag: "a", first: 1) { nodes { id } }`:            looked,
+		`user(handle: "a") { likedPosts(first: 1) { nodes { id } } }`: 1 + 10 + looked,
+		`user(handle: "a") { posts(first: 1) { nodes { id } } }`:      1 + 10 + page,
+	} {
+		require.Equal(t, 1+want+2, cost("{ "+field+" }", nil), field)
+		require.Equal(t, 3*(1+want+2), cost("{ a: "+field+" b: "+field+" ...F } fragment F on Query { c: "+field+" }", nil), field)
+	}
+	require.Equal(t, 1+1000+1, cost(`{ suggestedUsers(first: 1) { id } }`, nil))
+	require.Equal(t, 1+10+1, cost(`{ post(id: "a") { id } }`, nil))
+	require.Equal(t, 1+10+2*1, cost(`{ nodes(ids: ["a", "b"]) { id } }`, nil))
+	query := `query ($o: TimelineOrder, $q: String) { timeline(first: 1, order: $o) { nodes { id } } users(first: 1, query: $q) { nodes { id } } }`
+	require.Equal(t, 2*(1+page+2), cost(query, nil))
+	require.Equal(t, 1+ranked+2+1+page+500+2, cost(query, map[string]any{"o": "RANKED", "q": "a"}))
+
+	require.Equal(t, 1+10+2+100, cost(`{ viewer { a: unreadCount b: unreadCount } }`, nil), "a query counts once")
+	mark := `markTimelineRead(input: {upTo: "c"}) { unreadCount }`
+	require.Equal(t, 2*(1+100+1), cost(`mutation { a: `+mark+` b: `+mark+` }`, nil))
+	mark = `markTimelineRead(input: {upTo: "c"}) { viewer { a: unreadCount b: unreadCount } }`
+	require.Equal(t, 2*(1+100+1+2*(1+100)), cost(`mutation { a: `+mark+` b: `+mark+` }`, nil), "a mutation counts each time")
+
+	var aliases strings.Builder
+	for i := range 30 {
+		fmt.Fprintf(&aliases, " a%d: timeline(first: 1, order: RANKED) { nodes { id } }", i)
+	}
+	_, errs := c.engine.Prepare(c.ctx, exec.Request{Query: "{" + aliases.String() + "}"})
+	require.Len(t, errs, 1)
+	require.Equal(t, "QUERY_TOO_COMPLEX", errs[0].Extensions["code"])
 }

@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"tideline/feed/audit"
@@ -37,7 +41,45 @@ func (p *process) adminHandler(scraped http.Handler) http.Handler {
 		p.page.Register(mux)
 		mux.Handle("/", web.Admin())
 	}
-	return p.limits.ResolveAddress(requestid.Identify(secure(mux)))
+	return p.limits.ResolveAddress(requestid.Identify(p.ownNames(secure(mux))))
+}
+
+// ownNames refuses requests whose Host is not a name of this address for operators: an IP
+// address, localhost, the name of the machine, the one in the settings of the address, or one
+// of AdminHosts. A page of another site whose name leads to this address, as by DNS rebinding,
+// sends its own name.
+func (p *process) ownNames(next http.Handler) http.Handler {
+	c := p.config
+	names := append([]string{"localhost"}, c.AdminHosts...)
+	if machine, err := os.Hostname(); err == nil {
+		names = append(names, machine)
+	}
+	for _, addr := range []string{c.AdminAddr, c.WorkerAddr} {
+		if host, _, err := net.SplitHostPort(addr); err == nil {
+			names = append(names, host)
+		}
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name := hostOf(r.Host)
+		own := func(n string) bool { return n != "" && strings.EqualFold(n, name) }
+		// Browsers always send a Host; some probes do not.
+		if r.Host == "" || net.ParseIP(name) != nil || slices.ContainsFunc(names, own) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		p.log.WarnContext(r.Context(), "a request to the address for operators is refused, for its Host is none of its names; TIDELINE_ADMIN_HOSTS adds names", "host", r.Host)
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.WriteHeader(http.StatusMisdirectedRequest)
+		_, _ = io.WriteString(w, "This address for operators is not called so. TIDELINE_ADMIN_HOSTS adds names to it.\n")
+	})
+}
+
+// hostOf is the Host of a request without port, brackets and the dot at the end of a name.
+func hostOf(host string) string {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	return strings.TrimSuffix(strings.Trim(host, "[]"), ".")
 }
 
 // adminPage is the page of a server, whose streams end when ctx does.

@@ -3,7 +3,10 @@ package server
 import (
 	"context"
 	"io"
+	"log/slog"
 	"net/http"
+	"net/http/httptest"
+	"os"
 	"regexp"
 	"testing"
 	"time"
@@ -43,7 +46,49 @@ func TestOperatorsHaveAnAddressOfTheirOwn(t *testing.T) {
 	}
 	status, _ = servertest.Ask(t, http.MethodGet, url+"/livez", "")
 	require.Equal(t, http.StatusOK, status)
+	for _, path := range []string{"/livez", "/metrics", "/debug/pprof/", "/api/snapshot", "/"} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, admin+path, nil)
+		require.NoError(t, err)
+		r.Host = "evil.example:8090"
+		response, err := http.DefaultClient.Do(r)
+		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
+		require.Equal(t, http.StatusMisdirectedRequest, response.StatusCode, path)
+	}
 	require.NoError(t, stop())
+}
+
+// A page of another site whose name leads to the address for operators sends that name.
+func TestOperatorsAreAnsweredUnderOwnNamesOnly(t *testing.T) {
+	t.Parallel()
+	machine, err := os.Hostname()
+	require.NoError(t, err)
+	for _, role := range []Role{Serve, Worker} {
+		c, err := parse(t, "--admin-addr=ops.example.org:8090", "--admin-hosts=tideline,Metrics.Example.Org")
+		require.NoError(t, err)
+		log := &syncBuffer{}
+		p := &process{config: c, role: role, log: slog.New(slog.NewTextHandler(log, nil))}
+		h := p.ownNames(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+		ask := func(host string) int {
+			r := httptest.NewRequest(http.MethodGet, "/metrics", nil)
+			r.Host = host
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			return w.Code
+		}
+		for _, host := range []string{
+			"127.0.0.1:8090", "10.0.0.5", "[::1]:8090", "[fe80::1]", "localhost:8090", "LOCALHOST", machine, machine + ":8090",
+			"ops.example.org:8090", "tideline", "metrics.example.org.:9", "",
+		} {
+			require.Equal(t, http.StatusNoContent, ask(host), host)
+		}
+		require.Empty(t, log.String())
+		for _, host := range []string{"evil.example:8090", "localhost.evil.example", "127.0.0.1.evil.example:8090", "example.org", ":8090x", "[evil]:1"} {
+			require.Equal(t, http.StatusMisdirectedRequest, ask(host), host)
+		}
+		require.Contains(t, log.String(), `level=WARN`)
+		require.Contains(t, log.String(), `host=evil.example:8090`)
+	}
 }
 
 func TestOperatorsOfAWorker(t *testing.T) {

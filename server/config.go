@@ -38,6 +38,7 @@ import (
 type Config struct {
 	Addr            string   `group:"Network" default:"127.0.0.1:8080" help:"Address to serve the app, the API and GraphiQL on, as host:port."`
 	AdminAddr       string   `group:"Network" placeholder:"HOST:PORT" help:"Address of its own for operators, without TLS: /livez, /readyz, /metrics and /debug/pprof. With it no other address answers /metrics. Keep it private. Default: none; /metrics is at --addr then."`
+	AdminHosts      []string `group:"Network" placeholder:"HOST" help:"Names by which the address for operators may be called, and that of a worker, beside IP addresses, localhost, the name of the machine and that in the address. Default: none."`
 	AllowedOrigins  []string `group:"Network" placeholder:"ORIGIN" help:"Other sites whose pages may use the API, such as https://app.example.com, or * for all. Default: none."`
 	TrustedProxies  []string `group:"Network" placeholder:"CIDR" help:"Networks of reverse proxies whose word about a client's address is taken, such as 10.0.0.0/8. Default: none."`
 	ProxyHeader     string   `group:"Network" enum:"x-forwarded-for,forwarded" default:"x-forwarded-for" help:"The header in which they give it: x-forwarded-for or forwarded."`
@@ -56,7 +57,7 @@ type Config struct {
 	MaxDepth         int           `group:"Limits of a request" default:"15" help:"Levels of nested fields, 1 to 100."`
 	MaxAliases       int           `group:"Limits of a request" default:"30" help:"Aliases in a document, 1 to 1000."`
 	MaxDirectives    int           `group:"Limits of a request" default:"50" help:"Directives in a document, 1 to 1000."`
-	MaxCost          int           `group:"Limits of a request" default:"10000" help:"Fields that an operation may produce by the page sizes it asks for, 100 to 1000000."`
+	MaxCost          int           `group:"Limits of a request" default:"10000" help:"Cost of an operation: the fields that it may produce by the page sizes it asks for, and the price of what it reads beyond that; 100 to 1000000."`
 	MaxText          int           `group:"Limits of a request" default:"${max_text}" help:"Characters of a post's text, 1 to ${most_max_text}."`
 	MaxPage          int           `group:"Limits of a request" default:"${max_page}" help:"Entries of a page, ${page} to ${most_inbox_cap}; also ids looked up at once. --max-cost counts every one of them, with all its fields."`
 	MaxErrors        int           `group:"Limits of a request" default:"10" help:"Errors in one answer, 1 to 1000."`

@@ -237,24 +237,40 @@ func TestReadiness(t *testing.T) {
 	failure := error(nil)
 	logged := &bytes.Buffer{}
 	m := newMetrics()
+	asked := 0
 	h := &health{log: slog.New(slog.NewTextHandler(logged, nil)), observe: m.Checked, checks: []check{
 		{"sql", func(context.Context) error { return nil }},
-		{"redis", func(context.Context) error { return failure }},
+		{"redis", func(context.Context) error { asked++; return failure }},
 	}}
-	ask := func() (int, string) {
+	called := func() (int, string) {
 		w := httptest.NewRecorder()
 		h.ready(w, httptest.NewRequest(http.MethodGet, "/readyz", nil))
 		return w.Code, w.Body.String()
+	}
+	ask := func() (int, string) {
+		h.ask(t.Context())
+		return called()
 	}
 	scraped := func() string {
 		w := httptest.NewRecorder()
 		promhttp.HandlerFor(m.Registry(), promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 		return w.Body.String()
 	}
-	status, body := ask()
+	status, body := called()
+	require.Equal(t, http.StatusServiceUnavailable, status)
+	require.JSONEq(t, `{"ready":false,"checks":{"process":"unknown"}}`, body, "before the first round")
+	status, body = ask()
 	require.Equal(t, http.StatusOK, status)
 	require.JSONEq(t, `{"ready":true,"checks":{"sql":"ok","redis":"ok"}}`, body)
 	require.Empty(t, logged.String())
+	for range 100 {
+		_, _ = called()
+	}
+	require.Equal(t, 1, asked, "a call asks no part")
+	h.asked = h.asked.Add(-staleAfter - time.Second)
+	status, body = called()
+	require.Equal(t, http.StatusServiceUnavailable, status)
+	require.JSONEq(t, `{"ready":false,"checks":{"sql":"ok","redis":"ok","process":"unknown"}}`, body)
 
 	failure = fmt.Errorf("%w: one of three", storage.ErrSomeAnswer)
 	status, body = ask()

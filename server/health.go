@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,16 +15,18 @@ import (
 	"tideline/storage"
 )
 
-// health answers /livez and /readyz. It also asks by itself, so that the log and the
-// metric tell what is degraded, and that it is over, when nobody else asks.
+// health asks the parts of the process for their states, and answers /livez and /readyz.
+// The log and the metric tell a state when it changes. A call of /readyz asks no part: it is
+// answered from the last states, so that no number of calls is work for SQL or Redis.
 type health struct {
 	checks   []check
 	log      *slog.Logger
 	observe  func(check, state string, is bool)
 	stopping atomic.Bool // set when the process begins to stop
 
-	mu   sync.Mutex
-	last map[string]change // of each check that was asked
+	mu    sync.Mutex
+	last  map[string]change // of each check that was asked
+	asked time.Time         // when all were; zero: not yet
 }
 
 // check asks one part that the process cannot serve without. The part is degraded if
@@ -51,10 +54,15 @@ type change struct {
 }
 
 const (
-	// checkTimeout bounds all checks of one /readyz together.
+	// checkTimeout bounds all checks of one round together.
 	checkTimeout = 2 * time.Second
-	// checkEvery is how often the process asks its parts by itself.
-	checkEvery = 5 * time.Second
+	// checkEvery is the pause between rounds, and checkAgain the pause while a part is
+	// failed, so that the process is soon ready again.
+	checkEvery = time.Second
+	checkAgain = 100 * time.Millisecond
+	// staleAfter is the age from which states say nothing: the process was stopped, or a
+	// part neither answers nor gives up.
+	staleAfter = 30 * time.Second
 )
 
 // serve adds /livez and /readyz.
@@ -73,27 +81,36 @@ func (h *health) live(w http.ResponseWriter, _ *http.Request) {
 	reply(w, http.StatusOK, map[string]any{"live": true})
 }
 
-// ready serves /readyz. It asks all parts and names those that are degraded or
-// failed; why they are is in the log only. With a failed part the process is not
-// ready.
-func (h *health) ready(w http.ResponseWriter, r *http.Request) {
-	status, results := http.StatusOK, h.states(r.Context())
+// ready serves /readyz. It names the parts that are degraded or failed; the log alone
+// says why. With a failed part the process is not ready.
+func (h *health) ready(w http.ResponseWriter, _ *http.Request) {
+	status, results := http.StatusOK, h.states()
 	for _, s := range results {
-		if s == string(stateFailed) || s == stopping {
+		if s == string(stateFailed) || s == stopping || s == unknown {
 			status = http.StatusServiceUnavailable
 		}
 	}
 	reply(w, status, map[string]any{"ready": status == http.StatusOK, "checks": results})
 }
 
-// stopping is the state of a process that stops.
-const stopping = "stopping"
+const (
+	// stopping is the state of a process that stops.
+	stopping = "stopping"
+	// unknown is the state of a process that has not asked its parts lately.
+	unknown = "unknown"
+)
 
-// states asks all parts, and names their states.
-func (h *health) states(ctx context.Context) map[string]string {
+// states names the states that the parts had when they were last asked.
+func (h *health) states() map[string]string {
 	results := map[string]string{}
-	for i, s := range h.ask(ctx) {
-		results[h.checks[i].name] = string(s)
+	h.mu.Lock()
+	for name, c := range h.last {
+		results[name] = string(c.state)
+	}
+	asked := h.asked
+	h.mu.Unlock()
+	if time.Since(asked) > staleAfter {
+		results["process"] = unknown
 	}
 	if h.stopping.Load() {
 		results["process"] = stopping
@@ -101,16 +118,19 @@ func (h *health) states(ctx context.Context) map[string]string {
 	return results
 }
 
-// watch asks all parts now and then, until ctx ends.
+// watch asks all parts again and again, until ctx ends.
+//
+// Cost: each second a ping of SQL and a write to each master of Redis.
 func (h *health) watch(ctx context.Context) error {
-	tick := time.NewTicker(checkEvery)
-	defer tick.Stop()
 	for {
+		wait := checkEvery
+		if slices.Contains(h.ask(ctx), stateFailed) {
+			wait = checkAgain
+		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-tick.C:
-			h.ask(ctx)
+		case <-time.After(wait):
 		}
 	}
 }
@@ -132,12 +152,15 @@ func (h *health) ask(ctx context.Context) []state {
 			default:
 				all[i] = stateFailed
 			}
-			if !errors.Is(ctx.Err(), context.Canceled) { // the client that asked has left
+			if !errors.Is(ctx.Err(), context.Canceled) { // the process ends
 				h.tell(c.name, all[i], err)
 			}
 		})
 	}
 	asked.Wait()
+	h.mu.Lock()
+	h.asked = time.Now()
+	h.mu.Unlock()
 	return all
 }
 

@@ -142,7 +142,11 @@ func newProcess(ctx context.Context, c Config, role Role, stores *storage.Stores
 	if c.AdminAddr != "" {
 		p.admin = p.adminHandler(scraped)
 	}
-	p.handler = transport.Linger(p.limits.ResolveAddress(requestid.Identify(secure(mux))))
+	answers := secure(mux)
+	if !role.server { // its address is for operators, too
+		answers = p.ownNames(answers)
+	}
+	p.handler = transport.Linger(p.limits.ResolveAddress(requestid.Identify(answers)))
 	return p, nil
 }
 

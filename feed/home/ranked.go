@@ -112,6 +112,9 @@ func (h *Home) Rankings() *ranking.Set { return h.rankings }
 // of an author with many posts, before the oldest posts are left out.
 func maxRankedShown(inboxCap int) int { return 2 * inboxCap }
 
+// MostRanked is how many posts a page of a ranked timeline reads at most.
+func (h *Home) MostRanked() int { return maxRankedShown(h.tl.InboxCap()) }
+
 // ranked orders the newest posts of the timeline, up to the inbox cap, by their scores
 // in the ranking of the name. An entry's position is the pair of score and id. Its cost
 // does not depend on the page: it reads up to the inbox cap of posts, or after a cursor

@@ -30,13 +30,38 @@ func (r *Reader) By(on Surface, author int64) Source {
 	}
 }
 
+// MostLooked is how many posts a page of a list looks at that may be full of posts that the
+// viewer may not see. A page of more posts looks at as many as it has.
+const MostLooked = 500
+
+// bounded returns a source that ends after MostLooked rows: stopped is the id of the last of
+// them then, and 0 before.
+func bounded(from Source) (bounded Source, stopped *int64) {
+	left := -1 // nothing was read yet
+	stopped = new(int64)
+	return func(ctx context.Context, viewer int64, in timeline.Range) (Batch, error) {
+		if left < 0 {
+			left = max(MostLooked, in.Limit)
+		}
+		in.Limit = min(in.Limit, left)
+		left -= in.Limit
+		b, err := from(ctx, viewer, in)
+		if left == 0 && b.More {
+			b.More, *stopped = false, b.Last
+		}
+		return b, err
+	}, stopped
+}
+
 // LikedBy is the source of the posts that the user likes, ordered by like. Its ranges are of
-// the ids of likes, and likes has the one of each post that it found.
+// the ids of likes, and likes has the one of each post that it found. Many of the posts may
+// have become invisible, so the source ends after the first MostLooked likes: stopped is the
+// id of the last of them then, and 0 before.
 //
 // Cost: two queries, an index range and by primary key.
-func (r *Reader) LikedBy(user int64) (from Source, likes map[int64]int64) {
+func (r *Reader) LikedBy(user int64) (from Source, likes map[int64]int64, stopped *int64) {
 	likes = map[int64]int64{}
-	return func(ctx context.Context, viewer int64, in timeline.Range) (Batch, error) {
+	from, stopped = bounded(func(ctx context.Context, viewer int64, in timeline.Range) (Batch, error) {
 		order := ent.Desc(like.FieldID)
 		if in.Ascending {
 			order = ent.Asc(like.FieldID)
@@ -52,35 +77,29 @@ func (r *Reader) LikedBy(user int64) (from Source, likes map[int64]int64) {
 		b, _, err := r.ByIDs(ctx, viewer, ids, Likes)
 		b.Last, b.More = list[len(list)-1].ID, len(list) == in.Limit
 		return b, err
-	}, likes
+	})
+	return from, likes, stopped
 }
-
-// mostTagged is how many posts of a tag one page looks at.
-const mostTagged = 2000
 
 // Tagged is the source of the posts that have the tag, in the form in which package tag
 // compares it. A tag may be full of posts that the viewer may not see, so the source ends
-// after the first 2,000 posts: stopped then has the last of them, and otherwise 0.
+// after the first MostLooked posts: stopped is the id of the last of them then, and 0 before.
 //
 // Cost: two queries, an index range and by primary key.
 func (r *Reader) Tagged(tag string) (from Source, stopped *int64) {
-	left, stopped := mostTagged, new(int64)
-	return func(ctx context.Context, viewer int64, in timeline.Range) (Batch, error) {
-		order, limit := ent.Desc(posttag.FieldPostID), min(in.Limit, left)
+	return bounded(func(ctx context.Context, viewer int64, in timeline.Range) (Batch, error) {
+		order := ent.Desc(posttag.FieldPostID)
 		if in.Ascending {
 			order = ent.Asc(posttag.FieldPostID)
 		}
 		var ids []int64
 		err := r.db.PostTag.Query().Where(posttag.Tag(tag), predicate.PostTag(sql.FieldGT(posttag.FieldPostID, in.After)), predicate.PostTag(sql.FieldLT(posttag.FieldPostID, in.Upper()))).
-			Order(order).Limit(limit).Select(posttag.FieldPostID).Scan(ctx, &ids)
+			Order(order).Limit(in.Limit).Select(posttag.FieldPostID).Scan(ctx, &ids)
 		if err != nil || len(ids) == 0 {
 			return Batch{}, rows.Wrap("read tags", err)
 		}
 		b, _, err := r.ByIDs(ctx, viewer, ids, Likes)
-		b.More = len(ids) == limit
-		if left -= len(ids); left == 0 && b.More {
-			b.More, *stopped = false, b.Last
-		}
+		b.More = len(ids) == in.Limit
 		return b, err
-	}, stopped
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
@@ -31,8 +32,6 @@ const (
 	storeTimeout = 10 * time.Second
 	// pollEvery is how often the deliverer looks for what is due.
 	pollEvery = time.Second
-	// purgeEvery is how often it deletes what is old.
-	purgeEvery = time.Minute
 	// maxRetryAfter bounds what an answer may ask for.
 	maxRetryAfter = 24 * time.Hour
 )
@@ -104,15 +103,16 @@ func NewDeliverer(cfg Config) (*Deliverer, error) {
 	}, nil
 }
 
-// Run delivers until ctx ends, and hands back what is under way then.
+// Run delivers until ctx ends, and hands back what is under way then. Beside that it deletes
+// what is old, once a minute.
 //
 // Cost: while nothing happens, a query a second, and one more for each endpoint. A delivery
 // costs a part of a claim of eight, and an update.
 func (d *Deliverer) Run(ctx context.Context) error {
 	defer d.all.Wait()
-	poll, purge := time.NewTicker(pollEvery), time.NewTicker(purgeEvery)
+	d.all.Go(func() { d.purges(ctx) }) // a slow purge holds up no delivery
+	poll := time.NewTicker(pollEvery)
 	defer poll.Stop()
-	defer purge.Stop()
 	for {
 		if err := d.round(ctx); err != nil && ctx.Err() == nil {
 			d.cfg.Logger.WarnContext(ctx, "webhooks are not delivered", "error", err)
@@ -122,10 +122,6 @@ func (d *Deliverer) Run(ctx context.Context) error {
 			return ctx.Err()
 		case <-d.wake:
 		case <-poll.C:
-		case <-purge.C:
-			if err := d.purge(ctx); err != nil && ctx.Err() == nil {
-				d.cfg.Logger.WarnContext(ctx, "old webhooks are not purged", "error", err)
-			}
 		}
 	}
 }
@@ -275,11 +271,21 @@ func (d *Deliverer) post(ctx context.Context, e *ent.WebhookEndpoint, message st
 	a := answer{status: response.StatusCode}
 	if a.status < 200 || a.status > 299 {
 		a.err = fmt.Errorf("status %d", a.status)
-		if seconds, err := strconv.Atoi(response.Header.Get("Retry-After")); err == nil && seconds > 0 {
-			a.retryAfter = min(time.Duration(min(seconds, 1<<20))*time.Second, maxRetryAfter)
-		}
+		a.retryAfter = retryAfter(response.Header.Get("Retry-After"), d.cfg.Now())
 	}
 	return a
+}
+
+// retryAfter reads the header Retry-After, which has seconds or a date. It is 0 for other
+// texts and for dates that are over, and at most maxRetryAfter.
+func retryAfter(text string, now time.Time) time.Duration {
+	if seconds, err := strconv.Atoi(text); err == nil {
+		return max(0, time.Duration(min(seconds, int(maxRetryAfter/time.Second)))*time.Second)
+	}
+	if at, err := http.ParseTime(text); err == nil {
+		return min(max(0, at.Sub(now)), maxRetryAfter)
+	}
+	return 0
 }
 
 // store stores the end of an attempt, unless its claim was lost.
@@ -320,9 +326,8 @@ func (d *Deliverer) disable(ctx context.Context, endpoint int64) error {
 	now := d.cfg.Now().UnixMilli()
 	_, err := d.cfg.DB.WebhookEndpoint.Update().Where(webhookendpoint.ID(endpoint), webhookendpoint.DisabledAt(0)).
 		SetDisabledAt(now).SetDisabledWhy("410 Gone").Save(ctx)
-	if err == nil {
-		_, err = d.cfg.DB.WebhookDelivery.Update().Where(webhookdelivery.EndpointID(endpoint), webhookdelivery.State(pending)).
-			SetState(dead).SetEndedAt(now).SetLastError("the endpoint answered 410 Gone").Save(ctx)
+	for n := int64(purgeBatch); err == nil && n >= purgeBatch; { // what ctx leaves is given up by purge
+		n, err = d.giveUp(ctx, endpoint, math.MaxInt64, "the endpoint answered 410 Gone")
 	}
 	d.cfg.Logger.WarnContext(ctx, "webhook endpoint disabled: it answered 410 Gone; `tideline webhooks enable` has it told again", "endpoint", endpoint)
 	return rows.Wrap("disable endpoint", err)

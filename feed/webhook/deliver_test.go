@@ -2,6 +2,8 @@ package webhook_test
 
 import (
 	"bytes"
+	"context"
+	"database/sql"
 	"fmt"
 	"io"
 	"log/slog"
@@ -14,10 +16,12 @@ import (
 	"testing"
 	"time"
 
+	"entgo.io/ent/dialect"
 	"github.com/stretchr/testify/require"
 
 	"tideline/ent"
 	"tideline/ent/schema"
+	"tideline/ent/webhookdelivery"
 	"tideline/feed/feedtest"
 	"tideline/feed/webhook"
 	"tideline/storage"
@@ -217,7 +221,7 @@ func TestRetriesEndInADeadLetter(t *testing.T) {
 		require.Equal(w, ids[:1], again)
 
 		c.add(25 * time.Hour)
-		require.NoError(w, d.Purge(w.Ctx))
+		purge(w, d)
 		require.Empty(w, deliveries(w, d, e), "what was delivered is kept for a day")
 	})
 }
@@ -387,9 +391,107 @@ func TestGoneDisables(t *testing.T) {
 		require.Equal(w, []string{"post.created"}, types)
 		require.NoError(w, d.Remove(w.Ctx, e))
 		require.ErrorIs(w, d.Remove(w.Ctx, e), webhook.ErrNoSuch)
-		require.NoError(w, d.Purge(w.Ctx))
+		purge(w, d)
 		require.Empty(w, deliveries(w, d, e), "what belongs to no endpoint is deleted")
 	})
+}
+
+// What is old is deleted by statements of 1,000 rows, and what was pending for an endpoint that
+// is disabled is given up by such.
+func TestPurgeIsBounded(t *testing.T) {
+	eachDelivering(t, func(w *feedtest.World, d *webhook.Deliverer, c *clock) {
+		const more = 10
+		e, disabled := endpoint(w, d, "https://app.example.com/all"), endpoint(w, d, "https://app.example.com/gone")
+		w.Stores.DB.WebhookEndpoint.UpdateOneID(disabled).SetDisabledAt(1).ExecX(w.Ctx)
+		removed := disabled + 1
+		old := c.Now().Add(-31 * 24 * time.Hour).UnixMilli()
+		create := func(endpoint int64, state string, at int64) {
+			w.Helper()
+			for left := webhook.PurgeBatch + more; left > 0; left -= 500 {
+				rows := make([]*ent.WebhookDeliveryCreate, min(left, 500))
+				for i := range rows {
+					rows[i] = w.Stores.DB.WebhookDelivery.Create().SetEndpointID(endpoint).SetMessage("m").SetType("t").SetSubject("s").
+						SetBody("{}").SetState(state).SetDueAt(at).SetCreatedAt(at).SetRetrySince(at).SetEndedAt(at)
+				}
+				w.Stores.DB.WebhookDelivery.CreateBulk(rows...).ExecX(w.Ctx)
+			}
+		}
+		create(e, "DELIVERED", old)
+		create(e, "DEAD", old)
+		create(e, "PENDING", old)
+		create(disabled, "PENDING", old)
+		create(removed, "PENDING", old)
+		recent := c.Now().UnixMilli()
+		create(disabled, "PENDING", recent)
+		count := func(of int64, state string) int {
+			w.Helper()
+			return w.Stores.DB.WebhookDelivery.Query().Where(webhookdelivery.EndpointID(of), webhookdelivery.State(state)).CountX(w.Ctx)
+		}
+		more1, err := d.Purge(w.Ctx)
+		require.NoError(w, err)
+		require.True(w, more1)
+		require.Equal(w, more, count(e, "DELIVERED"))
+		require.Equal(w, more, count(e, "DEAD"))
+		require.Equal(w, more, count(removed, "PENDING"))
+		require.Equal(w, webhook.PurgeBatch, count(disabled, "DEAD"))
+		purge(w, d)
+		require.Zero(w, w.Stores.DB.WebhookDelivery.Query().Where(webhookdelivery.EndpointID(removed)).CountX(w.Ctx))
+		require.Equal(w, []int{0, 0, webhook.PurgeBatch + more}, []int{count(e, "DELIVERED"), count(e, "DEAD"), count(e, "PENDING")})
+		require.Equal(w, []int{webhook.PurgeBatch + more, webhook.PurgeBatch + more}, []int{count(disabled, "DEAD"), count(disabled, "PENDING")},
+			"what is younger than three days may still be sent, once the endpoint is enabled")
+	})
+}
+
+// slowPurge is a database that does not delete deliveries before it may.
+type slowPurge struct {
+	dialect.Driver
+	began chan struct{}
+}
+
+func (s slowPurge) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	if strings.HasPrefix(query, "DELETE FROM webhook_deliveries") {
+		select {
+		case s.began <- struct{}{}:
+		default:
+		}
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return s.Driver.(interface {
+		ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	}).ExecContext(ctx, query, args...)
+}
+
+func (s slowPurge) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	return s.Driver.(interface {
+		QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	}).QueryContext(ctx, query, args...)
+}
+
+// A purge that takes long holds up no delivery.
+func TestPurgeDelaysNobody(t *testing.T) {
+	eachDelivering(t, func(w *feedtest.World, d *webhook.Deliverer, _ *clock) {
+		slow := slowPurge{w.Stores.Driver, make(chan struct{}, 1)}
+		told := make(chan string, 1)
+		r := newReceiver(w, func(_ http.ResponseWriter, _ *http.Request, body string) { told <- body })
+		endpoint(w, d, r.URL)
+		purging, err := webhook.NewDeliverer(webhook.Config{DB: ent.NewClient(ent.Driver(slow)), Dialect: w.Stores.Dialect, Reach: local})
+		require.NoError(w, err)
+		w.Run(purging.Run)
+		<-slow.began
+		w.Post(w.User("ada"), schema.Public)
+		require.Contains(w, <-told, "post.created")
+	})
+}
+
+// purge purges until nothing is left to do.
+func purge(w *feedtest.World, d *webhook.Deliverer) {
+	w.Helper()
+	for more := true; more; {
+		var err error
+		more, err = d.Purge(w.Ctx)
+		require.NoError(w, err)
+	}
 }
 
 // An answer may ask for more time, of which it gets a day at the most. A redirect is a
@@ -406,13 +508,26 @@ func TestAnswers(t *testing.T) {
 			rows := deliveries(w, d, e)
 			return rows[len(rows)-1]
 		}
-		for text, want := range map[string]time.Duration{"600": 10 * time.Minute, "99999999": 24 * time.Hour} {
+		c.add(c.Now().Truncate(time.Second).Add(time.Second).Sub(c.Now())) // dates have no milliseconds
+		date := func(in time.Duration) string { return c.Now().Add(in).UTC().Format(http.TimeFormat) }
+		for text, want := range map[string]time.Duration{
+			"600": 10 * time.Minute, "99999999": 24 * time.Hour,
+			date(10 * time.Minute): 10 * time.Minute, date(30 * 24 * time.Hour): 24 * time.Hour,
+			c.Now().Add(20 * time.Minute).UTC().Format(time.RFC850): 20 * time.Minute,
+		} {
 			r.will(func(w http.ResponseWriter, _ *http.Request, _ string) {
 				w.Header().Set("Retry-After", text)
 				w.WriteHeader(http.StatusTooManyRequests)
 			})
 			row := last()
-			require.Equal(w, want.Milliseconds(), row.DueAt-c.Now().UnixMilli())
+			require.Equal(w, want.Milliseconds(), row.DueAt-c.Now().UnixMilli(), text)
+		}
+		for _, text := range []string{date(-time.Hour), "-5", "soon", ""} {
+			r.will(func(w http.ResponseWriter, _ *http.Request, _ string) {
+				w.Header().Set("Retry-After", text)
+				w.WriteHeader(http.StatusTooManyRequests)
+			})
+			require.InDelta(w, webhook.Schedule[1].Milliseconds(), last().DueAt-c.Now().UnixMilli(), 1000, text)
 		}
 		target := newReceiver(w, nil)
 		r.will(func(w http.ResponseWriter, r *http.Request, _ string) {

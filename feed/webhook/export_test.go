@@ -26,6 +26,7 @@ const (
 	KnownFor    = knownFor
 	GiveUpAfter = giveUpAfter
 	MaxAnswer   = maxAnswer
+	PurgeBatch  = purgeBatch
 )
 
 // Round begins what is due.
@@ -39,8 +40,8 @@ func (d *Deliverer) Claim(ctx context.Context, endpoint int64, room int) ([]*ent
 	return d.claim(ctx, endpoint, room)
 }
 
-// Purge deletes what is old.
-func (d *Deliverer) Purge(ctx context.Context) error { return d.purge(ctx) }
+// Purge deletes what is old, and reports whether there may be more.
+func (d *Deliverer) Purge(ctx context.Context) (bool, error) { return d.purge(ctx) }
 
 // Refresh looks for endpoints.
 func (o *Outbox) Refresh(ctx context.Context) error { return o.refresh(ctx) }

@@ -2,8 +2,11 @@ package webhook
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"time"
+
+	"entgo.io/ent/dialect"
 
 	"tideline/ent"
 	"tideline/ent/webhookdelivery"
@@ -97,39 +100,107 @@ const (
 	// given up can be replayed.
 	keepDelivered = 24 * time.Hour
 	keepDead      = 30 * 24 * time.Hour
-	// purgeBatch is how many rows one statement deletes.
+	// purgeBatch is how many rows one statement changes or deletes.
 	purgeBatch = 1000
+	// purgeEvery is the pause between purges, and purgeAgain the pause after one that left
+	// something to do.
+	purgeEvery = time.Minute
+	purgeAgain = 100 * time.Millisecond
 )
 
-// purge deletes what has been kept long enough, and what belongs to no endpoint; and it gives
-// up what a disabled endpoint has not been sent for as long as an attempt may be put off.
-func (d *Deliverer) purge(ctx context.Context) error {
-	now := d.cfg.Now()
-	late := now.Add(-giveUpAfter - time.Hour).UnixMilli()
-	_, err := d.cfg.DB.ExecContext(ctx, "UPDATE webhook_deliveries SET state = $1, ended_at = $2, last_error = 'the endpoint is disabled'"+
-		" WHERE state = $3 AND retry_since < $4 AND endpoint_id IN (SELECT id FROM webhook_endpoints WHERE disabled_at > 0)",
-		dead, now.UnixMilli(), pending, late)
-	if err != nil {
-		return fmt.Errorf("give up webhooks: %w", err)
-	}
-	for _, old := range []struct {
-		where string
-		args  []any
-	}{
-		{"state = $1 AND ended_at < $2", []any{delivered, now.Add(-keepDelivered).UnixMilli()}},
-		{"state = $1 AND ended_at < $2", []any{dead, now.Add(-keepDead).UnixMilli()}},
-		{"endpoint_id NOT IN (SELECT id FROM webhook_endpoints)", nil},
-	} {
-		query := fmt.Sprintf("DELETE FROM webhook_deliveries WHERE id IN (SELECT id FROM webhook_deliveries WHERE %s LIMIT %d)", old.where, purgeBatch)
-		for n := int64(purgeBatch); n == purgeBatch; {
-			result, err := d.cfg.DB.ExecContext(ctx, query, old.args...)
-			if err == nil {
-				n, err = result.RowsAffected()
-			}
-			if err != nil {
-				return fmt.Errorf("purge webhooks: %w", err)
-			}
+// purges purges again and again, until ctx ends.
+func (d *Deliverer) purges(ctx context.Context) {
+	for {
+		wait := purgeEvery
+		more, err := d.purge(ctx)
+		if more {
+			wait = purgeAgain
+		}
+		if err != nil && ctx.Err() == nil {
+			d.cfg.Logger.WarnContext(ctx, "old webhooks are not purged", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
 		}
 	}
-	return nil
+}
+
+// purge deletes what has been kept long enough and what belongs to no endpoint, and gives up
+// what a disabled endpoint has not been sent for three days, 1,000 rows of each. It reports
+// whether there may be more.
+//
+// Cost: by index, two statements, two for each endpoint that has deliveries, and one for each
+// of these that is disabled or removed.
+func (d *Deliverer) purge(ctx context.Context) (more bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, purgeEvery)
+	defer cancel()
+	now := d.cfg.Now()
+	step := func(n int64, err error) error {
+		more = more || n >= purgeBatch
+		return err
+	}
+	for state, keep := range map[string]time.Duration{delivered: keepDelivered, dead: keepDead} {
+		if err := step(d.deleteSome(ctx, "state = $1 AND ended_at < $2 ORDER BY ended_at", state, now.Add(-keep).UnixMilli())); err != nil {
+			return more, err
+		}
+	}
+	for id := int64(0); ; {
+		if id, err = d.nextEndpoint(ctx, id); err != nil || id == 0 {
+			return more, err
+		}
+		e, err := d.cfg.DB.WebhookEndpoint.Get(ctx, id)
+		switch {
+		case ent.IsNotFound(err):
+			err = step(d.deleteSome(ctx, "endpoint_id = $1", id))
+		case err == nil && e.DisabledAt > 0:
+			err = step(d.giveUp(ctx, id, now.Add(-giveUpAfter-time.Hour).UnixMilli(), "the endpoint is disabled"))
+		}
+		if err != nil {
+			return more, rows.Wrap("purge webhooks", err)
+		}
+	}
+}
+
+// nextEndpoint is the least id above after of an endpoint that has deliveries, also of one that
+// was removed; 0 when there is none.
+func (d *Deliverer) nextEndpoint(ctx context.Context, after int64) (int64, error) {
+	ids, err := rows.IDs(ctx, d.cfg.DB, "SELECT endpoint_id AS id FROM webhook_deliveries WHERE endpoint_id > $1 ORDER BY endpoint_id LIMIT 1", after)
+	if err != nil || len(ids) == 0 {
+		return 0, rows.Wrap("find endpoints of webhooks", err)
+	}
+	return ids[0], nil
+}
+
+// deleteSome deletes the first deliveries that match, up to purgeBatch.
+func (d *Deliverer) deleteSome(ctx context.Context, match string, args ...any) (int64, error) {
+	n, err := changed(d.cfg.DB.ExecContext(ctx, "DELETE FROM webhook_deliveries WHERE id IN ("+d.some(match)+")", args...))
+	return n, rows.Wrap("delete webhooks", err)
+}
+
+// giveUp makes pending deliveries of an endpoint dead that were due before a time in Unix
+// milliseconds, up to purgeBatch.
+func (d *Deliverer) giveUp(ctx context.Context, endpoint int64, before int64, why string) (int64, error) {
+	n, err := changed(d.cfg.DB.ExecContext(ctx, "UPDATE webhook_deliveries SET state = $1, ended_at = $2, last_error = $3 WHERE id IN ("+
+		d.some("endpoint_id = $4 AND state = $5 AND due_at < $6 ORDER BY due_at, id")+")",
+		dead, d.cfg.Now().UnixMilli(), why, endpoint, pending, before))
+	return n, rows.Wrap("give up webhooks", err)
+}
+
+// some selects the ids of the first deliveries that match, without those that another process
+// changes at this moment.
+func (d *Deliverer) some(match string) string {
+	query := fmt.Sprintf("SELECT id FROM webhook_deliveries WHERE %s LIMIT %d", match, purgeBatch)
+	if d.cfg.Dialect == dialect.Postgres {
+		query += " FOR UPDATE SKIP LOCKED"
+	}
+	return query
+}
+
+func changed(result sql.Result, err error) (int64, error) {
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
 }

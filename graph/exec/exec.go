@@ -47,13 +47,17 @@ type Config struct {
 	// Limits bound one request.
 	Limits Limits
 
-	// Prices are of fields that are found out once an operation, however often it selects them, by type and
-	// field, as Query.timeline. Each is added to the cost of an operation once. Optional.
-	Prices map[string]int
+	// Prices are what fields read beyond what they return, by type and field, as Query.timeline, for their coerced
+	// arguments. A price counts each time that its field is selected, and is multiplied by the lists around it. Optional.
+	Prices map[string]func(arguments map[string]any) int
 
-	// NestedPrice is the price of each field with the argument first or last below a list: it is a read of its own
-	// for each object of the list, which are not batched. Defaults to 0.
-	NestedPrice int
+	// SharedPrices are of fields that a query, or an event, finds out once, however often it selects them. Each counts
+	// once an operation. In a mutation, whose every field may change the others, it counts each time. Optional.
+	SharedPrices map[string]int
+
+	// PagePrice is the price of each field with the argument first or last that has none in Prices: it is a read of its
+	// own for each object that it belongs to, and such reads are not batched. Defaults to 0.
+	PagePrice int
 
 	// Introspection allows __schema and __type. Without it they are validation errors.
 	Introspection bool
@@ -81,8 +85,8 @@ type Limits struct {
 	Errors        int // errors in one response
 
 	// Cost is the number of fields that an operation may produce, estimated before it runs.
-	// A field counts one, and its price once. A field with the argument first or last counts NestedPrice more each
-	// time, if it is below a list. Everything below a field with the argument first or last counts that many times
+	// A field counts one, and what [Config].Prices, SharedPrices and PagePrice say.
+	// Everything below a field with the argument first or last counts that many times
 	// (PageSize without it). A list counts PageSize times, or as often as its list argument has items; a list
 	// directly below a field with first or last is the page of that field and does not count again. __schema
 	// and __type count 500 each, and their lists do not multiply.
@@ -140,7 +144,8 @@ type Engine struct {
 	schema *ast.Schema
 	rules  *rules.Rules
 	cache  *lru.Cache[*document]
-	prices map[*ast.FieldDefinition]int
+	prices map[*ast.FieldDefinition]func(arguments map[string]any) int
+	shared map[*ast.FieldDefinition]int
 }
 
 // New checks the configuration.
@@ -159,20 +164,37 @@ func New(cfg Config) (*Engine, error) {
 	}
 	e := &Engine{
 		cfg: cfg, schema: cfg.Schema.Schema(), rules: validationRules(cfg), cache: lru.New[*document](cfg.Limits.CacheBytes),
-		prices: map[*ast.FieldDefinition]int{},
+		prices: map[*ast.FieldDefinition]func(map[string]any) int{}, shared: map[*ast.FieldDefinition]int{},
 	}
 	for name, price := range cfg.Prices {
-		kind, field, _ := strings.Cut(name, ".")
-		var def *ast.FieldDefinition
-		if of := e.schema.Types[kind]; of != nil {
-			def = of.Fields.ForName(field)
-		}
-		if def == nil || price < 1 {
-			return nil, fmt.Errorf("exec: the price %d of %s: there is no such field, or it is not positive", price, name)
+		def, err := e.field(name)
+		if err != nil {
+			return nil, err
 		}
 		e.prices[def] = price
 	}
+	for name, price := range cfg.SharedPrices {
+		def, err := e.field(name)
+		if err != nil {
+			return nil, err
+		}
+		if price < 1 {
+			return nil, fmt.Errorf("exec: the price of %s is %d, it must be positive", name, price)
+		}
+		e.shared[def] = price
+	}
 	return e, nil
+}
+
+// field returns the definition of a field by its type and name, as Query.timeline.
+func (e *Engine) field(name string) (*ast.FieldDefinition, error) {
+	kind, field, _ := strings.Cut(name, ".")
+	if of := e.schema.Types[kind]; of != nil {
+		if def := of.Fields.ForName(field); def != nil {
+			return def, nil
+		}
+	}
+	return nil, fmt.Errorf("exec: a price is given for %s, which is no field of the schema", name)
 }
 
 // WithoutDefer returns the schema without the @defer of gqlparser's prelude. No transport here answers in parts:

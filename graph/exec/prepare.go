@@ -31,7 +31,8 @@ func (o *Operation) Kind() ast.Operation { return o.def.Operation }
 // Name is the operation's name, empty for an anonymous one.
 func (o *Operation) Name() string { return o.def.Name }
 
-// Cost is the number of fields that the operation may produce, as [Limits].Cost estimates it.
+// Cost is the number of fields that the operation may produce, and of rows that it may read beyond these, as
+// [Limits].Cost estimates it.
 func (o *Operation) Cost() int { return o.cost }
 
 // Compiled reports whether the operation is answered without gqlgen.
@@ -85,9 +86,9 @@ func (e *Engine) Prepare(ctx context.Context, r Request) (*Operation, gqlerror.L
 		return nil, gqlerror.List{err}
 	}
 	op := &Operation{def: def, context: e.operation(r.Query, doc.ast, def, variables), compiled: doc.compiled[def]}
-	p := preparation{engine: e, variables: variables}
-	op.cost = p.cost(def.SelectionSet, parents{})
-	for _, price := range p.priced {
+	p := preparation{engine: e, variables: variables, mutation: def.Operation == ast.Mutation}
+	op.cost = p.cost(def.SelectionSet, false)
+	for _, price := range p.shared {
 		op.cost += price
 	}
 	if p.err != nil {
@@ -95,7 +96,7 @@ func (e *Engine) Prepare(ctx context.Context, r Request) (*Operation, gqlerror.L
 	}
 	if limit := e.cfg.Limits.Cost; op.cost > limit {
 		return nil, gqlerror.List{limitError("cost", limit,
-			"the operation may produce %d fields, %d are allowed: ask for fewer or smaller pages", op.cost, limit)}
+			"the operation may cost %d, %d is allowed: ask for fewer or smaller pages", op.cost, limit)}
 	}
 	if def.Operation == ast.Subscription {
 		// Validation counts fields by name; two aliases of one field are still two root fields.
@@ -117,24 +118,20 @@ func (e *Engine) Check(ctx context.Context, query string) gqlerror.List {
 type preparation struct {
 	engine    *Engine
 	variables map[string]any
+	mutation  bool
 	fragments map[fragmentCost]int
-	priced    map[*ast.FieldDefinition]int // of the fields that are selected, those that have a price
+	shared    map[*ast.FieldDefinition]int // of the fields that are selected, those that have a shared price
 	err       *gqlerror.Error
 }
 
 type fragmentCost struct {
-	name  string
-	where parents
+	name   string
+	inPage bool
 }
 
-// parents is what a selection set is below of.
-type parents struct {
-	inPage bool // its parent has a page size: then the list below is the page
-	nested bool // one of its parents is a page, or a list
-}
-
-// cost estimates the fields that a selection set produces.
-func (p *preparation) cost(set ast.SelectionSet, where parents) int {
+// cost estimates the fields that a selection set produces and what they read. inPage says that the parent has a page
+// size: then the list below is the page.
+func (p *preparation) cost(set ast.SelectionSet, inPage bool) int {
 	total := 0
 	for _, selection := range set {
 		switch s := selection.(type) {
@@ -145,25 +142,22 @@ func (p *preparation) cost(set ast.SelectionSet, where parents) int {
 			if isIntrospection(s.Name) {
 				total += introspectionCost
 			}
-			times, paged := p.times(s, p.arguments(s), where.inPage)
-			p.price(s.Definition)
-			if paged && where.nested {
-				total += p.engine.cfg.NestedPrice
-			}
-			list := s.Definition.Type.Elem != nil
-			total += 1 + times*p.cost(s.SelectionSet, parents{paged && !list, paged || list || where.nested})
+			arguments := p.arguments(s)
+			times, paged := p.times(s, arguments, inPage)
+			total += 1 + p.price(s.Definition, arguments, paged)
+			total += times * p.cost(s.SelectionSet, paged && s.Definition.Type.Elem == nil)
 		case *ast.InlineFragment:
 			if p.included(s.Directives) {
-				total += p.cost(s.SelectionSet, where)
+				total += p.cost(s.SelectionSet, inPage)
 			}
 		case *ast.FragmentSpread:
 			if !p.included(s.Directives) {
 				continue
 			}
-			key := fragmentCost{s.Name, where}
+			key := fragmentCost{s.Name, inPage}
 			cost, ok := p.fragments[key]
 			if !ok {
-				cost = p.cost(s.Definition.SelectionSet, where)
+				cost = p.cost(s.Definition.SelectionSet, inPage)
 				if p.fragments == nil {
 					p.fragments = map[fragmentCost]int{}
 				}
@@ -176,16 +170,24 @@ func (p *preparation) cost(set ast.SelectionSet, where parents) int {
 	return total
 }
 
-// price notes the price of a field, if it has one.
-func (p *preparation) price(of *ast.FieldDefinition) {
-	price, ok := p.engine.prices[of]
-	if !ok {
-		return
+// price returns the price of a field. It returns 0 for a shared price, which it notes.
+func (p *preparation) price(of *ast.FieldDefinition, arguments map[string]any, paged bool) int {
+	if price, ok := p.engine.prices[of]; ok {
+		return price(arguments)
 	}
-	if p.priced == nil {
-		p.priced = map[*ast.FieldDefinition]int{}
+	price, ok := p.engine.shared[of]
+	switch {
+	case ok && p.mutation:
+		return price
+	case ok:
+		if p.shared == nil {
+			p.shared = map[*ast.FieldDefinition]int{}
+		}
+		p.shared[of] = price
+	case paged:
+		return p.engine.cfg.PagePrice
 	}
-	p.priced[of] = price
+	return 0
 }
 
 // times returns how many objects a field may produce; paged says that the field has a page size.

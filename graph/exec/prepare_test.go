@@ -266,26 +266,52 @@ func TestCostAndCheck(t *testing.T) {
 	op, errs := e.Prepare(t.Context(), Request{Query: `{ posts(first: 10) { id likes } }`})
 	require.Empty(t, errs)
 	require.Equal(t, 21, op.Cost())
-	priced := newEngine(t, nil, func(c *Config) { c.Prices = map[string]int{"Post.likes": 50} })
-	op, errs = priced.Prepare(t.Context(), Request{Query: `{ posts(first: 10) { id likes again: likes ...F } more: posts(first: 1) { ...F } } fragment F on Post { l: likes }`})
-	require.Empty(t, errs)
-	require.Equal(t, 1+10*4+1+1+50, op.Cost(), "a price is paid once")
-	nested := newEngine(t, nil, func(c *Config) { c.NestedPrice = 30 })
-	op, errs = nested.Prepare(t.Context(), Request{Query: `{ posts(first: 10) { id } ...F } fragment F on Query { more: posts(first: 1) { id } }`})
-	require.Empty(t, errs)
-	require.Equal(t, 1+10+1+1, op.Cost(), "none is below a list")
-	for query, want := range map[string]int{
-		`{ posts(first: 10) { author { ...F } } } fragment F on User { posts(first: 2) { total } }`: 1 + 10*(1+30+1+2),
-		`{ nodes(ids: ["a", "b"]) { ... on User { posts(first: 2) { total } } } }`:                  1 + 2*(30+1+2),
-		`{ node(id: "a") { ... on User { posts(first: 2) { total } } } }`:                           1 + 1 + 2,
-	} {
-		op, errs = nested.Prepare(t.Context(), Request{Query: query})
+	cost := func(e *Engine, query, variables string) int {
+		t.Helper()
+		var values map[string]any
+		require.NoError(t, json.Unmarshal([]byte(variables), &values))
+		op, errs := e.Prepare(t.Context(), Request{Query: query, Variables: values})
 		require.Empty(t, errs, query)
-		require.Equal(t, want, op.Cost(), query)
+		return op.Cost()
 	}
-	for name, price := range map[string]int{"Post.none": 5, "None.likes": 5, "Post": 5, "Post.likes": 0} {
-		_, err := New(Config{Schema: priced.cfg.Schema, Prices: map[string]int{name: price}})
+	priced := newEngine(t, nil, func(c *Config) {
+		c.Prices = map[string]func(map[string]any) int{
+			"User.posts": func(arguments map[string]any) int {
+				if first, _ := arguments["first"].(int); first > 5 {
+					return 500
+				}
+				return 30
+			},
+			"Query.old": func(map[string]any) int { return 7 },
+		}
+		c.PagePrice = 20
+	})
+	for query, want := range map[string]int{
+		`{ old }`: 1 + 7,
+		`{ old a: old ...F } fragment F on Query { b: old }`:                                                                        3 * (1 + 7),
+		`{ posts(first: 10) { id } more: posts(first: 1) { id } }`:                                                                  1 + 20 + 10 + 1 + 20 + 1,
+		`{ posts(first: 10) { author { ...F } } } fragment F on User { posts(first: 2) { total } }`:                                 1 + 20 + 10*(1+30+1+2),
+		`{ posts(first: 5) { author { ...F } } } fragment F on User { posts(first: 6) { total } again: posts(first: 6) { total } }`: 1 + 20 + 5*(1+2*(500+1+6)),
+		`{ nodes(ids: ["a", "b"]) { ... on User { posts(first: 2) { total } } } }`:                                                  1 + 2*(30+1+2),
+	} {
+		require.Equal(t, want, cost(priced, query, "{}"), query)
+	}
+	byVariable := `query($n: Int) { nodes(ids: ["a"]) { ... on User { posts(first: $n) { total } } } }`
+	require.Equal(t, 1+1+30+2, cost(priced, byVariable, `{"n": 2}`))
+	require.Equal(t, 1+1+500+6, cost(priced, byVariable, `{"n": 6}`))
+
+	shared := newEngine(t, nil, func(c *Config) { c.SharedPrices = map[string]int{"Post.likes": 50, "Step.later": 60} })
+	require.Equal(t, 1+10*4+1+1+50, cost(shared, `{ posts(first: 10) { id likes again: likes ...F } more: posts(first: 1) { ...F } } fragment F on Post { l: likes }`, "{}"),
+		"a query pays a shared price once")
+	require.Equal(t, 3*(1+1)+4*60+1, cost(shared, `mutation { a: step(n: 1) { later } b: step(n: 2) { ...S } c: step(n: 3) { later x: later } } fragment S on Step { later }`, "{}"),
+		"a mutation pays it each time")
+	for name, prices := range map[string]int{"Post.none": 5, "None.likes": 5, "Post": 5, "Post.likes": 0} {
+		_, err := New(Config{Schema: priced.cfg.Schema, SharedPrices: map[string]int{name: prices}})
 		require.Error(t, err, name)
+		if prices > 0 {
+			_, err = New(Config{Schema: priced.cfg.Schema, Prices: map[string]func(map[string]any) int{name: func(map[string]any) int { return 1 }}})
+			require.Error(t, err, name)
+		}
 	}
 	require.Empty(t, e.Check(t.Context(), `query($n: Int!) { must(n: $n) }`), "without its variables")
 	require.NotEmpty(t, e.Check(t.Context(), `{ odl }`))

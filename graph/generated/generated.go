@@ -409,7 +409,7 @@ type User implements Node {
   blocked(first: Int, after: Cursor): UserConnection
   "The users whom the viewer mutes, newest first; null for anyone but the owner."
   muted(first: Int, after: Cursor): UserConnection
-  "The posts that the viewer likes and may still see, newest like first; null for anyone but the owner."
+  "The posts that the viewer likes and may still see, newest like first; null for anyone but the owner. A page may be shorter than asked for, even empty, while pageInfo.hasNextPage: go on after its endCursor."
   likedPosts(first: Int, after: Cursor): PostConnection
   "The viewer's log-ins that have not ended, newest first; null for anyone but the owner."
   sessions(first: Int, after: Cursor): SessionConnection

@@ -44,8 +44,8 @@ type Config struct {
 	Stores     *storage.Stores
 	Limits     *limit.Limits // of log-ins, with those of the API
 	Webhooks   func(context.Context) (webhook.Stats, error)
-	// Ready asks the parts of /readyz of this process for their states.
-	Ready func(context.Context) map[string]string
+	// Ready has the states of the parts of this process, as /readyz has them.
+	Ready func() map[string]string
 	// Metrics are those of this process.
 	Metrics prometheus.Gatherer
 	// Process is this process's id in the fleet, Version that of the program.

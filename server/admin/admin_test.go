@@ -71,7 +71,7 @@ func open(w *feedtest.World, change func(*admin.Config)) *desk {
 		Accounts: w.Accounts, Directory: w.Directory, Moderation: w.Moderation, Audit: w.Audit, Fleet: fleet.New(w.Stores.DB, time.Now), Queue: w.Queue,
 		Stores: w.Stores, Limits: &limit.Limits{}, Metrics: registry, Process: 1, Version: "v0", PostID: graph.PostID,
 		Webhooks: func(context.Context) (webhook.Stats, error) { return webhook.Stats{Pending: 3}, nil },
-		Ready: func(context.Context) map[string]string {
+		Ready: func() map[string]string {
 			d.looked.Add(1)
 			return map[string]string{"sql": "ok"}
 		},

@@ -176,7 +176,7 @@ func (p *Page) look(ctx context.Context) *snapshot {
 	for i, part := range parts {
 		asked.Go(func() { errs[i] = part.ask(ctx, now) })
 	}
-	asked.Go(func() { now.Checks = p.cfg.Ready(ctx) })
+	asked.Go(func() { now.Checks = p.cfg.Ready() })
 	asked.Wait()
 	for i, err := range errs {
 		if err != nil {
