@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tideline/ent"
+	"tideline/ent/predicate"
 	"tideline/ent/webhookdelivery"
 	"tideline/feed/internal/rows"
 )
@@ -52,7 +53,7 @@ func (d *Deliverer) Deliveries(ctx context.Context, o ListOptions) ([]*ent.Webho
 // now, in its order. It returns how many there are of both; those that are due within a minute,
 // or under way, do not count.
 func (d *Deliverer) Replay(ctx context.Context, endpoint int64, ids ...int64) (int, error) {
-	which, again := webhookdelivery.IDIn(ids...), []string{dead, delivered}
+	which, again := predicate.WebhookDelivery(rows.Among(webhookdelivery.FieldID, ids)), []string{dead, delivered}
 	if len(ids) == 0 {
 		which, again = webhookdelivery.EndpointID(endpoint), []string{dead}
 	}
