@@ -21,7 +21,7 @@ type Keys struct {
 
 type keysCreate struct {
 	Name   string   `arg:"" help:"What the key is for."`
-	Scopes []string `env:"-" enum:"read,write,import,keys" default:"read" help:"What it may do: read, write, import, keys; several separated by commas."`
+	Scopes []string `env:"-" enum:"read,write,import,keys,moderate" default:"read" help:"What it may do: read, write, import, keys, moderate; several separated by commas."`
 	Issuer string   `env:"-" help:"Whose ids of users it speaks of: the issuer of your tokens, if you have one."`
 }
 
@@ -84,7 +84,7 @@ func (k keysRevoke) Run(ctx context.Context, c server.Config, console server.Con
 			if err != nil {
 				return err
 			}
-			key, err := keys.Revoke(ctx, id)
+			key, err := keys.Revoke(ctx, nil, id)
 			if err != nil {
 				return err
 			}

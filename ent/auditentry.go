@@ -19,6 +19,8 @@ type AuditEntry struct {
 	ID int64 `json:"id,omitempty"`
 	// the user who did it; 0: the command line
 	ActorID int64 `json:"actor_id,omitempty"`
+	// the API key by which a server did it for the user; 0: none
+	KeyID int64 `json:"key_id,omitempty"`
 	// Action holds the value of the "action" field.
 	Action auditentry.Action `json:"action,omitempty"`
 	// the type of the API, or Process or Job, which have none there
@@ -37,7 +39,7 @@ func (*AuditEntry) scanValues(columns []string) ([]any, error) {
 	values := make([]any, len(columns))
 	for i := range columns {
 		switch columns[i] {
-		case auditentry.FieldID, auditentry.FieldActorID, auditentry.FieldSubjectID:
+		case auditentry.FieldID, auditentry.FieldActorID, auditentry.FieldKeyID, auditentry.FieldSubjectID:
 			values[i] = new(sql.NullInt64)
 		case auditentry.FieldAction, auditentry.FieldSubjectKind, auditentry.FieldNote:
 			values[i] = new(sql.NullString)
@@ -69,6 +71,12 @@ func (_m *AuditEntry) assignValues(columns []string, values []any) error {
 				return fmt.Errorf("unexpected type %T for field actor_id", values[i])
 			} else if value.Valid {
 				_m.ActorID = value.Int64
+			}
+		case auditentry.FieldKeyID:
+			if value, ok := values[i].(*sql.NullInt64); !ok {
+				return fmt.Errorf("unexpected type %T for field key_id", values[i])
+			} else if value.Valid {
+				_m.KeyID = value.Int64
 			}
 		case auditentry.FieldAction:
 			if value, ok := values[i].(*sql.NullString); !ok {
@@ -138,6 +146,9 @@ func (_m *AuditEntry) String() string {
 	builder.WriteString(fmt.Sprintf("id=%v, ", _m.ID))
 	builder.WriteString("actor_id=")
 	builder.WriteString(fmt.Sprintf("%v", _m.ActorID))
+	builder.WriteString(", ")
+	builder.WriteString("key_id=")
+	builder.WriteString(fmt.Sprintf("%v", _m.KeyID))
 	builder.WriteString(", ")
 	builder.WriteString("action=")
 	builder.WriteString(fmt.Sprintf("%v", _m.Action))

@@ -28,6 +28,20 @@ func (_c *AuditEntryCreate) SetActorID(v int64) *AuditEntryCreate {
 	return _c
 }
 
+// SetKeyID sets the "key_id" field.
+func (_c *AuditEntryCreate) SetKeyID(v int64) *AuditEntryCreate {
+	_c.mutation.SetKeyID(v)
+	return _c
+}
+
+// SetNillableKeyID sets the "key_id" field if the given value is not nil.
+func (_c *AuditEntryCreate) SetNillableKeyID(v *int64) *AuditEntryCreate {
+	if v != nil {
+		_c.SetKeyID(*v)
+	}
+	return _c
+}
+
 // SetAction sets the "action" field.
 func (_c *AuditEntryCreate) SetAction(v auditentry.Action) *AuditEntryCreate {
 	_c.mutation.SetAction(v)
@@ -115,6 +129,10 @@ func (_c *AuditEntryCreate) ExecX(ctx context.Context) {
 
 // defaults sets the default values of the builder before save.
 func (_c *AuditEntryCreate) defaults() {
+	if _, ok := _c.mutation.KeyID(); !ok {
+		v := auditentry.DefaultKeyID
+		_c.mutation.SetKeyID(v)
+	}
 	if _, ok := _c.mutation.Note(); !ok {
 		v := auditentry.DefaultNote
 		_c.mutation.SetNote(v)
@@ -129,6 +147,9 @@ func (_c *AuditEntryCreate) defaults() {
 func (_c *AuditEntryCreate) check() error {
 	if _, ok := _c.mutation.ActorID(); !ok {
 		return &ValidationError{Name: "actor_id", err: errors.New(`ent: missing required field "AuditEntry.actor_id"`)}
+	}
+	if _, ok := _c.mutation.KeyID(); !ok {
+		return &ValidationError{Name: "key_id", err: errors.New(`ent: missing required field "AuditEntry.key_id"`)}
 	}
 	if _, ok := _c.mutation.Action(); !ok {
 		return &ValidationError{Name: "action", err: errors.New(`ent: missing required field "AuditEntry.action"`)}
@@ -191,6 +212,10 @@ func (_c *AuditEntryCreate) createSpec() (*AuditEntry, *sqlgraph.CreateSpec) {
 	if value, ok := _c.mutation.ActorID(); ok {
 		_spec.SetField(auditentry.FieldActorID, field.TypeInt64, value)
 		_node.ActorID = value
+	}
+	if value, ok := _c.mutation.KeyID(); ok {
+		_spec.SetField(auditentry.FieldKeyID, field.TypeInt64, value)
+		_node.KeyID = value
 	}
 	if value, ok := _c.mutation.Action(); ok {
 		_spec.SetField(auditentry.FieldAction, field.TypeEnum, value)
@@ -283,6 +308,9 @@ func (u *AuditEntryUpsertOne) UpdateNewValues() *AuditEntryUpsertOne {
 		}
 		if _, exists := u.create.mutation.ActorID(); exists {
 			s.SetIgnore(auditentry.FieldActorID)
+		}
+		if _, exists := u.create.mutation.KeyID(); exists {
+			s.SetIgnore(auditentry.FieldKeyID)
 		}
 		if _, exists := u.create.mutation.Action(); exists {
 			s.SetIgnore(auditentry.FieldAction)
@@ -514,6 +542,9 @@ func (u *AuditEntryUpsertBulk) UpdateNewValues() *AuditEntryUpsertBulk {
 			}
 			if _, exists := b.mutation.ActorID(); exists {
 				s.SetIgnore(auditentry.FieldActorID)
+			}
+			if _, exists := b.mutation.KeyID(); exists {
+				s.SetIgnore(auditentry.FieldKeyID)
 			}
 			if _, exists := b.mutation.Action(); exists {
 				s.SetIgnore(auditentry.FieldAction)

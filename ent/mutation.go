@@ -788,6 +788,8 @@ type AuditEntryMutation struct {
 	id            *int64
 	actor_id      *int64
 	addactor_id   *int64
+	key_id        *int64
+	addkey_id     *int64
 	action        *auditentry.Action
 	subject_kind  *auditentry.SubjectKind
 	subject_id    *int64
@@ -958,6 +960,62 @@ func (m *AuditEntryMutation) AddedActorID() (r int64, exists bool) {
 func (m *AuditEntryMutation) ResetActorID() {
 	m.actor_id = nil
 	m.addactor_id = nil
+}
+
+// SetKeyID sets the "key_id" field.
+func (m *AuditEntryMutation) SetKeyID(i int64) {
+	m.key_id = &i
+	m.addkey_id = nil
+}
+
+// KeyID returns the value of the "key_id" field in the mutation.
+func (m *AuditEntryMutation) KeyID() (r int64, exists bool) {
+	v := m.key_id
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldKeyID returns the old "key_id" field's value of the AuditEntry entity.
+// If the AuditEntry object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *AuditEntryMutation) OldKeyID(ctx context.Context) (v int64, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldKeyID is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldKeyID requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldKeyID: %w", err)
+	}
+	return oldValue.KeyID, nil
+}
+
+// AddKeyID adds i to the "key_id" field.
+func (m *AuditEntryMutation) AddKeyID(i int64) {
+	if m.addkey_id != nil {
+		*m.addkey_id += i
+	} else {
+		m.addkey_id = &i
+	}
+}
+
+// AddedKeyID returns the value that was added to the "key_id" field in this mutation.
+func (m *AuditEntryMutation) AddedKeyID() (r int64, exists bool) {
+	v := m.addkey_id
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ResetKeyID resets all changes to the "key_id" field.
+func (m *AuditEntryMutation) ResetKeyID() {
+	m.key_id = nil
+	m.addkey_id = nil
 }
 
 // SetAction sets the "action" field.
@@ -1194,9 +1252,12 @@ func (m *AuditEntryMutation) Type() string {
 // order to get all numeric fields that were incremented/decremented, call
 // AddedFields().
 func (m *AuditEntryMutation) Fields() []string {
-	fields := make([]string, 0, 6)
+	fields := make([]string, 0, 7)
 	if m.actor_id != nil {
 		fields = append(fields, auditentry.FieldActorID)
+	}
+	if m.key_id != nil {
+		fields = append(fields, auditentry.FieldKeyID)
 	}
 	if m.action != nil {
 		fields = append(fields, auditentry.FieldAction)
@@ -1223,6 +1284,8 @@ func (m *AuditEntryMutation) Field(name string) (ent.Value, bool) {
 	switch name {
 	case auditentry.FieldActorID:
 		return m.ActorID()
+	case auditentry.FieldKeyID:
+		return m.KeyID()
 	case auditentry.FieldAction:
 		return m.Action()
 	case auditentry.FieldSubjectKind:
@@ -1244,6 +1307,8 @@ func (m *AuditEntryMutation) OldField(ctx context.Context, name string) (ent.Val
 	switch name {
 	case auditentry.FieldActorID:
 		return m.OldActorID(ctx)
+	case auditentry.FieldKeyID:
+		return m.OldKeyID(ctx)
 	case auditentry.FieldAction:
 		return m.OldAction(ctx)
 	case auditentry.FieldSubjectKind:
@@ -1269,6 +1334,13 @@ func (m *AuditEntryMutation) SetField(name string, value ent.Value) error {
 			return fmt.Errorf("unexpected type %T for field %s", value, name)
 		}
 		m.SetActorID(v)
+		return nil
+	case auditentry.FieldKeyID:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetKeyID(v)
 		return nil
 	case auditentry.FieldAction:
 		v, ok := value.(auditentry.Action)
@@ -1316,6 +1388,9 @@ func (m *AuditEntryMutation) AddedFields() []string {
 	if m.addactor_id != nil {
 		fields = append(fields, auditentry.FieldActorID)
 	}
+	if m.addkey_id != nil {
+		fields = append(fields, auditentry.FieldKeyID)
+	}
 	if m.addsubject_id != nil {
 		fields = append(fields, auditentry.FieldSubjectID)
 	}
@@ -1329,6 +1404,8 @@ func (m *AuditEntryMutation) AddedField(name string) (ent.Value, bool) {
 	switch name {
 	case auditentry.FieldActorID:
 		return m.AddedActorID()
+	case auditentry.FieldKeyID:
+		return m.AddedKeyID()
 	case auditentry.FieldSubjectID:
 		return m.AddedSubjectID()
 	}
@@ -1346,6 +1423,13 @@ func (m *AuditEntryMutation) AddField(name string, value ent.Value) error {
 			return fmt.Errorf("unexpected type %T for field %s", value, name)
 		}
 		m.AddActorID(v)
+		return nil
+	case auditentry.FieldKeyID:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddKeyID(v)
 		return nil
 	case auditentry.FieldSubjectID:
 		v, ok := value.(int64)
@@ -1383,6 +1467,9 @@ func (m *AuditEntryMutation) ResetField(name string) error {
 	switch name {
 	case auditentry.FieldActorID:
 		m.ResetActorID()
+		return nil
+	case auditentry.FieldKeyID:
+		m.ResetKeyID()
 		return nil
 	case auditentry.FieldAction:
 		m.ResetAction()

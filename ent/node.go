@@ -34,6 +34,12 @@ func ParseNodeID(text string) (kind string, id int64, ok bool) {
 	return kind, id, err == nil && id > 0 && NodeID(kind, id) == text
 }
 
+// APIKeyPrefix begins the id and the text of every API key.
+const APIKeyPrefix = "tk_"
+
+// APIKeyID is the id of an API key in the API, where it is no Node.
+func APIKeyID(id int64) string { return APIKeyPrefix + strconv.FormatInt(id, 10) }
+
 // NoData is what a post or a user has as Data that has no own fields of the app.
 const NoData = "{}"
 
@@ -65,6 +71,16 @@ func (e *AuditEntry) ActorNodeID() *string {
 		return nil
 	}
 	id := NodeID("User", e.ActorID)
+	return &id
+}
+
+// KeyPublicID is the id of the API key by which a server did it for the actor; nil where
+// none was used.
+func (e *AuditEntry) KeyPublicID() *string {
+	if e.KeyID == 0 {
+		return nil
+	}
+	id := APIKeyID(e.KeyID)
 	return &id
 }
 

@@ -52,12 +52,16 @@ func init() {
 	apikey.DefaultCreatedAt = apikeyDescCreatedAt.Default.(func() time.Time)
 	auditentryFields := schema.AuditEntry{}.Fields()
 	_ = auditentryFields
+	// auditentryDescKeyID is the schema descriptor for key_id field.
+	auditentryDescKeyID := auditentryFields[2].Descriptor()
+	// auditentry.DefaultKeyID holds the default value on creation for the key_id field.
+	auditentry.DefaultKeyID = auditentryDescKeyID.Default.(int64)
 	// auditentryDescNote is the schema descriptor for note field.
-	auditentryDescNote := auditentryFields[5].Descriptor()
+	auditentryDescNote := auditentryFields[6].Descriptor()
 	// auditentry.DefaultNote holds the default value on creation for the note field.
 	auditentry.DefaultNote = auditentryDescNote.Default.(string)
 	// auditentryDescCreatedAt is the schema descriptor for created_at field.
-	auditentryDescCreatedAt := auditentryFields[6].Descriptor()
+	auditentryDescCreatedAt := auditentryFields[7].Descriptor()
 	// auditentry.DefaultCreatedAt holds the default value on creation for the created_at field.
 	auditentry.DefaultCreatedAt = auditentryDescCreatedAt.Default.(func() time.Time)
 	blockFields := schema.Block{}.Fields()

@@ -1,11 +1,15 @@
 package graph_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"tideline/ent/user"
+	"tideline/feed/account"
+	"tideline/feed/apikey"
 	"tideline/feed/moderation"
 	"tideline/storage/storagetest"
 )
@@ -53,6 +57,56 @@ func TestModerationOverTheAPI(t *testing.T) {
 	require.Subset(t, list[1], map[string]any{"action": "SET_ROLE", "subjectId": badID})
 	require.Equal(t, true, c.get("unsuspendUser.changed", unsuspend, on))
 	require.Equal(t, true, c.get("auditLog.pageInfo.hasNextPage", log, nil))
+}
+
+// A key moderates for an admin with a scope of its own alone, gives no role, and is in the
+// audit log. It exports accounts with both other scopes.
+func TestKeysModerateByAScopeOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, storagetest.Embedded(t))
+	badID, _ := c.signUp("bad")
+	post := c.get("createPost.post.id", createPost, map[string]any{"text": "hello", "visibility": "PUBLIC"}).(string)
+	_, boss := c.signUp("boss")
+	_, err := c.Moderation.SetRole(c.ctx, moderation.Console, boss.ID, user.RoleADMIN, "")
+	require.NoError(t, err)
+	const (
+		setRole = `mutation { setRole(input: {userId: "USER", role: ADMIN}) { role } }`
+		export  = `mutation { exportAccount(input: {}) { path } }`
+	)
+	as := func(scopes ...apikey.Scope) {
+		c.viewer = account.Viewer{ID: boss.ID, Session: -7, Key: &apikey.Key{ID: 7, Scopes: scopes}}
+	}
+	refused := func(reason, query string) {
+		t.Helper()
+		a := c.do(strings.NewReplacer("USER", badID, "POST", post).Replace(query), nil)
+		require.Len(t, a.Errors, 1, "%s: %v", query, a.Data)
+		require.Equal(t, reason, a.Errors[0].Extensions["reason"], query)
+	}
+	as(apikey.Read, apikey.Write, apikey.Import, apikey.Manage)
+	for _, query := range []string{
+		`{ reports { nodes { id } } }`, `{ auditLog { nodes { id } } }`, setRole,
+		`mutation { suspendUser(input: {userId: "USER"}) { changed } }`, `mutation { unsuspendUser(input: {userId: "USER"}) { changed } }`,
+		`mutation { hidePost(input: {postId: "POST"}) { changed } }`, `mutation { unhidePost(input: {postId: "POST"}) { changed } }`,
+		`mutation { claimReport(input: {reportId: "USER"}) { report { id } } }`, `mutation { decideReport(input: {reportId: "USER", decision: UPHELD}) { decided } }`,
+	} {
+		refused("SCOPE_MISSING", query)
+	}
+	as(apikey.Moderate)
+	refused("NOT_BY_KEY", setRole)
+	refused("SCOPE_MISSING", `{ viewer { id } }`)
+	refused("SCOPE_MISSING", `mutation { follow(input: {userId: "USER"}) { user { id } } }`)
+	require.Empty(t, c.get("reports.nodes", `{ reports { nodes { id } } }`, nil))
+	require.Equal(t, true, c.get("suspendUser.changed", fmt.Sprintf(`mutation { suspendUser(input: {userId: %q}) { changed } }`, badID), nil))
+	const log = `{ auditLog { nodes { action apiKeyId } } }`
+	list := c.get("auditLog.nodes", log, nil).([]any)
+	require.Equal(t, []any{map[string]any{"action": "SUSPEND_USER", "apiKeyId": "tk_7"}, map[string]any{"action": "SET_ROLE", "apiKeyId": nil}}, list)
+
+	as(apikey.Write)
+	refused("SCOPE_MISSING", export)
+	as(apikey.Read)
+	refused("SCOPE_MISSING", export)
+	as(apikey.Read, apikey.Write)
+	require.NotEmpty(t, c.get("exportAccount.path", export, nil))
 }
 
 func TestReportsOverTheAPI(t *testing.T) {

@@ -14,31 +14,44 @@ import (
 	"tideline/graph/model"
 )
 
-// keyScopes are the scopes of the root fields that only API keys may ask for.
-var keyScopes = map[string]apikey.Scope{
-	"apiKeys": apikey.Manage, "createApiKey": apikey.Manage, "revokeApiKey": apikey.Manage,
-	"upsertUsers": apikey.Import, "upsertFollows": apikey.Import, "upsertBlocks": apikey.Import,
-	"upsertPosts": apikey.Import, "upsertLikes": apikey.Import, "deleteUsers": apikey.Import,
+var (
+	manage, importing, moderating = []apikey.Scope{apikey.Manage}, []apikey.Scope{apikey.Import}, []apikey.Scope{apikey.Moderate}
+	reading, writing              = []apikey.Scope{apikey.Read}, []apikey.Scope{apikey.Write}
+)
+
+// keyScopes are the scopes that an API key needs for a root field, all of them. Other fields
+// take Read, those of a mutation Write.
+var keyScopes = map[string][]apikey.Scope{
+	"apiKeys": manage, "createApiKey": manage, "revokeApiKey": manage,
+	"upsertUsers": importing, "upsertFollows": importing, "upsertBlocks": importing,
+	"upsertPosts": importing, "upsertLikes": importing, "deleteUsers": importing,
+	"reports": moderating, "claimReport": moderating, "decideReport": moderating,
+	"suspendUser": moderating, "unsuspendUser": moderating, "hidePost": moderating, "unhidePost": moderating,
+	"setRole": moderating, "auditLog": moderating,
+	"exportAccount": {apikey.Write, apikey.Read},
 }
 
 // permit refuses an operation with a field at its root for which the viewer's API key has
 // no scope, or for which it takes a key. Error: Forbidden.
 func permit(ctx context.Context, op *exec.Operation) error {
 	v, _ := ctx.Value(viewerKey{}).(account.Viewer)
-	usual := apikey.Read
+	usual := reading
 	if op.Kind() == ast.Mutation {
-		usual = apikey.Write
+		usual = writing
 	}
 	if v.Key == nil && op.Compiled() { // a page
 		return nil
 	}
 	for _, field := range op.RootFields() {
-		scope, forKeys := keyScopes[field]
-		if !forKeys {
-			scope = usual
+		scopes, unusual := keyScopes[field]
+		if !unusual {
+			scopes = usual
 		}
-		if v.Key == nil && forKeys || v.Key != nil && !v.Key.Has(scope) {
-			return refusal.New(refusal.ScopeMissing, "%s takes an API key with the scope %s.", field, scope)
+		for _, scope := range scopes {
+			forKeys := scope == apikey.Manage || scope == apikey.Import // a user may not ask for it
+			if v.Key == nil && forKeys || v.Key != nil && !v.Key.Has(scope) {
+				return refusal.New(refusal.ScopeMissing, "%s takes an API key with the scope %s.", field, scope)
+			}
 		}
 	}
 	return nil
@@ -49,7 +62,11 @@ func (r query) APIKeys(ctx context.Context, first *int, after *string) (*paging.
 }
 
 func (r mutation) CreateAPIKey(ctx context.Context, in model.CreateAPIKeyInput) (*model.CreateAPIKeyPayload, error) {
-	key, text, err := r.Keys.Create(ctx, Viewer(ctx).Key, in.Name, orZero(in.Issuer), in.Scopes)
+	by := Viewer(ctx).Key // permit has asked for it
+	if in.Issuer == nil {
+		in.Issuer = &by.Issuer
+	}
+	key, text, err := r.Keys.Create(ctx, by, in.Name, *in.Issuer, in.Scopes)
 	return &model.CreateAPIKeyPayload{Key: text, APIKey: key}, err
 }
 
@@ -58,7 +75,7 @@ func (r mutation) RevokeAPIKey(ctx context.Context, in model.RevokeAPIKeyInput) 
 	if err != nil {
 		return nil, err
 	}
-	key, err := r.Keys.Revoke(ctx, id)
+	key, err := r.Keys.Revoke(ctx, Viewer(ctx).Key, id)
 	return &model.RevokeAPIKeyPayload{APIKey: key}, err
 }
 

@@ -75,7 +75,8 @@ const (
 	Removed
 	// Invalidated says that the timeline changed in more places than one.
 	Invalidated
-	// SessionEnded says that a session of the user was revoked or expired.
+	// SessionEnded says that a session of the user was revoked or expired. With Session 0,
+	// several of the user Author were: SQL says which.
 	SessionEnded
 	// MarkerMoved says that the user read up to somewhere.
 	MarkerMoved

@@ -135,7 +135,7 @@ func TestServersActForUsers(t *testing.T) {
 	require.NoError(t, c.WithKeys(t.Context(), console, func(keys *apikey.Keys) error {
 		number, err := apikey.ParseID(id)
 		require.NoError(t, err)
-		used, err := keys.Revoke(t.Context(), number)
+		used, err := keys.Revoke(t.Context(), nil, number)
 		require.NoError(t, err)
 		require.NotNil(t, used.LastUsedAt, "the server has written it when it stopped")
 		return nil

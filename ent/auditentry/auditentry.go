@@ -16,6 +16,8 @@ const (
 	FieldID = "id"
 	// FieldActorID holds the string denoting the actor_id field in the database.
 	FieldActorID = "actor_id"
+	// FieldKeyID holds the string denoting the key_id field in the database.
+	FieldKeyID = "key_id"
 	// FieldAction holds the string denoting the action field in the database.
 	FieldAction = "action"
 	// FieldSubjectKind holds the string denoting the subject_kind field in the database.
@@ -34,6 +36,7 @@ const (
 var Columns = []string{
 	FieldID,
 	FieldActorID,
+	FieldKeyID,
 	FieldAction,
 	FieldSubjectKind,
 	FieldSubjectID,
@@ -52,6 +55,8 @@ func ValidColumn(column string) bool {
 }
 
 var (
+	// DefaultKeyID holds the default value on creation for the "key_id" field.
+	DefaultKeyID int64
 	// DefaultNote holds the default value on creation for the "note" field.
 	DefaultNote string
 	// DefaultCreatedAt holds the default value on creation for the "created_at" field.
@@ -128,6 +133,11 @@ func ByID(opts ...sql.OrderTermOption) OrderOption {
 // ByActorID orders the results by the actor_id field.
 func ByActorID(opts ...sql.OrderTermOption) OrderOption {
 	return sql.OrderByField(FieldActorID, opts...).ToFunc()
+}
+
+// ByKeyID orders the results by the key_id field.
+func ByKeyID(opts ...sql.OrderTermOption) OrderOption {
+	return sql.OrderByField(FieldKeyID, opts...).ToFunc()
 }
 
 // ByAction orders the results by the action field.

@@ -59,6 +59,11 @@ func ActorID(v int64) predicate.AuditEntry {
 	return predicate.AuditEntry(sql.FieldEQ(FieldActorID, v))
 }
 
+// KeyID applies equality check predicate on the "key_id" field. It's identical to KeyIDEQ.
+func KeyID(v int64) predicate.AuditEntry {
+	return predicate.AuditEntry(sql.FieldEQ(FieldKeyID, v))
+}
+
 // SubjectID applies equality check predicate on the "subject_id" field. It's identical to SubjectIDEQ.
 func SubjectID(v int64) predicate.AuditEntry {
 	return predicate.AuditEntry(sql.FieldEQ(FieldSubjectID, v))
@@ -112,6 +117,46 @@ func ActorIDLT(v int64) predicate.AuditEntry {
 // ActorIDLTE applies the LTE predicate on the "actor_id" field.
 func ActorIDLTE(v int64) predicate.AuditEntry {
 	return predicate.AuditEntry(sql.FieldLTE(FieldActorID, v))
+}
+
+// KeyIDEQ applies the EQ predicate on the "key_id" field.
+func KeyIDEQ(v int64) predicate.AuditEntry {
+	return predicate.AuditEntry(sql.FieldEQ(FieldKeyID, v))
+}
+
+// KeyIDNEQ applies the NEQ predicate on the "key_id" field.
+func KeyIDNEQ(v int64) predicate.AuditEntry {
+	return predicate.AuditEntry(sql.FieldNEQ(FieldKeyID, v))
+}
+
+// KeyIDIn applies the In predicate on the "key_id" field.
+func KeyIDIn(vs ...int64) predicate.AuditEntry {
+	return predicate.AuditEntry(sql.FieldIn(FieldKeyID, vs...))
+}
+
+// KeyIDNotIn applies the NotIn predicate on the "key_id" field.
+func KeyIDNotIn(vs ...int64) predicate.AuditEntry {
+	return predicate.AuditEntry(sql.FieldNotIn(FieldKeyID, vs...))
+}
+
+// KeyIDGT applies the GT predicate on the "key_id" field.
+func KeyIDGT(v int64) predicate.AuditEntry {
+	return predicate.AuditEntry(sql.FieldGT(FieldKeyID, v))
+}
+
+// KeyIDGTE applies the GTE predicate on the "key_id" field.
+func KeyIDGTE(v int64) predicate.AuditEntry {
+	return predicate.AuditEntry(sql.FieldGTE(FieldKeyID, v))
+}
+
+// KeyIDLT applies the LT predicate on the "key_id" field.
+func KeyIDLT(v int64) predicate.AuditEntry {
+	return predicate.AuditEntry(sql.FieldLT(FieldKeyID, v))
+}
+
+// KeyIDLTE applies the LTE predicate on the "key_id" field.
+func KeyIDLTE(v int64) predicate.AuditEntry {
+	return predicate.AuditEntry(sql.FieldLTE(FieldKeyID, v))
 }
 
 // ActionEQ applies the EQ predicate on the "action" field.

@@ -30,6 +30,7 @@ var (
 	AuditEntriesColumns = []*schema.Column{
 		{Name: "id", Type: field.TypeInt64, Increment: true},
 		{Name: "actor_id", Type: field.TypeInt64},
+		{Name: "key_id", Type: field.TypeInt64, Default: 0},
 		{Name: "action", Type: field.TypeEnum, Enums: []string{"SET_ROLE", "SUSPEND_USER", "UNSUSPEND_USER", "HIDE_POST", "UNHIDE_POST", "DECIDE_REPORT", "PAUSE_WORKERS", "RESUME_WORKERS", "SCALE_WORKERS", "RETRY_JOBS", "DISCARD_JOBS", "REBUILD_TIMELINE"}},
 		{Name: "subject_kind", Type: field.TypeEnum, Enums: []string{"User", "Post", "Report", "Process", "Job"}},
 		{Name: "subject_id", Type: field.TypeInt64},

@@ -93,7 +93,7 @@ func (a *Accounts) SignUp(ctx context.Context, handle, secret, name string) (*Au
 		if err := a.with.Webhooks.User(ctx, tx, webhook.UserCreated, u); err != nil {
 			return err
 		}
-		auth, err = a.start(ctx, tx.Session, u)
+		auth, _, err = a.start(ctx, tx.Session, u)
 		return err
 	})
 	return auth, err
@@ -101,7 +101,9 @@ func (a *Accounts) SignUp(ctx context.Context, handle, secret, name string) (*Au
 
 // LogIn starts a session. Errors: Unauthenticated, which is the same for an unknown
 // handle and a wrong password, after the same work; Forbidden when it is switched off, and
-// for the right password of an account that is suspended. It restores an account that is about to be deleted, and not one that is being deleted.
+// for the right password of an account that is suspended. It restores an account that is
+// about to be deleted, and not one that is being deleted. A user has at most MaxSessions
+// sessions: the oldest end.
 //
 // Cost: one password hash, as SignUp, a look-up and a short transaction; one hash and an
 // update more where the stored hash has another cost than the present one.
@@ -146,6 +148,7 @@ var errWrong error = refusal.New(refusal.WrongCredentials, "Handle or password i
 // the row; nil when the row has another hash by now: ChangePassword ends the sessions that
 // are there, and this one must not come after.
 func (a *Accounts) startVerified(ctx context.Context, u *ent.User) (auth *Auth, err error) {
+	ended := 0
 	err = rows.InTx(ctx, a.cfg.DB, func(tx *ent.Tx) error {
 		auth = nil
 		now, err := tx.User.Query().Where(user.ID(u.ID), rows.ForUpdate, rows.WithFollows).Only(ctx)
@@ -159,11 +162,14 @@ func (a *Accounts) startVerified(ctx context.Context, u *ent.User) (auth *Auth, 
 		if err != nil {
 			return err
 		}
-		if auth, err = a.start(ctx, tx.Session, now); auth != nil {
+		if auth, ended, err = a.start(ctx, tx.Session, now); auth != nil {
 			auth.Restored = restored
 		}
 		return err
 	})
+	if err == nil && ended > 0 {
+		a.tellSeveral(ctx, u.ID)
+	}
 	return auth, err
 }
 

@@ -41,7 +41,7 @@ func (a *Accounts) ChangeHandle(ctx context.Context, v Viewer, handle string) (*
 // one is wrong, or the user has none.
 //
 // Cost: two password hashes, as SignUp, two look-ups and an update by primary key, a
-// deletion by index, and one message a process for each session that ends.
+// deletion by index, and one message to each process.
 func (a *Accounts) ChangePassword(ctx context.Context, v Viewer, current, changed string) (ended int, err error) {
 	if err := password.Check("newPassword", changed); err != nil {
 		return 0, err
@@ -54,7 +54,6 @@ func (a *Accounts) ChangePassword(ctx context.Context, v Viewer, current, change
 	if err != nil {
 		return 0, err
 	}
-	var ids []int64
 	err = rows.InTx(ctx, a.cfg.DB, func(tx *ent.Tx) error {
 		// The row is locked until the sessions are deleted: no log-in comes in between.
 		err := tx.User.UpdateOneID(u.ID).Where(user.PasswordHash(u.PasswordHash)).SetPasswordHash(hash).Exec(ctx)
@@ -64,26 +63,14 @@ func (a *Accounts) ChangePassword(ctx context.Context, v Viewer, current, change
 		if err != nil {
 			return fmt.Errorf("change password: %w", err)
 		}
-		ids, err = endAll(ctx, tx, u.ID, v.Session)
+		ended, err = deleteSessions(ctx, tx.Session, session.UserID(u.ID), session.IDNEQ(v.Session))
 		return err
 	})
 	if err != nil {
 		return 0, err
 	}
-	for _, id := range ids {
-		a.tell(ctx, u.ID, id)
-	}
-	return len(ids), nil
-}
-
-// endAll deletes all sessions of a user but one, and returns their ids.
-func endAll(ctx context.Context, tx *ent.Tx, userID, but int64) ([]int64, error) {
-	ids, err := tx.Session.Query().Where(session.UserID(userID), session.IDNEQ(but)).IDs(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("list sessions: %w", err)
-	}
-	_, err = tx.Session.Delete().Where(session.IDIn(ids...)).Exec(ctx)
-	return ids, rows.Wrap("end sessions", err)
+	a.tellSeveral(ctx, u.ID)
+	return ended, nil
 }
 
 // ConfirmPassword returns the viewer's row when the secret is the viewer's password; field
@@ -91,6 +78,18 @@ func endAll(ctx context.Context, tx *ent.Tx, userID, but int64) ([]int64, error)
 //
 // Cost: one password hash, as LogIn, and a look-up.
 func (a *Accounts) ConfirmPassword(ctx context.Context, v Viewer, field, secret string) (*ent.User, error) {
+	u, err := a.self(ctx, v)
+	if err != nil {
+		return nil, err
+	}
+	if !a.hasPassword(u) {
+		return nil, refusal.New(refusal.NoPassword, "This account has no password.")
+	}
+	return u, a.verify(ctx, u, field, secret)
+}
+
+// self returns the viewer's row. Error: Unauthenticated.
+func (a *Accounts) self(ctx context.Context, v Viewer) (*ent.User, error) {
 	if v.ID == 0 {
 		return nil, refusal.ErrSignIn
 	}
@@ -98,20 +97,22 @@ func (a *Accounts) ConfirmPassword(ctx context.Context, v Viewer, field, secret 
 	if ent.IsNotFound(err) {
 		return nil, refusal.ErrSignIn
 	}
-	if err != nil {
-		return nil, fmt.Errorf("find user: %w", err)
-	}
-	if u.Issuer != nil || a.with.NoPasswords {
-		return nil, refusal.New(refusal.NoPassword, "This account has no password.")
-	}
+	return u, rows.Wrap("find user", err)
+}
+
+// hasPassword reports whether a user logs in with a password here: also a user of an issuer
+// may, who was imported with the hash of one.
+func (a *Accounts) hasPassword(u *ent.User) bool {
+	return !a.with.NoPasswords && u.PasswordHash != NoPassword && u.PasswordHash != ""
+}
+
+// verify refuses a secret that is not the password of a user who has one. Error: Forbidden.
+func (a *Accounts) verify(ctx context.Context, u *ent.User, field, secret string) error {
 	fits, _, err := a.passwords.Verify(ctx, secret, u.PasswordHash)
-	if err != nil {
-		return nil, err
+	if err == nil && !fits {
+		err = refusal.New(refusal.WrongPassword, "The present password is wrong.").In(field)
 	}
-	if !fits {
-		return nil, refusal.New(refusal.WrongPassword, "The present password is wrong.").In(field)
-	}
-	return u, nil
+	return err
 }
 
 // renewHash stores a hash of the present cost for a password that has been

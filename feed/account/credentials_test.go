@@ -6,12 +6,17 @@ import (
 	"testing"
 	"time"
 
+	"entgo.io/ent/dialect"
+	"github.com/golang-jwt/jwt/v5"
 	"github.com/stretchr/testify/require"
 
+	"tideline/ent/session"
 	"tideline/feed/account"
+	"tideline/feed/bulk"
 	"tideline/feed/feedtest"
 	"tideline/feed/paging"
 	"tideline/feed/refusal"
+	"tideline/live"
 )
 
 func signUp(w *feedtest.World, handle, password string) account.Viewer {
@@ -31,6 +36,13 @@ func viewerOf(w *feedtest.World, auth *account.Auth) account.Viewer {
 func requireCode(w *feedtest.World, code refusal.Code, err error) {
 	w.Helper()
 	require.Equal(w, code, refusal.CodeOf(err), "%v", err)
+}
+
+func requireReason(w *feedtest.World, reason refusal.Reason, err error) {
+	w.Helper()
+	var refused *refusal.Error
+	require.ErrorAs(w, err, &refused)
+	require.Equal(w, reason, refused.Reason)
 }
 
 func TestChangeHandle(t *testing.T) {
@@ -94,12 +106,63 @@ func TestChangePassword(t *testing.T) {
 	})
 }
 
-// A user of an issuer has no password, and none gets one.
+// A user whom a token made has no password, and gets none.
 func TestUserOfAnIssuerHasNoPassword(t *testing.T) {
 	eachWithIssuers(t, feedtest.Options{}, func(t *testing.T, w *feedtest.World) {
 		v := signIn(w, tokenOf(t, "app", "7", time.Now(), nil))
 		_, err := w.Accounts.ChangePassword(w.Ctx, v, account.NoPassword, "battery staple")
 		requireCode(w, refusal.Forbidden, err)
+	})
+}
+
+// An imported user who has a password is one like others: it is asked for, and may be changed.
+// A fresh token of the issuer does as well.
+func TestImportedUserHasAPassword(t *testing.T) {
+	eachWithIssuers(t, feedtest.Options{}, func(t *testing.T, w *feedtest.World) {
+		hash := "$2b$04$abcdefghijklmnopqrstuuKRze7BjvIHM2j/Mlifwl1ZipE2V9mZ."
+		results, err := w.Bulk.Users(w.Ctx, "app", []bulk.User{{ExternalID: "7", Handle: new("ann"), PasswordHash: &hash}})
+		require.NoError(t, err)
+		require.Equal(t, bulk.Created, results[0].Status)
+		auth, err := w.Accounts.LogIn(w.Ctx, "ann", "päss word")
+		require.NoError(t, err)
+		ann := viewerOf(w, auth)
+
+		_, err = w.Accounts.ChangePassword(w.Ctx, ann, "wrong horse", "battery staple")
+		requireReason(w, refusal.WrongPassword, err)
+		_, err = w.Accounts.ChangePassword(w.Ctx, ann, "päss word", "battery staple")
+		require.NoError(t, err)
+		stale := signIn(w, tokenOf(t, "app", "7", time.Now().Add(-30*time.Minute), nil))
+		undated := signIn(w, tokenOf(t, "app", "7", time.Now(), jwt.MapClaims{"iat": nil}))
+		for _, v := range []account.Viewer{ann, stale, undated} {
+			require.Equal(t, ann.ID, v.ID)
+			_, _, err = w.Accounts.OfferExport(w.Ctx, v, "wrong horse")
+			requireReason(w, refusal.WrongPassword, err)
+			_, _, err = w.Accounts.OfferExport(w.Ctx, v, "battery staple")
+			require.NoError(t, err)
+		}
+		_, _, err = w.Accounts.OfferExport(w.Ctx, stale, "")
+		requireReason(w, refusal.TokenNotFresh, err)
+		_, _, err = w.Accounts.OfferExport(w.Ctx, signIn(w, tokenOf(t, "app", "7", time.Now(), nil)), "")
+		require.NoError(t, err)
+		_, err = w.Accounts.DeleteAccount(w.Ctx, ann, "")
+		requireReason(w, refusal.WrongPassword, err)
+		_, err = w.Accounts.DeleteAccount(w.Ctx, ann, "battery staple")
+		require.NoError(t, err)
+	})
+}
+
+// A token that does not say when it was issued is refused for that.
+func TestTokenWithoutItsTimeConfirmsNothing(t *testing.T) {
+	eachWithIssuers(t, feedtest.Options{}, func(t *testing.T, w *feedtest.World) {
+		v := signIn(w, tokenOf(t, "app", "7", time.Now(), jwt.MapClaims{"iat": nil}))
+		_, _, err := w.Accounts.OfferExport(w.Ctx, v, "")
+		requireReason(w, refusal.TokenWithoutIat, err)
+		_, err = w.Accounts.DeleteAccount(w.Ctx, v, "")
+		requireReason(w, refusal.TokenWithoutIat, err)
+		_, err = w.Accounts.ChangePassword(w.Ctx, v, account.NoPassword, "battery staple")
+		requireReason(w, refusal.NoPassword, err)
+		_, err = w.Accounts.DeleteAccount(w.Ctx, w.User("nobody"), "")
+		requireReason(w, refusal.NoPassword, err)
 	})
 }
 
@@ -184,5 +247,103 @@ func TestSessionList(t *testing.T) {
 		require.Equal(w, 2, ended, "the expired one is not purged yet")
 		_, err = w.Sessions.LogOutEverywhere(w.Ctx, account.Viewer{})
 		requireCode(w, refusal.Unauthenticated, err)
+	})
+}
+
+// manySessions is more than a statement of any engine may bind values.
+const manySessions = 65_536
+
+// fillSessions gives a user n sessions more.
+func fillSessions(w *feedtest.World, v account.Viewer, n int) {
+	w.Helper()
+	hash := "CAST($2 || ' ' || n AS BLOB)"
+	if w.Stores.Dialect == dialect.Postgres {
+		hash = "convert_to(CAST(CAST($2 AS bigint) AS text) || ' ' || n, 'UTF8')"
+	}
+	_, err := w.Stores.SQL.ExecContext(w.Ctx, "INSERT INTO sessions (token_hash, user_id, created_at, expires_at, user_agent)"+
+		" WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < CAST($1 AS bigint))"+
+		" SELECT "+hash+", CAST($2 AS bigint), $3, $4, '' FROM numbers", n, v.ID, time.Now().UTC(), time.Now().Add(time.Hour).UTC())
+	require.NoError(w, err)
+}
+
+// However many sessions a user has, what ends them does.
+func TestSessionsEndHoweverManyThereAre(t *testing.T) {
+	t.Parallel()
+	feedtest.Each(t, func(w *feedtest.World) {
+		ann := signUp(w, "ann", "correct horse")
+		fillSessions(w, ann, manySessions)
+		ended, err := w.Accounts.ChangePassword(w.Ctx, ann, "correct horse", "battery staple")
+		require.NoError(w, err)
+		require.Equal(w, manySessions, ended)
+		require.Equal(w, ann.Session, w.Stores.DB.Session.Query().OnlyIDX(w.Ctx))
+
+		fillSessions(w, ann, 3)
+		ended, err = w.Sessions.LogOutEverywhere(w.Ctx, ann)
+		require.NoError(w, err)
+		require.Equal(w, 4, ended)
+	})
+}
+
+// A user has so many sessions and not one more: a log-in, the path of an export or a token
+// of an issuer ends the oldest, also those of a time without a bound.
+func TestOldestSessionsEnd(t *testing.T) {
+	eachWithIssuers(t, feedtest.Options{}, func(t *testing.T, w *feedtest.World) {
+		count := func(v account.Viewer) int {
+			return w.Stores.DB.Session.Query().Where(session.UserID(v.ID)).CountX(w.Ctx)
+		}
+		ann := signUp(w, "ann", "correct horse")
+		fillSessions(w, ann, account.MaxSessions-1)
+		gone := func() bool {
+			ended, err := w.Sessions.Ended(w.Ctx, []account.Grant{ann.Grant()})
+			require.NoError(t, err)
+			return len(ended) > 0
+		}
+		require.False(t, gone())
+		auth, err := w.Accounts.LogIn(w.Ctx, "ann", "correct horse")
+		require.NoError(t, err)
+		require.True(t, gone(), "the oldest ends")
+		require.Equal(t, account.MaxSessions, count(ann))
+		_, _, err = w.Accounts.OfferExport(w.Ctx, viewerOf(w, auth), "correct horse")
+		require.NoError(t, err)
+		require.Equal(t, account.MaxSessions, count(ann))
+
+		bob := signIn(w, tokenOf(t, "app", "7", time.Now(), nil))
+		w.Stores.DB.Session.Delete().Where(session.UserID(bob.ID)).ExecX(w.Ctx)
+		fillSessions(w, bob, account.MaxSessions+20)
+		signIn(w, tokenOf(t, "app", "7", time.Now(), nil))
+		require.Equal(t, account.MaxSessions, count(bob))
+	})
+}
+
+// What ends several sessions is one message to each process.
+func TestSessionsEndByOneMessage(t *testing.T) {
+	t.Parallel()
+	feedtest.Each(t, func(w *feedtest.World) {
+		ann := signUp(w, "ann", "correct horse")
+		fillSessions(w, ann, 3)
+		w.Run(w.Hub.Run)
+		woken := make(chan struct{}, 1)
+		told, err := w.Hub.Subscribe(w.Ctx, ann.ID, func() {
+			select {
+			case woken <- struct{}{}:
+			default:
+			}
+		})
+		require.NoError(t, err)
+		defer told.Close()
+		_, err = w.Sessions.LogOutEverywhere(w.Ctx, ann)
+		require.NoError(t, err)
+		_, err = w.Publisher.Publish(w.Ctx, live.Event{Kind: live.MarkerMoved}, []int64{ann.ID})
+		require.NoError(t, err)
+		var kinds []live.Kind
+		for len(kinds) == 0 || kinds[len(kinds)-1] != live.MarkerMoved {
+			event, ok := told.Take()
+			if !ok {
+				<-woken
+				continue
+			}
+			kinds = append(kinds, event.Kind)
+		}
+		require.Equal(t, []live.Kind{live.SessionEnded, live.MarkerMoved}, kinds)
 	})
 }

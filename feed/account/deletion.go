@@ -8,6 +8,7 @@ import (
 
 	"tideline/ent"
 	"tideline/ent/hiddenuser"
+	"tideline/ent/session"
 	"tideline/ent/user"
 	"tideline/feed/internal/rows"
 	"tideline/feed/job"
@@ -19,28 +20,38 @@ import (
 // DELETION.md tells the protocol by which an account goes.
 
 // FreshToken is how old the token of a user of an issuer may be who deletes or exports the
-// account: such a user has no password to show.
+// account without a password.
 const FreshToken = 10 * time.Minute
 
-// Confirm refuses a viewer who does not show once more who it is: by the password, or by a
-// token that an issuer made within FreshToken. A server that acts for the viewer by an API
-// key has decided for itself. Errors: Unauthenticated, Forbidden.
+// Confirm refuses a viewer who does not show once more who it is: by the password, if the
+// account has one, or by a token that an issuer made within FreshToken. A server that acts for
+// the viewer by an API key has decided for itself. Errors: Unauthenticated, Forbidden.
 //
-// Cost: one password hash, as LogIn, for who has a password.
+// Cost: none with a fresh token; else a look-up, and one password hash, as LogIn, where the
+// account has a password.
 func (a *Accounts) Confirm(ctx context.Context, v Viewer, password string) error {
 	switch {
 	case v.ID == 0:
 		return refusal.ErrSignIn
 	case v.Key != nil:
 		return nil
-	case !v.Issued.IsZero():
-		if a.now().Sub(v.Issued) > FreshToken {
-			return refusal.New(refusal.TokenNotFresh, "Sign in anew: the token must be of the last %d minutes.", int(FreshToken.Minutes()))
-		}
+	case !v.Issued.IsZero() && a.now().Sub(v.Issued) <= FreshToken:
 		return nil
 	}
-	_, err := a.ConfirmPassword(ctx, v, "password", password)
-	return err
+	u, err := a.self(ctx, v)
+	if err != nil {
+		return err
+	}
+	minutes := int(FreshToken.Minutes())
+	switch {
+	case a.hasPassword(u) && (password != "" || v.Issued.IsZero()):
+		return a.verify(ctx, u, "password", password)
+	case !v.Issued.IsZero():
+		return refusal.New(refusal.TokenNotFresh, "Sign in anew: the token must be of the last %d minutes.", minutes)
+	case u.Issuer != nil: // without a password only a token of the issuer signs in
+		return refusal.New(refusal.TokenWithoutIat, "The token must be of the last %d minutes, and has no claim iat that says when it was issued.", minutes)
+	}
+	return refusal.New(refusal.NoPassword, "This account has no password.")
 }
 
 // DeleteAccount is Delete of the viewer, after Confirm, with the grace period of the
@@ -62,9 +73,8 @@ func (a *Accounts) DeleteAccount(ctx context.Context, v Viewer, password string)
 // user may be restored, nil for not at all, and whether the call has changed that. Errors:
 // NotFound; Conflict for a grace period of a user who is suspended.
 //
-// Cost: a short transaction, a job or two, and one message a process for each session.
+// Cost: a short transaction, a job or two, and one message to each process.
 func (s *Sessions) Delete(ctx context.Context, id int64, grace time.Duration) (until *time.Time, changed bool, err error) {
-	var ended []int64
 	err = rows.InTx(ctx, s.cfg.DB, func(tx *ent.Tx) error {
 		until, changed = nil, false
 		if err := lockUser(ctx, tx, id); err != nil {
@@ -105,14 +115,14 @@ func (s *Sessions) Delete(ctx context.Context, id int64, grace time.Duration) (u
 				return err
 			}
 		}
-		ended, err = endAll(ctx, tx, id, 0)
+		_, err = deleteSessions(ctx, tx.Session, session.UserID(id))
 		return err
 	})
 	if err != nil {
 		return nil, false, err
 	}
-	for _, session := range ended {
-		s.tell(ctx, id, session)
+	if changed {
+		s.tellSeveral(ctx, id)
 	}
 	return until, changed, nil
 }
@@ -202,9 +212,9 @@ func (s *Sessions) Restore(ctx context.Context, id int64) (restored bool, err er
 
 // Named is Directory.Named of anybody, hidden or not.
 //
-// Cost: one look-up by index, or two.
+// Cost: two look-ups by index.
 func (s *Sessions) Named(ctx context.Context, name string) (*ent.User, error) {
-	return named(ctx, s.cfg.DB.User.Query, name)
+	return named(ctx, s.cfg.DB, s.cfg.DB.User.Query, name)
 }
 
 // DeleteExternal is Delete without a grace period of the user with the id at the issuer. It

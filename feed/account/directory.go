@@ -121,30 +121,39 @@ func (d *Directory) User(ctx context.Context, handle string) (*ent.User, error) 
 	return u, rows.Wrap("find user", err)
 }
 
-// Named returns the user whom an operator names: by the handle, by the id in the API, or by
-// the number in the log. A handle may look like an id: then the user of the id comes first,
-// and an @ in front makes it a handle. Error: NotFound.
+// Named returns the user an operator names: by the handle, by the id in the API, or by the
+// number in the log. An @ in front makes the name a handle. Errors: NotFound; BadInput for a
+// name that is the id or number of one user and the handle of another, hidden or not: anybody
+// may take such a handle.
 //
-// Cost: one look-up by index, or two.
+// Cost: two look-ups by index.
 func (d *Directory) Named(ctx context.Context, name string) (*ent.User, error) {
-	return named(ctx, d.users, name)
+	return named(ctx, d.db, d.users, name)
 }
 
-func named(ctx context.Context, users func() *ent.UserQuery, name string) (*ent.User, error) {
+// named looks among all users for the one who is named, and among users for the row.
+func named(ctx context.Context, db *ent.Client, users func() *ent.UserQuery, name string) (*ent.User, error) {
 	kind, id, ok := ent.ParseNodeID(name)
 	if !ok || kind != "User" {
 		id, _ = strconv.ParseInt(name, 10, 64)
 	}
-	if id > 0 {
-		if u, err := users().Where(user.ID(id)).Only(ctx); !ent.IsNotFound(err) {
-			return u, rows.Wrap("find user", err)
-		}
-	}
-	handle, err := Handle(name)
+	handle, _ := Handle(name) // nobody has an empty one
+	found, err := db.User.Query().Where(user.Or(user.ID(id), user.Handle(handle))).Select(user.FieldID, user.FieldHandle).All(ctx)
 	if err != nil {
+		return nil, fmt.Errorf("find user: %w", err)
+	}
+	if len(found) == 0 {
 		return nil, refusal.ErrNoSuchUser
 	}
-	u, err := users().Where(user.Handle(handle)).Only(ctx)
+	if len(found) == 2 {
+		numbered, other := found[0], found[1]
+		if numbered.ID != id {
+			numbered, other = other, numbered
+		}
+		return nil, refusal.New(refusal.AmbiguousUser, "%s is the number or id of @%s, and the handle of another user: write @%s or @%s.",
+			name, numbered.Handle, numbered.Handle, other.Handle)
+	}
+	u, err := users().Where(user.ID(found[0].ID)).Only(ctx)
 	if ent.IsNotFound(err) {
 		return nil, refusal.ErrNoSuchUser
 	}

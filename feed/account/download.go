@@ -30,10 +30,10 @@ const (
 func exportHash(secret string) tokenHash { return sha512.Sum512_256([]byte("export:" + secret)) }
 
 // OfferExport returns the path of a file with all that is kept of the viewer, after
-// Confirm. The path is good until the file was sent whole, and ends as a session does. Errors:
+// Confirm. The path is good until the file was sent whole, and counts and ends as a session does. Errors:
 // Unauthenticated, Forbidden.
 //
-// Cost: that of Confirm, and an insert.
+// Cost: that of Confirm, an insert, and an index range of the user's sessions.
 func (a *Accounts) OfferExport(ctx context.Context, v Viewer, password string) (path string, until time.Time, err error) {
 	if err := a.Confirm(ctx, v, password); err != nil {
 		return "", time.Time{}, err
@@ -42,8 +42,18 @@ func (a *Accounts) OfferExport(ctx context.Context, v Viewer, password string) (
 	rand.Read(raw)
 	secret := base64.RawURLEncoding.EncodeToString(raw)
 	hash, until := exportHash(secret), a.now().Add(exportTTL).Truncate(time.Millisecond)
-	err = a.cfg.DB.Session.Create().SetTokenHash(hash[:]).SetUserID(v.ID).SetExpiresAt(until).SetUserAgent(exportAgent).
-		SetCreatedAt(a.now()).Exec(ctx)
+	ended := 0
+	err = rows.InTx(ctx, a.cfg.DB, func(tx *ent.Tx) error {
+		err := tx.Session.Create().SetTokenHash(hash[:]).SetUserID(v.ID).SetExpiresAt(until).SetUserAgent(exportAgent).
+			SetCreatedAt(a.now()).Exec(ctx)
+		if err == nil {
+			ended, err = endOldest(ctx, tx.Session, v.ID)
+		}
+		return err
+	})
+	if err == nil && ended > 0 {
+		a.tellSeveral(ctx, v.ID)
+	}
 	return ExportPath + "?secret=" + secret, until, rows.Wrap("offer export", err)
 }
 

@@ -150,7 +150,8 @@ func (a *Accounts) open(ctx context.Context, key tokenHash, c identity.Claims) e
 	if err != nil {
 		return err
 	}
-	return rows.InTx(ctx, a.cfg.DB, func(tx *ent.Tx) error {
+	ended := 0
+	err = rows.InTx(ctx, a.cfg.DB, func(tx *ent.Tx) error {
 		u, err := tx.User.Query().Where(user.ID(id), rows.ForUpdate).Only(ctx) // SignOut changes it
 		if err != nil {
 			return fmt.Errorf("find user: %w", err)
@@ -165,8 +166,16 @@ func (a *Accounts) open(ctx context.Context, key tokenHash, c identity.Claims) e
 		err = tx.Session.Create().SetTokenHash(key[:]).SetUserID(id).SetTokensSince(since.UTC()).
 			SetExpiresAt(c.Expires.Add(sessionSlack).UTC().Truncate(time.Millisecond)).
 			OnConflictColumns(session.FieldTokenHash).Update(func(s *ent.SessionUpsert) { s.UpdateExpiresAt() }).Exec(ctx)
-		return rows.Wrap("open session", err)
+		if err != nil {
+			return fmt.Errorf("open session: %w", err)
+		}
+		ended, err = endOldest(ctx, tx.Session, id)
+		return err
 	})
+	if err == nil && ended > 0 {
+		a.tellSeveral(ctx, id)
+	}
+	return err
 }
 
 // userOf returns the user of the claims, and makes the user when there is none: once, as

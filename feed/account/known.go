@@ -95,6 +95,18 @@ func (k *knownSessions) forget(session int64) {
 	k.drop(session)
 }
 
+// forgetUser forgets the sessions of a user, of which some have ended.
+func (k *knownSessions) forgetUser(user int64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.ends++
+	for _, s := range k.byToken {
+		if s.viewer.ID == user {
+			k.drop(s.viewer.Session)
+		}
+	}
+}
+
 func (k *knownSessions) drop(session int64) {
 	delete(k.byToken, k.byID[session])
 	delete(k.byID, session)
@@ -223,10 +235,13 @@ func (s *Sessions) take(ctx context.Context, told *live.Subscription, woken <-ch
 	for {
 		ended := told.Ended()
 		for event, ok := told.Take(); ok; event, ok = told.Take() {
-			if event.Kind == live.SessionEnded {
-				s.known.forget(event.Session)
-			} else { // some were lost
+			switch {
+			case event.Kind != live.SessionEnded: // some were lost
 				s.known.forgetAll()
+			case event.Session == 0:
+				s.known.forgetUser(event.Author)
+			default:
+				s.known.forget(event.Session)
 			}
 		}
 		if ended {

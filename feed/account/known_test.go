@@ -54,18 +54,30 @@ func (p *processes) refuses() bool {
 	return refusal.CodeOf(err) == refusal.Unauthenticated
 }
 
-// A log-out at another process ends a remembered session by its event: the clock stands
-// still, and SQL is not asked.
+// A log-out at another process ends a remembered session by its event, and so does the end of
+// all sessions: the clock stands still, and SQL is not asked.
 func TestLogOutElsewhereEndsARememberedSession(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
-		p := newProcesses(t, s, func(w *feedtest.World) *live.Hub {
-			w.Run(w.Hub.Run)
-			return w.Hub
-		})
-		v := p.remembered()
-		require.NoError(t, p.elsewhere.Sessions.LogOut(p.Ctx, v))
-		require.Eventually(t, p.refuses, time.Minute, time.Millisecond)
+		for name, end := range map[string]func(p *processes, v account.Viewer) error{
+			"one": func(p *processes, v account.Viewer) error { return p.elsewhere.Sessions.LogOut(p.Ctx, v) },
+			"all": func(p *processes, v account.Viewer) error {
+				_, err := p.elsewhere.Sessions.LogOutEverywhere(p.Ctx, v)
+				return err
+			},
+		} {
+			t.Run(name, func(t *testing.T) {
+				p := newProcesses(t, s, func(w *feedtest.World) *live.Hub {
+					w.Run(w.Hub.Run)
+					return w.Hub
+				})
+				v := p.remembered()
+				require.NoError(t, end(p, v))
+				require.Eventually(t, p.refuses, time.Minute, time.Millisecond)
+				_, err := s.SQL.ExecContext(p.Ctx, "DELETE FROM users")
+				require.NoError(t, err)
+			})
+		}
 	})
 }
 

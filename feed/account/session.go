@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"tideline/ent"
+	"tideline/ent/predicate"
 	"tideline/ent/session"
 	"tideline/ent/user"
 	"tideline/feed/apikey"
@@ -88,6 +89,12 @@ type Sessions struct {
 	askers askers
 }
 
+// MaxSessions is how many sessions a user may have. One more ends the oldest.
+const MaxSessions = 100
+
+// sessionPage is how many sessions one statement deletes.
+const sessionPage = 1000
+
 // NewSessions returns Sessions. It fails when a required field is missing.
 func NewSessions(cfg SessionsConfig) (*Sessions, error) {
 	if cfg.DB == nil || cfg.Publisher == nil || cfg.Queue == nil {
@@ -106,18 +113,56 @@ func NewSessions(cfg SessionsConfig) (*Sessions, error) {
 // now returns UTC, as SQLite compares times as text.
 func (s *Sessions) now() time.Time { return s.cfg.Now().UTC() }
 
-func (s *Sessions) start(ctx context.Context, table *ent.SessionClient, u *ent.User) (*Auth, error) {
+// start adds a session of the user, and reports how many older ones it ended: those beyond
+// MaxSessions. The caller tells of them once it has committed.
+func (s *Sessions) start(ctx context.Context, table *ent.SessionClient, u *ent.User) (auth *Auth, ended int, err error) {
 	raw := make([]byte, 32)
 	rand.Read(raw)
 	token := base64.RawURLEncoding.EncodeToString(raw)
 	expires := s.now().Add(s.cfg.TTL).Truncate(time.Millisecond)
 	hash := hashOf(token)
-	err := table.Create().SetTokenHash(hash[:]).SetUserID(u.ID).SetExpiresAt(expires).SetUserAgent(userAgent(ctx)).
+	err = table.Create().SetTokenHash(hash[:]).SetUserID(u.ID).SetExpiresAt(expires).SetUserAgent(userAgent(ctx)).
 		SetCreatedAt(s.now()).Exec(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("start session: %w", err)
+		return nil, 0, fmt.Errorf("start session: %w", err)
 	}
-	return &Auth{Token: token, ExpiresAt: expires, User: u}, nil
+	ended, err = endOldest(ctx, table, u.ID)
+	return &Auth{Token: token, ExpiresAt: expires, User: u}, ended, err
+}
+
+// endOldest deletes the sessions of a user except the newest MaxSessions.
+//
+// Cost: an index range of the user's sessions.
+func endOldest(ctx context.Context, table *ent.SessionClient, userID int64) (ended int, err error) {
+	newest, err := table.Query().Where(session.UserID(userID)).Order(ent.Desc(session.FieldID)).Offset(MaxSessions).FirstID(ctx)
+	if ent.IsNotFound(err) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("find the oldest sessions: %w", err)
+	}
+	return deleteSessions(ctx, table, session.UserID(userID), session.IDLTE(newest))
+}
+
+// deleteSessions deletes sessions in pages, and reports how many there were. A statement
+// binds the ids of a page as one value: databases bound the number of values.
+func deleteSessions(ctx context.Context, table *ent.SessionClient, where ...predicate.Session) (deleted int, err error) {
+	for {
+		ids, err := table.Query().Where(where...).Limit(sessionPage).IDs(ctx)
+		if err != nil {
+			return deleted, fmt.Errorf("list sessions: %w", err)
+		}
+		if len(ids) == 0 {
+			return deleted, nil
+		}
+		n, err := table.Delete().Where(rows.Among(session.FieldID, ids)).Exec(ctx)
+		if deleted += n; err != nil {
+			return deleted, fmt.Errorf("delete sessions: %w", err)
+		}
+		if len(ids) < sessionPage {
+			return deleted, nil
+		}
+	}
 }
 
 func hashOf(token string) tokenHash { return sha256.Sum256([]byte(token)) }
@@ -202,10 +247,8 @@ func (s *Sessions) end(ctx context.Context, userID, id int64) (found bool, err e
 // that the user's issuer gave before now; also those of the same second. It returns how
 // many sessions there were. Error: NotFound.
 //
-// Cost: an update by primary key, a deletion by index, and one message a process for each
-// session.
+// Cost: an update by primary key, a deletion by index, and one message to each process.
 func (s *Sessions) SignOut(ctx context.Context, userID int64) (ended int, err error) {
-	var ids []int64
 	err = rows.InTx(ctx, s.cfg.DB, func(tx *ent.Tx) error {
 		err := tx.User.UpdateOneID(userID).SetSignedOutBefore(s.now()).Exec(ctx)
 		if ent.IsNotFound(err) {
@@ -214,22 +257,31 @@ func (s *Sessions) SignOut(ctx context.Context, userID int64) (ended int, err er
 		if err != nil {
 			return fmt.Errorf("sign out: %w", err)
 		}
-		ids, err = endAll(ctx, tx, userID, 0)
+		ended, err = deleteSessions(ctx, tx.Session, session.UserID(userID))
 		return err
 	})
 	if err != nil {
 		return 0, err
 	}
-	for _, id := range ids {
-		s.tell(ctx, userID, id)
-	}
-	return len(ids), nil
+	s.tellSeveral(ctx, userID)
+	return ended, nil
 }
 
 // tell tells every process that a session has ended.
 func (s *Sessions) tell(ctx context.Context, userID, session int64) {
 	s.known.forget(session)
-	_, err := s.cfg.Publisher.Publish(ctx, live.Event{Kind: live.SessionEnded, Session: session}, []int64{userID, allProcesses})
+	s.publish(ctx, userID, live.Event{Kind: live.SessionEnded, Session: session})
+}
+
+// tellSeveral tells every process, by one message, that sessions of a user have ended, or
+// that API keys act for the user no longer.
+func (s *Sessions) tellSeveral(ctx context.Context, userID int64) {
+	s.known.forgetUser(userID)
+	s.publish(ctx, userID, live.Event{Kind: live.SessionEnded, Author: userID})
+}
+
+func (s *Sessions) publish(ctx context.Context, userID int64, ended live.Event) {
+	_, err := s.cfg.Publisher.Publish(ctx, ended, []int64{userID, allProcesses})
 	if err != nil {
 		s.cfg.Logger.WarnContext(ctx, "other processes not told of the log-out; they find out within seconds", "error", err)
 	}
@@ -301,8 +353,7 @@ func mark(set map[int64]bool, ids []int64, sign int64) {
 
 // Purge deletes the sessions that have expired, and reports how many.
 //
-// Cost: a deletion by index, as large as what has expired.
+// Cost: two statements by index for each thousand of them.
 func (s *Sessions) Purge(ctx context.Context) (int, error) {
-	n, err := s.cfg.DB.Session.Delete().Where(session.ExpiresAtLTE(s.now())).Exec(ctx)
-	return n, rows.Wrap("purge sessions", err)
+	return deleteSessions(ctx, s.cfg.DB.Session, session.ExpiresAtLTE(s.now()))
 }

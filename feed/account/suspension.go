@@ -7,6 +7,7 @@ import (
 
 	"tideline/ent"
 	"tideline/ent/hiddenuser"
+	"tideline/ent/session"
 	"tideline/ent/user"
 	"tideline/feed/internal/rows"
 	"tideline/feed/refusal"
@@ -23,9 +24,8 @@ var errSuspended error = refusal.New(refusal.Suspended, "This account is suspend
 // the transaction, with the user's row, which is locked. Errors: NotFound, also for a user
 // who is being deleted; that of allow.
 //
-// Cost: a short transaction, a job, and one message a process for each session.
+// Cost: a short transaction, a job, and one message to each process.
 func (s *Sessions) Suspend(ctx context.Context, id int64, allow func(*ent.Tx, *ent.User) error) (changed bool, err error) {
-	var ended []int64
 	err = rows.InTx(ctx, s.cfg.DB, func(tx *ent.Tx) error {
 		changed = false
 		u, row, err := lockHidden(ctx, tx, id)
@@ -47,14 +47,14 @@ func (s *Sessions) Suspend(ctx context.Context, id int64, allow func(*ent.Tx, *e
 		if err != nil {
 			return fmt.Errorf("suspend user: %w", err)
 		}
-		ended, err = endAll(ctx, tx, id, 0)
+		_, err = deleteSessions(ctx, tx.Session, session.UserID(id))
 		return err
 	})
 	if err != nil {
 		return false, err
 	}
-	for _, session := range ended {
-		s.tell(ctx, id, session)
+	if changed {
+		s.tellSeveral(ctx, id)
 	}
 	return changed, nil
 }

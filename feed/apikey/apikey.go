@@ -9,7 +9,7 @@
 //   - No call waits for the note that a key was used.
 //
 // It knows what a key may do by name alone: package graph decides which scope a call
-// needs.
+// needs, and package moderation asks for Moderate.
 package apikey
 
 import (
@@ -43,19 +43,20 @@ type Scope string
 
 // The scopes, in their order.
 const (
-	Read   Scope = "READ"   // queries and subscriptions, as any user or as nobody
-	Write  Scope = "WRITE"  // mutations as any user, sign-ups and log-ins
-	Import Scope = "IMPORT" // the mutations for many
-	Manage Scope = "KEYS"   // make, list and revoke keys, with no scope that the key lacks
+	Read     Scope = "READ"     // queries and subscriptions, as any user or as nobody
+	Write    Scope = "WRITE"    // mutations as any user, sign-ups and log-ins
+	Import   Scope = "IMPORT"   // the mutations for many
+	Manage   Scope = "KEYS"     // make, list and revoke keys of the same issuer, with no scope that the key lacks
+	Moderate Scope = "MODERATE" // what the role of the user acted for allows, except to give roles
 )
 
 // Scopes are all scopes, in their order.
-var Scopes = []Scope{Read, Write, Import, Manage}
+var Scopes = []Scope{Read, Write, Import, Manage, Moderate}
 
 const (
 	// Prefix begins the text of every key; the number of the key and _ follow, then the
 	// secret.
-	Prefix = "tk_"
+	Prefix = ent.APIKeyPrefix
 	// MaxName bounds the name of a key, in characters.
 	MaxName = 100
 	// MaxIssuer bounds the issuer of a key, in bytes.
@@ -89,8 +90,25 @@ type Key struct {
 // Has reports whether the key may do what the scope says.
 func (k *Key) Has(s Scope) bool { return slices.Contains(k.Scopes, s) }
 
+// covers refuses a key that cannot do itself what a key of the issuer with the scopes can. An
+// operator, who has no key, is not refused. Error: Forbidden.
+func (k *Key) covers(issuer string, scopes []Scope) error {
+	if k == nil {
+		return nil
+	}
+	if issuer != k.Issuer {
+		return refusal.New(refusal.OtherIssuer, "A key of the issuer %q cannot make or revoke one of the issuer %q.", k.Issuer, issuer)
+	}
+	for _, s := range scopes {
+		if !k.Has(s) {
+			return refusal.New(refusal.ScopeMissing, "A key cannot make or revoke one with the scope %s, which it lacks.", s)
+		}
+	}
+	return nil
+}
+
 // PublicID names the key wherever it is shown: it begins the text of the key.
-func (k *Key) PublicID() string { return Prefix + strconv.FormatInt(k.ID, 10) }
+func (k *Key) PublicID() string { return ent.APIKeyID(k.ID) }
 
 // ParseID returns the number of the key that the text names: that of PublicID, or the key
 // itself. Error: NotFound.
@@ -162,7 +180,7 @@ func (k *Keys) now() time.Time { return k.cfg.Now().UTC() }
 
 // Create makes a key and returns it with its text, which nobody can find out later. By is
 // the key that makes it, nil for an operator. Errors: BadInput; Forbidden for a scope that
-// by lacks.
+// by lacks, and for another issuer.
 //
 // Cost: a count of the keys and an insert.
 func (k *Keys) Create(ctx context.Context, by *Key, name, issuer string, scopes []Scope) (made *Key, secretText string, err error) {
@@ -174,16 +192,15 @@ func (k *Keys) Create(ctx context.Context, by *Key, name, issuer string, scopes 
 	}
 	var names []string
 	for _, s := range Scopes {
-		if !slices.Contains(scopes, s) {
-			continue
+		if slices.Contains(scopes, s) {
+			names = append(names, string(s))
 		}
-		if by != nil && !by.Has(s) {
-			return nil, "", refusal.New(refusal.ScopeMissing, "A key cannot make another with the scope %s, which it lacks.", s)
-		}
-		names = append(names, string(s))
 	}
 	if len(names) == 0 || slices.ContainsFunc(scopes, func(s Scope) bool { return !slices.Contains(Scopes, s) }) {
 		return nil, "", refusal.New(refusal.BadScopes, "A key has one or more of the scopes %v.", Scopes).In("scopes")
+	}
+	if err := by.covers(issuer, scopes); err != nil {
+		return nil, "", err
 	}
 	n, err := k.cfg.DB.APIKey.Query().Where(apikey.RevokedAtIsNil()).Count(ctx)
 	if err != nil {
@@ -240,11 +257,19 @@ func (k *Keys) List(ctx context.Context, p paging.Page) (*paging.Connection[Key]
 }
 
 // Revoke ends a key for good; to revoke it again changes nothing. Its sockets are closed
-// within seconds. Error: NotFound.
+// within seconds. By is the key that revokes it, nil for an operator. Errors: NotFound;
+// Forbidden for a key of another issuer, or with a scope that by lacks.
 //
-// Cost: a look-up and an update by primary key.
-func (k *Keys) Revoke(ctx context.Context, id int64) (*Key, error) {
-	_, err := k.cfg.DB.APIKey.Update().Where(apikey.ID(id), apikey.RevokedAtIsNil()).SetRevokedAt(k.now()).Save(ctx)
+// Cost: two look-ups and an update by primary key.
+func (k *Keys) Revoke(ctx context.Context, by *Key, id int64) (*Key, error) {
+	revoked, err := k.get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if err := by.covers(revoked.Issuer, revoked.Scopes); err != nil {
+		return nil, err
+	}
+	_, err = k.cfg.DB.APIKey.Update().Where(apikey.ID(id), apikey.RevokedAtIsNil()).SetRevokedAt(k.now()).Save(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("revoke API key: %w", err)
 	}
@@ -252,6 +277,10 @@ func (k *Keys) Revoke(ctx context.Context, id int64) (*Key, error) {
 	k.known = nil
 	k.revokes++
 	k.mu.Unlock()
+	return k.get(ctx, id)
+}
+
+func (k *Keys) get(ctx context.Context, id int64) (*Key, error) {
 	row, err := k.cfg.DB.APIKey.Get(ctx, id)
 	if ent.IsNotFound(err) {
 		return nil, errNoSuchKey

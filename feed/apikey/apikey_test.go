@@ -126,7 +126,7 @@ func TestRevokedKeysAreRefused(t *testing.T) {
 		require.NoError(w, err)
 		require.ElementsMatch(w, []account.Grant{{Session: -99}, {Session: 99}}, ended)
 
-		revoked, err := w.Keys.Revoke(w.Ctx, key.ID)
+		revoked, err := w.Keys.Revoke(w.Ctx, nil, key.ID)
 		require.NoError(w, err)
 		require.WithinDuration(w, c.at, *revoked.RevokedAt, time.Millisecond)
 		requireRefused(w, text)
@@ -138,10 +138,10 @@ func TestRevokedKeysAreRefused(t *testing.T) {
 		require.NoError(w, err)
 		require.ElementsMatch(w, []account.Grant{{Session: -key.ID}, {Session: -99}, {Session: 99}}, ended)
 
-		again, err := w.Keys.Revoke(w.Ctx, key.ID)
+		again, err := w.Keys.Revoke(w.Ctx, nil, key.ID)
 		require.NoError(w, err)
 		require.WithinDuration(w, *revoked.RevokedAt, *again.RevokedAt, time.Millisecond, "the first time counts")
-		_, err = w.Keys.Revoke(w.Ctx, 99)
+		_, err = w.Keys.Revoke(w.Ctx, nil, 99)
 		require.Equal(w, refusal.NotFound, refusal.CodeOf(err))
 	})
 }
@@ -197,7 +197,7 @@ func TestKeysAreListed(t *testing.T) {
 			key, _ := create(w, "", apikey.Write)
 			want = append([]int64{key.ID}, want...)
 		}
-		_, err := w.Keys.Revoke(w.Ctx, want[1])
+		_, err := w.Keys.Revoke(w.Ctx, nil, want[1])
 		require.NoError(w, err)
 		var got []int64
 		two := 2
@@ -245,6 +245,7 @@ func TestKeysThatAreNotMade(t *testing.T) {
 	t.Parallel()
 	each(t, func(w *feedtest.World, _ *clock) {
 		by := &apikey.Key{Scopes: []apikey.Scope{apikey.Manage, apikey.Read}}
+		ofApp := &apikey.Key{Issuer: "app", Scopes: by.Scopes}
 		for _, c := range []struct {
 			by           *apikey.Key
 			name, issuer string
@@ -259,11 +260,47 @@ func TestKeysThatAreNotMade(t *testing.T) {
 			{nil, "k", "", nil, refusal.BadInput},
 			{nil, "k", "", []apikey.Scope{apikey.Read, "ALL"}, refusal.BadInput},
 			{by, "k", "", []apikey.Scope{apikey.Read, apikey.Write}, refusal.Forbidden},
+			{by, "k", "app", []apikey.Scope{apikey.Read}, refusal.Forbidden},
+			{ofApp, "k", "other", []apikey.Scope{apikey.Read}, refusal.Forbidden},
+			{ofApp, "k", "", []apikey.Scope{apikey.Read}, refusal.Forbidden},
 		} {
 			_, _, err := w.Keys.Create(w.Ctx, c.by, c.name, c.issuer, c.scopes)
 			require.Equal(w, c.code, refusal.CodeOf(err), "%v: %v", c, err)
 		}
 		_, _, err := w.Keys.Create(w.Ctx, by, "k", "", []apikey.Scope{apikey.Read, apikey.Manage})
+		require.NoError(w, err)
+	})
+}
+
+// A key revokes those keys alone that it could have made, itself among them.
+func TestKeysRevokeWhatTheyCover(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *feedtest.World, _ *clock) {
+		by, _ := create(w, "app", apikey.Read, apikey.Manage)
+		for _, c := range []struct {
+			issuer string
+			scopes []apikey.Scope
+			reason refusal.Reason
+		}{
+			{"app", []apikey.Scope{apikey.Read}, refusal.Reason{}},
+			{"app", []apikey.Scope{apikey.Read, apikey.Write}, refusal.ScopeMissing},
+			{"other", []apikey.Scope{apikey.Read}, refusal.OtherIssuer},
+			{"", []apikey.Scope{apikey.Read}, refusal.OtherIssuer},
+		} {
+			key, text := create(w, c.issuer, c.scopes...)
+			_, err := w.Keys.Revoke(w.Ctx, by, key.ID)
+			if c.reason == (refusal.Reason{}) {
+				require.NoError(w, err)
+				requireRefused(w, text)
+				continue
+			}
+			var refused *refusal.Error
+			require.ErrorAs(w, err, &refused)
+			require.Equal(w, c.reason, refused.Reason)
+			_, _, err = w.Accounts.Authenticate(w.Ctx, text)
+			require.NoError(w, err)
+		}
+		_, err := w.Keys.Revoke(w.Ctx, by, by.ID)
 		require.NoError(w, err)
 	})
 }

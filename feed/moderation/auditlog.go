@@ -15,7 +15,11 @@ import (
 // record adds an entry to the audit log. Nothing changes or deletes one: the database
 // refuses it.
 func record(ctx context.Context, tx *ent.Tx, who Actor, a auditentry.Action, kind auditentry.SubjectKind, subject int64, note string) error {
-	err := tx.AuditEntry.Create().SetActorID(who.ID).SetAction(a).SetSubjectKind(kind).SetSubjectID(subject).SetNote(note).Exec(ctx)
+	row := tx.AuditEntry.Create()
+	if who.Key != nil {
+		row.SetKeyID(who.Key.ID)
+	}
+	err := row.SetActorID(who.ID).SetAction(a).SetSubjectKind(kind).SetSubjectID(subject).SetNote(note).Exec(ctx)
 	return rows.Wrap("write the audit log", err)
 }
 

@@ -15,6 +15,7 @@ import (
 	"tideline/ent/user"
 	"tideline/feed"
 	"tideline/feed/account"
+	"tideline/feed/apikey"
 	"tideline/feed/internal/rows"
 	"tideline/feed/internal/text"
 	"tideline/feed/paging"
@@ -61,7 +62,9 @@ func New(c Config) (*Moderation, error) {
 
 // Actor is who does something: a viewer, or the command line, which may do everything.
 type Actor struct {
-	ID      int64 // 0 for the command line, and for who is not signed in
+	ID int64 // 0 for the command line, and for who is not signed in
+	// Key is the API key by which a server acts for the user; nil without one.
+	Key     *apikey.Key
 	Console bool
 }
 
@@ -69,7 +72,7 @@ type Actor struct {
 var Console = Actor{Console: true}
 
 // By is the actor of a call.
-func By(v account.Viewer) Actor { return Actor{ID: v.ID} }
+func By(v account.Viewer) Actor { return Actor{ID: v.ID, Key: v.Key} }
 
 // The roles in their order: each may do what those before it may.
 var ranks = map[user.Role]int{user.RoleUSER: 0, user.RoleMODERATOR: 1, user.RoleADMIN: 2}
@@ -96,14 +99,17 @@ func (m *Moderation) DemandAdmin(ctx context.Context, who Actor) error {
 	return err
 }
 
-// demand refuses an actor without the role, and returns the rank of the actor's. Errors:
-// Unauthenticated, Forbidden.
+// demand refuses an actor without the role, or with an API key without the scope for what
+// roles allow, and returns the rank of the actor's role. Errors: Unauthenticated, Forbidden.
 func (m *Moderation) demand(ctx context.Context, who Actor, least user.Role) (int, error) {
 	if who.Console {
 		return len(ranks), nil
 	}
 	if who.ID == 0 {
 		return 0, refusal.ErrSignIn
+	}
+	if who.Key != nil && !who.Key.Has(apikey.Moderate) {
+		return 0, refusal.New(refusal.ScopeMissing, "This takes an API key with the scope %s.", apikey.Moderate)
 	}
 	role, err := m.Role(ctx, who.ID)
 	if refusal.CodeOf(err) == refusal.NotFound { // deleted meanwhile
@@ -119,12 +125,16 @@ func (m *Moderation) demand(ctx context.Context, who Actor, least user.Role) (in
 }
 
 // SetRole gives a user a role, and reports whether it is another than before. The next call
-// of the user goes by it. Errors: Unauthenticated, NotFound; Forbidden for who is no admin.
+// of the user goes by it. Errors: Unauthenticated, NotFound; Forbidden for an actor who is no
+// admin, and for an API key: the role would outlive it.
 //
 // Cost: a look-up and a short transaction.
 func (m *Moderation) SetRole(ctx context.Context, who Actor, id int64, role user.Role, note string) (changed bool, err error) {
 	if _, err := m.demand(ctx, who, user.RoleADMIN); err != nil {
 		return false, err
+	}
+	if who.Key != nil {
+		return false, refusal.New(refusal.NotByKey, "No API key gives roles: an admin does, or the command line.")
 	}
 	if note, err = noteField.Clean(note); err != nil {
 		return false, err

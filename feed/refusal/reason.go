@@ -34,6 +34,8 @@ var (
 // Who may not.
 var (
 	ScopeMissing    = reason(Forbidden, "SCOPE_MISSING", "The API key lacks the scope.")
+	OtherIssuer     = reason(Forbidden, "OTHER_ISSUER", "The API key is of one issuer, what it would make or revoke of another.")
+	NotByKey        = reason(Forbidden, "NOT_BY_KEY", "No API key may do this, whatever its scopes.")
 	RoleMissing     = reason(Forbidden, "ROLE_MISSING", "This takes a higher role.")
 	RoleNotBelow    = reason(Forbidden, "ROLE_NOT_BELOW", "The role of the user is not below the caller's.")
 	Suspended       = reason(Forbidden, "SUSPENDED", "The account is suspended.")
@@ -42,6 +44,7 @@ var (
 	NoPassword      = reason(Forbidden, "NO_PASSWORD", "The account has no password.")
 	WrongPassword   = reason(Forbidden, "WRONG_PASSWORD", "The present password is wrong.")
 	TokenNotFresh   = reason(Forbidden, "TOKEN_NOT_FRESH", "This takes a token of the last minutes.")
+	TokenWithoutIat = reason(Forbidden, "TOKEN_WITHOUT_IAT", "This takes a token of the last minutes, and the token has no claim iat that says when it was issued.")
 	NoSession       = reason(Forbidden, "NO_SESSION", "The caller is an API key, which has no session to end.")
 	NotTheAuthor    = reason(Forbidden, "NOT_THE_AUTHOR", "Only its author may change a post.")
 	HiddenPost      = reason(Forbidden, "HIDDEN_POST", "A moderator hid the post; it cannot be changed so.")
@@ -74,6 +77,7 @@ var (
 	NotText         = reason(BadInput, "NOT_TEXT", "The text is not valid Unicode, or has control characters.")
 	NotOneLine      = reason(BadInput, "NOT_ONE_LINE", "The text must be on one line.")
 	HandleCharacter = reason(BadInput, "HANDLE_CHARACTER", "A handle has letters a to z, digits and _ alone.")
+	AmbiguousUser   = reason(BadInput, "AMBIGUOUS_USER", "The name is the number or id of one user and the handle of another.")
 	Yourself        = reason(BadInput, "YOURSELF", "The user is the viewer, or both users of a pair are the same.")
 	BadScopes       = reason(BadInput, "BAD_SCOPES", "An API key has one or more of the scopes.")
 	BadHash         = reason(BadInput, "BAD_HASH", "The password hash is of no kind that can be checked.")

@@ -159,21 +159,31 @@ func TestResumeBringsWhatWasMissed(t *testing.T) {
 
 func TestLogOutEndsItsSubscriptionsOnly(t *testing.T) {
 	t.Parallel()
-	each(t, func(w *world) {
-		auth, err := w.Accounts.SignUp(w.Ctx, "ann", "correct horse", "")
-		require.NoError(w, err)
-		first, _, err := w.Sessions.Authenticate(w.Ctx, auth.Token)
-		require.NoError(w, err)
-		auth, err = w.Accounts.LogIn(w.Ctx, "ann", "correct horse")
-		require.NoError(w, err)
-		second, _, err := w.Sessions.Authenticate(w.Ctx, auth.Token)
-		require.NoError(w, err)
-		l1, l2 := w.listen(first, nil), w.listen(second, nil)
-		require.NoError(w, w.Sessions.LogOut(w.Ctx, first))
-		l1.ends()
-		id := w.Post(second, schema.Public)
-		require.Equal(w, id, l2.added())
-	})
+	for name, end := range map[string]func(w *world, out, stays account.Viewer) error{
+		"log-out": func(w *world, out, _ account.Viewer) error { return w.Sessions.LogOut(w.Ctx, out) },
+		"change of the password": func(w *world, _, stays account.Viewer) error {
+			_, err := w.Accounts.ChangePassword(w.Ctx, stays, "correct horse", "battery staple")
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(w *world) {
+				auth, err := w.Accounts.SignUp(w.Ctx, "ann", "correct horse", "")
+				require.NoError(w, err)
+				first, _, err := w.Sessions.Authenticate(w.Ctx, auth.Token)
+				require.NoError(w, err)
+				auth, err = w.Accounts.LogIn(w.Ctx, "ann", "correct horse")
+				require.NoError(w, err)
+				second, _, err := w.Sessions.Authenticate(w.Ctx, auth.Token)
+				require.NoError(w, err)
+				l1, l2 := w.listen(first, nil), w.listen(second, nil)
+				require.NoError(w, end(w, first, second))
+				l1.ends()
+				id := w.Post(second, schema.Public)
+				require.Equal(w, id, l2.added())
+			})
+		})
+	}
 }
 
 // Every change that hides a post reaches open subscriptions, and no event of the

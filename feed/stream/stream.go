@@ -288,6 +288,9 @@ func (s *Stream) handle(ctx context.Context, ev live.Event) error {
 	case live.Resync:
 		return s.inTurn(ctx, s.resync)
 	case live.SessionEnded:
+		if ev.Session == 0 {
+			return s.inTurn(ctx, s.stillSignedIn)
+		}
 		if ev.Session == s.viewer.Session {
 			return errStreamEnds
 		}
@@ -295,7 +298,7 @@ func (s *Stream) handle(ctx context.Context, ev live.Event) error {
 	return nil
 }
 
-// stillSignedIn ends the stream of a session that ended unheard.
+// stillSignedIn asks SQL, and ends the stream if its session has ended.
 func (s *Stream) stillSignedIn(ctx context.Context) error {
 	ended, err := s.streams.cfg.Sessions.Ended(ctx, []account.Grant{s.viewer.Grant()})
 	if err == nil && s.viewer.Session != 0 && len(ended) > 0 {

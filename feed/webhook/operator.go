@@ -9,6 +9,7 @@ import (
 	"entgo.io/ent/dialect"
 
 	"tideline/ent"
+	"tideline/ent/predicate"
 	"tideline/ent/webhookdelivery"
 	"tideline/feed/internal/rows"
 )
@@ -55,7 +56,7 @@ func (d *Deliverer) Deliveries(ctx context.Context, o ListOptions) ([]*ent.Webho
 // now, in its order. It returns how many there are of both; those that are due within a minute,
 // or under way, do not count.
 func (d *Deliverer) Replay(ctx context.Context, endpoint int64, ids ...int64) (int, error) {
-	which, again := webhookdelivery.IDIn(ids...), []string{dead, delivered}
+	which, again := predicate.WebhookDelivery(rows.Among(webhookdelivery.FieldID, ids)), []string{dead, delivered}
 	if len(ids) == 0 {
 		which, again = webhookdelivery.EndpointID(endpoint), []string{dead}
 	}

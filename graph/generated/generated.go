@@ -584,6 +584,8 @@ type AuditEntry {
   id: ID!
   "The user who did it; null for the command line. It stays when the user is gone."
   actorId: ID
+  "The API key by which a server did it for the user, as tk_7; null where none was used."
+  apiKeyId: ID
   action: AuditAction!
   "The user, the post or the report to whom, or which, it was done; or the process whose workers were paused or sizes changed, or the first of the jobs that were tried again, which are no Nodes."
   subjectId: ID!
@@ -663,8 +665,10 @@ enum ApiKeyScope {
   WRITE
   "The mutations for many."
   IMPORT
-  "Make, list and revoke keys, with no scope that the key itself lacks."
+  "List keys; make and revoke those of the same issuer, with no scope that the key itself lacks."
   KEYS
+  "What the role of the user acted for allows: reports, suspensions, hidden posts, the audit log. No key gives roles."
+  MODERATE
 }
 "A key by which another server makes calls, without its secret."
 type ApiKey {
@@ -682,6 +686,7 @@ type ApiKey {
 }
 type ApiKeyEdge { cursor: Cursor! node: ApiKey! }
 type ApiKeyConnection { edges: [ApiKeyEdge!]! nodes: [ApiKey!]! pageInfo: PageInfo! }
+"The issuer defaults to that of the key that makes it, and cannot be another."
 input CreateApiKeyInput { name: String! issuer: String scopes: [ApiKeyScope!]! }
 "The key is shown this once."
 type CreateApiKeyPayload { key: String! apiKey: ApiKey! }
@@ -745,7 +750,7 @@ type ChangeHandlePayload { user: User! }
 input ChangePasswordInput { currentPassword: String! newPassword: String! }
 type ChangePasswordPayload { endedSessions: Int! }
 input DeleteAccountInput {
-  "The present password. A user of an issuer has none, and comes with a token of the last ten minutes."
+  "The present password. A user of an issuer may come with a token of the last ten minutes instead."
   password: String
 }
 type DeleteAccountPayload {
@@ -974,6 +979,8 @@ func (ec *executionContext) childFields_AuditEntry(ctx context.Context, field gr
 		return ec.fieldContext_AuditEntry_id(ctx, field)
 	case "actorId":
 		return ec.fieldContext_AuditEntry_actorId(ctx, field)
+	case "apiKeyId":
+		return ec.fieldContext_AuditEntry_apiKeyId(ctx, field)
 	case "action":
 		return ec.fieldContext_AuditEntry_action(ctx, field)
 	case "subjectId":
@@ -3315,6 +3322,29 @@ func (ec *executionContext) _AuditEntry_actorId(ctx context.Context, field graph
 	)
 }
 func (ec *executionContext) fieldContext_AuditEntry_actorId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("AuditEntry", field, true, false, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _AuditEntry_apiKeyId(ctx context.Context, field graphql.CollectedField, obj *ent.AuditEntry) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_AuditEntry_apiKeyId(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.KeyPublicID(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOID2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_AuditEntry_apiKeyId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("AuditEntry", field, true, false, errors.New("field of type ID does not have child fields"))
 }
 
@@ -13804,6 +13834,11 @@ func (ec *executionContext) _AuditEntry(ctx context.Context, sel ast.SelectionSe
 			}
 		case "actorId":
 			out.Values[i] = ec._AuditEntry_actorId(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "apiKeyId":
+			out.Values[i] = ec._AuditEntry_apiKeyId(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}

@@ -40,6 +40,7 @@ type ClaimReportPayload struct {
 	Report *ent.Report `json:"report"`
 }
 
+// The issuer defaults to that of the key that makes it, and cannot be another.
 type CreateAPIKeyInput struct {
 	Name   string         `json:"name"`
 	Issuer *string        `json:"issuer,omitempty"`
@@ -70,7 +71,7 @@ type DecideReportPayload struct {
 }
 
 type DeleteAccountInput struct {
-	// The present password. A user of an issuer has none, and comes with a token of the last ten minutes.
+	// The present password. A user of an issuer may come with a token of the last ten minutes instead.
 	Password *string `json:"password,omitempty"`
 }
 

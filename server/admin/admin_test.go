@@ -457,6 +457,9 @@ func TestTimeline(t *testing.T) {
 
 		root := d.token["root"]
 		d.refused(404, "NOT_FOUND", "GET", "/api/timeline?user=nobody", root, "")
+		w.User(strconv.FormatInt(ben.ID, 10)) // a handle that is ben's number
+		d.refused(400, "BAD_USER_INPUT", "GET", "/api/timeline?user="+strconv.FormatInt(ben.ID, 10), root, "")
+		d.refused(400, "BAD_USER_INPUT", "POST", "/api/timelines/rebuild", root, `{"user":"`+strconv.FormatInt(ben.ID, 10)+`"}`)
 		d.refused(400, "BAD_USER_INPUT", "GET", "/api/timeline", root, "")
 		d.refused(400, "BAD_USER_INPUT", "GET", "/api/timeline?user="+strings.Repeat("x", 300), root, "")
 		d.refused(404, "NOT_FOUND", "POST", "/api/timelines/rebuild", root, `{"user":"nobody"}`)

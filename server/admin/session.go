@@ -12,7 +12,7 @@ import (
 )
 
 // errKey refuses API keys: they act within scopes, and none is for this.
-var errKey = refusal.New(refusal.ScopeMissing, "An API key does not open the admin page.")
+var errKey = refusal.New(refusal.NotByKey, "An API key does not open the admin page.")
 
 // admin finds out who makes the request. Errors: Unauthenticated;
 // Forbidden for who is no admin now.
