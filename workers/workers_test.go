@@ -36,7 +36,8 @@ func TestMain(m *testing.M) { storagetest.Main(m) }
 // whose pages have five followers. More than twenty followers are a large audience.
 type audience struct {
 	*feedtest.World
-	partSize int // of the workers; 0: the default
+	partSize int                                             // of the workers; 0: the default
+	masters  func(context.Context) (map[string]error, error) // how the workers check Redis; nil: as the product does
 	author   account.Viewer
 	active   []int64
 	fanouts  chan workers.FanOutReport
@@ -96,6 +97,9 @@ func (a *audience) work(t *testing.T, rdb redis.UniversalClient, also ...func(q 
 	cfg := a.WorkersConfig()
 	cfg.Timelines, cfg.Queue, cfg.Publisher = tl, q, live.NewPublisher(shared, a.Stores.Sharded)
 	cfg.PageSize, cfg.PartSize, cfg.KeepEvery, cfg.WatchEvery = 5, a.partSize, time.Nanosecond, 50*time.Millisecond
+	if a.masters != nil {
+		cfg.Masters = a.masters
+	}
 	cfg.Observe = func(f workers.FanOutReport) { a.fanouts <- f }
 	cfg.ObserveHealth = func(h workers.Health) { offer(a.health, h) }
 	cfg.ObserveCanary = func(d time.Duration) { offer(a.canaries, d) }
