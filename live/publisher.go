@@ -130,7 +130,9 @@ func (p *Publisher) publishChunk(ctx context.Context, procs []string, ev Event, 
 	if len(sent) == 0 {
 		return 0, err
 	}
-	_, _ = pipe.Exec(ctx)
+	limited, cancel := p.limited(ctx)
+	defer cancel()
+	_, _ = pipe.Exec(limited)
 	for i, cmd := range sent {
 		if sendErr := cmd.Err(); sendErr != nil {
 			err = fmt.Errorf("live: publish: send to a process: %w", sendErr)
@@ -142,7 +144,7 @@ func (p *Publisher) publishChunk(ctx context.Context, procs []string, ev Event, 
 }
 
 const (
-	// answerLimit is the longest that a look-up waits for a cluster.
+	// answerLimit is the longest that a look-up, or a send, waits for a cluster.
 	answerLimit = 2 * time.Second
 	// apartFor is how long each process is looked up on its own after a look-up failed.
 	apartFor = 30 * time.Second
@@ -185,7 +187,7 @@ func (p *Publisher) cluster() bool {
 	return cluster
 }
 
-// limited returns the context of a look-up. The other masters of a cluster serve while
+// limited returns the context of a look-up, or of a send. The other masters of a cluster serve while
 // one does not answer; a single server is waited for.
 func (p *Publisher) limited(ctx context.Context) (context.Context, context.CancelFunc) {
 	if p.cluster() {

@@ -23,6 +23,9 @@ const (
 	// spareAttempts is how many attempts a job that was Unavailable has left, whatever
 	// happens to it then.
 	spareAttempts = 3
+	// waiting is the claim of a row whose last attempt was Unavailable. No attempt has
+	// this name.
+	waiting = -1
 )
 
 // attempt makes one attempt at the job of the entry, and stores how it ended.
@@ -43,7 +46,7 @@ func (w *worker) attempt(ctx context.Context, e entry, r *running) {
 	cancel()
 
 	ctx, span := w.cfg.Tracer.Job(ctx, j.Kind, j.Payload)
-	begun := time.Now()
+	begun, wakes := time.Now(), w.wakes.Load()
 	res := Result{Job: j.ID, Kind: j.Kind, Pool: w.pool, Attempt: j.Attempt, Wait: max(0, begun.Sub(j.CreatedAt))}
 	j.steps = &r.steps
 	res.Err = w.call(ctx, j, r)
@@ -66,6 +69,12 @@ func (w *worker) attempt(ctx context.Context, e entry, r *running) {
 	// stream, and would not add it again soon.
 	if err == nil && !end.due.IsZero() && !w.now().Before(end.due) {
 		w.requeue(storing, j.ID)
+	}
+	// A Wake during the attempt did not find the row, or found its entry in the stream.
+	if end.waits && w.wakes.Load() != wakes {
+		if _, err := w.wake(storing, job.ID(j.ID)); err != nil {
+			w.log.WarnContext(ctx, "job waits for its next attempt", "job", j.ID, "err", err)
+		}
 	}
 	w.report(storing, res)
 	span.Int("tideline.job", j.ID)
@@ -187,6 +196,7 @@ type ending struct {
 	outcome   Outcome
 	due       time.Time // when the job is due again, if it is
 	inherited bool      // the entries in the stream are another attempt's by now
+	waits     bool      // the attempt was Unavailable: Wake finds the row
 }
 
 // settle stores how the attempt ended, as soon as SQL can: an attempt that has lost its
@@ -228,11 +238,13 @@ func (w *worker) conclude(ctx context.Context, j *Job, err error, interrupted bo
 		n, err = w.giveUp(ctx, j, j.Attempt, cause, own)
 	default:
 		end.outcome, end.due = Failed, w.now().Add(w.backoff(j.Attempt))
-		attempts := j.Attempt
-		if errors.As(cause, &wait) {
-			attempts = min(attempts, max(0, w.cfg.MaxAttempts-spareAttempts))
+		failed := own(w.db.Job).SetDueAt(end.due).SetLastError(storable(cause))
+		if end.waits = errors.As(cause, &wait); end.waits {
+			failed.SetAttempts(min(j.Attempt, max(0, w.cfg.MaxAttempts-spareAttempts))).SetClaim(waiting)
+		} else {
+			failed.SetAttempts(j.Attempt)
 		}
-		n, err = own(w.db.Job).SetAttempts(attempts).SetDueAt(end.due).SetLastError(storable(cause)).Save(ctx)
+		n, err = failed.Save(ctx)
 	}
 	if err != nil {
 		return end, fmt.Errorf("store the end of the attempt: %w", err)

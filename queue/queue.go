@@ -248,8 +248,8 @@ func (u *unavailable) Error() string { return u.err.Error() }
 func (u *unavailable) Unwrap() error { return u.err }
 
 // Unavailable, returned by a handler, says that something outside cannot be reached.
-// The job is tried again, with the usual pauses, for as long as that lasts: it is not
-// given up for err, which must not be nil.
+// The job is tried again, with the usual pauses or when Wake is called, for as long as
+// that lasts: it is not given up for err, which must not be nil.
 func Unavailable(err error) error { return &unavailable{err} }
 
 // Queue enqueues jobs and, while Run runs, does them. Its methods are safe for
@@ -268,6 +268,7 @@ type Queue struct {
 	gate     gate
 	slots    map[Pool]*slots
 	underWay atomic.Int64 // attempts
+	wakes    atomic.Int64 // calls of Wake
 
 	retryBase time.Duration // the first backoff
 }

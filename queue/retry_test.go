@@ -304,3 +304,59 @@ func TestDiscard(t *testing.T) {
 		require.ErrorIs(t, err, ErrNoJob)
 	})
 }
+
+// Jobs that wait for something outside are due when it may be there again, also those
+// whose attempt began before that and ends after it. Others wait for their pause.
+func TestWakeEndsPauses(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		results := make(chan Result, 10)
+		cfg := pushOnly()
+		cfg.Observe = func(r Result) { results <- r }
+		q := newQueue(t, s, cfg)
+		q.retryBase = time.Hour
+		var back atomic.Bool
+		begun, goOn := make(chan struct{}), make(chan struct{})
+		q.Handle("waits", func(context.Context, *Job) error {
+			if back.Load() {
+				return nil
+			}
+			return Unavailable(errors.New("away"))
+		})
+		q.Handle("late", func(_ context.Context, j *Job) error {
+			if j.Again {
+				return nil
+			}
+			close(begun)
+			<-goOn
+			return Unavailable(errors.New("away"))
+		})
+		q.Handle("fails", func(context.Context, *Job) error { return errors.New("no luck") })
+		start(t, q)
+		enqueue(t, q, Small, "waits", 1, 2)
+		enqueue(t, q, Large, "fails", 1)
+		for range 3 {
+			assert.Equal(t, Failed, receive(t, results).Outcome)
+		}
+		enqueue(t, q, Small, "late", 1)
+		receive(t, begun)
+
+		back.Store(true)
+		woken, err := q.Wake(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, 2, woken)
+		for range 2 {
+			r := receive(t, results)
+			assert.Equal(t, Done, r.Outcome, r.Kind)
+			assert.Equal(t, 1, r.Attempt, "its pauses begin anew")
+		}
+		close(goOn)
+		assert.Equal(t, Failed, receive(t, results).Outcome)
+		assert.Equal(t, Done, receive(t, results).Outcome)
+		requireStreamsEmpty(t, q)
+		assert.Equal(t, "fails", onlyJob(t, q).Kind)
+		woken, err = q.Wake(t.Context())
+		require.NoError(t, err)
+		assert.Zero(t, woken)
+	})
+}

@@ -80,7 +80,7 @@ func newProcess(ctx context.Context, c Config, role Role, stores *storage.Stores
 	member := fleet.Config{DB: stores.DB, Version: ThisBuild().Version, Server: role.server, Subscriptions: p.metrics.Serving, Sizes: map[fleet.Size]fleet.Adjuster{}, Logger: log}
 	if role.worker {
 		w, err := workers.New(workers.Config{
-			DB: stores.DB, Visibility: b.visibility, Home: b.home, Sessions: b.sessions, Timelines: b.timelines, Queue: b.jobs, Publisher: b.publisher,
+			DB: stores.DB, Visibility: b.visibility, Home: b.home, Sessions: b.sessions, Timelines: b.timelines, Queue: b.jobs, Publisher: b.publisher, Masters: stores.CheckMasters,
 			PageSize: c.FanOutPage, PartSize: c.FanOutPart, Observe: p.metrics.FanOut, ObserveHealth: p.metrics.Health, ObserveCanary: p.metrics.Canary("worker"), Logger: log,
 		})
 		if err != nil {

@@ -76,6 +76,12 @@ func TestCheckRedisWrites(t *testing.T) {
 			require.ErrorIs(t, err, storage.ErrNoWrites)
 			require.ErrorContains(t, err, master.Options().Addr)
 			require.ErrorContains(t, err, "OOM")
+			answers, err := s.CheckMasters(t.Context())
+			require.NoError(t, err)
+			require.Len(t, answers, len(masters))
+			for addr, err := range answers {
+				require.Equal(t, addr == master.Options().Addr, err != nil, "%s: %v", addr, err)
+			}
 			require.NoError(t, master.ConfigSet(t.Context(), "maxmemory", "0").Err())
 			require.NoError(t, s.CheckRedis(t.Context()))
 		}

@@ -34,9 +34,10 @@ func (w *Workers) postGivenUp(ctx context.Context, j *queue.Job) error {
 	}
 	f := &forgetting{w: w, forgotten: p}
 	// The author's own feeds come in each attempt.
-	err := f.later(ctx, w.raiseLatest(ctx, args.Author))
+	masters := w.Timelines.Masters()
+	err := f.later(ctx, masters.Try(ctx, func(ctx context.Context) error { return w.raiseLatest(ctx, args.Author) }))
 	if err == nil {
-		err = f.later(ctx, w.Timelines.Drop(ctx, timeline.Outbox(args.Author)))
+		err = f.later(ctx, masters.Try(ctx, func(ctx context.Context) error { return w.Timelines.Drop(ctx, timeline.Outbox(args.Author)) }))
 	}
 	if err == nil {
 		err = f.forget(ctx, args.Author, []int64{args.Author})

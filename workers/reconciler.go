@@ -67,7 +67,7 @@ func (w *Workers) authorReturns(ctx context.Context, j *queue.Job) error {
 		}
 		active, err := w.Timelines.ActiveOf(ctx, users)
 		if err != nil {
-			return fmt.Errorf("look up active followers: %w", err)
+			return w.patient(ctx, fmt.Errorf("look up active followers: %w", err))
 		}
 		for _, user := range active {
 			if err := j.Confirm(ctx); err != nil {

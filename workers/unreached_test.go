@@ -345,3 +345,43 @@ func TestReplacement(t *testing.T) {
 		require.False(t, ok, kind)
 	}
 }
+
+// A job has waited for a silent master for so long that its next attempt is minutes away.
+// It is made as soon as the master answers, so that no timeline has a hole for longer.
+func TestJobsAreDueWhenAMasterReturns(t *testing.T) {
+	t.Parallel()
+	s := storagetest.Open(t, storage.Config{DataDir: t.TempDir(), RedisURL: storagetest.StartCluster(t).URL()})
+	require.NoError(t, s.Migrate(t.Context()))
+	a := newIdleAudience(t, s, 18, 18)
+	var looks, failed atomic.Int64
+	a.masters = func(ctx context.Context) (map[string]error, error) {
+		answers, err := s.CheckMasters(ctx)
+		for _, err := range answers {
+			if err != nil {
+				failed.Add(1)
+			}
+		}
+		looks.Add(1)
+		return answers, err
+	}
+	a.work(t, s.Redis)
+	require.Eventually(t, func() bool { return looks.Load() > 1 }, time.Minute, 5*time.Millisecond) // the first one wakes all jobs
+	_, goOn := silence(t, s.Redis.(*redis.ClusterClient), "q:{small}:s", "q:{large}:s")
+	require.NoError(t, s.DB.Job.Create().SetKind(feedjob.PostGivenUp).SetPool(string(queue.Small)).
+		SetPayload(fmt.Appendf(nil, `{"post":1,"author":%d}`, a.author.ID)).SetAttempts(9).SetDueAt(time.Now()).Exec(a.Ctx))
+	waits := s.DB.Job.Query().Where(job.Kind(feedjob.PostGivenUp))
+	require.Eventually(t, func() bool {
+		n, err := waits.Clone().Where(job.LastErrorNEQ(""), job.DueAtGT(time.Now().Add(2*time.Minute))).Count(a.Ctx)
+		return err == nil && n == 1 && failed.Load() > 0
+	}, time.Minute, 20*time.Millisecond)
+	goOn()
+	require.Eventually(t, func() bool { // without the return it waits for three minutes and more
+		left, err := waits.Clone().Exist(a.Ctx)
+		return err == nil && !left
+	}, time.Minute, 20*time.Millisecond)
+	for _, user := range a.active {
+		_, covered, err := a.Timelines.Page(a.Ctx, timeline.Inbox(user), timeline.Range{Limit: 10})
+		require.NoError(t, err)
+		require.Equal(t, timeline.Missing, covered.State)
+	}
+}

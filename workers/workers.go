@@ -8,13 +8,15 @@
 //     When a job of either is given up, what it may not have reached is forgotten,
 //     and read from SQL (givenup.go).
 //
-// Beside them, five loops run in every process with workers:
+// Beside them, six loops run in every process with workers:
 //
 //   - The trimmer keeps what is stored within its bounds.
 //   - The eraser begins to delete the users whose time has come (eraser.go).
 //   - The balancer moves authors who are pushed and pulled on to pull.
 //   - The folder folds the deltas of counters.
 //   - The monitor raises alarms.
+//   - The waker makes the jobs due that wait for a master of Redis which serves again
+//     (returned.go).
 //
 // In every server, a Canary measures how long the way through all of these takes (canary.go).
 //
@@ -69,6 +71,12 @@ type Config struct {
 	Queue      *queue.Queue
 	Publisher  *live.Publisher
 
+	// Masters checks all masters of Redis and returns what each answered, by address; nil
+	// means that the master serves. Jobs that wait because a master could not be reached
+	// are due when it serves again. Without Masters they wait for their next attempt.
+	// Optional.
+	Masters func(context.Context) (map[string]error, error)
+
 	// PageSize is how many followers are read and pushed to at a time, at first: see
 	// SetPageSize. Defaults to DefaultPageSize.
 	PageSize int
@@ -83,6 +91,8 @@ type Config struct {
 	TrimEvery time.Duration
 	// WatchEvery is the period of monitor and balancer. Defaults to 10 seconds.
 	WatchEvery time.Duration
+	// ReturnEvery is the period in which Masters is called. Defaults to 1 second.
+	ReturnEvery time.Duration
 	// FoldEvery is the period in which the deltas of counters are folded. Defaults to 1 second.
 	FoldEvery time.Duration
 	// LagLimit is the age above which a waiting job, or a finished fan-out, raises
@@ -110,6 +120,7 @@ type Workers struct {
 	toggles    *toggle.Waiting
 	pageSize   atomic.Int64
 	canaryDone atomic.Bool // since the monitor looked
+	wakeOwed   bool        // a master has returned, and Wake has not succeeded since; of wakeAfterReturn
 }
 
 // withDefaults fills in what is zero.
@@ -119,6 +130,7 @@ func (c Config) withDefaults() Config {
 	c.KeepEvery = cmp.Or(c.KeepEvery, 100*time.Millisecond)
 	c.TrimEvery = cmp.Or(c.TrimEvery, time.Minute)
 	c.WatchEvery = cmp.Or(c.WatchEvery, 10*time.Second)
+	c.ReturnEvery = cmp.Or(c.ReturnEvery, time.Second)
 	c.FoldEvery = cmp.Or(c.FoldEvery, time.Second)
 	c.LagLimit = cmp.Or(c.LagLimit, LagLimit)
 	if c.Observe == nil {
@@ -153,7 +165,7 @@ func (c Config) validate() error {
 		name  string
 		value time.Duration
 	}{
-		{"KeepEvery", c.KeepEvery}, {"TrimEvery", c.TrimEvery}, {"WatchEvery", c.WatchEvery}, {"FoldEvery", c.FoldEvery}, {"LagLimit", c.LagLimit},
+		{"KeepEvery", c.KeepEvery}, {"TrimEvery", c.TrimEvery}, {"WatchEvery", c.WatchEvery}, {"ReturnEvery", c.ReturnEvery}, {"FoldEvery", c.FoldEvery}, {"LagLimit", c.LagLimit},
 	} {
 		if d.value <= 0 {
 			errs = append(errs, fmt.Errorf("workers: %s is %v: it must be above 0", d.name, d.value))
@@ -229,6 +241,9 @@ func (w *Workers) Run(ctx context.Context) error {
 	g.Go(func() error { return every(ctx, w.WatchEvery, w.watch) })
 	g.Go(func() error { return every(ctx, w.WatchEvery, w.balance) })
 	g.Go(func() error { return every(ctx, w.FoldEvery, w.fold) })
+	if w.Masters != nil {
+		g.Go(func() error { return every(ctx, w.ReturnEvery, w.wakeAfterReturn) })
+	}
 	return g.Wait()
 }
 

@@ -41,6 +41,7 @@ type audience struct {
 	// waits for one there.
 	observeHealth func(workers.Health)
 	claimIdle     time.Duration
+	masters       func(context.Context) (map[string]error, error) // how the workers check Redis; nil: as the product does
 	author        account.Viewer
 	active        []int64
 	fanouts       chan workers.FanOutReport
@@ -107,6 +108,9 @@ func (a *audience) work(t *testing.T, rdb redis.UniversalClient, also ...func(q 
 	cfg := a.WorkersConfig()
 	cfg.Timelines, cfg.Queue, cfg.Publisher = tl, q, live.NewPublisher(shared, a.Stores.Sharded)
 	cfg.PageSize, cfg.PartSize, cfg.KeepEvery, cfg.WatchEvery = 5, a.partSize, time.Nanosecond, 50*time.Millisecond
+	if a.masters != nil {
+		cfg.Masters = a.masters
+	}
 	cfg.Observe = func(f workers.FanOutReport) { a.fanouts <- f }
 	cfg.ObserveHealth = a.observeHealth
 	cfg.ObserveCanary = func(d time.Duration) { offer(a.canaries, d) }

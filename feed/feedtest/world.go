@@ -196,7 +196,7 @@ func Idle(t testing.TB, s *storage.Stores, o Options) *World {
 func (w *World) WorkersConfig() workers.Config {
 	return workers.Config{
 		DB: w.Stores.DB, Visibility: w.Visibility, Home: w.Home, Sessions: w.Sessions,
-		Timelines: w.Timelines, Queue: w.Queue, Publisher: w.Publisher, Now: w.now,
+		Timelines: w.Timelines, Queue: w.Queue, Publisher: w.Publisher, Masters: w.Stores.CheckMasters, Now: w.now,
 	}
 }
 

@@ -132,10 +132,12 @@ func (m *Masters) Try(ctx context.Context, do func(ctx context.Context) error) e
 	return m.Tolerate(ctx, within(ctx, pipelineLimit, do))
 }
 
-// Tolerate returns err, as an Unreached without users if it is that of a part of a
-// cluster that cannot be reached.
+// Tolerate returns err if it is nil, is an Unreached, or has another cause than a part of
+// a cluster that cannot be reached. Otherwise it returns an Unreached without users that
+// wraps err.
 func (m *Masters) Tolerate(ctx context.Context, err error) error {
-	if m.Sharded() && unavailable(ctx, err) {
+	var some *Unreached
+	if m.Sharded() && !errors.As(err, &some) && unavailable(ctx, err) {
 		return &Unreached{nil, err}
 	}
 	return err
@@ -156,9 +158,10 @@ func unavailable(ctx context.Context, err error) bool {
 	var reply redis.Error
 	if !errors.As(err, &reply) {
 		var network net.Error
-		return errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, redis.ErrPoolTimeout)
+		return errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrClosed)
 	}
-	for _, prefix := range []string{"CLUSTERDOWN", "LOADING", "MASTERDOWN", "READONLY", "TRYAGAIN", "OOM"} {
+	// MOVED and ASK come here after the client has followed as many as it follows.
+	for _, prefix := range []string{"CLUSTERDOWN", "LOADING", "MASTERDOWN", "READONLY", "TRYAGAIN", "OOM", "NOREPLICAS", "MISCONF", "MOVED", "ASK"} {
 		if strings.HasPrefix(reply.Error(), prefix) {
 			return true
 		}
@@ -172,6 +175,7 @@ type Masters struct {
 	rdb    redis.UniversalClient
 	mu     sync.Mutex
 	failed map[string]failure // by address
+	serve  map[string]bool    // the masters that served at the last call of Returned
 }
 
 // New returns the masters of rdb, all of which are taken to answer.
@@ -223,4 +227,26 @@ func (m *Masters) answers(addr string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.failed, addr)
+}
+
+// Returned takes what each master answered, by address, to a check that all masters were
+// asked just now; nil means that the master serves. It reports whether a master serves
+// that did not at the last call, or was not known then. Such a master is asked again at
+// once, even if it could not be reached a moment ago.
+func (m *Masters) Returned(answers map[string]error) (returned bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	serve := map[string]bool{}
+	for addr, err := range answers {
+		if err != nil {
+			continue
+		}
+		serve[addr] = true
+		if !m.serve[addr] {
+			returned = true
+			delete(m.failed, addr)
+		}
+	}
+	m.serve = serve
+	return returned
 }
