@@ -14,8 +14,8 @@ import (
 
 	"tideline/feed/account"
 	"tideline/feed/feedtest"
-	"tideline/server/limit"
 	"tideline/server/internal/servertest"
+	"tideline/server/limit"
 	"tideline/storage"
 	"tideline/storage/storagetest"
 )
