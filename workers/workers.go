@@ -8,11 +8,12 @@
 //     When a job of either is given up, what it may not have reached is forgotten,
 //     and read from SQL (givenup.go).
 //
-// Beside them, five loops run in every process with workers:
+// Beside them, six loops run in every process with workers:
 //
 //   - The trimmer keeps what is stored within its bounds.
 //   - The eraser begins to delete the users whose time has come (eraser.go).
 //   - The balancer moves authors who are pushed and pulled on to pull.
+//   - The indexer brings what processes of earlier versions wrote into the present form (indexer.go).
 //   - The folder folds the deltas of counters.
 //   - The monitor raises alarms.
 //
@@ -226,6 +227,10 @@ func (w *Workers) Run(ctx context.Context) error {
 	g.Go(func() error { return w.Queue.Run(ctx) })
 	g.Go(func() error { return every(ctx, w.TrimEvery, w.trim) })
 	g.Go(func() error { return every(ctx, w.TrimEvery, w.deleteDue) })
+	g.Go(func() error {
+		w.index(ctx)
+		return every(ctx, w.TrimEvery, w.index)
+	})
 	g.Go(func() error { return every(ctx, w.WatchEvery, w.watch) })
 	g.Go(func() error { return every(ctx, w.WatchEvery, w.balance) })
 	g.Go(func() error { return every(ctx, w.FoldEvery, w.fold) })
