@@ -36,6 +36,7 @@ import (
 	"tideline/ent/user"
 	"tideline/ent/userdata"
 	"tideline/ent/userdelta"
+	"tideline/ent/userword"
 	"tideline/ent/webhookdelivery"
 	"tideline/ent/webhookendpoint"
 	"tideline/ent/writer"
@@ -103,6 +104,8 @@ type Client struct {
 	UserData *UserDataClient
 	// UserDelta is the client for interacting with the UserDelta builders.
 	UserDelta *UserDeltaClient
+	// UserWord is the client for interacting with the UserWord builders.
+	UserWord *UserWordClient
 	// WebhookDelivery is the client for interacting with the WebhookDelivery builders.
 	WebhookDelivery *WebhookDeliveryClient
 	// WebhookEndpoint is the client for interacting with the WebhookEndpoint builders.
@@ -145,6 +148,7 @@ func (c *Client) init() {
 	c.User = NewUserClient(c.config)
 	c.UserData = NewUserDataClient(c.config)
 	c.UserDelta = NewUserDeltaClient(c.config)
+	c.UserWord = NewUserWordClient(c.config)
 	c.WebhookDelivery = NewWebhookDeliveryClient(c.config)
 	c.WebhookEndpoint = NewWebhookEndpointClient(c.config)
 	c.Writer = NewWriterClient(c.config)
@@ -265,6 +269,7 @@ func (c *Client) Tx(ctx context.Context) (*Tx, error) {
 		User:            NewUserClient(cfg),
 		UserData:        NewUserDataClient(cfg),
 		UserDelta:       NewUserDeltaClient(cfg),
+		UserWord:        NewUserWordClient(cfg),
 		WebhookDelivery: NewWebhookDeliveryClient(cfg),
 		WebhookEndpoint: NewWebhookEndpointClient(cfg),
 		Writer:          NewWriterClient(cfg),
@@ -312,6 +317,7 @@ func (c *Client) BeginTx(ctx context.Context, opts *sql.TxOptions) (*Tx, error) 
 		User:            NewUserClient(cfg),
 		UserData:        NewUserDataClient(cfg),
 		UserDelta:       NewUserDeltaClient(cfg),
+		UserWord:        NewUserWordClient(cfg),
 		WebhookDelivery: NewWebhookDeliveryClient(cfg),
 		WebhookEndpoint: NewWebhookEndpointClient(cfg),
 		Writer:          NewWriterClient(cfg),
@@ -348,7 +354,7 @@ func (c *Client) Use(hooks ...Hook) {
 		c.FollowRequest, c.HiddenUser, c.IdempotencyKey, c.Job, c.Like, c.Mute,
 		c.MutedWord, c.Post, c.PostData, c.PostDelta, c.PostTag, c.PostVersion,
 		c.Process, c.ReadMarker, c.Report, c.Session, c.User, c.UserData, c.UserDelta,
-		c.WebhookDelivery, c.WebhookEndpoint, c.Writer,
+		c.UserWord, c.WebhookDelivery, c.WebhookEndpoint, c.Writer,
 	} {
 		n.Use(hooks...)
 	}
@@ -362,7 +368,7 @@ func (c *Client) Intercept(interceptors ...Interceptor) {
 		c.FollowRequest, c.HiddenUser, c.IdempotencyKey, c.Job, c.Like, c.Mute,
 		c.MutedWord, c.Post, c.PostData, c.PostDelta, c.PostTag, c.PostVersion,
 		c.Process, c.ReadMarker, c.Report, c.Session, c.User, c.UserData, c.UserDelta,
-		c.WebhookDelivery, c.WebhookEndpoint, c.Writer,
+		c.UserWord, c.WebhookDelivery, c.WebhookEndpoint, c.Writer,
 	} {
 		n.Intercept(interceptors...)
 	}
@@ -421,6 +427,8 @@ func (c *Client) Mutate(ctx context.Context, m Mutation) (Value, error) {
 		return c.UserData.mutate(ctx, m)
 	case *UserDeltaMutation:
 		return c.UserDelta.mutate(ctx, m)
+	case *UserWordMutation:
+		return c.UserWord.mutate(ctx, m)
 	case *WebhookDeliveryMutation:
 		return c.WebhookDelivery.mutate(ctx, m)
 	case *WebhookEndpointMutation:
@@ -4109,6 +4117,155 @@ func (c *UserDeltaClient) mutate(ctx context.Context, m *UserDeltaMutation) (Val
 	}
 }
 
+// UserWordClient is a client for the UserWord schema.
+type UserWordClient struct {
+	config
+}
+
+// NewUserWordClient returns a client for the UserWord from the given config.
+func NewUserWordClient(c config) *UserWordClient {
+	return &UserWordClient{config: c}
+}
+
+// Use adds a list of mutation hooks to the hooks stack.
+// A call to `Use(f, g, h)` equals to `userword.Hooks(f(g(h())))`.
+func (c *UserWordClient) Use(hooks ...Hook) {
+	c.hooks.UserWord = append(c.hooks.UserWord, hooks...)
+}
+
+// Intercept adds a list of query interceptors to the interceptors stack.
+// A call to `Intercept(f, g, h)` equals to `userword.Intercept(f(g(h())))`.
+func (c *UserWordClient) Intercept(interceptors ...Interceptor) {
+	c.inters.UserWord = append(c.inters.UserWord, interceptors...)
+}
+
+// Create returns a builder for creating a UserWord entity.
+func (c *UserWordClient) Create() *UserWordCreate {
+	mutation := newUserWordMutation(c.config, OpCreate)
+	return &UserWordCreate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// CreateBulk returns a builder for creating a bulk of UserWord entities.
+func (c *UserWordClient) CreateBulk(builders ...*UserWordCreate) *UserWordCreateBulk {
+	return &UserWordCreateBulk{config: c.config, builders: builders}
+}
+
+// MapCreateBulk creates a bulk creation builder from the given slice. For each item in the slice, the function creates
+// a builder and applies setFunc on it.
+func (c *UserWordClient) MapCreateBulk(slice any, setFunc func(*UserWordCreate, int)) *UserWordCreateBulk {
+	rv := reflect.ValueOf(slice)
+	if rv.Kind() != reflect.Slice {
+		return &UserWordCreateBulk{err: fmt.Errorf("calling to UserWordClient.MapCreateBulk with wrong type %T, need slice", slice)}
+	}
+	builders := make([]*UserWordCreate, rv.Len())
+	for i := 0; i < rv.Len(); i++ {
+		builders[i] = c.Create()
+		setFunc(builders[i], i)
+	}
+	return &UserWordCreateBulk{config: c.config, builders: builders}
+}
+
+// Update returns an update builder for UserWord.
+func (c *UserWordClient) Update() *UserWordUpdate {
+	mutation := newUserWordMutation(c.config, OpUpdate)
+	return &UserWordUpdate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOne returns an update builder for the given entity.
+func (c *UserWordClient) UpdateOne(_m *UserWord) *UserWordUpdateOne {
+	mutation := newUserWordMutation(c.config, OpUpdateOne, withUserWord(_m))
+	return &UserWordUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOneID returns an update builder for the given id.
+func (c *UserWordClient) UpdateOneID(id int64) *UserWordUpdateOne {
+	mutation := newUserWordMutation(c.config, OpUpdateOne, withUserWordID(id))
+	return &UserWordUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// Delete returns a delete builder for UserWord.
+func (c *UserWordClient) Delete() *UserWordDelete {
+	mutation := newUserWordMutation(c.config, OpDelete)
+	return &UserWordDelete{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// DeleteOne returns a builder for deleting the given entity.
+func (c *UserWordClient) DeleteOne(_m *UserWord) *UserWordDeleteOne {
+	return c.DeleteOneID(_m.ID)
+}
+
+// DeleteOneID returns a builder for deleting the given entity by its id.
+func (c *UserWordClient) DeleteOneID(id int64) *UserWordDeleteOne {
+	builder := c.Delete().Where(userword.ID(id))
+	builder.mutation.id = &id
+	builder.mutation.op = OpDeleteOne
+	return &UserWordDeleteOne{builder}
+}
+
+// Query returns a query builder for UserWord.
+func (c *UserWordClient) Query() *UserWordQuery {
+	return &UserWordQuery{
+		config: c.config,
+		ctx:    &QueryContext{Type: TypeUserWord},
+		inters: c.Interceptors(),
+	}
+}
+
+// Get returns a UserWord entity by its id.
+func (c *UserWordClient) Get(ctx context.Context, id int64) (*UserWord, error) {
+	return c.Query().Where(userword.ID(id)).Only(ctx)
+}
+
+// GetX is like Get, but panics if an error occurs.
+func (c *UserWordClient) GetX(ctx context.Context, id int64) *UserWord {
+	obj, err := c.Get(ctx, id)
+	if err != nil {
+		panic(err)
+	}
+	return obj
+}
+
+// QueryUser queries the user edge of a UserWord.
+func (c *UserWordClient) QueryUser(_m *UserWord) *UserQuery {
+	query := (&UserClient{config: c.config}).Query()
+	query.path = func(context.Context) (fromV *sql.Selector, _ error) {
+		id := _m.ID
+		step := sqlgraph.NewStep(
+			sqlgraph.From(userword.Table, userword.FieldID, id),
+			sqlgraph.To(user.Table, user.FieldID),
+			sqlgraph.Edge(sqlgraph.M2O, false, userword.UserTable, userword.UserColumn),
+		)
+		fromV = sqlgraph.Neighbors(_m.driver.Dialect(), step)
+		return fromV, nil
+	}
+	return query
+}
+
+// Hooks returns the client hooks.
+func (c *UserWordClient) Hooks() []Hook {
+	return c.hooks.UserWord
+}
+
+// Interceptors returns the client interceptors.
+func (c *UserWordClient) Interceptors() []Interceptor {
+	return c.inters.UserWord
+}
+
+func (c *UserWordClient) mutate(ctx context.Context, m *UserWordMutation) (Value, error) {
+	switch m.Op() {
+	case OpCreate:
+		return (&UserWordCreate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdate:
+		return (&UserWordUpdate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdateOne:
+		return (&UserWordUpdateOne{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpDelete, OpDeleteOne:
+		return (&UserWordDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
+	default:
+		return nil, fmt.Errorf("ent: unknown UserWord mutation op: %q", m.Op())
+	}
+}
+
 // WebhookDeliveryClient is a client for the WebhookDelivery schema.
 type WebhookDeliveryClient struct {
 	config
@@ -4514,13 +4671,15 @@ type (
 		APIKey, AuditEntry, Block, Delivery, ExternalPost, Follow, FollowRequest,
 		HiddenUser, IdempotencyKey, Job, Like, Mute, MutedWord, Post, PostData,
 		PostDelta, PostTag, PostVersion, Process, ReadMarker, Report, Session, User,
-		UserData, UserDelta, WebhookDelivery, WebhookEndpoint, Writer []ent.Hook
+		UserData, UserDelta, UserWord, WebhookDelivery, WebhookEndpoint,
+		Writer []ent.Hook
 	}
 	inters struct {
 		APIKey, AuditEntry, Block, Delivery, ExternalPost, Follow, FollowRequest,
 		HiddenUser, IdempotencyKey, Job, Like, Mute, MutedWord, Post, PostData,
 		PostDelta, PostTag, PostVersion, Process, ReadMarker, Report, Session, User,
-		UserData, UserDelta, WebhookDelivery, WebhookEndpoint, Writer []ent.Interceptor
+		UserData, UserDelta, UserWord, WebhookDelivery, WebhookEndpoint,
+		Writer []ent.Interceptor
 	}
 )
 

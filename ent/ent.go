@@ -33,6 +33,7 @@ import (
 	"tideline/ent/user"
 	"tideline/ent/userdata"
 	"tideline/ent/userdelta"
+	"tideline/ent/userword"
 	"tideline/ent/webhookdelivery"
 	"tideline/ent/webhookendpoint"
 	"tideline/ent/writer"
@@ -125,6 +126,7 @@ func checkColumn(t, c string) error {
 			user.Table:            user.ValidColumn,
 			userdata.Table:        userdata.ValidColumn,
 			userdelta.Table:       userdelta.ValidColumn,
+			userword.Table:        userword.ValidColumn,
 			webhookdelivery.Table: webhookdelivery.ValidColumn,
 			webhookendpoint.Table: webhookendpoint.ValidColumn,
 			writer.Table:          writer.ValidColumn,

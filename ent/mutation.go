@@ -35,6 +35,7 @@ import (
 	"tideline/ent/user"
 	"tideline/ent/userdata"
 	"tideline/ent/userdelta"
+	"tideline/ent/userword"
 	"tideline/ent/webhookdelivery"
 	"tideline/ent/webhookendpoint"
 	"tideline/ent/writer"
@@ -78,6 +79,7 @@ const (
 	TypeUser            = "User"
 	TypeUserData        = "UserData"
 	TypeUserDelta       = "UserDelta"
+	TypeUserWord        = "UserWord"
 	TypeWebhookDelivery = "WebhookDelivery"
 	TypeWebhookEndpoint = "WebhookEndpoint"
 	TypeWriter          = "Writer"
@@ -7582,6 +7584,8 @@ type MutedWordMutation struct {
 	id            *int64
 	word          *string
 	head          *string
+	form          *int
+	addform       *int
 	created_at    *time.Time
 	clearedFields map[string]struct{}
 	user          *int64
@@ -7803,6 +7807,62 @@ func (m *MutedWordMutation) ResetHead() {
 	m.head = nil
 }
 
+// SetForm sets the "form" field.
+func (m *MutedWordMutation) SetForm(i int) {
+	m.form = &i
+	m.addform = nil
+}
+
+// Form returns the value of the "form" field in the mutation.
+func (m *MutedWordMutation) Form() (r int, exists bool) {
+	v := m.form
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldForm returns the old "form" field's value of the MutedWord entity.
+// If the MutedWord object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *MutedWordMutation) OldForm(ctx context.Context) (v int, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldForm is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldForm requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldForm: %w", err)
+	}
+	return oldValue.Form, nil
+}
+
+// AddForm adds i to the "form" field.
+func (m *MutedWordMutation) AddForm(i int) {
+	if m.addform != nil {
+		*m.addform += i
+	} else {
+		m.addform = &i
+	}
+}
+
+// AddedForm returns the value that was added to the "form" field in this mutation.
+func (m *MutedWordMutation) AddedForm() (r int, exists bool) {
+	v := m.addform
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ResetForm resets all changes to the "form" field.
+func (m *MutedWordMutation) ResetForm() {
+	m.form = nil
+	m.addform = nil
+}
+
 // SetCreatedAt sets the "created_at" field.
 func (m *MutedWordMutation) SetCreatedAt(t time.Time) {
 	m.created_at = &t
@@ -7900,7 +7960,7 @@ func (m *MutedWordMutation) Type() string {
 // order to get all numeric fields that were incremented/decremented, call
 // AddedFields().
 func (m *MutedWordMutation) Fields() []string {
-	fields := make([]string, 0, 4)
+	fields := make([]string, 0, 5)
 	if m.user != nil {
 		fields = append(fields, mutedword.FieldUserID)
 	}
@@ -7909,6 +7969,9 @@ func (m *MutedWordMutation) Fields() []string {
 	}
 	if m.head != nil {
 		fields = append(fields, mutedword.FieldHead)
+	}
+	if m.form != nil {
+		fields = append(fields, mutedword.FieldForm)
 	}
 	if m.created_at != nil {
 		fields = append(fields, mutedword.FieldCreatedAt)
@@ -7927,6 +7990,8 @@ func (m *MutedWordMutation) Field(name string) (ent.Value, bool) {
 		return m.Word()
 	case mutedword.FieldHead:
 		return m.Head()
+	case mutedword.FieldForm:
+		return m.Form()
 	case mutedword.FieldCreatedAt:
 		return m.CreatedAt()
 	}
@@ -7944,6 +8009,8 @@ func (m *MutedWordMutation) OldField(ctx context.Context, name string) (ent.Valu
 		return m.OldWord(ctx)
 	case mutedword.FieldHead:
 		return m.OldHead(ctx)
+	case mutedword.FieldForm:
+		return m.OldForm(ctx)
 	case mutedword.FieldCreatedAt:
 		return m.OldCreatedAt(ctx)
 	}
@@ -7976,6 +8043,13 @@ func (m *MutedWordMutation) SetField(name string, value ent.Value) error {
 		}
 		m.SetHead(v)
 		return nil
+	case mutedword.FieldForm:
+		v, ok := value.(int)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetForm(v)
+		return nil
 	case mutedword.FieldCreatedAt:
 		v, ok := value.(time.Time)
 		if !ok {
@@ -7991,6 +8065,9 @@ func (m *MutedWordMutation) SetField(name string, value ent.Value) error {
 // this mutation.
 func (m *MutedWordMutation) AddedFields() []string {
 	var fields []string
+	if m.addform != nil {
+		fields = append(fields, mutedword.FieldForm)
+	}
 	return fields
 }
 
@@ -7999,6 +8076,8 @@ func (m *MutedWordMutation) AddedFields() []string {
 // was not set, or was not defined in the schema.
 func (m *MutedWordMutation) AddedField(name string) (ent.Value, bool) {
 	switch name {
+	case mutedword.FieldForm:
+		return m.AddedForm()
 	}
 	return nil, false
 }
@@ -8008,6 +8087,13 @@ func (m *MutedWordMutation) AddedField(name string) (ent.Value, bool) {
 // type.
 func (m *MutedWordMutation) AddField(name string, value ent.Value) error {
 	switch name {
+	case mutedword.FieldForm:
+		v, ok := value.(int)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddForm(v)
+		return nil
 	}
 	return fmt.Errorf("unknown MutedWord numeric field %s", name)
 }
@@ -8043,6 +8129,9 @@ func (m *MutedWordMutation) ResetField(name string) error {
 		return nil
 	case mutedword.FieldHead:
 		m.ResetHead()
+		return nil
+	case mutedword.FieldForm:
+		m.ResetForm()
 		return nil
 	case mutedword.FieldCreatedAt:
 		m.ResetCreatedAt()
@@ -14029,6 +14118,7 @@ type UserMutation struct {
 	id                      *int64
 	handle                  *string
 	name                    *string
+	indexed_as              *string
 	bio                     *string
 	avatar_url              *string
 	links                   *string
@@ -14238,6 +14328,55 @@ func (m *UserMutation) OldName(ctx context.Context) (v string, err error) {
 // ResetName resets all changes to the "name" field.
 func (m *UserMutation) ResetName() {
 	m.name = nil
+}
+
+// SetIndexedAs sets the "indexed_as" field.
+func (m *UserMutation) SetIndexedAs(s string) {
+	m.indexed_as = &s
+}
+
+// IndexedAs returns the value of the "indexed_as" field in the mutation.
+func (m *UserMutation) IndexedAs() (r string, exists bool) {
+	v := m.indexed_as
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldIndexedAs returns the old "indexed_as" field's value of the User entity.
+// If the User object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *UserMutation) OldIndexedAs(ctx context.Context) (v *string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldIndexedAs is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldIndexedAs requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldIndexedAs: %w", err)
+	}
+	return oldValue.IndexedAs, nil
+}
+
+// ClearIndexedAs clears the value of the "indexed_as" field.
+func (m *UserMutation) ClearIndexedAs() {
+	m.indexed_as = nil
+	m.clearedFields[user.FieldIndexedAs] = struct{}{}
+}
+
+// IndexedAsCleared returns if the "indexed_as" field was cleared in this mutation.
+func (m *UserMutation) IndexedAsCleared() bool {
+	_, ok := m.clearedFields[user.FieldIndexedAs]
+	return ok
+}
+
+// ResetIndexedAs resets all changes to the "indexed_as" field.
+func (m *UserMutation) ResetIndexedAs() {
+	m.indexed_as = nil
+	delete(m.clearedFields, user.FieldIndexedAs)
 }
 
 // SetBio sets the "bio" field.
@@ -15229,12 +15368,15 @@ func (m *UserMutation) Type() string {
 // order to get all numeric fields that were incremented/decremented, call
 // AddedFields().
 func (m *UserMutation) Fields() []string {
-	fields := make([]string, 0, 23)
+	fields := make([]string, 0, 24)
 	if m.handle != nil {
 		fields = append(fields, user.FieldHandle)
 	}
 	if m.name != nil {
 		fields = append(fields, user.FieldName)
+	}
+	if m.indexed_as != nil {
+		fields = append(fields, user.FieldIndexedAs)
 	}
 	if m.bio != nil {
 		fields = append(fields, user.FieldBio)
@@ -15311,6 +15453,8 @@ func (m *UserMutation) Field(name string) (ent.Value, bool) {
 		return m.Handle()
 	case user.FieldName:
 		return m.Name()
+	case user.FieldIndexedAs:
+		return m.IndexedAs()
 	case user.FieldBio:
 		return m.Bio()
 	case user.FieldAvatarURL:
@@ -15366,6 +15510,8 @@ func (m *UserMutation) OldField(ctx context.Context, name string) (ent.Value, er
 		return m.OldHandle(ctx)
 	case user.FieldName:
 		return m.OldName(ctx)
+	case user.FieldIndexedAs:
+		return m.OldIndexedAs(ctx)
 	case user.FieldBio:
 		return m.OldBio(ctx)
 	case user.FieldAvatarURL:
@@ -15430,6 +15576,13 @@ func (m *UserMutation) SetField(name string, value ent.Value) error {
 			return fmt.Errorf("unexpected type %T for field %s", value, name)
 		}
 		m.SetName(v)
+		return nil
+	case user.FieldIndexedAs:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetIndexedAs(v)
 		return nil
 	case user.FieldBio:
 		v, ok := value.(string)
@@ -15707,6 +15860,9 @@ func (m *UserMutation) AddField(name string, value ent.Value) error {
 // mutation.
 func (m *UserMutation) ClearedFields() []string {
 	var fields []string
+	if m.FieldCleared(user.FieldIndexedAs) {
+		fields = append(fields, user.FieldIndexedAs)
+	}
 	if m.FieldCleared(user.FieldIssuer) {
 		fields = append(fields, user.FieldIssuer)
 	}
@@ -15730,6 +15886,9 @@ func (m *UserMutation) FieldCleared(name string) bool {
 // error if the field is not defined in the schema.
 func (m *UserMutation) ClearField(name string) error {
 	switch name {
+	case user.FieldIndexedAs:
+		m.ClearIndexedAs()
+		return nil
 	case user.FieldIssuer:
 		m.ClearIssuer()
 		return nil
@@ -15752,6 +15911,9 @@ func (m *UserMutation) ResetField(name string) error {
 		return nil
 	case user.FieldName:
 		m.ResetName()
+		return nil
+	case user.FieldIndexedAs:
+		m.ResetIndexedAs()
 		return nil
 	case user.FieldBio:
 		m.ResetBio()
@@ -16872,6 +17034,449 @@ func (m *UserDeltaMutation) ResetEdge(name string) error {
 		return nil
 	}
 	return fmt.Errorf("unknown UserDelta edge %s", name)
+}
+
+// UserWordMutation represents an operation that mutates the UserWord nodes in the graph.
+type UserWordMutation struct {
+	config
+	op            Op
+	typ           string
+	id            *int64
+	word          *[]byte
+	clearedFields map[string]struct{}
+	user          *int64
+	cleareduser   bool
+	done          bool
+	oldValue      func(context.Context) (*UserWord, error)
+	predicates    []predicate.UserWord
+}
+
+var _ ent.Mutation = (*UserWordMutation)(nil)
+
+// userwordOption allows management of the mutation configuration using functional options.
+type userwordOption func(*UserWordMutation)
+
+// newUserWordMutation creates new mutation for the UserWord entity.
+func newUserWordMutation(c config, op Op, opts ...userwordOption) *UserWordMutation {
+	m := &UserWordMutation{
+		config:        c,
+		op:            op,
+		typ:           TypeUserWord,
+		clearedFields: make(map[string]struct{}),
+	}
+	for _, opt := range opts {
+		opt(m)
+	}
+	return m
+}
+
+// withUserWordID sets the ID field of the mutation.
+func withUserWordID(id int64) userwordOption {
+	return func(m *UserWordMutation) {
+		var (
+			err   error
+			once  sync.Once
+			value *UserWord
+		)
+		m.oldValue = func(ctx context.Context) (*UserWord, error) {
+			once.Do(func() {
+				if m.done {
+					err = errors.New("querying old values post mutation is not allowed")
+				} else {
+					value, err = m.Client().UserWord.Get(ctx, id)
+				}
+			})
+			return value, err
+		}
+		m.id = &id
+	}
+}
+
+// withUserWord sets the old UserWord of the mutation.
+func withUserWord(node *UserWord) userwordOption {
+	return func(m *UserWordMutation) {
+		m.oldValue = func(context.Context) (*UserWord, error) {
+			return node, nil
+		}
+		m.id = &node.ID
+	}
+}
+
+// Client returns a new `ent.Client` from the mutation. If the mutation was
+// executed in a transaction (ent.Tx), a transactional client is returned.
+func (m UserWordMutation) Client() *Client {
+	client := &Client{config: m.config}
+	client.init()
+	return client
+}
+
+// Tx returns an `ent.Tx` for mutations that were executed in transactions;
+// it returns an error otherwise.
+func (m UserWordMutation) Tx() (*Tx, error) {
+	if _, ok := m.driver.(*txDriver); !ok {
+		return nil, errors.New("ent: mutation is not running in a transaction")
+	}
+	tx := &Tx{config: m.config}
+	tx.init()
+	return tx, nil
+}
+
+// SetID sets the value of the id field. Note that this
+// operation is only accepted on creation of UserWord entities.
+func (m *UserWordMutation) SetID(id int64) {
+	m.id = &id
+}
+
+// ID returns the ID value in the mutation. Note that the ID is only available
+// if it was provided to the builder or after it was returned from the database.
+func (m *UserWordMutation) ID() (id int64, exists bool) {
+	if m.id == nil {
+		return
+	}
+	return *m.id, true
+}
+
+// IDs queries the database and returns the entity ids that match the mutation's predicate.
+// That means, if the mutation is applied within a transaction with an isolation level such
+// as sql.LevelSerializable, the returned ids match the ids of the rows that will be updated
+// or updated by the mutation.
+func (m *UserWordMutation) IDs(ctx context.Context) ([]int64, error) {
+	switch {
+	case m.op.Is(OpUpdateOne | OpDeleteOne):
+		id, exists := m.ID()
+		if exists {
+			return []int64{id}, nil
+		}
+		fallthrough
+	case m.op.Is(OpUpdate | OpDelete):
+		return m.Client().UserWord.Query().Where(m.predicates...).IDs(ctx)
+	default:
+		return nil, fmt.Errorf("IDs is not allowed on %s operations", m.op)
+	}
+}
+
+// SetWord sets the "word" field.
+func (m *UserWordMutation) SetWord(b []byte) {
+	m.word = &b
+}
+
+// Word returns the value of the "word" field in the mutation.
+func (m *UserWordMutation) Word() (r []byte, exists bool) {
+	v := m.word
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldWord returns the old "word" field's value of the UserWord entity.
+// If the UserWord object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *UserWordMutation) OldWord(ctx context.Context) (v []byte, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldWord is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldWord requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldWord: %w", err)
+	}
+	return oldValue.Word, nil
+}
+
+// ResetWord resets all changes to the "word" field.
+func (m *UserWordMutation) ResetWord() {
+	m.word = nil
+}
+
+// SetUserID sets the "user_id" field.
+func (m *UserWordMutation) SetUserID(i int64) {
+	m.user = &i
+}
+
+// UserID returns the value of the "user_id" field in the mutation.
+func (m *UserWordMutation) UserID() (r int64, exists bool) {
+	v := m.user
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldUserID returns the old "user_id" field's value of the UserWord entity.
+// If the UserWord object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *UserWordMutation) OldUserID(ctx context.Context) (v int64, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldUserID is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldUserID requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldUserID: %w", err)
+	}
+	return oldValue.UserID, nil
+}
+
+// ResetUserID resets all changes to the "user_id" field.
+func (m *UserWordMutation) ResetUserID() {
+	m.user = nil
+}
+
+// ClearUser clears the "user" edge to the User entity.
+func (m *UserWordMutation) ClearUser() {
+	m.cleareduser = true
+	m.clearedFields[userword.FieldUserID] = struct{}{}
+}
+
+// UserCleared reports if the "user" edge to the User entity was cleared.
+func (m *UserWordMutation) UserCleared() bool {
+	return m.cleareduser
+}
+
+// UserIDs returns the "user" edge IDs in the mutation.
+// Note that IDs always returns len(IDs) <= 1 for unique edges, and you should use
+// UserID instead. It exists only for internal usage by the builders.
+func (m *UserWordMutation) UserIDs() (ids []int64) {
+	if id := m.user; id != nil {
+		ids = append(ids, *id)
+	}
+	return
+}
+
+// ResetUser resets all changes to the "user" edge.
+func (m *UserWordMutation) ResetUser() {
+	m.user = nil
+	m.cleareduser = false
+}
+
+// Where appends a list predicates to the UserWordMutation builder.
+func (m *UserWordMutation) Where(ps ...predicate.UserWord) {
+	m.predicates = append(m.predicates, ps...)
+}
+
+// WhereP appends storage-level predicates to the UserWordMutation builder. Using this method,
+// users can use type-assertion to append predicates that do not depend on any generated package.
+func (m *UserWordMutation) WhereP(ps ...func(*sql.Selector)) {
+	p := make([]predicate.UserWord, len(ps))
+	for i := range ps {
+		p[i] = ps[i]
+	}
+	m.Where(p...)
+}
+
+// Op returns the operation name.
+func (m *UserWordMutation) Op() Op {
+	return m.op
+}
+
+// SetOp allows setting the mutation operation.
+func (m *UserWordMutation) SetOp(op Op) {
+	m.op = op
+}
+
+// Type returns the node type of this mutation (UserWord).
+func (m *UserWordMutation) Type() string {
+	return m.typ
+}
+
+// Fields returns all fields that were changed during this mutation. Note that in
+// order to get all numeric fields that were incremented/decremented, call
+// AddedFields().
+func (m *UserWordMutation) Fields() []string {
+	fields := make([]string, 0, 2)
+	if m.word != nil {
+		fields = append(fields, userword.FieldWord)
+	}
+	if m.user != nil {
+		fields = append(fields, userword.FieldUserID)
+	}
+	return fields
+}
+
+// Field returns the value of a field with the given name. The second boolean
+// return value indicates that this field was not set, or was not defined in the
+// schema.
+func (m *UserWordMutation) Field(name string) (ent.Value, bool) {
+	switch name {
+	case userword.FieldWord:
+		return m.Word()
+	case userword.FieldUserID:
+		return m.UserID()
+	}
+	return nil, false
+}
+
+// OldField returns the old value of the field from the database. An error is
+// returned if the mutation operation is not UpdateOne, or the query to the
+// database failed.
+func (m *UserWordMutation) OldField(ctx context.Context, name string) (ent.Value, error) {
+	switch name {
+	case userword.FieldWord:
+		return m.OldWord(ctx)
+	case userword.FieldUserID:
+		return m.OldUserID(ctx)
+	}
+	return nil, fmt.Errorf("unknown UserWord field %s", name)
+}
+
+// SetField sets the value of a field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *UserWordMutation) SetField(name string, value ent.Value) error {
+	switch name {
+	case userword.FieldWord:
+		v, ok := value.([]byte)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetWord(v)
+		return nil
+	case userword.FieldUserID:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetUserID(v)
+		return nil
+	}
+	return fmt.Errorf("unknown UserWord field %s", name)
+}
+
+// AddedFields returns all numeric fields that were incremented/decremented during
+// this mutation.
+func (m *UserWordMutation) AddedFields() []string {
+	var fields []string
+	return fields
+}
+
+// AddedField returns the numeric value that was incremented/decremented on a field
+// with the given name. The second boolean return value indicates that this field
+// was not set, or was not defined in the schema.
+func (m *UserWordMutation) AddedField(name string) (ent.Value, bool) {
+	switch name {
+	}
+	return nil, false
+}
+
+// AddField adds the value to the field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *UserWordMutation) AddField(name string, value ent.Value) error {
+	switch name {
+	}
+	return fmt.Errorf("unknown UserWord numeric field %s", name)
+}
+
+// ClearedFields returns all nullable fields that were cleared during this
+// mutation.
+func (m *UserWordMutation) ClearedFields() []string {
+	return nil
+}
+
+// FieldCleared returns a boolean indicating if a field with the given name was
+// cleared in this mutation.
+func (m *UserWordMutation) FieldCleared(name string) bool {
+	_, ok := m.clearedFields[name]
+	return ok
+}
+
+// ClearField clears the value of the field with the given name. It returns an
+// error if the field is not defined in the schema.
+func (m *UserWordMutation) ClearField(name string) error {
+	return fmt.Errorf("unknown UserWord nullable field %s", name)
+}
+
+// ResetField resets all changes in the mutation for the field with the given name.
+// It returns an error if the field is not defined in the schema.
+func (m *UserWordMutation) ResetField(name string) error {
+	switch name {
+	case userword.FieldWord:
+		m.ResetWord()
+		return nil
+	case userword.FieldUserID:
+		m.ResetUserID()
+		return nil
+	}
+	return fmt.Errorf("unknown UserWord field %s", name)
+}
+
+// AddedEdges returns all edge names that were set/added in this mutation.
+func (m *UserWordMutation) AddedEdges() []string {
+	edges := make([]string, 0, 1)
+	if m.user != nil {
+		edges = append(edges, userword.EdgeUser)
+	}
+	return edges
+}
+
+// AddedIDs returns all IDs (to other nodes) that were added for the given edge
+// name in this mutation.
+func (m *UserWordMutation) AddedIDs(name string) []ent.Value {
+	switch name {
+	case userword.EdgeUser:
+		if id := m.user; id != nil {
+			return []ent.Value{*id}
+		}
+	}
+	return nil
+}
+
+// RemovedEdges returns all edge names that were removed in this mutation.
+func (m *UserWordMutation) RemovedEdges() []string {
+	edges := make([]string, 0, 1)
+	return edges
+}
+
+// RemovedIDs returns all IDs (to other nodes) that were removed for the edge with
+// the given name in this mutation.
+func (m *UserWordMutation) RemovedIDs(name string) []ent.Value {
+	return nil
+}
+
+// ClearedEdges returns all edge names that were cleared in this mutation.
+func (m *UserWordMutation) ClearedEdges() []string {
+	edges := make([]string, 0, 1)
+	if m.cleareduser {
+		edges = append(edges, userword.EdgeUser)
+	}
+	return edges
+}
+
+// EdgeCleared returns a boolean which indicates if the edge with the given name
+// was cleared in this mutation.
+func (m *UserWordMutation) EdgeCleared(name string) bool {
+	switch name {
+	case userword.EdgeUser:
+		return m.cleareduser
+	}
+	return false
+}
+
+// ClearEdge clears the value of the edge with the given name. It returns an error
+// if that edge is not defined in the schema.
+func (m *UserWordMutation) ClearEdge(name string) error {
+	switch name {
+	case userword.EdgeUser:
+		m.ClearUser()
+		return nil
+	}
+	return fmt.Errorf("unknown UserWord unique edge %s", name)
+}
+
+// ResetEdge resets all changes to the edge with the given name in this mutation.
+// It returns an error if the edge is not defined in the schema.
+func (m *UserWordMutation) ResetEdge(name string) error {
+	switch name {
+	case userword.EdgeUser:
+		m.ResetUser()
+		return nil
+	}
+	return fmt.Errorf("unknown UserWord edge %s", name)
 }
 
 // WebhookDeliveryMutation represents an operation that mutates the WebhookDelivery nodes in the graph.

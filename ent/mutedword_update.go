@@ -28,6 +28,55 @@ func (_u *MutedWordUpdate) Where(ps ...predicate.MutedWord) *MutedWordUpdate {
 	return _u
 }
 
+// SetWord sets the "word" field.
+func (_u *MutedWordUpdate) SetWord(v string) *MutedWordUpdate {
+	_u.mutation.SetWord(v)
+	return _u
+}
+
+// SetNillableWord sets the "word" field if the given value is not nil.
+func (_u *MutedWordUpdate) SetNillableWord(v *string) *MutedWordUpdate {
+	if v != nil {
+		_u.SetWord(*v)
+	}
+	return _u
+}
+
+// SetHead sets the "head" field.
+func (_u *MutedWordUpdate) SetHead(v string) *MutedWordUpdate {
+	_u.mutation.SetHead(v)
+	return _u
+}
+
+// SetNillableHead sets the "head" field if the given value is not nil.
+func (_u *MutedWordUpdate) SetNillableHead(v *string) *MutedWordUpdate {
+	if v != nil {
+		_u.SetHead(*v)
+	}
+	return _u
+}
+
+// SetForm sets the "form" field.
+func (_u *MutedWordUpdate) SetForm(v int) *MutedWordUpdate {
+	_u.mutation.ResetForm()
+	_u.mutation.SetForm(v)
+	return _u
+}
+
+// SetNillableForm sets the "form" field if the given value is not nil.
+func (_u *MutedWordUpdate) SetNillableForm(v *int) *MutedWordUpdate {
+	if v != nil {
+		_u.SetForm(*v)
+	}
+	return _u
+}
+
+// AddForm adds value to the "form" field.
+func (_u *MutedWordUpdate) AddForm(v int) *MutedWordUpdate {
+	_u.mutation.AddForm(v)
+	return _u
+}
+
 // Mutation returns the MutedWordMutation object of the builder.
 func (_u *MutedWordUpdate) Mutation() *MutedWordMutation {
 	return _u.mutation
@@ -62,6 +111,16 @@ func (_u *MutedWordUpdate) ExecX(ctx context.Context) {
 
 // check runs all checks and user-defined validators on the builder.
 func (_u *MutedWordUpdate) check() error {
+	if v, ok := _u.mutation.Word(); ok {
+		if err := mutedword.WordValidator(v); err != nil {
+			return &ValidationError{Name: "word", err: fmt.Errorf(`ent: validator failed for field "MutedWord.word": %w`, err)}
+		}
+	}
+	if v, ok := _u.mutation.Head(); ok {
+		if err := mutedword.HeadValidator(v); err != nil {
+			return &ValidationError{Name: "head", err: fmt.Errorf(`ent: validator failed for field "MutedWord.head": %w`, err)}
+		}
+	}
 	if _u.mutation.UserCleared() && len(_u.mutation.UserIDs()) > 0 {
 		return errors.New(`ent: clearing a required unique edge "MutedWord.user"`)
 	}
@@ -86,6 +145,18 @@ func (_u *MutedWordUpdate) sqlSave(ctx context.Context) (_node int, err error) {
 			}
 		}
 	}
+	if value, ok := _u.mutation.Word(); ok {
+		_spec.SetField(mutedword.FieldWord, field.TypeString, value)
+	}
+	if value, ok := _u.mutation.Head(); ok {
+		_spec.SetField(mutedword.FieldHead, field.TypeString, value)
+	}
+	if value, ok := _u.mutation.Form(); ok {
+		_spec.SetField(mutedword.FieldForm, field.TypeInt, value)
+	}
+	if value, ok := _u.mutation.AddedForm(); ok {
+		_spec.AddField(mutedword.FieldForm, field.TypeInt, value)
+	}
 	_spec.AddModifiers(_u.modifiers...)
 	if _node, err = sqlgraph.UpdateNodes(ctx, _u.driver, _spec); err != nil {
 		if _, ok := err.(*sqlgraph.NotFoundError); ok {
@@ -106,6 +177,55 @@ type MutedWordUpdateOne struct {
 	hooks     []Hook
 	mutation  *MutedWordMutation
 	modifiers []func(*sql.UpdateBuilder)
+}
+
+// SetWord sets the "word" field.
+func (_u *MutedWordUpdateOne) SetWord(v string) *MutedWordUpdateOne {
+	_u.mutation.SetWord(v)
+	return _u
+}
+
+// SetNillableWord sets the "word" field if the given value is not nil.
+func (_u *MutedWordUpdateOne) SetNillableWord(v *string) *MutedWordUpdateOne {
+	if v != nil {
+		_u.SetWord(*v)
+	}
+	return _u
+}
+
+// SetHead sets the "head" field.
+func (_u *MutedWordUpdateOne) SetHead(v string) *MutedWordUpdateOne {
+	_u.mutation.SetHead(v)
+	return _u
+}
+
+// SetNillableHead sets the "head" field if the given value is not nil.
+func (_u *MutedWordUpdateOne) SetNillableHead(v *string) *MutedWordUpdateOne {
+	if v != nil {
+		_u.SetHead(*v)
+	}
+	return _u
+}
+
+// SetForm sets the "form" field.
+func (_u *MutedWordUpdateOne) SetForm(v int) *MutedWordUpdateOne {
+	_u.mutation.ResetForm()
+	_u.mutation.SetForm(v)
+	return _u
+}
+
+// SetNillableForm sets the "form" field if the given value is not nil.
+func (_u *MutedWordUpdateOne) SetNillableForm(v *int) *MutedWordUpdateOne {
+	if v != nil {
+		_u.SetForm(*v)
+	}
+	return _u
+}
+
+// AddForm adds value to the "form" field.
+func (_u *MutedWordUpdateOne) AddForm(v int) *MutedWordUpdateOne {
+	_u.mutation.AddForm(v)
+	return _u
 }
 
 // Mutation returns the MutedWordMutation object of the builder.
@@ -155,6 +275,16 @@ func (_u *MutedWordUpdateOne) ExecX(ctx context.Context) {
 
 // check runs all checks and user-defined validators on the builder.
 func (_u *MutedWordUpdateOne) check() error {
+	if v, ok := _u.mutation.Word(); ok {
+		if err := mutedword.WordValidator(v); err != nil {
+			return &ValidationError{Name: "word", err: fmt.Errorf(`ent: validator failed for field "MutedWord.word": %w`, err)}
+		}
+	}
+	if v, ok := _u.mutation.Head(); ok {
+		if err := mutedword.HeadValidator(v); err != nil {
+			return &ValidationError{Name: "head", err: fmt.Errorf(`ent: validator failed for field "MutedWord.head": %w`, err)}
+		}
+	}
 	if _u.mutation.UserCleared() && len(_u.mutation.UserIDs()) > 0 {
 		return errors.New(`ent: clearing a required unique edge "MutedWord.user"`)
 	}
@@ -195,6 +325,18 @@ func (_u *MutedWordUpdateOne) sqlSave(ctx context.Context) (_node *MutedWord, er
 				ps[i](selector)
 			}
 		}
+	}
+	if value, ok := _u.mutation.Word(); ok {
+		_spec.SetField(mutedword.FieldWord, field.TypeString, value)
+	}
+	if value, ok := _u.mutation.Head(); ok {
+		_spec.SetField(mutedword.FieldHead, field.TypeString, value)
+	}
+	if value, ok := _u.mutation.Form(); ok {
+		_spec.SetField(mutedword.FieldForm, field.TypeInt, value)
+	}
+	if value, ok := _u.mutation.AddedForm(); ok {
+		_spec.AddField(mutedword.FieldForm, field.TypeInt, value)
 	}
 	_spec.AddModifiers(_u.modifiers...)
 	_node = &MutedWord{config: _u.config}

@@ -24,6 +24,7 @@ import (
 	"tideline/ent/session"
 	"tideline/ent/user"
 	"tideline/ent/userdelta"
+	"tideline/ent/userword"
 	"tideline/ent/webhookdelivery"
 	"tideline/ent/webhookendpoint"
 	"tideline/ent/writer"
@@ -180,8 +181,12 @@ func init() {
 	mutedwordDescHead := mutedwordFields[3].Descriptor()
 	// mutedword.HeadValidator is a validator for the "head" field. It is called by the builders before save.
 	mutedword.HeadValidator = mutedwordDescHead.Validators[0].(func(string) error)
+	// mutedwordDescForm is the schema descriptor for form field.
+	mutedwordDescForm := mutedwordFields[4].Descriptor()
+	// mutedword.DefaultForm holds the default value on creation for the form field.
+	mutedword.DefaultForm = mutedwordDescForm.Default.(int)
 	// mutedwordDescCreatedAt is the schema descriptor for created_at field.
-	mutedwordDescCreatedAt := mutedwordFields[4].Descriptor()
+	mutedwordDescCreatedAt := mutedwordFields[5].Descriptor()
 	// mutedword.DefaultCreatedAt holds the default value on creation for the created_at field.
 	mutedword.DefaultCreatedAt = mutedwordDescCreatedAt.Default.(func() time.Time)
 	postFields := schema.Post{}.Fields()
@@ -273,67 +278,67 @@ func init() {
 	// user.DefaultName holds the default value on creation for the name field.
 	user.DefaultName = userDescName.Default.(string)
 	// userDescBio is the schema descriptor for bio field.
-	userDescBio := userFields[3].Descriptor()
+	userDescBio := userFields[4].Descriptor()
 	// user.DefaultBio holds the default value on creation for the bio field.
 	user.DefaultBio = userDescBio.Default.(string)
 	// userDescAvatarURL is the schema descriptor for avatar_url field.
-	userDescAvatarURL := userFields[4].Descriptor()
+	userDescAvatarURL := userFields[5].Descriptor()
 	// user.DefaultAvatarURL holds the default value on creation for the avatar_url field.
 	user.DefaultAvatarURL = userDescAvatarURL.Default.(string)
 	// userDescLinks is the schema descriptor for links field.
-	userDescLinks := userFields[5].Descriptor()
+	userDescLinks := userFields[6].Descriptor()
 	// user.DefaultLinks holds the default value on creation for the links field.
 	user.DefaultLinks = userDescLinks.Default.(string)
 	// userDescIssuer is the schema descriptor for issuer field.
-	userDescIssuer := userFields[7].Descriptor()
+	userDescIssuer := userFields[8].Descriptor()
 	// user.IssuerValidator is a validator for the "issuer" field. It is called by the builders before save.
 	user.IssuerValidator = userDescIssuer.Validators[0].(func(string) error)
 	// userDescExternalID is the schema descriptor for external_id field.
-	userDescExternalID := userFields[8].Descriptor()
+	userDescExternalID := userFields[9].Descriptor()
 	// user.ExternalIDValidator is a validator for the "external_id" field. It is called by the builders before save.
 	user.ExternalIDValidator = userDescExternalID.Validators[0].(func([]byte) error)
 	// userDescApprovesFollowers is the schema descriptor for approves_followers field.
-	userDescApprovesFollowers := userFields[10].Descriptor()
+	userDescApprovesFollowers := userFields[11].Descriptor()
 	// user.DefaultApprovesFollowers holds the default value on creation for the approves_followers field.
 	user.DefaultApprovesFollowers = userDescApprovesFollowers.Default.(bool)
 	// userDescFollowerCount is the schema descriptor for follower_count field.
-	userDescFollowerCount := userFields[12].Descriptor()
+	userDescFollowerCount := userFields[13].Descriptor()
 	// user.DefaultFollowerCount holds the default value on creation for the follower_count field.
 	user.DefaultFollowerCount = userDescFollowerCount.Default.(int)
 	// userDescFollowingCount is the schema descriptor for following_count field.
-	userDescFollowingCount := userFields[13].Descriptor()
+	userDescFollowingCount := userFields[14].Descriptor()
 	// user.DefaultFollowingCount holds the default value on creation for the following_count field.
 	user.DefaultFollowingCount = userDescFollowingCount.Default.(int)
 	// userDescPostCount is the schema descriptor for post_count field.
-	userDescPostCount := userFields[14].Descriptor()
+	userDescPostCount := userFields[15].Descriptor()
 	// user.DefaultPostCount holds the default value on creation for the post_count field.
 	user.DefaultPostCount = userDescPostCount.Default.(int)
 	// userDescPublicPostCount is the schema descriptor for public_post_count field.
-	userDescPublicPostCount := userFields[15].Descriptor()
+	userDescPublicPostCount := userFields[16].Descriptor()
 	// user.DefaultPublicPostCount holds the default value on creation for the public_post_count field.
 	user.DefaultPublicPostCount = userDescPublicPostCount.Default.(int)
 	// userDescFollowersPostCount is the schema descriptor for followers_post_count field.
-	userDescFollowersPostCount := userFields[16].Descriptor()
+	userDescFollowersPostCount := userFields[17].Descriptor()
 	// user.DefaultFollowersPostCount holds the default value on creation for the followers_post_count field.
 	user.DefaultFollowersPostCount = userDescFollowersPostCount.Default.(int)
 	// userDescMutualsPostCount is the schema descriptor for mutuals_post_count field.
-	userDescMutualsPostCount := userFields[17].Descriptor()
+	userDescMutualsPostCount := userFields[18].Descriptor()
 	// user.DefaultMutualsPostCount holds the default value on creation for the mutuals_post_count field.
 	user.DefaultMutualsPostCount = userDescMutualsPostCount.Default.(int)
 	// userDescLastPostID is the schema descriptor for last_post_id field.
-	userDescLastPostID := userFields[18].Descriptor()
+	userDescLastPostID := userFields[19].Descriptor()
 	// user.DefaultLastPostID holds the default value on creation for the last_post_id field.
 	user.DefaultLastPostID = userDescLastPostID.Default.(int64)
 	// userDescFanOutModeSince is the schema descriptor for fan_out_mode_since field.
-	userDescFanOutModeSince := userFields[20].Descriptor()
+	userDescFanOutModeSince := userFields[21].Descriptor()
 	// user.DefaultFanOutModeSince holds the default value on creation for the fan_out_mode_since field.
 	user.DefaultFanOutModeSince = userDescFanOutModeSince.Default.(int64)
 	// userDescHidden is the schema descriptor for hidden field.
-	userDescHidden := userFields[21].Descriptor()
+	userDescHidden := userFields[22].Descriptor()
 	// user.DefaultHidden holds the default value on creation for the hidden field.
 	user.DefaultHidden = userDescHidden.Default.(bool)
 	// userDescCreatedAt is the schema descriptor for created_at field.
-	userDescCreatedAt := userFields[23].Descriptor()
+	userDescCreatedAt := userFields[24].Descriptor()
 	// user.DefaultCreatedAt holds the default value on creation for the created_at field.
 	user.DefaultCreatedAt = userDescCreatedAt.Default.(func() time.Time)
 	userdeltaFields := schema.UserDelta{}.Fields()
@@ -346,6 +351,12 @@ func init() {
 	userdeltaDescFollowing := userdeltaFields[3].Descriptor()
 	// userdelta.DefaultFollowing holds the default value on creation for the following field.
 	userdelta.DefaultFollowing = userdeltaDescFollowing.Default.(int)
+	userwordFields := schema.UserWord{}.Fields()
+	_ = userwordFields
+	// userwordDescWord is the schema descriptor for word field.
+	userwordDescWord := userwordFields[1].Descriptor()
+	// userword.WordValidator is a validator for the "word" field. It is called by the builders before save.
+	userword.WordValidator = userwordDescWord.Validators[0].(func([]byte) error)
 	webhookdeliveryFields := schema.WebhookDelivery{}.Fields()
 	_ = webhookdeliveryFields
 	// webhookdeliveryDescAttempts is the schema descriptor for attempts field.

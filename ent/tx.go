@@ -64,6 +64,8 @@ type Tx struct {
 	UserData *UserDataClient
 	// UserDelta is the client for interacting with the UserDelta builders.
 	UserDelta *UserDeltaClient
+	// UserWord is the client for interacting with the UserWord builders.
+	UserWord *UserWordClient
 	// WebhookDelivery is the client for interacting with the WebhookDelivery builders.
 	WebhookDelivery *WebhookDeliveryClient
 	// WebhookEndpoint is the client for interacting with the WebhookEndpoint builders.
@@ -226,6 +228,7 @@ func (tx *Tx) init() {
 	tx.User = NewUserClient(tx.config)
 	tx.UserData = NewUserDataClient(tx.config)
 	tx.UserDelta = NewUserDeltaClient(tx.config)
+	tx.UserWord = NewUserWordClient(tx.config)
 	tx.WebhookDelivery = NewWebhookDeliveryClient(tx.config)
 	tx.WebhookEndpoint = NewWebhookEndpointClient(tx.config)
 	tx.Writer = NewWriterClient(tx.config)

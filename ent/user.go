@@ -22,6 +22,8 @@ type User struct {
 	Handle string `json:"handle,omitempty"`
 	// Name holds the value of the "name" field.
 	Name string `json:"name,omitempty"`
+	// handle and name that UserWord has the words of; other ones than the user has: a worker writes the words anew
+	IndexedAs *string `json:"indexed_as,omitempty"`
 	// Bio holds the value of the "bio" field.
 	Bio string `json:"bio,omitempty"`
 	// of a picture, http or https; shown where its host is allowed
@@ -81,7 +83,7 @@ func (*User) scanValues(columns []string) ([]any, error) {
 			values[i] = new(sql.NullBool)
 		case user.FieldID, user.FieldFollowerCount, user.FieldFollowingCount, user.FieldPostCount, user.FieldPublicPostCount, user.FieldFollowersPostCount, user.FieldMutualsPostCount, user.FieldLastPostID, user.FieldFanOutModeSince:
 			values[i] = new(sql.NullInt64)
-		case user.FieldHandle, user.FieldName, user.FieldBio, user.FieldAvatarURL, user.FieldLinks, user.FieldPasswordHash, user.FieldIssuer, user.FieldDefaultVisibility, user.FieldFanOutMode, user.FieldRole:
+		case user.FieldHandle, user.FieldName, user.FieldIndexedAs, user.FieldBio, user.FieldAvatarURL, user.FieldLinks, user.FieldPasswordHash, user.FieldIssuer, user.FieldDefaultVisibility, user.FieldFanOutMode, user.FieldRole:
 			values[i] = new(sql.NullString)
 		case user.FieldSignedOutBefore, user.FieldCreatedAt:
 			values[i] = new(sql.NullTime)
@@ -117,6 +119,13 @@ func (_m *User) assignValues(columns []string, values []any) error {
 				return fmt.Errorf("unexpected type %T for field name", values[i])
 			} else if value.Valid {
 				_m.Name = value.String
+			}
+		case user.FieldIndexedAs:
+			if value, ok := values[i].(*sql.NullString); !ok {
+				return fmt.Errorf("unexpected type %T for field indexed_as", values[i])
+			} else if value.Valid {
+				_m.IndexedAs = new(string)
+				*_m.IndexedAs = value.String
 			}
 		case user.FieldBio:
 			if value, ok := values[i].(*sql.NullString); !ok {
@@ -287,6 +296,11 @@ func (_m *User) String() string {
 	builder.WriteString(", ")
 	builder.WriteString("name=")
 	builder.WriteString(_m.Name)
+	builder.WriteString(", ")
+	if v := _m.IndexedAs; v != nil {
+		builder.WriteString("indexed_as=")
+		builder.WriteString(*v)
+	}
 	builder.WriteString(", ")
 	builder.WriteString("bio=")
 	builder.WriteString(_m.Bio)

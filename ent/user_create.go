@@ -43,6 +43,20 @@ func (_c *UserCreate) SetNillableName(v *string) *UserCreate {
 	return _c
 }
 
+// SetIndexedAs sets the "indexed_as" field.
+func (_c *UserCreate) SetIndexedAs(v string) *UserCreate {
+	_c.mutation.SetIndexedAs(v)
+	return _c
+}
+
+// SetNillableIndexedAs sets the "indexed_as" field if the given value is not nil.
+func (_c *UserCreate) SetNillableIndexedAs(v *string) *UserCreate {
+	if v != nil {
+		_c.SetIndexedAs(*v)
+	}
+	return _c
+}
+
 // SetBio sets the "bio" field.
 func (_c *UserCreate) SetBio(v string) *UserCreate {
 	_c.mutation.SetBio(v)
@@ -569,6 +583,10 @@ func (_c *UserCreate) createSpec() (*User, *sqlgraph.CreateSpec) {
 		_spec.SetField(user.FieldName, field.TypeString, value)
 		_node.Name = value
 	}
+	if value, ok := _c.mutation.IndexedAs(); ok {
+		_spec.SetField(user.FieldIndexedAs, field.TypeString, value)
+		_node.IndexedAs = &value
+	}
 	if value, ok := _c.mutation.Bio(); ok {
 		_spec.SetField(user.FieldBio, field.TypeString, value)
 		_node.Bio = value
@@ -726,6 +744,24 @@ func (u *UserUpsert) SetName(v string) *UserUpsert {
 // UpdateName sets the "name" field to the value that was provided on create.
 func (u *UserUpsert) UpdateName() *UserUpsert {
 	u.SetExcluded(user.FieldName)
+	return u
+}
+
+// SetIndexedAs sets the "indexed_as" field.
+func (u *UserUpsert) SetIndexedAs(v string) *UserUpsert {
+	u.Set(user.FieldIndexedAs, v)
+	return u
+}
+
+// UpdateIndexedAs sets the "indexed_as" field to the value that was provided on create.
+func (u *UserUpsert) UpdateIndexedAs() *UserUpsert {
+	u.SetExcluded(user.FieldIndexedAs)
+	return u
+}
+
+// ClearIndexedAs clears the value of the "indexed_as" field.
+func (u *UserUpsert) ClearIndexedAs() *UserUpsert {
+	u.SetNull(user.FieldIndexedAs)
 	return u
 }
 
@@ -1081,6 +1117,27 @@ func (u *UserUpsertOne) SetName(v string) *UserUpsertOne {
 func (u *UserUpsertOne) UpdateName() *UserUpsertOne {
 	return u.Update(func(s *UserUpsert) {
 		s.UpdateName()
+	})
+}
+
+// SetIndexedAs sets the "indexed_as" field.
+func (u *UserUpsertOne) SetIndexedAs(v string) *UserUpsertOne {
+	return u.Update(func(s *UserUpsert) {
+		s.SetIndexedAs(v)
+	})
+}
+
+// UpdateIndexedAs sets the "indexed_as" field to the value that was provided on create.
+func (u *UserUpsertOne) UpdateIndexedAs() *UserUpsertOne {
+	return u.Update(func(s *UserUpsert) {
+		s.UpdateIndexedAs()
+	})
+}
+
+// ClearIndexedAs clears the value of the "indexed_as" field.
+func (u *UserUpsertOne) ClearIndexedAs() *UserUpsertOne {
+	return u.Update(func(s *UserUpsert) {
+		s.ClearIndexedAs()
 	})
 }
 
@@ -1647,6 +1704,27 @@ func (u *UserUpsertBulk) SetName(v string) *UserUpsertBulk {
 func (u *UserUpsertBulk) UpdateName() *UserUpsertBulk {
 	return u.Update(func(s *UserUpsert) {
 		s.UpdateName()
+	})
+}
+
+// SetIndexedAs sets the "indexed_as" field.
+func (u *UserUpsertBulk) SetIndexedAs(v string) *UserUpsertBulk {
+	return u.Update(func(s *UserUpsert) {
+		s.SetIndexedAs(v)
+	})
+}
+
+// UpdateIndexedAs sets the "indexed_as" field to the value that was provided on create.
+func (u *UserUpsertBulk) UpdateIndexedAs() *UserUpsertBulk {
+	return u.Update(func(s *UserUpsert) {
+		s.UpdateIndexedAs()
+	})
+}
+
+// ClearIndexedAs clears the value of the "indexed_as" field.
+func (u *UserUpsertBulk) ClearIndexedAs() *UserUpsertBulk {
+	return u.Update(func(s *UserUpsert) {
+		s.ClearIndexedAs()
 	})
 }
 

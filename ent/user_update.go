@@ -58,6 +58,26 @@ func (_u *UserUpdate) SetNillableName(v *string) *UserUpdate {
 	return _u
 }
 
+// SetIndexedAs sets the "indexed_as" field.
+func (_u *UserUpdate) SetIndexedAs(v string) *UserUpdate {
+	_u.mutation.SetIndexedAs(v)
+	return _u
+}
+
+// SetNillableIndexedAs sets the "indexed_as" field if the given value is not nil.
+func (_u *UserUpdate) SetNillableIndexedAs(v *string) *UserUpdate {
+	if v != nil {
+		_u.SetIndexedAs(*v)
+	}
+	return _u
+}
+
+// ClearIndexedAs clears the value of the "indexed_as" field.
+func (_u *UserUpdate) ClearIndexedAs() *UserUpdate {
+	_u.mutation.ClearIndexedAs()
+	return _u
+}
+
 // SetBio sets the "bio" field.
 func (_u *UserUpdate) SetBio(v string) *UserUpdate {
 	_u.mutation.SetBio(v)
@@ -453,6 +473,12 @@ func (_u *UserUpdate) sqlSave(ctx context.Context) (_node int, err error) {
 	if value, ok := _u.mutation.Name(); ok {
 		_spec.SetField(user.FieldName, field.TypeString, value)
 	}
+	if value, ok := _u.mutation.IndexedAs(); ok {
+		_spec.SetField(user.FieldIndexedAs, field.TypeString, value)
+	}
+	if _u.mutation.IndexedAsCleared() {
+		_spec.ClearField(user.FieldIndexedAs, field.TypeString)
+	}
 	if value, ok := _u.mutation.Bio(); ok {
 		_spec.SetField(user.FieldBio, field.TypeString, value)
 	}
@@ -587,6 +613,26 @@ func (_u *UserUpdateOne) SetNillableName(v *string) *UserUpdateOne {
 	if v != nil {
 		_u.SetName(*v)
 	}
+	return _u
+}
+
+// SetIndexedAs sets the "indexed_as" field.
+func (_u *UserUpdateOne) SetIndexedAs(v string) *UserUpdateOne {
+	_u.mutation.SetIndexedAs(v)
+	return _u
+}
+
+// SetNillableIndexedAs sets the "indexed_as" field if the given value is not nil.
+func (_u *UserUpdateOne) SetNillableIndexedAs(v *string) *UserUpdateOne {
+	if v != nil {
+		_u.SetIndexedAs(*v)
+	}
+	return _u
+}
+
+// ClearIndexedAs clears the value of the "indexed_as" field.
+func (_u *UserUpdateOne) ClearIndexedAs() *UserUpdateOne {
+	_u.mutation.ClearIndexedAs()
 	return _u
 }
 
@@ -1014,6 +1060,12 @@ func (_u *UserUpdateOne) sqlSave(ctx context.Context) (_node *User, err error) {
 	}
 	if value, ok := _u.mutation.Name(); ok {
 		_spec.SetField(user.FieldName, field.TypeString, value)
+	}
+	if value, ok := _u.mutation.IndexedAs(); ok {
+		_spec.SetField(user.FieldIndexedAs, field.TypeString, value)
+	}
+	if _u.mutation.IndexedAsCleared() {
+		_spec.ClearField(user.FieldIndexedAs, field.TypeString)
 	}
 	if value, ok := _u.mutation.Bio(); ok {
 		_spec.SetField(user.FieldBio, field.TypeString, value)

@@ -133,7 +133,18 @@ func TestEditsOverTheAPI(t *testing.T) {
 		require.Equal(t, map[string]any{"editedAt": edited["editedAt"], "versions": nil}, c.get("post", `query($id: ID!) { post(id: $id) { editedAt versions(first: 1) { nodes { text } } } }`, map[string]any{"id": id}))
 		c.viewer = ann
 		c.refused("CONFLICT", edit, map[string]any{"v": map[string]any{"postId": id, "text": "too late", "ifUnchangedSince": versions[0].(map[string]any)["createdAt"]}})
-		c.get("updatePost.post", edit, map[string]any{"v": map[string]any{"postId": id, "text": "my own dog", "ifUnchangedSince": edited["editedAt"]}})
+		for _, bad := range []any{"", "yesterday", "2026-01-01T00:00:00"} {
+			a := c.do(edit, map[string]any{"v": map[string]any{"postId": id, "text": "never", "ifUnchangedSince": bad}})
+			require.Len(c.t, a.Errors, 1)
+			require.Equal(c.t, map[string]any{"code": "BAD_USER_INPUT", "reason": "NOT_A_TIME", "field": "ifUnchangedSince"}, a.Errors[0].Extensions, bad)
+			literal := fmt.Sprintf(`mutation { updatePost(input: {postId: %q, text: "never", ifUnchangedSince: %q}) { post { id } } }`, id, bad)
+			a = c.do(literal, nil)
+			require.Len(c.t, a.Errors, 1)
+			require.Equal(c.t, map[string]any{"code": "BAD_USER_INPUT", "reason": "NOT_A_TIME", "field": "ifUnchangedSince"}, a.Errors[0].Extensions, bad)
+		}
+		c.refused("BAD_USER_INPUT", edit, map[string]any{"v": map[string]any{"postId": id, "text": "never", "ifUnchangedSince": 7}})
+		small := strings.Replace(strings.ToLower(edited["editedAt"].(string)), "z", "+0000", 1)
+		c.get("updatePost.post", edit, map[string]any{"v": map[string]any{"postId": id, "text": "my own dog", "ifUnchangedSince": small}})
 		c.viewer = bob
 		c.refused("FORBIDDEN", edit, map[string]any{"v": map[string]any{"postId": id, "text": "mine"}})
 	})

@@ -188,7 +188,13 @@ func presenter(log *slog.Logger) func(context.Context, error) *gqlerror.Error {
 	return func(ctx context.Context, err error) *gqlerror.Error {
 		var refusal *refusal.Error
 		if errors.As(err, &refusal) {
-			return &gqlerror.Error{Message: refusal.Message, Extensions: refusal.Extensions()}
+			extensions := refusal.Extensions()
+			if of := new(gqlerror.Error); refusal.Field == "" && errors.As(err, &of) && len(of.Path) > 0 { // a value of the input
+				if field, ok := of.Path[len(of.Path)-1].(ast.PathName); ok {
+					extensions["field"] = string(field)
+				}
+			}
+			return &gqlerror.Error{Message: refusal.Message, Extensions: extensions}
 		}
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			return &gqlerror.Error{Message: "The request took too long and was given up.", Extensions: map[string]any{"code": CodeTimeout}}

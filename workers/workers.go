@@ -13,6 +13,7 @@
 //   - The trimmer keeps what is stored within its bounds.
 //   - The eraser begins to delete the users whose time has come (eraser.go).
 //   - The balancer moves authors who are pushed and pulled on to pull.
+//   - The indexer brings what processes of earlier versions wrote into the present form (indexer.go).
 //   - The folder folds the deltas of counters.
 //   - The monitor raises alarms.
 //   - The waker makes the jobs due that wait for a master of Redis which serves again
@@ -238,6 +239,10 @@ func (w *Workers) Run(ctx context.Context) error {
 	g.Go(func() error { return w.Queue.Run(ctx) })
 	g.Go(func() error { return every(ctx, w.TrimEvery, w.trim) })
 	g.Go(func() error { return every(ctx, w.TrimEvery, w.deleteDue) })
+	g.Go(func() error {
+		w.index(ctx)
+		return every(ctx, w.TrimEvery, w.index)
+	})
 	g.Go(func() error { return every(ctx, w.WatchEvery, w.watch) })
 	g.Go(func() error { return every(ctx, w.WatchEvery, w.balance) })
 	g.Go(func() error { return every(ctx, w.FoldEvery, w.fold) })

@@ -308,6 +308,18 @@ func (f UserDeltaFunc) Mutate(ctx context.Context, m ent.Mutation) (ent.Value, e
 	return nil, fmt.Errorf("unexpected mutation type %T. expect *ent.UserDeltaMutation", m)
 }
 
+// The UserWordFunc type is an adapter to allow the use of ordinary
+// function as UserWord mutator.
+type UserWordFunc func(context.Context, *ent.UserWordMutation) (ent.Value, error)
+
+// Mutate calls f(ctx, m).
+func (f UserWordFunc) Mutate(ctx context.Context, m ent.Mutation) (ent.Value, error) {
+	if mv, ok := m.(*ent.UserWordMutation); ok {
+		return f(ctx, mv)
+	}
+	return nil, fmt.Errorf("unexpected mutation type %T. expect *ent.UserWordMutation", m)
+}
+
 // The WebhookDeliveryFunc type is an adapter to allow the use of ordinary
 // function as WebhookDelivery mutator.
 type WebhookDeliveryFunc func(context.Context, *ent.WebhookDeliveryMutation) (ent.Value, error)

@@ -404,6 +404,7 @@ var (
 		{Name: "id", Type: field.TypeInt64, Increment: true},
 		{Name: "word", Type: field.TypeString, Size: 1024},
 		{Name: "head", Type: field.TypeString, Size: 1024},
+		{Name: "form", Type: field.TypeInt, Default: 0},
 		{Name: "created_at", Type: field.TypeTime},
 		{Name: "user_id", Type: field.TypeInt64},
 	}
@@ -415,7 +416,7 @@ var (
 		ForeignKeys: []*schema.ForeignKey{
 			{
 				Symbol:     "muted_words_users_user",
-				Columns:    []*schema.Column{MutedWordsColumns[4]},
+				Columns:    []*schema.Column{MutedWordsColumns[5]},
 				RefColumns: []*schema.Column{UsersColumns[0]},
 				OnDelete:   schema.Cascade,
 			},
@@ -424,12 +425,20 @@ var (
 			{
 				Name:    "mutedword_user_id_word",
 				Unique:  true,
-				Columns: []*schema.Column{MutedWordsColumns[4], MutedWordsColumns[1]},
+				Columns: []*schema.Column{MutedWordsColumns[5], MutedWordsColumns[1]},
 			},
 			{
 				Name:    "mutedword_head_user_id",
 				Unique:  false,
-				Columns: []*schema.Column{MutedWordsColumns[2], MutedWordsColumns[4]},
+				Columns: []*schema.Column{MutedWordsColumns[2], MutedWordsColumns[5]},
+			},
+			{
+				Name:    "muted_word_of_before",
+				Unique:  false,
+				Columns: []*schema.Column{MutedWordsColumns[0]},
+				Annotation: &entsql.IndexAnnotation{
+					Where: "form < 1",
+				},
 			},
 		},
 	}
@@ -730,6 +739,7 @@ var (
 		{Name: "id", Type: field.TypeInt64},
 		{Name: "handle", Type: field.TypeString, Size: 30},
 		{Name: "name", Type: field.TypeString, Default: ""},
+		{Name: "indexed_as", Type: field.TypeString, Nullable: true, Size: 2147483647},
 		{Name: "bio", Type: field.TypeString, Default: ""},
 		{Name: "avatar_url", Type: field.TypeString, Default: ""},
 		{Name: "links", Type: field.TypeString, Size: 2147483647, Default: ""},
@@ -766,12 +776,20 @@ var (
 			{
 				Name:    "user_issuer_external_id",
 				Unique:  true,
-				Columns: []*schema.Column{UsersColumns[7], UsersColumns[8]},
+				Columns: []*schema.Column{UsersColumns[8], UsersColumns[9]},
 			},
 			{
 				Name:    "user_fan_out_mode",
 				Unique:  false,
-				Columns: []*schema.Column{UsersColumns[19]},
+				Columns: []*schema.Column{UsersColumns[20]},
+			},
+			{
+				Name:    "user_unindexed",
+				Unique:  false,
+				Columns: []*schema.Column{UsersColumns[0]},
+				Annotation: &entsql.IndexAnnotation{
+					Where: "indexed_as IS DISTINCT FROM (handle || ' ' || name)",
+				},
 			},
 		},
 	}
@@ -827,6 +845,38 @@ var (
 				Name:    "userdelta_user_id",
 				Unique:  false,
 				Columns: []*schema.Column{UserDeltaColumns[3]},
+			},
+		},
+	}
+	// UserWordsColumns holds the columns for the "user_words" table.
+	UserWordsColumns = []*schema.Column{
+		{Name: "id", Type: field.TypeInt64, Increment: true},
+		{Name: "word", Type: field.TypeBytes, Size: 400},
+		{Name: "user_id", Type: field.TypeInt64},
+	}
+	// UserWordsTable holds the schema information for the "user_words" table.
+	UserWordsTable = &schema.Table{
+		Name:       "user_words",
+		Columns:    UserWordsColumns,
+		PrimaryKey: []*schema.Column{UserWordsColumns[0]},
+		ForeignKeys: []*schema.ForeignKey{
+			{
+				Symbol:     "user_words_users_user",
+				Columns:    []*schema.Column{UserWordsColumns[2]},
+				RefColumns: []*schema.Column{UsersColumns[0]},
+				OnDelete:   schema.Cascade,
+			},
+		},
+		Indexes: []*schema.Index{
+			{
+				Name:    "userword_word_user_id",
+				Unique:  true,
+				Columns: []*schema.Column{UserWordsColumns[1], UserWordsColumns[2]},
+			},
+			{
+				Name:    "userword_user_id_word",
+				Unique:  false,
+				Columns: []*schema.Column{UserWordsColumns[2], UserWordsColumns[1]},
 			},
 		},
 	}
@@ -929,6 +979,7 @@ var (
 		UsersTable,
 		UserDataTable,
 		UserDeltaTable,
+		UserWordsTable,
 		WebhookDeliveriesTable,
 		WebhookEndpointsTable,
 		WritersTable,
@@ -958,4 +1009,5 @@ func init() {
 	SessionsTable.ForeignKeys[0].RefTable = UsersTable
 	UserDataTable.ForeignKeys[0].RefTable = UsersTable
 	UserDeltaTable.ForeignKeys[0].RefTable = UsersTable
+	UserWordsTable.ForeignKeys[0].RefTable = UsersTable
 }

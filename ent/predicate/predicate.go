@@ -81,6 +81,9 @@ type UserData func(*sql.Selector)
 // UserDelta is the predicate function for userdelta builders.
 type UserDelta func(*sql.Selector)
 
+// UserWord is the predicate function for userword builders.
+type UserWord func(*sql.Selector)
+
 // WebhookDelivery is the predicate function for webhookdelivery builders.
 type WebhookDelivery func(*sql.Selector)
 

@@ -30,6 +30,8 @@ func (User) Fields() []ent.Field {
 		plainID(),
 		field.String("handle").MaxLen(30),
 		field.String("name").Default(""),
+		field.Text("indexed_as").Optional().Nillable().
+			Comment("handle and name that UserWord has the words of; other ones than the user has: a worker writes the words anew"),
 		field.String("bio").Default(""),
 		field.String("avatar_url").Default("").Comment("of a picture, http or https; shown where its host is allowed"),
 		field.Text("links").Default("").Comment("addresses, http or https, one a line"),
@@ -65,6 +67,35 @@ func (User) Indexes() []ent.Index {
 		index.Fields("handle").Unique(),
 		index.Fields("issuer", "external_id").Unique(),
 		index.Fields("fan_out_mode"), // without a counter: PostgreSQL writes a changed row's other indexes anew only where an indexed column changes
+		index.Fields("id").StorageKey("user_unindexed").Annotations(entsql.IndexWhere(Unindexed)),
+	}
+}
+
+// Unindexed is the condition of SQL for users whose words are those of another handle or name.
+// An index has it, so another one needs a migration.
+const Unindexed = "indexed_as IS DISTINCT FROM (handle || ' ' || name)"
+
+// UserWord is a word of a user's handle or name, by whose beginning the user is found.
+type UserWord struct{ ent.Schema }
+
+// Fields of UserWord.
+func (UserWord) Fields() []ent.Field {
+	return []ent.Field{
+		field.Int64("id"),
+		field.Bytes("word").MaxLen(400).Immutable().
+			Comment("folded, in UTF-8: bytes, because their order is the same in every database"),
+		field.Int64("user_id").Immutable(),
+	}
+}
+
+// Edges of UserWord.
+func (UserWord) Edges() []ent.Edge { return []ent.Edge{owner("user", "user_id")} }
+
+// Indexes of UserWord.
+func (UserWord) Indexes() []ent.Index {
+	return []ent.Index{
+		index.Fields("word", "user_id").Unique(), // the users of a beginning
+		index.Fields("user_id", "word"),
 	}
 }
 

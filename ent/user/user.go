@@ -19,6 +19,8 @@ const (
 	FieldHandle = "handle"
 	// FieldName holds the string denoting the name field in the database.
 	FieldName = "name"
+	// FieldIndexedAs holds the string denoting the indexed_as field in the database.
+	FieldIndexedAs = "indexed_as"
 	// FieldBio holds the string denoting the bio field in the database.
 	FieldBio = "bio"
 	// FieldAvatarURL holds the string denoting the avatar_url field in the database.
@@ -70,6 +72,7 @@ var Columns = []string{
 	FieldID,
 	FieldHandle,
 	FieldName,
+	FieldIndexedAs,
 	FieldBio,
 	FieldAvatarURL,
 	FieldLinks,
@@ -225,6 +228,11 @@ func ByHandle(opts ...sql.OrderTermOption) OrderOption {
 // ByName orders the results by the name field.
 func ByName(opts ...sql.OrderTermOption) OrderOption {
 	return sql.OrderByField(FieldName, opts...).ToFunc()
+}
+
+// ByIndexedAs orders the results by the indexed_as field.
+func ByIndexedAs(opts ...sql.OrderTermOption) OrderOption {
+	return sql.OrderByField(FieldIndexedAs, opts...).ToFunc()
 }
 
 // ByBio orders the results by the bio field.

@@ -65,6 +65,11 @@ func Name(v string) predicate.User {
 	return predicate.User(sql.FieldEQ(FieldName, v))
 }
 
+// IndexedAs applies equality check predicate on the "indexed_as" field. It's identical to IndexedAsEQ.
+func IndexedAs(v string) predicate.User {
+	return predicate.User(sql.FieldEQ(FieldIndexedAs, v))
+}
+
 // Bio applies equality check predicate on the "bio" field. It's identical to BioEQ.
 func Bio(v string) predicate.User {
 	return predicate.User(sql.FieldEQ(FieldBio, v))
@@ -283,6 +288,81 @@ func NameEqualFold(v string) predicate.User {
 // NameContainsFold applies the ContainsFold predicate on the "name" field.
 func NameContainsFold(v string) predicate.User {
 	return predicate.User(sql.FieldContainsFold(FieldName, v))
+}
+
+// IndexedAsEQ applies the EQ predicate on the "indexed_as" field.
+func IndexedAsEQ(v string) predicate.User {
+	return predicate.User(sql.FieldEQ(FieldIndexedAs, v))
+}
+
+// IndexedAsNEQ applies the NEQ predicate on the "indexed_as" field.
+func IndexedAsNEQ(v string) predicate.User {
+	return predicate.User(sql.FieldNEQ(FieldIndexedAs, v))
+}
+
+// IndexedAsIn applies the In predicate on the "indexed_as" field.
+func IndexedAsIn(vs ...string) predicate.User {
+	return predicate.User(sql.FieldIn(FieldIndexedAs, vs...))
+}
+
+// IndexedAsNotIn applies the NotIn predicate on the "indexed_as" field.
+func IndexedAsNotIn(vs ...string) predicate.User {
+	return predicate.User(sql.FieldNotIn(FieldIndexedAs, vs...))
+}
+
+// IndexedAsGT applies the GT predicate on the "indexed_as" field.
+func IndexedAsGT(v string) predicate.User {
+	return predicate.User(sql.FieldGT(FieldIndexedAs, v))
+}
+
+// IndexedAsGTE applies the GTE predicate on the "indexed_as" field.
+func IndexedAsGTE(v string) predicate.User {
+	return predicate.User(sql.FieldGTE(FieldIndexedAs, v))
+}
+
+// IndexedAsLT applies the LT predicate on the "indexed_as" field.
+func IndexedAsLT(v string) predicate.User {
+	return predicate.User(sql.FieldLT(FieldIndexedAs, v))
+}
+
+// IndexedAsLTE applies the LTE predicate on the "indexed_as" field.
+func IndexedAsLTE(v string) predicate.User {
+	return predicate.User(sql.FieldLTE(FieldIndexedAs, v))
+}
+
+// IndexedAsContains applies the Contains predicate on the "indexed_as" field.
+func IndexedAsContains(v string) predicate.User {
+	return predicate.User(sql.FieldContains(FieldIndexedAs, v))
+}
+
+// IndexedAsHasPrefix applies the HasPrefix predicate on the "indexed_as" field.
+func IndexedAsHasPrefix(v string) predicate.User {
+	return predicate.User(sql.FieldHasPrefix(FieldIndexedAs, v))
+}
+
+// IndexedAsHasSuffix applies the HasSuffix predicate on the "indexed_as" field.
+func IndexedAsHasSuffix(v string) predicate.User {
+	return predicate.User(sql.FieldHasSuffix(FieldIndexedAs, v))
+}
+
+// IndexedAsIsNil applies the IsNil predicate on the "indexed_as" field.
+func IndexedAsIsNil() predicate.User {
+	return predicate.User(sql.FieldIsNull(FieldIndexedAs))
+}
+
+// IndexedAsNotNil applies the NotNil predicate on the "indexed_as" field.
+func IndexedAsNotNil() predicate.User {
+	return predicate.User(sql.FieldNotNull(FieldIndexedAs))
+}
+
+// IndexedAsEqualFold applies the EqualFold predicate on the "indexed_as" field.
+func IndexedAsEqualFold(v string) predicate.User {
+	return predicate.User(sql.FieldEqualFold(FieldIndexedAs, v))
+}
+
+// IndexedAsContainsFold applies the ContainsFold predicate on the "indexed_as" field.
+func IndexedAsContainsFold(v string) predicate.User {
+	return predicate.User(sql.FieldContainsFold(FieldIndexedAs, v))
 }
 
 // BioEQ applies the EQ predicate on the "bio" field.

@@ -55,7 +55,7 @@ func New(c Config) (*Accounts, error) {
 // Errors: BadInput; Conflict when the handle is taken; Forbidden when it is switched off.
 //
 // Cost: one password hash, of which a process computes few at a time, and a
-// transaction of two inserts.
+// transaction of two inserts and KeepNames.
 func (a *Accounts) SignUp(ctx context.Context, handle, secret, name string) (*Auth, error) {
 	if a.with.NoSignUp || a.with.NoPasswords {
 		return nil, refusal.New(refusal.SignUpOff, "This server makes no accounts with a password.")
@@ -89,6 +89,9 @@ func (a *Accounts) SignUp(ctx context.Context, handle, secret, name string) (*Au
 		}
 		if err != nil {
 			return fmt.Errorf("create user: %w", err)
+		}
+		if err := KeepNames(ctx, tx, u); err != nil {
+			return err
 		}
 		if err := a.with.Webhooks.User(ctx, tx, webhook.UserCreated, u); err != nil {
 			return err
@@ -185,7 +188,7 @@ type Profile struct {
 
 // UpdateProfile changes the viewer's profile. Errors: Unauthenticated, BadInput.
 //
-// Cost: one update by primary key, and one more for the data.
+// Cost: one update by primary key, one more for the data, and KeepNames for another name.
 func (a *Accounts) UpdateProfile(ctx context.Context, v Viewer, p Profile) (*ent.User, error) {
 	if v.ID == 0 {
 		return nil, refusal.ErrSignIn
@@ -228,6 +231,11 @@ func (a *Accounts) UpdateProfile(ctx context.Context, v Viewer, p Profile) (*ent
 		}
 		if err != nil {
 			return fmt.Errorf("update profile: %w", err)
+		}
+		if p.Name != nil {
+			if err := KeepNames(ctx, tx, u); err != nil {
+				return err
+			}
 		}
 		if p.Data != nil {
 			data, err := text.Data(*p.Data)

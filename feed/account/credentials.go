@@ -16,7 +16,7 @@ import (
 // for it finds nobody, or somebody else. Errors: Unauthenticated, BadInput; Conflict when
 // it is taken.
 //
-// Cost: one update by primary key.
+// Cost: one update by primary key, and KeepNames.
 func (a *Accounts) ChangeHandle(ctx context.Context, v Viewer, handle string) (*ent.User, error) {
 	if v.ID == 0 {
 		return nil, refusal.ErrSignIn
@@ -25,7 +25,13 @@ func (a *Accounts) ChangeHandle(ctx context.Context, v Viewer, handle string) (*
 	if err != nil {
 		return nil, err
 	}
-	u, err := a.cfg.DB.User.UpdateOneID(v.ID).SetHandle(handle).Save(ctx)
+	var u *ent.User
+	err = rows.InTx(ctx, a.cfg.DB, func(tx *ent.Tx) error {
+		if u, err = tx.User.UpdateOneID(v.ID).SetHandle(handle).Save(ctx); err != nil {
+			return err
+		}
+		return KeepNames(ctx, tx, u)
+	})
 	if ent.IsConstraintError(err) {
 		return nil, refusal.New(refusal.HandleTaken, "The handle @%s is taken.", handle).In("handle")
 	}

@@ -1,6 +1,7 @@
 package account
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"regexp"
@@ -9,11 +10,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"entgo.io/ent/dialect"
-	"entgo.io/ent/dialect/sql"
-
 	"tideline/ent"
-	"tideline/ent/predicate"
 	"tideline/ent/user"
 	"tideline/feed/internal/rows"
 	"tideline/feed/internal/text"
@@ -38,8 +35,7 @@ var (
 
 var handlePattern = regexp.MustCompile(`^[a-z0-9_]{1,30}$`)
 
-// Handle normalizes a handle: it removes white space around it and an @ before it,
-// and turns it into lower case. Error: BadInput.
+// Handle normalizes a handle: it folds it, and removes an @ before it. Error: BadInput.
 func Handle(s string) (string, error) {
 	handle := handleOf(s)
 	const message = "A handle has 1 to %d characters of a-z, 0-9 and _."
@@ -55,9 +51,7 @@ func Handle(s string) (string, error) {
 }
 
 // handleOf is Handle without its check.
-func handleOf(s string) string {
-	return strings.ToLower(strings.TrimPrefix(strings.TrimSpace(s), "@"))
-}
+func handleOf(s string) string { return strings.TrimPrefix(text.Fold(s), "@") }
 
 // Directory finds users. It is safe for concurrent use.
 type Directory struct {
@@ -80,7 +74,7 @@ func NewDirectory(db *ent.Client, dialectName string, maxPage int) *Directory {
 // has no others.
 var public = slices.DeleteFunc(slices.Clone(user.Columns), func(column string) bool {
 	return slices.Contains([]string{user.FieldPasswordHash, user.FieldIssuer, user.FieldExternalID, user.FieldSignedOutBefore,
-		user.FieldFanOutMode, user.FieldFanOutModeSince, user.FieldLastPostID, user.FieldHidden}, column)
+		user.FieldFanOutMode, user.FieldFanOutModeSince, user.FieldLastPostID, user.FieldHidden, user.FieldIndexedAs}, column)
 })
 
 // users is a query of users who are not hidden, with their public columns.
@@ -160,16 +154,16 @@ func named(ctx context.Context, db *ent.Client, users func() *ent.UserQuery, nam
 	return u, rows.Wrap("find user", err)
 }
 
-// Search is a page of users whose handle begins with the query or whose name
-// contains it, whatever the case; an empty query matches all users. The newest come
-// first. Error: BadInput.
+// Search is a page of users, the newest first, in whose handle or name each word of the query
+// begins a word, whatever the case and the form of its letters. Where a script does not set
+// words apart, a word may begin at any letter. An empty query matches all users. Where a query
+// finds more than 10,000 users, a page looks at the newest 2,000 users behind the cursor: it may
+// be shorter than asked for, even empty, while there is more behind its end. Error: BadInput.
 //
-// Cost: one query, from the newest users on until the page is full. On PostgreSQL it ends
-// after 1,000 users; then come two index ranges, and up to 10,000 users whom these find.
-// Where they find more, and on SQLite, which has no such indexes, it does go on: through all
-// users, when the query matches few.
+// Cost: up to three index ranges of 10,000 words, a look-up by index of each user found for each
+// other word, and the users of the page.
 func (d *Directory) Search(ctx context.Context, query string, p paging.Page) (*paging.Connection[ent.User], error) {
-	query, err := queryField.CleanLine(query)
+	query, err := queryField.FoldPhrase(query)
 	if err != nil {
 		return nil, err
 	}
@@ -177,58 +171,103 @@ func (d *Directory) Search(ctx context.Context, query string, p paging.Page) (*p
 	if err != nil {
 		return nil, err
 	}
-	list, err := d.search(ctx, query, w.Range().Upper(), w.Range().Limit)
+	list, stopped, err := d.search(ctx, wordsOfQuery(query), w.Range().Upper(), w.Range().Limit)
 	if err != nil {
 		return nil, fmt.Errorf("search users: %w", err)
 	}
-	return paging.Connect(w, list, func(u *ent.User) paging.Edge[ent.User] {
+	page := paging.Connect(w, list, func(u *ent.User) paging.Edge[ent.User] {
 		return paging.Edge[ent.User]{Cursor: paging.Cursor{ID: u.ID}.Encode(paging.Users, 0), Node: u}
-	}), nil
+	})
+	if !page.HasNextPage && stopped != 0 {
+		page.HasNextPage, page.End = true, paging.Cursor{ID: stopped}.Encode(paging.Users, 0)
+	}
+	return page, nil
 }
 
-// search returns the newest users below the id whom the query finds, up to the limit.
-func (d *Directory) search(ctx context.Context, query string, below int64, limit int) ([]*ent.User, error) {
+const (
+	// maxCandidates is how many words one index range of a search reads.
+	maxCandidates = 10_000
+	// searchWindow is how many users a search looks at where its words begin too many.
+	searchWindow = 2000
+)
+
+// wordsOfQuery returns the words of a folded query, each once, the longest first, because it
+// begins the fewest words.
+func wordsOfQuery(query string) []string {
+	var words []string
+	for word := range strings.FieldsSeq(query) {
+		if word = strings.TrimPrefix(word, "@"); word != "" && !slices.Contains(words, word) {
+			words = append(words, word)
+		}
+	}
+	slices.SortStableFunc(words, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
+	return words
+}
+
+// search returns the newest users below the id who have all of the words, up to the limit. If it
+// did not look at all users, stopped is the id at which it ended.
+func (d *Directory) search(ctx context.Context, words []string, below int64, limit int) (list []*ent.User, stopped int64, err error) {
 	q := d.users().Where(user.IDLT(below)).Order(ent.Desc(user.FieldID)).Limit(limit)
-	handle := handleOf(query)
-	if handle == "" {
-		return q.All(ctx)
+	if len(words) == 0 {
+		list, err = q.All(ctx)
+		return list, 0, err
 	}
-	q.Where(user.Or(user.HandleHasPrefix(handle), user.NameContainsFold(query)))
-	if d.dialect == dialect.SQLite {
-		return q.All(ctx)
-	}
-	list, err := q.Clone().Where(amongNewest(below)).All(ctx)
-	if err != nil || len(list) == limit {
-		return list, err
-	}
-	ids, err := rows.IDs(ctx, d.db, candidates, handle, query)
+	ids, found, err := d.candidates(ctx, words)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	if len(ids) <= maxCandidates {
-		q.Where(rows.Among(user.FieldID, ids))
+	if found == "" {
+		ids, err = d.db.User.Query().Where(user.IDLT(below)).Order(ent.Desc(user.FieldID)).Limit(searchWindow).IDs(ctx)
+		if err != nil {
+			return nil, 0, err
+		}
+		if len(ids) == searchWindow {
+			stopped = ids[searchWindow-1]
+		}
 	}
-	return q.All(ctx)
+	for _, word := range words {
+		if word != found && len(ids) > 0 {
+			ids, err = rows.IDs(ctx, d.db, usersWith(d.dialect, word), rows.List(d.dialect, ids), []byte(word))
+			if err != nil {
+				return nil, 0, err
+			}
+		}
+	}
+	if len(ids) > 0 {
+		list, err = q.Where(rows.Among(user.FieldID, ids)).All(ctx)
+	}
+	return list, stopped, err
 }
 
-// amongNewest are the newest 1,000 users below the id. A query that many users match fills
-// its page there sooner than by an index, which reads all of them.
-func amongNewest(below int64) predicate.User {
-	return func(s *sql.Selector) {
-		s.Where(sql.P(func(b *sql.Builder) {
-			b.Ident(s.C(user.FieldID)).WriteString(" > COALESCE((SELECT id FROM users WHERE id < ").Arg(below).
-				WriteString(" ORDER BY id DESC LIMIT 1 OFFSET 1000), 0)")
-		}))
+// candidates returns the users in whose handle or name one of the first words begins a word, and
+// which word it is; none if each of them begins more than maxCandidates words.
+func (d *Directory) candidates(ctx context.Context, words []string) (ids []int64, found string, err error) {
+	for _, word := range words[:min(len(words), 3)] {
+		ids, err := rows.IDs(ctx, d.db, wordRange, []byte(word), after(word))
+		if err != nil || len(ids) <= maxCandidates {
+			slices.Sort(ids)
+			return slices.Compact(ids), word, err
+		}
 	}
+	return nil, "", nil
 }
 
-// maxCandidates is how many users the indexes may find for a search to read no others.
-const maxCandidates = 10_000
+// wordRange has the users of the words from $1 on and below $2. It is in the order of the index, so that
+// a database does not read the table until it has found so many.
+var wordRange = fmt.Sprintf("SELECT user_id AS id FROM user_words WHERE word >= $1 AND word < $2 ORDER BY word, user_id LIMIT %d", maxCandidates+1)
 
-// candidates are users whose handle begins with $1, or whose name has the characters and
-// pairs of characters of $2.
-var candidates = fmt.Sprintf(`(SELECT id FROM users WHERE handle::text ~>=~ $1 AND handle::text ~<~ ($1 || '~') LIMIT %[1]d)
-  UNION (SELECT id FROM users WHERE parts_of_text(name, 1) COLLATE "C" @> parts_of_text($2, least(2, length($2))) LIMIT %[1]d)`, maxCandidates+1)
+// usersWith has those of the users of the list $1 who have the word $2. It asks by substr, so
+// that no database reads all words with this beginning instead of the users' words.
+func usersWith(of, word string) string {
+	return fmt.Sprintf("SELECT DISTINCT user_id AS id FROM user_words WHERE user_id %s AND substr(word, 1, %d) = $2", rows.In(of, "$1", "bigint"), len(word))
+}
+
+// after returns the smallest text behind all that begin with the word, in the order of bytes.
+func after(word string) []byte {
+	end := []byte(word)
+	end[len(end)-1]++ // no byte of UTF-8 is 0xFF
+	return end
+}
 
 // UserIDsAfter returns up to n ids of users above the given one, ascending. A
 // caller can go through all users with it in steps.

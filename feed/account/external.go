@@ -20,6 +20,7 @@ import (
 	"tideline/feed/erase"
 	"tideline/feed/identity"
 	"tideline/feed/internal/rows"
+	"tideline/feed/internal/text"
 	"tideline/feed/refusal"
 	"tideline/feed/webhook"
 )
@@ -201,6 +202,9 @@ func (a *Accounts) userOf(ctx context.Context, c identity.Claims) (int64, error)
 			if err != nil {
 				return err
 			}
+			if err := KeepNames(ctx, tx, u); err != nil {
+				return err
+			}
 			return a.with.Webhooks.User(ctx, tx, webhook.UserCreated, u)
 		})
 		if !ent.IsConstraintError(err) {
@@ -223,8 +227,7 @@ func (a *Accounts) deleted(ctx context.Context, c identity.Claims) (bool, error)
 // NoPassword is no hash: no password matches it.
 const NoPassword = "-"
 
-// HandleFrom makes the handle of a new user from the one that the token has: in lower
-// case, without what follows an @ inside, with _ for every run of other characters, cut
+// HandleFrom makes the handle of a new user from the one that the token has: folded, without what follows an @ inside, with _ for every run of other characters, cut
 // to MaxHandle. When it is taken, the next attempts add _ and a few random characters;
 // they and an empty one end up at user_ with the id, which is unique.
 func HandleFrom(claimed string, id int64, attempt int) string {
@@ -245,12 +248,13 @@ func HandleFrom(claimed string, id int64, attempt int) string {
 }
 
 // NameFrom makes the name of a new user from the one that the token has: on one line,
-// without control characters, cut to MaxName characters. It defaults to the handle.
+// without control characters and those that change the direction of the text, cut to MaxName
+// characters. It defaults to the handle, also where the name shows nothing.
 func NameFrom(claimed, handle string) string {
-	runes := []rune(strings.Join(strings.FieldsFunc(strings.ToValidUTF8(claimed, ""), func(r rune) bool {
-		return unicode.IsSpace(r) || unicode.IsControl(r)
-	}), " "))
-	if name := strings.TrimSpace(string(runes[:min(len(runes), MaxName)])); name != "" {
+	name := strings.Join(strings.FieldsFunc(strings.ToValidUTF8(claimed, ""), func(r rune) bool {
+		return unicode.IsSpace(r) || unicode.IsControl(r) || text.Turns(r)
+	}), " ")
+	if name = strings.TrimSpace(text.Cut(name, MaxName)); text.Visible(name) {
 		return name
 	}
 	return handle

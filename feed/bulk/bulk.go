@@ -196,10 +196,10 @@ func (b *Bulk) visibleUsersOf(ctx context.Context, tx *ent.Tx, issuer string, ex
 // usersOf returns the users who have the ids at the issuer, by these.
 func (b *Bulk) usersOf(ctx context.Context, tx *ent.Tx, issuer string, externalIDs []string) (map[string]*ent.User, error) {
 	byID := make(map[string]*ent.User, len(externalIDs))
-	err := b.named(ctx, tx, "SELECT t.external_id, t.id, t.name, t.bio, t.default_visibility, t.approves_followers, t.password_hash, t.hidden, t.avatar_url, t.links, coalesce(d.data, '"+ent.NoData+"') FROM ", "users", " LEFT JOIN user_data d ON d.user_id = t.id",
+	err := b.named(ctx, tx, "SELECT t.external_id, t.id, t.handle, t.name, t.bio, t.default_visibility, t.approves_followers, t.password_hash, t.hidden, t.avatar_url, t.links, coalesce(d.data, '"+ent.NoData+"') FROM ", "users", " LEFT JOIN user_data d ON d.user_id = t.id",
 		issuer, externalIDs, func(row *sql.Rows) error {
 			u := &ent.User{Data: new(string)}
-			err := row.Scan(&u.ExternalID, &u.ID, &u.Name, &u.Bio, &u.DefaultVisibility, &u.ApprovesFollowers, &u.PasswordHash, &u.Hidden, &u.AvatarURL, &u.Links, u.Data)
+			err := row.Scan(&u.ExternalID, &u.ID, &u.Handle, &u.Name, &u.Bio, &u.DefaultVisibility, &u.ApprovesFollowers, &u.PasswordHash, &u.Hidden, &u.AvatarURL, &u.Links, u.Data)
 			byID[string(u.ExternalID)] = u
 			return err
 		})

@@ -31,6 +31,9 @@ type Post struct {
 	Visibility *schema.Visibility // defaults to the author's default
 	Data       *string            // the own fields of the app, a JSON object; nil: none, or not known
 	CreatedAt  *time.Time         // defaults to now
+	// CreatedAtText is CreatedAt as ParseTime reads it: a call with a malformed time has only that
+	// row refused.
+	CreatedAtText *string
 }
 
 // backdated is the age from which a post takes its place among old ones: ordinary posts of
@@ -42,7 +45,8 @@ const backdated = 15 * time.Minute
 // younger one is a new post, which is told. A post that is there with another author,
 // text, visibility or data is refused. Error: BadInput for more than MaxRows.
 //
-// Cost: ten statements a thousand rows, and a job; for each young post one job more. Those
+// Cost: ten statements a thousand rows, and a job; for each young post one job more; for a
+// moment with thousands of posts a statement for each step of the id clock that has one. Those
 // followers' inboxes that Redis has are dropped.
 func (b *Bulk) Posts(ctx context.Context, issuer string, list []Post) ([]*Result, error) {
 	return take(ctx, b, list, func(ctx context.Context, tx *ent.Tx, list []Post, results []*Result) error {
@@ -190,11 +194,11 @@ func (p *Post) clean(maxText int, now time.Time) (err error) {
 	if err := checkID(p.ExternalID); err != nil {
 		return err
 	}
+	if p.CreatedAt, err = createdAt(p.CreatedAt, p.CreatedAtText, now); err != nil {
+		return err
+	}
 	if p.CreatedAt != nil && p.CreatedAt.Before(ids.Earliest) {
 		return refusal.New(refusal.TooOld, "No post is older than %s: ids begin there.", ids.Earliest.Format(time.DateOnly)).In("createdAt")
-	}
-	if p.CreatedAt != nil && p.CreatedAt.After(now.Add(time.Minute)) {
-		return refusal.New(refusal.InTheFuture, "The post is of the future.").In("createdAt")
 	}
 	if p.Data, err = cleanData(p.Data); err != nil {
 		return err
@@ -218,11 +222,17 @@ func (b *Bulk) postsOf(ctx context.Context, tx *ent.Tx, issuer string, externalI
 	return byName, rows.Wrap("find posts", err)
 }
 
-// number gives the posts their ids, and returns those that are young. An old one takes a
-// free id of its step of the id clock; which one it tries first depends on its external id, so that
-// posts of one moment are not all tried at the same. A post for which none is free keeps 0.
+// spread is the number of steps of the id clock behind a full one over which its further posts
+// are spread: 4 seconds, or 82 before 2026. So there are ids for 16 million posts of one moment.
+const spread = 4096
+
+// number gives the posts their ids, and returns those that are young. An old post takes a free id
+// of its step of the id clock, or of one of the next steps if that is full, as with an archive
+// that knows only days. Which id is tried first depends on the external id, so that posts of one
+// moment do not all try the same. A post for which none is free keeps 0.
 func (b *Bulk) number(ctx context.Context, tx *ent.Tx, issuer string, list []Post, at []int, fresh []*ent.Post, now time.Time) (young []*ent.Post, err error) {
 	var left []*ent.Post
+	hashes := map[*ent.Post]int64{}
 	for n, p := range fresh {
 		row := list[at[n]]
 		if row.CreatedAt == nil || row.CreatedAt.After(now.Add(-backdated)) {
@@ -234,19 +244,41 @@ func (b *Bulk) number(ctx context.Context, tx *ent.Tx, issuer string, list []Pos
 		}
 		hash := fnv.New64a()
 		_, _ = hash.Write([]byte(issuer + "\x00" + row.ExternalID))
-		p.ID = max(ids.At(*row.CreatedAt)+int64(hash.Sum64()%ids.PerStep), 1)
+		hashes[p] = int64(hash.Sum64() >> 1)
+		p.ID = max(ids.At(*row.CreatedAt)+hashes[p]%ids.PerStep, 1)
 		left = append(left, p)
 	}
-	taken, err := tx.Post.Query().Where(rows.Among(post.FieldID, rows.PostIDs(left))).IDs(ctx)
+	used := map[int64]bool{}
+	wanted := map[*ent.Post]int64{}
+	for _, p := range left {
+		wanted[p] = p.ID
+	}
+	full, err := place(ctx, tx, left, used)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range full {
+		p.ID = wanted[p] + (1+hashes[p]/ids.PerStep%spread)*ids.PerStep
+	}
+	_, err = place(ctx, tx, full, used)
+	return young, err
+}
+
+// place gives each post a free id of the step of the id that it has, preferably that id. It
+// notes the ids in used, and returns the posts whose steps are full, with the id 0.
+func place(ctx context.Context, tx *ent.Tx, list []*ent.Post, used map[int64]bool) (full []*ent.Post, err error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
+	taken, err := tx.Post.Query().Where(rows.Among(post.FieldID, rows.PostIDs(list))).IDs(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("look for free ids: %w", err)
 	}
-	used := map[int64]bool{}
 	for _, id := range taken {
 		used[id] = true
 	}
 	crowded := map[int64][]*ent.Post{} // by the first id of their step
-	for _, p := range left {
+	for _, p := range list {
 		if used[p.ID] {
 			step := p.ID - p.ID%ids.PerStep
 			crowded[step] = append(crowded[step], p)
@@ -262,11 +294,14 @@ func (b *Bulk) number(ctx context.Context, tx *ent.Tx, issuer string, list []Pos
 			used[id] = true
 		}
 		for _, p := range posts {
-			p.ID = free(used, step, p.ID)
+			if p.ID = free(used, step, p.ID); p.ID == 0 {
+				full = append(full, p)
+				continue
+			}
 			used[p.ID] = true
 		}
 	}
-	return young, nil
+	return full, nil
 }
 
 // free returns the first id of the step that is not used, from the given one on and then from
@@ -286,7 +321,7 @@ func placed(fresh []*ent.Post, at []int, results []*Result) ([]*ent.Post, []int)
 	var rows []int
 	for n, p := range fresh {
 		if p.ID == 0 {
-			results[at[n]] = refused(refusal.New(refusal.MomentFull, "More than %d posts are of one moment.", ids.PerStep).In("createdAt"))
+			results[at[n]] = refused(refusal.New(refusal.MomentFull, "More than %d posts are of one moment.", ids.PerStep*spread).In("createdAt"))
 			continue
 		}
 		posts, rows = append(posts, p), append(rows, at[n])

@@ -116,23 +116,86 @@ func TestPostsOfOneMoment(t *testing.T) {
 		slices.Sort(posts)
 		require.Len(w, slices.Compact(posts), 1500)
 
-		// The moment gets full: the rows that do not fit are refused, and the others are made.
+		// The moment gets full: what does not fit comes soon after it, and comes only once.
 		list = []bulk.Post{{ExternalID: "another moment", Author: "ann", Text: "z", CreatedAt: ago(2 * time.Hour)}}
 		for i := range 1700 {
 			list = append(list, bulk.Post{ExternalID: fmt.Sprint("more", i), Author: "ann", Text: "z", CreatedAt: at})
 		}
 		results, err := w.Bulk.Posts(w.Ctx, app, list)
 		require.NoError(w, err)
-		require.Equal(w, bulk.Created, results[0].Status)
 		made := 0
 		for _, r := range results[1:] {
-			if r.Status == bulk.Created {
+			require.Equal(w, bulk.Created, r.Status)
+			require.WithinRange(w, ids.TimeOf(r.Post), *at, at.Add(4097*time.Millisecond))
+			if ids.TimeOf(r.Post).Equal(ids.TimeOf(base)) {
 				made++
-				continue
 			}
-			require.Equal(w, refusal.Conflict, refusal.CodeOf(r.Err))
 		}
 		require.Equal(w, ids.PerStep-2500, made)
+		require.WithinDuration(w, *list[0].CreatedAt, ids.TimeOf(results[0].Post), 0)
+		again, err := w.Bulk.Posts(w.Ctx, app, list)
+		require.NoError(w, err)
+		for i, r := range again {
+			require.Equal(w, bulk.Result{Status: bulk.Unchanged, Post: results[i].Post}, *r)
+		}
+	})
+}
+
+// Rows with a time that is none, or is in the future, are refused, and no others.
+func TestTimesOfRows(t *testing.T) {
+	t.Parallel()
+	feedtest.EachIdle(t, func(w *feedtest.World) {
+		upsertUsers(w, app, "ann")
+		for written, want := range map[string]string{
+			"2019-05-01T12:00:00Z":               "2019-05-01T12:00:00Z",
+			"2019-05-01t12:00:00z":               "2019-05-01T12:00:00Z",
+			"2019-05-01T12:00:00.123456789Z":     "2019-05-01T12:00:00.123456789Z",
+			"2019-05-01T12:00:00+0000":           "2019-05-01T12:00:00Z",
+			"2019-05-01T12:00:00+0130":           "2019-05-01T10:30:00Z",
+			"2019-05-01T12:00:00-08:00":          "2019-05-01T20:00:00Z",
+			"2019-05-01T12:00:00":                "",
+			"2019-05-01":                         "",
+			"2019-05-01T12:00Z":                  "",
+			"2019-05-01 12:00:00":                "",
+			"2019-02-30T12:00:00Z":               "",
+			"2019-05-01T24:00:00Z":               "",
+			"2019-05-01T12:00:00+24:00":          "",
+			"2019-05-01T1:00:00Z":                "",
+			"2019-05-01T12:00:00,5Z":             "",
+			"0000-01-01T00:00:00Z":               "",
+			"9999-12-31T23:59:59-01:00":          "",
+			"":                                   "",
+			"yesterday":                          "",
+			"1556712000":                         "",
+			"2019-05-01T12:00:00Z\n":             "",
+			strings.Repeat("9", 1000) + "-01-01": "",
+		} {
+			got, err := bulk.ParseTime(written)
+			if want == "" {
+				require.Equal(w, refusal.BadInput, refusal.CodeOf(err), written)
+			} else {
+				require.NoError(w, err, written)
+				require.Equal(w, want, got.UTC().Format(time.RFC3339Nano), written)
+			}
+		}
+		future := time.Now().Add(time.Hour)
+		text := func(s string) *string { return &s }
+		users, err := w.Bulk.Users(w.Ctx, app, []bulk.User{{ExternalID: "a", CreatedAtText: text("2019-05-01T12:00:00")}, {ExternalID: "b", CreatedAt: &future},
+			{ExternalID: "c", CreatedAtText: text("2019-05-01t12:00:00+0100")}, {ExternalID: "d", CreatedAtText: text("")}})
+		require.NoError(w, err)
+		require.Equal(w, "BAD_USER_INPUT BAD_USER_INPUT CREATED BAD_USER_INPUT", statuses(users))
+		require.Equal(w, "2019-05-01T11:00:00Z", w.Stores.DB.User.GetX(w.Ctx, users[2].User).CreatedAt.UTC().Format(time.RFC3339))
+		posts, err := w.Bulk.Posts(w.Ctx, app, []bulk.Post{{ExternalID: "a", Author: "ann", Text: "x", CreatedAtText: text("then")},
+			{ExternalID: "b", Author: "ann", Text: "x", CreatedAtText: text(future.Format(time.RFC3339))}, {ExternalID: "c", Author: "ann", Text: "x", CreatedAtText: text("2019-05-01T12:00:00z")}})
+		require.NoError(w, err)
+		require.Equal(w, "BAD_USER_INPUT BAD_USER_INPUT CREATED", statuses(posts))
+		for i, reason := range []refusal.Reason{refusal.NotATime, refusal.InTheFuture} {
+			for _, r := range []*bulk.Result{users[i], posts[i]} {
+				var refused *refusal.Error
+				require.ErrorAs(w, r.Err, &refused)
+				require.Equal(w, []any{reason, "createdAt"}, []any{refused.Reason, refused.Field})
+			}
+		}
 	})
 }
 

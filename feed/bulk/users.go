@@ -27,6 +27,9 @@ type User struct {
 	Links     []string   // all of them
 	Data      *string    // the own fields of the app, a JSON object, in place of that before
 	CreatedAt *time.Time // of a new user, to the microsecond; defaults to now
+	// CreatedAtText is CreatedAt as ParseTime reads it: a call with a malformed time has only that
+	// row refused.
+	CreatedAtText *string
 	// The defaults are those of a sign-up.
 	DefaultVisibility *schema.Visibility
 	ApprovesFollowers *bool
@@ -39,7 +42,7 @@ type User struct {
 // more than MaxRows.
 //
 // Cost: three statements a thousand rows for users that are there already; for new ones
-// an insert more, and for changed ones four; with data one more.
+// an insert more, and for changed ones four; with data one more; KeepNames for new and renamed ones.
 func (b *Bulk) Users(ctx context.Context, issuer string, list []User) ([]*Result, error) {
 	return take(ctx, b, list, func(ctx context.Context, tx *ent.Tx, list []User, results []*Result) error {
 		return b.users(ctx, tx, issuer, list, results)
@@ -90,15 +93,27 @@ func (b *Bulk) change(ctx context.Context, tx *ent.Tx, issuer string, list []Use
 		return err
 	}
 	var profiles []profile
+	byID := map[int64]*ent.User{}
 	for _, i := range at {
 		if u := known[list[i].ExternalID]; u != nil {
 			profiles = append(profiles, list[i].changed(u))
+			byID[u.ID] = u
 		}
 	}
 	err = exec(ctx, tx, "UPDATE users SET name = r.b, bio = r.c, default_visibility = r.d, approves_followers = r.e, password_hash = r.f, avatar_url = r.g, links = r.h FROM "+
 		b.table("a bigint", "b text", "c text", "d text", "e boolean", "f text", "g text", "h text")+" WHERE users.id = r.a", profiles)
 	if err != nil {
 		return fmt.Errorf("change users: %w", err)
+	}
+	var renamed []*ent.User
+	for _, p := range profiles {
+		if u := byID[p.ID]; u.Name != p.Name {
+			u.Name = p.Name
+			renamed = append(renamed, u)
+		}
+	}
+	if err := account.KeepNames(ctx, tx, renamed...); err != nil {
+		return err
 	}
 	var kept []data
 	for _, i := range at {
@@ -110,10 +125,11 @@ func (b *Bulk) change(ctx context.Context, tx *ent.Tx, issuer string, list []Use
 }
 
 func (b *Bulk) users(ctx context.Context, tx *ent.Tx, issuer string, list []User, results []*Result) error {
+	now := time.Now()
 	var externalIDs []string
 	seen := map[string]bool{}
 	for i := range list {
-		err := list[i].clean()
+		err := list[i].clean(now)
 		if err == nil && seen[list[i].ExternalID] {
 			err = refusal.New(refusal.RepeatedRow, "Another row before has the same external id.").In("externalId")
 		}
@@ -158,7 +174,7 @@ func (b *Bulk) users(ctx context.Context, tx *ent.Tx, issuer string, list []User
 }
 
 // clean checks the row, and brings its texts into the form that is kept.
-func (u *User) clean() (err error) {
+func (u *User) clean(now time.Time) (err error) {
 	if err := checkID(u.ExternalID); err != nil {
 		return err
 	}
@@ -191,6 +207,9 @@ func (u *User) clean() (err error) {
 		u.Links = slices.DeleteFunc(strings.Split(links, "\n"), func(link string) bool { return link == "" })
 	}
 	if u.Data, err = cleanData(u.Data); err != nil {
+		return err
+	}
+	if u.CreatedAt, err = createdAt(u.CreatedAt, u.CreatedAtText, now); err != nil {
 		return err
 	}
 	if u.PasswordHash != nil {
@@ -244,8 +263,12 @@ func (b *Bulk) newUsers(ctx context.Context, tx *ent.Tx, issuer string, list []U
 		other, _ := b.Mutation().ExternalID()
 		return bytes.Compare(one, other)
 	})
-	if err := tx.User.CreateBulk(makeUsers...).Exec(ctx); err != nil {
+	made, err := tx.User.CreateBulk(makeUsers...).Save(ctx)
+	if err != nil {
 		return fmt.Errorf("create users: %w", err)
+	}
+	if err := account.KeepNames(ctx, tx, made...); err != nil {
+		return err
 	}
 	var kept []data
 	for n, i := range fresh {

@@ -71,10 +71,10 @@ var (
 	FirstAndLast    = reason(BadInput, "FIRST_AND_LAST", "A page is asked for with first or last, not both.")
 	OutOfRange      = reason(BadInput, "OUT_OF_RANGE", "The number is too small or too large.")
 	TooMany         = reason(BadInput, "TOO_MANY", "The list, or what it would grow to, is too long.")
-	Empty           = reason(BadInput, "EMPTY", "The text is empty.")
+	Empty           = reason(BadInput, "EMPTY", "The text is empty, or shows nothing.")
 	TooLong         = reason(BadInput, "TOO_LONG", "The text is too long.")
 	TooShort        = reason(BadInput, "TOO_SHORT", "The text is too short.")
-	NotText         = reason(BadInput, "NOT_TEXT", "The text is not valid Unicode, or has control characters.")
+	NotText         = reason(BadInput, "NOT_TEXT", "The text is not valid Unicode, or has control characters; on one line, also those that change the direction of the text.")
 	NotOneLine      = reason(BadInput, "NOT_ONE_LINE", "The text must be on one line.")
 	HandleCharacter = reason(BadInput, "HANDLE_CHARACTER", "A handle has letters a to z, digits and _ alone.")
 	AmbiguousUser   = reason(BadInput, "AMBIGUOUS_USER", "The name is the number or id of one user and the handle of another.")
@@ -87,8 +87,9 @@ var (
 	NotATag         = reason(BadInput, "NOT_A_TAG", "The text is no tag, with its sign or without.")
 	HostNotAllowed  = reason(BadInput, "HOST_NOT_ALLOWED", "This server shows no pictures of that host.")
 	RepeatedRow     = reason(BadInput, "REPEATED_ROW", "Another row before has the same external id.")
+	NotATime        = reason(BadInput, "NOT_A_TIME", "The time is not one of RFC 3339 with a zone, such as 2024-12-31T23:59:59Z.")
 	TooOld          = reason(BadInput, "TOO_OLD", "No post is so old.")
-	InTheFuture     = reason(BadInput, "IN_THE_FUTURE", "The post is of the future.")
+	InTheFuture     = reason(BadInput, "IN_THE_FUTURE", "The time is in the future.")
 )
 
 // What contradicts the present state.

@@ -67,7 +67,7 @@ func (m moment) MarshalText() ([]byte, error) {
 }
 
 func (m *moment) UnmarshalText(text []byte) error {
-	t, err := time.Parse(time.RFC3339, string(text))
+	t, err := bulk.ParseTime(string(text))
 	if err != nil {
 		return fmt.Errorf(`field "createdAt": a time is as 2024-12-31T23:59:59Z, not %s`, shown(string(text)))
 	}

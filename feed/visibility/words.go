@@ -8,11 +8,10 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"golang.org/x/text/cases"
-	"golang.org/x/text/unicode/norm"
-
 	"tideline/ent/mutedword"
 	"tideline/feed/internal/rows"
+	"tideline/feed/internal/text"
+	"tideline/feed/tag"
 )
 
 // A viewer may mute words: a post of somebody else that has one is not in the viewer's
@@ -20,9 +19,10 @@ import (
 // knows all words that were muted before it. A fan-out pays nothing for them: it pushes
 // the post, and the reads leave it out.
 //
-// Texts are compared in one form (normal). A word matches where it stands by itself:
+// Texts are compared folded (text.FoldPhrase). A word matches where it stands by itself:
 // "cat" is in "Cat!" and not in "category". Where a script does not set words apart, as
-// Chinese and Japanese do not, it matches anywhere. Mastodon's filters do the same.
+// Chinese and Japanese do not, it matches anywhere. Mastodon's filters do the same. A tag
+// ("#cat") matches the tag and nothing else, and "@cat" no part of an address.
 
 // columnWords is the additional column with the words that the viewer mutes, of a post
 // that was read for a viewer.
@@ -37,95 +37,95 @@ func wordsOf(viewer string) string {
 	return "(SELECT coalesce(string_agg(w.word, '" + betweenWords + "'), '') FROM " + mutedword.Table + " w WHERE w.user_id = " + viewer + ")"
 }
 
+// FormOfWords is the form of NormalWord, see ent.MutedWord.
+const FormOfWords = 1
+
 // NormalWord returns a word or phrase in the form in which it is compared, and its head:
 // the first part of it. The head is empty if the text has nothing to be found by.
 func NormalWord(word string) (normalised, head string) {
-	normalised = strings.Join(strings.Fields(normal(word)), " ")
+	normalised = text.FoldPhrase(word)
 	for part := range parts(normalised) {
 		return normalised, part
 	}
 	return normalised, ""
 }
 
-// normal is a text in the form in which words are compared: Unicode's NFKC, so that wide
-// and narrow letters are the same, and folded, so that case makes no difference.
-func normal(text string) string {
-	return cases.Fold().String(norm.NFKC.String(strings.ToValidUTF8(text, "\uFFFD")))
-}
-
-// apart reports whether a script sets words of this letter apart by spaces.
-func apart(r rune) bool {
-	return (unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.IsMark(r)) &&
-		!unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul, unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar)
-}
-
-// parts yields what a text in normal form is made of: each run of letters that are set
-// apart, and each other character that is no space. A word that is in the text begins
-// with one of them.
-func parts(text string) func(yield func(string) bool) {
+// parts yields what a folded text is made of: each run of letters that are set apart, and each
+// other character that is no space. A word that is in the text begins with one of them.
+func parts(folded string) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
-		for text != "" {
-			end := strings.IndexFunc(text, func(r rune) bool { return !apart(r) })
+		for folded != "" {
+			end := strings.IndexFunc(folded, func(r rune) bool { return !text.Apart(r) })
 			if end < 0 {
-				end = len(text)
+				end = len(folded)
 			}
 			space := false
 			if end == 0 {
-				r, size := utf8.DecodeRuneInString(text)
+				r, size := utf8.DecodeRuneInString(folded)
 				end, space = size, unicode.IsSpace(r)
 			}
-			if !space && !yield(text[:end]) {
+			if !space && !yield(folded[:end]) {
 				return
 			}
-			text = text[end:]
+			folded = folded[end:]
 		}
 	}
 }
 
-// hasWord reports whether a text in normal form has a word.
-func hasWord(text, word string) bool {
+// postText is the text of a post, in which words are looked for.
+type postText struct{ written, folded string }
+
+func textOf(written string) postText { return postText{written, text.FoldPhrase(written)} }
+
+// has reports whether the text has a word, in the form of NormalWord.
+func (s postText) has(word string) bool {
+	if strings.HasPrefix(word, "#") {
+		if name, err := tag.Parse(word); err == nil {
+			return tag.Has(s.written, name)
+		}
+	}
 	first, _ := utf8.DecodeRuneInString(word)
 	last, _ := utf8.DecodeLastRuneInString(word)
 	for from := 0; ; {
-		at := strings.Index(text[from:], word)
+		at := strings.Index(s.folded[from:], word)
 		if at < 0 {
 			return false
 		}
 		at += from
-		before, _ := utf8.DecodeLastRuneInString(text[:at])
-		after, _ := utf8.DecodeRuneInString(text[at+len(word):])
-		begins, ends := !apart(first) || !apart(before), !apart(last) || !apart(after)
+		before, _ := utf8.DecodeLastRuneInString(s.folded[:at])
+		after, _ := utf8.DecodeRuneInString(s.folded[at+len(word):])
+		begins, ends := !text.Apart(first) || !text.Apart(before), !text.Apart(last) || !text.Apart(after)
+		if first == '@' { // of an address
+			begins = !text.Apart(before) && !strings.ContainsRune("@/._", before)
+		}
 		if begins && ends {
 			return true
 		}
-		_, size := utf8.DecodeRuneInString(text[at:])
+		_, size := utf8.DecodeRuneInString(s.folded[at:])
 		from = at + size
 	}
 }
 
 // hasAny reports whether a text has one of the words of columnWords.
-func hasAny(text, words string) bool {
+func hasAny(post, words string) bool {
 	if words == "" {
 		return false
 	}
-	text = spaced(text)
+	p := textOf(post)
 	for word := range strings.SplitSeq(words, betweenWords) {
-		if hasWord(text, word) {
+		if p.has(word) {
 			return true
 		}
 	}
 	return false
 }
 
-// spaced is normal with one space for each run of white space, as phrases have it.
-func spaced(text string) string { return strings.Join(strings.Fields(normal(text)), " ") }
-
 // muters returns those of the users who mute a word of the text.
 //
 // Cost: one query, of an index range for each part of the text.
-func (r *Reader) muters(ctx context.Context, text string, users []int64) (map[int64]bool, error) {
-	text = spaced(text)
-	heads := slices.Collect(parts(text))
+func (r *Reader) muters(ctx context.Context, post string, users []int64) (map[int64]bool, error) {
+	p := textOf(post)
+	heads := slices.Collect(parts(p.folded))
 	slices.Sort(heads)
 	heads = slices.Compact(heads)
 	if len(heads) == 0 || len(users) == 0 {
@@ -144,7 +144,7 @@ func (r *Reader) muters(ctx context.Context, text string, users []int64) (map[in
 		if err := found.Scan(&user, &word); err != nil {
 			return nil, fmt.Errorf("read muted words: %w", err)
 		}
-		if !muting[user] && hasWord(text, word) {
+		if !muting[user] && p.has(word) {
 			muting[user] = true
 		}
 	}

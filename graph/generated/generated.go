@@ -13463,11 +13463,11 @@ func (ec *executionContext) unmarshalInputUpsertPostInput(ctx context.Context, o
 			it.Data = data
 		case "createdAt":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("createdAt"))
-			data, err := ec.unmarshalOTime2ᚖtimeᚐTime(ctx, v)
+			data, err := ec.unmarshalOTime2ᚖstring(ctx, v)
 			if err != nil {
 				return it, err
 			}
-			it.CreatedAt = data
+			it.CreatedAtText = data
 		}
 	}
 	return it, nil
@@ -13542,11 +13542,11 @@ func (ec *executionContext) unmarshalInputUpsertUserInput(ctx context.Context, o
 			it.Data = data
 		case "createdAt":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("createdAt"))
-			data, err := ec.unmarshalOTime2ᚖtimeᚐTime(ctx, v)
+			data, err := ec.unmarshalOTime2ᚖstring(ctx, v)
 			if err != nil {
 				return it, err
 			}
-			it.CreatedAt = data
+			it.CreatedAtText = data
 		}
 	}
 	return it, nil
@@ -20678,6 +20678,24 @@ func (ec *executionContext) unmarshalOString2ᚖstring(ctx context.Context, v an
 }
 
 func (ec *executionContext) marshalOString2ᚖstring(ctx context.Context, sel ast.SelectionSet, v *string) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	_ = sel
+	_ = ctx
+	res := graphql.MarshalString(*v)
+	return res
+}
+
+func (ec *executionContext) unmarshalOTime2ᚖstring(ctx context.Context, v any) (*string, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := graphql.UnmarshalString(v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOTime2ᚖstring(ctx context.Context, sel ast.SelectionSet, v *string) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}

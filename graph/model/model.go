@@ -72,8 +72,14 @@ func MarshalTime(t time.Time) graphql.Marshaler {
 	})
 }
 
-// UnmarshalTime reads the scalar Time.
-func UnmarshalTime(v any) (time.Time, error) { return graphql.UnmarshalTime(v) }
+// UnmarshalTime reads the scalar Time. Error: BadInput.
+func UnmarshalTime(v any) (time.Time, error) {
+	text, err := graphql.UnmarshalString(v)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return bulk.ParseTime(text)
+}
 
 // MarshalObject writes the scalar JSONObject, which is the text of one.
 func MarshalObject(object string) graphql.Marshaler {

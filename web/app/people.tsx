@@ -92,7 +92,7 @@ export function PersonRow({ person, brief }: { person: Person; brief?: boolean }
       <Avatar person={person} />
       <div class="grow">
         <a class="who" href={`/@${person.handle}`}>
-          <b>{person.name}</b> <span class="muted">@{person.handle}</span>
+          <b dir="auto">{person.name}</b> <span class="muted">@{person.handle}</span>
         </a>
         {relationship?.followedBy && <span class="tag">{relationship.mutual ? t.friends : t.followsYou}</span>}
         {!brief && person.bio && <p class="muted bio">{person.bio}</p>}
@@ -204,7 +204,7 @@ function RequestRow({ person }: { person: Person }) {
     <li class="person asks">
       <Avatar person={person} />
       <a class="who grow" href={`/@${person.handle}`}>
-        <b>{person.name}</b> <span class="muted">@{person.handle}</span>
+        <b dir="auto">{person.name}</b> <span class="muted">@{person.handle}</span>
       </a>
       <span class="row">
         <button aria-label={`${t.accept} @${person.handle}`} disabled={busy} onClick={() => answer('accept')}>
@@ -249,7 +249,7 @@ function KeptRow({ person, undo }: { person: Person; undo: 'unblock' | 'unmute' 
     <li class="person">
       <Avatar person={person} />
       <a class="who grow" href={`/@${person.handle}`}>
-        <b>{person.name}</b> <span class="muted">@{person.handle}</span>
+        <b dir="auto">{person.name}</b> <span class="muted">@{person.handle}</span>
       </a>
       <button class="quiet" aria-label={`${t[undo]} @${person.handle}`} disabled={busy} onClick={() => change(undo)}>
         {t[undo]}

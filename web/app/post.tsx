@@ -35,7 +35,7 @@ export const PostCard = steady(({ post, pending, fresh }: Props) => {
       <div class="body">
         <p class="by" id={`by-${post.id}`}>
           <a class="who" href={`/@${author.handle}`}>
-            <b>{author.name}</b> <span class="muted">@{author.handle}</span>
+            <b dir="auto">{author.name}</b> <span class="muted">@{author.handle}</span>
           </a>
           {pending ? (
             <span class="muted when">{t.sending}</span>

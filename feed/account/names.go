@@ -1,0 +1,119 @@
+package account
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"entgo.io/ent/dialect/sql"
+
+	"tideline/ent"
+	"tideline/ent/schema"
+	"tideline/ent/user"
+	"tideline/ent/userword"
+	"tideline/feed/internal/rows"
+	"tideline/feed/internal/text"
+)
+
+// Bounds of what a user is found by.
+const (
+	maxWord  = maxSearch // characters of a word that count
+	maxWords = 100       // of a user
+)
+
+// IndexedAs is the value of User.indexed_as once the user is found by this handle and name.
+func IndexedAs(handle, name string) string { return handle + " " + name }
+
+// wordsOf returns the words by whose beginnings a user is found, without those that others
+// begin with.
+func wordsOf(u *ent.User) []string {
+	var words []string
+	for word := range text.Beginnings(text.FoldPhrase(IndexedAs(u.Handle, u.Name))) {
+		words = append(words, text.Cut(word, maxWord))
+		if len(words) == maxWords {
+			break
+		}
+	}
+	slices.Sort(words)
+	var longest []string
+	for i, word := range words {
+		if i+1 == len(words) || !strings.HasPrefix(words[i+1], word) {
+			longest = append(longest, word)
+		}
+	}
+	return longest
+}
+
+// KeepNames makes the users be found by the words of their handles and names, and by no others.
+// The caller has created or changed the users in tx, or has locked them.
+//
+// Cost: nothing for users who are found so already; for others a look-up by index and up to
+// three statements, for a thousand words at a time.
+func KeepNames(ctx context.Context, tx *ent.Tx, users ...*ent.User) error {
+	users = slices.DeleteFunc(slices.Clone(users), func(u *ent.User) bool {
+		return u.IndexedAs != nil && *u.IndexedAs == IndexedAs(u.Handle, u.Name)
+	})
+	if len(users) == 0 {
+		return nil
+	}
+	ids := make([]int64, len(users))
+	for i, u := range users {
+		ids[i] = u.ID
+	}
+	list, err := tx.UserWord.Query().Where(rows.Among(userword.FieldUserID, ids)).All(ctx)
+	if err != nil {
+		return fmt.Errorf("read words of users: %w", err)
+	}
+	there := map[int64][]*ent.UserWord{} // by user
+	for _, row := range list {
+		there[row.UserID] = append(there[row.UserID], row)
+	}
+	var gone []int64
+	var create []*ent.UserWordCreate
+	for _, u := range users {
+		words := wordsOf(u)
+		for _, row := range there[u.ID] {
+			if !slices.Contains(words, string(row.Word)) {
+				gone = append(gone, row.ID)
+			}
+		}
+		for _, word := range words {
+			if !slices.ContainsFunc(there[u.ID], func(row *ent.UserWord) bool { return string(row.Word) == word }) {
+				create = append(create, tx.UserWord.Create().SetUserID(u.ID).SetWord([]byte(word)))
+			}
+		}
+	}
+	if len(gone) > 0 {
+		if _, err := tx.UserWord.Delete().Where(rows.Among(userword.FieldID, gone)).Exec(ctx); err != nil {
+			return fmt.Errorf("delete words of users: %w", err)
+		}
+	}
+	for chunk := range slices.Chunk(create, 1000) {
+		if err := tx.UserWord.CreateBulk(chunk...).Exec(ctx); err != nil {
+			return fmt.Errorf("create words of users: %w", err)
+		}
+	}
+	err = tx.User.Update().Where(rows.Among(user.FieldID, ids)).Modify(func(u *sql.UpdateBuilder) {
+		u.Set(user.FieldIndexedAs, sql.Expr("handle || ' ' || name"))
+	}).Exec(ctx)
+	return rows.Wrap("note names of users", err)
+}
+
+// IndexNames makes up to n users be found by their handles and names whom a process of an
+// earlier version has created or renamed. It returns how many there were.
+//
+// Cost: a look-up in an index that is empty most often; else a transaction, which locks the users.
+func IndexNames(ctx context.Context, db *ent.Client, n int) (int, error) {
+	ids, err := db.User.Query().Where(func(s *sql.Selector) { s.Where(sql.ExprP(schema.Unindexed)) }).Order(user.ByID()).Limit(n).IDs(ctx)
+	if err != nil || len(ids) == 0 {
+		return 0, rows.Wrap("find users without words", err)
+	}
+	return len(ids), rows.InTx(ctx, db, func(tx *ent.Tx) error {
+		users, err := tx.User.Query().Where(rows.Among(user.FieldID, ids), rows.ForUpdate).Order(user.ByID()).All(ctx)
+		if err != nil {
+			return fmt.Errorf("lock users: %w", err)
+		}
+		return KeepNames(ctx, tx, users...)
+	})
+}
