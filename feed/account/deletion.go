@@ -108,6 +108,7 @@ func (s *Sessions) Delete(ctx context.Context, id int64, grace time.Duration) (u
 		ended, err = endAll(ctx, tx, id, 0)
 		return err
 	})
+	s.cfg.Visibility.Narrowed()
 	if err != nil {
 		return nil, false, err
 	}

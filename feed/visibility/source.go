@@ -60,7 +60,9 @@ const mostTagged = 2000
 
 // Tagged is the source of the posts that have the tag, in the form in which package tag
 // compares it. A tag may be full of posts that the viewer may not see, so the source ends
-// after the first 2,000 posts: stopped then has the last of them, and otherwise 0.
+// after the first 2,000 posts. Then stopped is an id behind which the list goes on, and
+// otherwise 0. A client can read it in a cursor, so it is no post's id: it lies between the
+// last post that the source looked at and the next one.
 //
 // Cost: two queries, an index range and by primary key.
 func (r *Reader) Tagged(tag string) (from Source, stopped *int64) {
@@ -76,11 +78,26 @@ func (r *Reader) Tagged(tag string) (from Source, stopped *int64) {
 		if err != nil || len(ids) == 0 {
 			return Batch{}, rows.Wrap("read tags", err)
 		}
-		b, _, err := r.ByIDs(ctx, viewer, ids, Likes)
-		b.More = len(ids) == limit
-		if left -= len(ids); left == 0 && b.More {
-			b.More, *stopped = false, b.Last
+		more := len(ids) == limit
+		if left -= len(ids); left == 0 && more {
+			more = false
+			ids, *stopped = cut(ids)
 		}
+		b, _, err := r.ByIDs(ctx, viewer, ids, Likes)
+		b.More = more
 		return b, err
 	}, stopped
+}
+
+// cut returns the ids, which are ordered, up to their last gap, and an id in the middle of
+// that gap. The ids behind the gap are for the next page. Ids without any gap, of which a
+// thousand are not made in a row, stay as they are.
+func cut(ids []int64) (near []int64, between int64) {
+	for n := len(ids) - 1; n > 0; n-- {
+		a, b := ids[n-1], ids[n]
+		if gap := max(a, b) - min(a, b); gap > 1 {
+			return ids[:n], min(a, b) + gap/2
+		}
+	}
+	return ids, ids[len(ids)-1]
 }
