@@ -267,6 +267,9 @@ func (e Export) Run(ctx context.Context, c server.Config, console server.Console
 		if done.Left > 0 {
 			fmt.Fprintf(console.Log, "%d rows are not in it: they are of users of other issuers, or about them.\n", done.Left)
 		}
+		if done.Leaving > 0 {
+			fmt.Fprintf(console.Log, "%d rows are not in it: they are of users who are leaving or being deleted, or about them.\n", done.Leaving)
+		}
 		return nil
 	})
 }

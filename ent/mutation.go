@@ -12279,6 +12279,7 @@ type ReportMutation struct {
 	reason           *report.Reason
 	comment          *string
 	text             *string
+	unseen           *bool
 	status           *report.Status
 	claimed_by       *int64
 	addclaimed_by    *int64
@@ -12636,6 +12637,42 @@ func (m *ReportMutation) OldText(ctx context.Context) (v string, err error) {
 // ResetText resets all changes to the "text" field.
 func (m *ReportMutation) ResetText() {
 	m.text = nil
+}
+
+// SetUnseen sets the "unseen" field.
+func (m *ReportMutation) SetUnseen(b bool) {
+	m.unseen = &b
+}
+
+// Unseen returns the value of the "unseen" field in the mutation.
+func (m *ReportMutation) Unseen() (r bool, exists bool) {
+	v := m.unseen
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldUnseen returns the old "unseen" field's value of the Report entity.
+// If the Report object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *ReportMutation) OldUnseen(ctx context.Context) (v bool, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldUnseen is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldUnseen requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldUnseen: %w", err)
+	}
+	return oldValue.Unseen, nil
+}
+
+// ResetUnseen resets all changes to the "unseen" field.
+func (m *ReportMutation) ResetUnseen() {
+	m.unseen = nil
 }
 
 // SetStatus sets the "status" field.
@@ -13002,7 +13039,7 @@ func (m *ReportMutation) Type() string {
 // order to get all numeric fields that were incremented/decremented, call
 // AddedFields().
 func (m *ReportMutation) Fields() []string {
-	fields := make([]string, 0, 12)
+	fields := make([]string, 0, 13)
 	if m.reporter != nil {
 		fields = append(fields, report.FieldReporterID)
 	}
@@ -13020,6 +13057,9 @@ func (m *ReportMutation) Fields() []string {
 	}
 	if m.text != nil {
 		fields = append(fields, report.FieldText)
+	}
+	if m.unseen != nil {
+		fields = append(fields, report.FieldUnseen)
 	}
 	if m.status != nil {
 		fields = append(fields, report.FieldStatus)
@@ -13059,6 +13099,8 @@ func (m *ReportMutation) Field(name string) (ent.Value, bool) {
 		return m.Comment()
 	case report.FieldText:
 		return m.Text()
+	case report.FieldUnseen:
+		return m.Unseen()
 	case report.FieldStatus:
 		return m.Status()
 	case report.FieldClaimedBy:
@@ -13092,6 +13134,8 @@ func (m *ReportMutation) OldField(ctx context.Context, name string) (ent.Value, 
 		return m.OldComment(ctx)
 	case report.FieldText:
 		return m.OldText(ctx)
+	case report.FieldUnseen:
+		return m.OldUnseen(ctx)
 	case report.FieldStatus:
 		return m.OldStatus(ctx)
 	case report.FieldClaimedBy:
@@ -13154,6 +13198,13 @@ func (m *ReportMutation) SetField(name string, value ent.Value) error {
 			return fmt.Errorf("unexpected type %T for field %s", value, name)
 		}
 		m.SetText(v)
+		return nil
+	case report.FieldUnseen:
+		v, ok := value.(bool)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetUnseen(v)
 		return nil
 	case report.FieldStatus:
 		v, ok := value.(report.Status)
@@ -13314,6 +13365,9 @@ func (m *ReportMutation) ResetField(name string) error {
 		return nil
 	case report.FieldText:
 		m.ResetText()
+		return nil
+	case report.FieldUnseen:
+		m.ResetUnseen()
 		return nil
 	case report.FieldStatus:
 		m.ResetStatus()

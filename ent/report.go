@@ -30,6 +30,8 @@ type Report struct {
 	Comment string `json:"comment,omitempty"`
 	// that of the post when it was reported
 	Text string `json:"text,omitempty"`
+	// whether the reporter could not see the post when it was reported, so that the reporter must not find out that the report exists
+	Unseen bool `json:"unseen,omitempty"`
 	// Status holds the value of the "status" field.
 	Status report.Status `json:"status,omitempty"`
 	// the moderator who looks at it; 0: nobody
@@ -86,6 +88,8 @@ func (*Report) scanValues(columns []string) ([]any, error) {
 	values := make([]any, len(columns))
 	for i := range columns {
 		switch columns[i] {
+		case report.FieldUnseen:
+			values[i] = new(sql.NullBool)
 		case report.FieldID, report.FieldReporterID, report.FieldReportedID, report.FieldPostID, report.FieldClaimedBy, report.FieldClaimedUntil, report.FieldDecidedAt:
 			values[i] = new(sql.NullInt64)
 		case report.FieldReason, report.FieldComment, report.FieldText, report.FieldStatus, report.FieldNote:
@@ -148,6 +152,12 @@ func (_m *Report) assignValues(columns []string, values []any) error {
 				return fmt.Errorf("unexpected type %T for field text", values[i])
 			} else if value.Valid {
 				_m.Text = value.String
+			}
+		case report.FieldUnseen:
+			if value, ok := values[i].(*sql.NullBool); !ok {
+				return fmt.Errorf("unexpected type %T for field unseen", values[i])
+			} else if value.Valid {
+				_m.Unseen = value.Bool
 			}
 		case report.FieldStatus:
 			if value, ok := values[i].(*sql.NullString); !ok {
@@ -248,6 +258,9 @@ func (_m *Report) String() string {
 	builder.WriteString(", ")
 	builder.WriteString("text=")
 	builder.WriteString(_m.Text)
+	builder.WriteString(", ")
+	builder.WriteString("unseen=")
+	builder.WriteString(fmt.Sprintf("%v", _m.Unseen))
 	builder.WriteString(", ")
 	builder.WriteString("status=")
 	builder.WriteString(fmt.Sprintf("%v", _m.Status))

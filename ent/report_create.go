@@ -83,6 +83,20 @@ func (_c *ReportCreate) SetNillableText(v *string) *ReportCreate {
 	return _c
 }
 
+// SetUnseen sets the "unseen" field.
+func (_c *ReportCreate) SetUnseen(v bool) *ReportCreate {
+	_c.mutation.SetUnseen(v)
+	return _c
+}
+
+// SetNillableUnseen sets the "unseen" field if the given value is not nil.
+func (_c *ReportCreate) SetNillableUnseen(v *bool) *ReportCreate {
+	if v != nil {
+		_c.SetUnseen(*v)
+	}
+	return _c
+}
+
 // SetStatus sets the "status" field.
 func (_c *ReportCreate) SetStatus(v report.Status) *ReportCreate {
 	_c.mutation.SetStatus(v)
@@ -230,6 +244,10 @@ func (_c *ReportCreate) defaults() {
 		v := report.DefaultText
 		_c.mutation.SetText(v)
 	}
+	if _, ok := _c.mutation.Unseen(); !ok {
+		v := report.DefaultUnseen
+		_c.mutation.SetUnseen(v)
+	}
 	if _, ok := _c.mutation.Status(); !ok {
 		v := report.DefaultStatus
 		_c.mutation.SetStatus(v)
@@ -280,6 +298,9 @@ func (_c *ReportCreate) check() error {
 	}
 	if _, ok := _c.mutation.Text(); !ok {
 		return &ValidationError{Name: "text", err: errors.New(`ent: missing required field "Report.text"`)}
+	}
+	if _, ok := _c.mutation.Unseen(); !ok {
+		return &ValidationError{Name: "unseen", err: errors.New(`ent: missing required field "Report.unseen"`)}
 	}
 	if _, ok := _c.mutation.Status(); !ok {
 		return &ValidationError{Name: "status", err: errors.New(`ent: missing required field "Report.status"`)}
@@ -358,6 +379,10 @@ func (_c *ReportCreate) createSpec() (*Report, *sqlgraph.CreateSpec) {
 	if value, ok := _c.mutation.Text(); ok {
 		_spec.SetField(report.FieldText, field.TypeString, value)
 		_node.Text = value
+	}
+	if value, ok := _c.mutation.Unseen(); ok {
+		_spec.SetField(report.FieldUnseen, field.TypeBool, value)
+		_node.Unseen = value
 	}
 	if value, ok := _c.mutation.Status(); ok {
 		_spec.SetField(report.FieldStatus, field.TypeEnum, value)
@@ -581,6 +606,9 @@ func (u *ReportUpsertOne) UpdateNewValues() *ReportUpsertOne {
 		}
 		if _, exists := u.create.mutation.Text(); exists {
 			s.SetIgnore(report.FieldText)
+		}
+		if _, exists := u.create.mutation.Unseen(); exists {
+			s.SetIgnore(report.FieldUnseen)
 		}
 		if _, exists := u.create.mutation.CreatedAt(); exists {
 			s.SetIgnore(report.FieldCreatedAt)
@@ -906,6 +934,9 @@ func (u *ReportUpsertBulk) UpdateNewValues() *ReportUpsertBulk {
 			}
 			if _, exists := b.mutation.Text(); exists {
 				s.SetIgnore(report.FieldText)
+			}
+			if _, exists := b.mutation.Unseen(); exists {
+				s.SetIgnore(report.FieldUnseen)
 			}
 			if _, exists := b.mutation.CreatedAt(); exists {
 				s.SetIgnore(report.FieldCreatedAt)

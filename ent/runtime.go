@@ -233,24 +233,28 @@ func init() {
 	reportDescText := reportFields[6].Descriptor()
 	// report.DefaultText holds the default value on creation for the text field.
 	report.DefaultText = reportDescText.Default.(string)
+	// reportDescUnseen is the schema descriptor for unseen field.
+	reportDescUnseen := reportFields[7].Descriptor()
+	// report.DefaultUnseen holds the default value on creation for the unseen field.
+	report.DefaultUnseen = reportDescUnseen.Default.(bool)
 	// reportDescClaimedBy is the schema descriptor for claimed_by field.
-	reportDescClaimedBy := reportFields[8].Descriptor()
+	reportDescClaimedBy := reportFields[9].Descriptor()
 	// report.DefaultClaimedBy holds the default value on creation for the claimed_by field.
 	report.DefaultClaimedBy = reportDescClaimedBy.Default.(int64)
 	// reportDescClaimedUntil is the schema descriptor for claimed_until field.
-	reportDescClaimedUntil := reportFields[9].Descriptor()
+	reportDescClaimedUntil := reportFields[10].Descriptor()
 	// report.DefaultClaimedUntil holds the default value on creation for the claimed_until field.
 	report.DefaultClaimedUntil = reportDescClaimedUntil.Default.(int64)
 	// reportDescDecidedAt is the schema descriptor for decided_at field.
-	reportDescDecidedAt := reportFields[10].Descriptor()
+	reportDescDecidedAt := reportFields[11].Descriptor()
 	// report.DefaultDecidedAt holds the default value on creation for the decided_at field.
 	report.DefaultDecidedAt = reportDescDecidedAt.Default.(int64)
 	// reportDescNote is the schema descriptor for note field.
-	reportDescNote := reportFields[11].Descriptor()
+	reportDescNote := reportFields[12].Descriptor()
 	// report.DefaultNote holds the default value on creation for the note field.
 	report.DefaultNote = reportDescNote.Default.(string)
 	// reportDescCreatedAt is the schema descriptor for created_at field.
-	reportDescCreatedAt := reportFields[12].Descriptor()
+	reportDescCreatedAt := reportFields[13].Descriptor()
 	// report.DefaultCreatedAt holds the default value on creation for the created_at field.
 	report.DefaultCreatedAt = reportDescCreatedAt.Default.(func() time.Time)
 	sessionFields := schema.Session{}.Fields()

@@ -140,12 +140,17 @@ func (f *Feed) Versions(ctx context.Context, v account.Viewer, of *ent.Post, p p
 	if v.ID == 0 || v.ID != of.AuthorID {
 		return nil, nil
 	}
-	w, err := paging.Open(p, paging.Versions, of.ID, f.cfg.MaxPage)
+	return f.VersionsOf(ctx, of.ID, p)
+}
+
+// VersionsOf is Versions of any post. It does not ask who reads: package feed/moderation does.
+func (f *Feed) VersionsOf(ctx context.Context, post int64, p paging.Page) (*paging.Connection[ent.PostVersion], error) {
+	w, err := paging.Open(p, paging.Versions, post, f.cfg.MaxPage)
 	if err != nil {
 		return nil, err
 	}
 	r := w.Range()
-	q := f.db.PostVersion.Query().Where(postversion.PostID(of.ID)).Order(ent.Desc(postversion.FieldID)).Limit(r.Limit)
+	q := f.db.PostVersion.Query().Where(postversion.PostID(post)).Order(ent.Desc(postversion.FieldID)).Limit(r.Limit)
 	if w.After != nil {
 		q.Where(postversion.IDLT(r.Upper()))
 	}
@@ -154,6 +159,6 @@ func (f *Feed) Versions(ctx context.Context, v account.Viewer, of *ent.Post, p p
 		return nil, fmt.Errorf("read versions: %w", err)
 	}
 	return paging.Connect(w, list, func(version *ent.PostVersion) paging.Edge[ent.PostVersion] {
-		return paging.Edge[ent.PostVersion]{Cursor: paging.Cursor{ID: version.ID}.Encode(paging.Versions, of.ID), Node: version}
+		return paging.Edge[ent.PostVersion]{Cursor: paging.Cursor{ID: version.ID}.Encode(paging.Versions, post), Node: version}
 	}), nil
 }

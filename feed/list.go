@@ -168,9 +168,14 @@ func (f *finder) TaggedPosts(ctx context.Context, v account.Viewer, text string,
 	return page, nil
 }
 
+// hiddenUsers selects the users whom nobody sees.
+func hiddenUsers() *sql.Selector {
+	return sql.Select(hiddenuser.FieldID).From(sql.Table(hiddenuser.Table))
+}
+
 // edgePage is a page of the users at the other end of the owner's rows in a table
-// of relations: mine is the column of the owner, theirs that of the others. It
-// costs two queries.
+// of relations: mine is the column with the owner, theirs the column with the others. It
+// is empty while nobody sees the owner. It costs two queries.
 func (f *finder) edgePage(ctx context.Context, l paging.List, owner int64, p paging.Page, table, mine, theirs string) (*paging.Connection[ent.User], error) {
 	w, err := paging.Open(p, l, owner, f.cfg.MaxPage)
 	if err != nil {
@@ -180,7 +185,7 @@ func (f *finder) edgePage(ctx context.Context, l paging.List, owner int64, p pag
 	t := sql.Dialect(f.cfg.Dialect).Select().From(sql.Table(table))
 	query, args := t.Select(t.C("id"), t.C(theirs)).
 		Where(sql.And(sql.EQ(t.C(mine), owner), sql.GT(t.C("id"), r.After), sql.LT(t.C("id"), r.Upper()),
-			sql.NotIn(t.C(theirs), sql.Select(hiddenuser.FieldID).From(sql.Table(hiddenuser.Table))))).
+			sql.NotIn(t.C(mine), hiddenUsers()), sql.NotIn(t.C(theirs), hiddenUsers()))).
 		OrderBy(sql.Desc(t.C("id"))).Limit(r.Limit).Query()
 	list, err := f.db.QueryContext(ctx, query, args...)
 	if err != nil {

@@ -247,10 +247,10 @@ func (f *Feed) DeletePost(ctx context.Context, v account.Viewer, id int64) error
 		}
 		return f.enqueuePost(ctx, tx, job.PostChanged, author, job.Post{Post: id, Author: v.ID, From: p.Visibility})
 	})
+	f.posts.Narrowed()
 	if err != nil {
 		return err
 	}
-	f.posts.Narrowed()
 	f.home.RemoveOwn(ctx, v.ID, id)
 	return nil
 }
@@ -289,6 +289,16 @@ func (f *Feed) Post(ctx context.Context, v account.Viewer, id int64) (*ent.Post,
 		return nil, refusal.ErrNoSuchPost
 	}
 	return posts[0], nil
+}
+
+// ReportedPost returns a post for a report of a viewer who may not see it. Moderators read the
+// report, the viewer does not. Error: NotFound. It costs one query.
+func (f *Feed) ReportedPost(ctx context.Context, id int64) (*ent.Post, error) {
+	p, err := f.db.Post.Query().Where(post.ID(id), post.VisibilityNEQ(schema.Deleted)).Only(ctx)
+	if ent.IsNotFound(err) {
+		return nil, refusal.ErrNoSuchPost
+	}
+	return p, rows.Wrap("find reported post", err)
 }
 
 // Posts returns the posts of the ids, in their order; nil where there is none or

@@ -14,6 +14,7 @@ import (
 	"tideline/ent/predicate"
 	"tideline/ent/user"
 	"tideline/feed/account"
+	"tideline/feed/ids"
 	"tideline/feed/internal/rows"
 	"tideline/feed/job"
 	"tideline/feed/refusal"
@@ -40,6 +41,10 @@ type relationChange struct {
 	// unnoticed says that only the viewer's timeline depends on the change: nothing is
 	// locked, done, or told, to the other.
 	unnoticed bool
+	// givesAccess refuses the change while nobody sees the other user. Every other change
+	// also works on a user who is hidden and may come back: otherwise the user would come
+	// back with access that the viewer wanted to take away.
+	givesAccess bool
 	// make makes the change, in the transaction of the pair, and reports whether there
 	// was anything to change.
 	make func(p pair) (bool, error)
@@ -47,7 +52,8 @@ type relationChange struct {
 
 // change makes the change of the locked pair and, when that changed something, has both
 // users' feeds agree with it: the viewer's before change returns, the other's
-// by the workers. It returns the other user as change left it.
+// by the workers. It returns the other user as change left it; of a user whom nobody sees,
+// only the id.
 //
 // The pair is locked before the viewer, so that no two changes wait for each other; what
 // locks rows of users alone, in the order of ids, never waits for a pair. A change of mutes
@@ -68,7 +74,7 @@ func (f *Feed) change(ctx context.Context, v account.Viewer, other int64, c rela
 			return nil, err
 		}
 		if c.already(relations[other]) {
-			return f.otherUser(ctx, other)
+			return f.otherUser(ctx, other, c.givesAccess)
 		}
 	}
 	j := job.Relation{Users: [2]int64{v.ID, other}, First: c.unnoticed, Change: rand.Int64()}
@@ -81,8 +87,8 @@ func (f *Feed) change(ctx context.Context, v account.Viewer, other int64, c rela
 		if p.viewer.Hidden {
 			return refusal.ErrSignIn
 		}
-		if p.other.Hidden {
-			return refusal.ErrNoSuchUser
+		if err := mayRelate(ctx, tx.HiddenUser, p.other, c.givesAccess); err != nil {
+			return err
 		}
 		if changed, err = c.make(p); err != nil || !changed {
 			return err
@@ -92,14 +98,29 @@ func (f *Feed) change(ctx context.Context, v account.Viewer, other int64, c rela
 	if c.unnoticed && ent.IsConstraintError(err) { // a concurrent call came first
 		changed, err = false, nil
 	}
+	if changed { // also if nobody knows whether the commit succeeded
+		f.posts.Narrowed()
+	}
 	if err != nil {
 		return nil, err
 	}
 	if changed {
-		f.posts.Narrowed()
 		f.home.SyncOwnInbox(ctx, v.ID, other, j.Change)
 	}
-	return f.otherUser(ctx, other)
+	return f.otherUser(ctx, other, c.givesAccess)
+}
+
+// mayRelate refuses a change of the relation to a user whom nobody sees, unless it gives no
+// access and the user may come back. Error: NotFound.
+func mayRelate(ctx context.Context, hidden *ent.HiddenUserClient, other *ent.User, givesAccess bool) error {
+	if !other.Hidden {
+		return nil
+	}
+	returns, err := rows.MayReturn(ctx, hidden, other.ID)
+	if err == nil && (givesAccess || !returns) {
+		err = refusal.ErrNoSuchUser
+	}
+	return err
 }
 
 // pair reads the two users, and locks what pair says. Error: NotFound.
@@ -125,12 +146,23 @@ func (f *Feed) pair(ctx context.Context, tx *ent.Tx, viewer, other int64, lock b
 	return pair{tx, f.cfg.Dialect, users[0], users[1], f.cfg.Webhooks}, nil
 }
 
-func (f *Feed) otherUser(ctx context.Context, id int64) (*ent.User, error) {
+// otherUser returns the user after a change. Of a user whom nobody sees it returns the id
+// and the time that is part of the id.
+func (f *Feed) otherUser(ctx context.Context, id int64, givesAccess bool) (*ent.User, error) {
 	u, err := f.db.User.Query().Where(user.ID(id), rows.WithFollows).Only(ctx)
-	if ent.IsNotFound(err) || err == nil && u.Hidden {
+	if ent.IsNotFound(err) {
 		return nil, refusal.ErrNoSuchUser
 	}
-	return u, rows.Wrap("read user", err)
+	if err != nil {
+		return nil, fmt.Errorf("read user: %w", err)
+	}
+	if err := mayRelate(ctx, f.db.HiddenUser, u, givesAccess); err != nil {
+		return nil, err
+	}
+	if u.Hidden {
+		return &ent.User{ID: id, CreatedAt: ids.TimeOf(id), Data: new(ent.NoData)}, nil
+	}
+	return u, nil
 }
 
 // Follow makes the viewer follow other, or ask to where other approves
@@ -140,7 +172,8 @@ func (f *Feed) otherUser(ctx context.Context, id int64) (*ent.User, error) {
 // Cost: as change.
 func (f *Feed) Follow(ctx context.Context, v account.Viewer, other int64) (*ent.User, error) {
 	return f.change(ctx, v, other, relationChange{
-		already: func(r visibility.Relation) bool { return r.Following },
+		already:     func(r visibility.Relation) bool { return r.Following },
+		givesAccess: true,
 		make: func(p pair) (bool, error) {
 			blocked, err := p.tx.Block.Query().Where(blockBetween(v.ID, other)).Exist(ctx)
 			if err != nil {
@@ -249,7 +282,7 @@ func (p pair) deleteRequest(ctx context.Context, requester, target int64) (bool,
 //
 // Cost: as change.
 func (f *Feed) AcceptFollower(ctx context.Context, v account.Viewer, other int64) (*ent.User, error) {
-	return f.change(ctx, v, other, relationChange{make: func(p pair) (bool, error) {
+	return f.change(ctx, v, other, relationChange{givesAccess: true, make: func(p pair) (bool, error) {
 		asked, err := p.deleteRequest(ctx, other, v.ID)
 		if err != nil {
 			return false, err

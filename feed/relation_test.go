@@ -2,6 +2,7 @@ package feed_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"tideline/feed/account"
 	"tideline/feed/feedtest"
 	"tideline/feed/home"
+	"tideline/feed/ids"
 	"tideline/feed/paging"
 	"tideline/feed/refusal"
 	"tideline/feed/visibility"
@@ -231,6 +233,99 @@ func TestBlockClearsBothWays(t *testing.T) {
 		require.Zero(w, n, "follows do not come back")
 		w.Follow(b, a)
 		require.Zero(w, w.Stores.DB.FollowRequest.Query().Where(followrequest.RequesterID(b.ID)).CountX(w.Ctx))
+	})
+}
+
+// Access is taken from a user whom nobody sees, and stays taken when the user comes back. Access
+// is not given, and a user who is being deleted is none.
+func TestAccessIsTakenFromHiddenUsers(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		type change func(context.Context, account.Viewer, int64) (*ent.User, error)
+		takes := map[string]struct {
+			do   change
+			left visibility.Relation // of the viewer, who follows the other and is followed
+		}{
+			"unfollow":        {w.Feed.Unfollow, visibility.Relation{FollowedBy: true}},
+			"remove follower": {w.Feed.RemoveFollower, visibility.Relation{Following: true}},
+			"block":           {w.Feed.Block, visibility.Relation{Blocking: true}},
+			"mute":            {w.Feed.Mute, visibility.Relation{Following: true, FollowedBy: true, Muting: true}},
+			"unmute":          {w.Feed.Unmute, visibility.Relation{Following: true, FollowedBy: true}},
+			"unblock":         {w.Feed.Unblock, visibility.Relation{Following: true, FollowedBy: true}},
+		}
+		none := func(*ent.Tx, *ent.User) error { return nil }
+		hide := map[string]func(id int64) (show func()){
+			"suspended": func(id int64) func() {
+				_, err := w.Sessions.Suspend(w.Ctx, id, none)
+				require.NoError(w, err)
+				return func() {
+					_, err := w.Sessions.Unsuspend(w.Ctx, id, none)
+					require.NoError(w, err)
+				}
+			},
+			"leaving": func(id int64) func() {
+				_, _, err := w.Sessions.Delete(w.Ctx, id, feedtest.Grace)
+				require.NoError(w, err)
+				return func() {
+					_, err := w.Sessions.Restore(w.Ctx, id)
+					require.NoError(w, err)
+				}
+			},
+		}
+		n := 0
+		user := func() account.Viewer { n++; return w.User(fmt.Sprint("user", n)) }
+		for how, hide := range hide {
+			for doing, change := range takes {
+				alice, bob := user(), user()
+				w.Befriend(alice, bob)
+				post := w.Post(alice, schema.Followers)
+				show := hide(bob.ID)
+				for range 2 { // the second time it is so already
+					u, err := change.do(w.Ctx, alice, bob.ID)
+					require.NoError(w, err, "%s while %s", doing, how)
+					require.Equal(w, &ent.User{ID: bob.ID, CreatedAt: ids.TimeOf(bob.ID), Data: new(ent.NoData)}, u, "nothing of a hidden user is shown")
+				}
+				followers, err := w.Feed.Followers(w.Ctx, bob.ID, paging.Page{})
+				require.NoError(w, err)
+				require.Empty(w, followers.Edges, "nor who follows them")
+				show()
+				relations, err := w.Feed.Relations(w.Ctx, alice, []int64{bob.ID})
+				require.NoError(w, err)
+				require.Equal(w, change.left, *relations[0], "%s while %s", doing, how)
+				_, err = w.Feed.Post(w.Ctx, bob, post)
+				require.Equal(w, change.left.FollowedBy, err == nil, "%s while %s: %v", doing, how, err)
+			}
+			// Requests both ways.
+			yes, alice, bob := true, user(), user()
+			for _, v := range []account.Viewer{alice, bob} {
+				_, err := w.Accounts.UpdateProfile(w.Ctx, v, account.Profile{ApprovesFollowers: &yes})
+				require.NoError(w, err)
+			}
+			w.Follow(alice, bob)
+			w.Follow(bob, alice)
+			show := hide(bob.ID)
+			for doing, change := range map[string]change{"follow": w.Feed.Follow, "accept": w.Feed.AcceptFollower} {
+				_, err := change(w.Ctx, alice, bob.ID)
+				require.ErrorIs(w, err, refusal.ErrNoSuchUser, "%s while %s", doing, how)
+			}
+			_, err := w.Feed.Unfollow(w.Ctx, alice, bob.ID)
+			require.NoError(w, err, "a request is withdrawn")
+			_, err = w.Feed.RejectFollower(w.Ctx, alice, bob.ID)
+			require.NoError(w, err)
+			show()
+			require.Zero(w, w.Stores.DB.FollowRequest.Query().Where(followrequest.RequesterIDIn(alice.ID, bob.ID)).CountX(w.Ctx))
+		}
+		w.Drain()
+		w.counted()
+
+		alice, bob := user(), user()
+		w.Befriend(alice, bob)
+		_, _, err := w.Sessions.Delete(w.Ctx, bob.ID, 0)
+		require.NoError(w, err)
+		for doing, change := range takes {
+			_, err := change.do(w.Ctx, alice, bob.ID)
+			require.ErrorIs(w, err, refusal.ErrNoSuchUser, doing)
+		}
 	})
 }
 

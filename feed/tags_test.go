@@ -1,11 +1,14 @@
 package feed_test
 
 import (
+	"encoding/base64"
+	"encoding/binary"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"tideline/ent"
+	"tideline/ent/post"
 	"tideline/ent/schema"
 	"tideline/feed"
 	"tideline/feed/account"
@@ -161,6 +164,11 @@ func TestTagFullOfHiddenPosts(t *testing.T) {
 				break
 			}
 			require.NotNil(w, p.After)
+			raw, err := base64.RawURLEncoding.DecodeString(*p.After)
+			require.NoError(w, err)
+			id := int64(binary.BigEndian.Uint64(raw[10:])) // as paging.Cursor has it
+			require.False(w, w.Stores.DB.Post.Query().Where(post.ID(id), post.VisibilityEQ(schema.Private)).ExistX(w.Ctx),
+				"a cursor names a post that the viewer may not see")
 		}
 		require.Equal(w, [][]int64{{top}, {}, {deep}}, pages)
 	})

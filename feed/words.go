@@ -106,10 +106,12 @@ func (m *mutedWords) changeWords(ctx context.Context, v account.Viewer, word str
 		}
 		return m.cfg.Queue.Enqueue(ctx, tx, queue.Relations, job.WordsChanged, j)
 	})
+	if changed { // also if nobody knows whether the commit succeeded
+		m.posts.Narrowed()
+	}
 	if err != nil || !changed {
 		return word, u, err
 	}
-	m.posts.Narrowed()
 	if err := m.home.WordsChanged(ctx, v.ID, j.Change); err != nil {
 		m.cfg.Logger.WarnContext(ctx, "clients not told of muted words; a job will", "error", err)
 	}

@@ -97,6 +97,10 @@ func (r report) userOf(ctx context.Context, one *ent.Report, name string, id fun
 	})
 }
 
+func (r report) Versions(ctx context.Context, one *ent.Report, first *int, after *string) (*paging.Connection[ent.PostVersion], error) {
+	return r.Moderation.ReportedVersions(ctx, one, paging.Page{First: first, After: after})
+}
+
 func (r moderationMutation) ReportPost(ctx context.Context, in model.ReportPostInput) (*model.ReportPayload, error) {
 	id, err := idOf("postId", in.PostID, "Post")
 	if err != nil {

@@ -160,3 +160,55 @@ func TestReportsOverTheAPI(t *testing.T) {
 	require.NotNil(t, upheld[0].(map[string]any)["decidedAt"])
 	require.Nil(t, c.get("node", `query($id: ID!) { node(id: $id) { id } }`, map[string]any{"id": first["id"]}))
 }
+
+// What others do against a user whom nobody sees is answered with the relationship, and of the
+// user with nothing but the id.
+func TestHiddenUserIsBlockedOverTheAPI(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, storagetest.Embedded(t))
+	badID, bad := c.signUp("bad")
+	post := c.get("createPost.post.id", createPost, map[string]any{"text": "first", "visibility": "PUBLIC"})
+	c.get("updatePost.post.id", `mutation($id: ID!) { updatePost(input: {postId: $id, text: "second"}) { post { id } } }`, map[string]any{"id": post})
+	_, good := c.signUp("good")
+	on := map[string]any{"user": badID, "post": post}
+	c.get("follow.user.handle", `mutation($user: ID!) { follow(input: {userId: $user}) { user { handle } } }`, on)
+	c.viewer = bad
+	c.get("follow.user.handle", `mutation($user: ID!) { follow(input: {userId: $user}) { user { handle } } }`, map[string]any{"user": c.get("user.id", `{ user(handle: "good") { id } }`, nil)})
+	_, err := c.Moderation.Suspend(c.ctx, moderation.Console, bad.ID, "")
+	require.NoError(t, err)
+	c.viewer = good
+	const all = `user { id handle name bio avatarUrl links data followerCount followingCount postCount approvesFollowers
+		posts { nodes { id } } followers { nodes { id } } following { nodes { id } } } relationship { following followedBy blocking muting }`
+	nobody := map[string]any{
+		"id": badID, "handle": "", "name": "", "bio": "", "avatarUrl": nil, "links": []any{}, "data": map[string]any{}, "approvesFollowers": false,
+		"posts": map[string]any{"nodes": []any{}}, "followers": map[string]any{"nodes": []any{}}, "following": map[string]any{"nodes": []any{}},
+	}
+	for _, change := range []struct {
+		name string
+		left map[string]any
+	}{
+		{"mute", map[string]any{"following": true, "followedBy": true, "blocking": false, "muting": true}},
+		{"removeFollower", map[string]any{"following": true, "followedBy": false, "blocking": false, "muting": true}},
+		{"unfollow", map[string]any{"following": false, "followedBy": false, "blocking": false, "muting": true}},
+		{"block", map[string]any{"following": false, "followedBy": false, "blocking": true, "muting": true}},
+	} {
+		answer := c.get(change.name, `mutation($user: ID!) { `+change.name+`(input: {userId: $user}) { `+all+` } }`, on).(map[string]any)
+		require.Equal(t, change.left, answer["relationship"], change.name)
+		require.Subset(t, answer["user"], nobody, change.name)
+		for _, count := range []string{"followerCount", "followingCount", "postCount"} {
+			require.EqualValues(t, 0, answer["user"].(map[string]any)[count], count)
+		}
+	}
+	require.Nil(t, c.get("node", `query($user: ID!) { node(id: $user) { id } }`, on))
+	c.refused("NOT_FOUND", `mutation($user: ID!) { follow(input: {userId: $user}) { user { id } } }`, on)
+
+	require.Equal(t, true, c.get("reportPost.reported", `mutation($post: ID!) { reportPost(input: {postId: $post, reason: SPAM}) { reported } }`, on))
+	require.Equal(t, true, c.get("reportUser.reported", `mutation($user: ID!) { reportUser(input: {userId: $user, reason: SPAM}) { reported } }`, on))
+	_, err = c.Moderation.SetRole(c.ctx, moderation.Console, good.ID, user.RoleMODERATOR, "")
+	require.NoError(t, err)
+	reports := c.get("reports.nodes", `{ reports { nodes { text versions { nodes { text } } } } }`, nil)
+	require.Equal(t, []any{
+		map[string]any{"text": "second", "versions": map[string]any{"nodes": []any{map[string]any{"text": "first"}}}},
+		map[string]any{"text": nil, "versions": nil},
+	}, reports)
+}

@@ -176,7 +176,7 @@ func (r post) ViewerHasLiked(ctx context.Context, p *ent.Post) (bool, error) {
 }
 
 func (r post) Versions(ctx context.Context, p *ent.Post, first *int, after *string) (*paging.Connection[ent.PostVersion], error) {
-	return r.Feed.Versions(ctx, Viewer(ctx), p, paging.Page{First: first, After: after})
+	return r.Moderation.Versions(ctx, Viewer(ctx), p, paging.Page{First: first, After: after})
 }
 
 func (r post) Delivery(ctx context.Context, p *ent.Post) (*ent.Delivery, error) {

@@ -172,6 +172,13 @@ func (r relation) count(place, user int) (n int) {
 	return n
 }
 
+// relates reports whether others can change their relation to the user in this way. A hidden
+// user who may come back is given no access, but it can be taken away.
+func (m *model) relates(do string, user int) bool {
+	u := m.users[user]
+	return !u.hidden || !u.leaving && !u.gone && do != "follow" && do != "accept"
+}
+
 func (m *model) follow(a, b int) (code string, begun bool) {
 	switch {
 	case m.blocks[[2]int{a, b}] || m.blocks[[2]int{b, a}]:

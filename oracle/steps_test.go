@@ -109,7 +109,7 @@ func (r *run) social(s step, a, b, p int) error {
 		"remove follower": f.Feed.RemoveFollower,
 		"block":           f.Feed.Block, "unblock": f.Feed.Unblock, "mute": f.Feed.Mute, "unmute": f.Feed.Unmute,
 	}
-	if call := towards[s.do]; call != nil && r.users[b].hidden {
+	if call := towards[s.do]; call != nil && !r.relates(s.do, b) {
 		return between("does: "+s.do, relate(call), notFound)
 	}
 	switch s.do {

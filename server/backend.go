@@ -76,7 +76,7 @@ func (c Config) backend(stores *storage.Stores, log *slog.Logger, m *metrics.Met
 	if err != nil {
 		return b, err
 	}
-	b.sessions, err = account.NewSessions(account.SessionsConfig{DB: stores.DB, Publisher: b.publisher, Queue: b.jobs, Keys: b.keys, TTL: c.SessionTTL, Grace: c.DeletionGrace, Webhooks: b.outbox, Logger: log})
+	b.sessions, err = account.NewSessions(account.SessionsConfig{DB: stores.DB, Publisher: b.publisher, Queue: b.jobs, Visibility: b.visibility, Keys: b.keys, TTL: c.SessionTTL, Grace: c.DeletionGrace, Webhooks: b.outbox, Logger: log})
 	if err != nil {
 		return b, err
 	}
@@ -137,7 +137,7 @@ func (b backend) api(c Config, issuers *identity.Verifier, generator *ids.Genera
 // bulk takes many rows of other servers.
 func (b backend) bulk(c Config, generator *ids.Generator, log *slog.Logger) (*bulk.Bulk, error) {
 	return bulk.New(bulk.Config{
-		DB: b.stores.DB, Dialect: b.stores.Dialect, Visibility: b.visibility, Timelines: b.timelines, Queue: b.jobs, IDs: generator,
+		DB: b.stores.DB, Dialect: b.stores.Dialect, Visibility: b.visibility, Timelines: b.timelines, Queue: b.jobs, IDs: generator, Sessions: b.sessions,
 		MaxText: c.MaxText, Logger: log,
 	})
 }

@@ -647,6 +647,7 @@ var (
 		{Name: "reason", Type: field.TypeEnum, Enums: []string{"SPAM", "HARASSMENT", "VIOLENCE", "SEXUAL", "ILLEGAL", "IMPERSONATION", "OTHER"}},
 		{Name: "comment", Type: field.TypeString, Size: 2147483647, Default: ""},
 		{Name: "text", Type: field.TypeString, Size: 2147483647, Default: ""},
+		{Name: "unseen", Type: field.TypeBool, Default: false},
 		{Name: "status", Type: field.TypeEnum, Enums: []string{"OPEN", "UPHELD", "DISMISSED"}, Default: "OPEN"},
 		{Name: "claimed_by", Type: field.TypeInt64, Default: 0},
 		{Name: "claimed_until", Type: field.TypeInt64, Default: 0},
@@ -664,13 +665,13 @@ var (
 		ForeignKeys: []*schema.ForeignKey{
 			{
 				Symbol:     "reports_users_reporter",
-				Columns:    []*schema.Column{ReportsColumns[11]},
+				Columns:    []*schema.Column{ReportsColumns[12]},
 				RefColumns: []*schema.Column{UsersColumns[0]},
 				OnDelete:   schema.Cascade,
 			},
 			{
 				Symbol:     "reports_users_reported",
-				Columns:    []*schema.Column{ReportsColumns[12]},
+				Columns:    []*schema.Column{ReportsColumns[13]},
 				RefColumns: []*schema.Column{UsersColumns[0]},
 				OnDelete:   schema.Cascade,
 			},
@@ -679,17 +680,17 @@ var (
 			{
 				Name:    "report_reporter_id_status",
 				Unique:  false,
-				Columns: []*schema.Column{ReportsColumns[11], ReportsColumns[5]},
+				Columns: []*schema.Column{ReportsColumns[12], ReportsColumns[6]},
 			},
 			{
 				Name:    "report_reported_id_post_id_status",
 				Unique:  false,
-				Columns: []*schema.Column{ReportsColumns[12], ReportsColumns[1], ReportsColumns[5]},
+				Columns: []*schema.Column{ReportsColumns[13], ReportsColumns[1], ReportsColumns[6]},
 			},
 			{
 				Name:    "report_status_id",
 				Unique:  false,
-				Columns: []*schema.Column{ReportsColumns[5], ReportsColumns[0]},
+				Columns: []*schema.Column{ReportsColumns[6], ReportsColumns[0]},
 			},
 		},
 	}

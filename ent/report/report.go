@@ -27,6 +27,8 @@ const (
 	FieldComment = "comment"
 	// FieldText holds the string denoting the text field in the database.
 	FieldText = "text"
+	// FieldUnseen holds the string denoting the unseen field in the database.
+	FieldUnseen = "unseen"
 	// FieldStatus holds the string denoting the status field in the database.
 	FieldStatus = "status"
 	// FieldClaimedBy holds the string denoting the claimed_by field in the database.
@@ -70,6 +72,7 @@ var Columns = []string{
 	FieldReason,
 	FieldComment,
 	FieldText,
+	FieldUnseen,
 	FieldStatus,
 	FieldClaimedBy,
 	FieldClaimedUntil,
@@ -95,6 +98,8 @@ var (
 	DefaultComment string
 	// DefaultText holds the default value on creation for the "text" field.
 	DefaultText string
+	// DefaultUnseen holds the default value on creation for the "unseen" field.
+	DefaultUnseen bool
 	// DefaultClaimedBy holds the default value on creation for the "claimed_by" field.
 	DefaultClaimedBy int64
 	// DefaultClaimedUntil holds the default value on creation for the "claimed_until" field.
@@ -198,6 +203,11 @@ func ByComment(opts ...sql.OrderTermOption) OrderOption {
 // ByText orders the results by the text field.
 func ByText(opts ...sql.OrderTermOption) OrderOption {
 	return sql.OrderByField(FieldText, opts...).ToFunc()
+}
+
+// ByUnseen orders the results by the unseen field.
+func ByUnseen(opts ...sql.OrderTermOption) OrderOption {
+	return sql.OrderByField(FieldUnseen, opts...).ToFunc()
 }
 
 // ByStatus orders the results by the status field.

@@ -80,6 +80,11 @@ func Text(v string) predicate.Report {
 	return predicate.Report(sql.FieldEQ(FieldText, v))
 }
 
+// Unseen applies equality check predicate on the "unseen" field. It's identical to UnseenEQ.
+func Unseen(v bool) predicate.Report {
+	return predicate.Report(sql.FieldEQ(FieldUnseen, v))
+}
+
 // ClaimedBy applies equality check predicate on the "claimed_by" field. It's identical to ClaimedByEQ.
 func ClaimedBy(v int64) predicate.Report {
 	return predicate.Report(sql.FieldEQ(FieldClaimedBy, v))
@@ -333,6 +338,16 @@ func TextEqualFold(v string) predicate.Report {
 // TextContainsFold applies the ContainsFold predicate on the "text" field.
 func TextContainsFold(v string) predicate.Report {
 	return predicate.Report(sql.FieldContainsFold(FieldText, v))
+}
+
+// UnseenEQ applies the EQ predicate on the "unseen" field.
+func UnseenEQ(v bool) predicate.Report {
+	return predicate.Report(sql.FieldEQ(FieldUnseen, v))
+}
+
+// UnseenNEQ applies the NEQ predicate on the "unseen" field.
+func UnseenNEQ(v bool) predicate.Report {
+	return predicate.Report(sql.FieldNEQ(FieldUnseen, v))
 }
 
 // StatusEQ applies the EQ predicate on the "status" field.

@@ -20,6 +20,8 @@ func (Report) Fields() []ent.Field {
 		field.Enum("reason").Values("SPAM", "HARASSMENT", "VIOLENCE", "SEXUAL", "ILLEGAL", "IMPERSONATION", "OTHER").Immutable(),
 		field.Text("comment").Default("").Immutable(),
 		field.Text("text").Default("").Immutable().Comment("that of the post when it was reported"),
+		field.Bool("unseen").Default(false).Immutable().
+			Comment("whether the reporter could not see the post when it was reported, so that the reporter must not find out that the report exists"),
 		field.Enum("status").Values("OPEN", "UPHELD", "DISMISSED").Default("OPEN"),
 		field.Int64("claimed_by").Default(0).Comment("the moderator who looks at it; 0: nobody"),
 		field.Int64("claimed_until").Default(0).Comment("Unix time in milliseconds"),

@@ -188,13 +188,21 @@ type Profile struct {
 
 // UpdateProfile changes the viewer's profile. Errors: Unauthenticated, BadInput.
 //
-// Cost: one update by primary key, one more for the data, and KeepNames for another name.
+// Cost: a lock, one update and one look-up by primary key, one update more for the data, and
+// KeepNames for another name.
 func (a *Accounts) UpdateProfile(ctx context.Context, v Viewer, p Profile) (*ent.User, error) {
 	if v.ID == 0 {
 		return nil, refusal.ErrSignIn
 	}
 	var u *ent.User
 	err := rows.InTx(ctx, a.cfg.DB, func(tx *ent.Tx) error {
+		// An update that sets no column locks nothing, and the webhook must not have a profile
+		// that another call is about to change.
+		if err := lockUser(ctx, tx, v.ID); refusal.CodeOf(err) == refusal.NotFound {
+			return refusal.ErrSignIn
+		} else if err != nil {
+			return err
+		}
 		change := tx.User.Update().Where(user.ID(v.ID))
 		if p.Name != nil {
 			name, err := NameField.CleanLine(*p.Name)

@@ -10,13 +10,14 @@ import (
 	"tideline/feed/internal/rows"
 	"tideline/feed/password"
 	"tideline/feed/refusal"
+	"tideline/feed/webhook"
 )
 
 // ChangeHandle gives the viewer another handle. The former one is free at once: who asks
 // for it finds nobody, or somebody else. Errors: Unauthenticated, BadInput; Conflict when
 // it is taken.
 //
-// Cost: one update by primary key, and KeepNames.
+// Cost: a short transaction of an update and a look-up by primary key, and KeepNames.
 func (a *Accounts) ChangeHandle(ctx context.Context, v Viewer, handle string) (*ent.User, error) {
 	if v.ID == 0 {
 		return nil, refusal.ErrSignIn
@@ -27,18 +28,25 @@ func (a *Accounts) ChangeHandle(ctx context.Context, v Viewer, handle string) (*
 	}
 	var u *ent.User
 	err = rows.InTx(ctx, a.cfg.DB, func(tx *ent.Tx) error {
-		if u, err = tx.User.UpdateOneID(v.ID).SetHandle(handle).Save(ctx); err != nil {
+		err := tx.User.Update().Where(user.ID(v.ID)).SetHandle(handle).Exec(ctx)
+		if ent.IsConstraintError(err) {
+			return refusal.New(refusal.HandleTaken, "The handle @%s is taken.", handle).In("handle")
+		}
+		if err == nil {
+			u, err = tx.User.Query().Where(user.ID(v.ID), rows.WithFollows).Only(ctx)
+		}
+		if ent.IsNotFound(err) {
+			return refusal.ErrSignIn
+		}
+		if err != nil {
+			return fmt.Errorf("change handle: %w", err)
+		}
+		if err := KeepNames(ctx, tx, u); err != nil {
 			return err
 		}
-		return KeepNames(ctx, tx, u)
+		return a.with.Webhooks.User(ctx, tx, webhook.UserUpdated, u)
 	})
-	if ent.IsConstraintError(err) {
-		return nil, refusal.New(refusal.HandleTaken, "The handle @%s is taken.", handle).In("handle")
-	}
-	if ent.IsNotFound(err) {
-		return nil, refusal.ErrSignIn
-	}
-	return u, rows.Wrap("change handle", err)
+	return u, err
 }
 
 // ChangePassword changes the viewer's password and ends all other sessions, as SignOut. A

@@ -118,6 +118,7 @@ func (s *Sessions) Delete(ctx context.Context, id int64, grace time.Duration) (u
 		_, err = deleteSessions(ctx, tx.Session, session.UserID(id))
 		return err
 	})
+	s.cfg.Visibility.Narrowed()
 	if err != nil {
 		return nil, false, err
 	}

@@ -594,5 +594,18 @@ func TestExportAccount(t *testing.T) {
 		require.Contains(w, file.String(), `"text":"soongone said so"`)
 		require.NotContains(w, file.String(), w.Stores.DB.User.GetX(w.Ctx, id).PasswordHash)
 		requireCode(w, refusal.NotFound, w.Sessions.Export(w.Ctx, 1, &file))
+
+		// A hidden user looks like one that does not exist.
+		for _, v := range []account.Viewer{c.friend, c.followee} {
+			_, err = w.Sessions.Suspend(w.Ctx, v.ID, func(*ent.Tx, *ent.User) error { return nil })
+			require.NoError(w, err)
+		}
+		file.Reset()
+		require.NoError(w, w.Sessions.Export(w.Ctx, id, &file))
+		for _, name := range []string{`"handle":"friend"`, `"handle":"followee"`, ent.NodeID("User", c.friend.ID), ent.NodeID("User", c.followee.ID)} {
+			relations := strings.Split(file.String(), `{"comment"`)[0] // the report names whom it is about
+			require.NotContains(w, relations, name)
+		}
+		require.Contains(w, file.String(), `"handle":"follower"`)
 	})
 }

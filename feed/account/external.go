@@ -270,7 +270,7 @@ func (a *Accounts) ExternalIDs(ctx context.Context, v Viewer, ids []int64) ([]*s
 	if v.ID == 0 {
 		return list, nil
 	}
-	found, err := a.cfg.DB.User.Query().Where(rows.Among(user.FieldID, append([]int64{v.ID}, ids...)), user.ExternalIDNotNil()).
+	found, err := a.cfg.DB.User.Query().Where(rows.Among(user.FieldID, append([]int64{v.ID}, ids...)), user.ExternalIDNotNil(), user.Hidden(false)).
 		Select(user.FieldID, user.FieldIssuer, user.FieldExternalID).All(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read external ids: %w", err)

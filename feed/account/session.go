@@ -19,6 +19,7 @@ import (
 	"tideline/feed/ids"
 	"tideline/feed/internal/rows"
 	"tideline/feed/refusal"
+	"tideline/feed/visibility"
 	"tideline/feed/webhook"
 	"tideline/live"
 	"tideline/queue"
@@ -67,6 +68,8 @@ type SessionsConfig struct {
 	DB        *ent.Client
 	Publisher *live.Publisher // tells open subscriptions that their session has ended
 	Queue     *queue.Queue    // deletes accounts
+	// Visibility gives every verdict again once a user is hidden.
+	Visibility *visibility.Reader
 	// Keys are the API keys that stand for sessions. Defaults to none.
 	Keys *apikey.Keys
 	// TTL is how long a log-in lasts. Defaults to DefaultSessionTTL.
@@ -97,8 +100,8 @@ const sessionPage = 1000
 
 // NewSessions returns Sessions. It fails when a required field is missing.
 func NewSessions(cfg SessionsConfig) (*Sessions, error) {
-	if cfg.DB == nil || cfg.Publisher == nil || cfg.Queue == nil {
-		return nil, errors.New("sessions: DB, Publisher and Queue are required")
+	if cfg.DB == nil || cfg.Publisher == nil || cfg.Queue == nil || cfg.Visibility == nil {
+		return nil, errors.New("sessions: DB, Publisher, Queue and Visibility are required")
 	}
 	cfg.TTL = cmp.Or(cfg.TTL, DefaultSessionTTL)
 	if cfg.Logger == nil {

@@ -50,6 +50,7 @@ func (s *Sessions) Suspend(ctx context.Context, id int64, allow func(*ent.Tx, *e
 		_, err = deleteSessions(ctx, tx.Session, session.UserID(id))
 		return err
 	})
+	s.cfg.Visibility.Narrowed()
 	if err != nil {
 		return false, err
 	}
@@ -108,4 +109,25 @@ func lockHidden(ctx context.Context, tx *ent.Tx, id int64) (*ent.User, *ent.Hidd
 		return nil, nil, refusal.ErrNoSuchUser
 	}
 	return u, row, rows.Wrap("find hidden user", err)
+}
+
+// SuspendNew suspends new users whose rows the transaction has written, with hidden set. Nobody
+// has seen them, so there is nobody to tell, and no session to end.
+//
+// Cost: one insert.
+func SuspendNew(ctx context.Context, tx *ent.Tx, ids []int64) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	create := make([]*ent.HiddenUserCreate, len(ids))
+	for i, id := range ids {
+		create[i] = tx.HiddenUser.Create().SetID(id).SetState(hiddenuser.StateSUSPENDED).SetDueAt(never)
+	}
+	return rows.Wrap("suspend new users", tx.HiddenUser.CreateBulk(create...).Exec(ctx))
+}
+
+// Leaves reports whether the account of a hidden user is on its way to be deleted, also where
+// a suspension holds that up.
+func Leaves(row *ent.HiddenUser) bool {
+	return row.State != hiddenuser.StateSUSPENDED || !row.DueAt.Equal(never)
 }

@@ -9,6 +9,8 @@
 //   - Rows are written in transactions of many, by few statements each, together with the
 //     job that has the feeds agree with them. Nothing is told before it commits.
 //   - The sender decides: no approval of followers is asked for.
+//   - Rows about suspended users are taken, and hidden like the users. Of users who are on the
+//     way to be deleted only blocks are taken.
 //
 // It takes rows from whoever calls it: package graph asks for an API key with the scope.
 package bulk
@@ -31,7 +33,9 @@ import (
 	"entgo.io/ent/dialect/sql/sqlgraph"
 
 	"tideline/ent"
+	"tideline/ent/hiddenuser"
 	"tideline/ent/user"
+	"tideline/feed/account"
 	"tideline/feed/identity"
 	"tideline/feed/ids"
 	"tideline/feed/internal/rows"
@@ -67,6 +71,7 @@ type Result struct {
 	// User and Post are the id of the user, or of the post, that the row is, if it was not
 	// refused.
 	User, Post int64
+	suspend    bool // the user, who was there already, is to be suspended
 	// Err says why a row was refused: a refusal.
 	Err error
 }
@@ -111,6 +116,7 @@ type Config struct {
 	Timelines  *timeline.Store
 	Queue      *queue.Queue
 	IDs        *ids.Generator
+	Sessions   *account.Sessions
 	MaxText    int // characters of a post
 	// Logger defaults to discarding.
 	Logger *slog.Logger
@@ -121,8 +127,8 @@ type Bulk struct{ cfg Config }
 
 // New returns a Bulk. It fails when a required field is missing.
 func New(cfg Config) (*Bulk, error) {
-	if cfg.DB == nil || cfg.Dialect == "" || cfg.Visibility == nil || cfg.Timelines == nil || cfg.Queue == nil || cfg.IDs == nil || cfg.MaxText == 0 {
-		return nil, errors.New("bulk: DB, Dialect, Visibility, Timelines, Queue, IDs and MaxText are required")
+	if cfg.DB == nil || cfg.Dialect == "" || cfg.Visibility == nil || cfg.Timelines == nil || cfg.Queue == nil || cfg.IDs == nil || cfg.Sessions == nil || cfg.MaxText == 0 {
+		return nil, errors.New("bulk: DB, Dialect, Visibility, Timelines, Queue, IDs, Sessions and MaxText are required")
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -185,21 +191,28 @@ func checkID(id string) error {
 	return nil
 }
 
-// visibleUsersOf is usersOf without those who are hidden: nobody sees them, and nothing
-// is done to them, or for them.
-func (b *Bulk) visibleUsersOf(ctx context.Context, tx *ent.Tx, issuer string, externalIDs []string) (map[string]*ent.User, error) {
+// knownUser is a user of the issuer, with the state of HiddenUser; "" for one who is not hidden.
+type knownUser struct {
+	ent.User
+	state hiddenuser.State
+}
+
+// presentUsersOf is usersOf without hidden users, except those in one of the states. What a
+// row says of a suspended user stays hidden as the user does, and is there after the
+// suspension.
+func (b *Bulk) presentUsersOf(ctx context.Context, tx *ent.Tx, issuer string, externalIDs []string, states ...hiddenuser.State) (map[string]*knownUser, error) {
 	found, err := b.usersOf(ctx, tx, issuer, externalIDs)
-	maps.DeleteFunc(found, func(_ string, u *ent.User) bool { return u.Hidden })
+	maps.DeleteFunc(found, func(_ string, u *knownUser) bool { return u.state != "" && !slices.Contains(states, u.state) })
 	return found, err
 }
 
 // usersOf returns the users who have the ids at the issuer, by these.
-func (b *Bulk) usersOf(ctx context.Context, tx *ent.Tx, issuer string, externalIDs []string) (map[string]*ent.User, error) {
-	byID := make(map[string]*ent.User, len(externalIDs))
-	err := b.named(ctx, tx, "SELECT t.external_id, t.id, t.handle, t.name, t.bio, t.default_visibility, t.approves_followers, t.password_hash, t.hidden, t.avatar_url, t.links, coalesce(d.data, '"+ent.NoData+"') FROM ", "users", " LEFT JOIN user_data d ON d.user_id = t.id",
+func (b *Bulk) usersOf(ctx context.Context, tx *ent.Tx, issuer string, externalIDs []string) (map[string]*knownUser, error) {
+	byID := make(map[string]*knownUser, len(externalIDs))
+	err := b.named(ctx, tx, "SELECT t.external_id, t.id, t.handle, t.name, t.bio, t.default_visibility, t.approves_followers, t.password_hash, coalesce(h.state, ''), t.avatar_url, t.links, coalesce(d.data, '"+ent.NoData+"') FROM ", "users", " LEFT JOIN user_data d ON d.user_id = t.id LEFT JOIN hidden_users h ON h.id = t.id",
 		issuer, externalIDs, func(row *sql.Rows) error {
-			u := &ent.User{Data: new(string)}
-			err := row.Scan(&u.ExternalID, &u.ID, &u.Handle, &u.Name, &u.Bio, &u.DefaultVisibility, &u.ApprovesFollowers, &u.PasswordHash, &u.Hidden, &u.AvatarURL, &u.Links, u.Data)
+			u := &knownUser{User: ent.User{Data: new(string)}}
+			err := row.Scan(&u.ExternalID, &u.ID, &u.Handle, &u.Name, &u.Bio, &u.DefaultVisibility, &u.ApprovesFollowers, &u.PasswordHash, &u.state, &u.AvatarURL, &u.Links, u.Data)
 			byID[string(u.ExternalID)] = u
 			return err
 		})

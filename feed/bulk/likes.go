@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"tideline/ent"
+	"tideline/ent/hiddenuser"
 	"tideline/ent/post"
 	"tideline/feed/internal/rows"
 	"tideline/feed/refusal"
@@ -24,7 +25,7 @@ func (b *Bulk) Likes(ctx context.Context, issuer string, list []Like) ([]*Result
 		for _, row := range list {
 			userIDs, externalIDs = append(userIDs, row.User), append(externalIDs, row.Post)
 		}
-		users, err := b.visibleUsersOf(ctx, tx, issuer, userIDs)
+		users, err := b.presentUsersOf(ctx, tx, issuer, userIDs, hiddenuser.StateSUSPENDED)
 		if err != nil {
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"tideline/ent"
+	"tideline/ent/hiddenuser"
 	"tideline/ent/post"
 	"tideline/ent/schema"
 	"tideline/feed/ids"
@@ -30,6 +31,7 @@ type Post struct {
 	Text       string
 	Visibility *schema.Visibility // defaults to the author's default
 	Data       *string            // the own fields of the app, a JSON object; nil: none, or not known
+	Hidden     bool               // moderators hid a new post; what moderators did here stays
 	CreatedAt  *time.Time         // defaults to now
 	// CreatedAtText is CreatedAt as ParseTime reads it: a call with a malformed time has only that
 	// row refused.
@@ -70,7 +72,7 @@ func (b *Bulk) posts(ctx context.Context, tx *ent.Tx, issuer string, list []Post
 		seen[list[i].ExternalID] = true
 		externalIDs, authorIDs = append(externalIDs, list[i].ExternalID), append(authorIDs, list[i].Author)
 	}
-	authors, err := b.visibleUsersOf(ctx, tx, issuer, authorIDs)
+	authors, err := b.presentUsersOf(ctx, tx, issuer, authorIDs, hiddenuser.StateSUSPENDED)
 	if err != nil {
 		return err
 	}
@@ -89,7 +91,11 @@ func (b *Bulk) posts(ctx context.Context, tx *ent.Tx, issuer string, list []Post
 		case author == nil:
 			results[i] = refused(refusal.ErrNoSuchUser)
 		case p == nil:
-			fresh = append(fresh, &ent.Post{AuthorID: author.ID, Text: row.Text, Visibility: or(row.Visibility, author.DefaultVisibility), Data: new(or(row.Data, ent.NoData))})
+			p = &ent.Post{AuthorID: author.ID, Text: row.Text, Visibility: or(row.Visibility, author.DefaultVisibility), Data: new(or(row.Data, ent.NoData))}
+			if row.Hidden {
+				p.Visibility = p.Visibility.Hidden()
+			}
+			fresh = append(fresh, p)
 			at = append(at, i)
 		case p.AuthorID != author.ID || p.Text != row.Text || row.Visibility != nil && *row.Visibility != p.Visibility.Shown(), or(row.Data, *p.Data) != *p.Data:
 			results[i] = refused(refusal.New(refusal.OtherContent, "The post is there with another author, text, visibility or data."))

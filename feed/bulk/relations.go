@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"tideline/ent"
+	"tideline/ent/hiddenuser"
 	"tideline/feed/refusal"
 )
 
@@ -29,7 +30,7 @@ type pair struct {
 // are locked as by other changes of relations.
 func (b *Bulk) Follows(ctx context.Context, issuer string, list []Follow) ([]*Result, error) {
 	return take(ctx, b, list, func(ctx context.Context, tx *ent.Tx, list []Follow, results []*Result) error {
-		pairs, err := b.pairs(ctx, tx, issuer, len(list), func(i int) (string, string) { return list[i].Follower, list[i].Followee }, results)
+		pairs, err := b.pairs(ctx, tx, issuer, len(list), func(i int) (string, string) { return list[i].Follower, list[i].Followee }, results, hiddenuser.StateSUSPENDED)
 		if err != nil {
 			return err
 		}
@@ -71,13 +72,14 @@ func (b *Bulk) Follows(ctx context.Context, issuer string, list []Follow) ([]*Re
 	})
 }
 
-// Blocks makes blocks, and ends the follows and requests between the two. Error: BadInput
-// for more than MaxRows.
+// Blocks makes blocks, and ends the follows and requests between the two, also of users who
+// are hidden and may come back. Error: BadInput for more than MaxRows.
 //
 // Cost: as Follows.
 func (b *Bulk) Blocks(ctx context.Context, issuer string, list []Block) ([]*Result, error) {
 	return take(ctx, b, list, func(ctx context.Context, tx *ent.Tx, list []Block, results []*Result) error {
-		pairs, err := b.pairs(ctx, tx, issuer, len(list), func(i int) (string, string) { return list[i].Blocker, list[i].Blocked }, results)
+		pairs, err := b.pairs(ctx, tx, issuer, len(list), func(i int) (string, string) { return list[i].Blocker, list[i].Blocked }, results,
+			hiddenuser.StateSUSPENDED, hiddenuser.StateLEAVING)
 		if err != nil {
 			return err
 		}
@@ -124,15 +126,15 @@ func (b *Bulk) Blocks(ctx context.Context, issuer string, list []Block) ([]*Resu
 	})
 }
 
-// pairs finds and locks the users of n rows. It has a result for each row that is refused;
-// the pair of such a row has no meaning.
-func (b *Bulk) pairs(ctx context.Context, tx *ent.Tx, issuer string, n int, row func(int) (from, to string), results []*Result) ([]pair, error) {
+// pairs finds and locks the users of n rows; hidden users only in one of the states. It has a
+// result for each row that is refused; the pair of such a row has no meaning.
+func (b *Bulk) pairs(ctx context.Context, tx *ent.Tx, issuer string, n int, row func(int) (from, to string), results []*Result, states ...hiddenuser.State) ([]pair, error) {
 	var externalIDs []string
 	for i := range n {
 		from, to := row(i)
 		externalIDs = append(externalIDs, from, to)
 	}
-	known, err := b.visibleUsersOf(ctx, tx, issuer, externalIDs)
+	known, err := b.presentUsersOf(ctx, tx, issuer, externalIDs, states...)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"tideline/ent"
+	"tideline/ent/auditentry"
+	"tideline/ent/hiddenuser"
 	"tideline/ent/schema"
 	"tideline/ent/user"
 	"tideline/feed/account"
@@ -36,18 +38,45 @@ type User struct {
 	// PasswordHash is one that password.CheckHash takes. It is for a user without
 	// a password: one that the user has here already stays.
 	PasswordHash *string
+	// Suspended hides a new user from the beginning, and suspends one who is there. False
+	// changes nothing: a suspension here stays.
+	Suspended bool
 }
 
 // Users makes users, or changes their profiles, at the issuer. Error: BadInput for
 // more than MaxRows.
 //
 // Cost: three statements a thousand rows for users that are there already; for new ones
-// an insert more, and for changed ones four; with data one more; KeepNames for new and renamed ones.
+// an insert more, and for changed ones four; with data one more, and with suspended new users
+// one more; KeepNames for new and renamed ones. The suspension of a user who is there costs as much as account.Sessions.Suspend.
 func (b *Bulk) Users(ctx context.Context, issuer string, list []User) ([]*Result, error) {
-	return take(ctx, b, list, func(ctx context.Context, tx *ent.Tx, list []User, results []*Result) error {
+	results, err := take(ctx, b, list, func(ctx context.Context, tx *ent.Tx, list []User, results []*Result) error {
 		return b.users(ctx, tx, issuer, list, results)
 	})
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range results {
+		if !r.suspend {
+			continue
+		}
+		changed, err := b.cfg.Sessions.Suspend(ctx, r.User, func(tx *ent.Tx, _ *ent.User) error {
+			return tx.AuditEntry.Create().SetActorID(0).SetAction(auditentry.ActionSUSPEND_USER).SetSubjectKind(auditentry.SubjectKindUser).
+				SetSubjectID(r.User).SetNote("imported").Exec(ctx)
+		})
+		switch {
+		case refusal.CodeOf(err) == refusal.NotFound: // being deleted since
+			*r = *refused(errLeaving)
+		case err != nil:
+			return nil, fmt.Errorf("suspend user: %w", err)
+		case changed:
+			r.Status = Updated
+		}
+	}
+	return results, nil
 }
+
+var errLeaving error = refusal.New(refusal.BeingDeleted, "The account is about to be deleted.")
 
 // profile is a row of the change of a user.
 type profile struct {
@@ -62,12 +91,12 @@ type profile struct {
 	Data              string            `json:"i"`
 }
 
-func profileOf(u *ent.User) profile {
+func profileOf(u *knownUser) profile {
 	return profile{u.ID, u.Name, u.Bio, u.DefaultVisibility, u.ApprovesFollowers, u.PasswordHash, u.AvatarURL, u.Links, *u.Data}
 }
 
 // changed is the user as the row says.
-func (u *User) changed(now *ent.User) profile {
+func (u *User) changed(now *knownUser) profile {
 	p := profile{now.ID, or(u.Name, now.Name), or(u.Bio, now.Bio), or(u.DefaultVisibility, now.DefaultVisibility), or(u.ApprovesFollowers, now.ApprovesFollowers), now.PasswordHash, or(u.AvatarURL, now.AvatarURL), now.Links, or(u.Data, *now.Data)}
 	if u.Links != nil {
 		p.Links = strings.Join(u.Links, "\n")
@@ -97,7 +126,7 @@ func (b *Bulk) change(ctx context.Context, tx *ent.Tx, issuer string, list []Use
 	for _, i := range at {
 		if u := known[list[i].ExternalID]; u != nil {
 			profiles = append(profiles, list[i].changed(u))
-			byID[u.ID] = u
+			byID[u.ID] = &u.User
 		}
 	}
 	err = exec(ctx, tx, "UPDATE users SET name = r.b, bio = r.c, default_visibility = r.d, approves_followers = r.e, password_hash = r.f, avatar_url = r.g, links = r.h FROM "+
@@ -155,11 +184,11 @@ func (b *Bulk) users(ctx context.Context, tx *ent.Tx, issuer string, list []User
 			fresh = append(fresh, i)
 			continue
 		}
-		if u.Hidden {
-			results[i] = refused(refusal.New(refusal.BeingDeleted, "The account is about to be deleted."))
+		if u.state != "" && u.state != hiddenuser.StateSUSPENDED {
+			results[i] = refused(errLeaving)
 			continue
 		}
-		results[i] = &Result{Status: Unchanged, User: u.ID}
+		results[i] = &Result{Status: Unchanged, User: u.ID, suspend: row.Suspended && u.state == ""}
 		if row.changed(u) != profileOf(u) {
 			results[i].Status = Updated
 			changed, changedIDs = append(changed, i), append(changedIDs, u.ID)
@@ -243,6 +272,7 @@ func (b *Bulk) newUsers(ctx context.Context, tx *ent.Tx, issuer string, list []U
 		taken[handle] = true
 	}
 	makeUsers := make([]*ent.UserCreate, len(fresh))
+	var suspended []int64
 	for n, i := range fresh {
 		row, handle := list[i], handles[n]
 		for attempt := 1; taken[handle]; attempt++ {
@@ -251,7 +281,10 @@ func (b *Bulk) newUsers(ctx context.Context, tx *ent.Tx, issuer string, list []U
 		taken[handle] = true
 		makeUsers[n] = tx.User.Create().SetID(newIDs[n]).SetHandle(handle).SetName(or(row.Name, handle)).SetBio(or(row.Bio, "")).SetAvatarURL(or(row.AvatarURL, "")).SetLinks(strings.Join(row.Links, "\n")).
 			SetPasswordHash(or(row.PasswordHash, account.NoPassword)).SetIssuer(issuer).SetExternalID([]byte(row.ExternalID)).
-			SetNillableDefaultVisibility(row.DefaultVisibility).SetNillableApprovesFollowers(row.ApprovesFollowers)
+			SetNillableDefaultVisibility(row.DefaultVisibility).SetNillableApprovesFollowers(row.ApprovesFollowers).SetHidden(row.Suspended)
+		if row.Suspended {
+			suspended = append(suspended, newIDs[n])
+		}
 		if row.CreatedAt != nil {
 			makeUsers[n].SetCreatedAt(row.CreatedAt.UTC().Truncate(time.Microsecond)) // as PostgreSQL keeps it
 		}
@@ -268,6 +301,9 @@ func (b *Bulk) newUsers(ctx context.Context, tx *ent.Tx, issuer string, list []U
 		return fmt.Errorf("create users: %w", err)
 	}
 	if err := account.KeepNames(ctx, tx, made...); err != nil {
+		return err
+	}
+	if err := account.SuspendNew(ctx, tx, suspended); err != nil {
 		return err
 	}
 	var kept []data

@@ -154,10 +154,11 @@ func (x export) words(ctx context.Context) error {
 	})
 }
 
-// reports writes what the user reported. Who reported the user is not the user's to know.
+// reports writes what the user reported, except posts that the user could not see: the export
+// must not tell whether they exist. Who reported the user is not the user's to know.
 func (x export) reports(ctx context.Context) error {
 	return exported(ctx, x.to, func(ctx context.Context, after int64) ([]*ent.Report, error) {
-		return x.db.Report.Query().Where(report.ReporterID(x.user), report.IDGT(after)).Order(ent.Asc(report.FieldID)).Limit(perPage).All(ctx)
+		return x.db.Report.Query().Where(report.ReporterID(x.user), report.Unseen(false), report.IDGT(after)).Order(ent.Asc(report.FieldID)).Limit(perPage).All(ctx)
 	}, func(r *ent.Report) (int64, map[string]any) {
 		fields := map[string]any{
 			"type": "report", "user": r.ReportedNodeID(), "reason": r.Reason, "comment": r.Comment, "createdAt": r.CreatedAt.UTC(),
@@ -176,8 +177,8 @@ type edge struct {
 	handle    string
 }
 
-// relations writes the user's relations. Who blocks or mutes the user is not the user's to
-// know.
+// relations writes the user's relations to users who are not hidden: a hidden user looks like
+// one that does not exist. Who blocks or mutes the user is not the user's to know.
 func (x export) relations(ctx context.Context) error {
 	for _, r := range []struct{ name, table, mine, theirs string }{
 		{"follow", follow.Table, follow.FieldFollowerID, follow.FieldFolloweeID},
@@ -188,7 +189,7 @@ func (x export) relations(ctx context.Context) error {
 		{"mute", mute.Table, mute.FieldMuterID, mute.FieldMutedID},
 	} {
 		query := fmt.Sprintf("SELECT r.id, r.%[3]s, r.created_at, u.handle FROM %[1]s r JOIN users u ON u.id = r.%[3]s"+
-			" WHERE r.%[2]s = $1 AND r.id > $2 ORDER BY r.id LIMIT %[4]d", r.table, r.mine, r.theirs, perPage)
+			" WHERE r.%[2]s = $1 AND r.id > $2 AND NOT u.hidden ORDER BY r.id LIMIT %[4]d", r.table, r.mine, r.theirs, perPage)
 		err := exported(ctx, x.to, func(ctx context.Context, after int64) (list []edge, err error) {
 			found, err := x.db.QueryContext(ctx, query, x.user, after)
 			if err != nil {

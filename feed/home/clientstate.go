@@ -2,10 +2,12 @@ package home
 
 import (
 	"context"
+	"time"
 
 	"tideline/ent"
 	"tideline/feed/account"
 	"tideline/feed/clientstate"
+	"tideline/feed/ids"
 	"tideline/feed/internal/rows"
 	"tideline/feed/paging"
 	"tideline/feed/visibility"
@@ -139,13 +141,18 @@ func (h *Home) ClientStateNow(ctx context.Context, v account.Viewer) (clientstat
 	return c, err
 }
 
+// clockSlack is by how much the clock of the process that made a cursor may be ahead.
+const clockSlack = time.Minute
+
 // ClientStateAt is the state of a client that resumes after a cursor; ok is false
-// when too much was posted since for a client state.
+// when too much was posted since for a client state, and for a made-up cursor of the future.
 //
 // Cost: none for a cursor that carries the state, else that of recentIDs.
 func (h *Home) ClientStateAt(ctx context.Context, v account.Viewer, after paging.Cursor) (c clientstate.State, ok bool, err error) {
 	if c, ok = clientstate.Decode(after.Tail); ok {
-		return c, true, nil
+		// No server says that a client has posts of the future: to go on from such a state
+		// would leave out all posts until then, without a word.
+		return c, c.Low() <= ids.At(h.cfg.Now().Add(clockSlack)), nil
 	}
 	// The cursor names only an entry: the client has missed what lies above it. The
 	// client reads again what lies below, some of which may still be on its way.

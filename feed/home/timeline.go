@@ -78,11 +78,11 @@ func (h *Home) TimelineWith(ctx context.Context, v account.Viewer, p paging.Page
 	return c, nil
 }
 
-// MarkRead moves the viewer's read marker forwards to the entry of the cursor,
-// never backwards, and returns the unread count after that. Errors:
-// Unauthenticated, BadInput.
+// MarkRead moves the viewer's read marker forwards to the entry of the cursor, or to the
+// newest post where the cursor is of the future, never backwards, and returns the unread count
+// after that. Errors: Unauthenticated, BadInput.
 //
-// Cost: two statements, a message to the user's connections, and UnreadCount.
+// Cost: three statements, a message to the user's connections, and UnreadCount.
 func (h *Home) MarkRead(ctx context.Context, v account.Viewer, upTo string) (int, error) {
 	if v.ID == 0 {
 		return 0, refusal.ErrSignIn

@@ -12,8 +12,10 @@ import (
 	"tideline/ent/user"
 	"tideline/feed"
 	"tideline/feed/account"
+	"tideline/feed/clientstate"
 	"tideline/feed/feedtest"
 	"tideline/feed/home"
+	"tideline/feed/ids"
 	"tideline/feed/paging"
 	"tideline/feed/unread"
 	"tideline/storage"
@@ -264,5 +266,62 @@ func TestWrongUnreadCountIsFound(t *testing.T) {
 			}
 		}
 		require.True(w, right(), "one in a thousand is counted, and that is kept")
+	})
+}
+
+// A cursor of the future marks as read what there is, and nothing that is written later.
+func TestMarkerOfTheFuture(t *testing.T) {
+	t.Parallel()
+	feedtest.Each(t, func(w *feedtest.World) {
+		ann, bob := w.User("ann"), w.User("bob")
+		future := paging.Cursor{ID: 1<<53 - 1}.Encode(paging.Latest, ann.ID)
+		n, err := w.Home.MarkRead(w.Ctx, ann, future) // there is no post at all
+		require.NoError(w, err)
+		require.Zero(w, n)
+		w.Follow(ann, bob)
+		post := func() {
+			w.Post(bob, schema.Public)
+			w.Drain()
+		}
+		post()
+		for range 2 {
+			n, err = w.Home.UnreadCount(w.Ctx, ann)
+			require.NoError(w, err)
+			require.Equal(w, 1, n)
+			n, err = w.Home.MarkRead(w.Ctx, ann, future)
+			require.NoError(w, err)
+			require.Zero(w, n)
+			post()
+		}
+		// A marker that another version left in the future comes back.
+		w.Stores.DB.ReadMarker.UpdateOneID(ann.ID).SetPostID(1<<53 - 1).ExecX(w.Ctx)
+		n, err = w.Home.MarkRead(w.Ctx, ann, future)
+		require.NoError(w, err)
+		require.Zero(w, n)
+		post()
+		n, err = w.Home.UnreadCount(w.Ctx, ann)
+		require.NoError(w, err)
+		require.Equal(w, 1, n)
+	})
+}
+
+// A client that resumes after a cursor that has all posts of the future is told to read again:
+// otherwise it would be told of no post, without a word.
+func TestResumeAfterTheFuture(t *testing.T) {
+	t.Parallel()
+	feedtest.EachIdle(t, func(w *feedtest.World) {
+		ann := w.User("ann")
+		at := w.Home.Visit(w.Ctx, ann.ID)
+		for _, c := range []struct {
+			low  int64
+			good bool
+		}{{ids.At(w.Now()), true}, {ids.At(w.Now().Add(time.Hour)), false}, {1<<53 - 1, false}} {
+			state := clientstate.New(at.Position, c.low)
+			after, err := paging.Decode(state.Cursor(ann, c.low), paging.Latest, ann.ID)
+			require.NoError(w, err)
+			_, good, err := w.Home.ClientStateAt(w.Ctx, ann, after)
+			require.NoError(w, err)
+			require.Equal(w, c.good, good, c.low)
+		}
 	})
 }

@@ -141,7 +141,8 @@ func (m *Moderation) SetRole(ctx context.Context, who Actor, id int64, role user
 	}
 	err = rows.InTx(ctx, m.cfg.DB, func(tx *ent.Tx) error {
 		u, err := tx.User.Query().Where(user.ID(id), rows.ForUpdate).Only(ctx)
-		if ent.IsNotFound(err) || err == nil && u.Hidden && !who.Console {
+		// A lower role can be given to a hidden user, who otherwise comes back with the former one.
+		if ent.IsNotFound(err) || err == nil && u.Hidden && !who.Console && ranks[role] >= ranks[u.Role] {
 			return refusal.ErrNoSuchUser
 		}
 		if err != nil {

@@ -198,6 +198,23 @@ func TestSuspendedUserIsHidden(t *testing.T) {
 	})
 }
 
+// A role is taken from a user whom nobody sees, and no other is given.
+func TestRoleIsTakenFromASuspendedUser(t *testing.T) {
+	t.Parallel()
+	feedtest.EachIdle(t, func(w *feedtest.World) {
+		moderator, admin := staff(w)
+		_, err := w.Moderation.Suspend(w.Ctx, moderation.By(admin), moderator.ID, "")
+		require.NoError(w, err)
+		for _, role := range []user.Role{user.RoleADMIN, user.RoleMODERATOR} {
+			_, err = w.Moderation.SetRole(w.Ctx, moderation.By(admin), moderator.ID, role, "")
+			requireCode(w, refusal.NotFound, err)
+		}
+		changed, err := w.Moderation.SetRole(w.Ctx, moderation.By(admin), moderator.ID, user.RoleUSER, "")
+		require.NoError(w, err)
+		require.True(w, changed)
+	})
+}
+
 // A suspension wins over the grace period of a deletion, whose time stays. A deletion without
 // one wins over a suspension.
 func TestSuspensionAndDeletion(t *testing.T) {

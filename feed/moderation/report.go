@@ -21,7 +21,8 @@ import (
 const (
 	// MaxComment bounds the characters of what a reporter adds.
 	MaxComment = 1000
-	// MaxOpenReports is how many reports of one user may be undecided.
+	// MaxOpenReports is how many reports of one user may be undecided. Reports about posts that
+	// the user cannot see are counted apart, up to the same number.
 	MaxOpenReports = 100
 	// ClaimFor is how long a claimed report is kept for its moderator.
 	ClaimFor = time.Hour
@@ -39,12 +40,18 @@ type Complaint struct {
 	Comment string
 }
 
-// ReportPost tells the moderators of a post that the viewer may see. The report keeps the
-// text that the post has now. Reported is false when an open report of the viewer says so
-// already. Errors: Unauthenticated, NotFound, BadInput, also for a post of the viewer;
-// Conflict when MaxOpenReports are undecided.
+// ReportPost tells the moderators of a post. The report keeps the text that the post has now.
+// Reported is false when an open report of the viewer says so already.
 //
-// Cost: as the post's look-up, and a short transaction that locks both users.
+// The viewer may report a post that they can no longer see, for example because its author
+// blocked them meanwhile. The result does not tell whether such a post exists: it is always
+// true, also where there is nothing to report, and where MaxOpenReports of that kind are
+// undecided already.
+//
+// Errors: Unauthenticated, BadInput, also for a post of the viewer; Conflict when
+// MaxOpenReports are undecided.
+//
+// Cost: two look-ups of the post, and a short transaction that locks both users.
 func (m *Moderation) ReportPost(ctx context.Context, v account.Viewer, id int64, c Complaint) (reported bool, err error) {
 	if m.cfg.Feed == nil {
 		return false, errNoFeed
@@ -53,20 +60,34 @@ func (m *Moderation) ReportPost(ctx context.Context, v account.Viewer, id int64,
 		return false, refusal.ErrSignIn
 	}
 	p, err := m.cfg.Feed.Post(ctx, v, id)
-	if err != nil {
+	if err == nil {
+		return m.report(ctx, v, p.AuthorID, p, false, c)
+	}
+	if refusal.CodeOf(err) != refusal.NotFound {
 		return false, err
 	}
-	return m.report(ctx, v, p.AuthorID, p, c)
+	p, err = m.cfg.Feed.ReportedPost(ctx, id)
+	if refusal.CodeOf(err) == refusal.NotFound {
+		p = new(ent.Post)
+	} else if err != nil {
+		return false, err
+	}
+	_, err = m.report(ctx, v, p.AuthorID, p, true, c)
+	return err == nil, err
 }
 
-// ReportUser tells the moderators of a user. Results and errors are those of ReportPost.
+// ReportUser tells the moderators of a user, also while nobody sees the user, unless the user
+// is being deleted. Results are those of ReportPost of a post that the viewer sees, and so are
+// errors; NotFound where there is no such user.
 //
 // Cost: a short transaction that locks both users.
 func (m *Moderation) ReportUser(ctx context.Context, v account.Viewer, id int64, c Complaint) (reported bool, err error) {
-	return m.report(ctx, v, id, new(ent.Post), c)
+	return m.report(ctx, v, id, new(ent.Post), false, c)
 }
 
-func (m *Moderation) report(ctx context.Context, v account.Viewer, reported int64, about *ent.Post, c Complaint) (made bool, err error) {
+// report writes a report about a user, or about a post of the user. Unseen says that the
+// viewer cannot see the post: then nothing that report returns depends on whether there is one.
+func (m *Moderation) report(ctx context.Context, v account.Viewer, reported int64, about *ent.Post, unseen bool, c Complaint) (made bool, err error) {
 	switch c.Comment, err = commentField.Clean(c.Comment); {
 	case v.ID == 0:
 		return false, refusal.ErrSignIn
@@ -79,19 +100,22 @@ func (m *Moderation) report(ctx context.Context, v account.Viewer, reported int6
 		made = false
 		reporter, other, err := lockPair(ctx, tx, v.ID, reported)
 		if err != nil {
+			if unseen && refusal.CodeOf(err) == refusal.NotFound {
+				err = nil
+			}
 			return err
 		}
 		open := tx.Report.Query().Where(report.ReporterID(v.ID), report.StatusEQ(report.StatusOPEN))
 		if found, err := open.Clone().Where(report.ReportedID(reported), report.PostID(about.ID)).Exist(ctx); err != nil || found {
 			return rows.Wrap("find reports", err)
 		}
-		if n, err := open.Count(ctx); err != nil || n >= MaxOpenReports {
-			if err == nil {
+		if n, err := open.Where(report.Unseen(unseen)).Count(ctx); err != nil || n >= MaxOpenReports {
+			if err == nil && !unseen {
 				err = refusal.New(refusal.TooManyReports, "%d of your reports are not decided yet.", n).Beyond("openReports", MaxOpenReports, n+1)
 			}
 			return err
 		}
-		r, err := tx.Report.Create().SetReporterID(v.ID).SetReportedID(reported).SetPostID(about.ID).SetText(about.Text).
+		r, err := tx.Report.Create().SetReporterID(v.ID).SetReportedID(reported).SetPostID(about.ID).SetText(about.Text).SetUnseen(unseen).
 			SetReason(c.Reason).SetComment(c.Comment).SetCreatedAt(m.cfg.Now()).Save(ctx)
 		if err != nil {
 			return fmt.Errorf("write report: %w", err)
@@ -102,18 +126,24 @@ func (m *Moderation) report(ctx context.Context, v account.Viewer, reported int6
 	return made && err == nil, err
 }
 
-// lockPair locks two users in the order of their ids. Errors: ErrSignIn without the first,
-// and NotFound without the second.
+// lockPair locks two users in the order of their ids. Errors: ErrSignIn when the first is
+// hidden or missing; NotFound when the second is missing or being deleted.
 func lockPair(ctx context.Context, tx *ent.Tx, reporter, reported int64) (from, to *ent.User, err error) {
-	found, err := tx.User.Query().Where(user.IDIn(reporter, reported), user.Hidden(false), rows.ForUpdate).Order(user.ByID()).All(ctx)
+	found, err := tx.User.Query().Where(user.IDIn(reporter, reported), rows.ForUpdate).Order(user.ByID()).All(ctx)
 	if err != nil {
 		return nil, nil, fmt.Errorf("lock users: %w", err)
 	}
 	pair := rows.InOrder([]int64{reporter, reported}, found, func(u *ent.User) int64 { return u.ID })
-	if pair[0] == nil {
+	if pair[0] == nil || pair[0].Hidden {
 		return nil, nil, refusal.ErrSignIn
 	}
-	if pair[1] == nil {
+	returns := pair[1] != nil && !pair[1].Hidden
+	if pair[1] != nil && pair[1].Hidden {
+		if returns, err = rows.MayReturn(ctx, tx.HiddenUser, reported); err != nil {
+			return nil, nil, err
+		}
+	}
+	if !returns {
 		return nil, nil, refusal.ErrNoSuchUser
 	}
 	return pair[0], pair[1], nil
@@ -245,6 +275,35 @@ func (m *Moderation) handle(ctx context.Context, who Actor, id int64, do func(tx
 		return nil, 0, err
 	}
 	return r, n, nil
+}
+
+// Versions is a page of what a post said before, newest first, for its author and for
+// moderators; nil for anybody else. Error: BadInput.
+//
+// Cost: an index range of the page, and a look-up of the role of anybody but the author.
+func (m *Moderation) Versions(ctx context.Context, v account.Viewer, of *ent.Post, p paging.Page) (*paging.Connection[ent.PostVersion], error) {
+	if v.ID == of.AuthorID {
+		return m.cfg.Feed.Versions(ctx, v, of, p)
+	}
+	if _, err := m.demand(ctx, By(v), user.RoleMODERATOR); err != nil {
+		if code := refusal.CodeOf(err); code == refusal.Forbidden || code == refusal.Unauthenticated {
+			err = nil
+		}
+		return nil, err
+	}
+	return m.cfg.Feed.VersionsOf(ctx, of.ID, p)
+}
+
+// ReportedVersions is a page of what the post of a report said before, newest first; nil for a
+// report of a user. The caller has got the report from this package, as only moderators do.
+// Error: BadInput.
+//
+// Cost: an index range of the page.
+func (m *Moderation) ReportedVersions(ctx context.Context, r *ent.Report, p paging.Page) (*paging.Connection[ent.PostVersion], error) {
+	if r.PostID == 0 {
+		return nil, nil
+	}
+	return m.cfg.Feed.VersionsOf(ctx, r.PostID, p)
 }
 
 // unlessGone is errNoSuchReport for a row that is not there any more.

@@ -1,7 +1,9 @@
 package moderation_test
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +16,7 @@ import (
 	"tideline/ent/report"
 	"tideline/ent/schema"
 	"tideline/ent/user"
+	"tideline/feed"
 	"tideline/feed/account"
 	"tideline/feed/feedtest"
 	"tideline/feed/moderation"
@@ -49,7 +52,6 @@ func TestReport(t *testing.T) {
 		}{
 			{refusal.Unauthenticated, func() (bool, error) { return m.ReportPost(w.Ctx, account.Viewer{}, post, spam) }},
 			{refusal.Unauthenticated, func() (bool, error) { return m.ReportUser(w.Ctx, account.Viewer{}, bad.ID, spam) }},
-			{refusal.NotFound, func() (bool, error) { return m.ReportPost(w.Ctx, stranger, post, spam) }},
 			{refusal.NotFound, func() (bool, error) { return m.ReportUser(w.Ctx, stranger, 1, spam) }},
 			{refusal.BadInput, func() (bool, error) { return m.ReportPost(w.Ctx, bad, post, spam) }},
 			{refusal.BadInput, func() (bool, error) { return m.ReportUser(w.Ctx, bad, bad.ID, spam) }},
@@ -77,6 +79,131 @@ func TestReport(t *testing.T) {
 		require.Equal(w, []any{good.ID, bad.ID, post, text, report.ReasonSPAM, "again and again"},
 			[]any{list[0].ReporterID, list[0].ReportedID, list[0].PostID, list[0].Text, list[0].Reason, list[0].Comment})
 		require.Equal(w, []any{bad.ID, int64(0), ""}, []any{list[1].ReportedID, list[1].PostID, list[1].Text})
+	})
+}
+
+// A post is reported also when its reporter no longer sees it, and a user whom nobody sees. The
+// answer does not tell whether there is such a post, and neither do later answers.
+func TestReportOfWhatTheReporterNoLongerSees(t *testing.T) {
+	t.Parallel()
+	feedtest.EachIdle(t, func(w *feedtest.World) {
+		moderator, _ := staff(w)
+		good, m := w.User("good"), w.Moderation
+		none := func(*ent.Tx, *ent.User) error { return nil }
+		var want []int64
+		for i, hide := range []func(bad account.Viewer, post int64) error{
+			func(bad account.Viewer, _ int64) error { _, err := w.Feed.Block(w.Ctx, bad, good.ID); return err },
+			func(bad account.Viewer, _ int64) error { _, err := w.Feed.Block(w.Ctx, good, bad.ID); return err },
+			func(bad account.Viewer, post int64) error {
+				_, err := w.Feed.SetVisibility(w.Ctx, bad, post, schema.Private)
+				return err
+			},
+			func(bad account.Viewer, _ int64) error {
+				_, err := w.Feed.RemoveFollower(w.Ctx, bad, good.ID)
+				return err
+			},
+			func(bad account.Viewer, _ int64) error { _, err := w.Sessions.Suspend(w.Ctx, bad.ID, none); return err },
+			func(bad account.Viewer, _ int64) error {
+				_, _, err := w.Sessions.Delete(w.Ctx, bad.ID, feedtest.Grace)
+				return err
+			},
+		} {
+			bad := w.User(fmt.Sprint("bad", i))
+			w.Follow(good, bad)
+			post := w.Post(bad, schema.Followers)
+			require.NoError(w, hide(bad, post))
+			_, err := w.Feed.Post(w.Ctx, good, post)
+			requireCode(w, refusal.NotFound, err)
+			for range 2 {
+				reported, err := m.ReportPost(w.Ctx, good, post, spam)
+				require.NoError(w, err)
+				require.True(w, reported)
+			}
+			for _, want := range []bool{true, false} {
+				reported, err := m.ReportUser(w.Ctx, good, bad.ID, spam)
+				require.NoError(w, err)
+				require.Equal(w, want, reported)
+			}
+			want = append(want, post, 0)
+		}
+		var got []int64
+		for _, r := range queue(w, moderator, "") {
+			require.Equal(w, r.PostID == 0, r.Text == "", "with the text of the post")
+			got = append(got, r.PostID)
+		}
+		require.Equal(w, want, got)
+
+		// What is not there, and what is being deleted, is answered like the rest, without a report.
+		gone := w.User("gone")
+		deleted, ofGone := w.Post(gone, schema.Public), w.Post(gone, schema.Public)
+		require.NoError(w, w.Feed.DeletePost(w.Ctx, gone, deleted))
+		_, _, err := w.Sessions.Delete(w.Ctx, gone.ID, 0)
+		require.NoError(w, err)
+		for _, post := range []int64{deleted, ofGone, 12345} {
+			reported, err := m.ReportPost(w.Ctx, good, post, spam)
+			require.NoError(w, err)
+			require.True(w, reported)
+		}
+		for _, id := range []int64{gone.ID, 12345} {
+			_, err = m.ReportUser(w.Ctx, good, id, spam)
+			requireCode(w, refusal.NotFound, err)
+		}
+		_, err = m.ReportPost(w.Ctx, good, 12345, moderation.Complaint{Reason: report.ReasonSPAM, Comment: strings.Repeat("a", moderation.MaxComment+1)})
+		requireCode(w, refusal.BadInput, err)
+		require.Len(w, queue(w, moderator, ""), len(want))
+
+		// Neither the bound of open reports nor the export tells of reports of unseen posts.
+		author := w.User("author")
+		w.Stores.DB.Report.Delete().ExecX(w.Ctx)
+		for i := range moderation.MaxOpenReports + 1 {
+			reported, err := m.ReportPost(w.Ctx, good, w.Post(author, schema.Private), spam)
+			require.NoError(w, err)
+			require.True(w, reported, i)
+		}
+		require.Equal(w, moderation.MaxOpenReports, w.Stores.DB.Report.Query().CountX(w.Ctx))
+		reported, err := m.ReportPost(w.Ctx, good, w.Post(author, schema.Public), spam)
+		require.NoError(w, err)
+		require.True(w, reported)
+		var file bytes.Buffer
+		require.NoError(w, w.Sessions.Export(w.Ctx, good.ID, &file))
+		require.Equal(w, 1, strings.Count(file.String(), `"type":"report"`))
+	})
+}
+
+// Moderators read what an edited post said before, also of a post that only its report shows.
+func TestModeratorsReadVersions(t *testing.T) {
+	t.Parallel()
+	feedtest.EachIdle(t, func(w *feedtest.World) {
+		moderator, _ := staff(w)
+		bad, good := w.User("bad"), w.User("good")
+		id := w.Post(bad, schema.Public)
+		first := w.Stores.DB.Post.GetX(w.Ctx, id).Text
+		edited, err := w.Feed.UpdatePost(w.Ctx, bad, id, feed.Edit{Text: new("nothing bad")})
+		require.NoError(w, err)
+		for v, sees := range map[account.Viewer]bool{bad: true, moderator: true, good: false, {}: false} {
+			page, err := w.Moderation.Versions(w.Ctx, v, edited, paging.Page{})
+			require.NoError(w, err)
+			if !sees {
+				require.Nil(w, page)
+				continue
+			}
+			require.Len(w, page.Edges, 1)
+			require.Equal(w, first, page.Edges[0].Node.Text)
+		}
+		_, err = w.Moderation.ReportPost(w.Ctx, good, id, spam)
+		require.NoError(w, err)
+		_, err = w.Moderation.ReportUser(w.Ctx, good, bad.ID, spam)
+		require.NoError(w, err)
+		_, err = w.Feed.SetVisibility(w.Ctx, bad, id, schema.Private)
+		require.NoError(w, err)
+		reports := queue(w, moderator, "")
+		page, err := w.Moderation.ReportedVersions(w.Ctx, reports[0], paging.Page{})
+		require.NoError(w, err)
+		require.Len(w, page.Edges, 1)
+		require.Equal(w, first, page.Edges[0].Node.Text)
+		page, err = w.Moderation.ReportedVersions(w.Ctx, reports[1], paging.Page{})
+		require.NoError(w, err)
+		require.Nil(w, page, "a report of a user")
 	})
 }
 

@@ -6,8 +6,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tideline/ent"
 	"tideline/ent/schema"
 	"tideline/feed/account"
+	"tideline/feed/feedtest"
 	"tideline/feed/stream"
 	"tideline/live"
 )
@@ -72,6 +74,41 @@ func TestSharedEventIsNotSentOnceHidden(t *testing.T) {
 		require.False(w, sent)
 		require.False(w, l.stream.Ended())
 	})
+}
+
+// An event of a user who is suspended, or deletes the account, between the look and the sending
+// is not sent either.
+func TestSharedEventIsNotSentOnceTheAuthorIsHidden(t *testing.T) {
+	t.Parallel()
+	for name, hide := range map[string]func(w *world, id int64) error{
+		"suspended": func(w *world, id int64) error {
+			_, err := w.Sessions.Suspend(w.Ctx, id, func(*ent.Tx, *ent.User) error { return nil })
+			return err
+		},
+		"leaving": func(w *world, id int64) error {
+			_, _, err := w.Sessions.Delete(w.Ctx, id, feedtest.Grace)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			eachIdle(t, func(w *world) {
+				bob, readers, tell := w.many()
+				l, other := w.listen(readers[0], nil), w.listen(readers[1], nil)
+				defer other.close()
+				told := l.told()
+				tell(live.Added, w.History(bob, 1)[0])
+				<-told
+				event, looked := l.stream.Shared() // unless the machine took more than the life of a verdict
+				require.NoError(w, hide(w, bob.ID))
+				if looked {
+					require.False(w, l.stream.TakeShared(event))
+				}
+				_, sent := l.stream.Next(l.ctx)
+				require.False(w, sent)
+			})
+		})
+	}
 }
 
 // What a stream sends as a shared event is known to the client as what Next returns:

@@ -18,6 +18,7 @@ import (
 	"tideline/ent/block"
 	"tideline/ent/externalpost"
 	"tideline/ent/follow"
+	"tideline/ent/hiddenuser"
 	"tideline/ent/like"
 	"tideline/ent/post"
 	"tideline/ent/schema"
@@ -36,8 +37,9 @@ const ownPrefix = "tideline:"
 // Exported counts the lines of an export.
 type Exported struct {
 	Users, Posts, Follows, Blocks, Likes int
-	// Left counts the rows of, or with, users of other issuers.
-	Left int
+	// Left counts the rows of, or with, users of other issuers, and Leaving those of, or with,
+	// users who asked for the deletion of their account or are being deleted.
+	Left, Leaving int
 }
 
 // Lines is how many lines the file has.
@@ -118,14 +120,19 @@ func (e *Export) users(ctx context.Context, db *ent.Client) error {
 		if err != nil {
 			return err
 		}
+		hidden, err := e.hidden(ctx, db, userIDs)
+		if err != nil {
+			return err
+		}
 		for i, u := range page {
 			id, ok := e.nameOf(u)
-			if !ok {
-				e.done.Left++
+			if !ok || hidden[u.ID] == leaving {
+				e.leave(hidden[u.ID])
 				continue
 			}
 			created := moment(u.CreatedAt.Truncate(time.Microsecond))
-			line := userLine{Type: "user", ID: id, Handle: &u.Handle, CreatedAt: &created, DefaultVisibility: &u.DefaultVisibility, ApprovesFollowers: &u.ApprovesFollowers}
+			line := userLine{Type: "user", ID: id, Handle: &u.Handle, CreatedAt: &created, DefaultVisibility: &u.DefaultVisibility, ApprovesFollowers: &u.ApprovesFollowers,
+				Suspended: hidden[u.ID] == suspended}
 			if u.Name != "" {
 				line.Name = &u.Name
 			}
@@ -164,19 +171,52 @@ func (e *Export) nameOf(u *ent.User) (string, bool) {
 	return "", false
 }
 
-// userNames returns the ids in the file of those users who have one.
-func (e *Export) userNames(ctx context.Context, db *ent.Client, userIDs []int64) (map[int64]string, error) {
-	found, err := db.User.Query().Where(inner.Among(user.FieldID, distinct(userIDs))).Select(user.FieldID, user.FieldIssuer, user.FieldExternalID).All(ctx)
-	if err != nil {
-		return nil, err
+// hiding says why nobody sees a user; "" for a user who is seen.
+type hiding string
+
+const (
+	suspended hiding = "suspended"
+	leaving   hiding = "leaving" // on the way to be deleted: the file has nothing of the user
+)
+
+// hidden returns why nobody sees those of the users who are hidden.
+func (e *Export) hidden(ctx context.Context, db *ent.Client, userIDs []int64) (map[int64]hiding, error) {
+	found, err := db.HiddenUser.Query().Where(inner.Among(hiddenuser.FieldID, userIDs)).All(ctx)
+	why := make(map[int64]hiding, len(found))
+	for _, row := range found {
+		if why[row.ID] = suspended; account.Leaves(row) {
+			why[row.ID] = leaving
+		}
 	}
-	names := make(map[int64]string, len(found))
+	return why, err
+}
+
+// leave counts a row that is not in the file.
+func (e *Export) leave(why ...hiding) {
+	if slices.Contains(why, leaving) {
+		e.done.Leaving++
+	} else {
+		e.done.Left++
+	}
+}
+
+// userNames returns the ids in the file of those users who have one, and why others have none.
+func (e *Export) userNames(ctx context.Context, db *ent.Client, userIDs []int64) (names map[int64]string, hidden map[int64]hiding, err error) {
+	userIDs = distinct(userIDs)
+	found, err := db.User.Query().Where(inner.Among(user.FieldID, userIDs)).Select(user.FieldID, user.FieldIssuer, user.FieldExternalID).All(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if hidden, err = e.hidden(ctx, db, userIDs); err != nil {
+		return nil, nil, err
+	}
+	names = make(map[int64]string, len(found))
 	for _, u := range found {
-		if name, ok := e.nameOf(u); ok {
+		if name, ok := e.nameOf(u); ok && hidden[u.ID] != leaving {
 			names[u.ID] = name
 		}
 	}
-	return names, nil
+	return names, hidden, nil
 }
 
 // postNames returns the ids of posts in the file.
@@ -206,7 +246,7 @@ func distinct(list []int64) []int64 {
 func (e *Export) posts(ctx context.Context, db *ent.Client) error {
 	var last []*ent.Post // those of the last millisecond: the next page may have more
 	err := pages(ctx, e, func(ctx context.Context, after int64) ([]*ent.Post, error) {
-		return db.Post.Query().Where(post.IDGT(after)).Order(post.ByID()).Limit(perPage).All(ctx)
+		return db.Post.Query().Where(post.IDGT(after), post.VisibilityNEQ(schema.Deleted)).Order(post.ByID()).Limit(perPage).All(ctx)
 	}, func(p *ent.Post) int64 { return p.ID }, func(page []*ent.Post) error {
 		page = append(last, page...)
 		end := len(page)
@@ -230,7 +270,7 @@ func (e *Export) writePosts(ctx context.Context, db *ent.Client, posts []*ent.Po
 	for i, p := range posts {
 		authorIDs[i] = p.AuthorID
 	}
-	authors, err := e.userNames(ctx, db, authorIDs)
+	authors, hidden, err := e.userNames(ctx, db, authorIDs)
 	if err != nil {
 		return err
 	}
@@ -251,14 +291,11 @@ func (e *Export) writePosts(ctx context.Context, db *ent.Client, posts []*ent.Po
 	for _, p := range posts {
 		author, ok := authors[p.AuthorID]
 		if !ok {
-			e.done.Left++
+			e.leave(hidden[p.AuthorID])
 			continue
 		}
-		created := moment(ids.TimeOf(p.ID))
-		if p.HiddenByModerators() { // the format has no word for it, and nobody else may see it
-			p.Visibility = schema.Private
-		}
-		line := postLine{Type: "post", ID: names[p.ID], Author: author, Text: p.Text, Visibility: &p.Visibility, CreatedAt: &created}
+		created, shown := moment(ids.TimeOf(p.ID)), p.Visibility.Shown()
+		line := postLine{Type: "post", ID: names[p.ID], Author: author, Text: p.Text, Visibility: &shown, CreatedAt: &created, Hidden: p.HiddenByModerators()}
 		if *p.Data != ent.NoData {
 			line.Data = json.RawMessage(*p.Data)
 		}
@@ -295,7 +332,7 @@ func (e *Export) relations(ctx context.Context, db *ent.Client, n int, row func(
 		from, to := row(i)
 		users = append(users, from, to)
 	}
-	names, err := e.userNames(ctx, db, users)
+	names, hidden, err := e.userNames(ctx, db, users)
 	if err != nil {
 		return err
 	}
@@ -304,7 +341,7 @@ func (e *Export) relations(ctx context.Context, db *ent.Client, n int, row func(
 		from, known := names[a]
 		to, both := names[b]
 		if !known || !both {
-			e.done.Left++
+			e.leave(hidden[a], hidden[b])
 			continue
 		}
 		if err := e.out.Encode(line(from, to)); err != nil {
@@ -326,7 +363,7 @@ func (e *Export) likes(ctx context.Context, db *ent.Client) error {
 		for _, l := range page {
 			userIDs, postIDs = append(userIDs, l.UserID), append(postIDs, l.PostID)
 		}
-		posts, err := db.Post.Query().Where(inner.Among(post.FieldID, distinct(slices.Clone(postIDs)))).Select(post.FieldID, post.FieldAuthorID).All(ctx)
+		posts, err := db.Post.Query().Where(inner.Among(post.FieldID, distinct(slices.Clone(postIDs))), post.VisibilityNEQ(schema.Deleted)).Select(post.FieldID, post.FieldAuthorID).All(ctx)
 		if err != nil {
 			return err
 		}
@@ -335,7 +372,7 @@ func (e *Export) likes(ctx context.Context, db *ent.Client) error {
 			authors[p.ID] = p.AuthorID
 			userIDs = append(userIDs, p.AuthorID)
 		}
-		users, err := e.userNames(ctx, db, userIDs)
+		users, hidden, err := e.userNames(ctx, db, userIDs)
 		if err != nil {
 			return err
 		}
@@ -344,9 +381,13 @@ func (e *Export) likes(ctx context.Context, db *ent.Client) error {
 			return err
 		}
 		for _, l := range page {
+			author, there := authors[l.PostID]
+			if !there { // the post is deleted, and its likes are about to be
+				continue
+			}
 			who, known := users[l.UserID]
-			if _, written := users[authors[l.PostID]]; !known || !written {
-				e.done.Left++
+			if _, written := users[author]; !known || !written {
+				e.leave(hidden[l.UserID], hidden[author])
 				continue
 			}
 			if err := e.out.Encode(likeLine{"like", who, names[l.PostID]}); err != nil {

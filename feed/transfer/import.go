@@ -5,6 +5,8 @@
 //
 //   - Imported rows are written by package bulk, as those of the mutations are. A second
 //     import of a file changes nothing.
+//   - Who is suspended, and what moderators hid, comes hidden and is never shown in between.
+//     Users who are on the way to be deleted, and deleted posts, are left out.
 //   - A line that is refused does not stop the others, and is told with its number.
 //   - A line may refer to lines before it. Within a few thousand lines users come first,
 //     then posts, follows, blocks and likes.

@@ -31,6 +31,7 @@ type (
 		DefaultVisibility *schema.Visibility `json:"defaultVisibility,omitempty"`
 		ApprovesFollowers *bool              `json:"approvesFollowers,omitempty"`
 		PasswordHash      *string            `json:"passwordHash,omitempty"`
+		Suspended         bool               `json:"suspended,omitempty"`
 	}
 	postLine struct {
 		Type       string             `json:"type"`
@@ -40,6 +41,7 @@ type (
 		Data       json.RawMessage    `json:"data,omitempty"`
 		Visibility *schema.Visibility `json:"visibility,omitempty"`
 		CreatedAt  *moment            `json:"createdAt,omitempty"`
+		Hidden     bool               `json:"hiddenByModerators,omitempty"`
 	}
 	followLine struct {
 		Type     string `json:"type"`
@@ -125,7 +127,7 @@ func (r *rows) add(number int, line []byte) (added bool, err error) {
 		}
 		r.seen["user "+l.ID] = true
 		r.users = append(r.users, bulk.User{ExternalID: l.ID, Handle: l.Handle, Name: l.Name, Bio: l.Bio, AvatarURL: l.AvatarURL, Links: l.Links, Data: data(l.Data), CreatedAt: l.CreatedAt.time(),
-			DefaultVisibility: l.DefaultVisibility, ApprovesFollowers: l.ApprovesFollowers, PasswordHash: l.PasswordHash})
+			DefaultVisibility: l.DefaultVisibility, ApprovesFollowers: l.ApprovesFollowers, PasswordHash: l.PasswordHash, Suspended: l.Suspended})
 	case "post":
 		l, err := read[postLine](line, func(l *postLine) map[string]string {
 			return map[string]string{"id": l.ID, "author": l.Author, "text": l.Text}
@@ -137,7 +139,7 @@ func (r *rows) add(number int, line []byte) (added bool, err error) {
 			return false, err
 		}
 		r.seen["post "+l.ID] = true
-		r.posts = append(r.posts, bulk.Post{ExternalID: l.ID, Author: l.Author, Text: l.Text, Data: data(l.Data), Visibility: l.Visibility, CreatedAt: l.CreatedAt.time()})
+		r.posts = append(r.posts, bulk.Post{ExternalID: l.ID, Author: l.Author, Text: l.Text, Data: data(l.Data), Visibility: l.Visibility, CreatedAt: l.CreatedAt.time(), Hidden: l.Hidden})
 	case "follow":
 		l, err := read[followLine](line, func(l *followLine) map[string]string {
 			return map[string]string{"follower": l.Follower, "followee": l.Followee}

@@ -12,11 +12,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tideline/ent"
 	"tideline/ent/post"
+	"tideline/ent/schema"
 	"tideline/ent/user"
 	"tideline/feed/account"
 	"tideline/feed/bulk"
 	"tideline/feed/feedtest"
+	"tideline/feed/paging"
+	"tideline/feed/refusal"
 	"tideline/feed/transfer"
 	"tideline/storage"
 	"tideline/storage/storagetest"
@@ -112,6 +116,88 @@ func TestRoundTrip(t *testing.T) {
 		require.Contains(w, first, `{"type":"user","id":"1","handle":"ada","name":"Ada Lovelace","bio":"wrote <notes>\nand more","avatarUrl":"https://ada.example/a.png","links":["https://ada.example"],"data":{"a":"<","b":1},"createdAt":"2019-05-01T12:00:00.5Z","defaultVisibility":"FOLLOWERS","approvesFollowers":true,"passwordHash":"$2y$`)
 		require.Contains(w, first, `"handle":"_grace_"`)
 		require.Contains(w, first, `"data":{"n":1},"visibility":"PUBLIC"`)
+	})
+}
+
+// Who is suspended, and what moderators hid, is hidden in the other database from the
+// beginning; who is leaving or being deleted, and what is deleted, is not in the file.
+func TestHiddenStaysHidden(t *testing.T) {
+	t.Parallel()
+	feedtest.EachIdle(t, func(w *feedtest.World) {
+		bad, good, leaves, goes, both := w.User("bad"), w.User("good"), w.User("leaves"), w.User("goes"), w.User("both")
+		all := []account.Viewer{bad, good, leaves, goes, both}
+		var posts []int64
+		for i, v := range all {
+			posts = append(posts, w.PostAged(v, time.Hour))
+			w.Follow(v, all[(i+1)%len(all)])
+			_, err := w.Feed.LikePost(w.Ctx, v, posts[0])
+			require.NoError(w, err)
+		}
+		hidden, deleted := w.PostAged(good, time.Hour), w.PostAged(good, time.Hour)
+		_, err := w.Feed.LikePost(w.Ctx, bad, deleted)
+		require.NoError(w, err)
+		w.Stores.DB.Post.UpdateOneID(deleted).SetLikeCount(1_000_000).ExecX(w.Ctx)
+		require.NoError(w, w.Feed.DeletePost(w.Ctx, good, deleted))
+		require.True(w, w.Stores.DB.Post.Query().Where(post.ID(deleted)).ExistX(w.Ctx), "its row waits for a job")
+		_, err = w.Feed.HidePost(w.Ctx, hidden, true, func(*ent.Tx) error { return nil })
+		require.NoError(w, err)
+		none := func(*ent.Tx, *ent.User) error { return nil }
+		for _, v := range []account.Viewer{leaves, both} {
+			_, _, err := w.Sessions.Delete(w.Ctx, v.ID, feedtest.Grace)
+			require.NoError(w, err)
+		}
+		for _, v := range []account.Viewer{bad, both} {
+			_, err := w.Sessions.Suspend(w.Ctx, v.ID, none)
+			require.NoError(w, err)
+		}
+		_, _, err = w.Sessions.Delete(w.Ctx, goes.ID, 0)
+		require.NoError(w, err)
+
+		file, done := give(w, false)
+		require.Equal(w, transfer.Exported{Users: 2, Posts: 3, Follows: 1, Likes: 2, Leaving: 3 + 3 + 4 + 3}, done)
+		require.NotContains(w, file, "leaves")
+		require.NotContains(w, file, "goes")
+		require.NotContains(w, file, "both")
+		require.Equal(w, 1, strings.Count(file, `"suspended":true`))
+		require.Equal(w, 1, strings.Count(file, `"hiddenByModerators":true`))
+
+		other := feedtest.Idle(w.TB, storagetest.Embedded(w.TB), feedtest.Options{})
+		for range 2 {
+			_, wrong := take(other, file)
+			require.Empty(w, wrong)
+			_, err = other.Directory.User(w.Ctx, "bad")
+			require.ErrorIs(w, err, refusal.ErrNoSuchUser)
+		}
+		again, _ := give(other, false)
+		require.Equal(w, strings.Split(file, "\n"), strings.Split(again, "\n"))
+		of := func(handle string) *ent.User {
+			return other.Stores.DB.User.Query().Where(user.Handle(handle)).OnlyX(w.Ctx)
+		}
+		goodThere, badThere := account.Viewer{ID: of("good").ID}, of("bad").ID
+		profile := func(author int64) int {
+			page, err := other.Feed.UserPosts(w.Ctx, account.Viewer{ID: badThere}, author, paging.Page{})
+			require.NoError(w, err)
+			return len(page.Edges)
+		}
+		require.Equal(w, 1, profile(goodThere.ID), "the hidden post is for its author alone")
+		found := other.Stores.DB.Post.Query().Where(post.AuthorID(goodThere.ID), post.VisibilityNEQ(schema.Public)).OnlyX(w.Ctx)
+		_, err = other.Feed.SetVisibility(w.Ctx, goodThere, found.ID, schema.Public)
+		require.Equal(w, refusal.Forbidden, refusal.CodeOf(err), "who can never show it")
+		require.Zero(w, profile(badThere))
+		changed, err := other.Sessions.Unsuspend(w.Ctx, badThere, none)
+		require.NoError(w, err)
+		require.True(w, changed)
+		stop := other.Work()
+		other.Drain()
+		stop()
+		require.Equal(w, 1, profile(badThere), "with all that the user had")
+
+		// A user who is there already is suspended, too.
+		state, wrong := take(other, file)
+		require.Empty(w, wrong)
+		require.Equal(w, 1, state.Updated)
+		_, err = other.Directory.User(w.Ctx, "bad")
+		require.ErrorIs(w, err, refusal.ErrNoSuchUser)
 	})
 }
 

@@ -189,15 +189,24 @@ func (c *Counts) among(ctx context.Context, some concerned, users []int64) (unce
 }
 
 // MoveMarker moves the user's read marker forwards to a post, never backwards, and reports
-// whether it did.
+// whether it did. It moves no further than to the newest post there is: a made-up cursor must
+// not mark posts as read that nobody has written yet. A marker that is further goes back.
 //
-// Cost: two statements.
+// Cost: three statements.
 func (c *Counts) MoveMarker(ctx context.Context, user, post int64) (moved bool, err error) {
+	newest, err := rows.IDs(ctx, c.db, "SELECT max(id) AS id FROM posts")
+	if err != nil {
+		return false, fmt.Errorf("find newest post: %w", err)
+	}
+	if len(newest) == 0 {
+		return false, nil
+	}
+	post = min(post, newest[0])
 	err = c.db.ReadMarker.Create().SetID(user).SetPostID(0).OnConflictColumns(readmarker.FieldID).Ignore().Exec(ctx)
 	if err != nil {
 		return false, fmt.Errorf("create read marker: %w", err)
 	}
-	n, err := c.db.ReadMarker.Update().Where(readmarker.ID(user), readmarker.PostIDLT(post)).SetPostID(post).Save(ctx)
+	n, err := c.db.ReadMarker.Update().Where(readmarker.ID(user), readmarker.Or(readmarker.PostIDLT(post), readmarker.PostIDGT(newest[0]))).SetPostID(post).Save(ctx)
 	return n > 0, rows.Wrap("move read marker", err)
 }
 

@@ -43,8 +43,9 @@ func New(db *ent.Client, dialect string) *Reader {
 // see less. A verdict of an older version is given again.
 func (r *Reader) Version() int64 { return r.version.Load() }
 
-// Narrowed raises the version after a committed change by which a viewer may see
-// less.
+// Narrowed raises the version. Every operation by which a viewer may see less calls it after
+// its transaction and before it returns, also when the commit failed: the change may have been
+// committed all the same.
 func (r *Reader) Narrowed() { r.version.Add(1) }
 
 // Batch is the part of a range that a Source found at the near end. Its posts have

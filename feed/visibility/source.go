@@ -34,9 +34,9 @@ func (r *Reader) By(on Surface, author int64) Source {
 // viewer may not see. A page of more posts looks at as many as it has.
 const MostLooked = 500
 
-// bounded returns a source that ends after MostLooked rows: stopped is the id of the last of
-// them then, and 0 before.
-func bounded(from Source) (bounded Source, stopped *int64) {
+// bounded returns a source that ends after MostLooked rows: stopped is the Last of its last
+// batch then, and 0 before. The last batch is final.
+func bounded(from func(ctx context.Context, viewer int64, in timeline.Range, final bool) (Batch, error)) (bounded Source, stopped *int64) {
 	left := -1 // nothing was read yet
 	stopped = new(int64)
 	return func(ctx context.Context, viewer int64, in timeline.Range) (Batch, error) {
@@ -45,7 +45,7 @@ func bounded(from Source) (bounded Source, stopped *int64) {
 		}
 		in.Limit = min(in.Limit, left)
 		left -= in.Limit
-		b, err := from(ctx, viewer, in)
+		b, err := from(ctx, viewer, in, left == 0)
 		if left == 0 && b.More {
 			b.More, *stopped = false, b.Last
 		}
@@ -61,7 +61,7 @@ func bounded(from Source) (bounded Source, stopped *int64) {
 // Cost: two queries, an index range and by primary key.
 func (r *Reader) LikedBy(user int64) (from Source, likes map[int64]int64, stopped *int64) {
 	likes = map[int64]int64{}
-	from, stopped = bounded(func(ctx context.Context, viewer int64, in timeline.Range) (Batch, error) {
+	from, stopped = bounded(func(ctx context.Context, viewer int64, in timeline.Range, _ bool) (Batch, error) {
 		order := ent.Desc(like.FieldID)
 		if in.Ascending {
 			order = ent.Asc(like.FieldID)
@@ -83,11 +83,13 @@ func (r *Reader) LikedBy(user int64) (from Source, likes map[int64]int64, stoppe
 
 // Tagged is the source of the posts that have the tag, in the form in which package tag
 // compares it. A tag may be full of posts that the viewer may not see, so the source ends
-// after the first MostLooked posts: stopped is the id of the last of them then, and 0 before.
+// after the first MostLooked posts. Then stopped is an id behind which the list goes on, and
+// otherwise 0. A client can read it in a cursor, so it is no post's id: it lies between the
+// last post that the source looked at and the next one.
 //
 // Cost: two queries, an index range and by primary key.
 func (r *Reader) Tagged(tag string) (from Source, stopped *int64) {
-	return bounded(func(ctx context.Context, viewer int64, in timeline.Range) (Batch, error) {
+	return bounded(func(ctx context.Context, viewer int64, in timeline.Range, final bool) (Batch, error) {
 		order := ent.Desc(posttag.FieldPostID)
 		if in.Ascending {
 			order = ent.Asc(posttag.FieldPostID)
@@ -98,8 +100,25 @@ func (r *Reader) Tagged(tag string) (from Source, stopped *int64) {
 		if err != nil || len(ids) == 0 {
 			return Batch{}, rows.Wrap("read tags", err)
 		}
+		more, last := len(ids) == in.Limit, ids[len(ids)-1]
+		if final && more {
+			ids, last = cut(ids)
+		}
 		b, _, err := r.ByIDs(ctx, viewer, ids, Likes)
-		b.More = len(ids) == in.Limit
+		b.Last, b.More = last, more
 		return b, err
 	})
+}
+
+// cut returns the ids, which are ordered, up to their last gap, and an id in the middle of
+// that gap. The ids behind the gap are for the next page. Ids without any gap, of which a
+// thousand are not made in a row, stay as they are.
+func cut(ids []int64) (near []int64, between int64) {
+	for n := len(ids) - 1; n > 0; n-- {
+		a, b := ids[n-1], ids[n]
+		if gap := max(a, b) - min(a, b); gap > 1 {
+			return ids[:n], min(a, b) + gap/2
+		}
+	}
+	return ids, ids[len(ids)-1]
 }

@@ -194,6 +194,45 @@ func TestEventsNameExternalIDs(t *testing.T) {
 	})
 }
 
+// A change of the handle is told as one of the profile. The last event of a user has the newest
+// profile, whichever of two calls that change different fields commits last.
+func TestUserUpdatedHasTheNewestProfile(t *testing.T) {
+	each(t, func(w *feedtest.World, d *webhook.Deliverer) {
+		all := endpoint(w, d, "https://app.example.com/all", "user.*")
+		ada := w.User("ada")
+		u, err := w.Accounts.ChangeHandle(w.Ctx, ada, "Lovelace")
+		require.NoError(w, err)
+		require.Equal(w, "lovelace", u.Handle)
+		told := deliveries(w, d, all)
+		require.Equal(w, webhook.UserUpdated, told[len(told)-1].Type)
+		require.Contains(w, told[len(told)-1].Body, `"handle":"lovelace"`)
+		if w.Stores.Dialect != dialect.Postgres { // has one writer
+			return
+		}
+
+		name, err := w.Stores.DB.Tx(w.Ctx)
+		require.NoError(w, err)
+		u, err = name.User.UpdateOneID(ada.ID).SetName("Ada Lovelace").Save(w.Ctx)
+		require.NoError(w, err)
+		require.NoError(w, webhook.NewOutbox(w.Stores.DB, nil, nil).User(w.Ctx, name, webhook.UserUpdated, u))
+		data := make(chan error, 1)
+		go func() {
+			_, err := w.Accounts.UpdateProfile(w.Ctx, ada, account.Profile{Data: new(`{"k":1}`)})
+			data <- err
+		}()
+		require.Eventually(w, func() bool {
+			var waiting int
+			err := w.Stores.SQL.QueryRowContext(w.Ctx, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()").Scan(&waiting)
+			return err == nil && waiting > 0 || len(data) > 0
+		}, time.Minute, 2*time.Millisecond)
+		require.NoError(w, name.Commit())
+		require.NoError(w, <-data)
+		told = deliveries(w, d, all)
+		require.Contains(w, told[len(told)-1].Body, `"name":"Ada Lovelace"`)
+		require.Contains(w, told[len(told)-1].Body, `"data":{"k":1}`)
+	})
+}
+
 // What is rolled back, or commits without an endpoint, leaves no event; a new post costs no
 // statement for it, and with endpoints one at the most: on PostgreSQL none.
 func TestEventsCostNothingWithoutAnEndpoint(t *testing.T) {

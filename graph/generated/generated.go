@@ -155,6 +155,8 @@ type ReportResolver interface {
 	Reporter(ctx context.Context, obj *ent.Report) (*ent.User, error)
 
 	Reported(ctx context.Context, obj *ent.Report) (*ent.User, error)
+
+	Versions(ctx context.Context, obj *ent.Report, first *int, after *string) (*paging.Connection[ent.PostVersion], error)
 }
 type SubscriptionResolver interface {
 	TimelineEvents(ctx context.Context, after *string, heartbeat *int, updates *bool) (<-chan stream.Event, error)
@@ -448,7 +450,7 @@ type Post implements Node {
   createdAt: Time!
   "When its author changed text or data last; null: never."
   editedAt: Time
-  "What it said before, newest first, up to limits { postVersions }. Null for anyone but its author."
+  "What it said before, newest first, up to limits { postVersions }. Null for anyone but its author and moderators."
   versions(first: Int, after: Cursor): PostVersionConnection
   likeCount: Int!
   "Fields of the app's own, for all who see the post; {} where there are none."
@@ -630,6 +632,8 @@ type Report {
   postId: ID
   "The text of the post when it was reported, whatever became of it; null for a report of a user."
   text: String
+  "What the post said before, newest first, up to limits { postVersions }; null for a report of a user."
+  versions(first: Int, after: Cursor): PostVersionConnection
   reason: ReportReason!
   "What the reporter added."
   comment: String!
@@ -782,6 +786,7 @@ type DeletePostPayload { deletedPostId: ID! }
 input LikePostInput { postId: ID! }
 type LikePostPayload { post: Post! }
 input UserInput { userId: ID! }
+"While nobody sees the user, only the user's id is set: the handle and other texts are empty, and counts are 0."
 type RelationshipPayload { user: User! relationship: Relationship! }
 input MarkTimelineReadInput { "The newest entry seen." upTo: Cursor! }
 type MarkTimelineReadPayload { unreadCount: Int! "With viewer { id unreadCount } a cache that knows objects by their ids has the new count." viewer: User }
@@ -817,7 +822,7 @@ type Mutation {
   likePost(input: LikePostInput!): LikePostPayload!
   unlikePost(input: LikePostInput!): LikePostPayload!
   follow(input: UserInput!): RelationshipPayload!
-  "Ends the viewer's follow, or withdraws the request for it."
+  "Ends the viewer's follow, or withdraws the request for it. This and all other changes of a relationship, except follow and acceptFollower, also work while nobody sees the user, so that the user does not come back with access that was taken away."
   unfollow(input: UserInput!): RelationshipPayload!
   acceptFollower(input: UserInput!): RelationshipPayload!
   rejectFollower(input: UserInput!): RelationshipPayload!
@@ -843,8 +848,9 @@ type Mutation {
   hidePost(input: ModeratePostInput!): ModeratePostPayload!
   "Shows it again to those who saw it."
   unhidePost(input: ModeratePostInput!): ModeratePostPayload!
-  "Tells the moderators of a post that the viewer may see."
+  "Tells the moderators of a post, also of one that the viewer can no longer see. Then reported is always true, so that it does not tell whether the post exists."
   reportPost(input: ReportPostInput!): ReportPayload!
+  "Also works while nobody sees the user."
   reportUser(input: ReportUserInput!): ReportPayload!
   "Keeps an open report, and all open ones of the same post or user, for the viewer for an hour: others cannot claim or decide them. For moderators, as is decideReport."
   claimReport(input: ClaimReportInput!): ClaimReportPayload!
@@ -1385,6 +1391,8 @@ func (ec *executionContext) childFields_Report(ctx context.Context, field graphq
 		return ec.fieldContext_Report_postId(ctx, field)
 	case "text":
 		return ec.fieldContext_Report_text(ctx, field)
+	case "versions":
+		return ec.fieldContext_Report_versions(ctx, field)
 	case "reason":
 		return ec.fieldContext_Report_reason(ctx, field)
 	case "comment":
@@ -2662,6 +2670,28 @@ func (ec *executionContext) field_Query_users_args(ctx context.Context, rawArgs 
 		return nil, err
 	}
 	args["after"] = arg2
+	return args, nil
+}
+
+func (ec *executionContext) field_Report_versions_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "first",
+		func(ctx context.Context, v any) (*int, error) {
+			return ec.unmarshalOInt2ᚖint(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["first"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "after",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOCursor2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["after"] = arg1
 	return args, nil
 }
 
@@ -8741,6 +8771,50 @@ func (ec *executionContext) _Report_text(ctx context.Context, field graphql.Coll
 }
 func (ec *executionContext) fieldContext_Report_text(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Report", field, true, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Report_versions(ctx context.Context, field graphql.CollectedField, obj *ent.Report) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Report_versions(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Report().Versions(ctx, obj, fc.Args["first"].(*int), fc.Args["after"].(*string))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *paging.Connection[ent.PostVersion]) graphql.Marshaler {
+			return ec.marshalOPostVersionConnection2ᚖtidelineᚋfeedᚋpagingᚐConnection(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Report_versions(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Report",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_PostVersionConnection(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Report_versions_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
 }
 
 func (ec *executionContext) _Report_reason(ctx context.Context, field graphql.CollectedField, obj *ent.Report) (ret graphql.Marshaler) {
@@ -16525,6 +16599,44 @@ func (ec *executionContext) _Report(ctx context.Context, sel ast.SelectionSet, o
 			if out.Values[i] == graphql.RequiredNull {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "versions":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Report_versions(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "reason":
 			out.Values[i] = ec._Report_reason(ctx, field, obj)
 			if out.Values[i] == graphql.Null {

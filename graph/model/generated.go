@@ -205,6 +205,7 @@ type MuteWordPayload struct {
 	User *ent.User `json:"user"`
 }
 
+// While nobody sees the user, only the user's id is set: the handle and other texts are empty, and counts are 0.
 type RelationshipPayload struct {
 	User *ent.User `json:"user"`
 }

@@ -25,7 +25,9 @@ function useRelation(person: Person) {
   const change = (how: keyof typeof changes) =>
     run(async () => {
       const answer = await request(changes[how], { input: { userId: person.id } })
-      tell({ what: 'relation', person: answer.change.user })
+      const { user } = answer.change
+      // Of a person whom nobody sees any more, the answer has only the id and the relationship.
+      tell({ what: 'relation', person: user.handle ? user : { ...person, relationship: user.relationship } })
     })
   return { change, busy }
 }

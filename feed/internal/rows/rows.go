@@ -15,6 +15,7 @@ import (
 	"entgo.io/ent/dialect/sql"
 
 	"tideline/ent"
+	"tideline/ent/hiddenuser"
 )
 
 // InOrder arranges rows in the order of ids, nil where there is no row.
@@ -134,6 +135,15 @@ func ForDeletion(s *sql.Selector) {
 	if s.Dialect() == dialect.Postgres {
 		s.ForUpdate()
 	}
+}
+
+// MayReturn reports whether a hidden user may be shown again: the user is suspended, or in
+// the grace period of a deletion.
+//
+// Cost: a look-up by primary key.
+func MayReturn(ctx context.Context, hidden *ent.HiddenUserClient, id int64) (bool, error) {
+	found, err := hidden.Query().Where(hiddenuser.ID(id), hiddenuser.StateIn(hiddenuser.StateLEAVING, hiddenuser.StateSUSPENDED)).Exist(ctx)
+	return found, Wrap("find hidden user", err)
 }
 
 // Wrap adds an operation to an error, and leaves nil alone.
