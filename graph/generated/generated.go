@@ -351,7 +351,7 @@ var sources = []*ast.Source{
 # Names, arguments and nullability below are fixed; the server may add to them, never rename or remove.
 # Relay conventions throughout: Node, connections, cursors, input objects, payload types.
 
-"RFC 3339 with milliseconds, UTC."
+"RFC 3339 with milliseconds, UTC. What a client sends may have any zone, and must have one."
 scalar Time
 "Opaque to clients. A timeline cursor carries the score (and what breaks ties), so a page stays put while new posts arrive; it may carry more, such as the position in the stream of arrivals from which a subscription resumes."
 scalar Cursor
@@ -517,6 +517,7 @@ type Query {
   user(handle: String!): User
   "The user who has this id at the issuer of the viewer's own token. Null for anyone but the viewer, unless the issuer's ids are set to be public."
   userByExternalId(externalId: String!): User
+  "The newest users first: those in whose handle or name each word of the query begins a word, or all. A page may be shorter than asked for while there are more."
   users(query: String, first: Int, after: Cursor): UserConnection!
   "Users whom the viewer may want to follow: first those whom most of the viewer's followees follow, then those of the newest, and of those with very many followers, who are followed by most. Nobody is among them whom the viewer follows, asks to follow, blocks or mutes, or who blocks the viewer. Up to as many as a page has; default 20."
   suggestedUsers(first: Int): [User!]!
