@@ -26,6 +26,7 @@ import (
 	"tideline/feed/bulk"
 	"tideline/feed/counts"
 	"tideline/feed/home"
+	"tideline/feed/ids"
 	"tideline/feed/moderation"
 	"tideline/feed/refusal"
 	"tideline/feed/stream"
@@ -182,19 +183,25 @@ func (a api) TimelinePostAdded() generated.TimelinePostAddedResolver     { retur
 func (a api) TimelinePostRemoved() generated.TimelinePostRemovedResolver { return postRemoved{} }
 func (a api) TimelineHeartbeat() generated.TimelineHeartbeatResolver     { return heartbeat{a} }
 
-// presenter returns refusals in their own words, an exceeded deadline as
-// CodeTimeout, and any other error as INTERNAL.
+// presenter returns refusals in their own words, a lack of ids as refusal.Unavailable, an
+// exceeded deadline as CodeTimeout, and any other error as INTERNAL.
 func presenter(log *slog.Logger) func(context.Context, error) *gqlerror.Error {
 	return func(ctx context.Context, err error) *gqlerror.Error {
-		var refusal *refusal.Error
-		if errors.As(err, &refusal) {
-			extensions := refusal.Extensions()
-			if of := new(gqlerror.Error); refusal.Field == "" && errors.As(err, &of) && len(of.Path) > 0 { // a value of the input
+		var refused *refusal.Error
+		if errors.As(err, &refused) {
+			extensions := refused.Extensions()
+			if of := new(gqlerror.Error); refused.Field == "" && errors.As(err, &of) && len(of.Path) > 0 { // a value of the input
 				if field, ok := of.Path[len(of.Path)-1].(ast.PathName); ok {
 					extensions["field"] = string(field)
 				}
 			}
-			return &gqlerror.Error{Message: refusal.Message, Extensions: extensions}
+			return &gqlerror.Error{Message: refused.Message, Extensions: extensions}
+		}
+		if errors.Is(err, ids.ErrNoLease) { // it is in the log, and in /readyz
+			refused = refusal.New(refusal.NoIDs, "The server can make no ids at the moment. Nothing was done: try again.")
+			extensions := refused.Extensions()
+			extensions["retryAfter"] = retryNoIDs
+			return &gqlerror.Error{Message: refused.Message, Extensions: extensions}
 		}
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			return &gqlerror.Error{Message: "The request took too long and was given up.", Extensions: map[string]any{"code": CodeTimeout}}
@@ -209,6 +216,10 @@ func presenter(log *slog.Logger) func(context.Context, error) *gqlerror.Error {
 // CodeTimeout is the code of a request that was given up because its deadline had
 // passed. It does not say whether a mutation was done.
 const CodeTimeout = "TIMEOUT"
+
+// retryNoIDs is after how many seconds a client should try again when there was no number
+// for ids: another server may take the call, and this one takes a number soon.
+const retryNoIDs = 5
 
 type viewerKey struct{}
 

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -136,11 +138,14 @@ func (g *Generator) claim(ctx context.Context, number *ent.Writer) (ok bool, err
 			return false, err
 		}
 	} else {
-		err := g.db.Writer.Create().SetID(number.ID).SetHolder(l.holder).SetUntil(l.until).Exec(ctx)
-		if ent.IsConstraintError(err) {
-			return false, nil
+		// Another process that starts at the same time may insert the row first. That is no
+		// error of the statement, which the log of PostgreSQL would have.
+		err := g.db.Writer.Create().SetID(number.ID).SetHolder(l.holder).SetUntil(l.until).
+			OnConflictColumns(writer.FieldID).DoNothing().Exec(ctx)
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return false, err
 		}
-		if err != nil {
+		if ok, err := g.db.Writer.Query().Where(writer.ID(number.ID), writer.Holder(l.holder)).Exist(ctx); !ok || err != nil {
 			return false, err
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -304,4 +306,57 @@ func playLeases(t *testing.T, seed uint64) {
 			ended[last], last = true, holder
 		}
 	}
+}
+
+// refusals are the statements that the database refused, of a driver whose users all read
+// the numbers before one of them writes.
+type refusals struct {
+	dialect.Driver
+	read *sync.WaitGroup
+	mu   sync.Mutex
+	errs []error
+}
+
+func (r *refusals) note(err error) error {
+	if err != nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.errs = append(r.errs, err)
+	}
+	return err
+}
+
+func (r *refusals) Exec(ctx context.Context, query string, args, v any) error {
+	return r.note(r.Driver.Exec(ctx, query, args, v))
+}
+
+func (r *refusals) Query(ctx context.Context, query string, args, v any) error {
+	err := r.note(r.Driver.Query(ctx, query, args, v))
+	if strings.HasPrefix(query, "SELECT") && !strings.Contains(query, "WHERE") {
+		r.read.Done()
+		r.read.Wait()
+	}
+	return err
+}
+
+// Processes that start at once want the same number. Those that come later take another,
+// and no statement fails: PostgreSQL would log it as an error.
+func TestStartAtOnce(t *testing.T) {
+	t.Parallel()
+	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
+		const processes = 4
+		r := &refusals{Driver: s.Driver, read: new(sync.WaitGroup)}
+		r.read.Add(processes)
+		db := ent.NewClient(ent.Driver(r))
+		var opened sync.WaitGroup
+		for range processes {
+			opened.Go(func() {
+				_, err := newProcess(t, db, time.Now())
+				r.note(err)
+			})
+		}
+		opened.Wait()
+		require.Empty(t, r.errs)
+		require.Equal(t, processes, s.DB.Writer.Query().CountX(t.Context()))
+	})
 }

@@ -107,3 +107,8 @@ var (
 	OtherContent    = reason(Conflict, "OTHER_CONTENT", "The external id has another content already.")
 	MomentFull      = reason(Conflict, "MOMENT_FULL", "No more posts fit into the moment.")
 )
+
+// What the server lacks now.
+var (
+	NoIDs = reason(Unavailable, "NO_IDS", "The server has no number of its own for new ids: it takes no posts and no sign-ups.")
+)

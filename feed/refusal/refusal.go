@@ -23,6 +23,8 @@ const (
 	BadInput Code = "BAD_USER_INPUT"
 	// Conflict: the call is right but contradicts the present state.
 	Conflict Code = "CONFLICT"
+	// Unavailable: this server lacks something that the call needs now. Nothing was done.
+	Unavailable Code = "UNAVAILABLE"
 )
 
 // Error is a refusal that a client is told in full.

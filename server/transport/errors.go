@@ -20,6 +20,7 @@ const (
 	codeUnauthenticated = string(refusal.Unauthenticated)
 	codeRateLimited     = "RATE_LIMITED"
 	codeInternal        = exec.CodeInternal
+	codeUnavailable     = string(refusal.Unavailable)
 	// The codes of persisted queries. Clients answer codeNotPersisted by sending the
 	// document as well.
 	codeNotPersisted        = "PERSISTED_QUERY_NOT_FOUND"

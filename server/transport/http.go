@@ -147,13 +147,13 @@ func (h *Handler) upgrade(w http.ResponseWriter, r *http.Request) {
 }
 
 // respond writes a GraphQL response with the status that its media type asks for.
-// A request that is refused for its token or its rate has the same status with
-// both: clients and proxies act on 401 and 429.
+// A request that is refused for its token or its rate, or that this server cannot take
+// now, has the same status with both: clients and proxies act on 401, 429 and 503.
 func respond(w http.ResponseWriter, mediaType string, response exec.Response) {
 	status := http.StatusOK
 	if response.Data == nil {
 		status = statusOf(response.Errors)
-		if mediaType == incoming.TypeJSON && status != http.StatusUnauthorized && status != http.StatusTooManyRequests {
+		if mediaType == incoming.TypeJSON && status != http.StatusUnauthorized && status != http.StatusTooManyRequests && status != http.StatusServiceUnavailable {
 			status = http.StatusOK
 		}
 	}
@@ -175,6 +175,8 @@ func statusOf(errs gqlerror.List) int {
 		return http.StatusUnauthorized
 	case codeRateLimited:
 		return http.StatusTooManyRequests
+	case codeUnavailable:
+		return http.StatusServiceUnavailable
 	case codeInternal:
 		return http.StatusInternalServerError
 	}

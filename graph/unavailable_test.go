@@ -1,0 +1,18 @@
+package graph
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tideline/feed/ids"
+)
+
+// A server without a number for ids has done nothing, and says when to try again: that is
+// no failure of the call.
+func TestNoIDsIsUnavailable(t *testing.T) {
+	t.Parallel()
+	err := presenter(nil)(t.Context(), fmt.Errorf("create post: %w", ids.ErrNoLease))
+	require.Equal(t, map[string]any{"code": "UNAVAILABLE", "reason": "NO_IDS", "retryAfter": retryNoIDs}, err.Extensions)
+}
