@@ -38,6 +38,11 @@ type Config struct {
 	// Sentinels, and ?username= and ?password= for the Redis behind them.
 	// Defaults to a Redis inside the process.
 	RedisURL string
+	// RedisIncarnation says what to do with a Redis that hides which incarnation of its data
+	// it has, its master_replid: "required" to refuse it, "optional" to run with it. Then
+	// feeds that were rolled back, by a snapshot or a replica that lacked the latest writes,
+	// are taken for new. Defaults to "required".
+	RedisIncarnation string
 	// StatementTimeout bounds an SQL statement on PostgreSQL whose context has no
 	// deadline, and how long a transaction may be idle. Defaults to 1 minute.
 	StatementTimeout time.Duration
@@ -96,6 +101,9 @@ func (c Config) parse() (target, error) {
 	if c.SQLiteSync != "" && c.SQLiteSync != syncFull && c.SQLiteSync != syncNormal {
 		errs = append(errs, fmt.Errorf("SQLiteSync is %q: it must be %s or %s", c.SQLiteSync, syncFull, syncNormal))
 	}
+	if i := c.RedisIncarnation; i != "" && i != incarnationRequired && i != incarnationOptional {
+		errs = append(errs, fmt.Errorf("RedisIncarnation is %q: it must be %s or %s", i, incarnationRequired, incarnationOptional))
+	}
 	errs = append(errs, t.parseDatabase(c), t.parseRedis(c))
 	return t, errors.Join(errs...)
 }
@@ -109,9 +117,13 @@ func (t *target) parseDatabase(c Config) error {
 		t.sqlite = &sqliteFile{path: path, dsn: sqliteDSN(escaped, cmp.Or(c.SQLiteSync, syncFull), "")}
 		return nil
 	case strings.HasPrefix(raw, "postgres://"), strings.HasPrefix(raw, "postgresql://"):
+		if _, err := splitURL(raw); err != nil {
+			return fmt.Errorf("database URL: %w", err)
+		}
 		var err error
 		if t.postgres, err = pgx.ParseConfig(raw); err != nil {
-			return fmt.Errorf("database URL: %w", err) // pgx hides the password
+			_, why, _ := strings.Cut(err.Error(), "`: ") // pgx repeats the URL before
+			return fmt.Errorf("database URL: %s", why)
 		}
 		return nil
 	}
@@ -141,29 +153,19 @@ func (t *target) parseRedis(c Config) error {
 	if raw == "" {
 		return nil
 	}
-	scheme, rest, _ := strings.Cut(raw, "://")
-	switch scheme {
+	switch scheme, _, _ := strings.Cut(raw, "://"); scheme {
 	case "redis", "rediss", "unix":
 	default:
 		return errors.New("Redis URL: must be empty (a Redis inside the process), or begin with " +
 			"redis://, rediss:// or unix://")
 	}
-	// The list of hosts is split first: a URL that is parsed has one host.
-	authority, tail := rest, ""
-	if i := strings.IndexAny(rest, "/?"); i >= 0 {
-		authority, tail = rest[:i], rest[i:]
-	}
-	user := ""
-	if i := strings.LastIndex(authority, "@"); i >= 0 {
-		user, authority = authority[:i+1], authority[i+1:]
-	}
-	hosts := strings.Split(authority, ",")
-	u, err := url.Parse(scheme + "://" + user + hosts[0] + tail)
+	parts, err := splitURL(raw)
 	if err != nil {
-		return fmt.Errorf("Redis URL: %w", withoutURL(err))
+		return fmt.Errorf("Redis URL: %w", err)
 	}
+	u := parts.first
 	query := u.Query()
-	hosts = append(hosts[1:], query["addr"]...)
+	hosts := append(parts.others, query["addr"]...)
 	query.Del("addr")
 	u.RawQuery = query.Encode()
 	t.redis = &redisServers{url: u}
@@ -230,6 +232,38 @@ func (r *redisServers) port() string {
 		return sentinelPort
 	}
 	return defaultPort
+}
+
+// hostedURL is a URL that may name several hosts, separated by commas.
+type hostedURL struct {
+	first  *url.URL // with the first host
+	others []string
+}
+
+var errNotURL = errors.New("is not a URL: in the user name and the password, write each character other than letters, digits, -, ., _ and ~ " +
+	"as % and its code, such as %40 for @, %2F for /, %23 for #, %3F for ? and %25 for %")
+
+// splitURL splits the list of hosts off: a URL that is parsed has one host. Its error has
+// nothing of raw in it: where a password is not escaped, parts of it look like a host, a
+// port, a path or a query.
+func splitURL(raw string) (u hostedURL, err error) {
+	scheme, rest, _ := strings.Cut(raw, "://")
+	authority, tail := rest, ""
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
+		authority, tail = rest[:i], rest[i:]
+	}
+	user := ""
+	if i := strings.LastIndex(authority, "@"); i >= 0 {
+		user, authority = authority[:i+1], authority[i+1:]
+	}
+	hosts := strings.Split(authority, ",")
+	u.others = hosts[1:]
+	u.first, err = url.Parse(scheme + "://" + user + hosts[0] + tail)
+	// With a second @, parsers disagree about where the password ends.
+	if err != nil || u.first.Fragment != "" || strings.Count(user, "@") > 1 || user == "" && strings.Contains(tail, "@") && strings.Contains(authority, ":") {
+		return u, errNotURL
+	}
+	return u, nil
 }
 
 // withoutURL is a parse error without the URL, which may have a password.

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -37,10 +38,26 @@ func (s *Stores) Apply(ctx context.Context, o migration.Options) ([]migration.Mi
 		}
 		defer lock.Close()
 	} else {
-		pools.Impatient = openPostgres(s.postgres.Copy(), statementTimeout, o.LockWait())
+		if s.Pooled {
+			return nil, s.migratedDirectly(ctx, o)
+		}
+		pools.Impatient = openPostgres(s.postgres.Copy(), statementTimeout, o.LockWait(), false)
 		defer pools.Impatient.Close()
 	}
 	return migration.Apply(ctx, pools, o, s.log)
+}
+
+// migratedDirectly is an error if something is to be applied: processes take turns by a
+// lock of the session, and behind a pooler a session is not one's own.
+func (s *Stores) migratedDirectly(ctx context.Context, o migration.Options) error {
+	plan, err := s.Pending(ctx)
+	if err != nil {
+		return err
+	}
+	if plan.Fresh || len(plan.Of(migration.Expand)) > 0 || o.Phase == migration.Contract && len(plan.Of(migration.Contract)) > 0 {
+		return errors.New("migrate: a pooler such as PgBouncer is between this process and PostgreSQL, and migrations need a session of their own: run 'tideline migrate' with a database URL that leads to PostgreSQL itself")
+	}
+	return nil
 }
 
 // Pending returns what the tables lack.

@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
 	"time"
 
@@ -40,8 +41,13 @@ const (
 // other end has vanished. And PostgreSQL rolls a transaction back that hears nothing
 // from its process for as long as after: the locks of a process that was stopped, or
 // cut off, do not stop others for longer. A statement waits for a lock for lockWait at
-// most, as for all else if that is 0.
-func openPostgres(cfg *pgx.ConnConfig, after, lockWait time.Duration) *sql.DB {
+// most, as for all else if that is 0. Transactions are READ COMMITTED whatever the
+// default of the server, the database or the role: code that runs in a transaction reads
+// what others have committed since it began, and does not retry serialization failures.
+//
+// Behind a pooler, settings of a session would go to a session that others use later: it
+// has those of its role. See docs/deploy.md.
+func openPostgres(cfg *pgx.ConnConfig, after, lockWait time.Duration, pooled bool) *sql.DB {
 	if cfg.ConnectTimeout == 0 {
 		cfg.ConnectTimeout = connectTimeout
 	}
@@ -56,7 +62,7 @@ func openPostgres(cfg *pgx.ConnConfig, after, lockWait time.Duration) *sql.DB {
 	}
 	cfg.DialFunc = dialer.DialContext
 	const idle = "idle_in_transaction_session_timeout"
-	var set []string // as parameters of the connection, poolers refuse them
+	set := []string{"SET default_transaction_isolation = 'read committed'"}
 	if cfg.RuntimeParams[idle] == "" {
 		set = append(set, fmt.Sprintf("SET %s = %d", idle, after.Milliseconds()))
 	}
@@ -64,7 +70,7 @@ func openPostgres(cfg *pgx.ConnConfig, after, lockWait time.Duration) *sql.DB {
 		set = append(set, fmt.Sprintf("SET lock_timeout = %d", max(1, lockWait.Milliseconds())))
 	}
 	var opts []stdlib.OptionOpenDB
-	if len(set) > 0 {
+	if !pooled {
 		opts = append(opts, stdlib.OptionAfterConnect(func(ctx context.Context, conn *pgx.Conn) error {
 			ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 			defer cancel()
@@ -79,6 +85,37 @@ func openPostgres(cfg *pgx.ConnConfig, after, lockWait time.Duration) *sql.DB {
 	db.SetConnMaxIdleTime(postgresConnIdle)
 	return db
 }
+
+// adaptToPooler finds out whether a pooler is between this process and PostgreSQL: the
+// session that answers has another process id than the connection was told. A statement
+// that is prepared in one transaction may then be unknown in the next, so statements are
+// described once and sent unnamed, unless the URL says how by default_query_exec_mode.
+//
+// Cost: one connection.
+func (s *Stores) adaptToPooler(ctx context.Context, cfg *pgx.ConnConfig) error {
+	probe := cfg.Copy()
+	if probe.ConnectTimeout == 0 {
+		probe.ConnectTimeout = connectTimeout
+	}
+	conn, err := pgx.ConnectConfig(ctx, probe)
+	if err != nil {
+		return postgresSilent(err)
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	answers, err := conn.PgConn().Exec(ctx, "SELECT pg_backend_pid()").ReadAll()
+	if err != nil || len(answers) != 1 || len(answers[0].Rows) != 1 {
+		return postgresSilent(err)
+	}
+	s.Pooled = string(answers[0].Rows[0][0]) != strconv.FormatUint(uint64(conn.PgConn().PID()), 10)
+	if s.Pooled && cfg.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
+		cfg.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
+	}
+	return nil
+}
+
+func postgresSilent(err error) error { return fmt.Errorf("PostgreSQL does not answer: %w", err) }
 
 // deadlines gives each statement without a deadline one that is so far away, and each on
 // a journey its span. Pgx calls it around every statement, to the end of the statement's
@@ -136,6 +173,14 @@ func (c postgresConn) ResetSession(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	return c.Conn.ResetSession(ctx)
+}
+
+// BeginTx implements driver.ConnBeginTx.
+func (c postgresConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	if opts.Isolation == driver.IsolationLevel(sql.LevelDefault) {
+		opts.Isolation = driver.IsolationLevel(sql.LevelReadCommitted)
+	}
+	return c.Conn.BeginTx(ctx, opts)
 }
 
 // Ping see driver.Pinger.

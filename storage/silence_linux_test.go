@@ -16,7 +16,7 @@ func TestAConnectionEndsWhenTheOtherEndHasVanished(t *testing.T) {
 	defer l.Close()
 	cfg, err := pgx.ParseConfig("postgres://" + l.Addr().String() + "/d")
 	require.NoError(t, err)
-	require.NoError(t, openPostgres(cfg, statementTimeout, 0).Close())
+	require.NoError(t, openPostgres(cfg, statementTimeout, 0, false).Close())
 	conn, err := cfg.DialFunc(t.Context(), "tcp", l.Addr().String())
 	require.NoError(t, err)
 	defer conn.Close()

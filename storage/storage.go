@@ -24,6 +24,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -59,6 +60,13 @@ type Stores struct {
 	Sharded bool
 	// Embedded says that Redis lives in this process and ends with it.
 	Embedded bool
+	// Pooled says that a pooler such as PgBouncer is between this process and PostgreSQL,
+	// so that a connection may be another session in each transaction.
+	Pooled bool
+	// HidesIncarnation says that a master of Redis does not tell which incarnation of its
+	// data it has: a feed that was rolled back is taken for new. Open refuses such a Redis
+	// unless Config.RedisIncarnation allows it.
+	HidesIncarnation bool
 
 	log      *slog.Logger
 	path     string // of the SQLite file; empty for PostgreSQL
@@ -71,28 +79,69 @@ type Stores struct {
 // is invalid, another process uses the data directory, a server does not answer;
 // nothing is left open then.
 func Open(ctx context.Context, cfg Config, log *slog.Logger) (*Stores, error) {
-	return open(ctx, cfg, log, cfg.RedisURL == "")
+	return open(ctx, cfg, log, access{create: true, embed: true, redis: true})
 }
 
-// OpenBeside is Open for a process that looks at the stores of another one. A Redis
-// inside the other process is out of its reach: Stores.Redis is nil then, and the data
-// directory is not locked. Errors: as of Open; there is no SQLite file.
+// OpenBeside is Open for a process that looks at the stores of another one. It creates
+// nothing. A Redis inside the other process is out of its reach: Stores.Redis is nil
+// then, and the data directory is not locked. Errors: the errors of Open; ErrNoDatabase.
 func OpenBeside(ctx context.Context, cfg Config, log *slog.Logger) (*Stores, error) {
-	return open(ctx, cfg, log, false)
+	return open(ctx, cfg, log, access{redis: true})
 }
 
-func open(ctx context.Context, cfg Config, log *slog.Logger, embedded bool) (_ *Stores, err error) {
+// OpenSQL is OpenBeside without Redis: Stores.Redis is nil, and a Redis that does not
+// answer makes no difference.
+func OpenSQL(ctx context.Context, cfg Config, log *slog.Logger) (*Stores, error) {
+	return open(ctx, cfg, log, access{})
+}
+
+// MakeSQL is OpenSQL, and creates a SQLite file that does not exist.
+func MakeSQL(ctx context.Context, cfg Config, log *slog.Logger) (*Stores, error) {
+	return open(ctx, cfg, log, access{create: true})
+}
+
+// ErrNoDatabase means that the SQLite file of a configuration does not exist.
+var ErrNoDatabase = errors.New("there is no database yet")
+
+// Exists returns ErrNoDatabase if the configuration, a valid one, names a SQLite file that
+// does not exist. It asks no server.
+func (c Config) Exists() error {
+	t, err := c.parse()
+	if err != nil {
+		return err
+	}
+	return t.exists()
+}
+
+func (t target) exists() error {
+	if t.sqlite == nil {
+		return nil
+	}
+	_, err := os.Stat(t.sqlite.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: %w. 'tideline serve' and 'tideline migrate' make it; to use the database of running servers, give their settings, such as TIDELINE_DATABASE_URL", ErrNoDatabase, err)
+	}
+	return err
+}
+
+// access is what a process does with the stores.
+type access struct {
+	create bool // it creates a SQLite file that does not exist
+	embed  bool // it has the Redis inside it if the configuration names none
+	redis  bool // it uses the Redis that the configuration names
+}
+
+func open(ctx context.Context, cfg Config, log *slog.Logger, a access) (_ *Stores, err error) {
 	target, err := cfg.parse()
 	if err != nil {
 		return nil, fmt.Errorf("open storage: %w", err)
 	}
-	beside := !embedded && target.redis == nil
-	if beside && target.sqlite != nil {
-		if _, err := os.Stat(target.sqlite.path); err != nil {
-			return nil, fmt.Errorf("open storage: the SQLite file: %w", err)
+	if !a.create {
+		if err := target.exists(); err != nil {
+			return nil, fmt.Errorf("open storage: %w", err)
 		}
 	}
-	s := &Stores{log: log, Embedded: embedded}
+	s := &Stores{log: log, Embedded: a.embed && target.redis == nil}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("open storage: %w", err), s.Close())
@@ -113,10 +162,13 @@ func open(ctx context.Context, cfg Config, log *slog.Logger, embedded bool) (_ *
 		return nil, err
 	}
 	s.DB = ent.NewClient(ent.Driver(s.Driver))
-	if beside {
+	if !s.Embedded && (!a.redis || target.redis == nil) {
 		return s, nil
 	}
 	if err := s.openRedis(ctx, target, cfg.DataDir); err != nil {
+		return nil, err
+	}
+	if err := s.checkServers(ctx, cfg.RedisIncarnation); err != nil {
 		return nil, err
 	}
 	s.Redis.AddHook(trace.Commands{})
@@ -125,7 +177,13 @@ func open(ctx context.Context, cfg Config, log *slog.Logger, embedded bool) (_ *
 
 func (s *Stores) openSQL(ctx context.Context, t target, timeout time.Duration) error {
 	if t.postgres != nil {
-		s.Dialect, s.SQL = dialect.Postgres, openPostgres(t.postgres.Copy(), cmp.Or(timeout, statementTimeout), 0)
+		if err := s.adaptToPooler(ctx, t.postgres); err != nil {
+			return err
+		}
+		if s.Pooled {
+			s.log.InfoContext(ctx, "PostgreSQL is reached through a pooler: statements are not prepared, and sessions have the settings of their role")
+		}
+		s.Dialect, s.SQL = dialect.Postgres, openPostgres(t.postgres.Copy(), cmp.Or(timeout, statementTimeout), 0, s.Pooled)
 		s.postgres = t.postgres
 		s.Driver = entsql.OpenDB(s.Dialect, s.SQL)
 	} else {
@@ -186,7 +244,7 @@ func (s *Stores) pingSQL(ctx context.Context) error {
 	case s.Dialect == dialect.SQLite:
 		return fmt.Errorf("SQLite file %s: %w", s.path, err)
 	default:
-		return fmt.Errorf("PostgreSQL does not answer: %w", err)
+		return postgresSilent(err)
 	}
 }
 

@@ -23,6 +23,8 @@ type Survey struct {
 	// Forgetful are the settings of PostgreSQL by which a power cut takes what it has
 	// acknowledged, such as fsync.
 	Forgetful []string
+	// Pooled says that a pooler is between this process and PostgreSQL.
+	Pooled bool
 	// Masters are those of Redis; none when it is inside the process.
 	Masters []Master
 }
@@ -33,12 +35,15 @@ type Master struct {
 	Eviction string        // its maxmemory-policy; empty when it does not tell
 	Listpack int           // its zset-max-listpack-entries; 0 when it does not tell
 	Ahead    time.Duration // of this process's clock, at the least
+	// HidesIncarnation says that it does not tell which incarnation of its data it has.
+	HidesIncarnation bool
 }
 
 // Survey asks the stores how they are set up. Errors: one does not answer.
 //
 // Cost: three round trips to each.
 func (s *Stores) Survey(ctx context.Context) (found Survey, err error) {
+	found.Pooled = s.Pooled
 	if s.Dialect == dialect.Postgres {
 		if err := s.surveyPostgres(ctx, &found); err != nil {
 			return found, fmt.Errorf("ask PostgreSQL for its settings: %w", err)
@@ -49,7 +54,7 @@ func (s *Stores) Survey(ctx context.Context) (found Survey, err error) {
 	}
 	var errs []error
 	err = s.eachMaster(ctx, func(info map[string]string, master *redis.Client) {
-		m := Master{Addr: master.Options().Addr, Eviction: info["maxmemory_policy"]}
+		m := Master{Addr: master.Options().Addr, Eviction: info["maxmemory_policy"], HidesIncarnation: hidesIncarnation(info)}
 		if answer, err := master.ConfigGet(ctx, listpackSetting).Result(); err == nil { // where a user may not ask, it is not known
 			m.Listpack, _ = strconv.Atoi(answer[listpackSetting])
 		}
@@ -58,7 +63,7 @@ func (s *Stores) Survey(ctx context.Context) (found Survey, err error) {
 		m.Ahead = ahead(now, asked, time.Now())
 		errs = append(errs, err)
 		found.Masters = append(found.Masters, m)
-	}, "memory")
+	}, "memory", "replication")
 	return found, errors.Join(append(errs, err)...)
 }
 
@@ -105,7 +110,13 @@ func (c Config) Places() (sql, redis string) {
 	}
 	sql = "SQLite in "
 	if t.postgres != nil {
-		sql = fmt.Sprintf("PostgreSQL on %s, database %s", net.JoinHostPort(t.postgres.Host, strconv.Itoa(int(t.postgres.Port))), t.postgres.Database)
+		hosts := []string{net.JoinHostPort(t.postgres.Host, strconv.Itoa(int(t.postgres.Port)))}
+		for _, other := range t.postgres.Fallbacks { // the same host may be there twice, with and without TLS
+			if host := net.JoinHostPort(other.Host, strconv.Itoa(int(other.Port))); !slices.Contains(hosts, host) {
+				hosts = append(hosts, host)
+			}
+		}
+		sql = fmt.Sprintf("PostgreSQL on %s, database %s", strings.Join(hosts, " or "), t.postgres.Database)
 	} else {
 		sql += t.sqlite.path
 	}

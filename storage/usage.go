@@ -59,12 +59,12 @@ func (s *Stores) CommandTime(ctx context.Context, name string) (took time.Durati
 	return took, err
 }
 
-// eachMaster calls fn with a section of INFO of each master, one call at a time.
-func (s *Stores) eachMaster(ctx context.Context, fn func(info map[string]string, master *redis.Client), section string) error {
+// eachMaster calls fn with sections of INFO of each master, one call at a time.
+func (s *Stores) eachMaster(ctx context.Context, fn func(info map[string]string, master *redis.Client), sections ...string) error {
 	one := func(ctx context.Context, master *redis.Client) error {
-		text, err := master.Info(ctx, section).Result()
+		text, err := master.Info(ctx, sections...).Result()
 		if err != nil {
-			return fmt.Errorf("ask Redis for its %s: %w", section, err)
+			return fmt.Errorf("ask Redis for its %s: %w", strings.Join(sections, " and "), err)
 		}
 		info := map[string]string{}
 		for line := range strings.Lines(text) {

@@ -1,6 +1,7 @@
 package storagetest
 
 import (
+	"bytes"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -18,6 +19,7 @@ type Proxy struct {
 
 	network, to string
 	silent      atomic.Bool
+	replaced    atomic.Pointer[[2][]byte] // what, and by what
 	links       sync.WaitGroup
 	mu          sync.Mutex
 	conns       []net.Conn
@@ -54,6 +56,10 @@ func StartProxy(t testing.TB, network, to string) *Proxy {
 // Silence begins or ends the silence. What was swallowed does not come back.
 func (p *Proxy) Silence(silent bool) { p.silent.Store(silent) }
 
+// Replace has the proxy replace a text in what the server sends by another one of the same
+// length.
+func (p *Proxy) Replace(text, by string) { p.replaced.Store(&[2][]byte{[]byte(text), []byte(by)}) }
+
 func (p *Proxy) link(client net.Conn) {
 	server, err := net.Dial(p.network, p.to)
 	if err != nil {
@@ -63,12 +69,12 @@ func (p *Proxy) link(client net.Conn) {
 	p.mu.Lock()
 	p.conns = append(p.conns, client, server)
 	p.mu.Unlock()
-	p.links.Go(func() { p.pass(server, client) })
-	p.links.Go(func() { p.pass(client, server) })
+	p.links.Go(func() { p.pass(server, client, false) })
+	p.links.Go(func() { p.pass(client, server, true) })
 }
 
 // pass copies until one of the two ends.
-func (p *Proxy) pass(to, from net.Conn) {
+func (p *Proxy) pass(to, from net.Conn, answers bool) {
 	defer to.Close()
 	defer from.Close()
 	buffer := make([]byte, 64<<10)
@@ -80,7 +86,11 @@ func (p *Proxy) pass(to, from net.Conn) {
 		if p.silent.Load() {
 			continue
 		}
-		if _, err := to.Write(buffer[:n]); err != nil {
+		sent := buffer[:n]
+		if r := p.replaced.Load(); r != nil && answers {
+			sent = bytes.ReplaceAll(sent, r[0], r[1])
+		}
+		if _, err := to.Write(sent); err != nil {
 			return
 		}
 	}

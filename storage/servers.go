@@ -1,0 +1,83 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// The values of Config.RedisIncarnation.
+const (
+	incarnationRequired = "required"
+	incarnationOptional = "optional"
+)
+
+// The oldest versions of the servers that are supported: before them there is no sharded
+// pub/sub, and no time to live that is only set when it is longer.
+const (
+	leastRedis  = 7
+	leastValkey = 8
+)
+
+// ErrHidesIncarnation means that a Redis does not tell which incarnation of its data it
+// has.
+var ErrHidesIncarnation = errors.New("it hides master_replid in INFO replication, by which Tideline notices that Redis was rolled back, by a snapshot or by a replica that lacked the latest writes")
+
+// checkServers asks each master what it is. Errors: a master is of a kind or version that
+// is not supported, or hides its incarnation where that is required.
+//
+// Cost: a round trip to each master.
+func (s *Stores) checkServers(ctx context.Context, incarnation string) error {
+	if s.Embedded {
+		return nil
+	}
+	var refused []error
+	err := s.eachMaster(ctx, func(info map[string]string, master *redis.Client) {
+		err := supported(info)
+		if err == nil && hidesIncarnation(info) {
+			s.HidesIncarnation = true
+			if incarnation == incarnationOptional {
+				s.log.WarnContext(ctx, "Redis may be rolled back unnoticed, and feeds then lack posts until they are built again", "addr", master.Options().Addr, "error", ErrHidesIncarnation)
+			} else {
+				err = fmt.Errorf("%w; to run without that protection, set --redis-incarnation=optional (TIDELINE_REDIS_INCARNATION)", ErrHidesIncarnation)
+			}
+		}
+		if err != nil {
+			refused = append(refused, fmt.Errorf("Redis at %s: %w", master.Options().Addr, err))
+		}
+	}, "server", "replication")
+	return errors.Join(append(refused, err)...)
+}
+
+// hidesIncarnation reports whether the sections server and replication of INFO have no
+// incarnation.
+func hidesIncarnation(info map[string]string) bool { return info["master_replid"] == "" }
+
+// supported returns why a server with this section server of INFO cannot be used.
+func supported(info map[string]string) error {
+	const want = "Tideline runs on Redis 7 or later and Valkey 8 or later"
+	for field, value := range info {
+		// Others tell the version of Redis whose commands they have, and their own.
+		name, isVersion := strings.CutSuffix(field, "_version")
+		if isVersion && value != "" && (name == "dragonfly" || name == "garnet" || name == "keydb" || name == "kvrocks") {
+			return fmt.Errorf("it is %s %s, which has other scripts, streams or pub/sub than Redis: %s", name, value, want)
+		}
+	}
+	name, field, least := "Redis", "redis_version", leastRedis
+	if info["valkey_version"] != "" || info["server_name"] == "valkey" {
+		name, field, least = "Valkey", "valkey_version", leastValkey
+	}
+	version := info[field]
+	major, err := strconv.Atoi(strings.SplitN(version, ".", 2)[0])
+	switch {
+	case version == "":
+		return fmt.Errorf("it does not tell its version in INFO server: %s", want)
+	case err != nil || major < least:
+		return fmt.Errorf("it is %s %s, which lacks commands that are used: %s", name, version, want)
+	}
+	return nil
+}
