@@ -71,7 +71,7 @@ import (
 
 // Options configure a run; the tags make them flags of the command line.
 type Options struct {
-	URL         string        `name:"url" env:"-" default:"http://127.0.0.1:8080/graphql" help:"API of the Tideline to load."`
+	URL         string        `name:"url" env:"-" default:"http://127.0.0.1:8080/graphql" help:"API of the Tideline to load; without a path, /graphql."`
 	AllowRemote bool          `env:"-" help:"Load a server on another machine. It must be yours."`
 	Duration    time.Duration `env:"-" default:"30s" help:"How long to load, 1s to 10m."`
 	Users       int           `env:"-" default:"50" help:"Users to sign up, 2 to 10000."`
@@ -162,6 +162,10 @@ func Run(ctx context.Context, o Options, inside Inside, out, progress io.Writer)
 	}
 	if o.Find && o.Scenario == "" {
 		o.Scenario = "mixed"
+	}
+	if u, err := url.Parse(o.URL); err == nil && (u.Path == "" || u.Path == "/") { // it is a valid one
+		u.Path = "/graphql"
+		o.URL = u.String()
 	}
 	if o.Model {
 		o.Followers = o.Users - 1

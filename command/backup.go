@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 
 	"tideline/server"
@@ -16,18 +17,18 @@ type Backup struct {
 }
 
 const pgDump = `PostgreSQL has its own tools, which know the database and its users:
-  pg_dump --format=custom --file=%s "$TIDELINE_DATABASE_URL"    # as it is at one moment, while Tideline runs
-  pg_restore --clean --if-exists --no-owner --dbname="$TIDELINE_DATABASE_URL" %[1]s
+  pg_dump --format=custom --file=%s %s    # as it is at one moment, while Tideline runs
+  pg_restore --clean --if-exists --no-owner --dbname=%[2]s %[1]s
 Redis needs no backup: empty it after a restore, and feeds are built again as they are read.
 `
 
 // Run writes the file. It fails for PostgreSQL, after saying what to do, so that nobody
 // takes that for a backup.
 func (b Backup) Run(ctx context.Context, c server.Config, console server.Console) error {
-	return c.WithStoresBeside(ctx, console, func(stores *storage.Stores) error {
+	return c.WithSchema(ctx, console, false, func(stores *storage.Stores, _ *slog.Logger) error {
 		err := stores.Backup(ctx, b.File)
 		if errors.Is(err, storage.ErrOwnTools) {
-			fmt.Fprintf(console.Out, pgDump, b.File)
+			fmt.Fprintf(console.Out, pgDump, b.File, databaseURL())
 		}
 		if err != nil {
 			return err
@@ -39,4 +40,17 @@ func (b Backup) Run(ctx context.Context, c server.Config, console server.Console
 		fmt.Fprintf(console.Out, "%s has the database: %d bytes.\n", b.File, info.Size())
 		return nil
 	})
+}
+
+// databaseURL is the URL of the database in a shell that has the environment of this
+// process: from where this process has it.
+func databaseURL() string {
+	const setting = server.EnvPrefix + "_DATABASE_URL"
+	switch {
+	case os.Getenv(setting) != "":
+		return `"$` + setting + `"`
+	case os.Getenv(server.SecretFile(setting)) != "":
+		return `"$(cat "$` + server.SecretFile(setting) + `")"`
+	}
+	return "'the URL that --database-url has'"
 }

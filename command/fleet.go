@@ -80,7 +80,7 @@ func (p Ps) Run(ctx context.Context, c server.Config, console server.Console) er
 		for _, of := range stats.Pools {
 			outstanding, oldest = outstanding+of.Depth, max(oldest, of.Oldest)
 		}
-		_, err = fmt.Fprintf(console.Out, "Jobs outstanding: %d, the oldest for %s.\n", outstanding, oldest.Round(time.Second))
+		_, err = fmt.Fprintf(console.Out, "Jobs outstanding: %d, the oldest for %s.\nDatabase: %s.\n", outstanding, oldest.Round(time.Second), c.Database())
 		return err
 	})
 }

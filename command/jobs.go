@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,7 +14,6 @@ import (
 	"tideline/feed/moderation"
 	"tideline/queue"
 	"tideline/server"
-	"tideline/storage"
 )
 
 // Jobs lists jobs, and retries or discards those that were given up.
@@ -34,7 +32,7 @@ type jobsList struct {
 }
 
 func (l jobsList) Run(ctx context.Context, c server.Config, console server.Console) error {
-	return withQueue(ctx, c, console, func(q *queue.Queue) error {
+	return c.WithJobList(ctx, console, func(q *queue.Queue) error {
 		jobs, err := q.List(ctx, queue.ListOptions{Dead: l.Dead, Kind: l.Kind, After: l.After, Limit: l.Limit})
 		if err != nil {
 			return err
@@ -123,15 +121,5 @@ func (d jobsDiscard) Run(ctx context.Context, c server.Config, console server.Co
 			fmt.Fprintf(console.Out, "Nobody knows whose feeds lack something, so all are read from SQL: %s is enqueued.\n", strings.Join(enqueued, ", "))
 		}
 		return nil
-	})
-}
-
-func withQueue(ctx context.Context, c server.Config, console server.Console, fn func(*queue.Queue) error) error {
-	return c.WithStores(ctx, console, func(stores *storage.Stores, log *slog.Logger) error {
-		q, err := queue.New(stores.DB, stores.Redis, queue.Config{Logger: log})
-		if err != nil {
-			return err
-		}
-		return fn(q)
 	})
 }

@@ -32,12 +32,18 @@ func (m Migrate) Run(ctx context.Context, c server.Config, console server.Consol
 	if m.LockTimeout < time.Millisecond || m.LockTimeout > time.Minute || m.Wait <= 0 {
 		return errors.New("--lock-timeout must be 1ms to 1m, and --wait above 0s")
 	}
-	return c.WithStores(ctx, console, func(stores *storage.Stores, _ *slog.Logger) error {
+	err := c.WithSchema(ctx, console, !m.Plan, func(stores *storage.Stores, _ *slog.Logger) error {
+		fmt.Fprintf(console.Out, "Database: %s.\n", c.Database())
 		if m.Plan {
 			return m.tell(ctx, stores, console.Out)
 		}
 		return m.apply(ctx, stores, console.Out)
 	})
+	if m.Plan && errors.Is(err, storage.ErrNoDatabase) {
+		fmt.Fprintf(console.Out, "There is no %s yet: without --plan it is made, with all tables.\n", c.Database())
+		return nil
+	}
+	return err
 }
 
 func (m Migrate) apply(ctx context.Context, stores *storage.Stores, out io.Writer) error {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"sync/atomic"
 	"time"
@@ -237,7 +238,7 @@ type Export struct {
 
 // Run exports. A file is there when it is complete only.
 func (e Export) Run(ctx context.Context, c server.Config, console server.Console) error {
-	return c.WithStoresBeside(ctx, console, func(stores *storage.Stores) error {
+	return c.WithSchema(ctx, console, false, func(stores *storage.Stores, _ *slog.Logger) error {
 		out, name := console.Out, ""
 		if e.File != "-" {
 			name = e.File + ".new"

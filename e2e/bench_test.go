@@ -13,7 +13,7 @@ import (
 func TestBench(t *testing.T) {
 	t.Parallel()
 	p := start(t, nil, "--data-dir="+t.TempDir(), "--addr=127.0.0.1:0")
-	load := command(t.Context(), nil, "bench", "--json", "--url="+p.url+"/graphql", "--duration=2s",
+	load := command(t.Context(), nil, "bench", "--json", "--url="+p.url, "--duration=2s",
 		"--users=6", "--followers=5", "--subscribers=9", "--posts-per-second=5")
 	load.Stderr = t.Output()
 	out, err := load.Output()

@@ -251,3 +251,73 @@ func TestContractWaitsForOlderProcesses(t *testing.T) {
 	require.Zero(t, code, out)
 	require.Contains(t, out, "1 migration applied, the last is 20261124073500")
 }
+
+// Commands that only read make nothing in a folder without a database, and say that there
+// is none.
+func TestReadingCommandsMakeNothing(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{
+		{"jobs", "list"}, {"ps"}, {"keys", "list"}, {"webhooks", "list"}, {"recount"}, {"export"}, {"backup", "copy.db"},
+		{"users", "export", "ann"}, {"feeds", "verify", "ann"}, {"migrate", "--plan"}, {"config", "check"},
+	} {
+		t.Run(strings.Join(args, " "), func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			cmd := command(t.Context(), nil, args...)
+			cmd.Dir = dir
+			raw, err := cmd.CombinedOutput()
+			out := string(raw)
+			if args[0] == "config" || args[0] == "migrate" {
+				require.NoError(t, err, out)
+			} else {
+				require.Error(t, err)
+				require.Contains(t, out, "there is no database yet")
+				require.Contains(t, out, "TIDELINE_DATABASE_URL")
+			}
+			left, err := os.ReadDir(dir)
+			require.NoError(t, err)
+			require.Empty(t, left)
+		})
+	}
+}
+
+// Commands name the database that they use, and what to do for a backup as it is named, by
+// the environment or by a file. The password is in none of that.
+func TestCommandsNameTheirDatabase(t *testing.T) {
+	t.Parallel()
+	url := strings.Replace(storagetest.PostgresURL(t), "postgres@", "postgres:topsecret@", 1)
+	file := filepath.Join(t.TempDir(), "url")
+	require.NoError(t, os.WriteFile(file, []byte(url+"\n"), 0o600))
+	for setting, command := range map[string]string{
+		"TIDELINE_DATABASE_URL=" + url:       `pg_dump --format=custom --file=copy "$TIDELINE_DATABASE_URL" `,
+		"TIDELINE_DATABASE_URL_FILE=" + file: `pg_dump --format=custom --file=copy "$(cat "$TIDELINE_DATABASE_URL_FILE")" `,
+	} {
+		code, out := run(t, []string{setting}, "migrate")
+		require.Zero(t, code, out)
+		require.Contains(t, out, "Database: PostgreSQL on 127.0.0.1:")
+		code, said := run(t, []string{setting}, "ps")
+		require.Zero(t, code, said)
+		require.Contains(t, said, "Database: PostgreSQL on 127.0.0.1:")
+		code, copied := run(t, []string{setting}, "backup", "copy")
+		require.NotZero(t, code, copied)
+		require.Contains(t, copied, command)
+		require.NotContains(t, out+said+copied, "topsecret")
+	}
+}
+
+// Behind PgBouncer in transaction mode everything works: posts, follows, fan-outs, live.
+func TestBehindPgBouncer(t *testing.T) {
+	t.Parallel()
+	config := storagetest.Config(storagetest.Real(t))
+	pooled := storagetest.StartPgBouncer(t, config.DatabaseURL)
+	for _, more := range []string{"", "&default_query_exec_mode=exec"} {
+		p := start(t, []string{"TIDELINE_DATABASE_URL=" + pooled + more, "TIDELINE_REDIS_URL=" + config.RedisURL}, "--addr=127.0.0.1:0")
+		name := strconv.Itoa(len(more))
+		ann, ben := signUp(t, p, "ann"+name), signUp(t, p, "ben"+name)
+		ben.follow(t, p, ann)
+		ann.post(t, p, "one")
+		ben.arrived(t, p, "one")
+		require.Zero(t, p.stop())
+		require.NotContains(t, p.out.String(), "prepared statement")
+	}
+}

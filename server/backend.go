@@ -64,16 +64,11 @@ func (c Config) backend(stores *storage.Stores, log *slog.Logger, m *metrics.Met
 	b.publisher = live.NewPublisher(together.Client(stores.Redis), stores.Sharded)
 	b.visibility = visibility.New(stores.DB, stores.Dialect)
 	b.directory = account.NewDirectory(stores.DB, stores.Dialect, c.MaxPage)
-	if b.keys, err = apikey.New(apikey.Config{DB: stores.DB, MaxPage: c.MaxPage, Logger: log}); err != nil {
-		return b, err
-	}
-	reach, err := c.webhookReach()
-	if err != nil {
+	if b.keys, err = c.keys(stores, log); err != nil {
 		return b, err
 	}
 	b.outbox = webhook.NewOutbox(stores.DB, log, nil)
-	b.webhooks, err = webhook.NewDeliverer(webhook.Config{DB: stores.DB, Dialect: stores.Dialect, Reach: reach, Observe: m.Webhook, Logger: log})
-	if err != nil {
+	if b.webhooks, err = c.deliverer(stores, log, m); err != nil {
 		return b, err
 	}
 	b.sessions, err = account.NewSessions(account.SessionsConfig{DB: stores.DB, Publisher: b.publisher, Queue: b.jobs, Visibility: b.visibility, Keys: b.keys, TTL: c.SessionTTL, Grace: c.DeletionGrace, Webhooks: b.outbox, Logger: log})
@@ -89,6 +84,20 @@ func (c Config) backend(stores *storage.Stores, log *slog.Logger, m *metrics.Met
 		Publisher: b.publisher, Policy: policy, Observe: m.TimelineRead, Logger: log,
 	})
 	return b, err
+}
+
+// keys are the API keys.
+func (c Config) keys(stores *storage.Stores, log *slog.Logger) (*apikey.Keys, error) {
+	return apikey.New(apikey.Config{DB: stores.DB, MaxPage: c.MaxPage, Logger: log})
+}
+
+// deliverer delivers webhooks, and manages them.
+func (c Config) deliverer(stores *storage.Stores, log *slog.Logger, m *metrics.Metrics) (*webhook.Deliverer, error) {
+	reach, err := c.webhookReach()
+	if err != nil {
+		return nil, err
+	}
+	return webhook.NewDeliverer(webhook.Config{DB: stores.DB, Dialect: stores.Dialect, Reach: reach, Observe: m.Webhook, Logger: log})
 }
 
 // verifier verifies the tokens of the issuers that are configured; nil when there are none.

@@ -79,6 +79,9 @@ func (c Config) unsafeStores(s storage.Survey) []string {
 	need := max(c.InboxCap, c.OutboxCap)
 	need += need/10 + 32
 	for _, m := range s.Masters {
+		if m.HidesIncarnation {
+			found = append(found, fmt.Sprintf("Redis %s cannot be protected against a rollback: %v", m.Addr, storage.ErrHidesIncarnation))
+		}
 		if m.Eviction != "" && m.Eviction != "noeviction" {
 			found = append(found, fmt.Sprintf("Redis %s has maxmemory-policy %s: it must be noeviction, or feeds and jobs' entries vanish one by one", m.Addr, m.Eviction))
 		}

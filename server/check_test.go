@@ -61,6 +61,9 @@ func TestUnsafeStores(t *testing.T) {
 	require.NoError(t, err)
 	well := storage.Survey{SQLAhead: -clockWarning, Masters: []storage.Master{{Addr: "a", Eviction: "noeviction", Listpack: 1132, Ahead: clockWarning}, {}}}
 	require.Empty(t, c.unsafeStores(well))
+	hidden := c.unsafeStores(storage.Survey{Masters: []storage.Master{{Addr: "a", HidesIncarnation: true}}})
+	require.Len(t, hidden, 1)
+	require.Contains(t, hidden[0], "Redis a cannot be protected against a rollback")
 	badly := c.unsafeStores(storage.Survey{
 		SQLAhead: -2 * time.Second, Forgetful: []string{"fsync"},
 		Masters: []storage.Master{{Addr: "a", Eviction: "allkeys-lru", Listpack: 128}, {Addr: "b", Ahead: 3 * time.Second}},
@@ -188,4 +191,35 @@ func TestACertificateNearItsEndIsUnsafe(t *testing.T) {
 	c, err := parse(t, append(slices.Clone(guarded), "--tls-cert="+cert, "--tls-key="+key)...)
 	require.NoError(t, err)
 	require.Contains(t, strings.Join(c.Unsafe(), "\n"), "the TLS certificate ends at 20")
+}
+
+// The settings of the page about two machines leave nothing that is unsafe, on either.
+func TestTwoMachinesAreSafe(t *testing.T) {
+	page, err := os.ReadFile("../docs/two-machines.md")
+	require.NoError(t, err)
+	unit, err := os.ReadFile("../deploy/systemd/tideline-server.service")
+	require.NoError(t, err)
+	heredoc := regexp.MustCompile(`(?s)cat >tideline.env <<END\n(.*?)END\n`).FindStringSubmatch(string(page))
+	require.NotNil(t, heredoc)
+	database := regexp.MustCompile(`echo '([^']+)' >database_url`).FindStringSubmatch(string(page))
+	redis := regexp.MustCompile(`echo '([^']+)' >redis_url`).FindStringSubmatch(string(page))
+	require.NotNil(t, database)
+	require.NotNil(t, redis)
+	admin := regexp.MustCompile(`TIDELINE_ADMIN_ADDR=(\S+)`).FindStringSubmatch(string(unit))
+	require.NotNil(t, admin)
+	addresses := map[string]bool{}
+	for _, me := range []string{"10.0.0.1", "10.0.0.2"} {
+		args := []string{"--admin-addr=" + admin[1], "--database-url=" + database[1], "--redis-url=" + redis[1], "--max-sockets=10"}
+		for line := range strings.Lines(strings.ReplaceAll(heredoc[1], "$ME", me)) {
+			name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+			args = append(args, "--"+strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(name, "TIDELINE_")), "_", "-")+"="+value)
+		}
+		c, err := parse(t, args...)
+		require.NoError(t, err)
+		addresses[c.Addr] = true
+		for _, unsafe := range c.Unsafe() {
+			require.Contains(t, unsafe, "this process may open", "the unit lets it open more")
+		}
+	}
+	require.Len(t, addresses, 2, "each machine serves at its own address")
 }

@@ -85,11 +85,12 @@ type Config struct {
 	AvatarHosts []string `group:"Accounts" placeholder:"HOST" help:"Hosts whose pictures profiles may have, such as img.example.org or *.example.org, or * for any. Whoever looks at a picture tells its host their address. Default: none, no pictures."`
 	App         string   `group:"Accounts" enum:"on,off" default:"on" help:"Serve the app at /: on or off."`
 
-	DataDir     string `group:"Storage" default:"tideline-data" help:"Directory of the SQLite file and whatever else must last, made when missing."`
-	DatabaseURL string `group:"Storage" name:"database-url" secret:"" placeholder:"URL" help:"PostgreSQL, as postgres://user:password@host/name; or in the file that TIDELINE_DATABASE_URL_FILE names. Default: a SQLite file in the data directory."`
-	SQLiteSync  string `group:"Storage" name:"sqlite-sync" enum:"full,normal" default:"full" help:"When SQLite answers a write: full, when the disk has it; normal, sooner, and a power cut takes the last writes."`
-	RedisURL    string `group:"Storage" name:"redis-url" secret:"" placeholder:"URL" help:"Redis, as redis://host:6379; nodes of a Redis Cluster separated by commas; Sentinels of a master with ?master_name=NAME; or in the file that TIDELINE_REDIS_URL_FILE names. Default: one inside the process, which other processes cannot share."`
-	Migrate     string `group:"Storage" enum:"on,off" default:"on" help:"Bring the database's schema up to date at start: on or off."`
+	DataDir          string `group:"Storage" default:"tideline-data" help:"Directory of the SQLite file and whatever else must last, made when missing."`
+	DatabaseURL      string `group:"Storage" name:"database-url" secret:"" placeholder:"URL" help:"PostgreSQL, as postgres://user:password@host/name; or in the file that TIDELINE_DATABASE_URL_FILE names. Default: a SQLite file in the data directory."`
+	SQLiteSync       string `group:"Storage" name:"sqlite-sync" enum:"full,normal" default:"full" help:"When SQLite answers a write: full, when the disk has it; normal, sooner, and a power cut takes the last writes."`
+	RedisURL         string `group:"Storage" name:"redis-url" secret:"" placeholder:"URL" help:"Redis, as redis://host:6379; nodes of a Redis Cluster separated by commas; Sentinels of a master with ?master_name=NAME; or in the file that TIDELINE_REDIS_URL_FILE names. Default: one inside the process, which other processes cannot share."`
+	RedisIncarnation string `group:"Storage" name:"redis-incarnation" enum:"required,optional" default:"required" help:"Whether Redis must tell which incarnation of its data it has (master_replid in INFO replication), by which it is noticed that Redis was rolled back: required or optional. With optional, feeds of a Redis that hides it and was rolled back lack posts until they are built again."`
+	Migrate          string `group:"Storage" enum:"on,off" default:"on" help:"Bring the database's schema up to date at start: on or off."`
 
 	InboxCap   int           `group:"Timelines" default:"${inbox_cap}" help:"Posts kept ready in each active user's timeline, ${least_inbox_cap} to ${most_inbox_cap}. Older ones are read from SQL."`
 	OutboxCap  int           `group:"Timelines" default:"${outbox_cap}" help:"Posts kept ready of each author, ${least_outbox_cap} to ${most_outbox_cap}."`
@@ -248,8 +249,14 @@ func flagOf(field reflect.StructField) string {
 	return strings.ToLower(wordStart.ReplaceAllString(field.Name, "$1-$2"))
 }
 
+// Database names the database of the configuration, a valid one, without its password.
+func (c Config) Database() string {
+	sql, _ := c.storage().Places()
+	return sql
+}
+
 func (c Config) storage() storage.Config {
-	return storage.Config{DataDir: c.DataDir, DatabaseURL: c.DatabaseURL, SQLiteSync: c.SQLiteSync, RedisURL: c.RedisURL}
+	return storage.Config{DataDir: c.DataDir, DatabaseURL: c.DatabaseURL, SQLiteSync: c.SQLiteSync, RedisURL: c.RedisURL, RedisIncarnation: c.RedisIncarnation}
 }
 
 // traces is where traces go.

@@ -239,8 +239,8 @@ func TestReadiness(t *testing.T) {
 	m := newMetrics()
 	asked := 0
 	h := &health{log: slog.New(slog.NewTextHandler(logged, nil)), observe: m.Checked, checks: []check{
-		{"sql", func(context.Context) error { return nil }},
-		{"redis", func(context.Context) error { asked++; return failure }},
+		{name: "sql", ask: func(context.Context) error { return nil }},
+		{name: "redis", ask: func(context.Context) error { asked++; return failure }},
 	}}
 	called := func() (int, string) {
 		w := httptest.NewRecorder()
@@ -304,6 +304,35 @@ func TestReadiness(t *testing.T) {
 	require.JSONEq(t, `{"ready":false,"checks":{"sql":"ok","redis":"ok","process":"stopping"}}`, body)
 	require.Contains(t, logged.String(), `msg="well again" check=redis was=failed for=`)
 	require.Contains(t, scraped(), `tideline_check{check="redis",state="ok"} 1`)
+}
+
+// A server whose Redis is lost serves on, and says what that means; before it had Redis
+// once it does not.
+func TestReadinessWithoutASparePart(t *testing.T) {
+	t.Parallel()
+	failure := errors.New("secret")
+	logged := &bytes.Buffer{}
+	h := &health{log: slog.New(slog.NewTextHandler(logged, nil)), observe: newMetrics().Checked, checks: []check{
+		{name: "redis", spare: true, means: "pages are slower", ask: func(context.Context) error { return failure }},
+	}}
+	ask := func() (int, string) {
+		h.ask(t.Context())
+		w := httptest.NewRecorder()
+		h.ready(w, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+		return w.Code, w.Body.String()
+	}
+	status, body := ask()
+	require.Equal(t, http.StatusServiceUnavailable, status)
+	require.JSONEq(t, `{"ready":false,"checks":{"redis":"failed"},"means":{"redis":"pages are slower"}}`, body)
+	failure = nil
+	status, body = ask()
+	require.Equal(t, http.StatusOK, status)
+	require.JSONEq(t, `{"ready":true,"checks":{"redis":"ok"}}`, body)
+	failure = errors.New("secret")
+	status, body = ask()
+	require.Equal(t, http.StatusOK, status)
+	require.JSONEq(t, `{"ready":true,"checks":{"redis":"degraded"},"means":{"redis":"pages are slower"}}`, body)
+	require.Contains(t, logged.String(), `msg=degraded check=redis err=secret means="pages are slower"`)
 }
 
 // A number without a unit says nothing: durations are seconds in JSON, and say so.

@@ -26,14 +26,21 @@ type health struct {
 
 	mu    sync.Mutex
 	last  map[string]change // of each check that was asked
+	well  map[string]bool   // the checks that were ok once
 	asked time.Time         // when all were; zero: not yet
 }
 
-// check asks one part that the process cannot serve without. The part is degraded if
-// the error is storage.ErrSomeAnswer, storage.ErrNoWrites or identity.ErrOldKeys.
+// check asks one part of the process.
 type check struct {
 	name string
 	ask  func(context.Context) error
+	// spare says that the process serves without the part, once it has served with it:
+	// then the part is degraded, not failed. It is degraded in any case if the error is
+	// storage.ErrSomeAnswer, storage.ErrNoWrites, storage.ErrHidesIncarnation or
+	// identity.ErrOldKeys.
+	spare bool
+	// means says what happens meanwhile, for /readyz and the log.
+	means string
 }
 
 // state is how a part is.
@@ -81,8 +88,8 @@ func (h *health) live(w http.ResponseWriter, _ *http.Request) {
 	reply(w, http.StatusOK, map[string]any{"live": true})
 }
 
-// ready serves /readyz. It names the parts that are degraded or failed; the log alone
-// says why. With a failed part the process is not ready.
+// ready serves /readyz. It names the parts that are degraded or failed, and says what
+// happens meanwhile; the log alone says why. With a failed part the process is not ready.
 func (h *health) ready(w http.ResponseWriter, _ *http.Request) {
 	status, results := http.StatusOK, h.states()
 	for _, s := range results {
@@ -90,7 +97,17 @@ func (h *health) ready(w http.ResponseWriter, _ *http.Request) {
 			status = http.StatusServiceUnavailable
 		}
 	}
-	reply(w, status, map[string]any{"ready": status == http.StatusOK, "checks": results})
+	body := map[string]any{"ready": status == http.StatusOK, "checks": results}
+	means := map[string]string{}
+	for _, c := range h.checks {
+		if s := results[c.name]; c.means != "" && (s == string(stateDegraded) || s == string(stateFailed)) {
+			means[c.name] = c.means
+		}
+	}
+	if len(means) > 0 {
+		body["means"] = means
+	}
+	reply(w, status, body)
 }
 
 const (
@@ -147,13 +164,14 @@ func (h *health) ask(ctx context.Context) []state {
 			switch {
 			case err == nil:
 				all[i] = stateOK
-			case errors.Is(err, storage.ErrSomeAnswer), errors.Is(err, storage.ErrNoWrites), errors.Is(err, identity.ErrOldKeys):
+			case errors.Is(err, storage.ErrSomeAnswer), errors.Is(err, storage.ErrNoWrites), errors.Is(err, storage.ErrHidesIncarnation),
+				errors.Is(err, identity.ErrOldKeys), c.spare && h.wasWell(c.name):
 				all[i] = stateDegraded
 			default:
 				all[i] = stateFailed
 			}
 			if !errors.Is(ctx.Err(), context.Canceled) { // the process ends
-				h.tell(c.name, all[i], err)
+				h.tell(c, all[i], err)
 			}
 		})
 	}
@@ -165,9 +183,16 @@ func (h *health) ask(ctx context.Context) []state {
 }
 
 // tell logs a state that is not the last one of the part, and observes it.
-func (h *health) tell(name string, s state, err error) {
+func (h *health) tell(c check, s state, err error) {
+	name := c.name
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if s == stateOK && !h.well[name] {
+		if h.well == nil {
+			h.well = map[string]bool{}
+		}
+		h.well[name] = true
+	}
 	was, known := h.last[name]
 	if known && was.state == s {
 		return
@@ -181,12 +206,19 @@ func (h *health) tell(name string, s state, err error) {
 	}
 	switch {
 	case s == stateDegraded:
-		h.log.Warn("degraded", "check", name, "err", err)
+		h.log.Warn("degraded", "check", name, "err", err, "means", c.means)
 	case s == stateFailed:
-		h.log.Warn("not ready", "check", name, "err", err)
+		h.log.Warn("not ready", "check", name, "err", err, "means", c.means)
 	case known:
 		h.log.Info("well again", "check", name, "was", was.state, "for", time.Since(was.since).Round(time.Millisecond).String())
 	}
+}
+
+// wasWell reports whether the part was ok once.
+func (h *health) wasWell(name string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.well[name]
 }
 
 func reply(w http.ResponseWriter, status int, body map[string]any) {

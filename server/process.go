@@ -53,9 +53,13 @@ type process struct {
 func newProcess(ctx context.Context, c Config, role Role, stores *storage.Stores, tracer *trace.Tracer, log *slog.Logger) (*process, error) {
 	p := &process{config: c, role: role, stores: stores, tracer: tracer, log: log, metrics: newMetrics()}
 	p.health = &health{log: log, observe: p.metrics.Checked, checks: []check{
-		{"sql", stores.SQL.PingContext},
-		{"redis", stores.CheckRedis},
+		{name: "sql", ask: stores.SQL.PingContext, means: role.without("sql")},
+		{name: "redis", ask: stores.CheckRedis, spare: role.server, means: role.without("redis")},
 	}}
+	if stores.HidesIncarnation {
+		p.health.checks = append(p.health.checks, check{name: "rollback", means: "a feed that Redis has rolled back lacks posts until it is built again",
+			ask: func(context.Context) error { return storage.ErrHidesIncarnation }})
+	}
 	p.base = append(p.base, p.health.watch, p.warn)
 	if c.DatabaseURL == "" { // the database is in the data directory
 		p.metrics.MeasureDisk(c.DataDir)
@@ -72,7 +76,7 @@ func newProcess(ctx context.Context, c Config, role Role, stores *storage.Stores
 	var hub *live.Hub
 	if role.server {
 		hub = live.NewHub(stores.Redis, live.HubConfig{Sharded: stores.Sharded, Tracer: tracer, Logger: log, Mark: b.home.ArrivedID})
-		p.health.checks = append(p.health.checks, check{"live", hub.Ready})
+		p.health.checks = append(p.health.checks, check{name: "live", ask: hub.Ready, spare: true, means: "subscribers of this server are told of posts when it is connected again"})
 		p.base = append(p.base, hub.Run, func(ctx context.Context) error { return b.sessions.Run(ctx, hub) }, b.keys.Run, b.outbox.Run)
 		p.metrics.CountHub(hub.Stats)
 		p.work = append(p.work, workers.Canary{DB: stores.DB, Queue: b.jobs, Hub: hub, Observe: p.metrics.Canary("subscriber"), Logger: log}.Run)
@@ -106,7 +110,7 @@ func newProcess(ctx context.Context, c Config, role Role, stores *storage.Stores
 			return nil, err
 		}
 		p.base = append(p.base, generator.Run)
-		p.health.checks = append(p.health.checks, check{"ids", generator.Ready})
+		p.health.checks = append(p.health.checks, check{name: "ids", ask: generator.Ready, means: "posts and sign-ups are refused"})
 		p.metrics.CountIDs(generator.Stats)
 		issuers, err := c.verifier(log)
 		if err != nil {
@@ -114,7 +118,7 @@ func newProcess(ctx context.Context, c Config, role Role, stores *storage.Stores
 		}
 		if issuers != nil {
 			p.base = append(p.base, issuers.Run)
-			p.health.checks = append(p.health.checks, check{"issuers", issuers.Ready})
+			p.health.checks = append(p.health.checks, check{name: "issuers", ask: issuers.Ready, means: "tokens of issuers may be refused"})
 		}
 		called, err = b.api(c, issuers, generator, hub, log)
 		if err != nil {

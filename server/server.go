@@ -60,6 +60,19 @@ func (r Role) String() string {
 	return map[Role]string{Serve: "serve", Server: "server", Worker: "worker"}[r]
 }
 
+// without says what happens while a store is missing.
+func (r Role) without(store string) string {
+	switch {
+	case store == "sql":
+		return "nothing is served, and no jobs are done"
+	case r == Worker:
+		return "no jobs are done: posts wait in the queue and reach neither timelines nor subscribers"
+	case r == Server:
+		return "pages come from SQL, rates are not limited, and subscribers are told of posts when Redis is back"
+	}
+	return "pages come from SQL, rates are not limited, no jobs are done, and subscribers are told of posts when Redis is back"
+}
+
 // Console is where a process writes: a banner for people to Out, the log to Log.
 type Console struct{ Out, Log io.Writer }
 
@@ -173,10 +186,34 @@ func (c Config) withStores(ctx context.Context, console Console,
 	return fn(stores, log)
 }
 
+// WithSchema is WithSQL for any schema. With create it makes a SQLite file that does not
+// exist.
+func (c Config) WithSchema(ctx context.Context, console Console, create bool, fn func(*storage.Stores, *slog.Logger) error) error {
+	if create {
+		return c.withStores(ctx, console, storage.MakeSQL, fn)
+	}
+	return c.withStores(ctx, console, storage.OpenSQL, fn)
+}
+
+// WithSQL opens SQL alone for a command, and closes it when fn returns: the command works
+// while Redis does not answer, and beside a server that has its Redis inside. Errors: there
+// is no database, the schema is not up to date, or the errors of WithStores.
+func (c Config) WithSQL(ctx context.Context, console Console, fn func(*storage.Stores, *slog.Logger) error) error {
+	return c.WithSchema(ctx, console, false, func(stores *storage.Stores, log *slog.Logger) error {
+		if err := upToDate(ctx, stores); err != nil {
+			return err
+		}
+		return fn(stores, log)
+	})
+}
+
 // WithAudit lets a command that is no server look into the home timelines that servers
 // use, and find the people who have them. Errors: no server runs that has the Redis inside,
 // the schema is not up to date, or as those of WithStores.
 func (c Config) WithAudit(ctx context.Context, console Console, fn func(*audit.Audit, *account.Directory) error) error {
+	if err := c.existing(); err != nil {
+		return err
+	}
 	return c.WithStores(ctx, console, func(stores *storage.Stores, log *slog.Logger) error {
 		if stores.Embedded {
 			return fmt.Errorf("the feeds live and end with 'tideline serve', which does not run on the data directory %s: start it, or set --redis-url (TIDELINE_REDIS_URL) to the Redis that servers share", c.DataDir)
@@ -192,10 +229,10 @@ func (c Config) WithAudit(ctx context.Context, console Console, fn func(*audit.A
 	})
 }
 
-// WithCounters lets a command compare counters with what they count. Errors: as those of
-// WithSessions.
+// WithCounters lets a command compare counters with what they count. Errors: the errors of
+// WithSQL.
 func (c Config) WithCounters(ctx context.Context, console Console, fn func(*audit.Counters) error) error {
-	return c.withBackend(ctx, console, func(b backend, _ *slog.Logger) error { return fn(audit.NewCounters(b.stores.DB)) })
+	return c.WithSQL(ctx, console, func(stores *storage.Stores, _ *slog.Logger) error { return fn(audit.NewCounters(stores.DB)) })
 }
 
 // WithSessions lets a command that is no server end sessions, of which running servers
@@ -228,23 +265,65 @@ func (c Config) WithJobs(ctx context.Context, console Console, fn func(*queue.Qu
 	})
 }
 
-// WithKeys lets a command manage API keys. Errors: as those of WithSessions.
+// WithKeys lets a command manage API keys. Errors: the errors of WithSQL.
 func (c Config) WithKeys(ctx context.Context, console Console, fn func(*apikey.Keys) error) error {
-	return c.withBackend(ctx, console, func(b backend, _ *slog.Logger) error { return fn(b.keys) })
+	return c.WithSQL(ctx, console, func(stores *storage.Stores, log *slog.Logger) error {
+		keys, err := c.keys(stores, log)
+		if err != nil {
+			return err
+		}
+		return fn(keys)
+	})
 }
 
-// WithWebhooks lets a command manage webhooks. Errors: as those of WithSessions.
+// WithWebhooks lets a command manage webhooks. Errors: the errors of WithSQL.
 func (c Config) WithWebhooks(ctx context.Context, console Console, fn func(*webhook.Deliverer) error) error {
-	return c.withBackend(ctx, console, func(b backend, _ *slog.Logger) error { return fn(b.webhooks) })
+	return c.WithSQL(ctx, console, func(stores *storage.Stores, log *slog.Logger) error {
+		deliverer, err := c.deliverer(stores, log, newMetrics())
+		if err != nil {
+			return err
+		}
+		return fn(deliverer)
+	})
 }
 
-// WithFleet lets a command see which processes run, and pause their workers. Errors: as
-// those of WithSessions.
+// WithJobList lets a command look at jobs, and not do, retry or enqueue any. Errors: the
+// errors of WithSQL.
+func (c Config) WithJobList(ctx context.Context, console Console, fn func(*queue.Queue) error) error {
+	return c.WithSQL(ctx, console, func(stores *storage.Stores, log *slog.Logger) error {
+		q, err := queue.New(stores.DB, nil, queue.Config{Logger: log})
+		if err != nil {
+			return err
+		}
+		return fn(q)
+	})
+}
+
+// WithFleet lets a command see which processes run and how many jobs wait, and pause
+// workers. Errors: the errors of WithSQL.
 func (c Config) WithFleet(ctx context.Context, console Console, fn func(*fleet.Fleet, *queue.Queue) error) error {
-	return c.withBackend(ctx, console, func(b backend, _ *slog.Logger) error { return fn(fleet.New(b.stores.DB, time.Now), b.jobs) })
+	return c.WithSQL(ctx, console, func(stores *storage.Stores, log *slog.Logger) error {
+		q, err := queue.New(stores.DB, nil, queue.Config{Logger: log})
+		if err != nil {
+			return err
+		}
+		return fn(fleet.New(stores.DB, time.Now), q)
+	})
+}
+
+// existing is an error unless the settings are allowed and the database exists: a command
+// that needs what is in it makes no empty one.
+func (c Config) existing() error {
+	if err := c.Validate(); err != nil {
+		return err
+	}
+	return c.storage().Exists()
 }
 
 func (c Config) withBackend(ctx context.Context, console Console, fn func(backend, *slog.Logger) error) error {
+	if err := c.existing(); err != nil {
+		return err
+	}
 	return c.WithStores(ctx, console, func(stores *storage.Stores, log *slog.Logger) error {
 		if err := upToDate(ctx, stores); err != nil {
 			return err
