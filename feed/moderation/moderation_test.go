@@ -145,7 +145,7 @@ func TestAuditLogIsAppendOnly(t *testing.T) {
 			require.ErrorContains(w, err, "append-only")
 		}
 		if w.Stores.Dialect == dialect.SQLite {
-			_, err := w.Stores.SQL.ExecContext(w.Ctx, "INSERT OR REPLACE INTO audit_entries SELECT id, 7, action, subject_kind, subject_id, note, created_at FROM audit_entries")
+			_, err := w.Stores.SQL.ExecContext(w.Ctx, "INSERT OR REPLACE INTO audit_entries (id, actor_id, action, subject_kind, subject_id, created_at) SELECT id, 7, action, subject_kind, subject_id, created_at FROM audit_entries")
 			require.ErrorContains(w, err, "append-only")
 		}
 		require.Equal(w, []auditentry.Action{auditentry.ActionSET_ROLE, auditentry.ActionSET_ROLE}, actions(w, admin))
