@@ -157,10 +157,10 @@ func named(ctx context.Context, db *ent.Client, users func() *ent.UserQuery, nam
 // Search is a page of users, the newest first, in whose handle or name each word of the query
 // begins a word, whatever the case and the form of its letters. Where a script does not set
 // words apart, a word may begin at any letter. An empty query matches all users. Where a query
-// finds more than 10,000 users, a page looks at the newest 2,000 users behind the cursor: it may
+// finds more than 5,000 users, a page looks at the newest 2,000 users behind the cursor: it may
 // be shorter than asked for, even empty, while there is more behind its end. Error: BadInput.
 //
-// Cost: up to three index ranges of 10,000 words, a look-up by index of each user found for each
+// Cost: up to two index ranges of 5,000 words, a look-up by index of each user found for each
 // other word, and the users of the page.
 func (d *Directory) Search(ctx context.Context, query string, p paging.Page) (*paging.Connection[ent.User], error) {
 	query, err := queryField.FoldPhrase(query)
@@ -186,7 +186,7 @@ func (d *Directory) Search(ctx context.Context, query string, p paging.Page) (*p
 
 const (
 	// maxCandidates is how many words one index range of a search reads.
-	maxCandidates = 10_000
+	maxCandidates = 5000
 	// searchWindow is how many users a search looks at where its words begin too many.
 	searchWindow = 2000
 )
@@ -242,7 +242,7 @@ func (d *Directory) search(ctx context.Context, words []string, below int64, lim
 // candidates returns the users in whose handle or name one of the first words begins a word, and
 // which word it is; none if each of them begins more than maxCandidates words.
 func (d *Directory) candidates(ctx context.Context, words []string) (ids []int64, found string, err error) {
-	for _, word := range words[:min(len(words), 3)] {
+	for _, word := range words[:min(len(words), 2)] {
 		ids, err := rows.IDs(ctx, d.db, wordRange, []byte(word), after(word))
 		if err != nil || len(ids) <= maxCandidates {
 			slices.Sort(ids)
