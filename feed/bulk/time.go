@@ -8,7 +8,7 @@ import (
 	"tideline/feed/refusal"
 )
 
-var timePattern = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)$`)
+var timePattern = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-](?:[01]\d|2[0-3]):?[0-5]\d)$`)
 
 // ParseTime reads a time as RFC 3339 has it, in the years 1 to 9999. It may have small letters t
 // and z, and a zone without a colon (+0000); a time without a zone is refused. Error: BadInput,
@@ -33,17 +33,17 @@ func notATime() *refusal.Error {
 }
 
 // createdAt returns the time of a row, which a call gives as text. Error: BadInput, also for a
-// time in the future.
+// time in the future; then it returns the given time, for the caller's row must stay as it was.
 func createdAt(given *time.Time, written *string, now time.Time) (*time.Time, error) {
 	if written != nil {
 		t, err := ParseTime(*written)
 		if err != nil {
-			return nil, notATime().In("createdAt")
+			return given, notATime().In("createdAt")
 		}
 		given = &t
 	}
 	if given != nil && given.After(now.Add(time.Minute)) {
-		return nil, refusal.New(refusal.InTheFuture, "The time is in the future.").In("createdAt")
+		return given, refusal.New(refusal.InTheFuture, "The time is in the future.").In("createdAt")
 	}
 	return given, nil
 }
