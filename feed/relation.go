@@ -31,6 +31,8 @@ type pair struct {
 	dialect       string
 	viewer, other *ent.User
 	webhooks      *webhook.Outbox
+	// requests collects the users whose list of follow requests the change makes another.
+	requests *[]int64
 }
 
 // relationChange is a change of how the viewer stands to another user.
@@ -79,11 +81,14 @@ func (f *Feed) change(ctx context.Context, v account.Viewer, other int64, c rela
 	}
 	j := job.Relation{Users: [2]int64{v.ID, other}, First: c.unnoticed, Change: rand.Int64()}
 	changed := false
+	var requests []int64
 	err := rows.InTx(ctx, f.db, func(tx *ent.Tx) error {
+		requests = nil // the transaction may be tried again
 		p, err := f.pair(ctx, tx, v.ID, other, !c.unnoticed)
 		if err != nil {
 			return err
 		}
+		p.requests = &requests
 		if p.viewer.Hidden {
 			return refusal.ErrSignIn
 		}
@@ -103,6 +108,9 @@ func (f *Feed) change(ctx context.Context, v account.Viewer, other int64, c rela
 	}
 	if err != nil {
 		return nil, err
+	}
+	for _, target := range requests {
+		f.home.TellRequests(ctx, target)
 	}
 	if changed {
 		f.home.SyncOwnInbox(ctx, v.ID, other, j.Change)
@@ -143,7 +151,7 @@ func (f *Feed) pair(ctx context.Context, tx *ent.Tx, viewer, other int64, lock b
 	if users[0].ID != viewer {
 		slices.Reverse(users)
 	}
-	return pair{tx, f.cfg.Dialect, users[0], users[1], f.cfg.Webhooks}, nil
+	return pair{tx, f.cfg.Dialect, users[0], users[1], f.cfg.Webhooks, new([]int64)}, nil
 }
 
 // otherUser returns the user after a change. Of a user whom nobody sees it returns the id
@@ -207,15 +215,14 @@ func (p pair) ask(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("ask to follow: %w", err)
 	}
+	*p.requests = append(*p.requests, p.other.ID)
 	return p.webhooks.Follow(ctx, p.tx, webhook.FollowRequested, p.viewer, p.other)
 }
 
 // follow adds the edge and counts it; a request for it has served its purpose.
 func (p pair) follow(ctx context.Context, follower, followee *ent.User) error {
-	_, err := p.tx.FollowRequest.Delete().
-		Where(followrequest.RequesterID(follower.ID), followrequest.TargetID(followee.ID)).Exec(ctx)
-	if err != nil {
-		return fmt.Errorf("delete follow request: %w", err)
+	if _, err := p.deleteRequest(ctx, follower.ID, followee.ID); err != nil {
+		return err
 	}
 	if err := p.tx.Follow.Create().SetFollowerID(follower.ID).SetFolloweeID(followee.ID).Exec(ctx); err != nil {
 		return fmt.Errorf("create follow: %w", err)
@@ -272,6 +279,9 @@ func (p pair) deleteRequest(ctx context.Context, requester, target int64) (bool,
 		Where(followrequest.RequesterID(requester), followrequest.TargetID(target)).Exec(ctx)
 	if err != nil {
 		return false, fmt.Errorf("delete follow request: %w", err)
+	}
+	if n > 0 {
+		*p.requests = append(*p.requests, target)
 	}
 	return n > 0, nil
 }

@@ -211,6 +211,43 @@ func TestUnreadCountOfTheViewer(t *testing.T) {
 	})
 }
 
+// Whoever shows follow requests reads them again when the user is told that they changed:
+// asked, taken back, asked, accepted, asked, declined.
+func TestAHeartbeatTellsOfFollowRequests(t *testing.T) {
+	t.Parallel()
+	each(t, func(c *client) {
+		c.Work()
+		bobID, bob := c.signUp("bob")
+		annID, ann := c.signUp("ann")
+		c.viewer = ann
+		c.get("updateProfile.user.id", `mutation { updateProfile(input: {approvesFollowers: true}) { user { id } } }`, nil)
+		c.AwaitInbox(ann)
+		stream := c.subscribe(ann, `subscription { e: timelineEvents(heartbeat: 3600) { __typename } }`, nil)
+		c.get("createPost.post.id", createPost, map[string]any{"text": "the stream has begun", "visibility": "PUBLIC"})
+		require.Equal(c.t, "TimelinePostAdded", stream.next()["__typename"])
+		for _, step := range []struct {
+			viewer         account.Viewer
+			mutation, user string
+			asking         int
+		}{
+			{bob, "follow", annID, 1}, {bob, "unfollow", annID, 0},
+			{bob, "follow", annID, 1}, {ann, "rejectFollower", bobID, 0},
+			{bob, "follow", annID, 1}, {bob, "block", annID, 0}, {bob, "unblock", annID, -1},
+			{bob, "follow", annID, 1}, {ann, "acceptFollower", bobID, 0},
+		} {
+			c.viewer = step.viewer
+			c.get(step.mutation+".user.id", `mutation($user: ID!) { `+step.mutation+`(input: {userId: $user}) { user { id } } }`, map[string]any{"user": step.user})
+			if step.asking < 0 {
+				continue
+			}
+			for stream.next()["__typename"] != "TimelineHeartbeat" { // the follow itself makes the timeline another
+			}
+			c.viewer = ann
+			require.Len(c.t, c.get("viewer.followRequests.nodes", `{ viewer { followRequests { nodes { id } } } }`, nil), step.asking)
+		}
+	})
+}
+
 const watchCounts = `subscription($ids: [ID!]!) { e: postCounts(ids: $ids) { id likeCount viewerHasLiked author { handle } } }`
 
 // counts takes an event of watchCounts: the likes of each post.

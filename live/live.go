@@ -78,7 +78,9 @@ const (
 	// SessionEnded says that a session of the user was revoked or expired. With Session 0,
 	// several of the user Author were: SQL says which.
 	SessionEnded
-	// MarkerMoved says that the user read up to somewhere.
+	// MarkerMoved says that the user read up to somewhere, or that the requests to follow the
+	// user changed: each stream of the user sends a heartbeat. The two share a kind because a
+	// process of an earlier version takes an unknown kind for a malformed message.
 	MarkerMoved
 	// JournalChanged says that the journal of the timeline may have new entries.
 	JournalChanged

@@ -158,8 +158,8 @@ func TestServersSendRows(t *testing.T) {
 	for _, query := range []struct{ document, want string }{
 		{`mutation{upsertUsers(users:[{externalId:\"1\",handle:\"ann\",createdAt:\"2020-01-02T03:04:05Z\"},{externalId:\"\"},{externalId:\"2\",name:\"Bob\"}]){status code}}`,
 			`{"data":{"upsertUsers":[{"status":"CREATED","code":null},{"status":"REFUSED","code":"BAD_USER_INPUT"},{"status":"CREATED","code":null}]}}`},
-		{`mutation{upsertFollows(follows:[{followerExternalId:\"1\",followeeExternalId:\"2\"},{followerExternalId:\"1\",followeeExternalId:\"3\"}]){status id reason}}`,
-			`{"data":{"upsertFollows":[{"status":"CREATED","id":null,"reason":null},{"status":"REFUSED","id":null,"reason":"There is no such user."}]}}`},
+		{`mutation{upsertFollows(follows:[{followerExternalId:\"1\",followeeExternalId:\"2\"},{followerExternalId:\"1\",followeeExternalId:\"3\"}]){status id reason message}}`,
+			`{"data":{"upsertFollows":[{"status":"CREATED","id":null,"reason":null,"message":null},{"status":"REFUSED","id":null,"reason":"NO_SUCH_USER","message":"There is no such user."}]}}`},
 		{`mutation{upsertPosts(posts:[{externalId:\"p\",authorExternalId:\"2\",text:\"then\",createdAt:\"2009-02-03T04:05:07.04Z\"},{externalId:\"q\",authorExternalId:\"2\",text:\"older\",createdAt:\"1980-02-03T04:05:06Z\"}]){status code}}`,
 			`{"data":{"upsertPosts":[{"status":"CREATED","code":null},{"status":"REFUSED","code":"BAD_USER_INPUT"}]}}`},
 		{`mutation{upsertPosts(posts:[{externalId:\"r\",authorExternalId:\"1\",text:\"x\",createdAt:\"yesterday\"},{externalId:\"p\",authorExternalId:\"2\",text:\"then\",createdAt:\"2009-02-03t04:05:07.04+0000\"}]){status code}}`,

@@ -44,15 +44,15 @@ func (t tideline) token(u user, now time.Time) string {
 // returns. Users who are not there, or no longer, are no error.
 func (t tideline) deleteUsers(ctx context.Context, ids []string) error {
 	var answer struct {
-		DeleteUsers []struct{ Status, Reason string }
+		DeleteUsers []struct{ Status, Message string }
 	}
-	err := t.ask(ctx, `mutation ($ids: [String!]!) { deleteUsers(externalIds: $ids) { status reason } }`, map[string]any{"ids": ids}, &answer)
+	err := t.ask(ctx, `mutation ($ids: [String!]!) { deleteUsers(externalIds: $ids) { status message } }`, map[string]any{"ids": ids}, &answer)
 	if err != nil {
 		return err
 	}
 	for i, result := range answer.DeleteUsers {
 		if result.Status == "REFUSED" {
-			return fmt.Errorf("delete user %s: %s", ids[i], result.Reason)
+			return fmt.Errorf("delete user %s: %s", ids[i], result.Message)
 		}
 	}
 	return nil

@@ -85,13 +85,22 @@ func (r *Result) Code() *string {
 	return &code
 }
 
-// Reason says why a row was refused; nil when it was not.
+// Reason is the name of the reason of a row that was refused, else nil.
 func (r *Result) Reason() *string {
+	var no *refusal.Error
+	if !errors.As(r.Err, &no) {
+		return nil
+	}
+	return &no.Reason.Name
+}
+
+// Message says in words why a row was refused; nil when it was not.
+func (r *Result) Message() *string {
 	if r.Err == nil {
 		return nil
 	}
-	reason := r.Err.Error()
-	return &reason
+	message := r.Err.Error()
+	return &message
 }
 
 // NodeID is the global id of what the row is about, nil where there is none.

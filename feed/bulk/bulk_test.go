@@ -75,7 +75,9 @@ func TestUsers(t *testing.T) {
 		require.NoError(w, err)
 		const bad = " BAD_USER_INPUT"
 		require.Equal(w, "CREATED CREATED CREATED"+strings.Repeat(bad, 5)+" CREATED", statuses(results))
-		require.NotEmpty(w, *results[3].Reason())
+		require.Equal(w, []string{"TOO_LONG", "TOO_LONG", "NOT_ONE_LINE", "TOO_LONG"}, []string{*results[3].Reason(), *results[4].Reason(), *results[5].Reason(), *results[6].Reason()})
+		require.NotEmpty(w, *results[3].Message())
+		require.Nil(w, results[0].Reason())
 		ann := w.Stores.DB.User.GetX(w.Ctx, results[0].User)
 		require.Equal(w, []any{"ann", "Ann A.", "likes\ntea", "-", app}, []any{ann.Handle, ann.Name, ann.Bio, ann.PasswordHash, *ann.Issuer})
 		require.WithinDuration(w, long, ann.CreatedAt, 0)

@@ -109,3 +109,13 @@ func (h *Home) MarkRead(ctx context.Context, v account.Viewer, upTo string) (int
 	}
 	return h.UnreadCount(ctx, v)
 }
+
+// TellRequests tells the devices of a user that the requests to follow the user have
+// changed. A device that is not reached finds out when it next reads them.
+//
+// Cost: a message to the user's connections.
+func (h *Home) TellRequests(ctx context.Context, user int64) {
+	if _, err := h.cfg.Publisher.Publish(ctx, live.Event{Kind: live.MarkerMoved}, []int64{user}); err != nil {
+		h.log.WarnContext(ctx, "devices not told of a change of follow requests", "error", err)
+	}
+}

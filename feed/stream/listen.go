@@ -76,7 +76,8 @@ type Options struct {
 	// on.
 	After *string
 	// Heartbeat is the time between heartbeats, 1 s to an hour. One also comes
-	// whenever another device moves the read marker. Without heartbeats it is 0.
+	// whenever another device moves the read marker, and whenever the requests to follow the
+	// viewer change. Without heartbeats it is 0.
 	Heartbeat time.Duration
 	// Updates asks for PostUpdated, also of what was edited while the client was away.
 	Updates bool

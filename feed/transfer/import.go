@@ -202,7 +202,7 @@ func each[T any](ctx context.Context, im *Import, list *rows, next *State, kind 
 		case bulk.Unchanged:
 			next.Unchanged++
 		case bulk.Refused:
-			list.bad = append(list.bad, badLine{list.numbers[kind][i], kind + ": " + *result.Reason()})
+			list.bad = append(list.bad, badLine{list.numbers[kind][i], kind + ": " + *result.Message()})
 		}
 	}
 	return nil

@@ -707,7 +707,10 @@ type UpsertResult {
   id: ID
   "Why the row was refused, as extensions.code of an error."
   code: String
+  "As extensions.reason of an error: a name that stays."
   reason: String
+  "The same in words, for developers."
+  message: String
 }
 input UpsertUserInput {
   "The user's id at the issuer of the API key: any text of 1 to 255 bytes."
@@ -911,7 +914,7 @@ type TimelineInvalidated {
   "Resume after this, once the timeline is read again."
   position: Cursor!
 }
-"The stream is alive. Sent only to those who ask for it: every so often, and when another device moves the read marker."
+"The stream is alive. Sent only to those who ask for it: every so often, when another device moves the read marker, and when somebody asks to follow the viewer or no longer does."
 type TimelineHeartbeat {
   "Resume after this."
   position: Cursor!
@@ -1562,6 +1565,8 @@ func (ec *executionContext) childFields_UpsertResult(ctx context.Context, field 
 		return ec.fieldContext_UpsertResult_code(ctx, field)
 	case "reason":
 		return ec.fieldContext_UpsertResult_reason(ctx, field)
+	case "message":
+		return ec.fieldContext_UpsertResult_message(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type UpsertResult", field.Name)
 }
@@ -10420,6 +10425,29 @@ func (ec *executionContext) fieldContext_UpsertResult_reason(_ context.Context, 
 	return graphql.NewScalarFieldContext("UpsertResult", field, true, false, errors.New("field of type String does not have child fields"))
 }
 
+func (ec *executionContext) _UpsertResult_message(ctx context.Context, field graphql.CollectedField, obj *bulk.Result) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_UpsertResult_message(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Message(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_UpsertResult_message(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("UpsertResult", field, true, false, errors.New("field of type String does not have child fields"))
+}
+
 func (ec *executionContext) _User_id(ctx context.Context, field graphql.CollectedField, obj *ent.User) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -17805,6 +17833,11 @@ func (ec *executionContext) _UpsertResult(ctx context.Context, sel ast.Selection
 			}
 		case "reason":
 			out.Values[i] = ec._UpsertResult_reason(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "message":
+			out.Values[i] = ec._UpsertResult_message(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
