@@ -178,7 +178,7 @@ func serveFrames(t *testing.T, frames ...string) *tideline.Client {
 				t.Errorf("a ping is answered by %q", m.Type)
 			}
 		}
-		goodbye(conn, 1000)
+		goodbye(conn, 1000, "")
 		_ = conn.ReadJSON(&m) // until it has closed
 	}))
 	t.Cleanup(server.Close)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -12,13 +14,23 @@ import (
 // of another database, say.
 var errPosition = errors.New("the position is refused")
 
+const (
+	// maxReconnectDelay is the longest delay that a server that stops may ask for.
+	maxReconnectDelay = time.Minute
+	// A timeline that is invalidated within calm of being read is read again at once this
+	// often in succession, and then later each time.
+	calm    = 30 * time.Second
+	patient = 3
+)
+
 // silence is how much later than two heartbeats a connection is taken for dead.
 const silence = 5 * time.Second
 
 // Run keeps the timeline up to date until ctx ends, and then returns its cause. It reads
 // what must be read, follows live, and takes up where it was after a connection has ended:
-// at once when the server restarts, else later each time; after what the server asks for
-// when there was too much. It returns an error when to go on makes no sense:
+// after the delay that a server names when it stops, else later each time; after what the
+// server asks for when there was too much. A timeline that the server invalidates again and
+// again is read again later each time, too. It returns an error when to go on makes no sense:
 // ErrSessionEnded; an *Error or a *CloseError that says that the program, its options, or
 // the user's account must change. It may be run again, and by one goroutine at a time.
 func (t *Timeline[P]) Run(ctx context.Context) error {
@@ -71,8 +83,8 @@ func (t *Timeline[P]) wait(err error, failures int) (wait time.Duration, again b
 		case closeTooLarge, closeNoMessage, closeTooEarly, closeProtocol, closeTwiceID, closeTwiceInitialised:
 			return 0, false
 		case closeRestart:
-			if failures == 0 {
-				return 0, true
+			if delay, ok := reconnectDelay(closed.Reason); ok && failures == 0 {
+				return delay, true
 			}
 		}
 	case errors.As(err, &no):
@@ -83,6 +95,22 @@ func (t *Timeline[P]) wait(err error, failures int) (wait time.Duration, again b
 		return 0, false
 	}
 	return wait, true
+}
+
+// reconnectDelay returns how long a server that stops asks its client to wait, as the reason
+// of the close frame says, and up to a tenth more at random, so that not all come at once.
+func reconnectDelay(reason string) (delay time.Duration, ok bool) {
+	digits, ok := strings.CutPrefix(reason, "reconnect in ")
+	if !ok {
+		return 0, false
+	}
+	digits, ok = strings.CutSuffix(digits, "ms")
+	ms, err := strconv.ParseUint(digits, 10, 16)
+	delay = time.Duration(ms) * time.Millisecond
+	if !ok || err != nil || delay > maxReconnectDelay {
+		return 0, false
+	}
+	return delay + rand.N(delay/10+1), true
 }
 
 // follow reads what must be read and follows until the connection ends. It reports
@@ -115,7 +143,7 @@ func (t *Timeline[P]) follow(ctx context.Context) (heard bool, err error) {
 			return heard, err
 		}
 		heard = true
-		if err := t.inTurn(ctx, func() error { return t.happen(ctx, event) }); err != nil {
+		if err := t.happen(ctx, event); err != nil {
 			return heard, err
 		}
 	}
@@ -124,25 +152,57 @@ func (t *Timeline[P]) follow(ctx context.Context) (heard bool, err error) {
 // happen deals with an event. What comes while it reads again waits in the connection:
 // when the event is told, what was read may know of it.
 func (t *Timeline[P]) happen(ctx context.Context, e Event[P]) error {
-	if t.options.OnEvent != nil {
-		t.options.OnEvent(e)
+	var wait time.Duration
+	err := t.inTurn(ctx, func() error {
+		if t.options.OnEvent != nil {
+			t.options.OnEvent(e)
+		}
+		t.change(func() { t.held.apply(e) })
+		if e.Kind == Invalidated {
+			wait = t.rest()
+		}
+		return nil
+	})
+	if err != nil || e.Kind != Invalidated {
+		return err
 	}
-	t.change(func() { t.held.apply(e) })
-	if e.Kind == Invalidated {
+	if wait > 0 {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(wait):
+		}
+	}
+	return t.inTurn(ctx, func() error {
+		if !t.mustRead() { // the caller did meanwhile
+			return nil
+		}
 		return t.read(ctx)
+	})
+}
+
+// rest returns how long to wait before an invalidated timeline is read again: not at all at
+// first, and longer each time that it was read a moment ago.
+func (t *Timeline[P]) rest() time.Duration {
+	if time.Since(t.readAt) > calm {
+		t.repeats = 0
 	}
-	return nil
+	t.repeats++
+	if t.repeats < patient {
+		return 0
+	}
+	return t.options.Backoff(t.repeats - patient)
 }
 
 func (t *Timeline[P]) document() string {
-	updates, updated := ", updates: true", `
+	updates, late, updated := ", updates: true", " lateBy", `
 		... on TimelinePostUpdated { position edge { `+t.entryFields()+` } }`
 	if t.untold {
-		updates, updated = "", ""
+		updates, late, updated = "", "", ""
 	}
 	return `subscription TimelineEvents($after: Cursor, $heartbeat: Int) { timelineEvents(after: $after, heartbeat: $heartbeat` + updates + `) { __typename
 		... on TimelinePostAdded { position edge { ` + t.entryFields() + ` } }` + updated + `
 		... on TimelinePostRemoved { position postId removal: reason }
 		... on TimelineInvalidated { position reason }
-		... on TimelineHeartbeat { position unreadCount } } }`
+		... on TimelineHeartbeat { position unreadCount` + late + ` } } }`
 }

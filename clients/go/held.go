@@ -67,8 +67,8 @@ type Event[P any] struct {
 	// that of an Invalidated is for the log.
 	Reason string
 
-	position string
-	unread   int
+	position       string
+	unread, lateBy int
 }
 
 // Saved is a timeline to be taken up later by another program: see Timeline.Save. It
@@ -89,6 +89,7 @@ type held[P any] struct {
 	loaded bool // a first page was read
 	stale  bool // it must be read again: what is told has gaps
 	bound  int  // how many entries stay when one comes
+	lateBy int  // seconds, as the last heartbeat says
 }
 
 // foreign reports whether an entry is another user's: those alone are unread.
@@ -154,7 +155,7 @@ func (h *held[P]) apply(e Event[P]) {
 	case PostRemoved:
 		h.remove(e.Entry.ID)
 	case Heartbeat:
-		h.Unread = e.unread
+		h.Unread, h.lateBy = e.unread, e.lateBy
 	}
 	h.Position = e.position
 }

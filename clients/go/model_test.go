@@ -27,7 +27,7 @@ type history struct {
 // The steps, as often as they are drawn.
 var steps = []string{
 	"post", "post", "post", "post", "post", "late", "hide", "hide", "show", "edit", "edit", "invalidate", "forget", "mark",
-	"cut", "restart", "later", "token", "refuse", "limit", "mute", "database", "upgrade",
+	"cut", "restart", "stop", "slow", "later", "token", "refuse", "limit", "mute", "database", "upgrade",
 	"older", "older", "read", "reborn", "wait", "wait", "wait", "wait", "wait longer",
 }
 
@@ -126,6 +126,10 @@ func (p *player) do(ctx context.Context, step string) error {
 		p.cut(0)
 	case "restart":
 		p.cut(1012)
+	case "stop":
+		p.cutFor(1012, fmt.Sprintf("reconnect in %dms", p.random.IntN(5000)))
+	case "slow":
+		p.locked(func() { p.server.lateBy = p.random.IntN(100) })
 	case "later":
 		p.cut(1013)
 	case "token":
@@ -195,8 +199,8 @@ func (p *player) settle(ctx context.Context, all bool) error {
 	if !slices.Equal(want, s.Entries) {
 		return fmt.Errorf("held is not the timeline:\n%v\n%v", s.Entries, want)
 	}
-	if !s.Live || s.Err != nil || s.Unread != p.unread() {
-		return fmt.Errorf("live %v, err %w, unread %d of %d", s.Live, s.Err, s.Unread, p.unread())
+	if !s.Live || s.Err != nil || s.Unread != p.unread() || s.LateBy != time.Duration(p.lateBy)*time.Second {
+		return fmt.Errorf("live %v, err %w, unread %d of %d, late by %v of %d", s.Live, s.Err, s.Unread, p.unread(), s.LateBy, p.lateBy)
 	}
 	return nil
 }

@@ -47,6 +47,7 @@ type server struct {
 	clock    float64
 	ids      int
 	mark     float64
+	lateBy   int           // seconds by which posts are late, as heartbeats say
 	grown    chan struct{} // closed when the log grows
 
 	token    string
@@ -214,7 +215,10 @@ func (s *server) invalidate() {
 func (s *server) forget() { s.kept = len(s.log) }
 
 // cut ends all sockets, with a close code or, if it is 0, without.
-func (s *server) cut(code int) {
+func (s *server) cut(code int) { s.cutFor(code, "") }
+
+// cutFor is cut with a reason.
+func (s *server) cutFor(code int, reason string) {
 	var conns []*websocket.Conn
 	s.locked(func() {
 		conns = slices.Collect(maps.Keys(s.sockets))
@@ -222,14 +226,14 @@ func (s *server) cut(code int) {
 	})
 	for _, conn := range conns {
 		if code != 0 {
-			goodbye(conn, code)
+			goodbye(conn, code, reason)
 		}
 		conn.Close()
 	}
 }
 
-func goodbye(conn *websocket.Conn, code int) {
-	_ = conn.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, ""), time.Now().Add(time.Second)) // it may be gone
+func goodbye(conn *websocket.Conn, code int, reason string) {
+	_ = conn.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, reason), time.Now().Add(time.Second)) // it may be gone
 }
 
 // ---- What it says
@@ -419,7 +423,7 @@ func (s *server) socket(w http.ResponseWriter, r *http.Request) {
 	}
 	_ = json.Unmarshal(hello.Payload, &who)
 	if !s.knows(who.Authorization) {
-		goodbye(conn, 4403)
+		goodbye(conn, 4403, "")
 		return
 	}
 	var what operation
@@ -442,7 +446,7 @@ func (s *server) socket(w http.ResponseWriter, r *http.Request) {
 	})
 	if no, ok := s.refused(false); ok {
 		if no.close != 0 {
-			goodbye(conn, no.close)
+			goodbye(conn, no.close, "")
 			return
 		}
 		payload, _ := json.Marshal(errorsOf(no))
@@ -499,7 +503,7 @@ func (s *server) stream(conn *websocket.Conn, gone chan struct{}, at int, heartb
 		case <-beat.C:
 			s.locked(func() {
 				if !s.mute {
-					wire <- map[string]any{"__typename": tideline.Heartbeat, "position": s.position(at), "unreadCount": s.unread()}
+					wire <- map[string]any{"__typename": tideline.Heartbeat, "position": s.position(at), "unreadCount": s.unread(), "lateBy": s.lateBy}
 				}
 			})
 		case <-gone:

@@ -61,6 +61,9 @@ type Snapshot[P any] struct {
 	// Live says that what happens is told at once: it is connected, and has nothing to
 	// read again.
 	Live bool
+	// LateBy is by how much posts reach timelines late, in whole seconds, as the server said
+	// last. It is under 10 s when all is well.
+	LateBy time.Duration
 	// Err is what failed last, while it is not live.
 	Err error
 }
@@ -72,6 +75,8 @@ type Timeline[P any] struct {
 	client  *Client
 	options Options[P]
 	turn    chan struct{} // of those who read pages, or deal with an event
+	readAt  time.Time     // when the newest page was read last; the turn guards it, and repeats
+	repeats int           // how often in succession it was invalidated soon after that
 	untold  bool          // edits are not told: the server does not know `updates`; Run alone uses it
 
 	mu      sync.Mutex
@@ -116,7 +121,7 @@ func (t *Timeline[P]) Snapshot() Snapshot[P] {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	h := &t.held
-	return Snapshot[P]{Entries: h.Entries, Unread: h.Unread, More: h.Next != "", Live: t.open && !h.stale, Err: t.err}
+	return Snapshot[P]{Entries: h.Entries, Unread: h.Unread, More: h.Next != "", Live: t.open && !h.stale, LateBy: time.Duration(h.lateBy) * time.Second, Err: t.err}
 }
 
 // Changed returns a channel that is closed after the next change. Take it before the
@@ -181,7 +186,11 @@ func (t *Timeline[P]) read(ctx context.Context) error {
 		}
 		fresh.landOlder(p)
 	}
-	t.change(func() { t.held = fresh })
+	t.readAt = time.Now()
+	t.change(func() {
+		fresh.lateBy = t.held.lateBy
+		t.held = fresh
+	})
 	return nil
 }
 
@@ -271,6 +280,7 @@ type told[P any] struct {
 	Typename    string `json:"__typename"`
 	Position    string
 	UnreadCount int
+	LateBy      int
 	PostID      string
 	Edge        *edge[P]
 	Removal     string
@@ -297,7 +307,7 @@ func next[P any](s *Subscription) (Event[P], error) {
 	if as == nil {
 		return Event[P]{}, errors.New("read an event: the result has none")
 	}
-	e := Event[P]{Kind: as.Typename, Reason: as.Removal + as.Reason, position: as.Position, unread: as.UnreadCount}
+	e := Event[P]{Kind: as.Typename, Reason: as.Removal + as.Reason, position: as.Position, unread: as.UnreadCount, lateBy: as.LateBy}
 	e.Entry.ID = as.PostID
 	if as.Edge != nil {
 		e.Entry = Entry[P](*as.Edge)

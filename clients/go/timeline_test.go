@@ -55,12 +55,19 @@ func TestComesBackInTime(t *testing.T) {
 	again := func(after time.Duration) *time.Duration { return &after }
 	for what, at := range map[string]struct {
 		close   int
+		reason  string
 		refuse  []refusal // of the tries after that
 		after   *time.Duration
+		within  time.Duration // later than that
 		because string
 	}{
-		"the server restarts":           {close: 1012, after: again(0)},
-		"the server restarts for long":  {close: 1012, refuse: []refusal{{close: 1012}, {close: 1012}}, after: again(2*time.Second + 3*time.Second)},
+		"the server restarts":           {close: 1012, after: again(time.Second)},
+		"it says when":                  {close: 1012, reason: "reconnect in 3200ms", after: again(3200 * time.Millisecond), within: 320 * time.Millisecond},
+		"now":                           {close: 1012, reason: "reconnect in 0ms", after: again(0)},
+		"it says when, and is away":     {close: 1012, reason: "reconnect in 3000ms", refuse: []refusal{{close: 1012}}, after: again(5 * time.Second), within: 300 * time.Millisecond},
+		"too late":                      {close: 1012, reason: "reconnect in 60001ms", after: again(time.Second)},
+		"in other words":                {close: 1012, reason: "reconnect in -1ms", after: again(time.Second)},
+		"the server restarts for long":  {close: 1012, refuse: []refusal{{close: 1012}, {close: 1012}}, after: again(time.Second + 2*time.Second + 3*time.Second)},
 		"not now":                       {close: 1013, after: again(time.Second)},
 		"not for a while":               {close: 1013, refuse: []refusal{{close: 1013}, {status: http.StatusServiceUnavailable}}, after: again(6 * time.Second)},
 		"no proxy has it":               {close: 1001, refuse: []refusal{{status: http.StatusNotFound}}, after: again(3 * time.Second)},
@@ -90,7 +97,7 @@ func TestComesBackInTime(t *testing.T) {
 				require.True(t, timeline.Snapshot().Live)
 				s.locked(func() { s.refusing = at.refuse })
 				began := time.Now()
-				s.cut(at.close)
+				s.cutFor(at.close, at.reason)
 				if at.after == nil {
 					time.Sleep(time.Minute)
 					snapshot := timeline.Snapshot()
@@ -107,7 +114,9 @@ func TestComesBackInTime(t *testing.T) {
 				for !timeline.Snapshot().Live {
 					<-timeline.Changed()
 				}
-				require.Equal(t, *at.after, time.Since(began))
+				took := time.Since(began)
+				require.GreaterOrEqual(t, took, *at.after)
+				require.LessOrEqual(t, took, *at.after+at.within)
 				synctest.Wait()
 				require.Equal(t, "0/5", s.opened[0])
 				require.Equal(t, "0/6", s.opened[len(s.opened)-1], "it resumes where it was")
@@ -116,6 +125,34 @@ func TestComesBackInTime(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A server that invalidates a timeline whenever it was read is not asked without a pause.
+func TestATimelineThatNeverRestsIsReadLaterEachTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := withFive(1)
+		defer s.close()
+		timeline, end := run(t, s, tideline.Options[post]{Heartbeat: time.Hour})
+		var waits []time.Duration
+		invalidate := func() {
+			pages, began := s.pages, time.Now()
+			s.locked(s.invalidate)
+			for synctest.Wait(); !timeline.Snapshot().Live; synctest.Wait() {
+				<-timeline.Changed()
+			}
+			require.Equal(t, pages+1, s.pages)
+			waits = append(waits, time.Since(began)/time.Second)
+		}
+		for range 6 {
+			invalidate()
+		}
+		require.Equal(t, []time.Duration{0, 0, 1, 2, 3, 4}, waits)
+		time.Sleep(time.Minute)
+		waits = nil
+		invalidate()
+		require.Equal(t, []time.Duration{0}, waits)
+		require.ErrorIs(t, end(), context.Canceled)
+	})
 }
 
 func TestSilenceEndsAConnection(t *testing.T) {

@@ -28,7 +28,7 @@ export type TimelineEvent<P extends Post = Post> =
   /** DELETED: it was the viewer's own, and is gone. Otherwise the viewer may have it here no more. */
   | { __typename: 'TimelinePostRemoved'; position: string; postId: string; removal?: 'DELETED' | 'NOT_VISIBLE' }
   | { __typename: 'TimelineInvalidated'; position: string; reason?: string }
-  | { __typename: 'TimelineHeartbeat'; position: string; unreadCount: number }
+  | { __typename: 'TimelineHeartbeat'; position: string; unreadCount: number; lateBy?: number }
 
 /** An own post on its way to the server. */
 export type Pending = {
@@ -68,6 +68,8 @@ export type Held<P extends Post = Post> = {
   stale: boolean
   /** How many entries of others are newer than the read mark. */
   unread: number
+  /** By how many seconds posts reach timelines late, as the last heartbeat said. */
+  lateBy: number
   /** How many first pages were read. */
   landed: number
   /** How many had been when an own post was sent whose answer has not come, by its key. */
@@ -120,7 +122,7 @@ export type Step<P extends Post = Post> =
 export function empty<P extends Post>(viewer: string, hold = false): Held<P> {
   return {
     viewer, hold, order: 'LATEST', entries: [], waiting: [], pending: [], next: null, end: 0, gap: null,
-    position: null, loaded: false, stale: true, unread: 0, landed: 0, sending: {}, gone: [], reading: null,
+    position: null, loaded: false, stale: true, unread: 0, lateBy: 0, landed: 0, sending: {}, gone: [], reading: null,
   }
 }
 
@@ -210,7 +212,7 @@ function happen<P extends Post>(s: Held<P>, event: TimelineEvent<P>): Held<P> {
     event.__typename === 'TimelinePostAdded' ? add(s, event.edge, event.unreadCount)
     : event.__typename === 'TimelinePostUpdated' ? update(s, event.edge)
     : event.__typename === 'TimelinePostRemoved' ? remove(s, event.postId)
-    : event.__typename === 'TimelineHeartbeat' ? { ...s, unread: event.unreadCount }
+    : event.__typename === 'TimelineHeartbeat' ? { ...s, unread: event.unreadCount, lateBy: event.lateBy ?? 0 }
     : s // an event of a later server
   const { position } = event
   const { reading } = next

@@ -64,6 +64,15 @@ export function httpRequest(url: string, tokens: Tokens, fetch: typeof globalThi
   }
 }
 
+/**
+ * The milliseconds after which a client of a server that stops is to connect again, by the reason with which its socket was
+ * closed: with a random part, so that not all come at once. Undefined: the reason says nothing of it.
+ */
+export function reconnectDelay(reason: string): number | undefined {
+  const said = /^reconnect in (\d{1,5})ms$/.exec(reason)
+  return said && +said[1]! <= 60_000 ? +said[1]! * (1 + Math.random() / 10) : undefined
+}
+
 /** What is selected of a post where nothing else is asked for. */
 export const defaultFields = 'id text visibility createdAt likeCount viewerHasLiked author { id handle name }'
 
@@ -92,7 +101,7 @@ export function documents(fields: string, fragments: string) {
   ... on TimelinePostUpdated { position edge { ${entry} } }` : ''}
   ... on TimelinePostRemoved { position postId removal: reason }
   ... on TimelineInvalidated { position reason }
-  ... on TimelineHeartbeat { position unreadCount } } } ${fragments}`,
+  ... on TimelineHeartbeat { position unreadCount${updates ? ' lateBy' : ''} } } } ${fragments}`,
     create: `mutation CreatePost($input: CreatePostInput!) { createPost(input: $input) { edge { ${entry} } } } ${fragments}`,
     read: `mutation MarkRead($input: MarkTimelineReadInput!) { markTimelineRead(input: $input) { unreadCount } }`,
     viewer: `query Viewer { viewer { id } }`,

@@ -2,7 +2,7 @@
 import { createClient, type Client } from 'graphql-ws'
 
 import { empty, restore, save, shownTop, step, type Edge, type Held, type Order, type Page, type Pending, type Post, type Step, type TimelineEvent } from './core.js'
-import { defaultFields, documents, type DefaultPost, httpRequest, type Refusal, Tokens, type Request, type TokenSource } from './server.js'
+import { defaultFields, documents, type DefaultPost, httpRequest, reconnectDelay, type Refusal, Tokens, type Request, type TokenSource } from './server.js'
 import type { Storage } from './storage.js'
 
 export type Options<P extends Post = DefaultPost> = {
@@ -22,6 +22,8 @@ export type Options<P extends Post = DefaultPost> = {
   hold?: boolean
   /** How many entries one read asks for: 20, which every server gives. */
   pageSize?: number
+  /** How many entries one request asks for where more than a page is read: as many as a page has. */
+  readSize?: () => number
   /** How many entries are read again at most, from the newest down, when that must be: 200. With hold, those shown are always read again. */
   most?: number
   /** Every how many seconds the server says that nothing was missed, and how much is unread: 30; 0: never. */
@@ -53,9 +55,15 @@ export type Snapshot<P extends Post = DefaultPost> = Held<P> & {
 
 /** The close code that refuses a token. */
 const forbidden = 4403
+/** The close code of a server that stops. */
+const restart = 1012
 /** How long a ping may stay unanswered, in milliseconds. */
 const pongWait = 5_000
 const saveAfter = 500
+/** How often in succession a timeline is read again at once. */
+const patient = 3
+/** For how long a timeline must not be invalidated until the next time is the first again, in milliseconds. */
+const calm = 30_000
 
 const spread = (n: number) => Math.min(500 * 2 ** n, 15_000) * (0.5 + Math.random())
 
@@ -97,6 +105,13 @@ export class TimelineStore<P extends Post = DefaultPost> {
   // How often the subscription ended without an event, and whether that is being looked into.
   #failures = 0
   #asking = false
+  // What the server that closed the socket said of the delay.
+  #delay: number | undefined
+  // How often in succession the timeline was invalidated soon after it had been read, and until when that is soon.
+  #repeats = 0
+  #soon = 0
+  // Whether that was waited for, and the read has not ended since.
+  #rested = false
   // Whether edits are not told, as the server is of a version that does not know them.
   #untold = false
   #stops: (() => void)[] = []
@@ -197,14 +212,14 @@ export class TimelineStore<P extends Post = DefaultPost> {
   #offline = () => typeof document !== 'undefined' && !navigator.onLine
 
   /** Resolves when the time has come for another try, or the network is back. */
-  #pause(n: number): Promise<void> {
+  #pause(n: number, delay?: number): Promise<void> {
     return new Promise((done) => {
       const over = () => {
         clearTimeout(timer)
         this.#pauses.delete(over)
         done()
       }
-      const timer = setTimeout(over, (this.#options.backoff ?? spread)(n))
+      const timer = setTimeout(over, delay ?? (this.#options.backoff ?? spread)(n))
       this.#pauses.add(over)
     })
   }
@@ -235,10 +250,15 @@ export class TimelineStore<P extends Post = DefaultPost> {
     await null // so that the caller has the promise
     let what: 'top' | 'older' | undefined
     for (let failures = 0; (what = this.#wanted()); ) {
+      if (await this.#rest()) continue
       const show = this.#showAll
       if (await this.#read(what, show)) {
         failures = 0
-        if (what === 'top') [this.#top, this.#showAll] = [false, this.#showAll && !show]
+        if (what === 'top') {
+          [this.#top, this.#showAll] = [false, this.#showAll && !show]
+          this.#rested = false
+          this.#soon = Date.now() + calm
+        }
         else this.#older = false
         if (this.#held.loaded && !this.#client) this.#follow()
         continue
@@ -250,6 +270,16 @@ export class TimelineStore<P extends Post = DefaultPost> {
       await this.#pause(failures++)
     }
     this.#older = false
+  }
+
+  /** Waits where the timeline is invalidated again and again, longer each time; reports whether it did. */
+  async #rest(): Promise<boolean> {
+    if (this.#rested || !this.#held.loaded || !this.#held.stale || this.#top) return false
+    this.#repeats = Date.now() < this.#soon ? this.#repeats + 1 : 0
+    this.#rested = true
+    if (this.#repeats < patient) return false
+    await this.#pause(this.#repeats - patient)
+    return true
   }
 
   async #read(what: 'top' | 'older', show: boolean): Promise<boolean> {
@@ -278,12 +308,13 @@ export class TimelineStore<P extends Post = DefaultPost> {
   async #pages(show: boolean): Promise<Page<P>> {
     const { entries, order, loaded, hold } = this.#held
     const { pageSize = 20, most = 200 } = this.#options
+    const readSize = Math.max(pageSize, this.#options.readSize?.() ?? 0)
     const wanted = !loaded ? this.#first : order === 'RANKED' ? Math.min(most, Math.max(entries.length, pageSize)) : pageSize
     const oldest = loaded && order === 'LATEST' ? entries.at(-1)?.score : undefined
-    const page = await this.#page({ first: Math.min(wanted, pageSize) })
+    const page = await this.#page({ first: Math.min(Math.max(wanted, oldest === undefined ? 0 : entries.length), readSize) })
     const top = shownTop(this.#held)
     const last = (edges: Edge<P>[]) => edges.at(-1)?.score ?? -Infinity
-    const down = await this.#down(page, (edges) => {
+    const down = await this.#down(readSize, page, (edges) => {
       if (edges.length >= Math.max(most, wanted) && !(hold && !show && loaded && last(edges) <= top)) return false
       return edges.length < wanted || (oldest !== undefined && last(edges) > oldest)
     })
@@ -291,18 +322,18 @@ export class TimelineStore<P extends Post = DefaultPost> {
     if (!hold || show || oldest === undefined || !down.next || top >= last(down.edges)) return held
     // So much is new that the read ends above what is shown, which stays if it is still there.
     const shown = entries.find(({ score }) => score < last(down.edges))!
-    const rest = await this.#page({ first: pageSize, after: shown.cursor })
+    const rest = await this.#page({ first: readSize, after: shown.cursor })
     // The first of them alone is above the cursor of each.
     const first = await this.#page({ last: 1, before: (rest.edges[0] ?? shown).cursor })
     const edges = [...first.edges.filter(({ node }) => node.id === shown.node.id), ...rest.edges]
-    return { ...held, apart: await this.#down({ ...rest, edges }, (all) => last(all) > oldest) }
+    return { ...held, apart: await this.#down(readSize, { ...rest, edges }, (all) => last(all) > oldest) }
   }
 
   /** The page, and after it as many as are wanted. */
-  async #down({ edges, next }: Page<P>, wants: (edges: Edge<P>[]) => boolean): Promise<Pick<Page<P>, 'edges' | 'next'>> {
+  async #down(first: number, { edges, next }: Page<P>, wants: (edges: Edge<P>[]) => boolean): Promise<Pick<Page<P>, 'edges' | 'next'>> {
     const all = [...edges]
     while (next && wants(all)) {
-      const more: Page<P> = await this.#page({ first: this.#options.pageSize ?? 20, after: next })
+      const more: Page<P> = await this.#page({ first, after: next })
       all.push(...more.edges)
       next = more.next
     }
@@ -381,7 +412,7 @@ export class TimelineStore<P extends Post = DefaultPost> {
       retryAttempts: Infinity,
       // A refused token is renewed, and whoever does not listen now may do so later.
       shouldRetry: () => this.#client === client && this.#link !== 'stopped',
-      retryWait: (n) => this.#pause(n),
+      retryWait: (n) => this.#pause(n, n === 0 ? this.#delay : undefined),
       on: {
         connected: () => {
           this.#refused = undefined
@@ -395,7 +426,9 @@ export class TimelineStore<P extends Post = DefaultPost> {
         closed: (event) => {
           clearTimeout(pong)
           clearTimeout(this.#silence)
-          if ((event as CloseEvent).code === forbidden) this.#refused = this.#token
+          const { code, reason } = event as CloseEvent
+          if (code === forbidden) this.#refused = this.#token
+          this.#delay = code === restart ? reconnectDelay(String(reason)) : undefined
           if (this.#client !== client) return
           this.#to(this.#offline() ? 'offline' : 'lost')
           if (!this.#untold) return

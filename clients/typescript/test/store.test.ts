@@ -6,7 +6,7 @@ import type { AddressInfo } from 'node:net'
 import { after, test } from 'node:test'
 import { WebSocketServer, WebSocket as Socket } from 'ws'
 
-import { memoryStorage, mirror, TimelineStore, type Edge, type Options, type Snapshot, type TimelineEvent } from '../src/index.js'
+import { memoryStorage, mirror, reconnectDelay, TimelineStore, type Edge, type Options, type Snapshot, type TimelineEvent } from '../src/index.js'
 
 const edge = (n: number, author = 'someone'): Edge => ({ cursor: `c${n}`, score: n, node: { id: `p${n}`, author: { id: author }, text: `text ${n}` } })
 
@@ -237,6 +237,52 @@ test('a server that knows no edits is followed without them, until another one t
   server.tell(three, { __typename: 'TimelinePostUpdated', position: 'edited', edge: edge(4) })
   await until(store, (s) => s.position === 'edited' && s.entries[0]?.node.text === 'text 4')
   assert.equal(server.subscriptions.length, 3)
+})
+
+test('a server that stops says when to connect again; a later try waits longer each time', async () => {
+  const waits: number[] = []
+  const { server } = await world({ backoff: (n) => (waits.push(n), 1) })
+  const before = performance.now()
+  ;(await server.subscription(1)).socket.close(1012, 'reconnect in 60ms')
+  const two = await server.subscription(2)
+  assert.ok(performance.now() - before >= 60)
+  assert.deepEqual(waits, [])
+  for (const [n, reason] of ['', 'reconnect in 70000ms', 'reconnect in 5ms, please'].entries()) {
+    ;(await server.subscription(2 + n)).socket.close(1012, reason)
+    await server.subscription(3 + n)
+  }
+  assert.deepEqual(waits, [0, 0, 0])
+  assert.ok(two.socket.readyState > Socket.OPEN)
+})
+
+test('a delay of a server that stops is longer at random by up to a tenth', () => {
+  const delays = Array.from({ length: 100 }, () => reconnectDelay('reconnect in 1000ms')!)
+  assert.ok(Math.min(...delays) >= 1000 && Math.max(...delays) <= 1100 && new Set(delays).size > 50)
+  assert.equal(reconnectDelay('reconnect in 0ms'), 0)
+})
+
+test('a timeline that is invalidated again and again is read again later each time', async () => {
+  const waits: number[] = []
+  const { server, store } = await world({ backoff: (n) => (waits.push(n), 1) })
+  const one = await server.subscription(1)
+  for (let n = 0; n < 6; n++) {
+    server.position = `read ${n}`
+    server.tell(one, { __typename: 'TimelineInvalidated', position: 'x' })
+    await until(store, (s) => s.position === server.position && s.status === 'live')
+  }
+  assert.deepEqual(waits, [0, 1, 2, 3])
+  // What the user asks for is read at once.
+  await store.refresh()
+  assert.deepEqual(waits, [0, 1, 2, 3])
+})
+
+test('a heartbeat says by how much posts are late', async () => {
+  const { server, store } = await world()
+  const one = await server.subscription(1)
+  server.tell(one, { __typename: 'TimelineHeartbeat', position: 'x', unreadCount: 0, lateBy: 34 })
+  await until(store, (s) => s.lateBy === 34)
+  server.tell(one, { __typename: 'TimelineHeartbeat', position: 'y', unreadCount: 0 })
+  await until(store, (s) => s.lateBy === 0)
 })
 
 test('what waits is shown when asked for', async () => {
