@@ -322,6 +322,7 @@ func TestGoesOnBesideAnOlderServer(t *testing.T) {
 		require.Equal(t, "post 6, post 5, post 4, post 3, post 2, post 1", texts(timeline))
 		s.locked(func() { s.old = false })
 		s.cut(1012)
+		time.Sleep(time.Second) // until it connects again
 		synctest.Wait()
 		require.Contains(t, texts(timeline), "edited")
 		require.ErrorIs(t, end(), context.Canceled)
