@@ -1,7 +1,7 @@
 // The frame of the page: who is signed in, and which view the address names.
-import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks'
+import { useEffect, useLayoutEffect, useMemo, useRef } from 'preact/hooks'
 
-import { Compose } from './compose'
+import { Compose, composing } from './compose'
 import type { Session } from './documents'
 import { Home, LiveSign, placeBefore } from './home'
 import { Dialog, Empty, Icon, Notices } from './parts'
@@ -63,11 +63,14 @@ function Member({ session }: { session: Session }) {
   const timeline = useMemo(() => new Timeline(session), [])
   useEffect(() => {
     void timeline.start(placeBefore(session)?.entries)
-    return () => timeline.dispose()
+    return () => {
+      composing.set(false)
+      timeline.dispose()
+    }
   }, [])
-  const { waiting, status } = useStore(timeline.store)
+  const { waiting, status, lateBy } = useStore(timeline.store)
   const asking = useRequests(session.user.id)
-  const [composing, setComposing] = useState(false)
+  const writing = useStore(composing)
   const { handle } = session.user
   useTitle(`${waiting.length ? `(${waiting.length}) ` : ''}${titleOf(route)}`)
 
@@ -97,11 +100,11 @@ function Member({ session }: { session: Session }) {
             </a>
           ))}
         </nav>
-        <button class="write" onClick={() => setComposing(true)}>
+        <button class="write" onClick={() => composing.set(true)}>
           <Icon name="write" />
           <span class="label">{t.compose}</span>
         </button>
-        <LiveSign status={status} />
+        <LiveSign status={status} lateBy={lateBy} />
       </header>
       <main id="content" tabIndex={-1}>
         {route.name === 'home' ? (
@@ -115,18 +118,18 @@ function Member({ session }: { session: Session }) {
       <aside aria-label={t.people}>
         {route.name !== 'people' && <Others brief />}
       </aside>
-      {composing && (
-        <Dialog label={t.compose} onClose={() => setComposing(false)}>
+      {writing && (
+        <Dialog label={t.compose} onClose={() => composing.set(false)}>
           <div class="row">
             <h2>{t.compose}</h2>
-            <button class="quiet" onClick={() => setComposing(false)}>
+            <button class="quiet" onClick={() => composing.set(false)}>
               {t.close}
             </button>
           </div>
-          <Compose session={session} timeline={timeline} focused onPosted={() => setComposing(false)} />
+          <Compose session={session} timeline={timeline} focused onPosted={() => composing.set(false)} />
         </Dialog>
       )}
-      <Shortcuts onCompose={() => setComposing(true)} />
+      <Shortcuts onCompose={() => composing.set(true)} />
     </div>
   )
 }

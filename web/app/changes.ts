@@ -7,6 +7,10 @@ export type Change =
   | { what: 'post'; post: Post }
   /** Deleted: it was the viewer's own, so that the viewer's counts are others now. */
   | { what: 'gone'; postId: string; deleted?: boolean }
+  /** The viewer's own post that was made just now, here or on another device. */
+  | { what: 'posted'; post: Post }
+  /** Those who ask to follow the viewer may be others now. */
+  | { what: 'requests' }
   /** The viewer's relation to a person is another now. */
   | { what: 'relation'; person: Person }
   /** The server said that more changed than can be told one by one. */

@@ -1,22 +1,50 @@
 // Writing a post.
-import { useEffect, useRef } from 'preact/hooks'
+import { useEffect, useId, useLayoutEffect, useRef, useState } from 'preact/hooks'
 
 import type { Session } from './documents'
 import { draftOf, write } from './draft'
+import { useLimits } from './limits'
+import { Count, lengthOf, notify } from './parts'
 import { t } from './preferences'
 import { VisibilityChoice } from './post'
-import { useStore } from './store'
+import { Store, useStore } from './store'
 import type { Timeline } from './timeline'
+
+/** Whether the dialog for a new post is open. */
+export const composing = new Store(false)
+
+// How many boxes show the draft, and the way to take away what was said where none did.
+let boxes = 0
+let close = () => {}
+
+/** Says that a post was refused, if no box on the page says so. */
+export function sayRefused(refusal: string) {
+  if (boxes > 0) return
+  close()
+  close = notify(refusal, { label: t.openDraft, run: () => composing.set(true) })
+}
 
 type Props = { session: Session; timeline: Timeline; focused?: boolean; onPosted?: () => void }
 
+/** The box for a new post. With onPosted it shows the text until the server has taken it; else the timeline shows it at once. */
 export function Compose({ session, timeline, focused, onPosted }: Props) {
   const box = draftOf(session.user.handle)
   const draft = useStore(box)
   const area = useRef<HTMLTextAreaElement>(null)
   const visibility = draft.visibility ?? session.user.defaultVisibility ?? 'PUBLIC'
-  // Counted as the server counts: by code points. How many there may be, the server says when it refuses the post.
-  const length = [...draft.text.trim()].length
+  const length = lengthOf(draft.text)
+  const most = useLimits()?.postLength
+  const [busy, setBusy] = useState(false)
+  const refusal = useId()
+  const wrong = length === 0 || (most !== undefined && length > most)
+
+  useLayoutEffect(() => {
+    boxes++
+    close()
+    return () => {
+      boxes--
+    }
+  }, [])
 
   // As tall as the text, where the browser does not do it by itself.
   useEffect(() => {
@@ -28,9 +56,14 @@ export function Compose({ session, timeline, focused, onPosted }: Props) {
 
   const submit = (event: Event) => {
     event.preventDefault()
-    if (length === 0) return
-    void timeline.post(visibility)
-    onPosted?.()
+    if (wrong || busy) return
+    const posted = timeline.post(visibility, onPosted !== undefined)
+    if (!onPosted) return
+    setBusy(true)
+    void posted.then((done) => {
+      setBusy(false)
+      if (done) onPosted()
+    })
   }
 
   return (
@@ -40,24 +73,23 @@ export function Compose({ session, timeline, focused, onPosted }: Props) {
         rows={2}
         autofocus={focused}
         aria-label={t.compose}
-        aria-describedby={draft.refusal ? 'refusal' : undefined}
+        aria-describedby={draft.refusal ? refusal : undefined}
+        readOnly={busy}
         placeholder={t.writePlaceholder}
         value={draft.text}
         onInput={(event) => write(box, { text: event.currentTarget.value })}
         onKeyDown={(event) => event.key === 'Enter' && (event.ctrlKey || event.metaKey) && submit(event)}
       />
       {draft.refusal && (
-        <p class="wrong" id="refusal" role="alert">
+        <p class="wrong" id={refusal} role="alert">
           {draft.refusal}
         </p>
       )}
       <div class="row">
         <VisibilityChoice label={t.audience} value={visibility} onChoose={(choice) => write(box, { visibility: choice })} />
-        <span class="muted count" title={t.characters(length)}>
-          {length > 0 && length}
-        </span>
-        <button disabled={length === 0} title={t.sendShortcut}>
-          {t.post}
+        <Count length={length} most={most} />
+        <button disabled={wrong || busy} title={t.sendShortcut}>
+          {busy ? t.sending : t.post}
         </button>
       </div>
     </form>

@@ -1,4 +1,5 @@
 // The likes of the posts on the page, kept up to date while somebody looks at it.
+import { reconnectDelay } from '@tideline/client'
 import { createClient, type Client } from 'graphql-ws'
 import { useEffect, useRef } from 'preact/hooks'
 
@@ -75,15 +76,23 @@ function show({ id, likeCount }: { id: string; likeCount: number }) {
   if (post && post.likeCount !== likeCount && !own.has(id)) tell({ what: 'post', post: { ...post, likeCount } })
 }
 
-const connect = (token: string): Client =>
-  createClient({
+function connect(token: string): Client {
+  let delay: number | undefined
+  return createClient({
     url: address.replace(/^http/, 'ws'),
     connectionParams: { Authorization: `Bearer ${token}` },
     lazyCloseTimeout: 5_000,
     keepAlive: 20_000,
     retryAttempts: Infinity,
-    retryWait: (n) => new Promise((done) => setTimeout(done, Math.min(1000 * 2 ** n, rarely) * (0.5 + Math.random() / 2))),
+    on: {
+      closed: (event) => (delay = reconnectDelay((event as CloseEvent).reason)),
+    },
+    retryWait: (n) => {
+      const wait = n === 0 && delay !== undefined ? delay : Math.min(1000 * 2 ** n, rarely) * (0.5 + Math.random() / 2)
+      return new Promise((done) => setTimeout(done, wait))
+    },
   })
+}
 
 document.addEventListener('visibilitychange', schedule)
 

@@ -70,6 +70,7 @@ export const PostFields = graphql(`
     id
     text
     visibility
+    hiddenByModerators
     createdAt
     editedAt
     likeCount
@@ -135,6 +136,15 @@ export const Viewer = graphql(`
   query Viewer {
     viewer {
       id
+    }
+  }
+`)
+
+export const Limits = graphql(`
+  query Limits {
+    limits {
+      postLength
+      pageSize
     }
   }
 `)

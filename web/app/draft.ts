@@ -47,10 +47,30 @@ export function take(draft: Store<Draft>): Draft {
 
 /** Puts a draft back that was refused; what has been written meanwhile stays below it. */
 export function putBack(draft: Store<Draft>, refused: Draft, refusal: string) {
-  const { text } = draft.state
+  const { text, key } = draft.state
+  if (key === refused.key) return draft.patch({ refusal })
   draft.set(text.trim() ? { ...refused, text: `${refused.text}\n\n${text}`, key: newKey(), refusal } : { ...refused, refusal })
 }
 
+/** Forgets what a person was writing: the draft, and what edits of posts were to say. */
 export function discard(handle: string) {
   draftOf(handle).set(blank())
+  localStorage.removeItem(editsKey)
+}
+
+/** What an own post is to say, and when it said what was edited. */
+export type Edit = { text: string; of: string }
+
+const editsKey = 'tideline:edits'
+const edits = (): Record<string, Edit> => JSON.parse(localStorage.getItem(editsKey) ?? '{}')
+
+/** The unsaved edit of a post. */
+export const editOf = (postId: string): Edit | undefined => edits()[postId]
+
+/** Keeps the unsaved edit of a post; without one it is over. */
+export function keepEdit(postId: string, edit?: Edit) {
+  const { [postId]: _, ...others } = edits()
+  const left = edit ? { ...others, [postId]: edit } : others
+  if (Object.keys(left).length > 0) localStorage.setItem(editsKey, JSON.stringify(left))
+  else localStorage.removeItem(editsKey)
 }

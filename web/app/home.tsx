@@ -11,14 +11,18 @@ import { t } from './preferences'
 import { Store, useStore } from './store'
 import type { Order, Status, Timeline } from './timeline'
 
+/** From how many seconds on posts are said to be late: one with millions of followers takes some. */
+const lateFrom = 10
+
 /** Whether what one sees is what is. */
-export function LiveSign({ status }: { status: Status }) {
+export function LiveSign({ status, lateBy }: { status: Status; lateBy: number }) {
+  const late = status === 'live' && lateBy >= lateFrom
   return (
-    <span class="live" data-status={status} role="status">
+    <span class="live" data-status={late ? 'late' : status} role="status">
       <svg viewBox="0 0 24 12" aria-hidden="true">
         <path d="M-8 6c2.7-3.5 5.3-3.5 8 0s5.3 3.5 8 0 5.3-3.5 8 0 5.3 3.5 8 0 5.3-3.5 8 0" />
       </svg>
-      {t[status]}
+      {late ? t.late(lateBy) : t[status]}
     </span>
   )
 }
@@ -30,9 +34,11 @@ export function Home({ session, timeline }: { session: Session; timeline: Timeli
   const foreign = ({ node }: Entry) => node.author.id !== session.user.id
 
   usePlace(timeline, list)
-  useReadMarker(timeline, entries[0]?.node.id)
+  const glance = useReadMarker(timeline, list)
+  useLayoutEffect(() => timeline.look(), [])
 
   const show = () => {
+    glance()
     timeline.showWaiting()
     scrollTo({ top: 0 })
     // After the new ones are drawn; to the first of them, so that the keyboard goes on from there.
@@ -97,7 +103,7 @@ function Tideline() {
 
 const storageKey = 'tideline:place'
 
-type Place = { token: string; entries: number; id: string; top: number }
+type Place = { token: string; entries: number; id: string; score: number; top: number }
 
 /** How many entries were shown, and which one where, before the page was loaded again. */
 export function placeBefore(session: Session): Place | null {
@@ -114,7 +120,9 @@ function usePlace(timeline: Timeline, list: RefObject<HTMLElement | null>) {
     if (!loaded || restored.state) return
     restored.set(true)
     const place = placeBefore(timeline.session)
-    const element = place && document.getElementById(place.id)
+    // The post may be gone: then the next one is where it was.
+    const next = place && timeline.store.state.entries.find(({ score }) => score <= place.score)?.node.id
+    const element = place && (document.getElementById(place.id) ?? (next ? document.getElementById(next) : null))
     if (element) scrollTo({ top: scrollY + element.getBoundingClientRect().top - place.top, behavior: 'instant' })
   }, [loaded])
   useEffect(() => {
@@ -123,7 +131,8 @@ function usePlace(timeline: Timeline, list: RefObject<HTMLElement | null>) {
       const { entries } = timeline.store.state
       sessionStorage.removeItem(storageKey)
       if (!first || scrollY === 0) return
-      const place: Place = { token: timeline.session.token, entries: entries.length, id: first.id, top: first.getBoundingClientRect().top }
+      const score = entries.find(({ node }) => node.id === first.id)?.score ?? Infinity
+      const place: Place = { token: timeline.session.token, entries: entries.length, id: first.id, score, top: first.getBoundingClientRect().top }
       sessionStorage.setItem(storageKey, JSON.stringify(place))
     }
     addEventListener('pagehide', keep)
@@ -131,30 +140,49 @@ function usePlace(timeline: Timeline, list: RefObject<HTMLElement | null>) {
   }, [])
 }
 
-/** How long the page is in view after the newest post was, before that counts as read, in milliseconds. */
+/** How long the end of a post is in view before the post counts as seen, in milliseconds; one that is scrolled past counts at once. */
 const readAfter = 1000
 
-function useReadMarker(timeline: Timeline, newest: string | undefined) {
+/** Tells the timeline what the reader sees. Returns the way to count as seen what is in view now. */
+function useReadMarker(timeline: Timeline, list: RefObject<HTMLElement | null>): () => void {
+  const { entries } = timeline.store.state
+  const marker = useRef<{ watch: () => void; glance: () => void } | undefined>(undefined)
   useEffect(() => {
-    const element = newest && document.getElementById(newest)
-    if (!element) return
-    let timer: number | undefined
-    let seen = false
-    const look = () => {
+    const watched = new WeakSet<Element>()
+    const inView = new Set<Element>()
+    let timer: ReturnType<typeof setTimeout> | undefined
+    const saw = (end: Element) => timeline.saw(end.closest('article')!.id)
+    const visible = () => document.visibilityState === 'visible'
+    const glance = () => visible() && inView.forEach(saw)
+    const later = () => {
       clearTimeout(timer)
-      if (seen && document.visibilityState === 'visible') timer = setTimeout(() => timeline.markRead(), readAfter)
+      if (!visible()) return
+      timer = setTimeout(() => {
+        glance()
+        void timeline.markRead()
+      }, readAfter)
     }
-    const observer = new IntersectionObserver((entries) => {
-      if (seen || !entries.some((entry) => entry.isIntersecting)) return
-      seen = true
-      look()
+    const observer = new IntersectionObserver((sights) => {
+      for (const { target, isIntersecting } of sights) {
+        if (isIntersecting) inView.add(target)
+        else if (inView.delete(target) && visible() && target.isConnected) saw(target)
+      }
+      later()
     })
-    observer.observe(element)
-    document.addEventListener('visibilitychange', look)
+    const watch = () =>
+      list.current?.querySelectorAll('article:not(.pending) .acts').forEach((end) => {
+        if (!watched.has(end)) observer.observe(end)
+        watched.add(end)
+      })
+    document.addEventListener('visibilitychange', later)
+    marker.current = { watch, glance }
+    watch()
     return () => {
       clearTimeout(timer)
       observer.disconnect()
-      document.removeEventListener('visibilitychange', look)
+      document.removeEventListener('visibilitychange', later)
     }
-  }, [newest])
+  }, [])
+  useEffect(() => marker.current?.watch(), [entries])
+  return () => marker.current?.glance()
 }

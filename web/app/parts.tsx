@@ -107,6 +107,21 @@ export function Time({ at }: { at: string }) {
   )
 }
 
+type CountProps = { length: number; most: number | undefined }
+
+/** How long a text is, and how long it may be. */
+export function Count({ length, most }: CountProps) {
+  const over = most !== undefined && length > most
+  return (
+    <span class={over ? 'wrong count' : 'muted count'} role={over ? 'status' : undefined} title={t.characters(length, most)}>
+      {length > 0 && (most === undefined ? length : `${length} / ${most}`)}
+    </span>
+  )
+}
+
+/** The length of a text, counted as the server does: by code points. */
+export const lengthOf = (text: string) => [...text.trim()].length
+
 type DialogProps = { label: string; onClose: () => void; children: ComponentChildren }
 
 /** A modal dialog, for as long as it is drawn: the focus stays in it, and goes back when it is gone. */
@@ -185,21 +200,32 @@ export function Menu({ label, children }: { label: string; children: ComponentCh
   )
 }
 
-const notices = new Store<{ id: number; text: string }[]>([])
+type Action = { label: string; run: () => void }
+
+const notices = new Store<{ id: number; text: string; action?: Action }[]>([])
 let lastNotice = 0
 
-/** Tells the reader something in passing. */
-export function notify(text: string) {
+/** Tells the reader something in passing; with an action it stays until that is taken. Returns the way to take it away. */
+export function notify(text: string, action?: Action): () => void {
   const id = ++lastNotice
-  notices.set([...notices.state, { id, text }])
-  setTimeout(() => notices.set(notices.state.filter((notice) => notice.id !== id)), 5_000)
+  const close = () => notices.set(notices.state.filter((notice) => notice.id !== id))
+  notices.set([...notices.state, { id, text, ...(action && { action: { ...action, run: () => (close(), action.run()) } }) }])
+  if (!action) setTimeout(close, 5_000)
+  return close
 }
 
 export function Notices() {
   return (
     <div class="notices" role="status">
-      {useStore(notices).map(({ id, text }) => (
-        <p key={id}>{text}</p>
+      {useStore(notices).map(({ id, text, action }) => (
+        <p key={id}>
+          {text}
+          {action && (
+            <button class="link" onClick={action.run}>
+              {action.label}
+            </button>
+          )}
+        </p>
       ))}
     </div>
   )

@@ -3,7 +3,7 @@ import { useEffect, useState } from 'preact/hooks'
 
 import { useAction } from './action'
 import { request } from './api'
-import { tell, useChanges } from './changes'
+import { tell, useChanges, watchChanges } from './changes'
 import { AcceptFollower, Block, Blocked, Follow, Mute, Muted, People as PeopleQuery, RejectFollower, Requests as RequestsQuery, Suggested, Unblock, Unfollow, Unmute, type Person } from './documents'
 import { usePages, type Page } from './pages'
 import { Avatar, Confirm, Empty, Failure, Icon, Menu, More, notify, Skeleton } from './parts'
@@ -142,7 +142,7 @@ export function Suggestions({ brief }: { brief?: boolean }) {
 /** null: not known yet. */
 const requests = new Store<Person[] | null>(null)
 
-/** How often to look for new follow requests while the page is open, in milliseconds: nothing announces them. */
+/** How often to look for new follow requests while the page is open, in milliseconds, should nothing announce them. */
 const requestsEvery = 60_000
 
 /** Keeps the list of those who ask to follow the viewer; their number. */
@@ -160,10 +160,12 @@ export function useRequests(viewer: string | undefined): number {
       )
     void load()
     const timer = setInterval(load, requestsEvery)
+    const stop = watchChanges((change) => change.what === 'requests' && void load())
     document.addEventListener('visibilitychange', load)
     return () => {
       current = false
       clearInterval(timer)
+      stop()
       document.removeEventListener('visibilitychange', load)
     }
   }, [viewer])

@@ -1,13 +1,15 @@
 // One post, as every list shows it.
-import { useRef, useState } from 'preact/hooks'
+import { useLayoutEffect, useRef, useState } from 'preact/hooks'
 
 import { useAction } from './action'
 import { request } from './api'
 import { tell } from './changes'
 import { changing, useCounts } from './counts'
 import { DeletePost, LikePost, SetVisibility, UnlikePost, UpdatePost, Versions, type Post, type Visibility } from './documents'
+import { editOf, keepEdit } from './draft'
+import { useLimits } from './limits'
 import { usePages } from './pages'
-import { Avatar, Confirm, Dialog, Icon, notify, steady, Time } from './parts'
+import { Avatar, Confirm, Count, Dialog, Icon, lengthOf, notify, steady, Time } from './parts'
 import { preferences, t } from './preferences'
 import { useReceipt } from './receipts'
 import { Report } from './report'
@@ -26,9 +28,17 @@ export const PostCard = steady(({ post, pending, fresh }: Props) => {
   useCounts(post, pending ?? false)
   const viewer = useStore(session)?.user
   const own = viewer?.id === author.id
-  const [editing, setEditing] = useState(false)
+  // Begun: by the press of a button just now, and not before the page was drawn.
+  const [editing, setEditing] = useState<'begun' | 'kept' | false>(() => own && !pending && editOf(post.id) !== undefined && 'kept')
+  const article = useRef<HTMLElement>(null)
+  const edited = useRef(editing)
+  useLayoutEffect(() => {
+    // The form had the focus, and is gone.
+    if (edited.current && !editing) article.current?.querySelector<HTMLElement>('.edits')?.focus()
+    edited.current = editing
+  }, [editing])
   return (
-    <article class={pending ? 'post pending' : fresh ? 'post fresh' : 'post'} id={post.id} tabIndex={-1} aria-labelledby={`by-${post.id}`}>
+    <article ref={article} class={pending ? 'post pending' : fresh ? 'post fresh' : 'post'} id={post.id} tabIndex={-1} aria-labelledby={`by-${post.id}`}>
       <a class="face" href={`/@${author.handle}`} tabIndex={-1} aria-hidden="true">
         <Avatar person={author} />
       </a>
@@ -47,15 +57,16 @@ export const PostCard = steady(({ post, pending, fresh }: Props) => {
           {post.editedAt && <Edited post={post} at={post.editedAt} own={own} />}
         </p>
         {editing ? (
-          <Edit post={post} onDone={() => setEditing(false)} />
+          <Edit post={post} focused={editing === 'begun'} onDone={() => setEditing(false)} />
         ) : (
           <p class="text">
             <Words text={post.text} />
           </p>
         )}
+        {post.hiddenByModerators && <p class="note">{t.hiddenByModerators}</p>}
         <div class="acts">
           {pending ? <Audience of={post.visibility} /> : viewer ? <Like post={post} /> : post.likeCount > 0 && <span class="muted">{t.likes(post.likeCount)}</span>}
-          {!pending && own ? <Own post={post} editing={editing} onEdit={() => setEditing(true)} /> : !pending && <Audience of={post.visibility} />}
+          {!pending && own ? <Own post={post} editing={editing !== false} onEdit={() => setEditing('begun')} /> : !pending && <Audience of={post.visibility} />}
           {!pending && own && <Delivery id={post.id} />}
           {!pending && !own && viewer && <Complain post={post} />}
         </div>
@@ -158,32 +169,50 @@ function Earlier({ post, onClose }: { post: Post; onClose: () => void }) {
   )
 }
 
-/** The text of an own post, to be written anew. */
-function Edit({ post, onDone }: { post: Post; onDone: () => void }) {
-  const [text, setText] = useState(post.text)
+/** The text of an own post, to be written anew. What is written is kept until it is saved or given up. */
+function Edit({ post, focused, onDone }: { post: Post; focused: boolean; onDone: () => void }) {
+  const kept = useRef(editOf(post.id)).current
+  const [text, setText] = useState(kept?.text ?? post.text)
   // What is edited, also when another device edits the post meanwhile.
-  const [of] = useState(post.editedAt ?? post.createdAt)
+  const [of] = useState(kept?.of ?? post.editedAt ?? post.createdAt)
   const { run, busy, error } = useAction()
+  const area = useRef<HTMLTextAreaElement>(null)
+  const length = lengthOf(text)
+  const most = useLimits()?.postLength
+  const wrong = length === 0 || (most !== undefined && length > most)
+  useLayoutEffect(() => {
+    if (!focused) return
+    area.current!.focus({ preventScroll: true })
+    area.current!.setSelectionRange(text.length, text.length)
+  }, [])
+  const write = (text: string) => {
+    setText(text)
+    keepEdit(post.id, text === post.text ? undefined : { text, of })
+  }
+  const done = () => {
+    keepEdit(post.id)
+    onDone()
+  }
   const save = (event: Event) => {
     event.preventDefault()
-    if (!text.trim()) return
+    if (wrong) return
     return run(async () => {
       const { updatePost } = await request(UpdatePost, { input: { postId: post.id, text, ifUnchangedSince: of } })
       tell({ what: 'post', post: updatePost.post })
-      onDone()
+      done()
     })
   }
   return (
     <form class="compose edit" onSubmit={save} aria-label={t.editPost}>
       <textarea
+        ref={area}
         rows={3}
-        autofocus
         aria-label={t.editPost}
         aria-invalid={error ? true : undefined}
         value={text}
-        onInput={(event) => setText(event.currentTarget.value)}
+        onInput={(event) => write(event.currentTarget.value)}
         onKeyDown={(event) => {
-          if (event.key === 'Escape') onDone()
+          if (event.key === 'Escape') done()
           if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) void save(event)
         }}
       />
@@ -193,10 +222,11 @@ function Edit({ post, onDone }: { post: Post; onDone: () => void }) {
         </p>
       )}
       <div class="row end">
-        <button type="button" class="quiet" onClick={onDone}>
+        <Count length={length} most={most} />
+        <button type="button" class="quiet" onClick={done}>
           {t.cancel}
         </button>
-        <button disabled={busy || !text.trim()}>{t.save}</button>
+        <button disabled={busy || wrong}>{t.save}</button>
       </div>
     </form>
   )
@@ -222,7 +252,7 @@ function Own({ post, editing, onEdit }: { post: Post; editing: boolean; onEdit: 
   return (
     <>
       <VisibilityChoice label={t.changeVisibility} value={post.visibility} disabled={busy} onChoose={setVisibility} />
-      <button class="act" aria-label={t.editPost} disabled={editing} onClick={onEdit}>
+      <button class="act edits" aria-label={t.editPost} disabled={editing || post.hiddenByModerators} onClick={onEdit}>
         <Icon name="pen" />
       </button>
       <button class="act" aria-label={t.delete} disabled={busy} onClick={() => setAsking(true)}>

@@ -46,6 +46,8 @@ export function Profile({ handle, tab }: { handle: string; tab: Tab }) {
             return found(user && { ...user, list: user.posts })
           }}
           keys={[handle, viewer]}
+          takes={(post) => post.author.id === person?.id}
+          onTaken={() => setPerson((known) => known && { ...known, postCount: known.postCount + 1 })}
           none={person?.relationship?.blocking ? '' : t.noPosts}
         />
       ) : (
@@ -137,14 +139,28 @@ function Header({ person, tab }: { person: Person; tab: Tab }) {
   )
 }
 
-type PostsProps = { fetch: (after: string | null) => Promise<Page<Post> | null>; keys: unknown[]; none: string }
+type PostsProps = {
+  fetch: (after: string | null) => Promise<Page<Post> | null>
+  keys: unknown[]
+  none: string
+  /** Whether the viewer's new post belongs on top of the list; perhaps: the server knows. */
+  takes: (post: Post) => boolean | 'perhaps'
+  onTaken?: () => void
+}
 
-function Posts({ fetch, keys, none }: PostsProps) {
+function Posts({ fetch, keys, none, takes, onTaken }: PostsProps) {
   const list = usePages<Post>(fetch, keys)
   useChanges((change) => {
     // Who is blocked or followed shows other posts than before; who deleted a post has one less.
     if (change.what === 'relation' || change.what === 'much' || (change.what === 'gone' && change.deleted)) list.reload()
-    else list.change((posts) => changed(posts, change))
+    else if (change.what === 'posted') {
+      const takesIt = takes(change.post)
+      if (!takesIt || list.items.some(({ id }) => id === change.post.id)) return
+      // What is on its way may be from before the post.
+      if (!list.loaded || list.busy || takesIt === 'perhaps') return list.reload()
+      list.change((posts) => [change.post, ...posts])
+      onTaken?.()
+    } else list.change((posts) => changed(posts, change))
   })
   return (
     <>
@@ -183,7 +199,7 @@ export function TagPage({ tag }: { tag: string }) {
   return (
     <>
       <Head title={`#${tag}`} />
-      <Posts fetch={async (after) => (await request(Tagged, { tag, after })).taggedPosts} keys={[tag, viewer]} none={t.nothingTagged(tag)} />
+      <Posts fetch={async (after) => (await request(Tagged, { tag, after })).taggedPosts} keys={[tag, viewer]} takes={(post) => (/[#＃]/.test(post.text) ? 'perhaps' : false)} none={t.nothingTagged(tag)} />
     </>
   )
 }

@@ -55,6 +55,7 @@ export const en = {
   live: 'Live',
   reconnecting: 'Reconnecting',
   catchingUp: 'Catching up',
+  late: (seconds: number) => `Posts arrive ${plural(seconds, 'second', 'seconds')} late`,
   offline: 'Offline',
   stopped: 'Live updates have stopped',
 
@@ -63,7 +64,8 @@ export const en = {
   post: 'Post',
   sending: 'Sending…',
   notPosted: (why: string) => `Not posted. ${why} Your text is back in the box.`,
-  characters: (n: number) => (n === 1 ? '1 character' : `${n.toLocaleString('en')} characters`),
+  openDraft: 'Open it',
+  characters: (n: number, most?: number) => plural(n, 'character', 'characters') + (most === undefined ? '' : `, at most ${most.toLocaleString('en')}`),
   sendShortcut: 'Ctrl+Enter posts it',
   visibility: { PUBLIC: 'Everyone', FOLLOWERS: 'Followers', MUTUALS: 'Friends', PRIVATE: 'Only me' },
   visibilityHint: {
@@ -78,6 +80,7 @@ export const en = {
   likes: (n: number) => plural(n, 'like', 'likes'),
   delete: 'Delete',
   editPost: 'Edit post',
+  hiddenByModerators: 'Moderators hid this post. Only you see it.',
   edited: 'edited',
   versions: 'Earlier versions',
   editedAt: (when: string) => `Edited ${when}`,

@@ -76,6 +76,7 @@ export const zh: Texts = {
   live: '实时',
   reconnecting: '重新连接中',
   catchingUp: '同步中',
+  late: (seconds) => `帖子晚到 ${number(seconds)} 秒`,
   offline: '离线',
   stopped: '实时更新已停止',
 
@@ -84,7 +85,8 @@ export const zh: Texts = {
   post: '发布',
   sending: '发送中…',
   notPosted: (why) => `未能发布。${why}您的文字已放回输入框。`,
-  characters: (n) => `${number(n)} 个字符`,
+  openDraft: '打开',
+  characters: (n, most) => `${number(n)} 个字符${most === undefined ? '' : `，最多 ${number(most)} 个`}`,
   sendShortcut: '按 Ctrl+Enter 发布',
   visibility: { PUBLIC: '所有人', FOLLOWERS: '关注者', MUTUALS: '好友', PRIVATE: '仅自己' },
   visibilityHint: {
@@ -99,6 +101,7 @@ export const zh: Texts = {
   likes: (n) => `${number(n)} 人喜欢`,
   delete: '删除',
   editPost: '编辑帖子',
+  hiddenByModerators: '管理员隐藏了这条帖子，只有您能看到。',
   edited: '已编辑',
   versions: '历史版本',
   editedAt: (when) => `编辑于 ${when}`,

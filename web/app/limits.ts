@@ -1,0 +1,24 @@
+// What the server takes, as far as forms and lists say it beforehand.
+import { request } from './api'
+import { Limits as LimitsQuery } from './documents'
+import { Store, useStore } from './store'
+
+export type Limits = { postLength: number; pageSize: number }
+
+/** null: not known yet. */
+export const limits = new Store<Limits | null>(null)
+let asking: Promise<void> | undefined
+
+/** Asks for the limits, unless they are known. Without an answer the next call asks again. */
+export function askLimits(): Promise<void> {
+  if (limits.state) return Promise.resolve()
+  return (asking ??= request(LimitsQuery, {})
+    .then((answer) => limits.set(answer.limits), () => {})
+    .finally(() => (asking = undefined)))
+}
+
+/** The limits; null until they are known. */
+export function useLimits(): Limits | null {
+  if (!limits.state) void askLimits()
+  return useStore(limits)
+}

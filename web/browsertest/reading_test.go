@@ -1,0 +1,327 @@
+package browsertest
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// unread is the count of the server.
+const unread = `fetch('/graphql', { method: 'POST', headers: { 'Content-Type': 'application/json',
+	Authorization: 'Bearer ' + JSON.parse(localStorage['tideline:session']).token },
+	body: '{"query":"{timeline{unreadCount}}"}' }).then((r) => r.json()).then((r) => r.data.timeline.unreadCount)`
+
+// postMany makes posts, some of them in one request.
+func (p *person) postMany(n int) {
+	p.s.t.Helper()
+	const batch = 10
+	for first := 0; first < n; first += batch {
+		var mutation strings.Builder
+		for i := first; i < min(first+batch, n); i++ {
+			fmt.Fprintf(&mutation, `p%d: createPost(input: { text: "post %d" }) { post { id } } `, i, i)
+		}
+		p.must("mutation { "+mutation.String()+"}", nil, nil)
+	}
+}
+
+// glances has each page count how often it looked at what is in view, and the read marks
+// that it sent.
+const glances = `{
+	window.glances = 0
+	window.marks = 0
+	const later = setTimeout
+	window.setTimeout = (run, delay, ...rest) => later(delay === 1000 ? () => (run(), window.glances++) : run, delay, ...rest)
+	const send = fetch
+	window.fetch = (address, init) => (init?.body?.includes?.('mutation MarkRead') && window.marks++, send(address, init))
+}`
+
+// Only what was scrolled past is read, and the line stays where the reader was until then:
+// after a reload, in the other order and back, on another page and back.
+func TestReadIsWhatWasScrolledPast(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	ada, bob := s.signUp("ada"), s.signUp("bob")
+	ada.relate("follow", bob)
+	bob.post("read before")
+	a := ada.browse(begins(glances))
+	a.see(unread + `.then((n) => n === 0)`)
+	a.visit(s.url + "/settings")
+	bob.postMany(60)
+
+	const line = `document.querySelector('.tideline')?.nextElementSibling.textContent.includes('read before')`
+	hasLine := func(when string) {
+		t.Helper()
+		a.see(`document.querySelector('.unread')?.textContent === '60 new since you last read'`)
+		a.see(`window.glances > 1`)
+		require.EqualValues(t, 0, a.value(`window.marks`), when)
+	}
+	a.visit(s.url)
+	hasLine("at first")
+	a.reload()
+	hasLine("after a reload")
+	a.click("Ranked")
+	a.click("Latest")
+	hasLine("in the other order and back")
+	a.click("People")
+	a.click("Home")
+	hasLine("on another page and back")
+	require.EqualValues(t, 60, a.value(unread))
+
+	// The reader scrolls down half of it, and goes on after a reload.
+	down := func(until string) {
+		t.Helper()
+		a.see(`new Promise((seen) => requestAnimationFrame(() => requestAnimationFrame(() => {
+			const at = ` + until + `
+			if (!at) scrollBy({ top: 300, behavior: 'instant' })
+			seen(at === true)
+		})))`)
+	}
+	down(`[...document.querySelectorAll('article')].some((e) => e.textContent.includes('post 30') && e.getBoundingClientRect().bottom < 500)`)
+	a.see(`window.glances > 2`)
+	require.EqualValues(t, 0, a.value(`window.marks`), "half of it")
+	a.reload()
+	a.see(live)
+	down(`document.querySelector('.tideline') !== null && document.querySelector('.tideline').getBoundingClientRect().top < innerHeight`)
+	require.Equal(t, true, a.value(line))
+	a.see(unread + `.then((n) => n === 0)`)
+	a.see(line) // until the reader looks anew
+	a.reload()
+	a.see(live)
+	a.see(`document.querySelector('.tideline') === null && document.querySelector('.unread') === null`)
+}
+
+// A reload comes back to the same post, however far down, also when that post is gone.
+func TestReloadKeepsThePlace(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	ada, bob := s.signUp("ada"), s.signUp("bob")
+	ada.relate("follow", bob)
+	bob.postMany(180)
+	a := ada.browse()
+	const drawn = `document.querySelectorAll('article').length`
+	for n := 0.0; n < 180; n = a.value(drawn).(float64) {
+		a.see(fmt.Sprintf(`(scrollBy(0, -300), scrollTo(0, document.body.scrollHeight), `+drawn+`) > %v`, n))
+	}
+	a.value(`document.querySelectorAll('article')[150].scrollIntoView()`)
+	const top = `[...document.querySelectorAll('article')].find((e) => e.getBoundingClientRect().bottom > 0)`
+	const place = `JSON.stringify([` + top + `.id, Math.round(` + top + `.getBoundingClientRect().top / 2)])`
+	before := a.value(place)
+	id := a.value(top + `.id`).(string)
+	next := a.value(top + `.nextElementSibling.id`)
+	a.reload()
+	a.see(live)
+	a.see(place + ` === ` + js(before))
+
+	a.visit(s.url + "/settings")
+	bob.must(`mutation($i: DeletePostInput!) { deletePost(input: $i) { deletedPostId } }`, map[string]any{"postId": id}, nil)
+	a.visit(s.url)
+	a.see(live)
+	a.see(top + `.id === ` + js(next))
+}
+
+// holdPosts has the page hold the next createPost until window.answer, a function, is called;
+// its argument says whether the post reaches the server.
+const holdPosts = `{
+	const send = fetch
+	window.fetch = (address, init) => !init?.body?.includes?.('mutation CreatePost') ? send(address, init) : new Promise((done, failed) => {
+		window.answer = (reaches) => (window.answer = undefined, reaches ? done(send(address, init)) : failed(new TypeError('cut')))
+	})
+}`
+
+// A post that is refused comes back into sight wherever its author is by then.
+func TestRefusedPostIsInSight(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	a := s.signUp("ada").browse(begins(holdPosts))
+	const dialog = `document.querySelector('dialog textarea')`
+	answer := func(reaches bool) {
+		t.Helper()
+		a.see(`typeof window.answer === 'function'`)
+		a.value(fmt.Sprintf(`(window.answer(%v), null)`, reaches))
+	}
+	a.click("People")
+	a.click("New post")
+	a.fillIn(dialog, "from afar")
+	a.key(kb.Enter, chromedp.ModifierCtrl)
+	a.see(`document.querySelector('dialog form button:last-child')?.textContent === 'Sending…'`)
+	answer(false)
+	a.see(`document.querySelector('dialog .wrong')?.textContent.startsWith('Not posted.')`)
+	a.see(dialog + `.value === 'from afar'`)
+	a.key(kb.Enter, chromedp.ModifierCtrl)
+	answer(true)
+	a.see(`document.querySelector('dialog') === null`)
+
+	// The author closes the dialog, or goes to another page, before the answer comes.
+	a.click("New post")
+	a.fillIn(dialog, "closed")
+	a.key(kb.Enter, chromedp.ModifierCtrl)
+	a.see(`typeof window.answer === 'function'`)
+	a.key(kb.Escape)
+	a.see(`document.querySelector('dialog') === null`)
+	answer(false)
+	a.sees("Not posted.")
+	if *screenshots != "" {
+		a.size(390, 844, true)
+		a.picture(*screenshots+"/refused-phone.png", 390, 844)
+		a.size(1280, 900, false)
+	}
+	a.click("Open it")
+	a.see(dialog + `.value === 'closed'`)
+	a.seesNot("Open it")
+	a.key(kb.Enter, chromedp.ModifierCtrl)
+	answer(true)
+	a.see(`document.querySelector('dialog') === null`)
+
+	a.click("Home")
+	a.shows("closed", "from afar")
+	a.draft("left behind")
+	a.key(kb.Enter, chromedp.ModifierCtrl)
+	a.click("Settings")
+	answer(false)
+	a.click("Open it")
+	a.see(dialog + `.value === 'left behind'`)
+	a.forgive()
+}
+
+// What a person posts is on their own page at once, and counted there; a post with a tag is on
+// the page of the tag.
+func TestOwnPostIsOnTheOwnPageAtOnce(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	ada := s.signUp("ada")
+	ada.post("before")
+	a := ada.browse()
+	write := func(text string) {
+		t.Helper()
+		a.click("New post")
+		a.fillIn(`document.querySelector('dialog textarea')`, text)
+		a.key(kb.Enter, chromedp.ModifierCtrl)
+		a.see(`document.querySelector('dialog') === null`)
+	}
+	a.click("Profile")
+	a.shows("before")
+	a.sees("1 post")
+	write("now")
+	a.shows("now", "before")
+	a.sees("2 posts")
+	ada.post("on another device")
+	a.shows("on another device", "now", "before")
+	a.sees("3 posts")
+
+	a.click("Home")
+	a.click("1 new post")
+	a.shows("on another device", "now", "before")
+	a.visit(s.url + "/tag/tide")
+	a.sees("No posts with #tide")
+	write("a #Tide")
+	a.shows("a #Tide")
+}
+
+// An edit begins and ends with the keyboard, and what is unsaved is there after a change of
+// the page and a reload.
+func TestAnEditKeepsTheFocusAndItsText(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	ada := s.signUp("ada")
+	ada.post("Low watr")
+	a := ada.browse()
+	const field = `document.querySelector('form.edit textarea')`
+	a.tabTo("Edit post")
+	a.key(kb.Enter)
+	a.see(`document.activeElement === ` + field)
+	a.key(kb.Escape)
+	a.see(`document.activeElement.ariaLabel === 'Edit post'`)
+	a.key(kb.Enter)
+	a.see(`document.activeElement === ` + field)
+	a.write("!")
+	a.see(field + `.value === 'Low watr!'`)
+	a.click("People")
+	a.click("Home")
+	a.see(field + `?.value === 'Low watr!' && document.activeElement !== ` + field)
+	a.reload()
+	a.see(live)
+	a.see(field + `?.value === 'Low watr!'`)
+	a.click("Save")
+	a.shows("Low watr!")
+	a.see(`document.activeElement.ariaLabel === 'Edit post'`)
+	a.reload()
+	a.see(live)
+	a.shows("Low watr!")
+	a.see(field + ` === null`)
+}
+
+// On the smallest phone an own post with all that is said of it is as wide as the page.
+func TestAnOwnPostFitsASmallPhone(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	ada, bob := s.signUp("ada"), s.signUp("bob")
+	bob.relate("follow", ada)
+	bob.must(`{ timeline { unreadCount } }`, nil, nil) // so that there is a timeline to deliver to
+	post := ada.post("hello")
+	a := ada.browse()
+	a.size(360, 740, true)
+	for _, visibility := range []string{"PUBLIC", "FOLLOWERS"} {
+		ada.must(`mutation($i: SetPostVisibilityInput!) { setPostVisibility(input: $i) { post { id } } }`, map[string]any{"postId": post, "visibility": visibility}, nil)
+		a.visit(s.url + "/post/" + post)
+		a.see(`document.querySelector('.delivery') !== null`)
+		assert.EqualValues(t, 360, a.value(`document.documentElement.scrollWidth`))
+	}
+	if *screenshots != "" {
+		a.picture(*screenshots+"/own-post-small.png", 360, 740)
+	}
+}
+
+// Moderators hide a post: its author, and nobody else, is told.
+func TestAnAuthorSeesThatAPostIsHidden(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	ada, bob := s.signUp("ada"), s.signUp("bob")
+	bob.relate("follow", ada)
+	post := ada.post("buy this")
+	out, err := s.command("users", "role", "bob", "moderator").CombinedOutput()
+	require.NoError(t, err, string(out))
+	bob.must(`mutation($i: ModeratePostInput!) { hidePost(input: $i) { changed } }`, map[string]any{"postId": post}, nil)
+	a := ada.browse()
+	for _, address := range []string{"/", "/@ada", "/post/" + post} {
+		a.visit(s.url + address)
+		a.sees("Moderators hid this post. Only you see it.")
+		a.see(`document.querySelector('.edits').disabled`)
+	}
+}
+
+// Who asks to follow is shown while they ask, and no longer when they do not.
+func TestFollowRequestsAreLive(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	ada, bob := s.signUp("ada"), s.signUp("bob")
+	bob.must(`mutation($i: UpdateProfileInput!) { updateProfile(input: $i) { user { id } } }`, map[string]any{"approvesFollowers": true}, nil)
+	b := bob.browse()
+	b.see(`document.querySelector('nav .badge') === null`)
+	ada.relate("follow", bob)
+	b.see(`document.querySelector('nav .badge')?.textContent.includes('1 follow request')`)
+	ada.relate("unfollow", bob)
+	b.see(`document.querySelector('nav .badge') === null`)
+}
+
+// The app says that posts come late, as long as they do.
+func TestLatePostsAreTold(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	ada, bob := s.signUp("ada"), s.signUp("bob")
+	ada.must(`mutation($i: UpdateProfileInput!) { updateProfile(input: $i) { user { id } } }`, map[string]any{"approvesFollowers": true}, nil)
+	a := ada.browse(begins(`window.late = 34; window.WebSocket = class extends WebSocket {
+		set onmessage(tell) {
+			super.onmessage = tell && ((event) => tell(new MessageEvent('message', { data: event.data.replace(/"lateBy":\d+/, '"lateBy":' + window.late) })))
+		}
+	}`))
+	bob.relate("follow", ada) // which brings a heartbeat
+	a.see(`document.querySelector('.live').textContent === 'Posts arrive 34 seconds late'`)
+	a.value(`window.late = 1`)
+	bob.relate("unfollow", ada)
+	a.see(`document.querySelector('.live').textContent === 'Live'`)
+}
