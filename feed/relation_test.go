@@ -428,6 +428,9 @@ func TestUserLists(t *testing.T) {
 			want = append([]int64{fan.ID}, want...)
 		}
 		require.Equal(w, want, got, "newest follow first, each once")
+		// The users were written straight into the table.
+		_, err := account.IndexNames(w.Ctx, w.Stores.DB, len(u))
+		require.NoError(w, err)
 		found, err := w.Directory.Search(w.Ctx, "USER2", paging.Page{})
 		require.NoError(w, err)
 		require.Len(w, found.Edges, 11, "user2 and user20 to user29")

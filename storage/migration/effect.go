@@ -81,16 +81,16 @@ func pattern(p string) *regexp.Regexp {
 }
 
 var (
-	createTable    = pattern(`^CREATE TABLE (?:IF NOT EXISTS )?IDENT`)
-	createIndex    = pattern(`^CREATE (UNIQUE )?INDEX (CONCURRENTLY )?(?:IF NOT EXISTS )?IDENT ON IDENT`)
-	dropIndex      = pattern(`^DROP INDEX (CONCURRENTLY )?(IF EXISTS )?IDENT`)
-	dropTable      = pattern(`^DROP TABLE (?:IF EXISTS )?IDENT`)
-	alterTable     = pattern(`^ALTER TABLE (?:IF EXISTS )?(?:ONLY )?IDENT (.*)$`)
-	writeRows      = pattern(`^(?:UPDATE|DELETE FROM|INSERT INTO) IDENT`)
-	createTrigger  = pattern(`^CREATE (?:OR REPLACE )?TRIGGER .* ON IDENT`)
-	createFunction = pattern(`^CREATE (?:OR REPLACE )?FUNCTION `)
-	references     = pattern(`REFERENCES IDENT`)
-	truncate       = pattern(`^TRUNCATE (?:TABLE )?IDENT`)
+	createTable   = pattern(`^CREATE TABLE (?:IF NOT EXISTS )?IDENT`)
+	createIndex   = pattern(`^CREATE (UNIQUE )?INDEX (CONCURRENTLY )?(?:IF NOT EXISTS )?IDENT ON IDENT`)
+	dropIndex     = pattern(`^DROP INDEX (CONCURRENTLY )?(IF EXISTS )?IDENT`)
+	dropTable     = pattern(`^DROP TABLE (?:IF EXISTS )?IDENT`)
+	alterTable    = pattern(`^ALTER TABLE (?:IF EXISTS )?(?:ONLY )?IDENT (.*)$`)
+	writeRows     = pattern(`^(?:UPDATE|DELETE FROM|INSERT INTO) IDENT`)
+	createTrigger = pattern(`^CREATE (?:OR REPLACE )?TRIGGER .* ON IDENT`)
+	ofFunction    = pattern(`^(?:CREATE (?:OR REPLACE )?|DROP )FUNCTION `)
+	references    = pattern(`REFERENCES IDENT`)
+	truncate      = pattern(`^TRUNCATE (?:TABLE )?IDENT`)
 
 	addColumn     = pattern(`^ADD (?:COLUMN )?`)
 	constraint    = pattern(`^ADD (?:CONSTRAINT IDENT )?(FOREIGN KEY|CHECK|UNIQUE|PRIMARY KEY|EXCLUDE)\b`)
@@ -152,7 +152,7 @@ func effects(sql string, tableOf func(index string) string) []Effect {
 		return []Effect{{found[1], RowExclusive, Rows}}
 	case match(createTrigger, sql, &found):
 		return []Effect{{found[1], ShareRowExclusive, Moment}}
-	case createFunction.MatchString(sql):
+	case ofFunction.MatchString(sql): // it locks no table
 		return nil
 	}
 	return []Effect{{"", AccessExclusive, Unknown}}

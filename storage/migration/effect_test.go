@@ -157,7 +157,8 @@ func TestEffectsAreThoseOfPostgreSQL(t *testing.T) {
 		`UPDATE a SET n = n + 1`:    {migration.Rows},
 		`DELETE FROM a WHERE n = 1`: {migration.Rows},
 		`CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$`: nil,
-		`CREATE TRIGGER t BEFORE INSERT ON a FOR EACH ROW EXECUTE FUNCTION nothing()`:         {migration.Moment},
+		`DROP FUNCTION IF EXISTS f()`: nil,
+		`CREATE TRIGGER t BEFORE INSERT ON a FOR EACH ROW EXECUTE FUNCTION nothing()`: {migration.Moment},
 	} {
 		t.Run(statement, func(t *testing.T) {
 			t.Parallel()
