@@ -770,7 +770,7 @@ input ExportAccountInput {
   password: String
 }
 type ExportAccountPayload {
-  "The path of the file at this server: lines of JSON. It is good for one download."
+  "The path of the file at this server: lines of JSON. It is good until the file was sent whole."
   path: String!
   expiresAt: Time!
 }

@@ -102,7 +102,7 @@ type ExportAccountInput struct {
 }
 
 type ExportAccountPayload struct {
-	// The path of the file at this server: lines of JSON. It is good for one download.
+	// The path of the file at this server: lines of JSON. It is good until the file was sent whole.
 	Path      string    `json:"path"`
 	ExpiresAt time.Time `json:"expiresAt"`
 }
