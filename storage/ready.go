@@ -82,8 +82,8 @@ func (s *Stores) CheckMasters(ctx context.Context) (map[string]error, error) {
 		defer cancel()
 		addr := master.Options().Addr
 		err := master.Ping(ctx).Err()
-		if key := ""; err == nil {
-			if key = keyOf(ctx, cluster, addr); key != "" {
+		if err == nil {
+			if key := keyOf(ctx, cluster, addr); key != "" {
 				err = refused(cluster.Set(ctx, key, "", writeLife).Err())
 			}
 		}

@@ -129,7 +129,7 @@ func (p *player) do(ctx context.Context, step string) error {
 	case "stop":
 		p.cutFor(1012, fmt.Sprintf("reconnect in %dms", p.random.IntN(5000)))
 	case "slow":
-		p.locked(func() { p.server.lateBy = p.random.IntN(100) })
+		p.locked(func() { p.lateBy = p.random.IntN(100) })
 	case "later":
 		p.cut(1013)
 	case "token":

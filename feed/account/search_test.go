@@ -1,6 +1,7 @@
 package account_test
 
 import (
+	"database/sql"
 	"fmt"
 	"strings"
 	"testing"
@@ -182,22 +183,29 @@ func TestSearchAmongMany(t *testing.T) {
 			}
 			plan, err := w.Stores.SQL.QueryContext(w.Ctx, explain+statement.SQL, statement.Args...)
 			require.NoError(t, err, statement.SQL)
-			var lines []string
-			for plan.Next() {
-				var ignored any
-				var line string
-				if w.Stores.Dialect == dialect.SQLite {
-					require.NoError(t, plan.Scan(&ignored, &ignored, &ignored, &line))
-				} else {
-					require.NoError(t, plan.Scan(&line))
-				}
-				lines = append(lines, line)
-			}
-			require.NoError(t, plan.Close())
-			text := strings.Join(lines, "\n")
+			text := planText(t, plan, w.Stores.Dialect)
 			require.NotContains(t, text, "Seq Scan", statement.SQL)
 			require.NotRegexp(t, `SCAN (users|user_words)($|\n| USING INDEX (user_handle|userword_))`, text, statement.SQL)
 			require.Regexp(t, `userword_|user_unindexed`, text, statement.SQL)
 		}
 	})
+}
+
+// planText returns the lines of a plan, and closes it.
+func planText(t *testing.T, plan *sql.Rows, of string) string {
+	t.Helper()
+	defer plan.Close()
+	var lines []string
+	for plan.Next() {
+		var ignored any
+		var line string
+		if of == dialect.SQLite {
+			require.NoError(t, plan.Scan(&ignored, &ignored, &ignored, &line))
+		} else {
+			require.NoError(t, plan.Scan(&line))
+		}
+		lines = append(lines, line)
+	}
+	require.NoError(t, plan.Err())
+	return strings.Join(lines, "\n")
 }

@@ -52,7 +52,7 @@ func (l *Limits) Attempt(ctx context.Context, address string) (done func(wrong b
 	return func(wrong bool) {
 		defer leave()
 		if wrong && !counted {
-			l.rates.countCredential(context.WithoutCancel(ctx), address)
+			_ = l.rates.countCredential(context.WithoutCancel(ctx), address)
 		}
 	}, nil
 }

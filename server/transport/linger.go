@@ -47,18 +47,19 @@ func linger(control *http.ResponseController, body io.Reader) {
 	}
 	end := time.Now().Add(ReadTimeout)
 	buffer := make([]byte, 32<<10)
-	for n, left := 0, lingerBytes; left > 0; left -= n {
+	for left := lingerBytes; left > 0; {
 		pause := time.Now().Add(lingerPause)
 		if pause.After(end) {
 			pause = end
 		}
-		var err error
 		if control.SetReadDeadline(pause) != nil {
 			return
 		}
-		if n, err = body.Read(buffer); err != nil {
+		n, err := body.Read(buffer)
+		if err != nil {
 			return
 		}
+		left -= n
 	}
 }
 

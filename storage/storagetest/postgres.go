@@ -166,7 +166,7 @@ func keepData(data, kept string) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	copied := filepath.Join(dir, "data")
 	if err := copyData(data, copied); err != nil {
 		return fmt.Errorf("keep PostgreSQL's files: %w", err)

@@ -24,7 +24,7 @@ func TestFold(t *testing.T) {
 		{"strasse", "Straße", "STRASSE", "STRAẞE"},
 		{"ꭰꮃ", "ᎠᎳ", "ꭰꮃ"},
 		{"❤", "❤️", "❤\uFE0E"},
-		{"نرمافزار", "نرم‌افزار"},
+		{"نرمافزار", "نرم\u200cافزار"},
 		{"a b", " a\u2028 b\u2800", "a\u3000b", "A\u00A0B"},
 		{"", "\u200B", "\u3164", "\u2800", "\uFEFF"},
 		{"a\uFFFD", "a\xff"},
@@ -94,7 +94,7 @@ func TestTextsThatShowNothingOrTurn(t *testing.T) {
 			require.Equal(t, c.reason, refused.Reason, name)
 		}
 	}
-	for _, s := range []string{"\u200Fאבג", "نرم‌افزار", "👩‍👧", "\u0600", "é", "."} {
+	for _, s := range []string{"\u200Fאבג", "نرم\u200cافزار", "👩‍👧", "\u0600", "é", "."} {
 		clean, err := line.CleanLine(s)
 		require.NoError(t, err, "%q", s)
 		require.Equal(t, s, clean)

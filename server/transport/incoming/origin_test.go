@@ -1,6 +1,7 @@
 package incoming
 
 import (
+	"net/http"
 	"net/http/httptest"
 	"testing"
 
@@ -35,7 +36,7 @@ func TestOriginsAllow(t *testing.T) {
 		{"feed.example.com", "http://other.example:8080", true},
 		{"feed.example.com", "http://other.example", false},
 	} {
-		r := httptest.NewRequest("GET", "/graphql", nil)
+		r := httptest.NewRequest(http.MethodGet, "/graphql", nil)
 		r.Host = c.host
 		if c.origin != "" {
 			r.Header.Set("Origin", c.origin)
