@@ -50,7 +50,7 @@ func exported() (names []string) {
 	m.Certificate(time.Now())
 	m.MeasureDisk(".")
 	m.CountSizes(map[fleet.Size]fleet.Adjuster{fleet.FanOutPage: {Now: func() int { return 0 }}})
-	m.CountStreams(func() stream.Stats { return stream.Stats{} })
+	m.CountStreams(func() stream.Stats { return stream.Stats{Invalidated: map[stream.Cause]uint64{stream.Changed: 0}} })
 	m.CountSpans(func() trace.Stats { return trace.Stats{} })
 	described := make(chan *prometheus.Desc, 1000)
 	m.Registry().Describe(described)

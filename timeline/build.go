@@ -16,13 +16,16 @@ var ErrBuildLost = errors.New("build lost")
 type Build struct {
 	key               Key
 	epoch, generation int64
+	offset            int64 // of the journal when the build began
 	heard             int64 // when Redis last heard of the builder, in Unix milliseconds
 }
 
 // Begin opens a build. It returns started=false when there is nothing to do: the
 // feed is Ready, or another builder is at work and has called Begin or Finish
-// within the last 10 s. A builder that was silent for longer is replaced, and its
-// Finish fails.
+// within the last 10 s. The build of a builder that was silent for longer goes on: with
+// its epoch, so that positions in its journal stay good, and what was pushed meanwhile.
+// The first of the two who finishes makes the feed Ready; what either of them read is
+// complete with what was pushed since, unless something was removed.
 //
 // From here on, Deliver, Add and Replace put ids into the feed, so that a post which
 // is committed after the builder has read SQL is not missed. So read SQL after
@@ -44,8 +47,14 @@ func (s *Store) Begin(ctx context.Context, k Key) (b Build, started bool, err er
 	if err != nil {
 		return Build{}, false, fmt.Errorf("begin build of %s: %w", k, err)
 	}
-	if started, err = cmd.Bool(); err != nil || !started {
+	reply, err := cmd.StringSlice()
+	if err != nil || len(reply) != 3 {
 		return Build{}, false, wrap(err, "begin build of %s", k)
+	}
+	for i, to := range []*int64{&b.epoch, &b.generation, &b.offset} {
+		if *to, err = parseID(reply[i]); err != nil {
+			return Build{}, false, fmt.Errorf("begin build of %s: %w", k, err)
+		}
 	}
 	return b, true, nil
 }
@@ -89,7 +98,7 @@ func (s *Store) Finish(ctx context.Context, b *Build, ids []int64, floor int64) 
 }
 
 // Overdue reports whether the builder has been silent for so long that another one may
-// have replaced it.
+// have taken the build over.
 func (s *Store) Overdue(b Build) bool {
 	return s.cfg.nowMillis()-b.heard >= staleAfter.Milliseconds()
 }
@@ -100,4 +109,4 @@ func (b Build) Coverage() Coverage {
 }
 
 // Position returns the end of the feed's journal as it is when the build begins.
-func (b Build) Position() Position { return Position{Epoch: b.epoch} }
+func (b Build) Position() Position { return Position{Epoch: b.epoch, Offset: b.offset} }

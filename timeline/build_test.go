@@ -136,7 +136,7 @@ func TestConcurrentBeginsBuildOnce(t *testing.T) {
 	})
 }
 
-func TestStaleBuilderIsReplaced(t *testing.T) {
+func TestStaleBuildIsTakenOver(t *testing.T) {
 	t.Parallel()
 	storagetest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient, _ bool) {
 		s, c := newStore(t, rdb)
@@ -152,13 +152,27 @@ func TestStaleBuilderIsReplaced(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, started)
 
-		_, err = s.Finish(ctx, &first, []int64{1}, 0)
-		require.ErrorIs(t, err, timeline.ErrBuildLost)
-		ok, err := s.Finish(ctx, &second, []int64{2}, 0)
+		require.Equal(t, first.Position(), second.Position(), "what a reader knows of the journal stays good")
+		require.Equal(t, first.Coverage(), second.Coverage())
+
+		require.NoError(t, s.Remove(ctx, k, 1))
+		ok, err := s.Finish(ctx, &first, []int64{1}, 0)
+		require.NoError(t, err)
+		require.False(t, ok, "it has read what was removed since")
+		ok, err = s.Finish(ctx, &second, []int64{1, 2}, 0)
+		require.NoError(t, err)
+		require.False(t, ok)
+		c.advance(10 * time.Second)
+		third, started, err := s.Begin(ctx, k)
+		require.NoError(t, err)
+		require.True(t, started)
+		require.Equal(t, timeline.Position{Epoch: first.Position().Epoch, Offset: 1}, third.Position())
+		ok, err = s.Finish(ctx, &third, []int64{2}, 0)
 		require.NoError(t, err)
 		require.True(t, ok)
-		_, err = s.Finish(ctx, &first, []int64{1}, 0)
-		require.ErrorIs(t, err, timeline.ErrBuildLost)
+		ok, err = s.Finish(ctx, &second, []int64{3}, 0)
+		require.NoError(t, err)
+		require.True(t, ok, "the other one was first")
 		require.Equal(t, []int64{2}, page(t, s, k, timeline.Range{Limit: 9}))
 	})
 }

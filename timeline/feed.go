@@ -3,6 +3,7 @@ package timeline
 import (
 	"context"
 	"fmt"
+	"hash/fnv"
 	"math"
 	"slices"
 
@@ -97,6 +98,19 @@ func (s *Store) Page(ctx context.Context, k Key, r Range) ([]int64, Coverage, er
 	return parts[0].IDs, parts[0].Coverage, nil
 }
 
+// Settle asks for the feed to be settled, in the same step in which a page of it is read: its
+// floor rises to the id At, and so far that the feed keeps at most Keep ids above Above. From
+// there on upwards a reader can know the feed by its ids. What is pushed below comes out of
+// order, and is counted.
+type Settle struct {
+	Above, At int64
+	Keep      int
+}
+
+// Settled is a feed that has been settled: its floor, and how many ids were ever pushed below
+// its floor. The number does not change while none comes that lies below the floor.
+type Settled struct{ Floor, Under int64 }
+
 // args are the arguments of the page script.
 func (r Range) args() ([]any, error) {
 	if r.Limit < 0 || r.Before < 0 || r.After < 0 {
@@ -116,6 +130,8 @@ func (r Range) args() ([]any, error) {
 type Part struct {
 	IDs []int64
 	Coverage
+	// Settled is what a Settle has made of the feed after IDs and Coverage were read; else zero.
+	Settled Settled
 }
 
 // Pages is Page of several feeds in one round trip, in their order.
@@ -173,16 +189,58 @@ func (s *Store) PagesAbove(ctx context.Context, feeds []Above, limit int) ([]Par
 	return parts, nil
 }
 
+// Digest digests how many ids ever came to outboxes at or below high. Two digests that are
+// the same say that none came there in between: no id is added below a bound that is settled
+// without being counted. All says that each of the outboxes counts; otherwise those do that have
+// ids above low, and not above high. It fails if an outbox that counts is not Ready.
+//
+// Other readers settle other bounds, so what comes out of order may change a digest although it
+// lies above high.
+//
+// Cost: one round trip, O(log size) a feed.
+func (s *Store) Digest(ctx context.Context, outboxes []Key, low, high int64, all bool) (digest uint64, err error) {
+	done, err := s.run(ctx, onFeeds(digestScript, outboxes, formatID(high), formatID(low))...)
+	if err != nil {
+		return 0, fmt.Errorf("digest of %d feeds: %w", len(outboxes), err)
+	}
+	for i, cmd := range done {
+		reply, err := cmd.StringSlice()
+		if err != nil {
+			return 0, fmt.Errorf("digest of %s: %w", outboxes[i], err)
+		}
+		if len(reply) != 4 || reply[0] != "ready" {
+			return 0, fmt.Errorf("digest of %s: it is not ready", outboxes[i])
+		}
+		if all || reply[3] != "0" {
+			h := fnv.New64a()
+			_, _ = fmt.Fprint(h, outboxes[i], reply[1:3]) // into memory
+			digest += h.Sum64()
+		}
+	}
+	return digest, nil
+}
+
 // part decodes the answer of the page script.
 func part(cmd *redis.Cmd) (p Part, err error) {
-	var rest any
+	var rest []any
 	p.Coverage, rest, err = coverage(cmd)
-	if err != nil || p.State != Ready {
+	if err != nil || p.State == Missing {
 		return p, err
 	}
-	members, ok := rest.([]any)
+	if settled, _ := rest[1].([]any); len(settled) == 2 {
+		if p.Settled.Floor, err = parseID(settled[0]); err == nil {
+			p.Settled.Under, err = parseID(settled[1])
+		}
+		if err != nil {
+			return Part{}, err
+		}
+	}
+	if p.State != Ready {
+		return p, nil
+	}
+	members, ok := rest[0].([]any)
 	if !ok {
-		return Part{}, fmt.Errorf("redis answered %T", rest)
+		return Part{}, fmt.Errorf("redis answered %T", rest[0])
 	}
 	p.IDs = make([]int64, len(members))
 	for i, m := range members {
@@ -193,13 +251,13 @@ func part(cmd *redis.Cmd) (p Part, err error) {
 	return p, nil
 }
 
-// coverage decodes the first four parts of an answer of five, and returns the last.
-func coverage(cmd *redis.Cmd) (cov Coverage, rest any, err error) {
+// coverage decodes the first four parts of an answer of six, and returns the others.
+func coverage(cmd *redis.Cmd) (cov Coverage, rest []any, err error) {
 	reply, err := cmd.Slice()
 	if err != nil || len(reply) == 0 {
 		return Coverage{}, nil, err
 	}
-	if len(reply) != 5 {
+	if len(reply) != 6 {
 		return Coverage{}, nil, fmt.Errorf("redis answered %d parts", len(reply))
 	}
 	cov.State = Building
@@ -215,7 +273,7 @@ func coverage(cmd *redis.Cmd) (cov Coverage, rest any, err error) {
 	if cov.Generation, err = parseID(reply[3]); err != nil {
 		return Coverage{}, nil, err
 	}
-	return cov, reply[4], nil
+	return cov, reply[4:], nil
 }
 
 // Add puts ids into a feed that is Ready or Building, and does nothing to one that is

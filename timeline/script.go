@@ -12,6 +12,7 @@ var lua embed.FS
 
 var (
 	pageScript                = onFeed("page")
+	digestScript              = onFeed("digest")
 	beginScript               = onFeed("begin")
 	finishScript              = onFeed("finish")
 	addScript                 = onFeed("add")

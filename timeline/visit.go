@@ -30,10 +30,25 @@ func (s *Store) Visit(ctx context.Context, user int64) (Position, error) {
 //
 // Cost: as Visit, and O(log size + Limit).
 func (s *Store) VisitPage(ctx context.Context, user int64, r Range) (at Position, p Part, err error) {
+	return s.visitPage(ctx, user, r)
+}
+
+// VisitSettled is VisitPage, and settles the inbox in the same step.
+//
+// Cost: as VisitPage.
+func (s *Store) VisitSettled(ctx context.Context, user int64, r Range, by Settle) (at Position, p Part, err error) {
+	return s.visitPage(ctx, user, r, by.args()...)
+}
+
+// args are more arguments of the page script.
+func (by Settle) args() []any { return []any{formatID(by.Above), by.Keep, formatID(by.At)} }
+
+func (s *Store) visitPage(ctx context.Context, user int64, r Range, more ...any) (at Position, p Part, err error) {
 	args, err := r.args()
 	if err != nil {
 		return at, p, wrap(err, "page of %s", Inbox(user))
 	}
+	args = append(args, more...)
 	at, page, err := s.visit(ctx, user, call{pageScript, Inbox(user).keys(), args})
 	// A page that was read before the user was found to be active was pushed to all
 	// the time as well.
@@ -58,12 +73,13 @@ type Since struct {
 	Part Part
 }
 
-// VisitSince is Visit, and then Changes and Page, in one. If whole is false, it cannot tell
-// what changed since the position, as Changes says, or the inbox is Missing: then the rest
-// is zero.
+// VisitSince is Visit, and then Changes and Page, in one, and settles the inbox in the same step
+// as Page. If whole is false, it cannot tell what changed since the position, as Changes says,
+// or the inbox is Missing: then all is zero except Now, which is the end of the journal, if
+// there is one.
 //
 // Cost: as Visit, and O(changes + log size + Limit).
-func (s *Store) VisitSince(ctx context.Context, user int64, since Position, r Range) (found Since, whole bool, err error) {
+func (s *Store) VisitSince(ctx context.Context, user int64, since Position, r Range, by Settle) (found Since, whole bool, err error) {
 	k := Inbox(user)
 	args, err := r.args()
 	if err != nil {
@@ -71,16 +87,16 @@ func (s *Store) VisitSince(ctx context.Context, user int64, since Position, r Ra
 	}
 	at, done, err := s.visit(ctx, user,
 		call{changesScript, k.keys(), []any{formatID(since.Epoch), since.Offset, journalCap}},
-		call{pageScript, k.keys(), args})
+		call{pageScript, k.keys(), append(args, by.args()...)})
 	if err != nil || at == (Position{}) || at.Epoch != since.Epoch {
-		return Since{}, false, err
+		return Since{Now: at}, false, err
 	}
 	if found.Changes, found.Now, whole, err = changesIn(done[0]); err == nil {
 		found.Part, err = part(done[1])
 	}
 	// An inbox of another epoch is another one than that which was found to be pushed to.
 	if err != nil || !whole || found.Now.Epoch != at.Epoch || found.Part.Epoch != at.Epoch {
-		return Since{}, false, wrap(err, "what %s has since", k)
+		return Since{Now: found.Now}, false, wrap(err, "what %s has since", k)
 	}
 	return found, true, nil
 }

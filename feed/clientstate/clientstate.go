@@ -17,6 +17,13 @@
 // later than the arrival grace, the cursor also names the posts since then, because
 // otherwise the client gets them again when they arrive.
 //
+// A timeline may get more posts within the arrival grace than a cursor can name. Then the
+// cursor names only the newest ones, and says of the others that the client has all that
+// had come when the inbox was settled: when its floor was raised above them. Whatever comes
+// there later lies below that floor, and is counted by the inbox ([timeline.Settled]); what
+// comes by the outboxes that reads merge is found by their digest. The cursor carries both.
+// If they are the same when the client comes back, nothing came there.
+//
 // So nothing depends on the order in which posts arrive, and the server stores
 // nothing for a client but the journal. This is true while the clocks of processes
 // differ by less than the margin between LateAfter and the arrival grace. It is true
@@ -34,9 +41,16 @@ import (
 	"tideline/timeline"
 )
 
-// MaxRecent is how many posts within the arrival grace a cursor can name. When a
-// timeline gets more in that time, a client that resumes has to read it again.
-const MaxRecent = 512
+const (
+	// MaxRecent is how many posts above a settled floor a cursor names.
+	MaxRecent = 512
+	// maxNamed bounds the posts that a cursor names before the inbox is settled anew: those
+	// of the largest page, or MaxRecent and what a client has missed. They take some 6 KB.
+	maxNamed = 2048
+	// maxKnown bounds the posts that a state remembers, in memory only, so that a live stream
+	// tells nothing twice.
+	maxKnown = 4 * maxNamed
+)
 
 // State has the posts that a client is known to have of its timeline.
 type State struct {
@@ -45,6 +59,18 @@ type State struct {
 	Position timeline.Position
 	low      int64   // the client has the posts at or below it, unless they came late
 	recent   []int64 // posts above low that the client has, ascending
+	// The client has the posts at or below from that had come when the inbox was settled.
+	from    int64
+	settled Settled
+}
+
+// Settled tells whether a post has come at or below the bound since.
+type Settled struct {
+	Under int64 // see timeline.Settled
+	// Merged is the digest of what came to the outboxes that reads merge, at or below High; see
+	// timeline.Digest. It is 0 when there are none.
+	Merged    uint64
+	Low, High int64
 }
 
 // New returns the state of a client that has all posts at or below low, unless they
@@ -57,8 +83,39 @@ func (c *State) Has(post int64) bool {
 	return found
 }
 
-// MayHave reports whether the client has the post, or has it if it is in the timeline.
-func (c *State) MayHave(post int64) bool { return post <= c.low || c.Has(post) }
+// Knows reports whether the client has the post, or has it if it is in the timeline.
+func (c *State) Knows(post int64) bool { return post <= c.low || c.Has(post) }
+
+// MayHave is Knows, and true of posts at or below Bound, most of which the client has.
+func (c *State) MayHave(post int64) bool { return post <= c.Bound() || c.Has(post) }
+
+// Bound is Low, or the higher id above which the state names what the client has. Of the
+// posts at or below it the client has all that had come when the inbox was settled.
+func (c *State) Bound() int64 { return max(c.low, c.from) }
+
+// Settle records that the inbox was settled, and then, or in the same step, read: the client
+// has all that had come at or below the bound. It does nothing for a bound that is below Low,
+// or below one that was given before.
+func (c *State) Settle(bound int64, how Settled) {
+	if bound > c.Bound() {
+		c.from, c.settled = bound, how
+		c.forget()
+	}
+}
+
+// Settled is how the inbox was settled. If ok is false, it was not, or Low has passed the
+// bound: then the state is good without.
+func (c *State) Settled() (how Settled, ok bool) { return c.settled, c.from > c.low }
+
+// Named is how many posts the state names above Bound, and nth the n-th newest of them, 0
+// when there are fewer.
+func (c *State) Named(n int) (named int, nth int64) {
+	first, _ := slices.BinarySearch(c.recent, c.Bound()+1)
+	if named = len(c.recent) - first; n <= named {
+		nth = c.recent[len(c.recent)-n]
+	}
+	return named, nth
+}
 
 // Low is the id at or below which the client has all posts, unless they came late.
 func (c *State) Low() int64 { return c.low }
@@ -96,8 +153,16 @@ func (c *State) Retain(posts []*ent.Post) {
 // excess of those that are now at or below Low.
 func (c *State) Advance(low int64) {
 	c.low = max(c.low, low)
-	if spare := len(c.recent) - MaxRecent; spare > 0 {
-		below, _ := slices.BinarySearch(c.recent, c.low+1)
+	c.forgetTo(c.low, MaxRecent)
+}
+
+// forget bounds what the state remembers at or below Bound.
+func (c *State) forget() { c.forgetTo(c.Bound(), maxKnown) }
+
+// forgetTo forgets the oldest of the posts at or below an id, as long as there are more than most.
+func (c *State) forgetTo(id int64, most int) {
+	if spare := len(c.recent) - most; spare > 0 {
+		below, _ := slices.BinarySearch(c.recent, id+1)
 		c.recent = slices.Delete(c.recent, 0, min(spare, below))
 	}
 }
@@ -105,24 +170,48 @@ func (c *State) Advance(low int64) {
 // UpTo returns the state of a client that has nothing newer than the post.
 func (c *State) UpTo(id int64) State {
 	end, _ := slices.BinarySearch(c.recent, id+1)
-	return State{c.Position, min(c.low, id), c.recent[:end]}
+	return State{c.Position, min(c.low, id), c.recent[:end], min(c.from, id), c.settled}
 }
+
+// settledMark begins the tail of a state that was settled. Versions that do not know it take
+// such a cursor for one without a state.
+const settledMark = 1 << 63
 
 // appendTail appends the state as part of a cursor. It is empty when the state does not
 // fit: the client cannot resume without reading again.
 //
 //	epoch, offset, low  uvarints
 //	recent              uvarint distances, each from the post before, the first from low
+//
+// Of a state that was settled:
+//
+//	settledMark, epoch, offset, low  uvarints
+//	from                             uvarint distance from low
+//	under, merged, digest's low      uvarints
+//	digest's high                    uvarint distance from its low
+//	recent                           as above, the first from from
 func (c *State) appendTail(b []byte) []byte {
-	first, _ := slices.BinarySearch(c.recent, c.low+1)
+	bound := c.Bound()
+	first, _ := slices.BinarySearch(c.recent, bound+1)
 	recent := c.recent[first:]
-	if len(recent) > MaxRecent || c.Position.Epoch == 0 {
+	if len(recent) > maxNamed || c.Position.Epoch == 0 {
 		return b
+	}
+	settled := bound > c.low
+	if settled {
+		b = binary.AppendUvarint(b, settledMark)
 	}
 	b = binary.AppendUvarint(b, uint64(c.Position.Epoch))
 	b = binary.AppendUvarint(b, uint64(c.Position.Offset))
 	b = binary.AppendUvarint(b, uint64(c.low))
-	last := c.low
+	if settled {
+		b = binary.AppendUvarint(b, uint64(bound-c.low))
+		b = binary.AppendUvarint(b, uint64(c.settled.Under))
+		b = binary.AppendUvarint(b, c.settled.Merged)
+		b = binary.AppendUvarint(b, uint64(c.settled.Low))
+		b = binary.AppendUvarint(b, uint64(c.settled.High-c.settled.Low))
+	}
+	last := bound
 	for _, id := range recent {
 		b = binary.AppendUvarint(b, uint64(id-last))
 		last = id
@@ -134,19 +223,39 @@ func (c *State) appendTail(b []byte) []byte {
 // tail has none.
 func Decode(tail string) (c State, ok bool) {
 	b := []byte(tail)
-	next := func() (v int64) {
+	read := func() (u uint64) {
 		u, n := binary.Uvarint(b)
-		if n <= 0 || u > 1<<62 {
+		if n <= 0 {
 			b, ok = nil, false
 			return 0
 		}
 		b = b[n:]
+		return u
+	}
+	next := func() int64 {
+		u := read()
+		if u > 1<<62 {
+			b, ok = nil, false
+			return 0
+		}
 		return int64(u)
 	}
 	ok = true
+	mark, n := binary.Uvarint(b)
+	settled := n > 0 && mark == settledMark
+	if settled {
+		b = b[n:]
+	}
 	c.Position = timeline.Position{Epoch: next(), Offset: next()}
 	c.low = next()
-	for last := c.low; ok && len(b) > 0; {
+	last := c.low
+	if settled {
+		c.from = c.low + next()
+		c.settled = Settled{Under: next(), Merged: read(), Low: next()}
+		c.settled.High = c.settled.Low + next()
+		last = c.from
+	}
+	for ok && len(b) > 0 {
 		last += next()
 		c.recent = append(c.recent, last)
 	}

@@ -2,6 +2,8 @@ package home
 
 import (
 	"context"
+	"math"
+	"slices"
 	"time"
 
 	"tideline/ent"
@@ -29,6 +31,17 @@ type Visit struct {
 	timeline.Position       // the end of the inbox's journal
 	arrived           int64 // ArrivedID
 	generation        int64 // of the inbox, where the read began with a page of it
+	// All that comes at or below bound from now on is found by how the inbox was settled. It is
+	// 0 where that is not known.
+	bound   int64
+	settled clientstate.Settled
+}
+
+// state is the state of a client that has read nothing yet of what is above the bound.
+func (at Visit) state() clientstate.State {
+	c := clientstate.New(at.Position, at.arrived)
+	c.Settle(at.bound, at.settled)
+	return c
 }
 
 // Visit makes the user active. It begins a missing inbox, so that every change is
@@ -37,38 +50,68 @@ type Visit struct {
 //
 // Cost: one round trip; another one where the inbox is missing.
 func (h *Home) Visit(ctx context.Context, user int64) Visit {
-	arrived := h.ArrivedID(ctx)
-	at, err := h.tl.Visit(ctx, user)
+	visit := Visit{arrived: h.ArrivedID(ctx)}
+	at, part, err := h.tl.VisitSettled(ctx, user, timeline.Range{}, settleAbove(visit.arrived))
 	at, begun := h.builder.visited(ctx, user, at, err)
 	if begun != nil {
 		h.builder.soon(h.inbox(user), begun)
 	}
-	return Visit{Position: at, arrived: arrived}
+	visit.Position = at
+	list, err := h.merged.mergeable(ctx, user)
+	h.settledAt(ctx, user, &visit, part, list, err)
+	return visit
+}
+
+// settleAbove asks for an inbox to be settled, so that a cursor can name what lies above its
+// floor and is younger than the arrival grace.
+func settleAbove(arrived int64) timeline.Settle {
+	return timeline.Settle{Above: arrived, Keep: clientstate.MaxRecent}
+}
+
+// settledAt notes how the inbox was settled by the visit, of which part is the answer. It must
+// come before anything is read of the outboxes that are merged; list and err are what
+// mergeable returned.
+func (h *Home) settledAt(ctx context.Context, user int64, visit *Visit, part timeline.Part, list []int64, err error) {
+	if part.Epoch != visit.Epoch || part.Settled.Floor-1 <= visit.arrived {
+		return // a cursor names all that is young
+	}
+	how := clientstate.Settled{Under: part.Settled.Under, Low: visit.arrived, High: part.Settled.Floor - 1}
+	if err == nil {
+		how.Merged, err = h.mergedDigest(ctx, user, list, how.Low, how.High)
+	}
+	if err != nil {
+		h.log.WarnContext(ctx, "outboxes not looked at; a cursor names what it can", "viewer", user, "error", err)
+		return
+	}
+	visit.bound, visit.settled = part.Settled.Floor-1, how
 }
 
 // visitInbox is Visit. It also returns the source of the timeline for a page that
 // begins with the range, and has the fields of its posts. Wait says that a missing inbox is
 // built before and not behind the read, if it does not take long.
 func (h *Home) visitInbox(ctx context.Context, user int64, r timeline.Range, with visibility.Fields, wait bool) (Visit, visibility.Source) {
-	feed, arrived := h.inbox(user), h.ArrivedID(ctx)
+	feed, visit := h.inbox(user), Visit{arrived: h.ArrivedID(ctx)}
 	feed.with = with
 	list, unlisted := h.merged.mergeable(ctx, user)
 	patient, cancel := patiently(ctx)
 	defer cancel()
-	at, part, err := h.tl.VisitPage(patient, user, r)
+	at, part, err := h.tl.VisitSettled(patient, user, r, settleAbove(visit.arrived))
 	at, begun := h.builder.visited(patient, user, at, err)
+	visit.Position = at
 	if err != nil {
 		feed.observe(false)
-		return Visit{Position: at, arrived: arrived}, feed.truth
+		return visit, feed.truth
 	}
 	if begun != nil && wait && h.builder.now(ctx, feed, begun) {
 		return h.visitInbox(ctx, user, r, with, false)
 	}
+	h.settledAt(patient, user, &visit, part, list, unlisted)
 	known := prefetch{begun: begun}
 	if unlisted == nil {
 		known.asked, known.part, known.mergeable = r, part, &list
 	}
-	return Visit{at, arrived, part.Generation}, h.cached(feed, known)
+	visit.generation = part.Generation
+	return visit, h.cached(feed, known)
 }
 
 // visited returns the position from a visit to the inbox, or that of the build that
@@ -95,9 +138,10 @@ func (b *builder) visited(ctx context.Context, user int64, at timeline.Position,
 // the posts downwards; the posts are a part of it, and were read after the visit.
 // Without posts the client has all of it. More says whether the timeline may go on below the lowest of them.
 //
-// Cost: none for posts older than the arrival grace, else that of recentIDs.
+// Cost: none for posts older than the arrival grace, else that of recentIDs; and that of
+// settle where these are more than a cursor names.
 func (h *Home) ClientStateOf(ctx context.Context, v account.Viewer, at Visit, posts []*ent.Post, more bool) (clientstate.State, error) {
-	c := clientstate.New(at.Position, at.arrived)
+	c := at.state()
 	below := int64(0)
 	for _, p := range posts {
 		if p.ID > c.Low() {
@@ -107,37 +151,57 @@ func (h *Home) ClientStateOf(ctx context.Context, v account.Viewer, at Visit, po
 			below = p.ID
 		}
 	}
-	if !more || at.Epoch == 0 || below != 0 && below <= c.Low()+1 {
+	if !more || at.Epoch == 0 || below != 0 && below <= c.Bound()+1 {
 		return c, nil
 	}
-	list, told, err := h.recentIDs(ctx, v.ID, timeline.Range{After: c.Low(), Before: below}, below == 0)
-	if !told {
-		c.Position = timeline.Position{}
-	}
-	for _, id := range list {
+	list, err := h.recentIDs(ctx, v.ID, timeline.Range{After: c.Bound(), Before: below})
+	h.takeRecent(ctx, v.ID, &c, list, below)
+	return c, err
+}
+
+// takeRecent has the client take the posts, which are the newest ones above the bound, newest
+// first. If there are more than a cursor names, it settles the inbox: the client reads what
+// lies below by itself, later than that. Below is the lowest that it has read, 0 if none.
+func (h *Home) takeRecent(ctx context.Context, user int64, c *clientstate.State, list []int64, below int64) {
+	for _, id := range list[:min(len(list), clientstate.MaxRecent)] {
 		c.Take(id)
 	}
-	return c, err
+	if len(list) <= clientstate.MaxRecent {
+		return
+	}
+	by := settleAbove(c.Low())
+	by.At = list[clientstate.MaxRecent-1]
+	patient, cancel := patiently(ctx)
+	defer cancel()
+	visit := Visit{Position: c.Position, arrived: c.Low()}
+	at, part, err := h.tl.VisitSettled(patient, user, timeline.Range{}, by)
+	if err == nil && at.Epoch == c.Position.Epoch {
+		list, unlisted := h.merged.mergeable(patient, user)
+		h.settledAt(patient, user, &visit, part, list, unlisted)
+	}
+	if visit.bound == 0 || below != 0 && visit.bound >= below {
+		c.Position = timeline.Position{} // nobody can tell what comes below: the client reads again
+		return
+	}
+	c.Settle(visit.bound, visit.settled)
 }
 
 // ClientStateNow is the state of a client that has all of the viewer's timeline. It visits
 // the inbox. A missing one is built first: the stream that begins would read SQL for the
 // state, and again to catch up, beside the build that reads the same.
 //
-// Cost: as a page of the posts that are younger than the arrival grace; and as BuildInbox
-// where the inbox is missing.
+// Cost: as a page of the posts that are younger than the arrival grace, of at most as many as
+// a cursor names; and as BuildInbox where the inbox is missing.
 func (h *Home) ClientStateNow(ctx context.Context, v account.Viewer) (clientstate.State, error) {
-	low := h.ArrivedID(ctx)
-	r := timeline.Range{After: low, Limit: clientstate.MaxRecent + 1}
+	r := timeline.Range{After: h.ArrivedID(ctx), Limit: clientstate.MaxRecent + 1}
 	at, from := h.visitInbox(ctx, v.ID, r, 0, true)
-	c := clientstate.New(at.Position, low)
+	c := at.state()
 	if at.Epoch == 0 { // Redis does not answer, so the client cannot resume
 		return c, nil
 	}
+	r.After = c.Bound()
 	posts, err := visibility.Fill(ctx, visibility.Home, v.ID, r, from)
-	for _, p := range posts {
-		c.Take(p.ID)
-	}
+	h.takeRecent(ctx, v.ID, &c, rows.PostIDs(posts), 0)
 	return c, err
 }
 
@@ -152,12 +216,12 @@ func (h *Home) ClientStateAt(ctx context.Context, v account.Viewer, after paging
 	if c, ok = clientstate.Decode(after.Tail); ok {
 		// No server says that a client has posts of the future: to go on from such a state
 		// would leave out all posts until then, without a word.
-		return c, c.Low() <= ids.At(h.cfg.Now().Add(clockSlack)), nil
+		return c, c.Bound() <= ids.At(h.cfg.Now().Add(clockSlack)), nil
 	}
 	// The cursor names only an entry: the client has missed what lies above it. The
 	// client reads again what lies below, some of which may still be on its way.
 	c = clientstate.New(timeline.Position{}, min(after.ID, h.ArrivedID(ctx)))
-	list, _, err := h.recentIDs(ctx, v.ID, timeline.Range{After: c.Low(), Before: after.ID + 1}, true)
+	list, err := h.recentIDs(ctx, v.ID, timeline.Range{After: c.Low(), Before: after.ID + 1})
 	if err != nil || len(list) > clientstate.MaxRecent {
 		return c, false, err
 	}
@@ -168,29 +232,25 @@ func (h *Home) ClientStateAt(ctx context.Context, v account.Viewer, after paging
 }
 
 // recentIDs returns the newest ids of a range of the user's timeline that the user
-// may be shown, at most one more than a cursor can name. It leaves out hidden posts
+// may be shown, at most one more than a cursor names. It leaves out hidden posts
 // of an inbox, because a client can read what a cursor says. A hidden post is sent
 // when it is shown, as is every post that the client does not have.
 //
 // Cost with an inbox: as a page of all these posts, so one round trip, and a query
-// when there are any. Without an inbox told is false and the client cannot resume,
-// unless the caller says must: a page does not wait for the query.
-func (h *Home) recentIDs(ctx context.Context, user int64, r timeline.Range, must bool) (ids []int64, told bool, err error) {
+// when there are any. Without an inbox as a page without one.
+func (h *Home) recentIDs(ctx context.Context, user int64, r timeline.Range) (ids []int64, err error) {
 	var known prefetch
 	list, err := h.merged.mergeable(ctx, user) // before the inbox is read: see prefetch
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	r.Limit = clientstate.MaxRecent + 1
 	found, covered, err := h.tl.Page(ctx, timeline.Inbox(user), r)
 	if err == nil {
-		if covered.State != timeline.Ready && !must {
-			return nil, false, nil
-		}
 		known = prefetch{mergeable: &list, asked: r, part: timeline.Part{IDs: found, Coverage: covered}}
 	}
 	posts, err := visibility.Fill(ctx, visibility.Home, user, r, h.cached(h.inbox(user), known))
-	return rows.PostIDs(posts), true, err
+	return rows.PostIDs(posts), err
 }
 
 // Since reads the posts of the viewer's timeline above the id, at most as many as the
@@ -205,56 +265,132 @@ func (h *Home) Since(ctx context.Context, v account.Viewer, id int64, ascending 
 	return posts, len(posts) < r.Limit, err
 }
 
+// Unknown says why nobody can tell what happened to a timeline since a client's state; "" when
+// that is known.
+type Unknown string
+
+// The reasons of Unknown.
+const (
+	NoPosition Unknown = "no_position"      // the cursor carries no state: it was made without Redis, or by another version
+	NoRedis    Unknown = "redis_away"       // Redis does not answer
+	Rebuilt    Unknown = "timeline_rebuilt" // the inbox was lost, or dropped, and built anew
+	Forgotten  Unknown = "journal_full"     // more was removed or came late than the journal keeps
+	OutOfOrder Unknown = "out_of_order"     // a post came below more newer ones than a cursor names
+)
+
 // Missed is what happened to a timeline since a client's state.
 type Missed struct {
 	timeline.Since // the client's position
-	// Posts, oldest first, are those above the client's low that it may be shown and does not
-	// have, and some that it has. More says that there may be more.
+	// Posts, oldest first, are those above the client's bound that it may be shown and does not
+	// have. More says that there may be more of them.
 	Posts []*ent.Post
 	More  bool
-	// Arrived is an ArrivedID from before all was read.
-	Arrived int64
+	// Arrived is an ArrivedID from before all was read, and Bound and Settled tell how the inbox
+	// was settled then. Bound is 0 where that is not known.
+	Arrived, Bound int64
+	Settled        clientstate.Settled
 }
 
-// MissedSince reads what the client misses, the journal first. When it is not whole, some
-// changes are unknown, and nothing was read. It visits the inbox.
+// MissedSince reads what the client misses, the journal first. If that is unknown, nothing was
+// read. It visits the inbox. Told says that the client was told of everything that came at
+// or below its bound, or will be.
 //
 // A post that the client has can add nothing, whatever the verdict on it is now. So it is
-// not read, and where an inbox has no other, SQL is not asked.
+// not read, and where an inbox has no other, SQL is not asked. It does not count as missed either:
+// as many posts as an inbox holds may have come since, whatever was there before.
 //
-// Cost: one round trip; and as a page of the posts that the client does not have, if any.
-func (h *Home) MissedSince(ctx context.Context, v account.Viewer, c *clientstate.State) (m Missed, whole bool, err error) {
-	m.Arrived = h.ArrivedID(ctx)
-	r := timeline.Range{After: c.Low(), Limit: h.tl.InboxCap(), Ascending: true}
+// Cost: one round trip; and as a page of the posts that the client does not have, if any. Where
+// the inbox reaches down no further than to some that the client has, these are read, too.
+func (h *Home) MissedSince(ctx context.Context, v account.Viewer, c *clientstate.State, told bool) (m Missed, why Unknown, err error) {
+	if c.Position.Epoch == 0 {
+		return Missed{}, NoPosition, nil
+	}
+	visit := Visit{arrived: h.ArrivedID(ctx), Position: c.Position}
+	r := timeline.Range{After: c.Bound(), Limit: h.tl.InboxCap()}
+	by := settleAbove(visit.arrived)
+	if named, nth := c.Named(clientstate.MaxRecent); named > 2*clientstate.MaxRecent {
+		by.At = nth // the inbox has few of them: the others are merged
+	}
 	list, unlisted := h.merged.mergeable(ctx, v.ID) // before the inbox is read: see prefetch
-	m.Since, whole, err = h.tl.VisitSince(ctx, v.ID, c.Position, r)
-	if err != nil && ctx.Err() == nil {
-		h.log.WarnContext(ctx, "journal not read", "viewer", v.ID, "error", err)
+	since, whole, err := h.tl.VisitSince(ctx, v.ID, c.Position, r, by)
+	switch {
+	case err != nil:
+		if ctx.Err() == nil {
+			h.log.WarnContext(ctx, "journal not read", "viewer", v.ID, "error", err)
+		}
+		return Missed{}, NoRedis, nil
+	case !whole && since.Now.Epoch == c.Position.Epoch:
+		return Missed{}, Forgotten, nil
+	case !whole:
+		return Missed{}, Rebuilt, nil
 	}
-	if err != nil || !whole {
-		return Missed{}, false, nil
+	before, settled := c.Settled()
+	came := settled && since.Part.Settled.Under != before.Under
+	if settled && !came {
+		digest, err := h.mergedDigest(ctx, v.ID, list, before.Low, before.High)
+		came = unlisted != nil || err != nil || digest != before.Merged
 	}
+	if came && !told {
+		return Missed{}, OutOfOrder, nil
+	}
+	h.settledAt(ctx, v.ID, &visit, since.Part, list, unlisted)
+	if came { // a client that comes back cannot tell what it was told from what came later
+		visit.settled = clientstate.Settled{Under: unsure}
+	}
+	m = Missed{Since: since, Arrived: visit.arrived, Bound: visit.bound, Settled: visit.settled}
 	known := prefetch{mergeable: &list, asked: r, part: m.Part}
 	if unlisted != nil {
 		known = prefetch{}
 	}
 	feed := h.inbox(v.ID)
 	feed.had, feed.with = c.Has, visibility.All
-	m.Posts, err = visibility.Fill(ctx, visibility.Home, v.ID, r, h.cached(feed, known))
+	source := h.cached(feed, known)
+	m.Posts, err = visibility.Fill(ctx, visibility.Home, v.ID, r, func(ctx context.Context, viewer int64, r timeline.Range) (visibility.Batch, error) {
+		b, err := source(ctx, viewer, r)
+		return b.Without(c.Has), err
+	})
 	m.More = len(m.Posts) == r.Limit
-	return m, true, err
+	slices.Reverse(m.Posts)
+	return m, "", err
+}
+
+// unsure is a count below the floor that no inbox has.
+const unsure = 1 << 61
+
+// mergedDigest digests what came to the outboxes that a read of the user's timeline merges, at
+// or below high; 0 when it merges none. The list is what mergeable returned. It fails if an
+// outbox is not ready, or if there are too many.
+//
+// Cost: none when nobody is merged; else as the outboxes of a page, without their ids.
+func (h *Home) mergedDigest(ctx context.Context, user int64, list []int64, low, high int64) (digest uint64, err error) {
+	plan, err := h.plan(ctx, user, &list, timeline.Range{After: low, Limit: math.MaxInt32})
+	if err != nil || len(plan.feeds) == 0 {
+		return 0, err
+	}
+	keys := make([]timeline.Key, len(plan.feeds))
+	for i, feed := range plan.feeds {
+		keys[i] = feed.key
+	}
+	return h.tl.Digest(ctx, keys, low, high, !plan.chosen)
 }
 
 // Changes returns the changes in the journal of the viewer's inbox since the
-// position, and the present position. When it is not whole, some changes are
-// unknown.
+// position, and the present position, unless it is unknown what changed.
 //
 // Cost: one round trip.
-func (h *Home) Changes(ctx context.Context, v account.Viewer, since timeline.Position) (changes []timeline.Change, now timeline.Position, whole bool) {
+func (h *Home) Changes(ctx context.Context, v account.Viewer, since timeline.Position) (changes []timeline.Change, now timeline.Position, why Unknown) {
 	changes, now, whole, err := h.tl.Changes(ctx, v.ID, since)
-	if err != nil && ctx.Err() == nil {
-		// The caller sees that the changes are not whole.
-		h.log.WarnContext(ctx, "journal not read", "viewer", v.ID, "error", err)
+	switch {
+	case err != nil:
+		if ctx.Err() == nil {
+			h.log.WarnContext(ctx, "journal not read", "viewer", v.ID, "error", err)
+		}
+		return nil, timeline.Position{}, NoRedis
+	case whole:
+		return changes, now, ""
+	case now.Epoch == since.Epoch:
+		return nil, now, Forgotten
+	default:
+		return nil, now, Rebuilt
 	}
-	return changes, now, whole
 }

@@ -12,6 +12,8 @@ type mergePlan struct {
 	feeds []cachedFeed
 	// skipInbox: the feeds have everything that the inbox has.
 	skipInbox bool
+	// chosen says that there are more, which have nothing in the range.
+	chosen bool
 	// after is the id above which the feeds are complete; below it other outboxes
 	// may have posts.
 	after int64
@@ -50,7 +52,7 @@ func (h *Home) plan(ctx context.Context, viewer int64, mergeable *[]int64, r tim
 	if err != nil {
 		return p, err
 	}
-	if len(authors) > h.cfg.MergeAll {
+	if p.chosen = len(authors) > h.cfg.MergeAll; p.chosen {
 		if authors, p.after, err = h.merged.reaching(ctx, authors, r); err != nil {
 			return p, err
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tideline/ent"
+	"tideline/feed/clientstate"
 	"tideline/feed/visibility"
 	"tideline/timeline"
 )
@@ -13,13 +14,20 @@ import (
 // backlog has the items that a stream has read and not yet sent.
 type backlog struct {
 	items []backlogItem
-	low   int64 // the client's Low advances to it when all are sent
+	known known // by the client when all are sent
 
 	// The last check, and how many of the items it found to be true.
 	checked int
 	at      time.Time
 	version int64 // of the Reader
 	sent    int   // how many were sent since
+}
+
+// known is up to where a read found everything: the client's Low advances to low, and what
+// comes at or below bound is found by how the inbox was settled, see clientstate.
+type known struct {
+	low, bound int64
+	settled    clientstate.Settled
 }
 
 // backlogItem is one thing to send when the client takes it.
@@ -75,10 +83,11 @@ func (s *Stream) journaled(ctx context.Context, changes []timeline.Change, now t
 func (b *backlog) check(of *Streams) { b.at, b.version = of.cfg.Now(), of.posts.Version() }
 
 // queue replaces the backlog by the items, which were read since check. When all
-// are sent, the client knows the journal up to now, and its Low advances.
-func (s *Stream) queue(items []backlogItem, now timeline.Position, low int64) {
+// are sent, the client knows the journal up to now, and what is known.
+func (s *Stream) queue(items []backlogItem, now timeline.Position, known known) {
 	b := &s.backlog
-	b.items, b.low = items, low
+	b.items, b.known = items, known
+	s.removals = 0
 	b.checked, b.sent = len(items), 0
 	if len(items) == 0 {
 		s.client.Position = now
@@ -113,8 +122,13 @@ func (s *Stream) sendNext(ctx context.Context) error {
 }
 
 func (s *Stream) backlogSent() {
-	s.client.Advance(s.backlog.low)
-	s.backlog.items, s.backlog.low = nil, 0
+	b := &s.backlog
+	s.client.Advance(b.known.low)
+	s.client.Settle(b.known.bound, b.known.settled)
+	if named, _ := s.client.Named(1); b.known.bound > 0 && named <= clientstate.MaxRecent {
+		s.nameAt = 0
+	}
+	b.items, b.known = nil, known{}
 }
 
 // recheckBacklog drops the items that were hidden since they were read. It checks

@@ -43,7 +43,8 @@ type Streams struct {
 	posts *visibility.Reader
 	turns chan struct{}
 	// waiting are the streams that wait for one of the turns.
-	waiting atomic.Int64
+	waiting     atomic.Int64
+	invalidated map[Cause]*atomic.Uint64 // how many were sent; not written to once made
 }
 
 // New returns Streams. It fails when a required field is missing.
@@ -58,16 +59,31 @@ func New(cfg Config) (*Streams, error) {
 		cfg.Now = time.Now
 	}
 	s := &Streams{cfg: cfg, home: cfg.Home, posts: cfg.Visibility, turns: make(chan struct{}, turns*runtime.GOMAXPROCS(0))}
+	s.invalidated = make(map[Cause]*atomic.Uint64, len(causes))
+	for _, cause := range causes {
+		s.invalidated[cause] = new(atomic.Uint64)
+	}
 	cfg.Hub.Prepare(s.prepare)
 	return s, nil
 }
 
 // Stats counts the streams that catch up with what they missed, and those that wait to do
 // so. All others have got what there is.
-type Stats struct{ CatchingUp, Waiting int }
+type Stats struct {
+	CatchingUp, Waiting int
+	// Invalidated is how often a client was told to read again since the process began, by the
+	// cause. It has every Cause.
+	Invalidated map[Cause]uint64
+}
 
 // Stats returns the counts of this moment.
-func (s *Streams) Stats() Stats { return Stats{len(s.turns), int(s.waiting.Load())} }
+func (s *Streams) Stats() Stats {
+	stats := Stats{len(s.turns), int(s.waiting.Load()), make(map[Cause]uint64, len(causes))}
+	for cause, n := range s.invalidated {
+		stats.Invalidated[cause] = n.Load()
+	}
+	return stats
+}
 
 // Options say what a client asks of Listen.
 type Options struct {

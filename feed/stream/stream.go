@@ -13,6 +13,7 @@ import (
 	"tideline/ent"
 	"tideline/feed/account"
 	"tideline/feed/clientstate"
+	"tideline/feed/home"
 	"tideline/feed/ids"
 	"tideline/feed/paging"
 	"tideline/live"
@@ -24,6 +25,10 @@ var errStreamEnds = errors.New("stream ends")
 // rememberGone is how many of the posts that it sent as removed a subscription
 // remembers, so as not to say it twice.
 const rememberGone = 64
+
+// journalLag is how many removals the stream is told of before it reads the journal, which keeps
+// a hundred: so the client's position in it stays good. It is less than rememberGone.
+const journalLag = 50
 
 // stayActive is how often an open subscription makes its user active: the longest
 // that one hears of nothing when Redis forgets that and nothing else.
@@ -61,6 +66,10 @@ type Stream struct {
 	backlog   backlog        // to be sent then
 	ended     bool
 	err       error
+
+	// nameAt is how many posts the client state names when the stream settles the inbox anew,
+	// and removals are those that the stream was told of since it read the journal.
+	nameAt, removals int
 
 	beatDue, visitDue atomic.Bool
 
@@ -192,10 +201,19 @@ func (s *Stream) step(ctx context.Context) (more bool, err error) {
 		if at.Epoch != 0 && at.Epoch != s.client.Position.Epoch { // the inbox is another one
 			return true, s.inTurn(ctx, s.catchUp)
 		}
+		if at.Offset-s.client.Position.Offset >= journalLag {
+			s.removals = journalLag
+		}
+	}
+	if s.removals >= journalLag {
+		return true, s.sendJournal(ctx, "")
 	}
 	// Nothing but this, and what the stream reads by itself, raises what the client is
 	// taken to have.
 	s.client.Advance(s.sub.Covered())
+	if s.namesMany() {
+		return true, s.inTurn(ctx, s.settle)
+	}
 	if s.beatDue.Swap(false) {
 		s.beat()
 		return true, nil
@@ -263,10 +281,10 @@ func (s *Stream) handle(ctx context.Context, ev live.Event) error {
 				return err
 			}
 		}
-		if s.client.MayHave(ev.Post) {
-			if ev.Reason == live.Edited {
-				return s.edited(ctx, ev)
-			}
+		if ev.Reason == live.Edited && s.client.MayHave(ev.Post) {
+			return s.edited(ctx, ev)
+		}
+		if s.client.Knows(ev.Post) {
 			return nil
 		}
 		if b := &s.backlog; len(s.ready)+len(b.items) > 0 { // what came late is sent before
@@ -279,6 +297,7 @@ func (s *Stream) handle(ctx context.Context, ev live.Event) error {
 		}
 		return s.arrived(ctx, ev)
 	case live.Removed:
+		s.removals++
 		return s.removed(ctx, ev)
 	case live.Invalidated, live.JournalChanged:
 		// Before an Invalidated is published, all positions of that time become worthless.
@@ -392,7 +411,7 @@ func (s *Stream) resume(ctx context.Context, after paging.Cursor) error {
 		return err
 	}
 	if !ok {
-		return s.startOver(ctx, tooMuch)
+		return s.startOver(ctx, tooMuch, TooManyPosts)
 	}
 	s.client = state
 	return s.catchUp(ctx)
@@ -400,11 +419,33 @@ func (s *Stream) resume(ctx context.Context, after paging.Cursor) error {
 
 // catchUp sends what came since, oldest first, after Invalidated when that may
 // not be all.
-func (s *Stream) catchUp(ctx context.Context) error {
+func (s *Stream) catchUp(ctx context.Context) error { return s.catchUpAs(ctx, false) }
+
+// namesMany reports whether the client state names so many posts that the stream settles the
+// inbox anew, to keep its cursors small.
+func (s *Stream) namesMany() bool {
+	named, _ := s.client.Named(1)
+	return named > max(s.nameAt, 2*clientstate.MaxRecent)
+}
+
+// settle catches up although nothing was lost: what came is told, or its event is on its way. If
+// Redis does not answer, cursors grow until it is tried again.
+func (s *Stream) settle(ctx context.Context) error {
+	named, _ := s.client.Named(1)
+	s.nameAt = named + clientstate.MaxRecent
+	return s.catchUpAs(ctx, true)
+}
+
+// catchUpAs is catchUp, or settle if told says that no event was lost.
+func (s *Stream) catchUpAs(ctx context.Context, told bool) error {
 	s.backlog.check(s.streams)
-	m, whole, err := s.streams.home.MissedSince(ctx, s.viewer, &s.client)
-	if err != nil {
+	m, why, err := s.streams.home.MissedSince(ctx, s.viewer, &s.client, told)
+	if err != nil || told && why == home.NoRedis {
 		return err
+	}
+	whole := why == ""
+	if _, settled := s.client.Settled(); !whole && settled {
+		return s.startOver(ctx, mayHaveMissed, Cause(why)) // the client state does not say what the client misses
 	}
 	if !whole {
 		home := s.streams.home
@@ -418,27 +459,30 @@ func (s *Stream) catchUp(ctx context.Context) error {
 		}
 		m.More = !all
 	}
-	if m.More {
-		return s.startOver(ctx, tooMuch)
+	switch {
+	case m.More && told: // their events are on their way, or the subscription lags behind
+		return nil
+	case m.More:
+		return s.startOver(ctx, tooMuch, TooManyPosts)
 	}
 	if !whole {
 		// The client loses what it reads no more, whether it was told so or not, and may
 		// get back what it was told had gone.
 		s.client.Retain(m.Posts)
 		s.gone = nil
-		s.send(&Invalidated{Reason: mayHaveMissed, Position: s.position()})
+		s.invalidate(mayHaveMissed, Cause(why))
 	}
 	items, err := s.journaled(ctx, m.Changes, m.Now)
 	if err != nil {
 		return err
 	}
-	if whole { // else the client reads what posts say now
+	if whole && !told { // else the client reads what posts say now, or was told
 		edited, all, err := s.editedItems(ctx, m.Now)
 		if err != nil {
 			return err
 		}
 		if !all {
-			return s.startOver(ctx, tooMuch)
+			return s.startOver(ctx, tooMuch, TooManyEdits)
 		}
 		items = append(items, edited...)
 	}
@@ -447,7 +491,7 @@ func (s *Stream) catchUp(ctx context.Context) error {
 			items = append(items, backlogItem{id: p.ID, post: p, position: m.Now})
 		}
 	}
-	s.queue(items, m.Now, m.Arrived)
+	s.queue(items, m.Now, known{m.Arrived, m.Bound, m.Settled})
 	return nil
 }
 
@@ -455,20 +499,25 @@ func (s *Stream) catchUp(ctx context.Context) error {
 // that the client does not have, and removals. When nobody knows what that is, the
 // client is told to read again, for the reason given, if any.
 func (s *Stream) sendJournal(ctx context.Context, reason string) error {
-	changes, now, whole := s.streams.home.Changes(ctx, s.viewer, s.client.Position)
-	if !whole {
-		return s.startOver(ctx, cmp.Or(reason, mayHaveMissed))
+	changes, now, why := s.streams.home.Changes(ctx, s.viewer, s.client.Position)
+	if why != "" {
+		s.removals = 0
+		cause := Cause(why)
+		if reason != "" {
+			cause = Changed
+		}
+		return s.startOver(ctx, cmp.Or(reason, mayHaveMissed), cause)
 	}
 	s.backlog.check(s.streams)
 	items, err := s.journaled(ctx, changes, now)
 	if err == nil {
-		s.queue(items, now, 0)
+		s.queue(items, now, known{})
 	}
 	return err
 }
 
 // startOver tells the client to read again, and goes on from what it will read.
-func (s *Stream) startOver(ctx context.Context, reason string) error {
+func (s *Stream) startOver(ctx context.Context, reason string, cause Cause) error {
 	state, err := s.streams.home.ClientStateNow(ctx, s.viewer)
 	if err != nil {
 		return err
@@ -476,8 +525,14 @@ func (s *Stream) startOver(ctx context.Context, reason string) error {
 	s.client = state
 	s.newest = max(s.newest, state.Newest())
 	s.gone = nil
-	s.send(&Invalidated{Reason: reason, Position: s.position()})
+	s.invalidate(reason, cause)
 	return nil
+}
+
+// invalidate sends that the client has to read again.
+func (s *Stream) invalidate(reason string, cause Cause) {
+	s.streams.invalidated[cause].Add(1)
+	s.send(&Invalidated{Reason: reason, Position: s.position()})
 }
 
 // The reasons of an Invalidated that the stream finds itself.
@@ -485,6 +540,20 @@ const (
 	tooMuch       = "more was posted than is replayed"
 	mayHaveMissed = "events may have been missed"
 )
+
+// Cause says why a client was told to read again, for the metric: a [home.Unknown], or one of these.
+type Cause string
+
+const (
+	TooManyPosts Cause = "too_many_posts"   // more came while the client was away than is replayed
+	TooManyEdits Cause = "too_many_edits"   // more was edited
+	Changed      Cause = "timeline_changed" // a relation of the viewer changed, or the muted words
+)
+
+// causes are all causes.
+var causes = []Cause{
+	TooManyPosts, TooManyEdits, Changed, Cause(home.NoPosition), Cause(home.NoRedis), Cause(home.Rebuilt), Cause(home.Forgotten), Cause(home.OutOfOrder),
+}
 
 // position is the cursor that the client resumes after when it has got what was
 // sent so far.

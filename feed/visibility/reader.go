@@ -64,6 +64,12 @@ func (b Batch) Then(next Batch) Batch {
 	return next
 }
 
+// Without is the batch without the posts that the caller has.
+func (b Batch) Without(has func(post int64) bool) Batch {
+	b.posts = slices.DeleteFunc(slices.Clone(b.posts), func(p *ent.Post) bool { return has(p.ID) })
+	return b
+}
+
 // Visible returns those posts of the batch above an id that the viewer may be shown on
 // the surface.
 func (b Batch) Visible(on Surface, viewer, above int64) ([]*ent.Post, error) {

@@ -224,7 +224,8 @@ func (m *Metrics) CountSizes(sizes map[fleet.Size]fleet.Adjuster) {
 	}
 }
 
-// CountStreams adds the streams that do not have yet what there is for them.
+// CountStreams adds the streams that do not have yet what there is for them, and the clients
+// that were told to read their timeline again.
 func (m *Metrics) CountStreams(stats func() stream.Stats) {
 	for state, value := range map[string]func(stream.Stats) int{
 		"waiting":     func(s stream.Stats) int { return s.Waiting },
@@ -234,6 +235,12 @@ func (m *Metrics) CountStreams(stats func() stream.Stats) {
 			Name: "tideline_streams", Help: "Streams of timelines that read what they missed (catching_up), or wait for their turn to do so (waiting).",
 			ConstLabels: prometheus.Labels{"state": state},
 		}, func() float64 { return float64(value(stats())) }))
+	}
+	for reason := range stats().Invalidated {
+		m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "tideline_streams_invalidated_total", Help: "Clients that were told by TimelineInvalidated to read their timeline again, by the reason.",
+			ConstLabels: prometheus.Labels{"reason": string(reason)},
+		}, func() float64 { return float64(stats().Invalidated[reason]) }))
 	}
 }
 

@@ -7,6 +7,12 @@
 if not changeable() then
   return 0
 end
+local bound = tonumber(redis.call('HGET', meta, 'bound') or '0')
+for i = 6, bound > 0 and #ARGV or 0 do
+  if tonumber(ARGV[i]) <= bound and not redis.call('ZSCORE', set, ARGV[i]) then
+    redis.call('HINCRBY', meta, 'passed', 1)
+  end
+end
 put(6)
 raise_floor(ARGV[1])
 trim(tonumber(ARGV[2]), tonumber(ARGV[3]))

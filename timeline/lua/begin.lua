@@ -1,18 +1,25 @@
--- Purpose: opens a build, unless the feed is ready or another builder is at work.
+-- Purpose: opens a build, unless the feed is ready or another builder is at work. A build
+--          whose builder is stale goes on, with its epoch, its journal and what was pushed
+--          since: the caller reads SQL anew, as after a removal.
 -- ARGV:    1 epoch of this build, 2 now, 3 a builder last heard of at or before this
 --          is stale (both Unix ms), 4 life of coverage, 5 life of set (ms),
 --          6 the incarnation of the shard where the user was active a moment ago;
 --          '' of an outbox
--- Returns: 1 begun (also when this very build was begun before), 0 not
+-- Returns: {epoch, generation, end of the journal} begun (also when this very build was begun before), {} not
 -- Cost:    O(size) of what is deleted
 
 if intact() then
-  local have = redis.call('HMGET', meta, 'epoch', 'state', 'started')
-  if have[1] == ARGV[1] then
-    return 1
+  local have = redis.call('HMGET', meta, 'epoch', 'state', 'started', 'gen', 'builder', 'activity', 'pos')
+  if have[1] == ARGV[1] or have[5] == ARGV[1] then
+    return { have[1], have[4], have[7] or '0' }
   end
   if have[2] == 'ready' or tonumber(have[3]) > tonumber(ARGV[3]) then
-    return 0
+    return {}
+  end
+  if have[6] == ARGV[6] then
+    redis.call('HSET', meta, 'started', ARGV[2], 'builder', ARGV[1])
+    expire(ARGV[4], ARGV[5])
+    return { have[1], have[4], have[7] or '0' }
   end
 end
 redis.call('DEL', meta, set)
@@ -20,4 +27,4 @@ redis.call('HSET', meta, 'epoch', ARGV[1], 'state', 'building', 'floor', '0',
   'gen', '0', 'started', ARGV[2], 'redis', incarnation(), 'activity', ARGV[6])
 redis.call('ZADD', set, '0', '0')
 expire(ARGV[4], ARGV[5])
-return 1
+return { ARGV[1], '0', '0' }

@@ -9,6 +9,7 @@
 --            user was active when it was begun; see begin.lua
 --   state    'building' or 'ready'
 --   started  when the builder was last heard of (Unix ms)
+--   builder  the epoch under which the builder asked, where it took over a build
 --   floor    the id down to which the feed is complete ('0': to the beginning)
 --   gen      the generation: how many removals there were, of nothing too. It keeps its short
 --            name: a process of another version may count removals during a build
@@ -18,6 +19,9 @@
 --            around
 --   changes  the last changes that made positions worthless, by their numbers, with
 --            spaces around
+--   under    how many ids were pushed below the floor, as far as they were counted
+--   bound    of an outbox: the highest id of which a reader was told what came at or below
+--   passed   of an outbox: how many ids came at or below the bound
 --   j<n>     the entry whose position is n, modulo the cap of the journal
 --
 -- The set always holds the end mark, member 0 with score 0, which sorts last
@@ -58,23 +62,62 @@ local function put(first)
   return new
 end
 
--- raise_floor raises the floor to an id, and never lowers it. O(1).
+-- cut takes out the ids below the floor, where no read looks, and returns how many
+-- these were. O(log size + cut).
+local function cut()
+  local floor = redis.call('HGET', meta, 'floor')
+  if floor == '0' then
+    return 0
+  end
+  return redis.call('ZREMRANGEBYSCORE', set, '(-' .. floor, '(0')
+end
+
+-- sink counts the ids that were pushed below the floor, and takes them out. They came
+-- out of order: so many newer ones were there before. A reader whose ids do not reach
+-- down to them learns from the count that there were some. It comes before everything
+-- that raises the floor: what the floor passes is not counted. O(log size + cut).
+local function sink()
+  local sunk = cut()
+  if sunk > 0 then
+    redis.call('HINCRBY', meta, 'under', sunk)
+  end
+end
+
+-- raise_floor raises the floor to an id, and never lowers it. O(log size + cut).
 local function raise_floor(floor)
   if tonumber(floor) > tonumber(redis.call('HGET', meta, 'floor')) then
+    sink()
     redis.call('HSET', meta, 'floor', floor)
+    cut()
   end
 end
 
 -- trim keeps the newest cap ids when there are more than cap + slack, and returns
--- how many it removed. Ids below the floor are the oldest, so they go first.
--- O(log size + cut).
+-- how many it removed. O(log size + cut).
 local function trim(cap, slack)
-  if redis.call('ZCARD', set) - 1 <= cap + slack then
+  local size = redis.call('ZCARD', set)
+  if size - 1 <= cap + slack then
     return 0
   end
-  local cut = redis.call('ZREMRANGEBYRANK', set, cap, -2)
-  raise_floor(redis.call('ZRANGE', set, cap - 1, cap - 1)[1])
-  return cut
+  sink()
+  if redis.call('ZCARD', set) - 1 > cap then
+    raise_floor(redis.call('ZRANGE', set, cap - 1, cap - 1)[1])
+  end
+  return size - redis.call('ZCARD', set)
+end
+
+-- settle raises the floor to an id, and so far that the feed keeps at most so many ids
+-- above `low`. It returns the floor and how many ids were pushed below it ever since the
+-- feed was begun. O(log size + cut).
+local function settle(low, keep, id)
+  sink()
+  raise_floor(id)
+  local beyond = redis.call('ZRANGE', set, keep - 1, keep)
+  if beyond[2] and tonumber(beyond[2]) > tonumber(low) then
+    raise_floor(beyond[1])
+  end
+  local have = redis.call('HMGET', meta, 'floor', 'under')
+  return { have[1], have[2] or '0' }
 end
 
 -- append_journal appends an entry to the journal: the id of a post that arrived, '-'

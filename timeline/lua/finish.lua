@@ -22,7 +22,9 @@ if generation ~= ARGV[2] then
   redis.call('HSET', meta, 'started', ARGV[7])
   return { 'removed', generation }
 end
+sink()
 put(8)
+cut() -- what SQL has below the floor has not been pushed there
 raise_floor(ARGV[3])
 trim(tonumber(ARGV[4]), 0)
 redis.call('HSET', meta, 'state', 'ready')

@@ -1,8 +1,12 @@
--- Purpose: returns the coverage of a feed, and ids of it when it is ready.
+-- Purpose: returns the coverage of a feed, and ids of it when it is ready. Then it
+--          settles the feed, if it is asked to: in the same step, so that each id is
+--          returned, counted below the floor, or comes later.
 -- ARGV:    1 lowest score ('-inf' or '(-<id>'), 2 id above which ids are
---          wanted ('0': all), 3 how many, 4 '1' for oldest first
--- Returns: {} when missing; else {state, epoch, floor, generation, {ids}}
--- Cost:    O(log size + ids returned)
+--          wanted ('0': all), 3 how many, 4 '1' for oldest first; or more, of settle:
+--          5 low, 6 how many ids to keep above it, 7 id
+-- Returns: {} when missing; else {state, epoch, floor, generation, {ids}, settled}:
+--          the floor is the one before the feed is settled
+-- Cost:    O(log size + ids returned + cut)
 
 if not intact() then
   return {}
@@ -17,4 +21,8 @@ if cover[1] == 'ready' then
     ids = redis.call('ZRANGEBYSCORE', set, ARGV[1], greatest, 'LIMIT', 0, ARGV[3])
   end
 end
-return { cover[1], cover[2], cover[3], cover[4], ids }
+local settled = {}
+if ARGV[5] then
+  settled = settle(ARGV[5], tonumber(ARGV[6]), ARGV[7])
+end
+return { cover[1], cover[2], cover[3], cover[4], ids, settled }

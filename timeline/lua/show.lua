@@ -10,13 +10,14 @@
 if not changeable() then
   return {}
 end
-local have = redis.call('HMGET', meta, 'epoch', 'gen', 'state', 'early')
+local have = redis.call('HMGET', meta, 'epoch', 'gen', 'state', 'early', 'floor')
 if have[1] ~= ARGV[1] or have[2] ~= ARGV[2] then
   return { have[1], have[2] }
 end
-local early = have[4] or ' '
+local early, floor = have[4] or ' ', tonumber(have[5])
 for i = 6, #ARGV do
-  if redis.call('ZADD', set, '-' .. ARGV[i], ARGV[i]) == 1 and have[3] == 'ready' then
+  -- Below the floor later reads look in SQL, too.
+  if tonumber(ARGV[i]) >= floor and redis.call('ZADD', set, '-' .. ARGV[i], ARGV[i]) == 1 and have[3] == 'ready' then
     early = early .. ARGV[i] .. ' '
   end
 end
