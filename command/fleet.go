@@ -35,15 +35,6 @@ type listed struct {
 	Subscriptions int         `json:"subscriptions"`
 	Jobs          int         `json:"jobs"`
 	State         fleet.State `json:"state"`
-	// Sizes are none of a process that is too old to tell.
-	Sizes map[fleet.Size]listedSize `json:"sizes"`
-}
-
-// listedSize is a size of a process: what it is, and shall be.
-type listedSize struct {
-	Now        int `json:"now"`
-	Configured int `json:"configured"`
-	Wanted     int `json:"wanted"`
 }
 
 // Run lists them, those that were started first at the beginning.
@@ -56,18 +47,17 @@ func (p Ps) Run(ctx context.Context, c server.Config, console server.Console) er
 		if p.JSON {
 			out := json.NewEncoder(console.Out)
 			for _, p := range list {
-				if err := out.Encode(listed{p.ID, p.Host, p.Pid, p.Version, p.Roles, p.StartedAt, p.SeenAt, p.Subscriptions, p.Jobs, f.State(p), listSizes(p)}); err != nil {
+				if err := out.Encode(listed{p.ID, p.Host, p.Pid, p.Version, p.Roles, p.StartedAt, p.SeenAt, p.Subscriptions, p.Jobs, f.State(p)}); err != nil {
 					return err
 				}
 			}
 			return nil
 		}
 		table := tabwriter.NewWriter(console.Out, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(table, "ID\tHOST\tPID\tVERSION\tROLES\tSTARTED\tLAST SEEN\tSUBSCRIPTIONS\tJOBS\tWORKERS\tPAGE\tLARGE FROM\tSTATE")
+		fmt.Fprintln(table, "ID\tHOST\tPID\tVERSION\tROLES\tSTARTED\tLAST SEEN\tSUBSCRIPTIONS\tJOBS\tSTATE")
 		for _, p := range list {
-			fmt.Fprintf(table, "%d\t%s\t%d\t%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\n", p.ID, p.Host, p.Pid, p.Version, p.Roles,
-				ifEver(&p.StartedAt), ifEver(&p.SeenAt), p.Subscriptions, p.Jobs,
-				showSizes(p, fleet.SmallWorkers, fleet.LargeWorkers, fleet.RelationWorkers), showSizes(p, fleet.FanOutPage), showSizes(p, fleet.LargeAudience), f.State(p))
+			fmt.Fprintf(table, "%d\t%s\t%d\t%s\t%s\t%s\t%s\t%d\t%d\t%s\n", p.ID, p.Host, p.Pid, p.Version, p.Roles,
+				ifEver(&p.StartedAt), ifEver(&p.SeenAt), p.Subscriptions, p.Jobs, f.State(p))
 		}
 		if err := table.Flush(); err != nil {
 			return err
@@ -85,12 +75,11 @@ func (p Ps) Run(ctx context.Context, c server.Config, console server.Console) er
 	})
 }
 
-// Workers pauses the workers of running processes, resumes them, and changes their sizes.
+// Workers pauses the workers of running processes and resumes them.
 type Workers struct {
 	Pause  workersPause  `cmd:"" help:"Have processes take no new job. They finish those under way; the others go on."`
 	Drain  workersDrain  `cmd:"" help:"Pause processes, and wait until no job is under way in them."`
 	Resume workersResume `cmd:"" help:"End a pause."`
-	Scale  workersScale  `cmd:"" help:"Change how many jobs processes run at once, the pages of their fan-outs, and which fan-outs are large."`
 }
 
 // chosen are processes whose workers something is done to.

@@ -19,9 +19,7 @@ package feed
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"log/slog"
-	"sync/atomic"
 
 	"tideline/ent"
 	"tideline/feed/account"
@@ -46,8 +44,8 @@ type Config struct {
 	Webhooks *webhook.Outbox
 
 	// LargeAudience is the follower count from which the pool for large jobs fans
-	// out an author's posts, so that they do not delay those of others; at first, see
-	// SetLargeAudience. Defaults to DefaultLargeAudience.
+	// out an author's posts, so that they do not delay those of others. Defaults to
+	// DefaultLargeAudience.
 	LargeAudience int
 	// MaxText is how many characters a post may have. Defaults to DefaultMaxText.
 	MaxText int
@@ -73,21 +71,6 @@ type Feed struct {
 	db    *ent.Client
 	posts *visibility.Reader
 	home  *home.Home
-
-	largeAudience atomic.Int64
-}
-
-// LargeAudience is the follower count from which fan-outs are large now.
-func (f *Feed) LargeAudience() int { return int(f.largeAudience.Load()) }
-
-// SetLargeAudience has the fan-outs of posts that are written or changed from now on be
-// large from so many followers. Jobs that exist keep their pool. Error: below 1.
-func (f *Feed) SetLargeAudience(n int) error {
-	if n < 1 {
-		return fmt.Errorf("feed: LargeAudience is %d: it must be at least 1", n)
-	}
-	f.largeAudience.Store(int64(n))
-	return nil
 }
 
 // New returns a Feed. It fails when a required field is missing.
@@ -101,9 +84,8 @@ func New(cfg Config) (*Feed, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	f := &Feed{
+	return &Feed{
 		finder: &finder{cfg, cfg.DB, cfg.Visibility, cfg.Home}, mutedWords: &mutedWords{cfg, cfg.DB, cfg.Visibility, cfg.Home},
 		cfg: cfg, db: cfg.DB, posts: cfg.Visibility, home: cfg.Home,
-	}
-	return f, f.SetLargeAudience(cfg.LargeAudience)
+	}, nil
 }

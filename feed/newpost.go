@@ -59,7 +59,7 @@ func (f *Feed) insertAtOnce(ctx context.Context, p *ent.Post, key string) error 
 		return err
 	}
 	insertJob, args := insertion.SQL("CASE WHEN follower_count < $5 THEN $6 ELSE $7 END", "author", 8)
-	args = append([]any{p.AuthorID, p.ID, string(p.Visibility), p.Text, f.LargeAudience(), string(queue.Small), string(queue.Large)}, args...)
+	args = append([]any{p.AuthorID, p.ID, string(p.Visibility), p.Text, f.cfg.LargeAudience, string(queue.Small), string(queue.Large)}, args...)
 	query := "WITH author AS (" + countNewPost + "), post AS (" +
 		"INSERT INTO posts (id, author_id, text, visibility, like_count) SELECT $2, id, $4, visibility, 0 FROM author)"
 	if key != "" {

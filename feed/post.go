@@ -332,7 +332,7 @@ func (f *Feed) Deliveries(ctx context.Context, v account.Viewer, posts []*ent.Po
 // enqueuePost puts the job into the pool for the size of the author's audience.
 func (f *Feed) enqueuePost(ctx context.Context, tx *ent.Tx, kind string, author *ent.User, j job.Post) error {
 	pool := queue.Small
-	if author.FollowerCount >= f.LargeAudience() {
+	if author.FollowerCount >= f.cfg.LargeAudience {
 		pool = queue.Large
 	}
 	return f.cfg.Queue.Enqueue(ctx, tx, pool, kind, j)

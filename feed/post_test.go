@@ -169,30 +169,6 @@ func TestNewPostsAreCounted(t *testing.T) {
 	})
 }
 
-// What is a large audience may change while jobs wait: those keep their pool, and the next
-// post goes where it belongs by then. Another process may go by another number.
-func TestLargeAudienceChanges(t *testing.T) {
-	t.Parallel()
-	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
-		w := newWorld(t, s, feedtest.Options{LargeAudience: 2})
-		ann := w.User("ann")
-		require.NoError(t, s.DB.User.UpdateOneID(ann.ID).SetFollowerCount(2).Exec(w.Ctx))
-		post := w.Post(ann, schema.Public)
-		require.EqualError(t, w.Feed.SetLargeAudience(0), "feed: LargeAudience is 0: it must be at least 1")
-		require.Equal(t, 2, w.Feed.LargeAudience())
-		require.NoError(t, w.Feed.SetLargeAudience(3))
-		w.Post(ann, schema.Public)
-		require.NoError(t, w.Feed.DeletePost(w.Ctx, ann, post))
-		jobs, err := s.DB.Job.Query().Where(job.KindHasPrefix("post.c")).Order(ent.Asc(job.FieldID)).All(w.Ctx)
-		require.NoError(t, err)
-		var pools []string
-		for _, j := range jobs {
-			pools = append(pools, j.Pool)
-		}
-		require.Equal(t, []string{"large", "small", "small"}, pools)
-	})
-}
-
 // A constraint that is not the idempotency key's is an error, and not a post that is
 // nil.
 func TestAnotherConstraintThanThatOfTheIdempotencyKey(t *testing.T) {

@@ -7,12 +7,10 @@
 //   - A process neither waits for its row nor fails with it: while SQL is away it goes on
 //     as it is.
 //   - A pause is wanted of one process and ends with it: the next start is another process.
-//     So are other sizes (size.go): that one begins with its configuration.
 package fleet
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -55,8 +53,6 @@ type Config struct {
 	Subscriptions func() int
 	// Workers are those of this process; nil in one without.
 	Workers Workers
-	// Sizes are those of this process, as configured, that an operator may change.
-	Sizes map[Size]Adjuster
 	// Tick says when to give a sign of life. Defaults to each RenewEvery.
 	Tick <-chan time.Time
 	// Now defaults to time.Now.
@@ -71,8 +67,6 @@ type Member struct {
 	row       ent.Process // what never changes of it
 	forgotten time.Time   // when the rows of others were looked at
 	away      bool        // as far as it is told in the log
-
-	configured, refused, wanted map[Size]int // sizes; wanted as last heard
 }
 
 // NewMember names this process. Run lets others know of it.
@@ -90,14 +84,10 @@ func NewMember(c Config) (*Member, error) {
 	if err != nil {
 		host = "unknown"
 	}
-	m := &Member{cfg: c, row: ent.Process{
+	return &Member{cfg: c, row: ent.Process{
 		ID: 1 + rand.Int64N(1<<40), Host: host, Pid: os.Getpid(), Version: c.Version,
 		Roles: roles(c.Server, c.Workers != nil), StartedAt: c.Now().UTC(),
-	}, configured: map[Size]int{}, refused: map[Size]int{}, wanted: map[Size]int{}}
-	for name, size := range c.Sizes {
-		m.configured[name] = size.Now()
-	}
-	return m, nil
+	}}, nil
 }
 
 // ID names this process among all that share the database.
@@ -171,16 +161,12 @@ func (m *Member) Renew(ctx context.Context) error {
 // renew writes the row until it says of the process what it does.
 func (m *Member) renew(ctx context.Context) error {
 	for {
-		wanted, sizes, err := m.write(ctx)
+		wanted, err := m.write(ctx)
 		if err != nil {
 			return fmt.Errorf("give a sign of life: %w", err)
 		}
-		adjusted := m.adjust(ctx, sizes)
 		w := m.cfg.Workers
 		if w == nil || (wanted == process.WantedPause) == w.Paused() {
-			if adjusted {
-				continue
-			}
 			return nil
 		}
 		if wanted == process.WantedPause {
@@ -195,7 +181,7 @@ func (m *Member) renew(ctx context.Context) error {
 
 // write writes the row, and reads in the same round trip what is wanted. A row that is not
 // there any more is made again, with what is wanted as this process knows it.
-func (m *Member) write(ctx context.Context) (wanted process.Wanted, wantedSizes map[Size]int, err error) {
+func (m *Member) write(ctx context.Context) (wanted process.Wanted, err error) {
 	paused, jobs, wants := false, 0, process.WantedRun
 	if w := m.cfg.Workers; w != nil {
 		paused = w.Paused() // before the jobs: they do not rise any more
@@ -204,33 +190,22 @@ func (m *Member) write(ctx context.Context) (wanted process.Wanted, wantedSizes 
 	if paused {
 		wants = process.WantedPause
 	}
-	sizes, wantsSizes, err := m.sizes()
-	if err != nil {
-		return "", nil, err
-	}
 	found, err := m.cfg.DB.QueryContext(ctx, `INSERT INTO processes
-		(id, host, pid, version, roles, started_at, seen_at, subscriptions, jobs, paused, wanted, sizes, wanted_sizes)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
-		ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, subscriptions = excluded.subscriptions, jobs = excluded.jobs, paused = excluded.paused, sizes = excluded.sizes
-		RETURNING wanted, wanted_sizes`,
-		m.row.ID, m.row.Host, m.row.Pid, m.row.Version, m.row.Roles, m.row.StartedAt, m.cfg.Now().UTC(), m.cfg.Subscriptions(), jobs, paused, string(wants), sizes, wantsSizes)
+		(id, host, pid, version, roles, started_at, seen_at, subscriptions, jobs, paused, wanted)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+		ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, subscriptions = excluded.subscriptions, jobs = excluded.jobs, paused = excluded.paused
+		RETURNING wanted`,
+		m.row.ID, m.row.Host, m.row.Pid, m.row.Version, m.row.Roles, m.row.StartedAt, m.cfg.Now().UTC(), m.cfg.Subscriptions(), jobs, paused, string(wants))
 	if err != nil {
-		return "", nil, err
+		return "", err
 	}
 	defer found.Close()
 	for found.Next() {
-		var stored []byte
-		if err := found.Scan(&wanted, &stored); err != nil {
-			return "", nil, err
-		}
-		if len(stored) == 0 {
-			continue
-		}
-		if err := json.Unmarshal(stored, &wantedSizes); err != nil {
-			return "", nil, fmt.Errorf("read what sizes are wanted: %w", err)
+		if err := found.Scan(&wanted); err != nil {
+			return "", err
 		}
 	}
-	return wanted, wantedSizes, errors.Join(found.Err(), found.Close())
+	return wanted, errors.Join(found.Err(), found.Close())
 }
 
 // forget deletes the rows of processes that are gone for long.

@@ -83,16 +83,11 @@ func (f *Fleet) State(p *ent.Process) State {
 //
 // Cost: a short transaction. The process hears of it within RenewEvery.
 func (f *Fleet) Want(ctx context.Context, who moderation.Actor, id int64, wanted process.Wanted, note string) (p *ent.Process, changed bool, err error) {
-	return f.inTx(ctx, func(tx *ent.Tx) (*ent.Process, bool, error) { return f.want(ctx, tx, who, id, wanted, note) })
-}
-
-// inTx has all or nothing of a change of a process stored.
-func (f *Fleet) inTx(ctx context.Context, do func(*ent.Tx) (*ent.Process, bool, error)) (p *ent.Process, changed bool, err error) {
 	tx, err := f.db.Tx(ctx)
 	if err != nil {
 		return nil, false, fmt.Errorf("begin: %w", err)
 	}
-	if p, changed, err = do(tx); err != nil {
+	if p, changed, err = f.want(ctx, tx, who, id, wanted, note); err != nil {
 		return p, false, errors.Join(err, tx.Rollback())
 	}
 	return p, changed, tx.Commit()

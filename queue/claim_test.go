@@ -45,7 +45,7 @@ func stall(t *testing.T, s *storage.Stores) *stalled {
 	start(t, st.Queue)
 	enqueue(t, st.Queue, Small, "k", "p")
 	st.job = receive(t, began)
-	st.heir = newWorker(newQueue(t, s, cfg), Small, newSlots(1))
+	st.heir = newWorker(newQueue(t, s, cfg), Small, 1)
 	return st
 }
 

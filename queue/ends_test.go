@@ -35,7 +35,7 @@ func TestJobsEndTogether(t *testing.T) {
 			})
 			return nil
 		})
-		w := newWorker(q, Small, newSlots(1))
+		w := newWorker(q, Small, 1)
 		hand := func(results ...any) []*end {
 			var payloads []any
 			for range results {

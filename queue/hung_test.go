@@ -83,7 +83,7 @@ func TestDeafHandlerLosesItsClaim(t *testing.T) {
 // are not renewed.
 func TestSignsOfLifeStandForProgress(t *testing.T) {
 	t.Parallel()
-	w := newWorker(newQueue(t, storagetest.Embedded(t), Config{}), Small, newSlots(3))
+	w := newWorker(newQueue(t, storagetest.Embedded(t), Config{}), Small, 3)
 	now := time.Now()
 	r := w.adopt(entry{job: 1, id: "1-0"})
 	require.NotNil(t, r)

@@ -62,12 +62,11 @@ func (g *gate) pass(ctx context.Context) bool {
 	}
 }
 
-// admit counts an attempt as under way, with a slot, unless the gate is shut or no slot is
-// free any more.
-func (q *Queue) admit(s *slots) bool {
+// admit counts an attempt as under way, unless the gate is shut.
+func (q *Queue) admit() bool {
 	q.gate.mu.Lock()
 	defer q.gate.mu.Unlock()
-	if q.gate.shut != nil || !s.take() {
+	if q.gate.shut != nil {
 		return false
 	}
 	q.underWay.Add(1)

@@ -77,7 +77,7 @@ func TestJobThatComesDuringAPauseIsHandedBack(t *testing.T) {
 		q := newQueue(t, s, pushOnly())
 		jobs := make(chan *Job, 10)
 		q.Handle("k", func(_ context.Context, j *Job) error { jobs <- j; return nil })
-		w := newWorker(q, Small, newSlots(2))
+		w := newWorker(q, Small, 2)
 		require.NoError(t, w.setUp(t.Context()))
 		enqueue(t, q, Small, "k", "one", "two")
 		entries, err := w.next(t.Context(), 2)
@@ -108,7 +108,7 @@ func TestPausedProcessStops(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t, storagetest.Embedded(t), pushOnly())
 	q.Pause()
-	w := newWorker(q, Small, newSlots(1))
+	w := newWorker(q, Small, 1)
 	ctx, stop := context.WithCancel(t.Context())
 	at := watched{ctx, make(chan struct{}, 10)}
 	stopped := make(chan struct{})

@@ -17,8 +17,7 @@
 // perhaps while the first is still running. A handler must therefore be idempotent, and should
 // re-read the truth and act on that.
 //
-// An operator may pause a process (pause.go): it takes no new job, and finishes its own. The
-// sizes of its pools may change while it runs (size.go).
+// An operator may pause a process (pause.go): it takes no new job, and finishes its own.
 //
 // It does not order jobs, run them at given times, or keep the results or the
 // history of finished ones.
@@ -63,7 +62,7 @@ const MaxWorkers = 1024
 // Config configures a Queue. The zero value of a field means its default.
 type Config struct {
 	// Pools says how many jobs of each pool run at once in this process, 1 to
-	// MaxWorkers, until Resize. A pool that is absent is left to other processes.
+	// MaxWorkers. A pool that is absent is left to other processes.
 	// Defaults to 32 of Small, 2 of Large and 4 of Relations.
 	Pools map[Pool]int
 	// MaxAttempts is how many attempts a job gets before it is given up, at least 1.
@@ -141,7 +140,9 @@ func (c Config) validate() error {
 		if !slices.Contains(pools, p) {
 			errs = append(errs, fmt.Errorf("queue: unknown pool %q: it must be one of %q", p, pools))
 		}
-		errs = append(errs, validSize(p, c.Pools[p]))
+		if n := c.Pools[p]; n < 1 || n > MaxWorkers {
+			errs = append(errs, fmt.Errorf("queue: %d workers for pool %q: it must be 1 to %d", n, p, MaxWorkers))
+		}
 	}
 	if c.MaxAttempts < 1 {
 		errs = append(errs, fmt.Errorf("queue: MaxAttempts is %d: it must be at least 1", c.MaxAttempts))
@@ -266,7 +267,6 @@ type Queue struct {
 	running  atomic.Bool
 	priority priority
 	gate     gate
-	slots    map[Pool]*slots
 	underWay atomic.Int64 // attempts
 	wakes    atomic.Int64 // calls of Wake
 
@@ -287,11 +287,7 @@ func New(db *ent.Client, rdb redis.UniversalClient, cfg Config) (*Queue, error) 
 		givenUp:   map[string]string{},
 		whenDone:  map[string]StoreResults{},
 		consumer:  rand.Text(),
-		slots:     map[Pool]*slots{},
 		retryBase: time.Second,
-	}
-	for p, n := range cfg.Pools {
-		q.slots[p] = newSlots(n)
 	}
 	return q, nil
 }
@@ -349,8 +345,8 @@ func (q *Queue) Run(ctx context.Context) error {
 	defer q.running.Store(false)
 
 	var wg sync.WaitGroup
-	for p, slots := range q.slots {
-		wg.Go(func() { newWorker(q, p, slots).run(ctx) })
+	for p, n := range q.cfg.Pools {
+		wg.Go(func() { newWorker(q, p, n).run(ctx) })
 	}
 	wg.Go(func() { q.sweep(ctx) })
 	wg.Wait()

@@ -27,7 +27,7 @@ func (w *worker) owner(e entry) int64 {
 
 // hasShare reports whether the owner has as many slots as it may while others wait.
 func (w *worker) hasShare(owner int64) bool {
-	share := max(1, w.Size(w.pool)/2)
+	share := max(1, cap(w.slots)/2)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return owner != 0 && w.owners[owner] >= share
@@ -49,7 +49,7 @@ func (w *worker) unpark(ctx, attempts context.Context, all bool) {
 		switch {
 		case p.gaps != w.pulse.Gaps() || !w.pulse.Alive():
 			w.leave(p.running)
-		case w.slots.free() <= 0 || !all && w.hasShare(p.owner):
+		case w.slots.free() == 0 || !all && w.hasShare(p.owner):
 			return false
 		default:
 			w.start(ctx, attempts, p.entry, p.running, p.owner)

@@ -120,7 +120,7 @@ func TestJobsThatWaitForAShareAreHandedBack(t *testing.T) {
 func TestJobThatWaitedTooLongIsLeft(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
-		w := newWorker(newOwned(s).queue(t, 1), Small, newSlots(1))
+		w := newWorker(newOwned(s).queue(t, 1), Small, 1)
 		e := entry{job: 1, kind: "k", payload: json.RawMessage("1"), id: "1-1"}
 		w.count(1, 1)
 		w.begin(t.Context(), t.Context(), []entry{e})

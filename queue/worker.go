@@ -29,7 +29,7 @@ const (
 type worker struct {
 	*Queue
 	pool    Pool
-	slots   *slots    // one for each attempt that runs
+	slots   slots     // one for each attempt that runs
 	claimAt time.Time // when to look for jobs of dead workers again; only the reader uses it
 	pulse   *pulse.Pulse
 
@@ -63,9 +63,9 @@ func (s *steps) done() {
 	s.last.Store(&now)
 }
 
-func newWorker(q *Queue, p Pool, s *slots) *worker {
+func newWorker(q *Queue, p Pool, n int) *worker {
 	return &worker{
-		Queue: q, pool: p, slots: s, pulse: pulse.New(q.cfg.ClaimIdle), running: map[int64]*running{}, owners: map[int64]int{},
+		Queue: q, pool: p, slots: make(slots, n), pulse: pulse.New(q.cfg.ClaimIdle), running: map[int64]*running{}, owners: map[int64]int{},
 	}
 }
 
@@ -117,7 +117,7 @@ func (w *worker) read(ctx, attempts context.Context) {
 		}
 		w.unpark(ctx, attempts, false)
 		n := w.slots.free()
-		if n <= 0 { // the pool has shrunk while the gate was shut
+		if n == 0 { // parked jobs have taken them
 			continue
 		}
 		var entries []entry
@@ -164,16 +164,17 @@ func (w *worker) begin(ctx, attempts context.Context, entries []entry) {
 	}
 }
 
-// start starts an attempt with the entry, which takes a slot. When ctx has ended, the
-// process is paused, or the pool has shrunk, it goes to others.
+// start starts an attempt with the entry in a free slot. When ctx has ended or the process
+// is paused, it hands the job to other processes.
 func (w *worker) start(ctx, attempts context.Context, e entry, r *running, owner int64) {
-	if ctx.Err() != nil || !w.admit(w.slots) {
+	if ctx.Err() != nil || !w.admit() {
 		w.handBack(context.WithoutCancel(ctx), r)
 		return
 	}
+	w.slots <- struct{}{}
 	w.count(owner, 1)
 	w.attempts.Go(func() {
-		defer w.slots.release()
+		defer func() { <-w.slots }()
 		defer w.underWay.Add(-1)
 		defer w.count(owner, -1)
 		w.attempt(attempts, e, r)

@@ -15,7 +15,6 @@ import (
 
 	"tideline/feed/ids"
 	"tideline/feed/stream"
-	"tideline/fleet"
 	"tideline/graph"
 	"tideline/live"
 	"tideline/queue"
@@ -49,7 +48,6 @@ func exported() (names []string) {
 	m.CountWorkers(new(queue.Queue))
 	m.Certificate(time.Now())
 	m.MeasureDisk(".")
-	m.CountSizes(map[fleet.Size]fleet.Adjuster{fleet.FanOutPage: {Now: func() int { return 0 }}})
 	m.CountStreams(func() stream.Stats { return stream.Stats{Invalidated: map[stream.Cause]uint64{stream.Changed: 0}} })
 	m.CountSpans(func() trace.Stats { return trace.Stats{} })
 	described := make(chan *prometheus.Desc, 1000)

@@ -22,7 +22,6 @@ import (
 	"tideline/graph/exec"
 	"tideline/queue"
 	"tideline/server/limit"
-	"tideline/server/sizes"
 	"tideline/server/transport"
 	"tideline/storage"
 	"tideline/timeline"
@@ -200,9 +199,9 @@ func (c Config) Validate() error {
 	number("SmallWorkers", c.SmallWorkers, 1, queue.MaxWorkers)
 	number("LargeWorkers", c.LargeWorkers, 1, queue.MaxWorkers)
 	number("RelationWorkers", c.RelationWorkers, 1, queue.MaxWorkers)
-	number("FanOutPage", c.FanOutPage, sizes.LeastPage, sizes.MostPage)
+	number("FanOutPage", c.FanOutPage, 100, 30_000)
 	number("FanOutPart", c.FanOutPart, 1000, 1_000_000_000)
-	number("LargeAudience", c.LargeAudience, 1, sizes.MostLargeAudience)
+	number("LargeAudience", c.LargeAudience, 1, 1_000_000_000)
 	duration("ShutdownGrace", c.ShutdownGrace, time.Second, 10*time.Minute)
 	if _, err := identity.Read(c.Issuers); err != nil {
 		for line := range strings.Lines(err.Error()) {

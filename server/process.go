@@ -19,7 +19,6 @@ import (
 	"tideline/server/admin"
 	"tideline/server/limit"
 	"tideline/server/metrics"
-	"tideline/server/sizes"
 	"tideline/server/transport"
 	"tideline/server/transport/requestid"
 	"tideline/server/wire"
@@ -81,7 +80,7 @@ func newProcess(ctx context.Context, c Config, role Role, stores *storage.Stores
 		p.metrics.CountHub(hub.Stats)
 		p.work = append(p.work, workers.Canary{DB: stores.DB, Queue: b.jobs, Hub: hub, Observe: p.metrics.Canary("subscriber"), Logger: log}.Run)
 	}
-	member := fleet.Config{DB: stores.DB, Version: ThisBuild().Version, Server: role.server, Subscriptions: p.metrics.Serving, Sizes: map[fleet.Size]fleet.Adjuster{}, Logger: log}
+	member := fleet.Config{DB: stores.DB, Version: ThisBuild().Version, Server: role.server, Subscriptions: p.metrics.Serving, Logger: log}
 	if role.worker {
 		w, err := workers.New(workers.Config{
 			DB: stores.DB, Visibility: b.visibility, Home: b.home, Sessions: b.sessions, Timelines: b.timelines, Queue: b.jobs, Publisher: b.publisher, Masters: stores.CheckMasters,
@@ -91,7 +90,7 @@ func newProcess(ctx context.Context, c Config, role Role, stores *storage.Stores
 			return nil, err
 		}
 		p.work = append(p.work, w.Run, b.webhooks.Run)
-		member.Workers, member.Sizes = b.jobs, sizes.OfWorkers(b.jobs, w)
+		member.Workers = b.jobs
 		p.metrics.CountWorkers(b.jobs)
 	}
 	mux := http.NewServeMux()
@@ -128,10 +127,8 @@ func newProcess(ctx context.Context, c Config, role Role, stores *storage.Stores
 		if err := p.serveAPI(ctx, mux, called, b.sessions); err != nil {
 			return nil, err
 		}
-		member.Sizes[fleet.LargeAudience] = sizes.OfFeed(called.Feed)
 		p.metrics.CountStreams(called.Streams.Stats)
 	}
-	p.metrics.CountSizes(member.Sizes)
 	if tracer != nil {
 		p.metrics.CountSpans(tracer.Stats)
 	}

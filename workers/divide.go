@@ -43,7 +43,7 @@ func (f *fanOut) watch(ctx context.Context) error {
 // fan-out is not to be divided, for which nothing may have been done before the round, and
 // everybody must have been reached.
 func (f *fanOut) divide(ctx context.Context, r *roster.Roster) (done bool, err error) {
-	if !f.divisible || r.Rest() <= max(f.w.PartSize, f.w.PageSize()) {
+	if !f.divisible || r.Rest() <= max(f.w.PartSize, f.w.PageSize) {
 		return false, nil
 	}
 	page := r.First(ctx, f.change)

@@ -253,7 +253,7 @@ func (f *fanOut) toFollowers(ctx context.Context) error {
 	}
 	f.countRecentLater() // an earlier attempt counted them
 	r, err := f.w.rosters.Begin(ctx, roster.Walk{
-		Job: f.job, Author: f.author, Post: f.args.Post, Part: f.part, At: p.Position, PageSize: f.w.PageSize(),
+		Job: f.job, Author: f.author, Post: f.args.Post, Part: f.part, At: p.Position, PageSize: f.w.PageSize,
 	})
 	if err != nil {
 		return err

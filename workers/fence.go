@@ -46,7 +46,7 @@ func (f *fanOut) recheckFenced(ctx context.Context) error {
 	if visibility.Of(post) != f.progress.Of {
 		return errPostChanged
 	}
-	for users := range slices.Chunk(fenced, f.w.PageSize()) {
+	for users := range slices.Chunk(fenced, f.w.PageSize) {
 		if err := f.job.Confirm(ctx); err != nil {
 			return err
 		}

@@ -47,7 +47,7 @@ func (w *Workers) postGivenUp(ctx context.Context, j *queue.Job) error {
 			return err
 		}
 		var users []int64
-		if users, f.Before, err = w.Visibility.FollowersOfMany(ctx, []int64{args.Author}, f.Before, w.PageSize()); err != nil {
+		if users, f.Before, err = w.Visibility.FollowersOfMany(ctx, []int64{args.Author}, f.Before, w.PageSize); err != nil {
 			break
 		}
 		if err = f.forget(ctx, args.Author, users); err != nil {
@@ -165,7 +165,7 @@ func (w *Workers) feedsStale(ctx context.Context, j *queue.Job) error {
 			return err
 		}
 		var users []int64
-		size := w.PageSize()
+		size := w.PageSize
 		if users, err = w.DB.User.Query().Where(user.IDGT(p.After)).Order(user.ByID()).Limit(size).IDs(ctx); err != nil {
 			break
 		}

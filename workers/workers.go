@@ -78,8 +78,9 @@ type Config struct {
 	// Optional.
 	Masters func(context.Context) (map[string]error, error)
 
-	// PageSize is how many followers are read and pushed to at a time, at first: see
-	// SetPageSize. Defaults to DefaultPageSize.
+	// PageSize is how many followers are read and pushed to at a time. A fan-out goes on where
+	// an earlier attempt stopped, even if that attempt had pages of another size. Defaults to
+	// DefaultPageSize.
 	PageSize int
 	// PartSize is how many followers one worker goes through, about. A fan-out to more is divided,
 	// behind its first page, into parts that are jobs of their own: into 32 larger ones at most.
@@ -119,7 +120,6 @@ type Workers struct {
 	company    company
 	rosters    *roster.Rosters
 	toggles    *toggle.Waiting
-	pageSize   atomic.Int64
 	canaryDone atomic.Bool // since the monitor looked
 	wakeOwed   bool        // a master has returned, and Wake has not succeeded since; of wakeAfterReturn
 }
@@ -158,7 +158,9 @@ func (c Config) validate() error {
 	if c.DB == nil || c.Visibility == nil || c.Home == nil || c.Sessions == nil || c.Timelines == nil || c.Queue == nil || c.Publisher == nil {
 		errs = append(errs, errors.New("workers: DB, Visibility, Home, Sessions, Timelines, Queue and Publisher are required"))
 	}
-	errs = append(errs, validPageSize(c.PageSize))
+	if c.PageSize < 1 {
+		errs = append(errs, fmt.Errorf("workers: PageSize is %d: it must be at least 1", c.PageSize))
+	}
 	if c.PartSize < 1 {
 		errs = append(errs, fmt.Errorf("workers: PartSize is %d: it must be at least 1", c.PartSize))
 	}
@@ -175,27 +177,6 @@ func (c Config) validate() error {
 	return errors.Join(errs...)
 }
 
-func validPageSize(n int) error {
-	if n < 1 {
-		return fmt.Errorf("workers: PageSize is %d: it must be at least 1", n)
-	}
-	return nil
-}
-
-// PageSize is how many followers are read and pushed to at a time now.
-func (w *Workers) PageSize() int { return int(w.pageSize.Load()) }
-
-// SetPageSize has attempts that begin from now on read and push to so many followers at a
-// time. Those under way go on as they began. Where an earlier attempt got to does not
-// depend on it. Error: below 1.
-func (w *Workers) SetPageSize(n int) error {
-	err := validPageSize(n)
-	if err == nil {
-		w.pageSize.Store(int64(n))
-	}
-	return err
-}
-
 // New registers the handlers with the queue; Run runs them. It fails when a
 // required field of the configuration is missing, or another is negative.
 func New(cfg Config) (*Workers, error) {
@@ -205,7 +186,6 @@ func New(cfg Config) (*Workers, error) {
 	}
 	w := &Workers{Config: cfg, audit: audit.New(cfg.Home), company: newCompany(cfg.Visibility),
 		rosters: roster.New(cfg.DB, cfg.Visibility, cfg.Timelines, cfg.PageSize), toggles: toggle.New(cfg.DB, cfg.Now)}
-	w.pageSize.Store(int64(cfg.PageSize))
 	cfg.Queue.Handle(job.PostCreated, w.postCreated)
 	cfg.Queue.Handle(job.PostChanged, w.postChanged)
 	cfg.Queue.WhenDone(job.PostCreated, w.storeFinished)

@@ -1,6 +1,7 @@
 package workers_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,6 +42,7 @@ type audience struct {
 	// waits for one there.
 	observeHealth func(workers.Health)
 	claimIdle     time.Duration
+	pageSize      int                                             // of the workers; 0: 5
 	masters       func(context.Context) (map[string]error, error) // how the workers check Redis; nil: as the product does
 	author        account.Viewer
 	active        []int64
@@ -107,7 +109,7 @@ func (a *audience) work(t *testing.T, rdb redis.UniversalClient, also ...func(q 
 	require.NoError(t, err)
 	cfg := a.WorkersConfig()
 	cfg.Timelines, cfg.Queue, cfg.Publisher = tl, q, live.NewPublisher(shared, a.Stores.Sharded)
-	cfg.PageSize, cfg.PartSize, cfg.KeepEvery, cfg.WatchEvery = 5, a.partSize, time.Nanosecond, 50*time.Millisecond
+	cfg.PageSize, cfg.PartSize, cfg.KeepEvery, cfg.WatchEvery = cmp.Or(a.pageSize, 5), a.partSize, time.Nanosecond, 50*time.Millisecond
 	if a.masters != nil {
 		cfg.Masters = a.masters
 	}

@@ -31,7 +31,7 @@ var (
 		{Name: "id", Type: field.TypeInt64, Increment: true},
 		{Name: "actor_id", Type: field.TypeInt64},
 		{Name: "key_id", Type: field.TypeInt64, Default: 0},
-		{Name: "action", Type: field.TypeEnum, Enums: []string{"SET_ROLE", "SUSPEND_USER", "UNSUSPEND_USER", "HIDE_POST", "UNHIDE_POST", "DECIDE_REPORT", "PAUSE_WORKERS", "RESUME_WORKERS", "SCALE_WORKERS", "RETRY_JOBS", "DISCARD_JOBS", "REBUILD_TIMELINE"}},
+		{Name: "action", Type: field.TypeEnum, Enums: []string{"SET_ROLE", "SUSPEND_USER", "UNSUSPEND_USER", "HIDE_POST", "UNHIDE_POST", "DECIDE_REPORT", "PAUSE_WORKERS", "RESUME_WORKERS", "RETRY_JOBS", "DISCARD_JOBS", "REBUILD_TIMELINE"}},
 		{Name: "subject_kind", Type: field.TypeEnum, Enums: []string{"User", "Post", "Report", "Process", "Job"}},
 		{Name: "subject_id", Type: field.TypeInt64},
 		{Name: "note", Type: field.TypeString, Default: ""},
@@ -613,8 +613,6 @@ var (
 		{Name: "jobs", Type: field.TypeInt},
 		{Name: "paused", Type: field.TypeBool},
 		{Name: "wanted", Type: field.TypeEnum, Enums: []string{"run", "pause"}, Default: "run"},
-		{Name: "sizes", Type: field.TypeJSON, Nullable: true},
-		{Name: "wanted_sizes", Type: field.TypeJSON, Nullable: true},
 	}
 	// ProcessesTable holds the schema information for the "processes" table.
 	ProcessesTable = &schema.Table{

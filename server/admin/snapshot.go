@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"tideline/ent"
-	"tideline/ent/schema"
 	"tideline/feed/account"
 	"tideline/feed/refusal"
 	"tideline/fleet"
@@ -56,8 +55,6 @@ type listedProcess struct {
 	Jobs          int         `json:"jobs"`
 	State         fleet.State `json:"state"`
 	Workers       bool        `json:"workers"`
-	// Sizes are those that can be changed while it runs.
-	Sizes map[fleet.Size]schema.Sizing `json:"sizes"`
 }
 
 type pool struct {
@@ -191,7 +188,7 @@ func (p *Page) processes(ctx context.Context, now *snapshot) error {
 	list, err := p.cfg.Fleet.List(ctx)
 	for _, one := range list[:min(len(list), maxProcesses)] {
 		now.Processes = append(now.Processes, listedProcess{
-			one.ID, one.Host, one.Pid, one.Version, one.Roles, one.StartedAt, one.SeenAt, one.Subscriptions, one.Jobs, p.cfg.Fleet.State(one), fleet.HasWorkers(one), one.Sizes,
+			one.ID, one.Host, one.Pid, one.Version, one.Roles, one.StartedAt, one.SeenAt, one.Subscriptions, one.Jobs, p.cfg.Fleet.State(one), fleet.HasWorkers(one),
 		})
 	}
 	return err

@@ -214,16 +214,6 @@ func (m *Metrics) CountWorkers(w fleet.Workers) {
 	)
 }
 
-// CountSizes adds the sizes of this process that can be changed while it runs.
-func (m *Metrics) CountSizes(sizes map[fleet.Size]fleet.Adjuster) {
-	for name, size := range sizes {
-		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "tideline_size", Help: "Sizes of this process as they are now; an operator may change them while it runs.",
-			ConstLabels: prometheus.Labels{"size": string(name)},
-		}, func() float64 { return float64(size.Now()) }))
-	}
-}
-
 // CountStreams adds the streams that do not have yet what there is for them, and the clients
 // that were told to read their timeline again.
 func (m *Metrics) CountStreams(stats func() stream.Stats) {

@@ -16,7 +16,6 @@ import (
 
 	"tideline/feed/stream"
 	"tideline/feed/webhook"
-	"tideline/fleet"
 	"tideline/live"
 	"tideline/queue"
 	"tideline/storage"
@@ -54,7 +53,6 @@ func TestMetrics(t *testing.T) {
 	m.Attempt(queue.Result{Kind: "post.created", Pool: queue.Small, Attempt: 1, Outcome: queue.Done})
 	m.FanOut(workers.FanOutReport{Kind: "post.created", Followers: 10, Pushed: 4, Live: 2})
 	m.Webhook(webhook.Failed, time.Second)
-	m.CountSizes(map[fleet.Size]fleet.Adjuster{fleet.FanOutPage: {Now: func() int { return 500 }}})
 	m.CountStreams(func() stream.Stats {
 		return stream.Stats{CatchingUp: 16, Waiting: 9, Invalidated: map[stream.Cause]uint64{stream.TooManyPosts: 3}}
 	})
@@ -83,7 +81,7 @@ func TestMetrics(t *testing.T) {
 		`tideline_jobs_dead 2`, `tideline_sockets 3`, `tideline_live_subscriptions 1`, `tideline_slow_sockets_total 1`,
 		`tideline_webhooks_total{outcome="failed"} 1`, `tideline_webhook_seconds_count 1`, `tideline_webhooks_pending 3`, `tideline_webhooks_dead 4`,
 		`tideline_webhooks_oldest_seconds 60`, `tideline_live_messages_total 4`, `tideline_live_lagged_total 5`, `tideline_live_connects_total 0`, `go_goroutines `,
-		`tideline_size{size="fanOutPage"} 500`, `tideline_streams{state="catching_up"} 16`, `tideline_streams{state="waiting"} 9`,
+		`tideline_streams{state="catching_up"} 16`, `tideline_streams{state="waiting"} 9`,
 		`tideline_streams_invalidated_total{reason="too_many_posts"} 3`,
 		`tideline_trace_spans_total{outcome="sent"} 8`, `tideline_trace_spans_total{outcome="lost"} 7`,
 	} {
