@@ -38,8 +38,7 @@ type Client struct {
 	// none any more; another error means that this may work later. It is asked for one
 	// renewal at a time, else concurrently. Nil: nobody is signed in.
 	Token func(ctx context.Context, refused string) (string, error)
-	// HTTP makes the requests. Where its transport is an *http.Transport, sockets are
-	// dialled in the same way: its DialContext, its proxy, its TLS. Nil: one with Timeout.
+	// HTTP makes the requests and opens the sockets. Nil: one with Timeout.
 	HTTP *http.Client
 
 	renewing sync.Mutex

@@ -130,11 +130,11 @@ func (t *Timeline[P]) follow(ctx context.Context) (heard bool, err error) {
 		return false, err
 	}
 	defer s.Close()
-	defer context.AfterFunc(ctx, func() { s.conn.Close() })()
 	t.change(func() { t.open, t.err = true, nil })
 	for {
-		_ = s.conn.SetReadDeadline(time.Now().Add(2*time.Duration(heartbeat)*time.Second + silence)) // of an open connection
-		event, err := next[P](s)
+		reading, cancel := context.WithTimeout(ctx, 2*time.Duration(heartbeat)*time.Second+silence)
+		event, err := next[P](reading, s)
+		cancel()
 		if CodeOf(err) == codeBadInput {
 			t.change(func() { t.held.stale = true })
 			err = fmt.Errorf("%w: %w", errPosition, err)

@@ -8,14 +8,14 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 	"time"
 
-	"github.com/gorilla/websocket"
+	"github.com/coder/websocket"
 )
 
 // The close codes upon which this package acts; docs/live.md has all.
 const (
+	closeBroken           = 1006
 	closeTooLarge         = 1009
 	closeRestart          = 1012
 	closeNoMessage        = 4400
@@ -57,7 +57,7 @@ const (
 	// nextBegins is how a server writes a result. It is told by its first bytes, for most
 	// messages are results, and need not be read twice.
 	nextBegins = `{"id":"1","type":"next","payload":`
-	farewell   = time.Second // to say that it closes
+	farewell   = time.Second // to close together with the server
 )
 
 // Subscribe connects and subscribes. A token that is refused is renewed. ctx, and
@@ -73,39 +73,30 @@ func (c *Client) Subscribe(ctx context.Context, query string, variables map[stri
 }
 
 func (c *Client) connect(ctx context.Context, token, query string, variables map[string]any) (*Subscription, error) {
-	dialer := websocket.Dialer{
-		Subprotocols: []string{subprotocol}, HandshakeTimeout: Timeout,
-		ReadBufferSize: 2048, WriteBufferSize: 512, Proxy: http.ProxyFromEnvironment,
-	}
-	if transport, ok := c.http().Transport.(*http.Transport); ok {
-		dialer.NetDialContext, dialer.Proxy = transport.DialContext, transport.Proxy
-		if transport.TLSClientConfig != nil {
-			dialer.TLSClientConfig = transport.TLSClientConfig.Clone()
-			dialer.TLSClientConfig.NextProtos = nil // the transport's own has HTTP/2
-		}
-	}
-	conn, response, err := dialer.DialContext(ctx, "ws"+strings.TrimPrefix(c.URL, "http"), nil)
-	if errors.Is(err, websocket.ErrBadHandshake) {
+	beginning, cancel := context.WithTimeout(ctx, Timeout)
+	defer cancel()
+	conn, response, err := websocket.Dial(beginning, c.URL, &websocket.DialOptions{HTTPClient: c.http(), Subprotocols: []string{subprotocol}})
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil && response != nil:
 		return nil, handshakeError(response)
-	}
-	if err != nil {
+	case err != nil:
 		return nil, err
 	}
 	conn.SetReadLimit(maxAnswer)
 	s := &Subscription{conn: conn}
-	stop := context.AfterFunc(ctx, func() { conn.Close() })
-	err = s.begin(token, operation{query, variables})
-	if !stop() {
-		err = ctx.Err()
-	}
-	if err != nil {
-		conn.Close()
+	if err := s.begin(beginning, token, operation{query, variables}); err != nil {
+		_ = conn.CloseNow() // the error says why
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
 		return nil, err
 	}
 	return s, nil
 }
 
-// handshakeError is why there is no socket: gorilla keeps the beginning of the answer.
+// handshakeError says why there is no socket. The library keeps the beginning of the answer.
 func handshakeError(response *http.Response) error {
 	defer response.Body.Close()
 	raw, err := io.ReadAll(response.Body)
@@ -117,26 +108,24 @@ func handshakeError(response *http.Response) error {
 }
 
 // begin introduces the user, and subscribes once the server says that it knows them.
-func (s *Subscription) begin(token string, what operation) error {
-	_ = s.conn.SetReadDeadline(time.Now().Add(Timeout)) // of an open connection
+func (s *Subscription) begin(ctx context.Context, token string, what operation) error {
 	who := map[string]string{}
 	if token != "" {
 		who["Authorization"] = "Bearer " + token
 	}
-	if err := s.send("", "connection_init", who); err != nil {
+	if err := s.send(ctx, "", "connection_init", who); err != nil {
 		return err
 	}
 	for {
-		m, err := s.read()
+		m, err := s.read(ctx)
 		if err != nil {
 			return err
 		}
 		switch m.Type {
 		case "connection_ack":
-			_ = s.conn.SetReadDeadline(time.Time{})
-			return s.send("1", "subscribe", what)
+			return s.send(ctx, "1", "subscribe", what)
 		case "ping":
-			err = s.send("", "pong", nil)
+			err = s.send(ctx, "", "pong", nil)
 		default:
 			err = fmt.Errorf("the server answers connection_init by %q", m.Type)
 		}
@@ -146,7 +135,7 @@ func (s *Subscription) begin(token string, what operation) error {
 	}
 }
 
-func (s *Subscription) send(id, kind string, payload any) error {
+func (s *Subscription) send(ctx context.Context, id, kind string, payload any) error {
 	m := message{ID: id, Type: kind}
 	if payload != nil {
 		raw, err := json.Marshal(payload)
@@ -155,12 +144,16 @@ func (s *Subscription) send(id, kind string, payload any) error {
 		}
 		m.Payload = raw
 	}
-	return closeError(s.conn.WriteJSON(m))
+	raw, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	return closeError(s.conn.Write(ctx, websocket.MessageText, raw))
 }
 
 // receive reads a message into frame.
-func (s *Subscription) receive() error {
-	_, r, err := s.conn.NextReader()
+func (s *Subscription) receive(ctx context.Context) error {
+	_, r, err := s.conn.Reader(ctx)
 	if err == nil {
 		s.frame.Reset()
 		_, err = s.frame.ReadFrom(r)
@@ -168,8 +161,8 @@ func (s *Subscription) receive() error {
 	return closeError(err)
 }
 
-func (s *Subscription) read() (m message, err error) {
-	if err := s.receive(); err != nil {
+func (s *Subscription) read(ctx context.Context) (m message, err error) {
+	if err := s.receive(ctx); err != nil {
 		return m, err
 	}
 	if err := json.Unmarshal(s.frame.Bytes(), &m); err != nil {
@@ -179,9 +172,12 @@ func (s *Subscription) read() (m message, err error) {
 }
 
 func closeError(err error) error {
-	var closed *websocket.CloseError
-	if errors.As(err, &closed) {
-		return &CloseError{closed.Code, closed.Text}
+	var closed websocket.CloseError
+	switch {
+	case errors.As(err, &closed):
+		return &CloseError{int(closed.Code), closed.Reason}
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return &CloseError{closeBroken, "the connection ended without a close frame"}
 	}
 	return err
 }
@@ -191,9 +187,12 @@ func closeError(err error) error {
 // Errors, after each of which the subscription is over: io.EOF, when the server has
 // completed it; an *Error, when it refused it; a *CloseError; what the network says.
 // Cost: no allocation, but for what the socket's library takes for a message.
-func (s *Subscription) Next() ([]byte, error) {
+func (s *Subscription) Next() ([]byte, error) { return s.next(context.Background()) }
+
+// next is Next within a context, whose end closes the connection.
+func (s *Subscription) next(ctx context.Context) ([]byte, error) {
 	for {
-		if err := s.receive(); err != nil {
+		if err := s.receive(ctx); err != nil {
 			return nil, err
 		}
 		frame := bytes.TrimSpace(s.frame.Bytes())
@@ -208,7 +207,7 @@ func (s *Subscription) Next() ([]byte, error) {
 		case "next":
 			return m.Payload, nil
 		case "ping":
-			if err := s.send("", "pong", nil); err != nil {
+			if err := s.send(ctx, "", "pong", nil); err != nil {
 				return nil, err
 			}
 		case "complete":
@@ -223,10 +222,15 @@ func (s *Subscription) Next() ([]byte, error) {
 	}
 }
 
-// Close ends the subscription and its connection. It waits for a second at most, to
-// tell the server.
+// Close ends the subscription and its connection. It waits for a second at most for the server
+// to close it as well.
 func (s *Subscription) Close() error {
-	bye := websocket.FormatCloseMessage(websocket.CloseNormalClosure, "")
-	_ = s.conn.WriteControl(websocket.CloseMessage, bye, time.Now().Add(farewell)) // it may be gone
-	return s.conn.Close()
+	closed := make(chan error, 1)
+	go func() { closed <- s.conn.Close(websocket.StatusNormalClosure, "") }() // within ten seconds
+	select {
+	case err := <-closed:
+		return err
+	case <-time.After(farewell):
+		return nil
+	}
 }

@@ -47,8 +47,7 @@ func New(c Config) (*Accounts, error) {
 	if c.Sessions == nil || c.IDs == nil {
 		return nil, errors.New("accounts: Sessions and IDs are required")
 	}
-	passwords, err := password.NewHasher()
-	return &Accounts{c.Sessions, c.IDs, c, passwords}, err
+	return &Accounts{c.Sessions, c.IDs, c, password.NewHasher()}, nil
 }
 
 // SignUp makes an account and signs it in. The name defaults to the handle.

@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/alexedwards/argon2id"
 	"golang.org/x/crypto/argon2"
 	"golang.org/x/crypto/bcrypt"
 	"golang.org/x/crypto/scrypt"
@@ -59,7 +58,7 @@ func parse(text string) (*storedHash, error) {
 		kind := parts[1]
 		switch kind {
 		case "argon2id", "argon2i":
-			return parseArgon2(text, parts)
+			return parseArgon2(parts)
 		case "scrypt":
 			return parseScrypt(parts)
 		case "2a", "2b", "2y":
@@ -80,7 +79,7 @@ func dearHash(kind string) error {
 	return refusal.New(refusal.BadHash, "The password hash of %s costs more than a log-in may.", kind)
 }
 
-func parseArgon2(text string, parts []string) (*storedHash, error) {
+func parseArgon2(parts []string) (*storedHash, error) {
 	kind := parts[1]
 	if len(parts) != 6 || parts[2] != "v=19" {
 		return nil, badHash(kind)
@@ -97,16 +96,15 @@ func parseArgon2(text string, parts []string) (*storedHash, error) {
 	if lanes > maxHashLanes || memory > maxHashMemory>>10 || passes > maxHashWork || memory*passes > maxHashWork>>10 {
 		return nil, dearHash(kind)
 	}
+	derive := argon2.Key
 	if kind == "argon2id" {
-		params, _, _, err := argon2id.DecodeHash(text)
-		if err != nil {
-			return nil, badHash(kind)
-		}
-		return &storedHash{func(password string) (bool, error) { return argon2id.ComparePasswordAndHash(password, text) }, *params == *cost}, nil
+		derive = argon2.IDKey
 	}
-	return keyed(key, func(password string) ([]byte, error) {
-		return argon2.Key([]byte(password), salt, uint32(passes), uint32(memory), uint8(lanes), uint32(len(key))), nil
-	}), nil
+	stored := keyed(key, func(password string) ([]byte, error) {
+		return derive([]byte(password), salt, uint32(passes), uint32(memory), uint8(lanes), uint32(len(key))), nil
+	})
+	stored.current = kind == "argon2id" && passes == hashPasses && memory == hashMemory && lanes == hashLanes && len(salt) == saltLength && len(key) == keyLength
+	return stored, nil
 }
 
 func parseScrypt(parts []string) (*storedHash, error) {

@@ -40,7 +40,7 @@ func (c *Counts) Of(user, marker int64, by Basis) (Kept, bool) {
 }
 
 // Has reports whether anything is kept of the user.
-func (c *Counts) Has(user int64) bool { return c.kept.Contains(user) }
+func (c *Counts) Has(user int64) bool { return c.kept.Has(user) }
 
 // Counted is what a timeline had of unread posts, newest first, when the viewer might be shown
 // all of them.
@@ -58,15 +58,8 @@ func Counted(viewer int64, by Basis, posts []*ent.Post) Kept {
 // Keep keeps the unread posts of a user, and forgets those of users who did not ask for long
 // where it has too many. It keeps nothing of an inbox without an epoch.
 func (c *Counts) Keep(user int64, k Kept) {
-	if k.by.Epoch == 0 {
-		return
-	}
-	c.keeping.Lock()
-	defer c.keeping.Unlock()
-	c.Forget(user) // so that its ids are subtracted
-	c.ids.Add(int64(k.Len()))
-	for c.kept.Add(user, k); c.ids.Load() > keptIDs; {
-		c.kept.RemoveOldest()
+	if k.by.Epoch != 0 {
+		c.kept.Put(user, k, keptOverhead+8*(len(k.ids)+len(k.own)))
 	}
 }
 

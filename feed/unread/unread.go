@@ -25,10 +25,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"sync"
 	"sync/atomic"
-
-	lru "github.com/hashicorp/golang-lru/v2"
 
 	"tideline/ent"
 	"tideline/ent/follow"
@@ -36,36 +33,31 @@ import (
 	"tideline/ent/schema"
 	"tideline/feed/internal/rows"
 	"tideline/feed/job"
+	"tideline/lru"
 )
 
 const (
-	// keptUsers is of how many users a process keeps the number, and keptIDs how many ids all
-	// together: 16 MB.
-	keptUsers, keptIDs = 65_536, 2 << 20
+	// keptBytes bounds the numbers that a process keeps: those of 65,536 users with 30 unread
+	// posts each.
+	keptBytes = 24 << 20
+	// keptOverhead is what a user takes beside 8 bytes an id.
+	keptOverhead = 144
 	// askedJobs is how many unfinished jobs one look takes; behind more nothing is certain.
 	askedJobs = 64
 )
 
-// Counts keeps the numbers of the users who asked for theirs last, at most 65,536. It is safe
-// for concurrent use.
+// Counts keeps the numbers of the users who asked for theirs last, in 24 MB at most. It is
+// safe for concurrent use.
 type Counts struct {
 	db      *ent.Client
 	dialect string
 	kept    *lru.Cache[int64, Kept]
-	keeping sync.Mutex
-	ids     atomic.Int64 // that are kept
 	told    atomic.Int64 // numbers that were kept
 }
 
 // New returns Counts that look for jobs in the database of the dialect.
 func New(db *ent.Client, dialect string) *Counts {
-	c := &Counts{db: db, dialect: dialect}
-	kept, err := lru.NewWithEvict(keptUsers, func(_ int64, k Kept) { c.ids.Add(-int64(k.Len())) })
-	if err != nil {
-		panic(err) // of a size that is not positive
-	}
-	c.kept = kept
-	return c
+	return &Counts{db: db, dialect: dialect, kept: lru.New[int64, Kept](keptBytes)}
 }
 
 // Answer is what SQL says of a user's number of unread posts.

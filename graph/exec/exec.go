@@ -24,7 +24,7 @@ import (
 	"github.com/vektah/gqlparser/v2/gqlerror"
 	"github.com/vektah/gqlparser/v2/validator/rules"
 
-	"tideline/graph/exec/lru"
+	"tideline/lru"
 )
 
 // Config is for [New]. Schema is required.
@@ -143,7 +143,7 @@ type Engine struct {
 	cfg    Config
 	schema *ast.Schema
 	rules  *rules.Rules
-	cache  *lru.Cache[*document]
+	cache  *lru.Cache[string, *document]
 	prices map[*ast.FieldDefinition]func(arguments map[string]any) int
 	shared map[*ast.FieldDefinition]int
 }
@@ -163,7 +163,7 @@ func New(cfg Config) (*Engine, error) {
 		cfg.Recover = func(_ context.Context, panicked any) error { return fmt.Errorf("panic: %v", panicked) }
 	}
 	e := &Engine{
-		cfg: cfg, schema: cfg.Schema.Schema(), rules: validationRules(cfg), cache: lru.New[*document](cfg.Limits.CacheBytes),
+		cfg: cfg, schema: cfg.Schema.Schema(), rules: validationRules(cfg), cache: lru.New[string, *document](cfg.Limits.CacheBytes),
 		prices: map[*ast.FieldDefinition]func(map[string]any) int{}, shared: map[*ast.FieldDefinition]int{},
 	}
 	for name, price := range cfg.Prices {

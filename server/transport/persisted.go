@@ -12,7 +12,7 @@ import (
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
 	"tideline/graph/exec"
-	"tideline/graph/exec/lru"
+	"tideline/lru"
 )
 
 // documents turns the hash that a request may bring into the text of the document.
@@ -20,9 +20,9 @@ import (
 // what they send by automatic persisted queries (APQ): each process keeps the most
 // recently used documents, and asks for one again when it does not have it.
 type documents struct {
-	trusted map[string]string   // by hash; nil: any document
-	texts   map[string]struct{} // of trusted
-	kept    *lru.Cache[string]  // texts for APQ, by hash; nil: no APQ
+	trusted map[string]string          // by hash; nil: any document
+	texts   map[string]struct{}        // of trusted
+	kept    *lru.Cache[string, string] // texts for APQ, by hash; nil: no APQ
 }
 
 // persisted is a document that a client registers.
@@ -41,7 +41,7 @@ func newDocuments(maxBytes int) *documents {
 	if maxBytes == 0 {
 		return &documents{}
 	}
-	return &documents{kept: lru.New[string](maxBytes)}
+	return &documents{kept: lru.New[string, string](maxBytes)}
 }
 
 // newTrusted reads a file with a JSON object of hash and document, and adds those that are
