@@ -25,7 +25,7 @@ func TestEmbedded(t *testing.T) {
 	require.Equal(t, []string{"one"}, ann.timeline(t, p))
 	ben.arrived(t, p, "one")
 
-	clients := []*subscriber{ben.subscribe(t, p, modern), ben.subscribe(t, p, legacy)}
+	clients := []*subscriber{ben.subscribe(t, p), ben.subscribe(t, p)}
 	p.subscribed(2)
 	ann.post(t, p, "two")
 	for _, client := range clients {
@@ -71,7 +71,7 @@ func TestEmptyTimelineIsResumed(t *testing.T) {
 	ben.arrived(t, p, "two", "one")
 
 	clients := []*subscriber{
-		ben.subscribe(t, p, modern, read.Timeline.Position), ben.subscribe(t, p, legacy, read.Timeline.Position),
+		ben.subscribe(t, p, read.Timeline.Position), ben.subscribe(t, p, read.Timeline.Position),
 	}
 	p.subscribed(2)
 	ann.post(t, p, "three")

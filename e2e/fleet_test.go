@@ -63,7 +63,7 @@ func TestWorkersArePaused(t *testing.T) {
 
 	ann, ben := signUp(t, server, "ann"), signUp(t, server, "ben")
 	ben.follow(t, server, ann)
-	client := ben.subscribe(t, server, modern)
+	client := ben.subscribe(t, server)
 	server.subscribed(1)
 	ann.post(t, server, "one")
 	client.received("one")

@@ -236,9 +236,6 @@ func (f *fixture) connect(t *testing.T, protocol, payload string) *servertest.Pe
 	p := f.dial(t, protocol)
 	p.Send(messageOf("connection_init", payload))
 	p.Expect(`{"type":"connection_ack"}`)
-	if protocol == legacy {
-		p.Expect(`{"type":"ka"}`)
-	}
 	return p
 }
 

@@ -113,7 +113,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, mediaType string
 	}
 	switch kind := operation.Kind(); {
 	case kind == ast.Subscription:
-		refuse(w, mediaType, http.StatusBadRequest, "Subscriptions are served over WebSocket, with the subprotocol %s, or as %s.", transportWS.protocol, typeEvents)
+		refuse(w, mediaType, http.StatusBadRequest, "Subscriptions are served over WebSocket, with the subprotocol %s, or as %s.", subprotocol, typeEvents)
 	case kind == ast.Mutation && r.Method == http.MethodGet:
 		w.Header().Set("Allow", "POST")
 		refuse(w, mediaType, http.StatusMethodNotAllowed, "Use POST for a mutation.")

@@ -118,7 +118,7 @@ func (op *operation) subscribe(ctx context.Context, viewer account.Viewer, prepa
 	context.AfterFunc(ctx, s.operations.stopped)
 	subscription.TellBy(op.tell)
 	op.mu.Lock()
-	op.subscription, op.ctx, op.opening = subscription, ctx, append(beginFrame(s.dialect.next, op.id, 0), payloadKey...)
+	op.subscription, op.ctx, op.opening = subscription, ctx, append(beginFrame("next", op.id, 0), payloadKey...)
 	op.mu.Unlock()
 	op.wake()
 	return true
@@ -223,7 +223,7 @@ func (op *operation) closeForNow(ctx context.Context) {
 
 // emit queues a result.
 func (op *operation) emit(ctx context.Context, response exec.Response) {
-	data, err := op.socket.dialect.nextFrame(op.id, response)
+	data, err := nextFrame(op.id, response)
 	if err != nil {
 		op.fail(ctx, op.socket.set.api.internal(ctx, "encode a result", err))
 		return
@@ -243,10 +243,10 @@ func (op *operation) fail(ctx context.Context, errs gqlerror.List) {
 // errorFrame is the message of fail.
 func (op *operation) errorFrame(ctx context.Context, errs gqlerror.List) []byte {
 	s := op.socket
-	data, err := s.dialect.errorFrame(op.id, errs)
+	data, err := errorFrame(op.id, errs)
 	if err == nil {
 		return data
 	}
-	data, _ = s.dialect.errorFrame(op.id, s.set.api.internal(ctx, "encode errors", err)) // plain strings always marshal
+	data, _ = errorFrame(op.id, s.set.api.internal(ctx, "encode errors", err)) // plain strings always marshal
 	return data
 }

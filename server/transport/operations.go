@@ -40,12 +40,9 @@ func (o *operations) start(ctx context.Context, id string, request exec.Request,
 	if o.draining || s.queue.IsClosing() {
 		return false
 	}
-	if old, taken := o.byID[id]; taken {
-		if !s.dialect.legacy {
-			s.queue.Close(closeSubscriberTwice, "Subscriber for "+id+" already exists")
-			return false
-		}
-		old.cancel() // the older protocol starts it anew
+	if o.byID[id] != nil {
+		s.queue.Close(closeSubscriberTwice, "Subscriber for "+id+" already exists")
+		return false
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	op := &operation{socket: s, id: id, cancel: cancel}
@@ -72,10 +69,6 @@ func (o *operations) stop(id string) {
 		return // it has just ended by itself
 	}
 	op.cancel()
-	if o.socket.dialect.legacy {
-		o.finishLocked(op, frame("complete", id, nil))
-		return
-	}
 	delete(o.byID, id)
 }
 

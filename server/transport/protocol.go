@@ -12,7 +12,16 @@ import (
 	"tideline/server/transport/incoming"
 )
 
-// The close codes of graphql-transport-ws, used for the older protocol as well.
+// subprotocol is what sockets speak, and olderSubprotocol what the library
+// subscriptions-transport-ws speaks: it bears the name of the library that replaced it. A
+// client that offers only the older one is refused by a close frame: a browser hides the
+// status and the body of a failed handshake from the page.
+const (
+	subprotocol      = "graphql-transport-ws"
+	olderSubprotocol = "graphql-ws"
+)
+
+// The close codes of the protocol.
 const (
 	closeBadRequest      = 4400
 	closeUnauthorized    = 4401
@@ -23,44 +32,8 @@ const (
 	closeTooManyInits    = 4429
 )
 
-// dialect is a subprotocol, by what the two do not share.
-type dialect struct {
-	protocol string
-	start    string // client: begin an operation
-	stop     string // client: end an operation
-	next     string // server: a result
-	beat     []byte // server: a sign of life that a page's script can see
-	legacy   bool
-}
-
-var transportWS = &dialect{
-	protocol: "graphql-transport-ws",
-	start:    "subscribe",
-	stop:     "complete",
-	next:     "next",
-	beat:     []byte(`{"type":"ping"}`),
-}
-
-// legacyWS is the protocol of the library subscriptions-transport-ws. Its name is
-// that of the library that replaced it.
-var legacyWS = &dialect{
-	protocol: "graphql-ws",
-	start:    "start",
-	stop:     "stop",
-	next:     "data",
-	beat:     []byte(`{"type":"ka"}`),
-	legacy:   true,
-}
-
-// dialectOf is the dialect of a subprotocol, nil for one that is not spoken here.
-func dialectOf(protocol string) *dialect {
-	for _, d := range []*dialect{transportWS, legacyWS} {
-		if d.protocol == protocol {
-			return d
-		}
-	}
-	return nil
-}
+// beatMessage is a sign of life that a page's script can see.
+var beatMessage = []byte(`{"type":"ping"}`)
 
 // message is one frame from a client.
 type message struct {
@@ -113,19 +86,14 @@ func beginFrame(kind, id string, room int) []byte {
 }
 
 // nextFrame is the message with a result of an operation.
-func (d *dialect) nextFrame(id string, r exec.Response) ([]byte, error) {
-	out, err := r.AppendJSON(append(beginFrame(d.next, id, len(r.Data)), payloadKey...))
+func nextFrame(id string, r exec.Response) ([]byte, error) {
+	out, err := r.AppendJSON(append(beginFrame("next", id, len(r.Data)), payloadKey...))
 	return append(out, '}'), err
 }
 
 // errorFrame is the message that ends an operation which could not be executed.
-// The older protocol has room for one error only.
-func (d *dialect) errorFrame(id string, errs gqlerror.List) ([]byte, error) {
-	var told any = errs
-	if d.legacy {
-		told = errs[0]
-	}
-	payload, err := json.Marshal(told)
+func errorFrame(id string, errs gqlerror.List) ([]byte, error) {
+	payload, err := json.Marshal(errs)
 	if err != nil {
 		return nil, err
 	}

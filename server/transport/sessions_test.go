@@ -27,10 +27,10 @@ func TestWatchedSessionEndsItsSockets(t *testing.T) {
 		return ended, nil
 	}, slog.New(slog.DiscardHandler))
 
-	idle, busy := f.connect(t, modern, asUser), f.connect(t, legacy, asUser)
-	busy.Send(`{"id":"1","type":"start","payload":{"query":"subscription{news}"}}`)
+	idle, busy := f.connect(t, modern, asUser), f.connect(t, modern, asUser)
+	busy.Send(`{"id":"1","type":"subscribe","payload":{"query":"subscription{news}"}}`)
 	f.news <- 1
-	busy.Expect(`{"id":"1","type":"data","payload":{"data":{"news":1}}}`)
+	busy.Expect(`{"id":"1","type":"next","payload":{"data":{"news":1}}}`)
 	anonymous := f.connect(t, modern, "")
 
 	require.NoError(t, f.sockets.sessions.check(t.Context()))

@@ -21,7 +21,6 @@ import (
 type socket struct {
 	set        *sockets
 	conn       *websocket.Conn
-	dialect    *dialect // nil until a subprotocol is agreed: then nothing is read
 	address    string
 	cancel     context.CancelFunc // ends every operation
 	queue      writequeue.Queue
@@ -49,7 +48,6 @@ func newSocket(set *sockets, conn *websocket.Conn, address string, offersDeflate
 	s := &socket{
 		set:     set,
 		conn:    conn,
-		dialect: dialectOf(conn.Subprotocol()),
 		address: address,
 		cancel:  cancel,
 		unwatch: func() {},
@@ -73,8 +71,8 @@ func newSocket(set *sockets, conn *websocket.Conn, address string, offersDeflate
 			s.queue.Close(closeInitTimeout, "Connection initialisation timeout")
 		})
 	})
-	if s.dialect == nil {
-		s.queue.Close(closeNotAcceptable, "Subprotocol not acceptable")
+	if conn.Subprotocol() != subprotocol {
+		s.queue.Close(closeNotAcceptable, "Subprotocol not acceptable: use "+subprotocol)
 	}
 	return s
 }
@@ -173,29 +171,16 @@ func (s *socket) handle(ctx context.Context, data []byte) {
 	switch m.Type {
 	case "connection_init":
 		s.init(ctx, m)
-		return
 	case "ping":
-		if !s.dialect.legacy {
-			s.queue.Send(websocket.TextMessage, frame("pong", "", m.Payload))
-			return
-		}
+		s.queue.Send(websocket.TextMessage, frame("pong", "", m.Payload))
 	case "pong":
-		if !s.dialect.legacy {
-			return
-		}
-	case "connection_terminate":
-		if s.dialect.legacy {
-			s.queue.Close(websocket.CloseNormalClosure, "")
-			return
-		}
-	case s.dialect.start:
+	case "subscribe":
 		s.start(ctx, m)
-		return
-	case s.dialect.stop:
+	case "complete":
 		s.operations.stop(m.ID)
-		return
+	default:
+		s.queue.Close(closeBadRequest, fmt.Sprintf("Invalid message received: no client sends %q", m.Type))
 	}
-	s.queue.Close(closeBadRequest, fmt.Sprintf("Invalid message received: no client sends %q", m.Type))
 }
 
 // init learns who the client is, once and for all.
@@ -240,9 +225,6 @@ func (s *socket) init(ctx context.Context, m message) {
 	s.unwatch = s.set.sessions.watch(viewer.Grant(), s.forbid)
 	s.conn.SetReadLimit(int64(s.set.api.config.MaxBody))
 	s.queue.Send(websocket.TextMessage, frame("connection_ack", "", nil))
-	if s.dialect.legacy {
-		s.queue.Send(websocket.TextMessage, s.dialect.beat)
-	}
 	s.queue.WhileOpen(func() {
 		if !expires.IsZero() {
 			s.deadline = time.AfterFunc(time.Until(expires), s.forbid)
@@ -274,11 +256,7 @@ func (s *socket) start(ctx context.Context, m message) {
 // forbid closes the socket of a session that has ended. Frames that wait in the
 // queue are not delivered any more.
 func (s *socket) forbid() {
-	var last []byte
-	if s.dialect.legacy && !s.acked {
-		last = frame("connection_error", "", []byte(`{"message":"Forbidden"}`))
-	}
-	s.queue.CloseNow(last, closeForbidden, "Forbidden")
+	s.queue.CloseNow(closeForbidden, "Forbidden")
 }
 
 // closeForNow closes the socket because of something that may work the next time.
@@ -290,6 +268,6 @@ func (s *socket) closeForNow() { s.queue.Close(websocket.CloseTryAgainLater, "Tr
 // answers, and by a message that the page's script can see.
 func (s *socket) beat() {
 	s.queue.Send(websocket.PingMessage, nil)
-	s.queue.Send(websocket.TextMessage, s.dialect.beat)
+	s.queue.Send(websocket.TextMessage, beatMessage)
 	s.queue.WhileOpen(func() { s.pulse.Reset(s.set.api.config.PingInterval) })
 }

@@ -19,7 +19,6 @@ import (
 
 const (
 	modern = servertest.Modern
-	legacy = servertest.Legacy
 	asUser = `{"Authorization":"Bearer alice"}`
 )
 
@@ -90,29 +89,6 @@ func TestModernErrors(t *testing.T) {
 	p.Expect(`{"id":"e","type":"complete"}`)
 }
 
-func TestLegacyFlow(t *testing.T) {
-	f := newFixture(t, nil)
-	p := f.connect(t, legacy, asUser)
-	p.Send(`{"id":"1","type":"start","payload":{"query":"subscription{count(to:1)}"}}`)
-	p.Expect(`{"id":"1","type":"data","payload":{"data":{"count":1}}}`)
-	p.Expect(`{"id":"1","type":"complete"}`)
-
-	p.Send(`{"id":"2","type":"start","payload":{"query":"{nothing}"}}`)
-	require.Contains(t, p.Receive(), `"type":"error","id":"2","payload":{"message"`)
-
-	p.Send(`{"id":"3","type":"start","payload":{"query":"subscription{news}"}}`)
-	f.news <- 5
-	p.Expect(`{"id":"3","type":"data","payload":{"data":{"news":5}}}`)
-	// An operation with the same id takes the place of the first one.
-	p.Send(`{"id":"3","type":"start","payload":{"query":"subscription{news}"}}`)
-	p.Send(`{"id":"3","type":"stop"}`)
-	p.Expect(`{"id":"3","type":"complete"}`)
-
-	p.Send(`{"type":"connection_terminate"}`)
-	p.ExpectClose(1000)
-	f.gone(t)
-}
-
 func TestCloseCodes(t *testing.T) {
 	initOnly := []string{`{"type":"connection_init"}`}
 	then := func(messages ...string) []string { return append(initOnly, messages...) }
@@ -140,15 +116,13 @@ func TestCloseCodes(t *testing.T) {
 		"variables are no object":    {messages: then(`{"id":"1","type":"subscribe","payload":{"query":"{hello}","variables":1}}`), code: 4400},
 		"payload of init":            {messages: []string{`{"type":"connection_init","payload":1}`}, code: 4400},
 		"subscribe before init":      {messages: []string{forever}, code: 4401, reason: "Unauthorized"},
-		"start before init":          {protocol: legacy, messages: []string{`{"id":"1","type":"start","payload":{"query":"{hello}"}}`}, code: 4401},
 		"unknown token":              {messages: []string{`{"type":"connection_init","payload":{"authorization":"Bearer mallory"}}`}, code: 4403, reason: "Forbidden"},
 		"not a bearer token":         {messages: []string{`{"type":"connection_init","payload":{"Authorization":"Basic YTpi"}}`}, code: 4403, reason: "Forbidden"},
 		"token is a number":          {messages: []string{`{"type":"connection_init","payload":{"Authorization":1}}`}, code: 4403, reason: "Forbidden"},
-		"unknown token, legacy":      {protocol: legacy, messages: []string{`{"type":"connection_init","payload":{"Authorization":"Bearer mallory"}}`}, code: 4403},
 		"sessions cannot be checked": {messages: []string{`{"type":"connection_init","payload":{"Authorization":"Bearer database-down"}}`}, code: 1013},
 		"subscription cannot start":  {messages: then(`{"id":"1","type":"subscribe","payload":{"query":"subscription{unavailable}"}}`), code: 1013},
-		"the same, legacy":           {protocol: legacy, messages: then(`{"id":"1","type":"start","payload":{"query":"subscription{unavailable}"}}`), code: 1013},
-		"no subprotocol we know":     {protocol: "soap", code: 4406, reason: "Subprotocol not acceptable"},
+		"no subprotocol we know":     {protocol: "soap", code: 4406, reason: "Subprotocol not acceptable: use graphql-transport-ws"},
+		"the older subprotocol":      {protocol: "graphql-ws", messages: []string{`{"type":"connection_init"}`}, code: 4406, reason: "Subprotocol not acceptable: use graphql-transport-ws"},
 		"no init in time":            {code: 4408, reason: "Connection initialisation timeout"},
 		"same id twice":              {messages: then(forever, forever), code: 4409, reason: "Subscriber for 1 already exists"},
 		"second init":                {messages: then(initOnly...), code: 4429, reason: "Too many initialisation requests"},
@@ -178,19 +152,20 @@ func TestCloseCodes(t *testing.T) {
 	}
 }
 
+// The handshake agrees on the newer protocol, whichever the client prefers.
+func TestClientThatOffersBothSubprotocols(t *testing.T) {
+	f := newFixture(t, nil)
+	p := f.dial(t, "graphql-ws", modern)
+	require.Equal(t, modern, p.Conn.Subprotocol())
+	p.Send(`{"type":"connection_init"}`)
+	p.Expect(`{"type":"connection_ack"}`)
+}
+
 func TestBinaryFrameIsRefused(t *testing.T) {
 	f := newFixture(t, nil)
 	p := f.dial(t, modern)
 	require.NoError(t, p.Conn.WriteMessage(websocket.BinaryMessage, []byte(`{"type":"ping"}`)))
 	p.ExpectClose(4400)
-}
-
-func TestLegacyRefusalComesWithItsMessage(t *testing.T) {
-	f := newFixture(t, nil)
-	p := f.dial(t, legacy)
-	p.Send(`{"type":"connection_init","payload":{"authorization":"Bearer mallory"}}`)
-	p.Expect(`{"type":"connection_error","payload":{"message":"Forbidden"}}`)
-	p.ExpectClose(4403)
 }
 
 func TestSocketEndsWithItsToken(t *testing.T) {
@@ -283,23 +258,18 @@ func TestStoppingWhatHasNotBegunStopsNothingElse(t *testing.T) {
 			}
 		}
 	})
-	for _, d := range []*dialect{transportWS, legacyWS} {
-		p := f.connect(t, d.protocol, asUser)
-		for _, query := range []string{"{hello}", "subscription{held}"} {
-			if query == "{hello}" {
-				hold <- struct{}{} // while its session is looked up
-			}
-			p.Send(`{"id":"1","type":"` + d.start + `","payload":{"query":"` + query + `"}}`)
-			<-f.begun
-			p.Send(`{"id":"1","type":"` + d.stop + `"}`)
-			if d.legacy {
-				p.Expect(`{"id":"1","type":"complete"}`)
-			}
-			require.Eventually(t, func() bool { return f.underWay() == 0 }, 30*time.Second, time.Millisecond)
-			p.Send(`{"id":"2","type":"` + d.start + `","payload":{"query":"{hello}"}}`)
-			p.Expect(`{"id":"2","type":"` + d.next + `","payload":{"data":{"hello":"world"}}}`)
-			p.Expect(`{"id":"2","type":"complete"}`)
+	p := f.connect(t, modern, asUser)
+	for _, query := range []string{"{hello}", "subscription{held}"} {
+		if query == "{hello}" {
+			hold <- struct{}{} // while its session is looked up
 		}
+		p.Send(`{"id":"1","type":"subscribe","payload":{"query":"` + query + `"}}`)
+		<-f.begun
+		p.Send(`{"id":"1","type":"complete"}`)
+		require.Eventually(t, func() bool { return f.underWay() == 0 }, 30*time.Second, time.Millisecond)
+		p.Send(`{"id":"2","type":"subscribe","payload":{"query":"{hello}"}}`)
+		p.Expect(`{"id":"2","type":"next","payload":{"data":{"hello":"world"}}}`)
+		p.Expect(`{"id":"2","type":"complete"}`)
 	}
 }
 
@@ -378,14 +348,6 @@ func TestSilentPeerIsDropped(t *testing.T) {
 	}, 30*time.Second, time.Millisecond)
 }
 
-func TestLegacyKeepAlive(t *testing.T) {
-	f := newFixture(t, func(c *Config) { c.PingInterval = time.Second }) // a busy machine has pauses
-	p := f.connect(t, legacy, "")
-	for range 5 {
-		p.Expect(`{"type":"ka"}`)
-	}
-}
-
 func TestShutdown(t *testing.T) {
 	f := newFixture(t, nil)
 	idle := f.connect(t, modern, "")
@@ -434,9 +396,9 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	f.gone(t)
 	goroutines, before := goleak.IgnoreCurrent(), files()
 	var peers []*servertest.Peer
-	for i := range 60 {
-		p := f.connect(t, []string{modern, legacy}[i%2], asUser)
-		p.Send(`{"id":"1","type":"` + []string{"subscribe", "start"}[i%2] + `","payload":{"query":"subscription{idle}"}}`)
+	for range 60 {
+		p := f.connect(t, modern, asUser)
+		p.Send(`{"id":"1","type":"subscribe","payload":{"query":"subscription{idle}"}}`)
 		peers = append(peers, p)
 	}
 	var streams []events

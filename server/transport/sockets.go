@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -63,7 +64,6 @@ func newSockets(a *api) *sockets {
 			WriteBufferSize:   socketBuffer,
 			WriteBufferPool:   new(sync.Pool),
 			EnableCompression: a.config.Deflate,
-			Subprotocols:      []string{transportWS.protocol, legacyWS.protocol},
 			CheckOrigin:       func(*http.Request) bool { return true }, // accept has checked it
 			Error: func(w http.ResponseWriter, _ *http.Request, status int, reason error) {
 				w.Header().Set("Sec-Websocket-Version", "13")
@@ -89,7 +89,14 @@ func (s *sockets) accept(w http.ResponseWriter, r *http.Request) {
 		unavailable(w, "This server takes no more connections.")
 		return
 	}
-	conn, err := s.upgrader.Upgrade(w, r, http.Header{requestid.Header: w.Header()[requestid.Header]})
+	// A client that offers both subprotocols gets the newer one.
+	header := http.Header{requestid.Header: w.Header()[requestid.Header]}
+	for _, known := range []string{olderSubprotocol, subprotocol} {
+		if slices.Contains(websocket.Subprotocols(r), known) {
+			header.Set("Sec-Websocket-Protocol", known)
+		}
+	}
+	conn, err := s.upgrader.Upgrade(w, r, header)
 	if err != nil {
 		s.release()
 		s.api.config.Logger.DebugContext(r.Context(), "websocket handshake refused", "err", err)

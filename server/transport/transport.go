@@ -4,8 +4,7 @@
 //
 //   - Every transport does the same with a request: authenticate, check, limit,
 //     execute. GraphQL over HTTP, GraphQL over SSE and graphql-transport-ws are
-//     followed to the letter, the older graphql-ws as far as it was ever written
-//     down.
+//     followed to the letter.
 //   - A client costs a bounded amount of memory and nobody else's time: bodies,
 //     messages, queues, operations and connections have bounds, every read and
 //     write has a deadline. A client that does not keep up loses its socket.

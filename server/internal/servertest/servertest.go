@@ -15,7 +15,6 @@ import (
 // The subprotocols of sockets.
 const (
 	Modern = "graphql-transport-ws"
-	Legacy = "graphql-ws"
 )
 
 // AsJSON is the media type of requests.

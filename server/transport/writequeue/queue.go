@@ -96,18 +96,14 @@ func (q *Queue) Close(code int, reason string) {
 	q.closeLocked(code, reason)
 }
 
-// CloseNow is Close without the frames that are queued, but after the last one if
-// it is not nil.
-func (q *Queue) CloseNow(last []byte, code int, reason string) {
+// CloseNow is Close without the frames that are queued.
+func (q *Queue) CloseNow(code int, reason string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closing {
 		return
 	}
 	q.frames, q.bytes = nil, 0
-	if last != nil {
-		q.addLocked(websocket.TextMessage, last, nil)
-	}
 	q.closeLocked(code, reason)
 }
 
