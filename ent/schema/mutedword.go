@@ -2,7 +2,6 @@ package schema
 
 import (
 	"entgo.io/ent"
-	"entgo.io/ent/dialect/entsql"
 	"entgo.io/ent/schema/field"
 	"entgo.io/ent/schema/index"
 )
@@ -17,7 +16,6 @@ func (MutedWord) Fields() []ent.Field {
 		field.Int64("user_id").Immutable(),
 		field.String("word").MaxLen(1024).Comment("a word or a phrase, as package visibility normalises it"),
 		field.String("head").MaxLen(1024).Comment("the first part of the word: what has no such part has not the word"),
-		field.Int("form").Default(0).Comment("of the word and its head: 0 is that of versions before; a worker writes such a row anew"),
 		field.Time("created_at").Immutable().Default(now),
 	}
 }
@@ -30,10 +28,5 @@ func (MutedWord) Indexes() []ent.Index {
 	return []ent.Index{
 		index.Fields("user_id", "word").Unique(),
 		index.Fields("head", "user_id"),
-		index.Fields("id").StorageKey("muted_word_of_before").Annotations(entsql.IndexWhere(MutedWordOfBefore)),
 	}
 }
-
-// MutedWordOfBefore is the condition of SQL for words in the form of versions before. An index
-// has it, so another one needs a migration.
-const MutedWordOfBefore = "form < 1"
