@@ -7584,8 +7584,6 @@ type MutedWordMutation struct {
 	id            *int64
 	word          *string
 	head          *string
-	form          *int
-	addform       *int
 	created_at    *time.Time
 	clearedFields map[string]struct{}
 	user          *int64
@@ -7807,62 +7805,6 @@ func (m *MutedWordMutation) ResetHead() {
 	m.head = nil
 }
 
-// SetForm sets the "form" field.
-func (m *MutedWordMutation) SetForm(i int) {
-	m.form = &i
-	m.addform = nil
-}
-
-// Form returns the value of the "form" field in the mutation.
-func (m *MutedWordMutation) Form() (r int, exists bool) {
-	v := m.form
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// OldForm returns the old "form" field's value of the MutedWord entity.
-// If the MutedWord object wasn't provided to the builder, the object is fetched from the database.
-// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
-func (m *MutedWordMutation) OldForm(ctx context.Context) (v int, err error) {
-	if !m.op.Is(OpUpdateOne) {
-		return v, errors.New("OldForm is only allowed on UpdateOne operations")
-	}
-	if m.id == nil || m.oldValue == nil {
-		return v, errors.New("OldForm requires an ID field in the mutation")
-	}
-	oldValue, err := m.oldValue(ctx)
-	if err != nil {
-		return v, fmt.Errorf("querying old value for OldForm: %w", err)
-	}
-	return oldValue.Form, nil
-}
-
-// AddForm adds i to the "form" field.
-func (m *MutedWordMutation) AddForm(i int) {
-	if m.addform != nil {
-		*m.addform += i
-	} else {
-		m.addform = &i
-	}
-}
-
-// AddedForm returns the value that was added to the "form" field in this mutation.
-func (m *MutedWordMutation) AddedForm() (r int, exists bool) {
-	v := m.addform
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// ResetForm resets all changes to the "form" field.
-func (m *MutedWordMutation) ResetForm() {
-	m.form = nil
-	m.addform = nil
-}
-
 // SetCreatedAt sets the "created_at" field.
 func (m *MutedWordMutation) SetCreatedAt(t time.Time) {
 	m.created_at = &t
@@ -7960,7 +7902,7 @@ func (m *MutedWordMutation) Type() string {
 // order to get all numeric fields that were incremented/decremented, call
 // AddedFields().
 func (m *MutedWordMutation) Fields() []string {
-	fields := make([]string, 0, 5)
+	fields := make([]string, 0, 4)
 	if m.user != nil {
 		fields = append(fields, mutedword.FieldUserID)
 	}
@@ -7969,9 +7911,6 @@ func (m *MutedWordMutation) Fields() []string {
 	}
 	if m.head != nil {
 		fields = append(fields, mutedword.FieldHead)
-	}
-	if m.form != nil {
-		fields = append(fields, mutedword.FieldForm)
 	}
 	if m.created_at != nil {
 		fields = append(fields, mutedword.FieldCreatedAt)
@@ -7990,8 +7929,6 @@ func (m *MutedWordMutation) Field(name string) (ent.Value, bool) {
 		return m.Word()
 	case mutedword.FieldHead:
 		return m.Head()
-	case mutedword.FieldForm:
-		return m.Form()
 	case mutedword.FieldCreatedAt:
 		return m.CreatedAt()
 	}
@@ -8009,8 +7946,6 @@ func (m *MutedWordMutation) OldField(ctx context.Context, name string) (ent.Valu
 		return m.OldWord(ctx)
 	case mutedword.FieldHead:
 		return m.OldHead(ctx)
-	case mutedword.FieldForm:
-		return m.OldForm(ctx)
 	case mutedword.FieldCreatedAt:
 		return m.OldCreatedAt(ctx)
 	}
@@ -8043,13 +7978,6 @@ func (m *MutedWordMutation) SetField(name string, value ent.Value) error {
 		}
 		m.SetHead(v)
 		return nil
-	case mutedword.FieldForm:
-		v, ok := value.(int)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.SetForm(v)
-		return nil
 	case mutedword.FieldCreatedAt:
 		v, ok := value.(time.Time)
 		if !ok {
@@ -8065,9 +7993,6 @@ func (m *MutedWordMutation) SetField(name string, value ent.Value) error {
 // this mutation.
 func (m *MutedWordMutation) AddedFields() []string {
 	var fields []string
-	if m.addform != nil {
-		fields = append(fields, mutedword.FieldForm)
-	}
 	return fields
 }
 
@@ -8076,8 +8001,6 @@ func (m *MutedWordMutation) AddedFields() []string {
 // was not set, or was not defined in the schema.
 func (m *MutedWordMutation) AddedField(name string) (ent.Value, bool) {
 	switch name {
-	case mutedword.FieldForm:
-		return m.AddedForm()
 	}
 	return nil, false
 }
@@ -8087,13 +8010,6 @@ func (m *MutedWordMutation) AddedField(name string) (ent.Value, bool) {
 // type.
 func (m *MutedWordMutation) AddField(name string, value ent.Value) error {
 	switch name {
-	case mutedword.FieldForm:
-		v, ok := value.(int)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.AddForm(v)
-		return nil
 	}
 	return fmt.Errorf("unknown MutedWord numeric field %s", name)
 }
@@ -8129,9 +8045,6 @@ func (m *MutedWordMutation) ResetField(name string) error {
 		return nil
 	case mutedword.FieldHead:
 		m.ResetHead()
-		return nil
-	case mutedword.FieldForm:
-		m.ResetForm()
 		return nil
 	case mutedword.FieldCreatedAt:
 		m.ResetCreatedAt()

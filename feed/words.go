@@ -5,13 +5,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
-
-	"entgo.io/ent/dialect/sql"
 
 	"tideline/ent"
 	"tideline/ent/mutedword"
-	"tideline/ent/schema"
 	"tideline/ent/user"
 	"tideline/feed/account"
 	"tideline/feed/home"
@@ -30,12 +26,7 @@ const (
 	MaxMutedWord = 64
 )
 
-var (
-	wordField = text.Field{What: "The word", Name: "word", Limit: "mutedWordLength", Least: 1, Most: MaxMutedWord}
-	// mutedWordField is a word that is muted already. Earlier versions checked the length before
-	// folding, by which one character may become 18.
-	mutedWordField = text.Field{What: "The word", Name: "word", Limit: "mutedWordLength", Least: 1, Most: 18 * MaxMutedWord}
-)
+var wordField = text.Field{What: "The word", Name: "word", Limit: "mutedWordLength", Least: 1, Most: MaxMutedWord}
 
 // mutedWords changes the words that users mute.
 type mutedWords struct {
@@ -66,7 +57,7 @@ func (m *mutedWords) MuteWord(ctx context.Context, v account.Viewer, word string
 		if len(muted) >= MaxMutedWords {
 			return false, refusal.New(refusal.TooMany, "At most %d words can be muted.", MaxMutedWords).Beyond("mutedWords", MaxMutedWords, len(muted)+1)
 		}
-		return true, tx.MutedWord.Create().SetUserID(v.ID).SetWord(word).SetHead(head).SetForm(visibility.FormOfWords).Exec(ctx)
+		return true, tx.MutedWord.Create().SetUserID(v.ID).SetWord(word).SetHead(head).Exec(ctx)
 	})
 }
 
@@ -74,13 +65,11 @@ func (m *mutedWords) MuteWord(ctx context.Context, v account.Viewer, word string
 //
 // Cost: as MuteWord.
 func (m *mutedWords) UnmuteWord(ctx context.Context, v account.Viewer, word string) (normalised string, u *ent.User, err error) {
-	shown := strings.TrimSpace(word)
-	if word, err = mutedWordField.FoldPhrase(word); err != nil {
+	if word, err = wordField.FoldPhrase(word); err != nil {
 		return "", nil, err
 	}
 	return m.changeWords(ctx, v, word, func(tx *ent.Tx, word, _ string) (bool, error) {
-		// In the form of a version before, until a worker has written it anew.
-		n, err := tx.MutedWord.Delete().Where(mutedword.UserID(v.ID), mutedword.WordIn(word, shown)).Exec(ctx)
+		n, err := tx.MutedWord.Delete().Where(mutedword.UserID(v.ID), mutedword.Word(word)).Exec(ctx)
 		return n > 0, err
 	})
 }
@@ -131,43 +120,4 @@ func (m *mutedWords) MutedWords(ctx context.Context, v account.Viewer, owner int
 		words = []string{}
 	}
 	return words, rows.Wrap("read muted words", err)
-}
-
-// FoldMutedWords rewrites up to n muted words in the form of an earlier version, and has the
-// clients of their users read again where that makes a difference. It returns how many there
-// were.
-//
-// Cost: a look-up in an index that is empty most often; else a short transaction for each word,
-// which locks the user.
-func FoldMutedWords(ctx context.Context, db *ent.Client, q *queue.Queue, n int) (int, error) {
-	list, err := db.MutedWord.Query().Where(func(s *sql.Selector) { s.Where(sql.ExprP(schema.MutedWordOfBefore)) }).
-		Order(mutedword.ByID()).Limit(n).All(ctx)
-	if err != nil {
-		return 0, fmt.Errorf("read muted words: %w", err)
-	}
-	for _, row := range list {
-		err := rows.InTx(ctx, db, func(tx *ent.Tx) error {
-			if _, err := tx.User.Query().Where(user.ID(row.UserID), rows.ForUpdate).OnlyID(ctx); err != nil {
-				return fmt.Errorf("lock user: %w", err)
-			}
-			word, head := visibility.NormalWord(row.Word)
-			there, err := tx.MutedWord.Query().Where(mutedword.UserID(row.UserID), mutedword.Word(word), mutedword.IDNEQ(row.ID)).Exist(ctx)
-			if err != nil {
-				return fmt.Errorf("look for the muted word: %w", err)
-			}
-			if there || head == "" {
-				_, err = tx.MutedWord.Delete().Where(mutedword.ID(row.ID)).Exec(ctx)
-			} else {
-				err = tx.MutedWord.Update().Where(mutedword.ID(row.ID)).SetWord(word).SetHead(head).SetForm(visibility.FormOfWords).Exec(ctx)
-			}
-			if err != nil || word == row.Word {
-				return rows.Wrap("fold muted word", err)
-			}
-			return q.Enqueue(ctx, tx, queue.Relations, job.WordsChanged, job.Words{User: row.UserID, Change: rand.Int64()})
-		})
-		if err != nil && !ent.IsNotFound(err) { // the user is gone, and the word with it
-			return 0, err
-		}
-	}
-	return len(list), nil
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tideline/ent/mutedword"
 	"tideline/ent/schema"
 	"tideline/feed"
 	"tideline/feed/account"
@@ -115,37 +114,5 @@ func TestMutedWordsAreBounded(t *testing.T) {
 		_, _, err := w.Feed.UnmuteWord(w.Ctx, ann, "word7")
 		require.NoError(w, err)
 		require.Empty(w, mute(ann, "one more"))
-	})
-}
-
-// Words that an earlier version muted in its own form are rewritten, can be unmuted before and
-// after as they are shown, and are counted once.
-func TestMutedWordsOfAnEarlierForm(t *testing.T) {
-	t.Parallel()
-	feedtest.EachIdle(t, func(w *feedtest.World) {
-		ann := w.User("ann")
-		long := strings.Repeat("a", feed.MaxMutedWord-1) + "ss"
-		for _, word := range []string{"don’t", "co\u00ADop", "coop", "cat", long, "\u200B"} {
-			w.Stores.DB.MutedWord.Create().SetUserID(ann.ID).SetWord(word).SetHead("x").ExecX(w.Ctx)
-		}
-		_, _, err := w.Feed.UnmuteWord(w.Ctx, ann, "don’t")
-		require.NoError(w, err)
-		n, err := feed.FoldMutedWords(w.Ctx, w.Stores.DB, w.Queue, 10)
-		require.NoError(w, err)
-		require.Equal(w, 5, n)
-		words, err := w.Feed.MutedWords(w.Ctx, ann, ann.ID)
-		require.NoError(w, err)
-		require.Equal(w, []string{"coop", "cat", long}, words)
-		require.Equal(w, "coop", w.Stores.DB.MutedWord.Query().Order(mutedword.ByID()).FirstX(w.Ctx).Head)
-		_, _, err = w.Feed.UnmuteWord(w.Ctx, ann, long)
-		require.NoError(w, err)
-		_, _, err = w.Feed.MuteWord(w.Ctx, ann, "don’t")
-		require.NoError(w, err)
-		words, err = w.Feed.MutedWords(w.Ctx, ann, ann.ID)
-		require.NoError(w, err)
-		require.Equal(w, []string{"coop", "cat", "don't"}, words)
-		n, err = feed.FoldMutedWords(w.Ctx, w.Stores.DB, w.Queue, 10)
-		require.NoError(w, err)
-		require.Zero(w, n)
 	})
 }

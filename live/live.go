@@ -79,8 +79,7 @@ const (
 	// several of the user Author were: SQL says which.
 	SessionEnded
 	// MarkerMoved says that the user read up to somewhere, or that the requests to follow the
-	// user changed: each stream of the user sends a heartbeat. The two share a kind because a
-	// process of an earlier version takes an unknown kind for a malformed message.
+	// user changed: each stream of the user sends a heartbeat.
 	MarkerMoved
 	// JournalChanged says that the journal of the timeline may have new entries.
 	JournalChanged

@@ -36,8 +36,7 @@ func newClaim(name int64, counted int, p *pulse.Pulse) *claim {
 // by the name of a later one, not even when the row was deleted and made again.
 func newName() int64 { return 1 + rand.Int64N(1<<62) }
 
-// own matches the row while the attempt has the claim to it. An older version of this
-// program counts its attempts, and does not name them.
+// own matches the row while the attempt has the claim to it.
 func (j *Job) own() predicate.Job {
 	return job.And(job.ID(j.ID), job.Claim(j.claim.name), job.Attempts(j.claim.counted), job.Dead(false))
 }

@@ -147,13 +147,6 @@ func TestLostClaim(t *testing.T) {
 			assert.Equal(t, Done, st.finish(t, heir, nil).outcome)
 			assert.Equal(t, Done, st.goOn(t, nil))
 		},
-		"it is the heir of an older version": func(t *testing.T, st *stalled) {
-			st.db.Job.UpdateOneID(st.job.ID).SetAttempts(1).ExecX(t.Context()) // as that version begins
-			require.ErrorIs(t, st.job.Checkpoint(t.Context(), 1), ErrClaimLost)
-			st.db.Job.DeleteOneID(st.job.ID).ExecX(t.Context()) // and ends
-			assert.Equal(t, Lost, st.goOn(t, errors.New("too late")))
-			st.requireOnceMore(t)
-		},
 		"it is retried by an operator meanwhile": func(t *testing.T, st *stalled) {
 			found, err := st.Retry(t.Context(), st.job.ID)
 			require.NoError(t, err)

@@ -13,7 +13,7 @@
 //   - The trimmer keeps what is stored within its bounds.
 //   - The eraser begins to delete the users whose time has come (eraser.go).
 //   - The balancer moves authors who are pushed and pulled on to pull.
-//   - The indexer brings what processes of earlier versions wrote into the present form (indexer.go).
+//   - The indexer makes users be found by their names who were created without words (indexer.go).
 //   - The folder folds the deltas of counters.
 //   - The monitor raises alarms.
 //   - The waker makes the jobs due that wait for a master of Redis which serves again

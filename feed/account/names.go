@@ -100,8 +100,8 @@ func KeepNames(ctx context.Context, tx *ent.Tx, users ...*ent.User) error {
 	return rows.Wrap("note names of users", err)
 }
 
-// IndexNames makes up to n users be found by their handles and names whom a process of an
-// earlier version has created or renamed. It returns how many there were.
+// IndexNames makes up to n users be found by their handles and names that were created or
+// renamed without KeepNames. It returns how many there were.
 //
 // Cost: a look-up in an index that is empty most often; else a transaction, which locks the users.
 func IndexNames(ctx context.Context, db *ent.Client, n int) (int, error) {

@@ -103,8 +103,8 @@ func TestSearch(t *testing.T) {
 	})
 }
 
-// A user is found by the present handle and name only, and by each way in which they came: also by
-// a process of an earlier version, once a worker has indexed the user.
+// A user is found by the present handle and name only, and by each way in which they came: also
+// without KeepNames, once a worker has indexed the user.
 func TestSearchFollowsNames(t *testing.T) {
 	t.Parallel()
 	feedtest.EachIdle(t, func(w *feedtest.World) {

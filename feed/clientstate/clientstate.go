@@ -173,8 +173,7 @@ func (c *State) UpTo(id int64) State {
 	return State{c.Position, min(c.low, id), c.recent[:end], min(c.from, id), c.settled}
 }
 
-// settledMark begins the tail of a state that was settled. Versions that do not know it take
-// such a cursor for one without a state.
+// settledMark begins the tail of a state that was settled. No epoch has this bit.
 const settledMark = 1 << 63
 
 // appendTail appends the state as part of a cursor. It is empty when the state does not

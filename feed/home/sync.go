@@ -29,7 +29,7 @@ import (
 //
 // Cost: that of SyncInbox, and six round trips at most.
 func (h *Home) SyncInboxAndNotify(ctx context.Context, viewer, author, change int64, again bool, others ...int64) error {
-	if change != 0 && !again { // 0: an older version made it
+	if change != 0 && !again { // 0: it has no number, and is done each time
 		if told, err := h.tl.Told(ctx, viewer, change); told || err != nil {
 			return err
 		}

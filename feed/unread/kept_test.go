@@ -116,9 +116,9 @@ func TestKeptIsBounded(t *testing.T) {
 	}
 	by := Basis{Epoch: 1}
 	for user := range int64(100) {
-		c.Keep(user, Counted(0, by, many))
-		c.Keep(user, Counted(0, by, many)) // in place of the one before
-		c.Keep(1000+user, Counted(0, by, nil))
+		c.Keep(user, Counted(9, by, many))
+		c.Keep(user, Counted(9, by, many)) // in place of the one before
+		c.Keep(1000+user, Counted(9, by, nil))
 	}
 	const fit = keptBytes / (keptOverhead + 8*50_000)
 	require.False(t, c.Has(99-fit), "it was asked for longest ago")

@@ -37,9 +37,6 @@ func wordsOf(viewer string) string {
 	return "(SELECT coalesce(string_agg(w.word, '" + betweenWords + "'), '') FROM " + mutedword.Table + " w WHERE w.user_id = " + viewer + ")"
 }
 
-// FormOfWords is the form of NormalWord, see ent.MutedWord.
-const FormOfWords = 1
-
 // NormalWord returns a word or phrase in the form in which it is compared, and its head:
 // the first part of it. The head is empty if the text has nothing to be found by.
 func NormalWord(word string) (normalised, head string) {

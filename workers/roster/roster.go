@@ -140,8 +140,6 @@ func (s *Rosters) Begin(ctx context.Context, w Walk) (*Roster, error) {
 		return r.withoutActivity(err)
 	}
 	begun := at != Position{}
-	// A process of the version before ends at once where an audience that was gone through by
-	// activity fits into its page. It may be next, and has the configured size.
 	r.position.ByActivity = at.ByActivity || !begun && author.FollowerCount > s.pageSize && count < author.FollowerCount/readsPerLookUp
 	if !r.position.ByActivity {
 		// One that had larger pages, or no list of the active users, came by some of the most

@@ -81,7 +81,7 @@ func (w *Waiting) look(ctx context.Context) (map[[2]int64][]int64, error) {
 	found := map[[2]int64][]int64{}
 	for _, row := range rows {
 		var r job.Relation
-		if err := json.Unmarshal(row.Payload, &r); err == nil && r.Change != 0 { // 0: an older version's, which has none
+		if err := json.Unmarshal(row.Payload, &r); err == nil {
 			found[pair(r)] = append(found[pair(r)], r.Change)
 		}
 	}
