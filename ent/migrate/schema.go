@@ -404,7 +404,6 @@ var (
 		{Name: "id", Type: field.TypeInt64, Increment: true},
 		{Name: "word", Type: field.TypeString, Size: 1024},
 		{Name: "head", Type: field.TypeString, Size: 1024},
-		{Name: "form", Type: field.TypeInt, Default: 0},
 		{Name: "created_at", Type: field.TypeTime},
 		{Name: "user_id", Type: field.TypeInt64},
 	}
@@ -416,7 +415,7 @@ var (
 		ForeignKeys: []*schema.ForeignKey{
 			{
 				Symbol:     "muted_words_users_user",
-				Columns:    []*schema.Column{MutedWordsColumns[5]},
+				Columns:    []*schema.Column{MutedWordsColumns[4]},
 				RefColumns: []*schema.Column{UsersColumns[0]},
 				OnDelete:   schema.Cascade,
 			},
@@ -425,20 +424,12 @@ var (
 			{
 				Name:    "mutedword_user_id_word",
 				Unique:  true,
-				Columns: []*schema.Column{MutedWordsColumns[5], MutedWordsColumns[1]},
+				Columns: []*schema.Column{MutedWordsColumns[4], MutedWordsColumns[1]},
 			},
 			{
 				Name:    "mutedword_head_user_id",
 				Unique:  false,
-				Columns: []*schema.Column{MutedWordsColumns[2], MutedWordsColumns[5]},
-			},
-			{
-				Name:    "muted_word_of_before",
-				Unique:  false,
-				Columns: []*schema.Column{MutedWordsColumns[0]},
-				Annotation: &entsql.IndexAnnotation{
-					Where: "form < 1",
-				},
+				Columns: []*schema.Column{MutedWordsColumns[2], MutedWordsColumns[4]},
 			},
 		},
 	}

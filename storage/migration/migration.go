@@ -19,6 +19,7 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"io/fs"
 	"path"
@@ -43,12 +44,15 @@ const (
 	Contract Phase = "contract"
 )
 
+// files are the migrations, in a folder for each dialect.
+var files fs.FS = migrations.FS
+
 // mark is the line in the file of a migration that contracts.
 const mark = "-- tideline: contract"
 
 // Migration is one step from a version of the tables to the next.
 type Migration struct {
-	// Version is a date and a time: 20261121031534.
+	// Version is a date and a time: 20261128031534.
 	Version int64
 	Name    string
 	Phase   Phase
@@ -79,8 +83,11 @@ func (p Plan) Of(phase Phase) []Migration {
 	return slices.DeleteFunc(slices.Clone(p.Pending), func(m Migration) bool { return m.Phase != phase })
 }
 
+// ErrTooOld says that a database has tables, and that the first migration did not make them.
+var ErrTooOld = errors.New("the tables were made by a version before 0.1.0 and cannot be migrated: run 'tideline export' with that version and 'tideline import' with this one, into an empty database")
+
 // Lacks compares a database with the migrations of this program. Those that it does not
-// know, of a newer one, are left out.
+// know, of a newer one, are left out. Error: ErrTooOld.
 //
 // Cost: two queries.
 func Lacks(ctx context.Context, db *sql.DB, dialectName string) (Plan, error) {
@@ -91,6 +98,9 @@ func Lacks(ctx context.Context, db *sql.DB, dialectName string) (Plan, error) {
 	applied, err := appliedTo(ctx, db, dialectName)
 	if err != nil {
 		return Plan{}, fmt.Errorf("pending migrations: %w", err)
+	}
+	if len(applied) > 0 && !applied[all[0].Version] {
+		return Plan{}, ErrTooOld
 	}
 	return Plan{
 		Fresh:   len(applied) == 0,
@@ -145,14 +155,14 @@ func folderOf(dialectName string) string {
 // All reads the migrations of this program for dialect.SQLite or dialect.Postgres, in
 // their order. An error is one of the program.
 func All(dialectName string) ([]Migration, error) {
-	files, err := fs.Glob(migrations.FS, folderOf(dialectName)+"/*.sql")
+	names, err := fs.Glob(files, folderOf(dialectName)+"/*.sql")
 	if err != nil {
 		return nil, fmt.Errorf("migrations: %w", err)
 	}
 	var all []Migration
 	indexes := map[string]string{}
-	for _, file := range files {
-		text, err := fs.ReadFile(migrations.FS, file)
+	for _, file := range names {
+		text, err := fs.ReadFile(files, file)
 		if err != nil {
 			return nil, fmt.Errorf("migrations: %w", err)
 		}

@@ -2,29 +2,50 @@ package migration_test
 
 import (
 	"fmt"
+	"io/fs"
+	"os"
 	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"entgo.io/ent/dialect"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"tideline/ent/migrate/migrations"
 	"tideline/storage"
 	"tideline/storage/migration"
 	"tideline/storage/storagetest"
 )
 
-func TestMain(m *testing.M) { storagetest.Main(m) }
+// TestMain adds migrations to those of the product: a column, an index that takes the place
+// of another one, and the end of that one.
+func TestMain(m *testing.M) {
+	all := fstest.MapFS{}
+	for _, files := range []fs.FS{migration.Files(), os.DirFS("testdata")} {
+		for _, dir := range []string{"postgres", "sqlite"} {
+			names, err := fs.Glob(files, dir+"/*.sql")
+			if err != nil {
+				panic(err)
+			}
+			for _, name := range names {
+				text, err := fs.ReadFile(files, name)
+				if err != nil {
+					panic(err)
+				}
+				all[name] = &fstest.MapFile{Data: text}
+			}
+		}
+	}
+	migration.SetFiles(all)
+	os.Unsetenv("TIDELINE_TEST_CACHE") // its databases have the product's migrations alone
+	storagetest.Main(m)
+}
+
+// The versions of the migrations that TestMain adds.
+const addColumn, addIndex, dropIndex = 20990101000001, 20990101000002, 20990101000003
 
 var dialects = []string{dialect.SQLite, dialect.Postgres}
-
-// beforeRules are the migrations of the time before the first release, from before there
-// were phases. No process of a release runs beside them.
-var beforeRules = []string{
-	"visible_post_counts", "post_visibility", "fan_out_mode", "user_issuer", "account-life", "deleted-identities", "likes-of-a-user",
-}
 
 func all(t *testing.T, dialectName string) []migration.Migration {
 	t.Helper()
@@ -49,7 +70,7 @@ func emptyStores(t *testing.T, dialectName string) *storage.Stores {
 func TestMigrationsAreForRunningProcesses(t *testing.T) {
 	for _, dialectName := range dialects {
 		for _, m := range all(t, dialectName) {
-			if m.Name == "init" || slices.Contains(beforeRules, m.Name) {
+			if m.Name == "init" {
 				continue
 			}
 			file := fmt.Sprintf("%s/%d_%s", dialectName, m.Version, m.Name)
@@ -162,8 +183,8 @@ func schemaOf(t *testing.T, s *storage.Stores) []string {
 func back(t *testing.T, s *storage.Stores) {
 	t.Helper()
 	statements := []string{
-		"CREATE INDEX user_fan_out_mode_follower_count ON users (fan_out_mode, follower_count)", "DROP INDEX user_fan_out_mode",
-		"DELETE FROM goose_db_version WHERE version_id IN (20261124032045, 20261124032048, 20261124073500)",
+		"CREATE INDEX user_fixture_before ON users (role, handle)", "DROP INDEX user_fixture",
+		fmt.Sprintf("DELETE FROM goose_db_version WHERE version_id IN (%d, %d)", addIndex, dropIndex),
 	}
 	for _, statement := range statements {
 		_, err := s.SQL.ExecContext(t.Context(), statement)
@@ -187,7 +208,7 @@ func hasIndex(t *testing.T, s *storage.Stores, name string) bool {
 
 // A process at its start expands; what older ones need goes when it is asked for.
 func TestNothingContractsByItself(t *testing.T) {
-	const old, young = "user_fan_out_mode_follower_count", "user_fan_out_mode"
+	const old, young = "user_fixture_before", "user_fixture"
 	for _, dialectName := range dialects {
 		t.Run(dialectName, func(t *testing.T) {
 			s := emptyStores(t, dialectName)
@@ -206,8 +227,8 @@ func TestNothingContractsByItself(t *testing.T) {
 			require.ErrorIs(t, err, migration.ErrExpandFirst)
 			applied, err := s.Apply(t.Context(), migration.Options{})
 			require.NoError(t, err)
-			require.Contains(t, versionsOf(applied), "counters-in-no-index")
-			require.NotContains(t, versionsOf(applied), "no-index-of-counters")
+			require.Contains(t, versionsOf(applied), "fixture-index")
+			require.NotContains(t, versionsOf(applied), "no-fixture-index")
 			require.True(t, hasIndex(t, s, old) && hasIndex(t, s, young))
 
 			plan, err = s.Pending(t.Context())
@@ -215,7 +236,7 @@ func TestNothingContractsByItself(t *testing.T) {
 			require.Empty(t, plan.Of(migration.Expand))
 			applied, err = s.Apply(t.Context(), migration.Options{Phase: migration.Contract})
 			require.NoError(t, err)
-			require.Contains(t, versionsOf(applied), "no-index-of-counters")
+			require.Contains(t, versionsOf(applied), "no-fixture-index")
 			require.False(t, hasIndex(t, s, old))
 			require.True(t, hasIndex(t, s, young))
 			applied, err = s.Apply(t.Context(), migration.Options{Phase: migration.Contract})
@@ -230,7 +251,7 @@ func TestNothingContractsByItself(t *testing.T) {
 func TestEveryStatementIsRead(t *testing.T) {
 	for folder, dialectName := range map[string]string{"sqlite": dialect.SQLite, "postgres": dialect.Postgres} {
 		for _, m := range all(t, dialectName) {
-			text, err := migrations.FS.ReadFile(fmt.Sprintf("%s/%d_%s.sql", folder, m.Version, m.Name))
+			text, err := fs.ReadFile(migration.Files(), fmt.Sprintf("%s/%d_%s.sql", folder, m.Version, m.Name))
 			require.NoError(t, err)
 			up, _, _ := strings.Cut(string(text), "-- +goose Down")
 			var want []string
@@ -246,5 +267,22 @@ func TestEveryStatementIsRead(t *testing.T) {
 			}
 			require.Equal(t, want, got)
 		}
+	}
+}
+
+// A database of before the first release is refused, and left as it is.
+func TestDatabaseOfBeforeTheFirstMigrationIsRefused(t *testing.T) {
+	for _, dialectName := range dialects {
+		t.Run(dialectName, func(t *testing.T) {
+			s := emptyStores(t, dialectName)
+			require.NoError(t, s.Migrate(t.Context()))
+			_, err := s.SQL.ExecContext(t.Context(), fmt.Sprintf("UPDATE goose_db_version SET version_id = 20261121031533 WHERE version_id = %d", all(t, dialectName)[0].Version))
+			require.NoError(t, err)
+			before := schemaOf(t, s)
+			_, err = s.Pending(t.Context())
+			require.ErrorIs(t, err, migration.ErrTooOld)
+			require.ErrorContains(t, s.Migrate(t.Context()), "'tideline export' with that version and 'tideline import' with this one")
+			require.Equal(t, before, schemaOf(t, s))
+		})
 	}
 }

@@ -15,8 +15,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
-
-	"tideline/ent/migrate/migrations"
 )
 
 // Defaults of Options.
@@ -57,7 +55,7 @@ type Pools struct {
 }
 
 // Apply applies the migrations of a phase that are pending, all of them where there were no
-// tables, and returns them in their order. Errors: ErrExpandFirst; a lock that was not to be
+// tables, and returns them in their order. Errors: ErrExpandFirst; ErrTooOld; a lock that was not to be
 // had in time; what the database refuses. What was applied before the error stays.
 //
 // Cost: two queries when nothing is pending, otherwise that of the migrations.
@@ -76,7 +74,7 @@ func Apply(ctx context.Context, p Pools, o Options, log *slog.Logger) (_ []Migra
 			return nil, err
 		}
 	}
-	folder, err := fs.Sub(migrations.FS, folderOf(p.Dialect))
+	folder, err := fs.Sub(files, folderOf(p.Dialect))
 	if err != nil {
 		return nil, fmt.Errorf("migrations: %w", err)
 	}
@@ -111,8 +109,7 @@ func (p Pools) wanted(ctx context.Context, o Options) (list []Migration, fresh b
 	return plan.Of(Contract), false, nil
 }
 
-// takeTurn waits until no other process migrates, of older versions, too: they take the
-// same lock. The caller ends the turn.
+// takeTurn waits until no other process migrates. The caller ends the turn.
 func (p Pools) takeTurn(ctx context.Context) (end func(), err error) {
 	turn, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, turnTries))
 	if err != nil {
