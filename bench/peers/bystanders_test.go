@@ -137,8 +137,8 @@ var fieldAbuses = []fieldAbuse{
 	{"suggested", "query", "suggestedUsers(first: 1) { id }", "token1"},
 	{"tagged", "query", `taggedPosts(tag: "tide", first: 1) { nodes { id } }`, "token1"},
 	{"liked", "query", "viewer { likedPosts(first: 1) { nodes { id } } }", "token1"},
-	{"searched", "query", `users(query: "no such user", first: 1) { nodes { id } }`, "token1"},
-	{"anonymous", "query", `users(query: "no such user", first: 1) { nodes { id } }`, ""},
+	{"searched", "query", `users(query: "another 99", first: 1) { nodes { id } }`, "token1"},
+	{"anonymous", "query", `users(query: "another 99", first: 1) { nodes { id } }`, ""},
 	{"marked", "mutation", "markTimelineRead(input: {upTo: %q}) { viewer { id a: unreadCount b: unreadCount } }", "token1"},
 }
 
@@ -233,13 +233,14 @@ func newAsker(tb testing.TB, running process, a fieldAbuse) func() (status int, 
 func seedAbuse(tb testing.TB, stores *storage.Stores) {
 	first := ids.At(time.Now().Add(-2 * 365 * 24 * time.Hour))
 	for _, statement := range []string{
-		`INSERT INTO posts (id, author_id, text, visibility, edited_at, like_count) SELECT $1 + g * 4096, 1, 'One of many.', 'PUBLIC', 0, 0 FROM generate_series(1, 600) g`,
-		`INSERT INTO posts (id, author_id, text, visibility, edited_at, like_count) SELECT $1 + g * 4096, 2, 'Once public. #tide', 'PRIVATE', 0, 0 FROM generate_series(1001, 51000) g`,
-		`INSERT INTO likes (user_id, post_id, created_at) SELECT 1, id, now() FROM posts WHERE author_id = 2 AND id > $1`,
-		`INSERT INTO post_tags (tag, post_id) SELECT 'tide', id FROM posts WHERE author_id = 2 AND id > $1`,
-		`INSERT INTO users (id, handle, name, password_hash, fan_out_mode_since, created_at) SELECT g, 'more' || g, 'Another ' || g, '-', 0, now() FROM generate_series(1001, 101000) g WHERE $1 > 0`,
-		`INSERT INTO follows (follower_id, followee_id, created_at) SELECT 1, g, now() FROM generate_series(1001, 1060) g WHERE $1 > 0`,
-		`INSERT INTO follows (follower_id, followee_id, created_at) SELECT f, f + 100 + g, now() FROM generate_series(1001, 1060) f, generate_series(1, 200) g WHERE $1 > 0`,
+		`INSERT INTO posts (id, author_id, text, visibility, edited_at, like_count) SELECT $1::bigint + g * 4096, 1, 'One of many.', 'PUBLIC', 0, 0 FROM generate_series(1, 600) g`,
+		`INSERT INTO posts (id, author_id, text, visibility, edited_at, like_count) SELECT $1::bigint + g * 4096, 2, 'Once public. #tide', 'PRIVATE', 0, 0 FROM generate_series(1001, 51000) g`,
+		`INSERT INTO likes (user_id, post_id) SELECT 1, id FROM posts WHERE author_id = 2 AND id > $1::bigint`,
+		`INSERT INTO post_tags (tag, post_id) SELECT 'tide', id FROM posts WHERE author_id = 2 AND id > $1::bigint`,
+		`INSERT INTO users (id, handle, name, password_hash, fan_out_mode_since, created_at) SELECT g, 'more' || g, 'Another ' || g, '-', 0, now() FROM generate_series(1001, 101000) g WHERE $1::bigint > 0`,
+		`INSERT INTO user_words (user_id, word) SELECT g, word::bytea FROM generate_series(1001, 101000) g, unnest(ARRAY['another', g::text, 'more' || g]) word WHERE $1::bigint > 0`,
+		`INSERT INTO follows (follower_id, followee_id, created_at) SELECT 1, g, now() FROM generate_series(1001, 1060) g WHERE $1::bigint > 0`,
+		`INSERT INTO follows (follower_id, followee_id, created_at) SELECT f, f + 100 + g, now() FROM generate_series(1001, 1060) f, generate_series(1, 200) g WHERE $1::bigint > 0`,
 	} {
 		_, err := stores.SQL.ExecContext(tb.Context(), statement, first)
 		require.NoError(tb, err, statement)
