@@ -118,7 +118,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, mediaType string
 		w.Header().Set("Allow", "POST")
 		refuse(w, mediaType, http.StatusMethodNotAllowed, "Use POST for a mutation.")
 	default:
-		response := h.api.execute(ctx, begun, viewer, operation)
+		response := h.api.execute(ctx, begun, viewer, limit.AddressOf(r.RemoteAddr), operation)
 		if r.Method == http.MethodGet && len(r.Header.Values("Authorization")) == 0 && len(response.Errors) == 0 {
 			outgoing.WriteToAll(w, r, mediaType, response)
 			return

@@ -62,7 +62,7 @@ func (op *operation) run(ctx context.Context, request exec.Request, giveBack fun
 		return
 	}
 	defer s.operations.endExecuting()
-	response := s.set.api.execute(ctx, begun, viewer, prepared)
+	response := s.set.api.execute(ctx, begun, viewer, s.address, prepared)
 	if response.Data == nil {
 		op.fail(ctx, response.Errors)
 		return
