@@ -61,7 +61,7 @@ func keptUnread(ctx context.Context, h *Home, user int64, a unread.Answer) (n in
 	if !a.Certain || !h.unread.Has(user) {
 		return 0, false
 	}
-	if _, err := h.writes.Repeat(ctx, user, patiently); err != nil {
+	if _, err := h.writes.repeat(ctx, user, patiently); err != nil {
 		return 0, false
 	}
 	merged, err := h.merged.mergeable(ctx, user) // before the inbox is read: see prefetch
