@@ -14,7 +14,6 @@ import (
 
 	"tideline/ent"
 	"tideline/ent/schema"
-	"tideline/feed/arrival"
 	"tideline/feed/home"
 	"tideline/feed/ids"
 	"tideline/feed/job"
@@ -362,10 +361,10 @@ func (f *fanOut) deliverPage(ctx context.Context, gain, had, muters []int64, all
 			return nil, fmt.Errorf("withdraw post %d: %w", post, err)
 		}
 	}
-	if f.w.Now().Sub(ids.TimeOf(post)) > arrival.LateAfter {
+	if f.w.Now().Sub(ids.TimeOf(post)) > home.LateAfter {
 		// A client is told of what an earlier attempt pushed in time: it is not taken to have
 		// that while the job is there, unless the job is too old.
-		unheard := f.job.Again && f.args.Widens() && f.w.Now().Sub(f.job.CreatedAt) > arrival.ForgetLate
+		unheard := f.job.Again && f.args.Widens() && f.w.Now().Sub(f.job.CreatedAt) > home.ForgetLate
 		late := timeline.Arrival{Post: post, Pulled: !f.pushes, Again: unheard}
 		slices.Sort(had)
 		hadNot := slices.DeleteFunc(slices.Clone(gain), func(user int64) bool { return contains(had, user) })

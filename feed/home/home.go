@@ -23,7 +23,6 @@ import (
 	"time"
 
 	"tideline/ent"
-	"tideline/feed/arrival"
 	"tideline/feed/paging"
 	"tideline/feed/ranking"
 	"tideline/feed/unread"
@@ -110,7 +109,7 @@ func (p Policy) rankings() (*ranking.Set, error) { return ranking.New(p.RankDeca
 
 // Home reads home timelines and caches their feeds. It is safe for concurrent use.
 type Home struct {
-	*arrival.Tracker
+	*arrivalTracker
 	*fanOutModes
 	*ownFeeds
 	cfg      Config
@@ -148,10 +147,10 @@ func New(cfg Config) (*Home, error) {
 		cfg.Now = time.Now
 	}
 	return &Home{
-		Tracker:     arrival.New(cfg.Queue, cfg.Logger, cfg.Now),
-		fanOutModes: &fanOutModes{db: cfg.DB, queue: cfg.Queue, now: cfg.Now, policy: cfg.Policy},
-		ownFeeds:    &ownFeeds{tl: cfg.Timelines, log: cfg.Logger},
-		cfg:         cfg, db: cfg.DB, posts: cfg.Visibility, tl: cfg.Timelines, log: cfg.Logger,
+		arrivalTracker: newArrivalTracker(cfg.Queue, cfg.Logger, cfg.Now),
+		fanOutModes:    &fanOutModes{db: cfg.DB, queue: cfg.Queue, now: cfg.Now, policy: cfg.Policy},
+		ownFeeds:       &ownFeeds{tl: cfg.Timelines, log: cfg.Logger},
+		cfg:            cfg, db: cfg.DB, posts: cfg.Visibility, tl: cfg.Timelines, log: cfg.Logger,
 		merged:   mergedAuthors{db: cfg.DB, tl: cfg.Timelines, log: cfg.Logger, now: cfg.Now, policy: cfg.Policy},
 		builder:  builder{tl: cfg.Timelines, log: cfg.Logger, requests: make(chan buildRequest, waitingBuilds), turns: make(chan struct{}, builders)},
 		rankings: rankings,
