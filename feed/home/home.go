@@ -25,7 +25,6 @@ import (
 	"tideline/ent"
 	"tideline/feed/paging"
 	"tideline/feed/ranking"
-	"tideline/feed/unread"
 	"tideline/feed/visibility"
 	"tideline/live"
 	"tideline/queue"
@@ -120,7 +119,7 @@ type Home struct {
 	merged   mergedAuthors
 	builder  builder
 	rankings *ranking.Set
-	unread   *unread.Counts
+	unread   *unreadCounts
 }
 
 // New returns a Home. It fails when a required field is missing or the policy is
@@ -154,7 +153,7 @@ func New(cfg Config) (*Home, error) {
 		merged:   mergedAuthors{db: cfg.DB, tl: cfg.Timelines, log: cfg.Logger, now: cfg.Now, policy: cfg.Policy},
 		builder:  builder{tl: cfg.Timelines, log: cfg.Logger, requests: make(chan buildRequest, waitingBuilds), turns: make(chan struct{}, builders)},
 		rankings: rankings,
-		unread:   unread.New(cfg.DB, cfg.Dialect),
+		unread:   newUnreadCounts(cfg.DB, cfg.Dialect),
 	}, nil
 }
 
