@@ -9,7 +9,6 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
-	"tideline/timeline/active"
 	"tideline/timeline/reach"
 )
 
@@ -83,7 +82,7 @@ func (s *Store) pushTo(ctx context.Context, users []int64, post int64, score, me
 			if err := p.Process(ctx, redis.NewIntCmd(ctx, "zadd", set, score, member)); err != nil {
 				return err
 			}
-			due := active.ShardOf(user) == active.ShardOf(post)
+			due := shardOf(user) == shardOf(post)
 			if due {
 				sizes[user] = p.ZCard(ctx, set)
 			}

@@ -69,7 +69,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"tideline/timeline/active"
 	"tideline/timeline/reach"
 )
 
@@ -166,7 +165,7 @@ func (c Config) Validate() error {
 // processes. Its only state of its own is how far Sweep has come, in which incarnation
 // it met Redis, and which masters of a cluster could not be reached lately.
 type Store struct {
-	*active.Users
+	*activeUsers
 	*Fences
 	*Latest
 	*Journals
@@ -186,13 +185,12 @@ func New(rdb redis.UniversalClient, cfg Config) (*Store, error) {
 	}
 	masters, run := reach.New(rdb), scripts{rdb}
 	return &Store{
-		Users: active.New(rdb, masters, cfg.Now), Fences: &Fences{run, cfg.Now}, Latest: &Latest{run}, Journals: &Journals{run},
+		activeUsers: &activeUsers{run, masters, cfg.Now}, Fences: &Fences{run, cfg.Now}, Latest: &Latest{run}, Journals: &Journals{run},
 		scripts: run, cfg: cfg, masters: masters,
 	}, nil
 }
 
-// Unreached is the error of a call that was done for some users only: the masters that
-// have the keys of the others cannot be reached.
+
 type Unreached = reach.Unreached
 
 // SomeUnreached reports whether err is, or wraps, an Unreached.
@@ -200,9 +198,6 @@ func SomeUnreached(err error) bool {
 	var some *Unreached
 	return errors.As(err, &some)
 }
-
-// Activity is until when a user is active.
-type Activity = active.Activity
 
 // Masters says which masters of a cluster are reached, and bounds what waits for them.
 func (s *Store) Masters() *reach.Masters { return s.masters }
