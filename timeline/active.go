@@ -12,8 +12,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
-
-	"tideline/timeline/reach"
 )
 
 // activeShards is how many keys hold the active users: enough for a cluster of a dozen
@@ -34,7 +32,7 @@ func activeKey(shard int) string { return "tl:{a" + strconv.Itoa(shard) + "}" }
 // share the look-ups of a fan-out. It is safe for concurrent use.
 type activeUsers struct {
 	scripts
-	masters *reach.Masters
+	masters *Masters
 	now     func() time.Time
 }
 
@@ -59,12 +57,12 @@ func (u *activeUsers) Active(ctx context.Context, users []int64) ([]bool, error)
 // deadlines returns until when each user is active, 0 for one who is not. With an
 // Unreached it returns those of the others, and 0 for its users.
 func (u *activeUsers) deadlines(ctx context.Context, users []int64) ([]int64, error) {
-	var left reach.Left
+	var left unreachedUsers
 	until := make([]int64, 0, len(users))
 	for chunk := range slices.Chunk(users, batch) {
 		var merging sync.Mutex
 		var found []int64
-		err := left.Add(u.masters.Users(ctx, chunk, shardKey, func(ctx context.Context, part []int64) error {
+		err := left.add(u.masters.forUsers(ctx, chunk, shardKey, func(ctx context.Context, part []int64) error {
 			of, err := u.deadlinesOf(ctx, part)
 			if err != nil {
 				return err
@@ -84,14 +82,14 @@ func (u *activeUsers) deadlines(ctx context.Context, users []int64) ([]int64, er
 			return nil
 		}))
 		if err != nil {
-			return nil, wrapActive(err, fmt.Sprintf("look up %d users", len(users)))
+			return nil, wrap(err, "look up %d users", len(users))
 		}
 		if found == nil {
 			found = make([]int64, len(chunk))
 		}
 		until = append(until, found...)
 	}
-	return until, left.All()
+	return until, left.all()
 }
 
 func shardKey(user int64) string { return activeKey(shardOf(user)) }
@@ -143,7 +141,7 @@ func (u *activeUsers) ActiveCount(ctx context.Context) (int, error) {
 	for _, c := range counts {
 		total += int(c.Val())
 	}
-	return total, wrapActive(err, "count active users")
+	return total, wrap(err, "count active users")
 }
 
 // Activity is until when a user is active, in Unix milliseconds. The user who read
@@ -195,12 +193,12 @@ func (u *activeUsers) RecentlyActive(ctx context.Context, n int) ([]Activity, er
 		return nil
 	})
 	if err != nil {
-		return nil, wrapActive(err, "list the most recently active users")
+		return nil, wrap(err, "list the most recently active users")
 	}
 	var list []Activity
 	for _, cmd := range found {
 		if list, err = appendActivity(list, cmd.Val()); err != nil {
-			return nil, wrapActive(err, "list the most recently active users")
+			return nil, wrap(err, "list the most recently active users")
 		}
 	}
 	slices.SortFunc(list, byRecency)
@@ -229,7 +227,7 @@ func (u *activeUsers) ActiveUsers(ctx context.Context) (map[int64]struct{}, erro
 		}
 		return nil
 	})
-	return users, wrapActive(err, "list active users")
+	return users, wrap(err, "list active users")
 }
 
 // ActiveByRecency is ActiveUsers, the most recently active first.
@@ -242,7 +240,7 @@ func (u *activeUsers) ActiveByRecency(ctx context.Context) ([]Activity, error) {
 		return err
 	})
 	if err != nil {
-		return nil, wrapActive(err, "list active users")
+		return nil, wrap(err, "list active users")
 	}
 	slices.SortFunc(list, byRecency)
 	// A user who read meanwhile is in two slices. The later deadline comes first.
@@ -343,26 +341,18 @@ func (u *activeUsers) Sample(ctx context.Context, n int) ([]int64, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, wrapActive(err, "sample active users")
+		return nil, wrap(err, "sample active users")
 	}
 	var users []int64
 	for _, cmd := range found {
 		for _, member := range cmd.Val() {
 			user, err := strconv.ParseInt(member, 10, 64)
 			if err != nil {
-				return nil, wrapActive(err, "sample active users")
+				return nil, wrap(err, "sample active users")
 			}
 			users = append(users, user)
 		}
 	}
 	rand.Shuffle(len(users), func(i, j int) { users[i], users[j] = users[j], users[i] })
 	return users[:min(n, len(users))], nil
-}
-
-// wrapActive adds the name of the step that failed to err. It returns nil for nil.
-func wrapActive(err error, what string) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("%s: %w", what, err)
 }

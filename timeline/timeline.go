@@ -68,8 +68,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"tideline/timeline/reach"
 )
 
 // The bounds of Config, and its defaults.
@@ -173,7 +171,7 @@ type Store struct {
 	cfg     Config
 	sweep   sweeper
 	met     met
-	masters *reach.Masters
+	masters *Masters
 }
 
 // New returns a Store on rdb, which the caller closes. It fails only when cfg is out
@@ -183,15 +181,12 @@ func New(rdb redis.UniversalClient, cfg Config) (*Store, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	masters, run := reach.New(rdb), scripts{rdb}
+	masters, run := newMasters(rdb), scripts{rdb}
 	return &Store{
 		activeUsers: &activeUsers{run, masters, cfg.Now}, Fences: &Fences{run, cfg.Now}, Latest: &Latest{run}, Journals: &Journals{run},
 		scripts: run, cfg: cfg, masters: masters,
 	}, nil
 }
-
-
-type Unreached = reach.Unreached
 
 // SomeUnreached reports whether err is, or wraps, an Unreached.
 func SomeUnreached(err error) bool {
@@ -200,7 +195,7 @@ func SomeUnreached(err error) bool {
 }
 
 // Masters says which masters of a cluster are reached, and bounds what waits for them.
-func (s *Store) Masters() *reach.Masters { return s.masters }
+func (s *Store) Masters() *Masters { return s.masters }
 
 // InboxCap is how many ids an inbox keeps.
 func (s *Store) InboxCap() int { return s.cfg.InboxCap }
