@@ -21,7 +21,6 @@ import (
 	"tideline/server/metrics"
 	"tideline/server/sizes"
 	"tideline/server/transport"
-	"tideline/server/transport/requestid"
 	"tideline/server/wire"
 	"tideline/storage"
 	"tideline/trace"
@@ -150,7 +149,7 @@ func newProcess(ctx context.Context, c Config, role Role, stores *storage.Stores
 	if !role.server { // its address is for operators, too
 		answers = p.ownNames(answers)
 	}
-	p.handler = transport.Linger(p.limits.ResolveAddress(requestid.Identify(answers)))
+	p.handler = transport.Linger(p.limits.ResolveAddress(transport.IdentifyRequests(answers)))
 	return p, nil
 }
 

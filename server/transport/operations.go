@@ -9,7 +9,6 @@ import (
 	"github.com/gorilla/websocket"
 
 	"tideline/graph/exec"
-	"tideline/server/transport/requestid"
 	"tideline/server/transport/writequeue"
 	"tideline/trace"
 )
@@ -58,7 +57,7 @@ func (o *operations) start(ctx context.Context, id string, request exec.Request,
 	}
 	o.running++
 	o.serial++
-	ctx = requestid.With(ctx, fmt.Sprintf("%s.%d", requestid.Of(ctx), o.serial))
+	ctx = WithRequestID(ctx, fmt.Sprintf("%s.%d", RequestID(ctx), o.serial))
 	s.set.running.Go(func() { op.run(ctx, request, giveBack) })
 	return true
 }
