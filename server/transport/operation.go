@@ -14,7 +14,6 @@ import (
 	"tideline/graph"
 	"tideline/graph/exec"
 	"tideline/server/limit"
-	"tideline/server/transport/writequeue"
 	"tideline/trace"
 )
 
@@ -138,7 +137,7 @@ func (op *operation) tell() (wait <-chan struct{}) {
 		return nil
 	}
 	defer op.recover(op.ctx)
-	w := writequeue.Begin()
+	w := beginTextFrame()
 	defer w.End()
 	var sent bool
 	if w.Text, sent, wait = op.subscription.AppendShared(op.ctx, append(w.Text, op.opening...)); sent {

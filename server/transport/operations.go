@@ -9,7 +9,6 @@ import (
 	"github.com/gorilla/websocket"
 
 	"tideline/graph/exec"
-	"tideline/server/transport/writequeue"
 	"tideline/trace"
 )
 
@@ -96,7 +95,7 @@ func (o *operations) emit(op *operation, data []byte, span *trace.Span) {
 }
 
 // sendNow is emit of a result that is written at once.
-func (o *operations) sendNow(op *operation, w *writequeue.Frame) {
+func (o *operations) sendNow(op *operation, w *textFrame) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.byID[op.id] == op {
