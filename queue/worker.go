@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"tideline/together"
+	"tideline/internal/together"
 )
 
 const (

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"tideline/feed/audit"
-	"tideline/fleet"
 	"tideline/graph"
+	"tideline/internal/fleet"
 	"tideline/server/admin"
 	"tideline/server/transport"
 	"tideline/web"

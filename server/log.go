@@ -5,8 +5,8 @@ import (
 	"io"
 	"log/slog"
 
+	"tideline/internal/trace"
 	"tideline/server/transport"
-	"tideline/trace"
 )
 
 // newLogger returns a logger that writes records of the level ("debug" to "error")

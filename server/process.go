@@ -13,8 +13,9 @@ import (
 
 	"tideline/feed/account"
 	"tideline/feed/ids"
-	"tideline/fleet"
 	"tideline/graph"
+	"tideline/internal/fleet"
+	"tideline/internal/trace"
 	"tideline/live"
 	"tideline/server/admin"
 	"tideline/server/limit"
@@ -23,7 +24,6 @@ import (
 	"tideline/server/transport"
 	"tideline/server/wire"
 	"tideline/storage"
-	"tideline/trace"
 	"tideline/web"
 	"tideline/workers"
 )

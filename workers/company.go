@@ -5,8 +5,8 @@ import (
 
 	"tideline/ent"
 	"tideline/feed/visibility"
+	"tideline/internal/together"
 	"tideline/queue"
-	"tideline/together"
 )
 
 // company is what the fan-outs of a process that run at the same time do in common: they

@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"tideline/feed/job"
-	"tideline/trace"
+	"tideline/internal/trace"
 )
 
 // DefaultPartSize is the default of Config.PartSize. To divide takes about as long as to push to

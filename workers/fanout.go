@@ -18,10 +18,10 @@ import (
 	"tideline/feed/ids"
 	"tideline/feed/job"
 	"tideline/feed/visibility"
+	"tideline/internal/trace"
 	"tideline/live"
 	"tideline/queue"
 	"tideline/timeline"
-	"tideline/trace"
 )
 
 // fanOut is one attempt to bring a post, or a change of it, to the followers of

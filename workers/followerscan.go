@@ -11,9 +11,9 @@ import (
 
 	"tideline/ent"
 	"tideline/feed/visibility"
+	"tideline/internal/together"
 	"tideline/queue"
 	"tideline/timeline"
-	"tideline/together"
 )
 
 // followerScans begins follower scans. It is safe for concurrent use.

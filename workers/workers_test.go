@@ -21,12 +21,12 @@ import (
 	"tideline/feed"
 	"tideline/feed/account"
 	"tideline/feed/feedtest"
+	"tideline/internal/together"
 	"tideline/live"
 	"tideline/queue"
 	"tideline/storage"
 	"tideline/storage/storagetest"
 	"tideline/timeline"
-	"tideline/together"
 	"tideline/workers"
 )
 

@@ -12,9 +12,9 @@ import (
 
 	"tideline/feed/account"
 	"tideline/graph/exec"
+	"tideline/internal/trace"
 	"tideline/server/limit"
 	"tideline/server/transport/incoming"
-	"tideline/trace"
 )
 
 // answer serves a request as GraphQL over HTTP says, and hands WebSocket handshakes

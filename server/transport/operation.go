@@ -13,8 +13,8 @@ import (
 	"tideline/feed/account"
 	"tideline/graph"
 	"tideline/graph/exec"
+	"tideline/internal/trace"
 	"tideline/server/limit"
-	"tideline/trace"
 )
 
 // operation is one query, mutation or subscription under way on a socket. A query

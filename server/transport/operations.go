@@ -9,7 +9,7 @@ import (
 	"github.com/gorilla/websocket"
 
 	"tideline/graph/exec"
-	"tideline/trace"
+	"tideline/internal/trace"
 )
 
 // operations are those of one socket that are under way. Only an operation that is

@@ -8,7 +8,7 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"tideline/trace"
+	"tideline/internal/trace"
 )
 
 // closeWait is how long a peer may take to answer our close frame.
