@@ -10,7 +10,7 @@ import (
 
 	"tideline/ent"
 	"tideline/feed/moderation"
-	"tideline/fleet"
+	"tideline/internal/fleet"
 	"tideline/server"
 	"tideline/server/sizes"
 	"tideline/storage"

@@ -15,11 +15,11 @@ import (
 
 	"tideline/feed/ids"
 	"tideline/feed/stream"
-	"tideline/fleet"
 	"tideline/graph"
+	"tideline/internal/fleet"
+	"tideline/internal/trace"
 	"tideline/live"
 	"tideline/queue"
-	"tideline/trace"
 )
 
 // alert is a rule of deploy/prometheus/alerts.yml.

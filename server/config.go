@@ -20,13 +20,13 @@ import (
 	"tideline/feed/ranking"
 	"tideline/feed/webhook"
 	"tideline/graph/exec"
+	"tideline/internal/trace"
 	"tideline/queue"
 	"tideline/server/limit"
 	"tideline/server/sizes"
 	"tideline/server/transport"
 	"tideline/storage"
 	"tideline/timeline"
-	"tideline/trace"
 	"tideline/workers"
 )
 

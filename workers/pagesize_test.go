@@ -16,7 +16,7 @@ import (
 
 // The size of pages changes in the middle of a fan-out, and what is a large one, and it fails
 // there, or goes on. Every
-// active follower is reached, whichever way the roster goes, and whether the audience is one
+// active follower is reached, whichever way the follower scan goes, and whether the audience is one
 // page by then, or was one.
 func TestPagesOfAnotherSizeReachEverybody(t *testing.T) {
 	t.Parallel()

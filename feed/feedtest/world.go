@@ -29,12 +29,12 @@ import (
 	"tideline/feed/stream"
 	"tideline/feed/visibility"
 	"tideline/feed/webhook"
+	"tideline/internal/together"
 	"tideline/live"
 	"tideline/queue"
 	"tideline/storage"
 	"tideline/storage/storagetest"
 	"tideline/timeline"
-	"tideline/together"
 	"tideline/workers"
 )
 

@@ -13,7 +13,7 @@ import (
 	"tideline/ent/schema"
 	"tideline/feed/account"
 	"tideline/feed/refusal"
-	"tideline/fleet"
+	"tideline/internal/fleet"
 	"tideline/queue"
 	"tideline/storage"
 )

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"tideline/feed"
-	"tideline/fleet"
+	"tideline/internal/fleet"
 	"tideline/queue"
 	"tideline/workers"
 )

@@ -8,7 +8,7 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/stretchr/testify/require"
 
-	"tideline/fleet"
+	"tideline/internal/fleet"
 	"tideline/server"
 	"tideline/server/sizes"
 )

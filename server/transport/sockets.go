@@ -14,7 +14,6 @@ import (
 	"tideline/feed/refusal"
 	"tideline/server/limit"
 	"tideline/server/transport/incoming"
-	"tideline/server/transport/requestid"
 )
 
 const (
@@ -89,7 +88,7 @@ func (s *sockets) accept(w http.ResponseWriter, r *http.Request) {
 		unavailable(w, "This server takes no more connections.")
 		return
 	}
-	conn, err := s.upgrader.Upgrade(w, r, http.Header{requestid.Header: w.Header()[requestid.Header]})
+	conn, err := s.upgrader.Upgrade(w, r, http.Header{RequestIDHeader: w.Header()[RequestIDHeader]})
 	if err != nil {
 		s.release()
 		s.api.config.Logger.DebugContext(r.Context(), "websocket handshake refused", "err", err)

@@ -16,9 +16,9 @@ import (
 	"tideline/feed/account"
 	"tideline/graph"
 	"tideline/graph/exec"
+	"tideline/internal/trace"
 	"tideline/server/limit"
 	"tideline/server/transport/incoming"
-	"tideline/trace"
 )
 
 // Server-sent events, for clients without WebSocket: GraphQL over SSE in its mode
