@@ -14,7 +14,7 @@ import (
 	"tideline/feed/audit"
 	"tideline/feed/ids"
 	"tideline/graph"
-	"tideline/progress"
+	"tideline/internal/progress"
 	"tideline/server"
 	"tideline/timeline"
 )

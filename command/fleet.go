@@ -13,7 +13,7 @@ import (
 	"tideline/ent"
 	"tideline/ent/process"
 	"tideline/feed/moderation"
-	"tideline/fleet"
+	"tideline/internal/fleet"
 	"tideline/queue"
 	"tideline/server"
 )

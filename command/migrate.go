@@ -11,7 +11,7 @@ import (
 
 	"entgo.io/ent/dialect"
 
-	"tideline/fleet"
+	"tideline/internal/fleet"
 	"tideline/server"
 	"tideline/storage"
 	"tideline/storage/migration"

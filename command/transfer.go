@@ -15,7 +15,7 @@ import (
 
 	"tideline/feed/bulk"
 	"tideline/feed/transfer"
-	"tideline/progress"
+	"tideline/internal/progress"
 	"tideline/server"
 	"tideline/storage"
 )

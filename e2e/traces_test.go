@@ -6,8 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tideline/internal/trace/tracetest"
 	"tideline/storage/storagetest"
-	"tideline/trace/tracetest"
 )
 
 // traced are settings by which every operation is traced.

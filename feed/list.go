@@ -12,13 +12,14 @@ import (
 	"tideline/ent/block"
 	"tideline/ent/follow"
 	"tideline/ent/followrequest"
-	"tideline/ent/hiddenuser"
 	"tideline/ent/mute"
 	"tideline/feed/account"
 	"tideline/feed/home"
+	"tideline/feed/internal/rows"
 	"tideline/feed/paging"
 	"tideline/feed/tag"
 	"tideline/feed/visibility"
+	"tideline/timeline"
 )
 
 // finder reads the lists that users look through.
@@ -47,9 +48,11 @@ func (f *finder) UserPosts(ctx context.Context, v account.Viewer, author int64, 
 	}), nil
 }
 
-// Followers is a page of a user's followers, newest follow first. Error: BadInput.
+// Followers is a page of a user's followers, newest follow first. It may be shorter than asked
+// for, even empty, while there is more to see behind its end. Error: BadInput.
 //
-// Cost: an index range of the page, and its users by primary key.
+// Cost: that of edgePage: an index range of the page, and its users by primary key; a run of
+// hidden users costs the same again, of twice as many, up to visibility.MostLooked users.
 func (f *finder) Followers(ctx context.Context, owner int64, p paging.Page) (*paging.Connection[ent.User], error) {
 	return f.edgePage(ctx, paging.Followers, owner, p, follow.Table, follow.FieldFolloweeID, follow.FieldFollowerID)
 }
@@ -168,24 +171,55 @@ func (f *finder) TaggedPosts(ctx context.Context, v account.Viewer, text string,
 	return page, nil
 }
 
-// hiddenUsers selects the users whom nobody sees.
-func hiddenUsers() *sql.Selector {
-	return sql.Select(hiddenuser.FieldID).From(sql.Table(hiddenuser.Table))
-}
-
 // edgePage is a page of the users at the other end of the owner's rows in a table
 // of relations: mine is the column with the owner, theirs the column with the others. It
-// is empty while nobody sees the owner. It costs two queries.
+// is empty while nobody sees the owner. It may be shorter than asked for, even empty, while
+// there is more behind its end.
+//
+// Cost: two queries; a run of hidden users costs two more, of twice as many, up to
+// visibility.MostLooked users.
 func (f *finder) edgePage(ctx context.Context, l paging.List, owner int64, p paging.Page, table, mine, theirs string) (*paging.Connection[ent.User], error) {
 	w, err := paging.Open(p, l, owner, f.cfg.MaxPage)
 	if err != nil {
 		return nil, err
 	}
+	var users []*ent.User
+	edges, left, more := map[int64]int64{}, max(visibility.MostLooked, w.N+1), true // edges by the user at the other end
 	r := w.Range()
+	for ; more && left > 0 && len(users) <= w.N; r.Limit *= 2 {
+		r.Limit = min(r.Limit, left)
+		left -= r.Limit
+		ids, err := f.edges(ctx, r, owner, table, mine, theirs, edges)
+		if err != nil {
+			return nil, err
+		}
+		found, err := f.cfg.Directory.Users(ctx, append(ids, owner))
+		if err != nil {
+			return nil, err
+		}
+		if found[len(ids)] == nil {
+			return paging.Connect(w, nil, func(*ent.User) (none paging.Edge[ent.User]) { return none }), nil
+		}
+		if more = len(ids) == r.Limit; more {
+			r.Before = edges[ids[len(ids)-1]]
+		}
+		users = append(users, slices.DeleteFunc(found[:len(ids)], func(u *ent.User) bool { return u == nil })...)
+	}
+	page := paging.Connect(w, users, func(u *ent.User) paging.Edge[ent.User] {
+		return paging.Edge[ent.User]{Cursor: paging.Cursor{ID: edges[u.ID]}.Encode(l, owner), Node: u}
+	})
+	if more && len(users) <= w.N {
+		page.HasNextPage, page.End = true, paging.Cursor{ID: r.Before}.Encode(l, owner)
+	}
+	return page, nil
+}
+
+// edges returns the users at the other end of the owner's rows in the range, newest first, and
+// adds the ids of the rows to edges.
+func (f *finder) edges(ctx context.Context, r timeline.Range, owner int64, table, mine, theirs string, edges map[int64]int64) ([]int64, error) {
 	t := sql.Dialect(f.cfg.Dialect).Select().From(sql.Table(table))
 	query, args := t.Select(t.C("id"), t.C(theirs)).
-		Where(sql.And(sql.EQ(t.C(mine), owner), sql.GT(t.C("id"), r.After), sql.LT(t.C("id"), r.Upper()),
-			sql.NotIn(t.C(mine), hiddenUsers()), sql.NotIn(t.C(theirs), hiddenUsers()))).
+		Where(sql.And(sql.EQ(t.C(mine), owner), sql.GT(t.C("id"), r.After), sql.LT(t.C("id"), r.Upper()))).
 		OrderBy(sql.Desc(t.C("id"))).Limit(r.Limit).Query()
 	list, err := f.db.QueryContext(ctx, query, args...)
 	if err != nil {
@@ -193,7 +227,6 @@ func (f *finder) edgePage(ctx context.Context, l paging.List, owner int64, p pag
 	}
 	defer list.Close()
 	var ids []int64
-	edges := map[int64]int64{} // by the user at the other end
 	for list.Next() {
 		var edge, user int64
 		if err := list.Scan(&edge, &user); err != nil {
@@ -201,18 +234,5 @@ func (f *finder) edgePage(ctx context.Context, l paging.List, owner int64, p pag
 		}
 		ids, edges[user] = append(ids, user), edge
 	}
-	if err := list.Err(); err != nil {
-		return nil, fmt.Errorf("read edges: %w", err)
-	}
-	users, err := f.cfg.Directory.Users(ctx, ids)
-	if err != nil {
-		return nil, err
-	}
-	more := len(users) > w.N
-	users = slices.DeleteFunc(users, func(u *ent.User) bool { return u == nil }) // hidden, or gone, since
-	page := paging.Connect(w, users, func(u *ent.User) paging.Edge[ent.User] {
-		return paging.Edge[ent.User]{Cursor: paging.Cursor{ID: edges[u.ID]}.Encode(l, owner), Node: u}
-	})
-	page.HasNextPage = page.HasNextPage || more
-	return page, nil
+	return ids, rows.Wrap("read edges", list.Err())
 }

@@ -1,11 +1,13 @@
 package feed_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"tideline/ent"
+	"tideline/ent/hiddenuser"
 	"tideline/ent/schema"
 	"tideline/feed/account"
 	"tideline/feed/feedtest"
@@ -245,5 +247,46 @@ func TestLikedPostsLooksAtFewAtATime(t *testing.T) {
 			require.NotNil(w, p.After)
 		}
 		require.Equal(w, [][]int64{{top}, {}, {deep}}, pages)
+	})
+}
+
+// A page of users who follow looks at few of those who are hidden, and says where the list goes on.
+func TestFollowersLooksAtFewAtATime(t *testing.T) {
+	t.Parallel()
+	feedtest.EachIdle(t, func(w *feedtest.World) {
+		ann, deep := w.User("ann"), w.User("deep")
+		w.Follow(deep, ann)
+		for n := 2*visibility.MostLooked + 100; n > 0; n -= 100 {
+			users, hidden, follows := make([]*ent.UserCreate, 100), make([]*ent.HiddenUserCreate, 100), make([]*ent.FollowCreate, 100)
+			for i := range users {
+				id, err := w.IDs.Next()
+				require.NoError(w, err)
+				users[i] = w.Stores.DB.User.Create().SetID(id).SetHandle(fmt.Sprint("h", id)).SetName("Hidden").SetPasswordHash("-").SetHidden(true)
+				hidden[i] = w.Stores.DB.HiddenUser.Create().SetID(id).SetState(hiddenuser.StateSUSPENDED).SetDueAt(w.Now().AddDate(1000, 0, 0))
+				follows[i] = w.Stores.DB.Follow.Create().SetFollowerID(id).SetFolloweeID(ann.ID)
+			}
+			w.Stores.DB.User.CreateBulk(users...).ExecX(w.Ctx)
+			w.Stores.DB.HiddenUser.CreateBulk(hidden...).ExecX(w.Ctx)
+			w.Stores.DB.Follow.CreateBulk(follows...).ExecX(w.Ctx)
+		}
+		top := w.User("top")
+		w.Follow(top, ann)
+		pages, p := [][]int64{}, paging.Page{}
+		for {
+			asked := storagetest.CountQueries(w.Stores)
+			page, err := w.Feed.Followers(w.Ctx, ann.ID, p)
+			require.NoError(w, err)
+			require.LessOrEqual(w, asked(), 16)
+			ids := []int64{}
+			for _, u := range page.Nodes() {
+				ids = append(ids, u.ID)
+			}
+			pages, p.After = append(pages, ids), page.PageInfo().EndCursor
+			if !page.PageInfo().HasNextPage {
+				break
+			}
+			require.NotNil(w, p.After)
+		}
+		require.Equal(w, [][]int64{{top.ID}, {}, {deep.ID}}, pages)
 	})
 }

@@ -49,9 +49,11 @@ func TestSizesAreSettings(t *testing.T) {
 				_, err = w.Feed.CreatePost(w.Ctx, ann, feed.Draft{Text: text + "x"})
 				require.Equal(t, refusal.BadInput, refusal.CodeOf(err))
 				require.ErrorContains(t, err, fmt.Sprintf("has %d characters; at most %d are allowed", most.text+1, most.text))
+				var follows []*ent.FollowCreate
 				for _, reader := range w.Users(most.page + 1) {
-					w.Follow(reader, ann)
+					follows = append(follows, s.DB.Follow.Create().SetFollowerID(reader.ID).SetFolloweeID(ann.ID))
 				}
+				require.NoError(t, s.DB.Follow.CreateBulk(follows...).Exec(w.Ctx))
 
 				for name, list := range map[string]sized{
 					"latest":    sizes(func(p paging.Page) (*posts, error) { return w.Home.Timeline(w.Ctx, ann, p, home.Latest) }),

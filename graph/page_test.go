@@ -155,7 +155,7 @@ func TestPricesAreOfWhatIsRead(t *testing.T) {
 		return op.Cost()
 	}
 	const page = 50
-	ranked, looked := page+c.Home.MostRanked(), page+visibility.MostLooked
+	ranked, looked := page+c.Home.MostRanked(), page+2*visibility.MostLooked
 	for field, want := range map[string]int{
 		`timeline(first: 1) { nodes { id } }`:                         page,
 		`timeline(first: 1, order: RANKED) { nodes { id } }`:          ranked,

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"tideline/trace"
+	"tideline/internal/trace"
 )
 
 // Batch is the recipients of one message in this process. It exists from the arrival

@@ -16,7 +16,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"tideline/trace"
+	"tideline/internal/trace"
 )
 
 const (

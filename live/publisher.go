@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"tideline/trace"
+	"tideline/internal/trace"
 )
 
 // chunkSize bounds the recipients in one look-up and in one message (about

@@ -5,7 +5,7 @@ import (
 	"runtime"
 	"sync"
 
-	"tideline/trace"
+	"tideline/internal/trace"
 )
 
 const (

@@ -8,10 +8,10 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"tideline/internal/trace"
+	"tideline/internal/trace/tracetest"
 	"tideline/live"
 	"tideline/storage/storagetest"
-	"tideline/trace"
-	"tideline/trace/tracetest"
 )
 
 // An event about a post brings its journey to hubs that trace. To all others, as to those of versions before, it is an

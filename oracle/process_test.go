@@ -17,8 +17,8 @@ import (
 	entsql "entgo.io/ent/dialect/sql"
 	"github.com/redis/go-redis/v9"
 
+	"tideline/internal/together"
 	"tideline/queue"
-	"tideline/together"
 	"tideline/workers"
 )
 

@@ -91,7 +91,7 @@ func (w *worker) load(ctx context.Context, e entry) (*Job, error) {
 	if e.kind != "" {
 		return &Job{
 			ID: e.job, Kind: e.kind, Pool: w.pool, Payload: e.payload, Attempt: 1, CreatedAt: time.UnixMicro(e.at),
-			claim: newClaim(0, 0, w.pulse), db: w.db, priority: &w.priority,
+			claim: newClaim(0, 0, w.beats), db: w.db, priority: &w.priority,
 		}, nil
 	}
 	for {
@@ -118,7 +118,7 @@ func (w *worker) take(ctx context.Context, id int64) (_ *Job, changed bool, _ er
 	j := &Job{
 		ID: row.ID, Kind: row.Kind, Pool: w.pool, Payload: row.Payload, State: row.State,
 		Attempt: row.Attempts + 1, Again: true, CreatedAt: row.CreatedAt,
-		claim: newClaim(newName(), row.Attempts+1, w.pulse), db: w.db, priority: &w.priority,
+		claim: newClaim(newName(), row.Attempts+1, w.beats), db: w.db, priority: &w.priority,
 	}
 	take := func(jobs *ent.JobClient) *ent.JobUpdate {
 		return jobs.Update().Where(job.ID(id), job.Dead(false),

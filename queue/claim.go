@@ -10,7 +10,6 @@ import (
 	"tideline/ent"
 	"tideline/ent/job"
 	"tideline/ent/predicate"
-	"tideline/queue/pulse"
 )
 
 // ErrClaimLost says that another attempt has taken the job over, as happens to a
@@ -22,13 +21,13 @@ var ErrClaimLost = errors.New("the claim is lost")
 type claim struct {
 	name    int64 // in the row; 0: the plain first attempt, which the row does not know
 	counted int   // attempts that the row counts meanwhile
-	pulse   *pulse.Pulse
-	gaps    atomic.Int64 // of the pulse, as of the last look at the row
+	beats   *heartbeat
+	late    atomic.Int64 // of the heartbeat, as of the last look at the row
 }
 
-func newClaim(name int64, counted int, p *pulse.Pulse) *claim {
-	c := &claim{name: name, counted: counted, pulse: p}
-	c.gaps.Store(p.Gaps())
+func newClaim(name int64, counted int, h *heartbeat) *claim {
+	c := &claim{name: name, counted: counted, beats: h}
+	c.late.Store(h.lateBeats())
 	return c
 }
 
@@ -49,8 +48,8 @@ func (j *Job) own() predicate.Job {
 // Cost: none while the process gives its signs of life; otherwise one look-up by primary key.
 func (j *Job) Confirm(ctx context.Context) error {
 	j.steps.done()
-	gaps := j.claim.pulse.Gaps()
-	if gaps == j.claim.gaps.Load() && j.claim.pulse.Alive() {
+	late := j.claim.beats.lateBeats()
+	if late == j.claim.late.Load() && j.claim.beats.alive() {
 		return nil
 	}
 	own, err := j.db.Job.Query().Where(j.own()).Exist(ctx)
@@ -60,7 +59,7 @@ func (j *Job) Confirm(ctx context.Context) error {
 	if !own {
 		return fmt.Errorf("confirm job %d: %w", j.ID, ErrClaimLost)
 	}
-	j.claim.gaps.Store(gaps)
+	j.claim.late.Store(late)
 	return nil
 }
 

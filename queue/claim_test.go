@@ -210,18 +210,18 @@ func TestConfirm(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
 		st := stall(t, s)
-		away := func() { st.job.claim.pulse.Beat(time.Now().Add(-2 * soon)) }
+		away := func() { st.job.claim.beats.beat(time.Now().Add(-2 * soon)) }
 		require.NoError(t, st.job.Confirm(t.Context()))
 		away()
 		require.NoError(t, st.job.Confirm(t.Context()), "nobody has taken the job over")
-		st.job.claim.pulse.Beat(time.Now())
+		st.job.claim.beats.beat(time.Now())
 		require.NoError(t, st.job.Confirm(t.Context()))
 
 		heir := st.takeOver(t)
 		require.NoError(t, st.job.Confirm(t.Context()), "it does not look while the heart beats")
 		away()
 		require.ErrorIs(t, st.job.Confirm(t.Context()), ErrClaimLost)
-		st.job.claim.pulse.Beat(time.Now())
+		st.job.claim.beats.beat(time.Now())
 		require.ErrorIs(t, st.job.Confirm(t.Context()), ErrClaimLost)
 		require.NoError(t, heir.Confirm(t.Context()))
 		assert.Equal(t, Done, st.goOn(t, nil))

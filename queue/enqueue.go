@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"tideline/ent"
-	"tideline/trace"
+	"tideline/internal/trace"
 )
 
 // Enqueue adds a job to tx: it exists when tx commits, and not otherwise. The commit pushes it to

@@ -40,7 +40,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"tideline/ent"
-	"tideline/trace"
+	"tideline/internal/trace"
 )
 
 // Pool is a share of the workers that is reserved for jobs of one sort, so that short

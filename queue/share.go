@@ -14,7 +14,7 @@ type parked struct {
 	entry
 	running *running
 	owner   int64
-	gaps    int64 // of the pulse, when it was parked
+	late    int64 // of the heartbeat, when it was parked
 }
 
 // owner returns whose job it is, 0 if nobody knows: an entry may have its id alone.
@@ -47,7 +47,7 @@ func (w *worker) count(owner int64, n int) {
 func (w *worker) unpark(ctx, attempts context.Context, all bool) {
 	w.parked = slices.DeleteFunc(w.parked, func(p parked) bool {
 		switch {
-		case p.gaps != w.pulse.Gaps() || !w.pulse.Alive():
+		case p.late != w.beats.lateBeats() || !w.beats.alive():
 			w.leave(p.running)
 		case w.slots.free() == 0 || !all && w.hasShare(p.owner):
 			return false

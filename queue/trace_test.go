@@ -11,10 +11,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tideline/internal/trace"
+	"tideline/internal/trace/tracetest"
 	"tideline/storage"
 	"tideline/storage/storagetest"
-	"tideline/trace"
-	"tideline/trace/tracetest"
 )
 
 // A job goes on with the journey that enqueued it, at each attempt, from the entry of its commit and from its row. The

@@ -10,8 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"tideline/queue/pulse"
-	"tideline/together"
+	"tideline/internal/together"
 )
 
 const (
@@ -31,7 +30,7 @@ type worker struct {
 	pool    Pool
 	slots   slots     // one for each attempt that runs
 	claimAt time.Time // when to look for jobs of dead workers again; only the reader uses it
-	pulse   *pulse.Pulse
+	beats   *heartbeat
 
 	ends     together.Batcher[*end]
 	frees    together.Batcher[*freed]
@@ -65,7 +64,7 @@ func (s *steps) done() {
 
 func newWorker(q *Queue, p Pool, n int) *worker {
 	return &worker{
-		Queue: q, pool: p, slots: make(slots, n), pulse: pulse.New(q.cfg.ClaimIdle), running: map[int64]*running{}, owners: map[int64]int{},
+		Queue: q, pool: p, slots: make(slots, n), beats: newHeartbeat(q.cfg.ClaimIdle), running: map[int64]*running{}, owners: map[int64]int{},
 	}
 }
 
@@ -157,7 +156,7 @@ func (w *worker) begin(ctx, attempts context.Context, entries []entry) {
 		switch {
 		case r == nil: // it is running here already
 		case len(w.parked) < mostParked && w.hasShare(owner):
-			w.parked = append(w.parked, parked{e, r, owner, w.pulse.Gaps()})
+			w.parked = append(w.parked, parked{e, r, owner, w.beats.lateBeats()})
 		default:
 			w.start(ctx, attempts, e, r, owner)
 		}
@@ -290,12 +289,12 @@ func (w *worker) heartbeat(ctx context.Context) {
 		at := time.Now()
 		ids := w.alive(ctx, at)
 		if len(ids) == 0 {
-			w.pulse.Beat(at)
+			w.beats.beat(at)
 			continue
 		}
 		err := w.beat(ctx, w.pool, ids)
 		if err == nil {
-			w.pulse.Beat(at)
+			w.beats.beat(at)
 		} else if !noGroup(err) {
 			w.log.WarnContext(ctx, "running jobs may be claimed by others", "pool", w.pool, "err", err)
 		}

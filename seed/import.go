@@ -17,7 +17,7 @@ import (
 
 	"tideline/feed/ids"
 	"tideline/feed/password"
-	"tideline/progress"
+	"tideline/internal/progress"
 	"tideline/storage"
 )
 

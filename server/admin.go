@@ -15,10 +15,10 @@ import (
 	"time"
 
 	"tideline/feed/audit"
-	"tideline/fleet"
 	"tideline/graph"
+	"tideline/internal/fleet"
 	"tideline/server/admin"
-	"tideline/server/transport/requestid"
+	"tideline/server/transport"
 	"tideline/web"
 )
 
@@ -41,7 +41,7 @@ func (p *process) adminHandler(scraped http.Handler) http.Handler {
 		p.page.Register(mux)
 		mux.Handle("/", web.Admin())
 	}
-	return p.limits.ResolveAddress(requestid.Identify(p.ownNames(secure(mux))))
+	return p.limits.ResolveAddress(transport.IdentifyRequests(p.ownNames(secure(mux))))
 }
 
 // ownNames refuses requests whose Host is not a name of this address for operators: an IP

@@ -16,9 +16,10 @@ import (
 	"tideline/feed/ids"
 	"tideline/feed/stream"
 	"tideline/graph"
+	"tideline/internal/fleet"
+	"tideline/internal/trace"
 	"tideline/live"
 	"tideline/queue"
-	"tideline/trace"
 )
 
 // alert is a rule of deploy/prometheus/alerts.yml.

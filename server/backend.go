@@ -17,13 +17,13 @@ import (
 	"tideline/feed/visibility"
 	"tideline/feed/webhook"
 	"tideline/graph"
+	"tideline/internal/together"
+	"tideline/internal/trace"
 	"tideline/live"
 	"tideline/queue"
 	"tideline/server/metrics"
 	"tideline/storage"
 	"tideline/timeline"
-	"tideline/together"
-	"tideline/trace"
 )
 
 // backend has the parts that servers, workers and commands share.

@@ -20,12 +20,12 @@ import (
 	"tideline/feed/ranking"
 	"tideline/feed/webhook"
 	"tideline/graph/exec"
+	"tideline/internal/trace"
 	"tideline/queue"
 	"tideline/server/limit"
 	"tideline/server/transport"
 	"tideline/storage"
 	"tideline/timeline"
-	"tideline/trace"
 	"tideline/workers"
 )
 

@@ -25,7 +25,7 @@ import (
 	"tideline/feed/paging"
 	"tideline/feed/ranking"
 	"tideline/graph/exec"
-	"tideline/server/transport/requestid"
+	"tideline/server/transport"
 	"tideline/storage"
 	"tideline/timeline"
 	"tideline/workers"
@@ -354,7 +354,7 @@ func TestLogCarriesTheRequest(t *testing.T) {
 	var out strings.Builder
 	log, err := newLogger(&out, "json", "info")
 	require.NoError(t, err)
-	log.With("a", 1).InfoContext(requestid.With(t.Context(), "r1"), "hello")
+	log.With("a", 1).InfoContext(transport.WithRequestID(t.Context(), "r1"), "hello")
 	log.DebugContext(t.Context(), "hidden")
 	var record map[string]any
 	require.NoError(t, json.Unmarshal([]byte(out.String()), &record))

@@ -5,8 +5,8 @@ import (
 	"io"
 	"log/slog"
 
-	"tideline/server/transport/requestid"
-	"tideline/trace"
+	"tideline/internal/trace"
+	"tideline/server/transport"
 )
 
 // newLogger returns a logger that writes records of the level ("debug" to "error")
@@ -38,7 +38,7 @@ func inSeconds(_ []string, a slog.Attr) slog.Attr {
 type contextHandler struct{ slog.Handler }
 
 func (h contextHandler) Handle(ctx context.Context, record slog.Record) error {
-	if id := requestid.Of(ctx); id != "" {
+	if id := transport.RequestID(ctx); id != "" {
 		record.AddAttrs(slog.String("request", id))
 	}
 	if id := trace.ID(ctx); id != "" {

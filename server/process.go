@@ -13,17 +13,16 @@ import (
 
 	"tideline/feed/account"
 	"tideline/feed/ids"
-	"tideline/fleet"
 	"tideline/graph"
+	"tideline/internal/fleet"
+	"tideline/internal/trace"
 	"tideline/live"
 	"tideline/server/admin"
 	"tideline/server/limit"
 	"tideline/server/metrics"
 	"tideline/server/transport"
-	"tideline/server/transport/requestid"
 	"tideline/server/wire"
 	"tideline/storage"
-	"tideline/trace"
 	"tideline/web"
 	"tideline/workers"
 )
@@ -147,7 +146,7 @@ func newProcess(ctx context.Context, c Config, role Role, stores *storage.Stores
 	if !role.server { // its address is for operators, too
 		answers = p.ownNames(answers)
 	}
-	p.handler = transport.Linger(p.limits.ResolveAddress(requestid.Identify(answers)))
+	p.handler = transport.Linger(p.limits.ResolveAddress(transport.IdentifyRequests(answers)))
 	return p, nil
 }
 

@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tideline/fleet"
+	"tideline/internal/fleet"
 	"tideline/queue"
 	"tideline/server/internal/servertest"
 	"tideline/storage/storagetest"

@@ -35,12 +35,12 @@ import (
 	"tideline/feed/ids"
 	"tideline/feed/moderation"
 	"tideline/feed/webhook"
-	"tideline/fleet"
+	"tideline/internal/fleet"
+	"tideline/internal/trace"
 	"tideline/queue"
 	"tideline/server/machine"
 	"tideline/storage"
 	"tideline/storage/migration"
-	"tideline/trace"
 )
 
 // Role is the part that a process plays.

@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 
-	"tideline/trace"
+	"tideline/internal/trace"
 )
 
 const (

@@ -16,7 +16,7 @@ import (
 	"modernc.org/sqlite"
 	sqlitelib "modernc.org/sqlite/lib"
 
-	"tideline/trace"
+	"tideline/internal/trace"
 )
 
 // sqlitePatience is how long a writer waits for its turn at most. After that the

@@ -36,7 +36,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"tideline/ent"
-	"tideline/trace"
+	"tideline/internal/trace"
 )
 
 // Stores are the open connections of one process. They are safe for concurrent

@@ -8,9 +8,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
-
-	"tideline/timeline/active"
-	"tideline/timeline/reach"
 )
 
 // Deliver pushes one post into the inboxes of those users who are active, and
@@ -31,15 +28,15 @@ func (s *Store) Deliver(ctx context.Context, post int64, users []int64) (pushed 
 	if err := checkIDs(post); err != nil {
 		return nil, fmt.Errorf("deliver: %w", err)
 	}
-	var left reach.Left
+	var left unreachedUsers
 	targets, err := s.ActiveOf(ctx, users)
-	if err := left.Add(err); err != nil {
+	if err := left.add(err); err != nil {
 		return nil, fmt.Errorf("deliver post %d: %w", post, err)
 	}
-	if err := left.Add(s.Push(ctx, post, targets, func() {})); err != nil {
+	if err := left.add(s.Push(ctx, post, targets, func() {})); err != nil {
 		return targets, err
 	}
-	return targets, left.All()
+	return targets, left.all()
 }
 
 // Push is Deliver to users who are known to be active: by a look-up after the post
@@ -58,11 +55,11 @@ func (s *Store) Push(ctx context.Context, post int64, targets []int64, pace func
 	// the next and reads the one before.
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(pipelines)
-	var left reach.Left
+	var left unreachedUsers
 	for chunk := range slices.Chunk(targets, pushes) {
 		pace()
 		g.Go(func() error {
-			return left.Add(s.masters.Users(ctx, chunk, inboxSet, func(ctx context.Context, chunk []int64) error {
+			return left.add(s.masters.forUsers(ctx, chunk, inboxSet, func(ctx context.Context, chunk []int64) error {
 				return s.pushTo(ctx, chunk, post, score, member)
 			}))
 		})
@@ -70,7 +67,7 @@ func (s *Store) Push(ctx context.Context, post int64, targets []int64, pace func
 	if err := g.Wait(); err != nil {
 		return fmt.Errorf("deliver post %d: %w", post, err)
 	}
-	return left.All()
+	return left.all()
 }
 
 // pushTo is Push in one pipeline.
@@ -83,11 +80,11 @@ func (s *Store) pushTo(ctx context.Context, users []int64, post int64, score, me
 			if err := p.Process(ctx, redis.NewIntCmd(ctx, "zadd", set, score, member)); err != nil {
 				return err
 			}
-			due := active.ShardOf(user) == active.ShardOf(post)
+			due := shardOf(user) == shardOf(post)
 			if due {
 				sizes[user] = p.ZCard(ctx, set)
 			}
-			if i == len(users)-1 || due && s.masters.Sharded() {
+			if i == len(users)-1 || due && s.masters.sharded() {
 				lives = append(lives, p.PTTL(ctx, set))
 			}
 		}
@@ -152,23 +149,23 @@ func (s *Store) withdraw(ctx context.Context, journal int, posts []int64, users 
 	if err := checkIDs(posts...); err != nil {
 		return fmt.Errorf("withdraw: %w", err)
 	}
-	var left reach.Left
+	var left unreachedUsers
 	targets, err := s.ActiveOf(ctx, users)
-	if err := left.Add(err); err != nil {
+	if err := left.add(err); err != nil {
 		return fmt.Errorf("withdraw %d posts: %w", len(posts), err)
 	}
-	if err := left.Add(s.onInboxes(ctx, targets, removeScript, appendIDs([]any{journal, wasRemoved}, posts)...)); err != nil {
+	if err := left.add(s.onInboxes(ctx, targets, removeScript, appendIDs([]any{journal, wasRemoved}, posts)...)); err != nil {
 		return fmt.Errorf("withdraw %d posts: %w", len(posts), err)
 	}
-	return left.All()
+	return left.all()
 }
 
 // onInboxes runs a script on the inbox of each of the users. Its errors are as those
 // of Deliver.
 func (s *Store) onInboxes(ctx context.Context, users []int64, script *redis.Script, args ...any) error {
-	var left reach.Left
+	var left unreachedUsers
 	for chunk := range slices.Chunk(users, batch) {
-		err := left.Add(s.masters.Users(ctx, chunk, inboxSet, func(ctx context.Context, chunk []int64) error {
+		err := left.add(s.masters.forUsers(ctx, chunk, inboxSet, func(ctx context.Context, chunk []int64) error {
 			_, err := s.run(ctx, onFeeds(script, inboxes(chunk), args...)...)
 			return err
 		}))
@@ -176,7 +173,7 @@ func (s *Store) onInboxes(ctx context.Context, users []int64, script *redis.Scri
 			return err
 		}
 	}
-	return left.All()
+	return left.all()
 }
 
 // Forget makes the inboxes of the users Missing, as Drop does. Its errors are as those
@@ -184,9 +181,9 @@ func (s *Store) onInboxes(ctx context.Context, users []int64, script *redis.Scri
 //
 // Cost: one round trip per 1,000 users, O(size) each.
 func (s *Store) Forget(ctx context.Context, users []int64) error {
-	var left reach.Left
+	var left unreachedUsers
 	for chunk := range slices.Chunk(users, batch) {
-		err := left.Add(s.masters.Users(ctx, chunk, inboxSet, func(ctx context.Context, chunk []int64) error {
+		err := left.add(s.masters.forUsers(ctx, chunk, inboxSet, func(ctx context.Context, chunk []int64) error {
 			_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 				for _, user := range chunk {
 					p.Del(ctx, Inbox(user).keys()...)
@@ -199,7 +196,7 @@ func (s *Store) Forget(ctx context.Context, users []int64) error {
 			return wrap(err, "forget %d inboxes", len(users))
 		}
 	}
-	return left.All()
+	return left.all()
 }
 
 // trimmed counts what a trim of several inboxes did.

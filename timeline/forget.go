@@ -4,8 +4,6 @@ import (
 	"context"
 
 	"github.com/redis/go-redis/v9"
-
-	"tideline/timeline/active"
 )
 
 // ForgetUser deletes everything of a user who is gone: feeds, fences, activity, and the
@@ -15,9 +13,9 @@ import (
 //
 // Cost: one round trip, O(size).
 func (s *Store) ForgetUser(ctx context.Context, user int64) error {
-	inbox, outbox, shard := Inbox(user), Outbox(user), active.ShardOf(user)
+	inbox, outbox, shard := Inbox(user), Outbox(user), shardOf(user)
 	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		p.ZRem(ctx, active.Key(shard), user)
+		p.ZRem(ctx, activeKey(shard), user)
 		p.HDel(ctx, latestKey(shard), formatID(user))
 		p.Del(ctx, inbox.keys()...)
 		p.Del(ctx, append(outbox.keys(), outbox.fences())...)

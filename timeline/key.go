@@ -18,7 +18,7 @@ import (
 //	                  the fan-out that watches them, ":" and the incarnation,
 //	                  score = Unix seconds
 //	tl:{a<shard>}     active users: sorted set, member = user id,
-//	                  score = deadline in Unix milliseconds; see active.Key
+//	                  score = deadline in Unix milliseconds; see activeKey
 //	tl:{n<shard>}     latest posts: hash, field = author, see latest.go
 //
 // The hash tag keeps all keys of one feed in one slot of a cluster.

@@ -4,15 +4,13 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"tideline/timeline/active"
 )
 
 func TestKindOfEachKey(t *testing.T) {
 	t.Parallel()
 	for key, want := range map[string]string{
 		Inbox(12).set(): KindInbox, Inbox(12).meta(): KindJournal, Outbox(12).set(): KindOutbox, Outbox(12).meta(): KindCoverage,
-		Outbox(12).fences(): KindFences, active.Key(3): KindActive, latestKey(4): KindLatest,
+		Outbox(12).fences(): KindFences, activeKey(3): KindActive, latestKey(4): KindLatest,
 		Inbox(12).told(3): "", "live:procs": "", "tl:{": "", "tl:{x}": "", "": "",
 	} {
 		require.Equal(t, want, KindOf(key), key)

@@ -8,8 +8,6 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
-
-	"tideline/timeline/active"
 )
 
 // For each author that somebody asked about, Redis keeps an id that no id of the
@@ -46,7 +44,7 @@ type LatestPosts struct {
 	// is none at all, -1 when it is not known.
 	IDs []int64
 
-	epochs [active.Shards]string
+	epochs [activeShards]string
 }
 
 // LatestPostIDs returns what is known about the latest posts of the authors. The
@@ -57,9 +55,9 @@ type LatestPosts struct {
 // O(authors), and 16 scripts.
 func (l *Latest) LatestPostIDs(ctx context.Context, authors []int64) (LatestPosts, error) {
 	n := LatestPosts{IDs: make([]int64, len(authors))}
-	var at [active.Shards][]int // position in authors
+	var at [activeShards][]int // position in authors
 	for i, author := range authors {
-		shard := active.ShardOf(author)
+		shard := shardOf(author)
 		at[shard] = append(at[shard], i)
 	}
 	type reply struct {
@@ -69,7 +67,7 @@ func (l *Latest) LatestPostIDs(ctx context.Context, authors []int64) (LatestPost
 	}
 	var replies []reply
 	var calls []call
-	for shard := range active.Shards {
+	for shard := range activeShards {
 		if len(at[shard]) > 0 {
 			calls = append(calls, call{latestScript, []string{latestKey(shard)}, []any{newEpoch(), latestLife.Milliseconds()}})
 		}
@@ -78,7 +76,7 @@ func (l *Latest) LatestPostIDs(ctx context.Context, authors []int64) (LatestPost
 	// in the other order Redis might come back older in between, in the epoch that was
 	// good before.
 	done, err := l.runBehind(ctx, func(p redis.Pipeliner) {
-		for shard := range active.Shards {
+		for shard := range activeShards {
 			for chunk := range slices.Chunk(at[shard], batch) {
 				fields := make([]string, 1, 1+len(chunk))
 				fields[0] = "e"
@@ -92,7 +90,7 @@ func (l *Latest) LatestPostIDs(ctx context.Context, authors []int64) (LatestPost
 	if err != nil {
 		return n, wrap(err, "latest posts of %d authors", len(authors))
 	}
-	for shard := range active.Shards {
+	for shard := range activeShards {
 		if len(at[shard]) > 0 {
 			if n.epochs[shard], err = done[0].Text(); err != nil {
 				return n, wrap(err, "latest posts of %d authors", len(authors))
@@ -124,13 +122,13 @@ func (l *Latest) LatestPostIDs(ctx context.Context, authors []int64) (LatestPost
 //
 // Cost: one round trip of at most 16 scripts for each 500 authors of a shard.
 func (l *Latest) StoreLatest(ctx context.Context, n LatestPosts, ids map[int64]int64) error {
-	var args [active.Shards][]any
+	var args [activeShards][]any
 	for author, id := range ids {
-		shard := active.ShardOf(author)
+		shard := shardOf(author)
 		args[shard] = append(args[shard], formatID(author), formatID(id))
 	}
 	var calls []call
-	for shard := range active.Shards {
+	for shard := range activeShards {
 		for chunk := range slices.Chunk(args[shard], batch) {
 			calls = append(calls, call{storeLatestScript, []string{latestKey(shard)}, append([]any{n.epochs[shard]}, chunk...)})
 		}
@@ -155,7 +153,7 @@ func withLatestRaised(k Key, ids []int64, add call) []call {
 
 // raiseLatest is the call that raises the author's latest id.
 func raiseLatest(author, id int64) call {
-	return call{raiseLatestScript, []string{latestKey(active.ShardOf(author))}, []any{formatID(author), formatID(id)}}
+	return call{raiseLatestScript, []string{latestKey(shardOf(author))}, []any{formatID(author), formatID(id)}}
 }
 
 // RaiseLatest raises what is known of the author's latest post to the id, unless a newer
@@ -173,7 +171,7 @@ func (l *Latest) RaiseLatest(ctx context.Context, author, id int64) error {
 // Cost: one round trip, O(authors who are known).
 func (l *Latest) ForgetLatest(ctx context.Context) error {
 	_, err := l.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for shard := range active.Shards {
+		for shard := range activeShards {
 			p.Unlink(ctx, latestKey(shard))
 		}
 		return nil

@@ -7,8 +7,6 @@ import (
 	"sync"
 
 	"github.com/redis/go-redis/v9"
-
-	"tideline/timeline/active"
 )
 
 // SweepResult says what one Sweep did.
@@ -81,10 +79,10 @@ func (s *Store) Sweep(ctx context.Context) (SweepResult, error) {
 // once more, for sets that do not.
 func (s *Store) expire(ctx context.Context, result *SweepResult) error {
 	now := strconv.FormatInt(s.cfg.nowMillis(), 10)
-	var found [active.Shards]*redis.ZSliceCmd
+	var found [activeShards]*redis.ZSliceCmd
 	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for n := range active.Shards {
-			found[n] = p.ZRangeByScoreWithScores(ctx, active.Key(n), &redis.ZRangeBy{Min: "-inf", Max: now, Count: batch})
+		for n := range activeShards {
+			found[n] = p.ZRangeByScoreWithScores(ctx, activeKey(n), &redis.ZRangeBy{Min: "-inf", Max: now, Count: batch})
 		}
 		return nil
 	})
@@ -92,7 +90,7 @@ func (s *Store) expire(ctx context.Context, result *SweepResult) error {
 		return err
 	}
 	for n, cmd := range found {
-		over, err := active.Append(nil, cmd.Val())
+		over, err := appendActivity(nil, cmd.Val())
 		if err != nil {
 			return err
 		}
@@ -109,7 +107,7 @@ func (s *Store) expire(ctx context.Context, result *SweepResult) error {
 		}
 		// By deadline: a user who reads again meanwhile has a later one.
 		last := strconv.FormatInt(over[len(over)-1].Until, 10)
-		removed, err := s.rdb.ZRemRangeByScore(ctx, active.Key(n), "-inf", last).Result()
+		removed, err := s.rdb.ZRemRangeByScore(ctx, activeKey(n), "-inf", last).Result()
 		if err != nil {
 			return err
 		}
@@ -121,12 +119,12 @@ func (s *Store) expire(ctx context.Context, result *SweepResult) error {
 // nextActive returns the next users of the round and the position after them, which
 // is zero when the round ends with them.
 func (s *Store) nextActive(ctx context.Context, at sweepPosition) (users []int64, next sweepPosition, err error) {
-	for ; at.shard < active.Shards; at = (sweepPosition{shard: at.shard + 1}) {
+	for ; at.shard < activeShards; at = (sweepPosition{shard: at.shard + 1}) {
 		if at.until == 0 {
 			at.until = s.cfg.deadline(s.cfg.nowMillis())
 		}
 		room := batch - len(users)
-		found, err := s.rdb.ZRangeByScoreWithScores(ctx, active.Key(at.shard), &redis.ZRangeBy{
+		found, err := s.rdb.ZRangeByScoreWithScores(ctx, activeKey(at.shard), &redis.ZRangeBy{
 			Min:   "(" + strconv.FormatInt(at.after, 10),
 			Max:   strconv.FormatInt(at.until, 10),
 			Count: int64(room),
@@ -134,7 +132,7 @@ func (s *Store) nextActive(ctx context.Context, at sweepPosition) (users []int64
 		if err != nil {
 			return nil, at, err
 		}
-		list, err := active.Append(nil, found)
+		list, err := appendActivity(nil, found)
 		if err != nil {
 			return nil, at, err
 		}

@@ -68,9 +68,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"tideline/timeline/active"
-	"tideline/timeline/reach"
 )
 
 // The bounds of Config, and its defaults.
@@ -166,7 +163,7 @@ func (c Config) Validate() error {
 // processes. Its only state of its own is how far Sweep has come, in which incarnation
 // it met Redis, and which masters of a cluster could not be reached lately.
 type Store struct {
-	*active.Users
+	*activeUsers
 	*Fences
 	*Latest
 	*Journals
@@ -174,7 +171,7 @@ type Store struct {
 	cfg     Config
 	sweep   sweeper
 	met     met
-	masters *reach.Masters
+	masters *Masters
 }
 
 // New returns a Store on rdb, which the caller closes. It fails only when cfg is out
@@ -184,16 +181,12 @@ func New(rdb redis.UniversalClient, cfg Config) (*Store, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	masters, run := reach.New(rdb), scripts{rdb}
+	masters, run := newMasters(rdb), scripts{rdb}
 	return &Store{
-		Users: active.New(rdb, masters, cfg.Now), Fences: &Fences{run, cfg.Now}, Latest: &Latest{run}, Journals: &Journals{run},
+		activeUsers: &activeUsers{run, masters, cfg.Now}, Fences: &Fences{run, cfg.Now}, Latest: &Latest{run}, Journals: &Journals{run},
 		scripts: run, cfg: cfg, masters: masters,
 	}, nil
 }
-
-// Unreached is the error of a call that was done for some users only: the masters that
-// have the keys of the others cannot be reached.
-type Unreached = reach.Unreached
 
 // SomeUnreached reports whether err is, or wraps, an Unreached.
 func SomeUnreached(err error) bool {
@@ -201,11 +194,8 @@ func SomeUnreached(err error) bool {
 	return errors.As(err, &some)
 }
 
-// Activity is until when a user is active.
-type Activity = active.Activity
-
 // Masters says which masters of a cluster are reached, and bounds what waits for them.
-func (s *Store) Masters() *reach.Masters { return s.masters }
+func (s *Store) Masters() *Masters { return s.masters }
 
 // InboxCap is how many ids an inbox keeps.
 func (s *Store) InboxCap() int { return s.cfg.InboxCap }

@@ -7,8 +7,6 @@ import (
 	"sync"
 
 	"github.com/redis/go-redis/v9"
-
-	"tideline/timeline/active"
 )
 
 // Visit says that the user is reading, and returns the end of the inbox's journal,
@@ -105,7 +103,7 @@ func (s *Store) VisitSince(ctx context.Context, user int64, since Position, r Ra
 // end of the journal was read, and the last of which finds out in place of Visit whether
 // the inbox is intact.
 func (s *Store) visit(ctx context.Context, user int64, more ...call) (at Position, answers []*redis.Cmd, err error) {
-	k, shard, member := Inbox(user), active.Key(active.ShardOf(user)), formatID(user)
+	k, shard, member := Inbox(user), activeKey(shardOf(user)), formatID(user)
 	now := s.cfg.nowMillis()
 	deadline := s.cfg.deadline(now)
 	// In this order: a reader that finds the inbox which another has begun also finds
@@ -150,7 +148,7 @@ func (m *met) activity(user int64, cmd *redis.Cmd, reborn func()) (wasActive boo
 		return false, "", fmt.Errorf("redis answered %d parts", len(reply))
 	}
 	incarnation, _ = reply[1].(string)
-	m.note(active.ShardOf(user), incarnation, reborn)
+	m.note(shardOf(user), incarnation, reborn)
 	return reply[0] == int64(1), incarnation, nil
 }
 
@@ -159,12 +157,12 @@ func (m *met) activity(user int64, cmd *redis.Cmd, reborn func()) (wasActive boo
 //
 // Cost: none, and one round trip the first time.
 func (s *Store) incarnation(ctx context.Context, user int64) (string, error) {
-	shard := active.ShardOf(user)
+	shard := shardOf(user)
 	if known := s.met.last(shard); known != "" {
 		return known, nil
 	}
 	now := s.cfg.nowMillis()
-	done, err := s.run(ctx, call{activateScript, []string{active.Key(shard)}, []any{formatID(user), now, now}})
+	done, err := s.run(ctx, call{activateScript, []string{activeKey(shard)}, []any{formatID(user), now, now}})
 	if err != nil {
 		return "", err
 	}
@@ -175,7 +173,7 @@ func (s *Store) incarnation(ctx context.Context, user int64) (string, error) {
 // met remembers in which incarnation this process met each shard of active users last.
 type met struct {
 	mu sync.Mutex
-	in [active.Shards]string
+	in [activeShards]string
 }
 
 func (m *met) last(shard int) string {

@@ -28,7 +28,7 @@ import (
 // pipelines, its heart with it, and goes on when the test says so.
 type stoppedProcess struct {
 	here          func(cmds []redis.Cmder) bool // where it is stopped
-	fails         bool                          // what follows the pipeline fails once
+	fails         func(cmds []redis.Cmder) bool // which pipeline behind it fails, once; nil for none
 	stopped       atomic.Bool
 	failed        atomic.Bool
 	reached, goOn chan struct{}
@@ -51,7 +51,7 @@ func (s *stoppedProcess) ProcessPipelineHook(next redis.ProcessPipelineHook) red
 		switch {
 		case s.stopped.Load():
 			<-s.goOn
-			if s.fails && s.failed.CompareAndSwap(false, true) {
+			if s.fails != nil && s.fails(cmds) && s.failed.CompareAndSwap(false, true) {
 				return errors.New("it fails here")
 			}
 		case s.here(cmds) && s.stopped.CompareAndSwap(false, true):
@@ -64,7 +64,7 @@ func (s *stoppedProcess) ProcessPipelineHook(next redis.ProcessPipelineHook) red
 
 // newStopped starts the workers of a process that is stopped there. Nobody else works
 // yet.
-func newStopped(t *testing.T, w *feedtest.World, fails bool, here func(cmds []redis.Cmder) bool) *stoppedProcess {
+func newStopped(t *testing.T, w *feedtest.World, here, fails func(cmds []redis.Cmder) bool) *stoppedProcess {
 	s := &stoppedProcess{here: here, fails: fails, reached: make(chan struct{}), goOn: make(chan struct{}), results: make(chan queue.Result, 100)}
 	s.queue = process(t, s.stores(t, w), queue.Config{Observe: func(r queue.Result) { s.results <- r }})
 	return s
@@ -182,13 +182,13 @@ func TestLostClaimLeavesInboxesRight(t *testing.T) {
 						a.Drain()
 						stop()
 						a.requireReached(t, p.ID)
-						stopped := newStopped(t, a.World, false, test.at)
+						stopped := newStopped(t, a.World, test.at, nil)
 						test.begin(a, p.ID)
 						loseClaim(a, stopped, p.ID, test.undo)
 						a.requireReached(t, p.ID)
 						return
 					}
-					stopped := newStopped(t, a.World, false, test.at)
+					stopped := newStopped(t, a.World, test.at, nil)
 					p, err := a.Feed.CreatePost(a.Ctx, a.author, feed.Draft{Text: "hello", Visibility: &public})
 					require.NoError(t, err)
 					loseClaim(a, stopped, p.ID, test.undo)
@@ -262,13 +262,20 @@ func (f *friends) requireInbox(want ...int64) {
 // atWrite is where a process writes to the follower's inbox, after it has looked at it
 // twice.
 func (f *friends) atWrite() func(cmds []redis.Cmder) bool {
-	inbox, n := timeline.Inbox(f.follower.ID).String()+":z", 0
+	n := 0
 	return func(cmds []redis.Cmder) bool {
-		if slices.ContainsFunc(cmds, func(c redis.Cmder) bool { return slices.Contains(c.Args(), any(inbox)) }) {
+		if f.onInbox(cmds) {
 			n++
 		}
 		return n == 3
 	}
+}
+
+// onInbox reports whether a pipeline reads or writes the follower's inbox: others of the
+// process, for its claims and its jobs, come at any time.
+func (f *friends) onInbox(cmds []redis.Cmder) bool {
+	inbox := timeline.Inbox(f.follower.ID).String() + ":z"
+	return slices.ContainsFunc(cmds, func(c redis.Cmder) bool { return slices.Contains(c.Args(), any(inbox)) })
 }
 
 // A process is stopped before it makes an inbox agree with a relation, which then
@@ -278,7 +285,7 @@ func TestLostClaimLeavesRelationsRight(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
 		f := newFriends(t, s)
-		stopped := newStopped(t, f.World, true, f.atWrite())
+		stopped := newStopped(t, f.World, f.atWrite(), f.onInbox)
 		_, err := f.Feed.Unfollow(f.Ctx, f.author, f.follower.ID)
 		require.NoError(t, err)
 		stopped.wait(t)
@@ -299,7 +306,7 @@ func TestStoppedCallerLeavesRelationsRight(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
 		f := newFriends(t, s)
-		stopped := &stoppedProcess{here: f.atWrite(), fails: true, reached: make(chan struct{}), goOn: make(chan struct{})}
+		stopped := &stoppedProcess{here: f.atWrite(), fails: f.onInbox, reached: make(chan struct{}), goOn: make(chan struct{})}
 		caller := feedtest.New(t, stopped.stores(t, f.World), feedtest.Options{})
 		process(t, s, queue.Config{})
 		_, err := f.Feed.Unfollow(f.Ctx, f.author, f.follower.ID)

@@ -5,9 +5,8 @@ import (
 
 	"tideline/ent"
 	"tideline/feed/visibility"
+	"tideline/internal/together"
 	"tideline/queue"
-	"tideline/together"
-	"tideline/workers/roster"
 )
 
 // company is what the fan-outs of a process that run at the same time do in common: they
@@ -36,7 +35,7 @@ func (f *fanOut) stored(ctx context.Context) (*ent.User, *ent.Post, error) {
 
 // share returns a context whose pipelines go along with others if the fan-out is small.
 func (f *fanOut) share(ctx context.Context) context.Context {
-	if f.author.FollowerCount > roster.Small || f.job.Pool != queue.Small || f.job.Again {
+	if f.author.FollowerCount > smallAudience || f.job.Pool != queue.Small || f.job.Again {
 		return ctx
 	}
 	return f.w.company.pipelines.Share(ctx)

@@ -114,7 +114,7 @@ func TestFanOutsInCompany(t *testing.T) {
 			var attempts sync.Map // by job
 			var again atomic.Int64
 			w := feedtest.New(t, s, feedtest.Options{Queue: queue.Config{
-				SweepEvery: 50 * time.Millisecond, ClaimIdle: time.Second,
+				SweepEvery: 50 * time.Millisecond, ClaimIdle: 5 * time.Second, // a busy machine loses no other claim
 				Observe: func(r queue.Result) {
 					if _, before := attempts.Swap(r.Job, true); before {
 						again.Add(1)
@@ -182,14 +182,14 @@ func TestLostClaimsOfCompanyLeaveInboxesRight(t *testing.T) {
 	c := newReaderOfMany(t, w)
 	var held []string
 	c.write()
-	stopped := newStopped(t, w, false, func(cmds []redis.Cmder) bool {
+	stopped := newStopped(t, w, func(cmds []redis.Cmder) bool {
 		posts := pushed(cmds)
 		if len(posts) < 2 {
 			return false
 		}
 		held = posts
 		return true
-	})
+	}, nil)
 	require.Eventually(t, func() bool {
 		left, err := s.DB.Job.Query().Count(c.Ctx)
 		if err == nil && left == 0 && !stopped.stopped.Load() {

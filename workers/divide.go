@@ -6,8 +6,7 @@ import (
 	"fmt"
 
 	"tideline/feed/job"
-	"tideline/trace"
-	"tideline/workers/roster"
+	"tideline/internal/trace"
 )
 
 // DefaultPartSize is the default of Config.PartSize. To divide takes about as long as to push to
@@ -20,12 +19,12 @@ const DefaultPartSize = 100_000
 // before does not know parts, and fans out to all followers. The names in JSON must not change.
 type partOfPost struct {
 	job.Post
-	Part roster.Part `json:"part,omitzero"`
+	Part followerPart `json:"part,omitzero"`
 }
 
-// begins reports whether the attempt is at the beginning of its roster.
+// begins reports whether the attempt is at the beginning of its follower scan.
 func (f *fanOut) begins() bool {
-	return f.progress.Position == f.part.Start && f.progress.Only == nil
+	return f.progress.scanPosition == f.part.Start && f.progress.Only == nil
 }
 
 // watch begins to watch the author's fences at the beginning of a part.
@@ -38,15 +37,15 @@ func (f *fanOut) watch(ctx context.Context) error {
 	return f.reached(err)
 }
 
-// divide does the first page of a roster that goes on for more than a part, and leaves the
+// divide does the first page of a follower scan that goes on for more than a part, and leaves the
 // others to parts. It reports whether the followers are done with that: they are not if the
 // fan-out is not to be divided, for which nothing may have been done before the round, and
 // everybody must have been reached.
-func (f *fanOut) divide(ctx context.Context, r *roster.Roster) (done bool, err error) {
-	if !f.divisible || r.Rest() <= max(f.w.PartSize, f.w.PageSize) {
+func (f *fanOut) divide(ctx context.Context, r *followerScan) (done bool, err error) {
+	if !f.divisible || r.restCount() <= max(f.w.PartSize, f.w.PageSize) {
 		return false, nil
 	}
-	page := r.First(ctx, f.change)
+	page := r.first(ctx, f.change)
 	if page.Err != nil {
 		return false, page.Err
 	}
@@ -56,14 +55,14 @@ func (f *fanOut) divide(ctx context.Context, r *roster.Roster) (done bool, err e
 	if err != nil || page.End || f.progress.Left != nil {
 		return page.End, err
 	}
-	if f.parts, err = f.w.rosters.Divide(ctx, f.author, page, f.w.PartSize); f.parts != nil {
+	if f.parts, err = f.w.scans.divide(ctx, f.author, page, f.w.PartSize); f.parts != nil {
 		f.countRecentLater()
 	}
 	return f.parts != nil, err
 }
 
 // countRecentLater takes those of the most recently active followers out of the counts by whom
-// the roster, or one of its parts, comes again in their turn.
+// the follower scan, or one of its parts, comes again in their turn.
 func (f *fanOut) countRecentLater() {
 	p := &f.progress
 	if f.pushes {

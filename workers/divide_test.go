@@ -20,7 +20,7 @@ import (
 )
 
 // divided are audiences whose fan-outs are divided, one for each way in which followers are given
-// to parts, and two more walks of the roster.
+// to parts, and two more walks of the follower scan.
 var divided = []struct {
 	name                      string
 	followers, active, others int
@@ -72,7 +72,7 @@ func (a *audience) reports(t *testing.T) (whole workers.FanOutReport, pushed int
 	return whole, pushed
 }
 
-// A fan-out that is divided reaches everybody once, whichever way the roster goes, and its
+// A fan-out that is divided reaches everybody once, whichever way the follower scan goes, and its
 // receipt is that of all parts. So do changes of the post.
 func TestDividedFanOutReachesEverybody(t *testing.T) {
 	t.Parallel()

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"tideline/feed/erase"
+	"tideline/feed/account"
 	"tideline/feed/job"
 	"tideline/queue"
 )
@@ -16,7 +16,7 @@ func (w *Workers) userDeleted(ctx context.Context, j *queue.Job) error {
 	if err := decode(j, &args, nil); err != nil {
 		return err
 	}
-	e, err := erase.Begin(ctx, w.DB, args.User, w.Now)
+	e, err := account.BeginErasure(ctx, w.DB, args.User, w.Now)
 	if e != nil && err == nil {
 		e.Forget = w.Timelines.Forget
 		pace := j.GiveWay(ctx)
@@ -42,7 +42,7 @@ func (w *Workers) postErased(ctx context.Context, j *queue.Job) error {
 		return err
 	}
 	pace := j.GiveWay(ctx)
-	err := erase.Post(ctx, w.DB, args.Post, func(ctx context.Context) error {
+	err := account.ErasePost(ctx, w.DB, args.Post, func(ctx context.Context) error {
 		pace()
 		return j.Confirm(ctx)
 	})
@@ -63,7 +63,7 @@ func (w *Workers) deleteDue(ctx context.Context) {
 	} else if n > 0 {
 		w.Logger.InfoContext(ctx, "deletions of users begun", "users", n)
 	}
-	if _, err := erase.Traces(ctx, w.DB, w.Now(), w.Timelines.ForgetUser); err != nil {
+	if _, err := account.EraseTraces(ctx, w.DB, w.Now(), w.Timelines.ForgetUser); err != nil {
 		w.Logger.WarnContext(ctx, "traces of deleted users not looked for", "error", err)
 	}
 }

@@ -14,16 +14,14 @@ import (
 
 	"tideline/ent"
 	"tideline/ent/schema"
-	"tideline/feed/arrival"
 	"tideline/feed/home"
 	"tideline/feed/ids"
 	"tideline/feed/job"
 	"tideline/feed/visibility"
+	"tideline/internal/trace"
 	"tideline/live"
 	"tideline/queue"
 	"tideline/timeline"
-	"tideline/trace"
-	"tideline/workers/roster"
 )
 
 // fanOut is one attempt to bring a post, or a change of it, to the followers of
@@ -49,7 +47,7 @@ type fanOut struct {
 	w       *Workers
 	job     *queue.Job
 	args    job.Post
-	part    roster.Part // zero: the whole
+	part    followerPart // zero: the whole
 	started time.Time
 
 	// withdraw makes followers lose the post if they may not see it. Without it
@@ -60,8 +58,8 @@ type fanOut struct {
 	author    *ent.User
 	pushes    bool // into inboxes; otherwise readers merge the author's outbox
 	change    visibility.PostChange
-	divisible bool          // nothing was done before the round
-	parts     []roster.Part // for which there will be jobs
+	divisible bool           // nothing was done before the round
+	parts     []followerPart // for which there will be jobs
 
 	progress progress
 	storedAt time.Time      // when the progress was stored, or the round began
@@ -78,7 +76,7 @@ type progress struct {
 	// Of is the visibility of the post by which the pages up to the position were
 	// done; "" when the post was gone.
 	Of schema.Visibility `json:"Of"`
-	roster.Position
+	scanPosition
 	FanOutReport // as far as it has come
 	outstanding
 	// Unwatched says that the author's fences were not watched all the time.
@@ -105,7 +103,7 @@ func (w *Workers) distribute(ctx context.Context, j *queue.Job, withdraw bool) (
 		return err
 	}
 	if f.args, f.part = of.Post, of.Part; j.State == nil {
-		f.progress.Position = f.part.Start
+		f.progress.scanPosition = f.part.Start
 	}
 	ctx, span := trace.Begin(ctx, "fan-out")
 	span.Int("tideline.post", f.args.Post)
@@ -187,8 +185,8 @@ func (f *fanOut) begin(ctx context.Context) error {
 		return err
 	}
 	f.pushes, f.change.Current, f.parts = home.Pushes(author), post, nil
-	of, fresh := visibility.Of(post), f.progress == progress{Position: f.part.Start}
-	f.divisible = fresh && !f.job.Again && f.part == roster.Part{}
+	of, fresh := visibility.Of(post), f.progress == progress{scanPosition: f.part.Start}
+	f.divisible = fresh && !f.job.Again && f.part == followerPart{}
 	if f.progress.Of == of {
 		return nil
 	}
@@ -201,15 +199,15 @@ func (f *fanOut) begin(ctx context.Context) error {
 	if f.progress.Of != "" {
 		f.wasVisible(f.progress.Of)
 	}
-	f.progress, f.withdraw = progress{Of: of, Position: f.part.Start}, true
+	f.progress, f.withdraw = progress{Of: of, scanPosition: f.part.Start}, true
 	return f.job.Checkpoint(ctx, f.progress)
 }
 
 // toAuthor brings the author's own feeds and devices up to date. At the beginning
-// of a roster it also starts to watch the author's fences. It does all this at the
+// of a follower scan it also starts to watch the author's fences. It does all this at the
 // same time, because the followers wait for it.
 func (f *fanOut) toAuthor(ctx context.Context) error {
-	if f.part != (roster.Part{}) {
+	if f.part != (followerPart{}) {
 		return f.watch(ctx) // the rest was done before there were parts
 	}
 	own, kind := timeline.OwnChange{Author: f.args.Author, Post: f.args.Post}, live.Added
@@ -252,8 +250,8 @@ func (f *fanOut) toFollowers(ctx context.Context) error {
 		return nil // only the author was not reached
 	}
 	f.countRecentLater() // an earlier attempt counted them
-	r, err := f.w.rosters.Begin(ctx, roster.Walk{
-		Job: f.job, Author: f.author, Post: f.args.Post, Part: f.part, At: p.Position, PageSize: f.w.PageSize,
+	r, err := f.w.scans.begin(ctx, scanStart{
+		Job: f.job, Author: f.author, Post: f.args.Post, Part: f.part, At: p.scanPosition, PageSize: f.w.PageSize,
 	})
 	if err != nil {
 		return err
@@ -263,9 +261,9 @@ func (f *fanOut) toFollowers(ctx context.Context) error {
 		return err
 	}
 	ctx, stop := context.WithCancel(ctx)
-	pages := make(chan roster.Page, 1)
+	pages := make(chan followerPage, 1)
 	var reader sync.WaitGroup
-	reader.Go(func() { r.Read(ctx, f.change, pages) })
+	reader.Go(func() { r.read(ctx, f.change, pages) })
 	defer func() {
 		stop()
 		reader.Wait()
@@ -283,7 +281,7 @@ func (f *fanOut) toFollowers(ctx context.Context) error {
 }
 
 // nextPage does a page, and a checkpoint when one is due.
-func (f *fanOut) nextPage(ctx context.Context, page roster.Page) (err error) {
+func (f *fanOut) nextPage(ctx context.Context, page followerPage) (err error) {
 	ctx, span := trace.Begin(ctx, "fan-out page")
 	span.Int("tideline.followers", int64(len(page.Followers)))
 	defer func() { span.End(err) }()
@@ -334,13 +332,13 @@ func (f *fanOut) nextPage(ctx context.Context, page roster.Page) (err error) {
 		f.progress.Followers = page.After.Seen - f.part.Start.Seen
 	}
 	if !page.End && time.Since(f.storedAt) < f.w.KeepEvery {
-		f.progress.Position = page.After
+		f.progress.scanPosition = page.After
 		return nil
 	}
 	if err := f.waitUntilTold(); err != nil || page.End {
 		return err
 	}
-	f.progress.Position = page.After
+	f.progress.scanPosition = page.After
 	return f.checkpoint(ctx)
 }
 
@@ -362,10 +360,10 @@ func (f *fanOut) deliverPage(ctx context.Context, gain, had, muters []int64, all
 			return nil, fmt.Errorf("withdraw post %d: %w", post, err)
 		}
 	}
-	if f.w.Now().Sub(ids.TimeOf(post)) > arrival.LateAfter {
+	if f.w.Now().Sub(ids.TimeOf(post)) > home.LateAfter {
 		// A client is told of what an earlier attempt pushed in time: it is not taken to have
 		// that while the job is there, unless the job is too old.
-		unheard := f.job.Again && f.args.Widens() && f.w.Now().Sub(f.job.CreatedAt) > arrival.ForgetLate
+		unheard := f.job.Again && f.args.Widens() && f.w.Now().Sub(f.job.CreatedAt) > home.ForgetLate
 		late := timeline.Arrival{Post: post, Pulled: !f.pushes, Again: unheard}
 		slices.Sort(had)
 		hadNot := slices.DeleteFunc(slices.Clone(gain), func(user int64) bool { return contains(had, user) })

@@ -8,7 +8,6 @@ import (
 
 	"tideline/feed/visibility"
 	"tideline/live"
-	"tideline/workers/roster"
 )
 
 // recheckFenced looks again at those users whose relation to the author changed
@@ -20,7 +19,7 @@ func (f *fanOut) recheckFenced(ctx context.Context) error {
 	var whole bool
 	err := f.w.Timelines.Masters().Try(ctx, func(ctx context.Context) (err error) {
 		// No attempt began before the job did.
-		fenced, whole, err = f.w.Timelines.Fenced(ctx, author, f.job.ID, f.job.CreatedAt.Add(-roster.MaxClockSkew))
+		fenced, whole, err = f.w.Timelines.Fenced(ctx, author, f.job.ID, f.job.CreatedAt.Add(-maxClockSkew))
 		return err
 	})
 	if err != nil {

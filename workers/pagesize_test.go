@@ -17,7 +17,7 @@ import (
 )
 
 // A fan-out that fails in the middle goes on in a process whose pages have another size. It
-// reaches every active follower, whichever way the roster goes, and whether the audience fits
+// reaches every active follower, whichever way the follower scan goes, and whether the audience fits
 // into one of the new pages, or did into one of the old.
 func TestFanOutGoesOnWithPagesOfAnotherSize(t *testing.T) {
 	t.Parallel()

@@ -19,7 +19,7 @@ func (w *Workers) relationChanged(ctx context.Context, j *queue.Job) error {
 	if err := decode(j, &args, nil); err != nil {
 		return err
 	}
-	a, b, others := args.Users[0], args.Users[1], w.toggles.With(ctx, j, args)
+	a, b, others := args.Users[0], args.Users[1], w.coalescer.with(ctx, j, args)
 	err := w.Home.SyncInboxAndNotify(ctx, a, b, args.Change, j.Again, others...)
 	if !args.First { // whether the first can be reached or not
 		err = errors.Join(err, w.Home.SyncInboxAndNotify(ctx, b, a, args.Change, j.Again, others...))

@@ -11,15 +11,14 @@ import (
 
 	"tideline/ent/schema"
 	"tideline/feed/job"
-	"tideline/workers/roster"
 )
 
 // A newer version may go on with an interrupted job, or with parts of one: the names in its
 // stored state, and in their payloads, stay as they are.
 func TestStoredStatesKeepTheirNames(t *testing.T) {
 	p := progress{
-		Of:       schema.Public,
-		Position: roster.Position{Before: 1, RecentDone: true, RecentLeft: 5, Seen: 6, ByActivity: true, From: 2, Until: 3},
+		Of:           schema.Public,
+		scanPosition: scanPosition{Before: 1, RecentDone: true, RecentLeft: 5, Seen: 6, ByActivity: true, From: 2, Until: 3},
 		FanOutReport: FanOutReport{
 			Kind: "post.created", Post: 7, Followers: 8, Pushed: 4, Pulled: 9, Live: 10,
 			Duration: 11, FirstLag: time.Second, MedianLag: 12, LastLag: 13,
@@ -40,7 +39,7 @@ func TestStoredStatesKeepTheirNames(t *testing.T) {
 	requireStored(t, forgotten{Before: 15, outstanding: left}, strings.Replace(string(raw), "{", `{"Before":15,`, 1))
 	part := partOfPost{
 		job.Post{Post: 1, Author: 2, From: schema.Public, To: schema.Private, Edited: true},
-		roster.Part{Number: 2, Of: 3, Start: roster.Position{Before: 4}, After: 5},
+		followerPart{Number: 2, Of: 3, Start: scanPosition{Before: 4}, After: 5},
 	}
 	requireStored(t, part, `{"post":1,"author":2,"from":"PUBLIC","to":"PRIVATE","edited":true,"part":{"number":2,"of":3,"after":5,
 		"start":{"Before":4,"Latest":false,"Ahead":0,"Seen":0,"ByActivity":false,"From":0,"Until":0}}}`)

@@ -86,7 +86,7 @@ func (f *fanOut) reached(err error) error {
 // comeBack ends an attempt that is done but for the users whom it could not reach: the
 // next one goes through these.
 func (f *fanOut) comeBack(ctx context.Context) error {
-	f.progress.Position, f.progress.outstanding = f.part.Start, f.progress.next()
+	f.progress.scanPosition, f.progress.outstanding = f.part.Start, f.progress.next()
 	if f.parts != nil { // there will be none: the next attempt goes through all followers
 		f.progress.outstanding = outstanding{}
 	}

@@ -3,7 +3,7 @@
 // Jobs are done by two roles:
 //
 //   - The distributor fans posts out to followers (fanout.go, fence.go, report.go, and
-//     the package roster, which goes through the followers).
+//     followerscan.go, which goes through the followers).
 //   - The reconciler makes inboxes agree with changed relations (reconciler.go).
 //     When a job of either is given up, what it may not have reached is forgotten,
 //     and read from SQL (givenup.go).
@@ -55,8 +55,6 @@ import (
 	"tideline/live"
 	"tideline/queue"
 	"tideline/timeline"
-	"tideline/workers/roster"
-	"tideline/workers/toggle"
 )
 
 // DefaultPageSize is the default of Config.PageSize.
@@ -118,8 +116,8 @@ type Workers struct {
 	Config
 	audit      *audit.Audit
 	company    company
-	rosters    *roster.Rosters
-	toggles    *toggle.Waiting
+	scans      *followerScans
+	coalescer  *coalescer
 	canaryDone atomic.Bool // since the monitor looked
 	wakeOwed   bool        // a master has returned, and Wake has not succeeded since; of wakeAfterReturn
 }
@@ -185,7 +183,7 @@ func New(cfg Config) (*Workers, error) {
 		return nil, err
 	}
 	w := &Workers{Config: cfg, audit: audit.New(cfg.Home), company: newCompany(cfg.Visibility),
-		rosters: roster.New(cfg.DB, cfg.Visibility, cfg.Timelines, cfg.PageSize), toggles: toggle.New(cfg.DB, cfg.Now)}
+		scans: newFollowerScans(cfg.DB, cfg.Visibility, cfg.Timelines, cfg.PageSize), coalescer: newCoalescer(cfg.DB, cfg.Now)}
 	cfg.Queue.Handle(job.PostCreated, w.postCreated)
 	cfg.Queue.Handle(job.PostChanged, w.postChanged)
 	cfg.Queue.WhenDone(job.PostCreated, w.storeFinished)

@@ -22,12 +22,12 @@ import (
 	"tideline/feed"
 	"tideline/feed/account"
 	"tideline/feed/feedtest"
+	"tideline/internal/together"
 	"tideline/live"
 	"tideline/queue"
 	"tideline/storage"
 	"tideline/storage/storagetest"
 	"tideline/timeline"
-	"tideline/together"
 	"tideline/workers"
 )
 
@@ -385,7 +385,7 @@ func TestInterruptedFanOutGoesOn(t *testing.T) {
 }
 
 // The most recently active follower gets a post in the first page, whichever way
-// the roster goes. Nobody is left out when the worker fails after that page.
+// the follower scan goes. Nobody is left out when the worker fails after that page.
 func TestLatestActiveComeFirst(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

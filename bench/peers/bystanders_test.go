@@ -2,8 +2,12 @@ package peers
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +19,7 @@ import (
 	"github.com/gorilla/websocket"
 	"github.com/stretchr/testify/require"
 
+	"tideline/feed/ids"
 	"tideline/storage"
 	"tideline/storage/storagetest"
 )
@@ -37,6 +42,9 @@ const (
 //     subscribers in each of two processes.
 //   - abuse: one account holds 150 subscriptions of 29 aliased counts of unread posts, with
 //     a heartbeat each second, and begins again at once whatever is refused or ended.
+//   - ranked, suggested, tagged, liked, searched, anonymous, marked: one account, or an address
+//     without one, asks over 16 connections for fields that return little and read much, with
+//     as many aliases as are taken, and asks again as soon as it is answered or refused.
 func BenchmarkBystanders(b *testing.B) {
 	for range *rounds {
 		for _, p := range peersOf() {
@@ -49,6 +57,11 @@ func BenchmarkBystanders(b *testing.B) {
 				measured.report(b, "bystanders of an abuse, subscriptions", strconv.Itoa(abuserSockets*abuserSubscriptions), p.name,
 					measureAbuse(b, p, quietTime, abuseTime))
 			})
+			for _, a := range fieldAbuses {
+				b.Run(a.name+"/"+p.name, func(b *testing.B) {
+					measured.report(b, "bystanders of an abuse, fields", a.name, p.name, measureFieldAbuse(b, p, a, quietTime, abuseTime))
+				})
+			}
 		}
 	}
 }
@@ -106,6 +119,134 @@ func measureAbuse(tb testing.TB, p peer, quiet, length time.Duration) []figure {
 	sockets.Wait()
 	figures := append(besides(before, during), figure{"heartbeats", float64(a.beats.Load())}, figure{"refused", float64(a.refused.Load())})
 	return append(figures, m.figures(len(during))...)
+}
+
+// fieldAbuse is a field that returns little and reads much.
+type fieldAbuse struct {
+	name, operation, field string
+	token                  string // empty: nobody is signed in
+}
+
+const (
+	abuserConnections = 16
+	hiddenPosts       = 50_000 // that the abuser likes, that have a tag, and that nobody but the author may see
+)
+
+var fieldAbuses = []fieldAbuse{
+	{"ranked", "query", "timeline(first: 1, order: RANKED) { nodes { id } }", "token1"},
+	{"suggested", "query", "suggestedUsers(first: 1) { id }", "token1"},
+	{"tagged", "query", `taggedPosts(tag: "tide", first: 1) { nodes { id } }`, "token1"},
+	{"liked", "query", "viewer { likedPosts(first: 1) { nodes { id } } }", "token1"},
+	{"searched", "query", `users(query: "another 99", first: 1) { nodes { id } }`, "token1"},
+	{"anonymous", "query", `users(query: "another 99", first: 1) { nodes { id } }`, ""},
+	{"marked", "mutation", "markTimelineRead(input: {upTo: %q}) { viewer { id a: unreadCount b: unreadCount } }", "token1"},
+}
+
+func measureFieldAbuse(tb testing.TB, p peer, a fieldAbuse, quiet, length time.Duration) []figure {
+	stores := storagetest.Real(tb)
+	seedFollowers(tb, stores, 1+pageReaders)
+	seedPage(tb, stores)
+	seedAbuse(tb, stores)
+	p.limits = true
+	running, stop := p.start(tb, stores)
+	defer stop()
+	readers := running.bystanders(tb, 2)
+	before := readers.waits(tb, func() { time.Sleep(quiet) })
+	ask := newAsker(tb, running, a)
+	var refused, answered atomic.Int64
+	done := make(chan struct{})
+	var asking sync.WaitGroup
+	for range abuserConnections {
+		asking.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				if status, _ := ask(); status == http.StatusOK {
+					answered.Add(1)
+				} else {
+					refused.Add(1)
+					time.Sleep(10 * time.Millisecond) // a refusal costs the abuser's processor time, too
+				}
+			}
+		})
+	}
+	m := startMeter(tb, stores, running)
+	during := readers.waits(tb, func() { time.Sleep(length) })
+	close(done)
+	asking.Wait()
+	figures := append(besides(before, during), figure{"answered", float64(answered.Load())}, figure{"refused", float64(refused.Load())})
+	return append(figures, m.figures(len(during))...)
+}
+
+// newAsker returns what sends the field once, with as many aliases as the server takes.
+func newAsker(tb testing.TB, running process, a fieldAbuse) func() (status int, body []byte) {
+	client := &http.Client{Timeout: patience, Transport: &http.Transport{
+		MaxIdleConnsPerHost: abuserConnections,
+		DialContext:         (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}).DialContext,
+	}}
+	tb.Cleanup(client.CloseIdleConnections)
+	send := func(query string) (int, []byte) {
+		body, err := json.Marshal(map[string]string{"query": query})
+		require.NoError(tb, err)
+		request, err := http.NewRequestWithContext(tb.Context(), http.MethodPost, "http://"+running.address+"/graphql", bytes.NewReader(body))
+		require.NoError(tb, err)
+		request.Header.Set("Content-Type", "application/json")
+		if a.token != "" {
+			request.Header.Set("Authorization", "Bearer "+a.token)
+		}
+		response, err := client.Do(request)
+		if err != nil {
+			return 0, nil
+		}
+		defer response.Body.Close()
+		text, _ := io.ReadAll(response.Body)
+		return response.StatusCode, text
+	}
+	field := a.field
+	if strings.Contains(field, "%q") {
+		_, page := send("{ timeline(first: 1) { edges { cursor } } }")
+		found := regexp.MustCompile(`"cursor":"([^"]+)"`).FindSubmatch(page)
+		require.NotNil(tb, found, string(page))
+		field = fmt.Sprintf(field, found[1])
+	}
+	for aliases := 30; aliases > 0; aliases-- {
+		var query strings.Builder
+		query.WriteString(a.operation + " {")
+		taken := strings.Count(field, "a: ") + strings.Count(field, "b: ")
+		for i := range aliases / (1 + taken) {
+			fmt.Fprintf(&query, " f%d: %s", i, field)
+		}
+		query.WriteString(" }")
+		if _, text := send(query.String()); !bytes.Contains(text, []byte("QUERY_TOO_COMPLEX")) {
+			return func() (int, []byte) { return send(query.String()) }
+		}
+	}
+	require.Fail(tb, "the server does not take the field once", field)
+	return nil
+}
+
+// seedAbuse gives user 1 as many posts as an inbox has and as many likes of posts that it may
+// no longer see, which fill a tag, too; and it has everybody follow many, for suggestions.
+func seedAbuse(tb testing.TB, stores *storage.Stores) {
+	first := ids.At(time.Now().Add(-2 * 365 * 24 * time.Hour))
+	for _, statement := range []string{
+		`INSERT INTO posts (id, author_id, text, visibility, edited_at, like_count) SELECT $1::bigint + g * 4096, 1, 'One of many.', 'PUBLIC', 0, 0 FROM generate_series(1, 600) g`,
+		`INSERT INTO posts (id, author_id, text, visibility, edited_at, like_count) SELECT $1::bigint + g * 4096, 2, 'Once public. #tide', 'PRIVATE', 0, 0 FROM generate_series(1001, 51000) g`,
+		`INSERT INTO likes (user_id, post_id) SELECT 1, id FROM posts WHERE author_id = 2 AND id > $1::bigint`,
+		`INSERT INTO post_tags (tag, post_id) SELECT 'tide', id FROM posts WHERE author_id = 2 AND id > $1::bigint`,
+		`INSERT INTO users (id, handle, name, password_hash, fan_out_mode_since, created_at) SELECT g, 'more' || g, 'Another ' || g, '-', 0, now() FROM generate_series(1001, 101000) g WHERE $1::bigint > 0`,
+		`INSERT INTO user_words (user_id, word) SELECT g, word::bytea FROM generate_series(1001, 101000) g, unnest(ARRAY['another', g::text, 'more' || g]) word WHERE $1::bigint > 0`,
+		`INSERT INTO follows (follower_id, followee_id, created_at) SELECT 1, g, now() FROM generate_series(1001, 1060) g WHERE $1::bigint > 0`,
+		`INSERT INTO follows (follower_id, followee_id, created_at) SELECT f, f + 100 + g, now() FROM generate_series(1001, 1060) f, generate_series(1, 200) g WHERE $1::bigint > 0`,
+	} {
+		_, err := stores.SQL.ExecContext(tb.Context(), statement, first)
+		require.NoError(tb, err, statement)
+	}
+	_, err := stores.SQL.ExecContext(tb.Context(), "VACUUM ANALYZE")
+	require.NoError(tb, err)
 }
 
 // besides compares sorted waits.

@@ -58,6 +58,9 @@ func TestPeers(t *testing.T) {
 	require.Positive(t, value(measureReconnect(t, tideline, 20), "reconnects/s"))
 	require.Positive(t, value(measureResync(t, tideline, 20, 0), "resync s"))
 	require.Positive(t, value(measureAbuse(t, tideline, 0, pace), "p50 ms"))
+	for _, a := range []fieldAbuse{fieldAbuses[0], fieldAbuses[len(fieldAbuses)-1]} {
+		require.Positive(t, value(measureFieldAbuse(t, tideline, a, 0, pace), "p50 ms"))
+	}
 	var table strings.Builder
 	r.print(&table)
 	for _, line := range []string{"\n| page | server | requests/s |", "\n| 2 | gqlgen |", "\n| live | server | first ms |", "\n| 20 | centrifuge |"} {

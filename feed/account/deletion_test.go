@@ -28,7 +28,6 @@ import (
 	"tideline/ent/schema"
 	"tideline/feed"
 	"tideline/feed/account"
-	"tideline/feed/erase"
 	"tideline/feed/feedtest"
 	"tideline/feed/job"
 	"tideline/feed/moderation"
@@ -247,11 +246,11 @@ func TestNothingIsLeftOfADeletedUser(t *testing.T) {
 		// A call that was under way all the time leaves its trace.
 		w.Stores.DB.ReadMarker.Create().SetID(c.gone.ID).SetPostID(c.liked).ExecX(w.Ctx)
 		w.AwaitInbox(c.gone)
-		n, err := erase.Traces(w.Ctx, w.Stores.DB, w.Now(), w.Timelines.ForgetUser)
+		n, err := account.EraseTraces(w.Ctx, w.Stores.DB, w.Now(), w.Timelines.ForgetUser)
 		require.NoError(w, err)
 		require.Zero(w, n, "it is too early")
 		later(4 * time.Hour)
-		n, err = erase.Traces(w.Ctx, w.Stores.DB, w.Now(), w.Timelines.ForgetUser)
+		n, err = account.EraseTraces(w.Ctx, w.Stores.DB, w.Now(), w.Timelines.ForgetUser)
 		require.NoError(w, err)
 		require.Equal(w, 1, n)
 		c.requireGone(w)
@@ -303,7 +302,7 @@ func TestNothingIsLeftOfAUserWhoIsDeletedUnderLoad(t *testing.T) {
 		all.Wait()
 		w.Drain()
 		later(4 * time.Hour)
-		_, err = erase.Traces(w.Ctx, w.Stores.DB, w.Now(), w.Timelines.ForgetUser)
+		_, err = account.EraseTraces(w.Ctx, w.Stores.DB, w.Now(), w.Timelines.ForgetUser)
 		require.NoError(w, err)
 		requireNoTrace(w, texts(append(posts, gone.ID)...)...)
 		for _, u := range w.Stores.DB.User.Query().AllX(w.Ctx) {
@@ -434,7 +433,7 @@ func TestErasureGoesOnWhereAWorkerDied(t *testing.T) {
 		died := errors.New("the worker died")
 		for attempts := 1; ; attempts++ {
 			require.Less(w, attempts, 100)
-			e, err := erase.Begin(w.Ctx, w.Stores.DB, c.gone.ID, w.Now)
+			e, err := account.BeginErasure(w.Ctx, w.Stores.DB, c.gone.ID, w.Now)
 			require.NoError(w, err)
 			if e == nil {
 				break
@@ -454,7 +453,7 @@ func TestErasureGoesOnWhereAWorkerDied(t *testing.T) {
 		require.Equal(w, hiddenuser.StateGONE, w.Stores.DB.HiddenUser.GetX(w.Ctx, c.gone.ID).State)
 		w.Stores.DB.Job.DeleteOneID(own).ExecX(w.Ctx)
 		later(4 * time.Hour)
-		_, err = erase.Traces(w.Ctx, w.Stores.DB, w.Now(), w.Timelines.ForgetUser)
+		_, err = account.EraseTraces(w.Ctx, w.Stores.DB, w.Now(), w.Timelines.ForgetUser)
 		require.NoError(w, err)
 		require.NoError(w, w.Stores.Redis.Del(w.Ctx, streams(w)...).Err(), "nobody takes the jobs")
 		c.requireGone(w)
@@ -480,15 +479,15 @@ func TestErasureWaitsForJobsAboutTheUser(t *testing.T) {
 		require.NoError(w, err)
 		own := w.Stores.DB.Job.Query().Where(entjob.Kind(job.UserDeleted)).OnlyIDX(w.Ctx)
 		run := func() error {
-			e, err := erase.Begin(w.Ctx, w.Stores.DB, gone.ID, w.Now)
+			e, err := account.BeginErasure(w.Ctx, w.Stores.DB, gone.ID, w.Now)
 			require.NoError(w, err)
 			e.Pace = func(context.Context) error { return nil }
 			return e.Run(w.Ctx, own)
 		}
-		require.ErrorIs(w, run(), erase.ErrInUse)
+		require.ErrorIs(w, run(), account.ErrStillInUse)
 		require.True(w, w.Stores.DB.Post.Query().ExistX(w.Ctx))
 		w.Stores.DB.Job.Delete().Where(entjob.Kind(job.AuthorStale)).ExecX(w.Ctx)
-		require.ErrorIs(w, run(), erase.ErrInUse)
+		require.ErrorIs(w, run(), account.ErrStillInUse)
 		w.Stores.DB.Job.Update().Where(entjob.Kind(job.PostCreated)).SetDead(true).ExecX(w.Ctx)
 		require.NoError(w, run(), "post %d", post)
 		require.Equal(w, 1, w.Stores.DB.Job.Query().CountX(w.Ctx))
@@ -529,7 +528,7 @@ func TestTokenOfADeletedUserMakesNobody(t *testing.T) {
 			require.NoError(t, err)
 			w.Stores.DB.Job.Delete().Where(entjob.Kind(job.AuthorStale)).ExecX(w.Ctx)
 			own := w.Stores.DB.Job.Query().Where(entjob.Kind(job.UserDeleted)).OnlyIDX(w.Ctx)
-			e, err := erase.Begin(w.Ctx, w.Stores.DB, v.ID, w.Now)
+			e, err := account.BeginErasure(w.Ctx, w.Stores.DB, v.ID, w.Now)
 			require.NoError(t, err)
 			e.Pace = func(context.Context) error { return nil }
 			require.NoError(t, e.Run(w.Ctx, own))

@@ -6,12 +6,10 @@ import (
 	"crypto/sha512"
 	"encoding/base64"
 	"fmt"
-	"io"
 	"time"
 
 	"tideline/ent"
 	"tideline/ent/session"
-	"tideline/feed/download"
 	"tideline/feed/internal/rows"
 	"tideline/feed/refusal"
 )
@@ -90,8 +88,3 @@ func (s *Sessions) EndExport(ctx context.Context, o Offer) error {
 }
 
 var errNoExport error = refusal.New(refusal.DownloadEnded, "This path was used, or has ended. Ask for another one.")
-
-// Export writes all that is kept of a user to w, as [download.Write] does.
-func (s *Sessions) Export(ctx context.Context, id int64, w io.Writer) error {
-	return download.Write(ctx, s.cfg.DB, id, w)
-}

@@ -17,7 +17,6 @@ import (
 	"tideline/ent/session"
 	"tideline/ent/user"
 	"tideline/feed/apikey"
-	"tideline/feed/erase"
 	"tideline/feed/identity"
 	"tideline/feed/internal/rows"
 	"tideline/feed/internal/text"
@@ -220,7 +219,7 @@ func (a *Accounts) deleted(ctx context.Context, c identity.Claims) (bool, error)
 	key := sessionKey(c.Issuer, c.ExternalID)
 	// Such a row is due TracesFor after the end of the deletion.
 	found, err := a.cfg.DB.HiddenUser.Query().Where(hiddenuser.Identity(key[:]), hiddenuser.StateEQ(hiddenuser.StateGONE),
-		hiddenuser.DueAtGT(c.Issued.Add(erase.TracesFor).UTC())).Exist(ctx)
+		hiddenuser.DueAtGT(c.Issued.Add(tracesFor).UTC())).Exist(ctx)
 	return found, rows.Wrap("find deleted user", err)
 }
 

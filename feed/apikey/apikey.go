@@ -299,13 +299,13 @@ func (k *Keys) Ended(ctx context.Context, ids []int64) ([]int64, error) {
 	return rows.Without(ids, open), rows.Wrap("find API keys", err)
 }
 
-// IsKey reports whether a credential is for Authenticate: it begins as a key does. No
-// token of a session does: that has no _ after its second character but by a chance that
-// its length rules out.
+// IsKey reports whether a credential is for Authenticate: it begins as a key does, also when
+// the rest was cut off, so that whoever sent it is told that the key is not valid. Tokens of
+// sessions may begin so by chance. They have 32 random bytes and nothing else, and no key is
+// as short.
 func IsKey(credential string) bool {
 	key, _, _ := strings.Cut(credential, " ")
-	_, secret, found := strings.Cut(strings.TrimPrefix(key, Prefix), "_")
-	return found && strings.HasPrefix(key, Prefix) && len(secret) == base64.RawURLEncoding.EncodedLen(32)
+	return strings.HasPrefix(key, Prefix) && len(key) != base64.RawURLEncoding.EncodedLen(32)
 }
 
 // Authenticate returns the key of a credential, and the user for whom it acts, 0 for

@@ -305,11 +305,14 @@ func TestKeysRevokeWhatTheyCover(t *testing.T) {
 	})
 }
 
-// What a session's token looks like is never taken for a key.
+// What a session's token looks like is never taken for a key, and a key that was cut off is not
+// taken for a session.
 func TestSessionsAreNoKeys(t *testing.T) {
-	for _, token := range []string{"", "tk_", "tk_7", "tk_7_", "tk_" + strings.Repeat("_", 40), "tk_7_" + strings.Repeat("a", 38), strings.Repeat("a", 43), "a.b.c"} {
+	for _, token := range []string{"", "tk_" + strings.Repeat("_", 40), "tk_7_" + strings.Repeat("a", 38), strings.Repeat("a", 43), "a.b.c"} {
 		require.False(t, apikey.IsKey(token), token)
 	}
-	require.True(t, apikey.IsKey("tk_7_"+strings.Repeat("a", 43)+" external:7"))
+	for _, key := range []string{"tk_", "tk_7", "tk_7_", "tk_7_abc", "tk_7_abc external:7", "tk_7_" + strings.Repeat("a", 43) + " external:7"} {
+		require.True(t, apikey.IsKey(key), key)
+	}
 	require.Empty(t, account.Viewer{}.Key)
 }

@@ -29,12 +29,12 @@ import (
 	"tideline/feed/stream"
 	"tideline/feed/visibility"
 	"tideline/feed/webhook"
+	"tideline/internal/together"
 	"tideline/live"
 	"tideline/queue"
 	"tideline/storage"
 	"tideline/storage/storagetest"
 	"tideline/timeline"
-	"tideline/together"
 	"tideline/workers"
 )
 
@@ -244,9 +244,16 @@ func (w *World) User(handle string) account.Viewer {
 // Users makes n users.
 func (w *World) Users(n int) []account.Viewer {
 	w.Helper()
-	list := make([]account.Viewer, n)
+	list, rows := make([]account.Viewer, n), make([]*ent.UserCreate, n)
 	for i := range list {
-		list[i] = w.User(fmt.Sprintf("user%d", i))
+		id, err := w.IDs.Next()
+		require.NoError(w, err)
+		list[i] = account.Viewer{ID: id}
+		handle := fmt.Sprintf("user%d", i)
+		rows[i] = w.Stores.DB.User.Create().SetID(id).SetHandle(handle).SetName(handle).SetPasswordHash("-")
+	}
+	for chunk := range slices.Chunk(rows, 500) {
+		require.NoError(w, w.Stores.DB.User.CreateBulk(chunk...).Exec(w.Ctx))
 	}
 	return list
 }

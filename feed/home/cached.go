@@ -65,7 +65,7 @@ func (h *Home) cached(feed cachedFeed, known prefetch) visibility.Source {
 	return func(ctx context.Context, viewer int64, r timeline.Range) (visibility.Batch, error) {
 		var feeds []cachedFeed
 		var parts []timeline.Part
-		repeated, err := h.writes.Repeat(ctx, feed.user, patiently)
+		repeated, err := h.writes.repeat(ctx, feed.user, patiently)
 		if repeated {
 			known = prefetch{begun: known.begun} // the rest is older
 		}

@@ -1,12 +1,17 @@
 package home
 
-import "tideline/feed/unread"
+import (
+	"tideline/ent"
+	"tideline/timeline"
+)
 
-// KeepUnread keeps unread posts of a user.
-func (h *Home) KeepUnread(user int64, k unread.Kept) { h.unread.Keep(user, k) }
+// KeepUnread keeps the posts as the unread posts of a user, counted from the inbox.
+func (h *Home) KeepUnread(user int64, inbox timeline.Coverage, posts []*ent.Post) {
+	h.unread.keep(user, newUnreadPosts(user, unreadAnswer{}.by(inbox), posts))
+}
 
 // ForgetUnread has the number of a user counted anew.
-func (h *Home) ForgetUnread(user int64) { h.unread.Forget(user) }
+func (h *Home) ForgetUnread(user int64) { h.unread.forget(user) }
 
 // TakeTurns takes all turns of builders. No feed is built until they are given back.
 func (h *Home) TakeTurns() (giveBack func()) {

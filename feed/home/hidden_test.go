@@ -49,8 +49,9 @@ func TestHiddenPostsAreNotReadOneByOne(t *testing.T) {
 				c, err := read()
 				require.NoError(w, err, "%s, %s", name, v)
 				require.Equal(w, shown, feedtest.PostIDs(c), "%s, %s", name, v)
-				// Inboxes and outboxes are built at the same time.
-				require.LessOrEqual(w, count(), 10, "%s, %s", name, v)
+				// Inboxes and outboxes are built at the same time, and the page's position
+				// names what is young.
+				require.LessOrEqual(w, count(), 15, "%s, %s", name, v)
 			}
 		}
 	})

@@ -23,10 +23,8 @@ import (
 	"time"
 
 	"tideline/ent"
-	"tideline/feed/arrival"
 	"tideline/feed/paging"
 	"tideline/feed/ranking"
-	"tideline/feed/unread"
 	"tideline/feed/visibility"
 	"tideline/live"
 	"tideline/queue"
@@ -110,7 +108,7 @@ func (p Policy) rankings() (*ranking.Set, error) { return ranking.New(p.RankDeca
 
 // Home reads home timelines and caches their feeds. It is safe for concurrent use.
 type Home struct {
-	*arrival.Tracker
+	*arrivalTracker
 	*fanOutModes
 	*ownFeeds
 	cfg      Config
@@ -121,7 +119,7 @@ type Home struct {
 	merged   mergedAuthors
 	builder  builder
 	rankings *ranking.Set
-	unread   *unread.Counts
+	unread   *unreadCounts
 }
 
 // New returns a Home. It fails when a required field is missing or the policy is
@@ -148,14 +146,14 @@ func New(cfg Config) (*Home, error) {
 		cfg.Now = time.Now
 	}
 	return &Home{
-		Tracker:     arrival.New(cfg.Queue, cfg.Logger, cfg.Now),
-		fanOutModes: &fanOutModes{db: cfg.DB, queue: cfg.Queue, now: cfg.Now, policy: cfg.Policy},
-		ownFeeds:    &ownFeeds{tl: cfg.Timelines, log: cfg.Logger},
-		cfg:         cfg, db: cfg.DB, posts: cfg.Visibility, tl: cfg.Timelines, log: cfg.Logger,
+		arrivalTracker: newArrivalTracker(cfg.Queue, cfg.Logger, cfg.Now),
+		fanOutModes:    &fanOutModes{db: cfg.DB, queue: cfg.Queue, now: cfg.Now, policy: cfg.Policy},
+		ownFeeds:       &ownFeeds{tl: cfg.Timelines, log: cfg.Logger},
+		cfg:            cfg, db: cfg.DB, posts: cfg.Visibility, tl: cfg.Timelines, log: cfg.Logger,
 		merged:   mergedAuthors{db: cfg.DB, tl: cfg.Timelines, log: cfg.Logger, now: cfg.Now, policy: cfg.Policy},
 		builder:  builder{tl: cfg.Timelines, log: cfg.Logger, requests: make(chan buildRequest, waitingBuilds), turns: make(chan struct{}, builders)},
 		rankings: rankings,
-		unread:   unread.New(cfg.DB, cfg.Dialect),
+		unread:   newUnreadCounts(cfg.DB, cfg.Dialect),
 	}, nil
 }
 

@@ -8,7 +8,6 @@ import (
 	"tideline/ent"
 	"tideline/feed/internal/rows"
 	"tideline/feed/job"
-	"tideline/feed/redo"
 	"tideline/queue"
 	"tideline/timeline"
 )
@@ -43,7 +42,7 @@ func (h *Home) SyncOwnInbox(ctx context.Context, viewer, other, change int64) {
 type ownFeeds struct {
 	tl     *timeline.Store
 	log    *slog.Logger
-	writes redo.Writes
+	writes pendingWrites
 }
 
 // distrust drops a feed that lacks what its user did, so that every server reads SQL: a
@@ -54,7 +53,7 @@ func (o *ownFeeds) distrust(ctx context.Context, user int64, k timeline.Key, rep
 	defer cancel()
 	if err := o.tl.Drop(patient, k); err != nil {
 		o.log.WarnContext(ctx, "own feed not dropped; other servers show it as it was until a job is done", "feed", k.String(), "error", err)
-		o.writes.Remember(user, repeat)
+		o.writes.remember(user, repeat)
 	}
 }
 

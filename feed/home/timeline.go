@@ -97,7 +97,7 @@ func (h *Home) MarkRead(ctx context.Context, v account.Viewer, upTo string) (int
 	if err != nil {
 		return 0, err
 	}
-	moved, err := h.unread.MoveMarker(ctx, v.ID, c.ID)
+	moved, err := h.unread.moveMarker(ctx, v.ID, c.ID)
 	if err != nil {
 		return 0, err
 	}

@@ -8,7 +8,6 @@ import (
 	"tideline/ent/follow"
 	"tideline/feed/account"
 	"tideline/feed/internal/rows"
-	"tideline/feed/unread"
 	"tideline/feed/visibility"
 	"tideline/timeline"
 )
@@ -16,7 +15,7 @@ import (
 // UnreadCount counts the entries of the viewer's timeline, among the newest up to
 // the inbox cap, that are newer than the read marker; own posts do not count. It is
 // 0 for an anonymous viewer. The number is kept, and what came since is added, where
-// package unread can tell that it is still right; every thousandth is counted all the same,
+// [unreadCounts] can tell that it is still right; every thousandth is counted all the same,
 // and one that differs is logged as an error.
 //
 // Cost: a query and a round trip where the number is kept, a query of the posts that came
@@ -26,12 +25,12 @@ func (h *Home) UnreadCount(ctx context.Context, v account.Viewer) (int, error) {
 	if v.ID == 0 {
 		return 0, nil
 	}
-	a, err := h.unread.Ask(ctx, v.ID)
+	a, err := h.unread.ask(ctx, v.ID)
 	if err != nil {
 		return 0, err
 	}
 	kept, known := keptUnread(ctx, h, v.ID, a)
-	if known && !h.unread.CheckDue() {
+	if known && !h.unread.checkDue() {
 		return kept, nil
 	}
 	r := timeline.Range{After: a.Marker, Limit: h.tl.InboxCap()}
@@ -40,28 +39,28 @@ func (h *Home) UnreadCount(ctx context.Context, v account.Viewer) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	counted := unread.Counted(v.ID, a.By(timeline.Coverage{Epoch: at.Epoch, Generation: at.generation}), posts)
-	if n := counted.Count(); known && kept != n {
+	counted := newUnreadPosts(v.ID, a.by(timeline.Coverage{Epoch: at.Epoch, Generation: at.generation}), posts)
+	if n := counted.count(); known && kept != n {
 		// Unless it has become another one meanwhile, it was wrong.
 		if again, ok := keptUnread(ctx, h, v.ID, a); ok && again == kept {
 			h.log.ErrorContext(ctx, "a number of unread posts was kept that is wrong", "user", v.ID, "kept", kept, "counted", n)
 		}
 	}
-	h.unread.Forget(v.ID)
+	h.unread.forget(v.ID)
 	if a.Certain { // and still is: else the posts may be those of an inbox that lags behind
-		if now, err := h.unread.Ask(ctx, v.ID); err == nil && now.Certain && now.Words == a.Words {
-			h.unread.Keep(v.ID, counted)
+		if now, err := h.unread.ask(ctx, v.ID); err == nil && now.Certain && now.Words == a.Words {
+			h.unread.keep(v.ID, counted)
 		}
 	}
-	return counted.Count(), nil
+	return counted.count(), nil
 }
 
 // keptUnread is UnreadCount by what is kept, if that is right.
-func keptUnread(ctx context.Context, h *Home, user int64, a unread.Answer) (n int, ok bool) {
-	if !a.Certain || !h.unread.Has(user) {
+func keptUnread(ctx context.Context, h *Home, user int64, a unreadAnswer) (n int, ok bool) {
+	if !a.Certain || !h.unread.has(user) {
 		return 0, false
 	}
-	if _, err := h.writes.Repeat(ctx, user, patiently); err != nil {
+	if _, err := h.writes.repeat(ctx, user, patiently); err != nil {
 		return 0, false
 	}
 	merged, err := h.merged.mergeable(ctx, user) // before the inbox is read: see prefetch
@@ -75,7 +74,7 @@ func keptUnread(ctx context.Context, h *Home, user int64, a unread.Answer) (n in
 	if err != nil {
 		return 0, false
 	}
-	kept, ok := h.unread.Of(user, a.Marker, a.By(part.Coverage))
+	kept, ok := h.unread.of(user, a.Marker, a.by(part.Coverage))
 	if !ok {
 		return 0, false
 	}
@@ -84,17 +83,17 @@ func keptUnread(ctx context.Context, h *Home, user int64, a unread.Answer) (n in
 		return 0, false
 	}
 	ids, floor := merge(parts, r)
-	posts, err := h.posts.Posts(ctx, visibility.Home, user, kept.Lacks(ids), 0)
+	posts, err := h.posts.Posts(ctx, visibility.Home, user, kept.lacks(ids), 0)
 	if err != nil {
 		return 0, false
 	}
-	kept = kept.With(user, ids, posts)
+	kept = kept.with(user, ids, posts)
 	whole := len(ids) < r.Limit && floor <= r.After+1
-	if !whole && kept.Len() < r.Limit { // more may be unread, in SQL
+	if !whole && kept.len() < r.Limit { // more may be unread, in SQL
 		return 0, false
 	}
-	h.unread.Keep(user, kept)
-	return kept.Count(), true
+	h.unread.keep(user, kept)
+	return kept.count(), true
 }
 
 // UnreadCounts is UnreadCount of many users, without a visit. It leaves out users whose
@@ -115,7 +114,7 @@ func (h *Home) UnreadCounts(ctx context.Context, users []int64) (map[int64]int, 
 
 // countMany adds the counts of some of the users.
 func countMany(ctx context.Context, h *Home, users []int64, counts map[int64]int) error {
-	answers, err := h.unread.AskMany(ctx, users)
+	answers, err := h.unread.askMany(ctx, users)
 	if err != nil {
 		return err
 	}
@@ -123,15 +122,15 @@ func countMany(ctx context.Context, h *Home, users []int64, counts map[int64]int
 	if err != nil {
 		return err
 	}
-	had, lacking := make(map[int64]unread.Kept, len(users)), make(map[int64][]int64, len(users))
+	had, lacking := make(map[int64]unreadPosts, len(users)), make(map[int64][]int64, len(users))
 	var anew []int64
 	for user, t := range timelines {
 		a := answers[user]
-		kept, known := h.unread.Of(user, a.Marker, a.By(t.inbox))
+		kept, known := h.unread.of(user, a.Marker, a.by(t.inbox))
 		if !known || !a.Certain {
-			kept, anew = unread.Counted(user, a.By(t.inbox), nil), append(anew, user)
+			kept, anew = newUnreadPosts(user, a.by(t.inbox), nil), append(anew, user)
 		}
-		had[user], lacking[user] = kept, kept.Lacks(t.ids)
+		had[user], lacking[user] = kept, kept.lacks(t.ids)
 	}
 	shown, err := h.posts.ShownOfMany(ctx, lacking)
 	if err != nil {
@@ -139,19 +138,19 @@ func countMany(ctx context.Context, h *Home, users []int64, counts map[int64]int
 	}
 	again := answers // as UnreadCount asks again for whoever is counted anew
 	if len(anew) > 0 {
-		if again, err = h.unread.AskMany(ctx, anew); err != nil {
+		if again, err = h.unread.askMany(ctx, anew); err != nil {
 			return err
 		}
 	}
 	for user, posts := range shown {
 		t, a := timelines[user], answers[user]
-		now := had[user].With(user, t.ids, posts)
-		if !t.whole && now.Len() < h.tl.InboxCap() { // more may be unread, in SQL
+		now := had[user].with(user, t.ids, posts)
+		if !t.whole && now.len() < h.tl.InboxCap() { // more may be unread, in SQL
 			continue
 		}
-		counts[user] = now.Count()
+		counts[user] = now.count()
 		if b, asked := again[user]; a.Certain && (!asked || b.Certain && b.Words == a.Words) {
-			h.unread.Keep(user, now)
+			h.unread.keep(user, now)
 		}
 	}
 	return nil
@@ -165,7 +164,7 @@ type unreadTimeline struct {
 }
 
 // unreadIDs returns the timelines of those users whose feeds Redis has.
-func (h *Home) unreadIDs(ctx context.Context, users []int64, answers map[int64]unread.Answer) (map[int64]unreadTimeline, error) {
+func (h *Home) unreadIDs(ctx context.Context, users []int64, answers map[int64]unreadAnswer) (map[int64]unreadTimeline, error) {
 	merged, err := h.merged.mergeable(ctx, users...)
 	if err != nil || h.cfg.PullAbove == AlwaysPull {
 		return nil, err

@@ -17,7 +17,6 @@ import (
 	"tideline/feed/home"
 	"tideline/feed/ids"
 	"tideline/feed/paging"
-	"tideline/feed/unread"
 	"tideline/storage"
 	"tideline/storage/storagetest"
 	"tideline/timeline"
@@ -256,7 +255,7 @@ func TestWrongUnreadCountIsFound(t *testing.T) {
 		doJobs()
 		_, inbox, err := w.Timelines.Page(w.Ctx, timeline.Inbox(ann.ID), timeline.Range{})
 		require.NoError(w, err)
-		w.Home.KeepUnread(ann.ID, unread.Counted(ann.ID, unread.Answer{}.By(inbox), []*ent.Post{post}))
+		w.Home.KeepUnread(ann.ID, inbox, []*ent.Post{post})
 		n, _ := w.unread(ann)
 		require.Zero(w, n, "it is told as it was kept")
 		right := func() bool { n, _ := w.unread(ann); return n == 1 }

@@ -541,9 +541,10 @@ const (
 	mayHaveMissed = "events may have been missed"
 )
 
-// Cause says why a client was told to read again, for the metric: a [home.Unknown], or one of these.
+// Cause says why a client was told to read again, for the metric: a [home.Unknown], or a cause of this package.
 type Cause string
 
+// The causes of this package.
 const (
 	TooManyPosts Cause = "too_many_posts"   // more came while the client was away than is replayed
 	TooManyEdits Cause = "too_many_edits"   // more was edited

@@ -24,7 +24,7 @@ import (
 	"github.com/vektah/gqlparser/v2/gqlerror"
 	"github.com/vektah/gqlparser/v2/validator/rules"
 
-	"tideline/lru"
+	"tideline/internal/lru"
 )
 
 // Config is for [New]. Schema is required.

@@ -27,7 +27,7 @@ import (
 	"tideline/feed/moderation"
 	"tideline/feed/refusal"
 	"tideline/feed/webhook"
-	"tideline/fleet"
+	"tideline/internal/fleet"
 	"tideline/queue"
 	"tideline/server/limit"
 	"tideline/storage"

@@ -12,7 +12,7 @@ import (
 	"tideline/ent"
 	"tideline/feed/account"
 	"tideline/feed/refusal"
-	"tideline/fleet"
+	"tideline/internal/fleet"
 	"tideline/queue"
 	"tideline/storage"
 )

@@ -16,7 +16,7 @@ import (
 	"tideline/feed/job"
 	"tideline/feed/moderation"
 	"tideline/feed/refusal"
-	"tideline/fleet"
+	"tideline/internal/fleet"
 	"tideline/queue"
 	"tideline/timeline"
 )

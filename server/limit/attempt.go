@@ -40,7 +40,7 @@ func (l *Limits) Attempt(ctx context.Context, address string) (done func(wrong b
 	if l.rates == nil {
 		return func(bool) {}, nil
 	}
-	leave, ok := l.rates.attempts.enter(ctx, address)
+	leave, ok := l.rates.attempts.enter(ctx, address, attemptsAtOnce, 1)
 	if !ok {
 		return nil, Busy
 	}
@@ -57,40 +57,41 @@ func (l *Limits) Attempt(ctx context.Context, address string) (done func(wrong b
 	}, nil
 }
 
-// lines has a line for each address whose credentials are looked up. The zero lines has none.
+// lines has a line for each client that does something, or waits to. The zero lines has none.
 type lines struct {
-	mu        sync.Mutex
-	byAddress map[string]*line
+	mu       sync.Mutex
+	byClient map[string]*line
 }
 
 type line struct {
-	slots *semaphore.Weighted
-	users int // that have a slot, or wait for one
+	room  *semaphore.Weighted
+	users int // that have room, or wait for it
 }
 
-// enter takes a slot of the address; ok is false when ctx ended before there was one. The
-// caller calls leave once.
-func (l *lines) enter(ctx context.Context, address string) (leave func(), ok bool) {
+// enter takes so much of the client's room, at most all of it. ok is false when ctx ended before
+// there was as much. The room of a client is always the same. The caller calls leave once.
+func (l *lines) enter(ctx context.Context, client string, room, weight int64) (leave func(), ok bool) {
+	weight = min(weight, room)
 	l.mu.Lock()
-	at := l.byAddress[address]
+	at := l.byClient[client]
 	if at == nil {
-		if l.byAddress == nil {
-			l.byAddress = make(map[string]*line)
+		if l.byClient == nil {
+			l.byClient = make(map[string]*line)
 		}
-		at = &line{slots: semaphore.NewWeighted(attemptsAtOnce)}
-		l.byAddress[address] = at
+		at = &line{room: semaphore.NewWeighted(room)}
+		l.byClient[client] = at
 	}
 	at.users++
 	l.mu.Unlock()
-	ok = at.slots.Acquire(ctx, 1) == nil
+	ok = at.room.Acquire(ctx, weight) == nil
 	leave = func() {
 		if ok {
-			at.slots.Release(1)
+			at.room.Release(weight)
 		}
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if at.users--; at.users == 0 {
-			delete(l.byAddress, address)
+			delete(l.byClient, client)
 		}
 	}
 	if !ok {

@@ -88,7 +88,7 @@ func TestAttemptsAtOnce(t *testing.T) {
 		}
 	}
 	require.LessOrEqual(t, lookedUp, testRates.wrong.burst+1, "each got its turn when another wrong one was counted")
-	require.Empty(t, l.rates.attempts.byAddress)
+	require.Empty(t, l.rates.attempts.byClient)
 }
 
 func TestSuspectsAreForgotten(t *testing.T) {

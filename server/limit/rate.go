@@ -62,6 +62,13 @@ const (
 	// maxLeased is of how many buckets a process keeps a part. When there are more
 	// it forgets them all.
 	maxLeased = 10_000
+	// costAtOnce is the cost of what a user, or an address without a user, has executed
+	// at a time by a process: one of the largest operations, or about twenty pages. The
+	// rest waits, for a budget saved up over a minute must not take all connections to
+	// SQL in one second.
+	costAtOnce = 10_000
+	// keyCostAtOnce is the same for an API key, by which one server acts for many users.
+	keyCostAtOnce = 150_000
 	// rateTimeout is how long an operation waits in all for a Redis that does not
 	// answer.
 	rateTimeout = 250 * time.Millisecond
@@ -75,6 +82,7 @@ type rateLimiter struct {
 	now   func() time.Time
 
 	attempts lines // to look credentials up
+	turns    lines // to have operations executed
 
 	mu       sync.Mutex
 	leased   map[string]int     // cost taken from Redis and not yet used, by bucket
@@ -155,6 +163,30 @@ func (l *rateLimiter) allow(ctx context.Context, c Client, d Demand) *Refusal {
 		return refusal
 	}
 	return l.spend(ctx, "cost:"+client, costs, d.Cost)
+}
+
+// InTurn calls do once the client has room for an operation of the cost: what one client
+// has executed at once is bounded, and others need not wait for it. ok is false when ctx
+// ends before.
+//
+// Cost: constant, no round trip.
+func (l *Limits) InTurn(ctx context.Context, c Client, cost int, do func()) (ok bool) {
+	if l.rates == nil {
+		do()
+		return true
+	}
+	room := int64(costAtOnce)
+	if c.Key != 0 {
+		room = keyCostAtOnce
+	}
+	client, _ := l.rates.spends(c)
+	leave, ok := l.rates.turns.enter(ctx, client, room, int64(cost))
+	if !ok {
+		return false
+	}
+	defer leave()
+	do()
+	return true
 }
 
 // spend is take for a bucket that is asked often: it takes a part of the bucket at

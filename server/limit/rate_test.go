@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"testing"
@@ -200,4 +201,49 @@ func TestEventsTakeFromTheBudgetOfRequests(t *testing.T) {
 	require.NotNil(t, l.Allow(t.Context(), alice, Demand{Cost: 1000}))
 	require.Nil(t, l.Spend(t.Context(), Client{User: 2, Address: "a"}, 1000), "another user")
 	require.Nil(t, l.Spend(t.Context(), Client{Key: 1, User: 1, Address: "a"}, 1000), "an API key")
+}
+
+// What a client has executed at a time is bounded by its cost; others need not wait for it, and
+// one that waits too long is told so.
+func TestTurnsOfAClient(t *testing.T) {
+	l, _, _ := limited(t)
+	begun, end := make(chan struct{}), make(chan struct{})
+	holds := func(c Client, cost int) {
+		go l.InTurn(t.Context(), c, cost, func() {
+			begun <- struct{}{}
+			<-end
+		})
+		<-begun
+	}
+	goesOn := func(c Client, cost int) bool { return l.InTurn(t.Context(), c, cost, func() {}) }
+	inLine := func(client string) int {
+		l.rates.turns.mu.Lock()
+		defer l.rates.turns.mu.Unlock()
+		if at := l.rates.turns.byClient[client]; at != nil {
+			return at.users
+		}
+		return 0
+	}
+	waits := func(c Client, cost int, client string) {
+		ctx, cancel := context.WithCancel(t.Context())
+		before, ok := inLine(client), make(chan bool)
+		go func() { ok <- l.InTurn(ctx, c, cost, func() {}) }()
+		require.Eventually(t, func() bool { return inLine(client) > before }, time.Minute, time.Millisecond)
+		cancel()
+		require.False(t, <-ok)
+	}
+
+	holds(Client{User: 1, Address: "a"}, costAtOnce-LeastCost)
+	require.True(t, goesOn(Client{User: 1, Address: "b"}, LeastCost))
+	waits(Client{User: 1, Address: "b"}, LeastCost+1, "user:{1}")
+	require.True(t, goesOn(Client{User: 2, Address: "a"}, costAtOnce))
+	require.True(t, goesOn(Client{Address: "a"}, 100*costAtOnce), "one operation is executed, whatever it costs")
+
+	holds(Client{Key: 7, User: 1, Address: "a"}, keyCostAtOnce)
+	waits(Client{Key: 7, User: 2, Address: "c"}, LeastCost, "key:{7}")
+
+	close(end)
+	require.True(t, goesOn(Client{User: 1}, costAtOnce))
+	require.Eventually(t, func() bool { return inLine("user:{1}")+inLine("key:{7}") == 0 }, time.Minute, time.Millisecond)
+	require.Empty(t, l.rates.turns.byClient, "nothing is kept of clients that do nothing")
 }

@@ -13,11 +13,11 @@ import (
 	"tideline/feed/job"
 	"tideline/feed/stream"
 	"tideline/feed/webhook"
-	"tideline/fleet"
+	"tideline/internal/fleet"
+	"tideline/internal/trace"
 	"tideline/live"
 	"tideline/queue"
 	"tideline/server/machine"
-	"tideline/trace"
 	"tideline/workers"
 )
 

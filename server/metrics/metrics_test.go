@@ -16,10 +16,11 @@ import (
 
 	"tideline/feed/stream"
 	"tideline/feed/webhook"
+	"tideline/internal/fleet"
+	"tideline/internal/trace"
 	"tideline/live"
 	"tideline/queue"
 	"tideline/storage"
-	"tideline/trace"
 	"tideline/workers"
 )
 

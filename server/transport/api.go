@@ -147,14 +147,18 @@ func (a *api) timeout(operation *exec.Operation) time.Duration {
 
 // execute runs a query or mutation as the viewer. Its deadline counts from begun,
 // the time at which the request was read.
-func (a *api) execute(ctx context.Context, begun time.Time, v account.Viewer, operation *exec.Operation) exec.Response {
+func (a *api) execute(ctx context.Context, begun time.Time, v account.Viewer, address string, operation *exec.Operation) exec.Response {
 	start := time.Now()
 	ctx, cancel := context.WithDeadline(graph.WithViewer(ctx, v), begun.Add(a.timeout(operation)))
 	defer cancel()
 	ctx, span := a.config.Tracer.Operation(ctx, begun, string(operation.Kind()), operation.Name(), operation.RootFields)
 	defer span.End(nil)
 	var response exec.Response
-	if !limit.InTurn(ctx, a.inFlight, int64(operation.Cost()), func() { response = a.config.Engine.Execute(ctx, operation) }) {
+	executed := false
+	a.config.Limits.InTurn(ctx, clientOf(v, address), operation.Cost(), func() {
+		executed = limit.InTurn(ctx, a.inFlight, int64(operation.Cost()), func() { response = a.config.Engine.Execute(ctx, operation) })
+	})
+	if !executed {
 		a.config.ObserveRequest(string(operation.Kind()), codeRateLimited, time.Since(start))
 		span.Fail(codeRateLimited)
 		return exec.Response{Errors: refused(limit.Busy)}

@@ -19,7 +19,6 @@ import (
 	"tideline/graph/exec"
 	"tideline/server/internal/servertest"
 	"tideline/server/limit"
-	"tideline/server/transport/requestid"
 )
 
 // limits refuse as little as they can, but for what the test sets. Time stands
@@ -43,7 +42,7 @@ func limits(t *testing.T, set func(*limit.Config)) *limit.Limits {
 // serveWith serves the fixture anew, with the limits and behind their listener.
 func (f *fixture) serveWith(t *testing.T, l *limit.Limits) {
 	f.handler.api.config.Limits = l
-	server := httptest.NewUnstartedServer(requestid.Identify(f.handler))
+	server := httptest.NewUnstartedServer(IdentifyRequests(f.handler))
 	server.Listener = l.Listener(t.Context(), server.Listener)
 	server.Config.ConnContext = limit.WithConn
 	server.Start()

@@ -11,7 +11,6 @@ import (
 	"tideline/graph/exec"
 	"tideline/server/limit"
 	"tideline/server/transport/incoming"
-	"tideline/server/transport/requestid"
 )
 
 // The codes that the transports give; graph and exec give the others.
@@ -98,7 +97,7 @@ func retryAfter(errs gqlerror.List) (seconds int, ok bool) {
 func stamp(ctx context.Context, errs gqlerror.List) {
 	for _, err := range errs {
 		if err.Extensions["code"] == codeInternal {
-			err.Extensions["requestId"] = requestid.Of(ctx)
+			err.Extensions["requestId"] = RequestID(ctx)
 		}
 	}
 }

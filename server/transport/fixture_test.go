@@ -21,7 +21,6 @@ import (
 	"tideline/graph/exec/exectest"
 	"tideline/server/internal/servertest"
 	"tideline/server/limit"
-	"tideline/server/transport/requestid"
 	"tideline/storage/storagetest"
 )
 
@@ -114,7 +113,7 @@ func newFixture(t *testing.T, tweak func(*Config)) *fixture {
 	f.handler, err = New(t.Context(), config)
 	require.NoError(t, err)
 	f.sockets = f.handler.sockets
-	f.server = httptest.NewServer(Linger(requestid.Identify(f.handler)))
+	f.server = httptest.NewServer(Linger(IdentifyRequests(f.handler)))
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
 		defer cancel()

@@ -12,10 +12,9 @@ import (
 
 	"tideline/feed/account"
 	"tideline/graph/exec"
+	"tideline/internal/trace"
 	"tideline/server/limit"
 	"tideline/server/transport/incoming"
-	"tideline/server/transport/outgoing"
-	"tideline/trace"
 )
 
 // answer serves a request as GraphQL over HTTP says, and hands WebSocket handshakes
@@ -118,9 +117,9 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, mediaType string
 		w.Header().Set("Allow", "POST")
 		refuse(w, mediaType, http.StatusMethodNotAllowed, "Use POST for a mutation.")
 	default:
-		response := h.api.execute(ctx, begun, viewer, operation)
+		response := h.api.execute(ctx, begun, viewer, limit.AddressOf(r.RemoteAddr), operation)
 		if r.Method == http.MethodGet && len(r.Header.Values("Authorization")) == 0 && len(response.Errors) == 0 {
-			outgoing.WriteToAll(w, r, mediaType, response)
+			writeSharedAnswer(w, r, mediaType, response)
 			return
 		}
 		respond(w, mediaType, response)
@@ -165,7 +164,7 @@ func respondAs(w http.ResponseWriter, mediaType string, status int, response exe
 	if seconds, ok := retryAfter(response.Errors); ok {
 		w.Header().Set("Retry-After", strconv.Itoa(seconds))
 	}
-	outgoing.Write(w, mediaType, status, response)
+	writeAnswer(w, mediaType, status, response)
 }
 
 // statusOf is the status of a response without data.
@@ -185,5 +184,5 @@ func statusOf(errs gqlerror.List) int {
 
 // refuse answers a request that is no well-formed GraphQL request.
 func refuse(w http.ResponseWriter, mediaType string, status int, format string, args ...any) {
-	outgoing.Write(w, mediaType, status, exec.Response{Errors: requestError(codeBadInput, format, args...)})
+	writeAnswer(w, mediaType, status, exec.Response{Errors: requestError(codeBadInput, format, args...)})
 }

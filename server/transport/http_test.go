@@ -13,7 +13,6 @@ import (
 
 	"tideline/server/internal/servertest"
 	"tideline/server/transport/incoming"
-	"tideline/server/transport/requestid"
 )
 
 const (
@@ -103,7 +102,7 @@ func TestHTTP(t *testing.T) {
 				r.Body = io.NopCloser(strings.NewReader(string(body)))
 				r.Header.Set("Accept", accept)
 				w := httptest.NewRecorder()
-				requestid.Identify(f.handler).ServeHTTP(w, r)
+				IdentifyRequests(f.handler).ServeHTTP(w, r)
 				require.Equal(t, status, w.Code, w.Body)
 				require.Equal(t, accept+"; charset=utf-8", w.Header().Get("Content-Type"))
 				require.Contains(t, w.Body.String(), c.want)
@@ -180,7 +179,7 @@ func (f *fixture) post(body string, more ...func(*http.Request)) *httptest.Respo
 		change(r)
 	}
 	w := httptest.NewRecorder()
-	requestid.Identify(f.handler).ServeHTTP(w, r)
+	IdentifyRequests(f.handler).ServeHTTP(w, r)
 	return w
 }
 
@@ -228,10 +227,10 @@ func TestRequestID(t *testing.T) {
 	} {
 		r := httptest.NewRequest(http.MethodPost, "/graphql", strings.NewReader(`{"query":"{fail}"}`))
 		r.Header.Set("Content-Type", asJSON)
-		r.Header.Set(requestid.Header, given)
+		r.Header.Set(RequestIDHeader, given)
 		w := httptest.NewRecorder()
-		requestid.Identify(f.handler).ServeHTTP(w, r)
-		id := w.Header().Get(requestid.Header)
+		IdentifyRequests(f.handler).ServeHTTP(w, r)
+		id := w.Header().Get(RequestIDHeader)
 		require.Equal(t, kept, id == given, given)
 		require.Contains(t, w.Body.String(), `"requestId":"`+id+`"`)
 	}

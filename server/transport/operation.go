@@ -13,9 +13,8 @@ import (
 	"tideline/feed/account"
 	"tideline/graph"
 	"tideline/graph/exec"
+	"tideline/internal/trace"
 	"tideline/server/limit"
-	"tideline/server/transport/writequeue"
-	"tideline/trace"
 )
 
 // operation is one query, mutation or subscription under way on a socket. A query
@@ -62,7 +61,7 @@ func (op *operation) run(ctx context.Context, request exec.Request, giveBack fun
 		return
 	}
 	defer s.operations.endExecuting()
-	response := s.set.api.execute(ctx, begun, viewer, prepared)
+	response := s.set.api.execute(ctx, begun, viewer, s.address, prepared)
 	if response.Data == nil {
 		op.fail(ctx, response.Errors)
 		return
@@ -138,7 +137,7 @@ func (op *operation) tell() (wait <-chan struct{}) {
 		return nil
 	}
 	defer op.recover(op.ctx)
-	w := writequeue.Begin()
+	w := beginTextFrame()
 	defer w.End()
 	var sent bool
 	if w.Text, sent, wait = op.subscription.AppendShared(op.ctx, append(w.Text, op.opening...)); sent {

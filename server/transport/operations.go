@@ -9,9 +9,7 @@ import (
 	"github.com/gorilla/websocket"
 
 	"tideline/graph/exec"
-	"tideline/server/transport/requestid"
-	"tideline/server/transport/writequeue"
-	"tideline/trace"
+	"tideline/internal/trace"
 )
 
 // operations are those of one socket that are under way. Only an operation that is
@@ -55,7 +53,7 @@ func (o *operations) start(ctx context.Context, id string, request exec.Request,
 	}
 	o.running++
 	o.serial++
-	ctx = requestid.With(ctx, fmt.Sprintf("%s.%d", requestid.Of(ctx), o.serial))
+	ctx = WithRequestID(ctx, fmt.Sprintf("%s.%d", RequestID(ctx), o.serial))
 	s.set.running.Go(func() { op.run(ctx, request, giveBack) })
 	return true
 }
@@ -90,7 +88,7 @@ func (o *operations) emit(op *operation, data []byte, span *trace.Span) {
 }
 
 // sendNow is emit of a result that is written at once.
-func (o *operations) sendNow(op *operation, w *writequeue.Frame) {
+func (o *operations) sendNow(op *operation, w *textFrame) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.byID[op.id] == op {

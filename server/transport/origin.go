@@ -4,7 +4,6 @@ import (
 	"net/http"
 
 	"tideline/server/transport/incoming"
-	"tideline/server/transport/requestid"
 )
 
 // cors lets pages of the origins use next, with a token of their own: there are no
@@ -18,7 +17,7 @@ func cors(origins incoming.Origins, next http.Handler) http.Handler {
 		allowed := origins.Has(origin)
 		if allowed {
 			h.Set("Access-Control-Allow-Origin", origin)
-			h.Set("Access-Control-Expose-Headers", "Retry-After, "+requestid.Header)
+			h.Set("Access-Control-Expose-Headers", "Retry-After, "+RequestIDHeader)
 		}
 		if r.Method != http.MethodOptions {
 			next.ServeHTTP(w, r)
@@ -27,7 +26,7 @@ func cors(origins incoming.Origins, next http.Handler) http.Handler {
 		h.Set("Allow", "GET, POST")
 		if allowed && r.Header.Get("Access-Control-Request-Method") != "" {
 			h.Set("Access-Control-Allow-Methods", "GET, POST")
-			h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Traceparent, "+requestid.Header)
+			h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Traceparent, "+RequestIDHeader)
 			h.Set("Access-Control-Max-Age", "600")
 		}
 		w.WriteHeader(http.StatusNoContent)

@@ -12,7 +12,7 @@ import (
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
 	"tideline/graph/exec"
-	"tideline/lru"
+	"tideline/internal/lru"
 )
 
 // documents turns the hash that a request may bring into the text of the document.

@@ -12,7 +12,6 @@ import (
 	"tideline/feed/account"
 	"tideline/server/limit"
 	"tideline/server/transport/incoming"
-	"tideline/server/transport/writequeue"
 )
 
 // socket is one WebSocket connection. One goroutine reads it for as long as it is
@@ -23,7 +22,7 @@ type socket struct {
 	conn       *websocket.Conn
 	address    string
 	cancel     context.CancelFunc // ends every operation
-	queue      writequeue.Queue
+	queue      writeQueue
 	operations operations
 
 	// The reader's alone until connection_ack, unchanged afterwards.
@@ -52,7 +51,7 @@ func newSocket(set *sockets, conn *websocket.Conn, address string, offersDeflate
 		cancel:  cancel,
 		unwatch: func() {},
 	}
-	s.queue = writequeue.Queue{Config: writequeue.Config{
+	s.queue = writeQueue{writeQueueConfig: writeQueueConfig{
 		Conn: conn, MaxFrames: config.QueueFrames, MaxBytes: config.QueueBytes, WriteTimeout: config.WriteTimeout,
 		Deflate: config.Deflate && offersDeflate, Overflowed: config.ObserveSlowSocket, Stopped: s.stopAll, Running: &set.running,
 	}}
@@ -157,7 +156,7 @@ func (s *socket) linger() {
 	if half, ok := conn.(interface{ CloseWrite() error }); ok {
 		_ = half.CloseWrite()
 	}
-	_ = conn.SetReadDeadline(time.Now().Add(writequeue.CloseWait))
+	_ = conn.SetReadDeadline(time.Now().Add(closeWait))
 	_, _ = io.CopyN(io.Discard, conn, 4*int64(s.set.api.config.MaxBody))
 }
 

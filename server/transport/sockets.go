@@ -15,7 +15,6 @@ import (
 	"tideline/feed/refusal"
 	"tideline/server/limit"
 	"tideline/server/transport/incoming"
-	"tideline/server/transport/requestid"
 )
 
 const (
@@ -90,7 +89,7 @@ func (s *sockets) accept(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	// A client that offers both subprotocols gets the newer one.
-	header := http.Header{requestid.Header: w.Header()[requestid.Header]}
+	header := http.Header{RequestIDHeader: w.Header()[RequestIDHeader]}
 	for _, known := range []string{olderSubprotocol, subprotocol} {
 		if slices.Contains(websocket.Subprotocols(r), known) {
 			header.Set("Sec-Websocket-Protocol", known)

@@ -16,9 +16,9 @@ import (
 	"tideline/feed/account"
 	"tideline/graph"
 	"tideline/graph/exec"
+	"tideline/internal/trace"
 	"tideline/server/limit"
 	"tideline/server/transport/incoming"
-	"tideline/trace"
 )
 
 // Server-sent events, for clients without WebSocket: GraphQL over SSE in its mode
@@ -135,7 +135,7 @@ func (h *Handler) stream(w http.ResponseWriter, r *http.Request, begun time.Time
 	switch {
 	case len(errs) > 0:
 	case operation.Kind() != ast.Subscription:
-		if s.next(h.api.execute(ctx, begun, v, operation)) == nil {
+		if s.next(h.api.execute(ctx, begun, v, limit.AddressOf(r.RemoteAddr), operation)) == nil {
 			_ = s.complete()
 		}
 		return

@@ -31,8 +31,8 @@ import (
 
 	"tideline/feed/account"
 	"tideline/graph/exec"
+	"tideline/internal/trace"
 	"tideline/server/limit"
-	"tideline/trace"
 )
 
 // ReadTimeout is how long a client may take to send a request, or a message on a

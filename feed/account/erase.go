@@ -1,5 +1,4 @@
-// Package erase deletes what is kept of a user, page by page.
-package erase
+package account
 
 import (
 	"context"
@@ -41,13 +40,13 @@ const (
 	eraseMany = 5000
 )
 
-// TracesFor is how long after the user traces are looked for: longer than anything in
+// tracesFor is how long after the user traces are looked for: longer than anything in
 // Redis lives that names the user and is not deleted before, which is the fences of two
 // hours. So long HiddenUser has a row of the user, which is GONE.
-const TracesFor = 3 * time.Hour
+const tracesFor = 3 * time.Hour
 
-// ErrInUse says that jobs about a user are still to be done, who therefore cannot go yet.
-var ErrInUse = errors.New("jobs about the user are still to be done")
+// ErrStillInUse says that jobs about a user are still to be done, who therefore cannot go yet.
+var ErrStillInUse = errors.New("jobs about the user are still to be done")
 
 // Erasure deletes what is kept of one user in SQL, in pages. Each statement finds what is
 // left, so what another attempt has done is not done again.
@@ -62,11 +61,11 @@ type Erasure struct {
 	Pace func(ctx context.Context) error
 }
 
-// Begin begins to delete a user for whom a job UserDeleted is there; nil when there is
+// BeginErasure begins to delete a user for whom a job UserDeleted is there; nil when there is
 // nothing to do any more.
 //
 // Cost: one look-up by primary key.
-func Begin(ctx context.Context, db *ent.Client, id int64, now func() time.Time) (*Erasure, error) {
+func BeginErasure(ctx context.Context, db *ent.Client, id int64, now func() time.Time) (*Erasure, error) {
 	found, err := db.HiddenUser.Query().Where(hiddenuser.ID(id), hiddenuser.StateEQ(hiddenuser.StateDELETING)).Exist(ctx)
 	if err != nil || !found {
 		return nil, rows.Wrap("find user to delete", err)
@@ -74,7 +73,7 @@ func Begin(ctx context.Context, db *ent.Client, id int64, now func() time.Time) 
 	return &Erasure{db: db, user: id, now: now}, nil
 }
 
-// Run deletes everything, and last the user, for the job of the id. Error: ErrInUse, for any
+// Run deletes everything, and last the user, for the job of the id. Error: ErrStillInUse, for any
 // other job: fan-outs of the user's posts must not put into inboxes what has been taken out.
 //
 // Cost: a statement or a short transaction for each page of what there is.
@@ -85,7 +84,7 @@ func (e *Erasure) Run(ctx context.Context, ofJob int64) error {
 			return err
 		}
 		if busy {
-			return ErrInUse
+			return ErrStillInUse
 		}
 		for _, step := range []func(context.Context) (int, error){
 			e.likes, e.posts, e.followers, e.followees, e.others,
@@ -156,7 +155,7 @@ func (e *Erasure) last(ctx context.Context, ofJob int64) (done bool, err error) 
 			return fmt.Errorf("delete user: %w", err)
 		}
 		done = true
-		err = tx.HiddenUser.UpdateOneID(e.user).SetState(hiddenuser.StateGONE).SetDueAt(e.now().Add(TracesFor)).Exec(ctx)
+		err = tx.HiddenUser.UpdateOneID(e.user).SetState(hiddenuser.StateGONE).SetDueAt(e.now().Add(tracesFor)).Exec(ctx)
 		return rows.Wrap("note that the user is gone", err)
 	})
 	return done, err
@@ -175,12 +174,12 @@ func deleteTraces(ctx context.Context, tx *ent.Tx, id int64) error {
 	return rows.Wrap("delete read marker", err)
 }
 
-// Traces looks once more for traces of users who have been gone for hours, a hundred
+// EraseTraces looks once more for traces of users who have been gone for hours, a hundred
 // at most, and then forgets their ids. It calls forget for what is in Redis. It reports how
 // many users there were.
 //
 // Cost: an index range, and of each user three deletions by key and what forget costs.
-func Traces(ctx context.Context, db *ent.Client, now time.Time, forget func(ctx context.Context, id int64) error) (int, error) {
+func EraseTraces(ctx context.Context, db *ent.Client, now time.Time, forget func(ctx context.Context, id int64) error) (int, error) {
 	ids, err := db.HiddenUser.Query().Where(hiddenuser.DueAtLTE(now), hiddenuser.StateEQ(hiddenuser.StateGONE)).
 		Order(ent.Asc(hiddenuser.FieldDueAt)).Limit(100).IDs(ctx)
 	if err != nil {
@@ -276,11 +275,11 @@ func (e *Erasure) posts(ctx context.Context) (int, error) {
 	})
 }
 
-// Post deletes the likes of a deleted post, in pages, and then the post. Pace is called
+// ErasePost deletes the likes of a deleted post, in pages, and then the post. Pace is called
 // between two pages.
 //
 // Cost: two statements for each 5,000 likes, and one.
-func Post(ctx context.Context, db *ent.Client, id int64, pace func(context.Context) error) error {
+func ErasePost(ctx context.Context, db *ent.Client, id int64, pace func(context.Context) error) error {
 	if err := erasePostLikes(ctx, db, []int64{id}, pace); err != nil {
 		return err
 	}

@@ -1,7 +1,4 @@
-// Package active knows to which users posts are pushed: those who visited lately. Each
-// has a deadline in one of 16 sorted sets, which a visit moves up. So the masters of a
-// cluster share the look-ups of a fan-out.
-package active
+package timeline
 
 import (
 	"cmp"
@@ -15,50 +12,37 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
-
-	"tideline/timeline/reach"
 )
 
-// Shards is how many keys hold the active users: enough for a cluster of a dozen
+// activeShards is how many keys hold the active users: enough for a cluster of a dozen
 // masters to share the look-ups of a fan-out, few enough to look one page of followers
 // up in a handful of commands.
-const Shards = 16
+const activeShards = 16
 
-const (
-	// batch is how many users go into one command or pipeline: enough to hide the round
-	// trip, few enough not to delay others on the same server.
-	batch = 1000
-	// pipelines is how many commands one call has under way.
-	pipelines = 2
-)
-
-// ShardOf maps an id to one of the shards evenly. The low bits of an id are a sequence
+// shardOf maps an id to one of the shards evenly. The low bits of an id are a sequence
 // that is mostly zero, so that a remainder would not do; multiplying by the golden ratio
 // spreads all bits into the upper four.
-func ShardOf(id int64) int { return int(uint64(id) * 0x9E3779B97F4A7C15 >> 60) }
+func shardOf(id int64) int { return int(uint64(id) * 0x9E3779B97F4A7C15 >> 60) }
 
-// Key is the key of a shard.
-func Key(shard int) string { return "tl:{a" + strconv.Itoa(shard) + "}" }
+// activeKey is the key of a shard.
+func activeKey(shard int) string { return "tl:{a" + strconv.Itoa(shard) + "}" }
 
-// Users reads who is active. It is safe for concurrent use.
-type Users struct {
-	rdb     redis.UniversalClient
-	masters *reach.Masters
+// activeUsers reads to which users posts are pushed: the users who visited lately. Each has a
+// deadline in one of 16 sorted sets, which a visit moves up. So the masters of a cluster
+// share the look-ups of a fan-out. It is safe for concurrent use.
+type activeUsers struct {
+	scripts
+	masters *Masters
 	now     func() time.Time
 }
 
-// New returns the active users that rdb has at the time of now.
-func New(rdb redis.UniversalClient, masters *reach.Masters, now func() time.Time) *Users {
-	return &Users{rdb, masters, now}
-}
-
-func (u *Users) nowMillis() int64 { return u.now().UnixMilli() }
+func (u *activeUsers) nowMillis() int64 { return u.now().UnixMilli() }
 
 // Active returns for each user whether posts are pushed to them.
 //
 // Cost: a round trip of at most 16 ZMSCORE per 1,000 users, O(users). The 16
 // keys are spread over the nodes of a cluster.
-func (u *Users) Active(ctx context.Context, users []int64) ([]bool, error) {
+func (u *activeUsers) Active(ctx context.Context, users []int64) ([]bool, error) {
 	deadlines, err := u.deadlines(ctx, users)
 	if err != nil {
 		return nil, err
@@ -72,13 +56,13 @@ func (u *Users) Active(ctx context.Context, users []int64) ([]bool, error) {
 
 // deadlines returns until when each user is active, 0 for one who is not. With an
 // Unreached it returns those of the others, and 0 for its users.
-func (u *Users) deadlines(ctx context.Context, users []int64) ([]int64, error) {
-	var left reach.Left
+func (u *activeUsers) deadlines(ctx context.Context, users []int64) ([]int64, error) {
+	var left unreachedUsers
 	until := make([]int64, 0, len(users))
 	for chunk := range slices.Chunk(users, batch) {
 		var merging sync.Mutex
 		var found []int64
-		err := left.Add(u.masters.Users(ctx, chunk, shardKey, func(ctx context.Context, part []int64) error {
+		err := left.add(u.masters.forUsers(ctx, chunk, shardKey, func(ctx context.Context, part []int64) error {
 			of, err := u.deadlinesOf(ctx, part)
 			if err != nil {
 				return err
@@ -98,31 +82,31 @@ func (u *Users) deadlines(ctx context.Context, users []int64) ([]int64, error) {
 			return nil
 		}))
 		if err != nil {
-			return nil, wrap(err, fmt.Sprintf("look up %d users", len(users)))
+			return nil, wrap(err, "look up %d users", len(users))
 		}
 		if found == nil {
 			found = make([]int64, len(chunk))
 		}
 		until = append(until, found...)
 	}
-	return until, left.All()
+	return until, left.all()
 }
 
-func shardKey(user int64) string { return Key(ShardOf(user)) }
+func shardKey(user int64) string { return activeKey(shardOf(user)) }
 
 // deadlinesOf is deadlines in one pipeline.
-func (u *Users) deadlinesOf(ctx context.Context, users []int64) ([]int64, error) {
-	var members [Shards][]string
+func (u *activeUsers) deadlinesOf(ctx context.Context, users []int64) ([]int64, error) {
+	var members [activeShards][]string
 	for _, user := range users {
-		n := ShardOf(user)
+		n := shardOf(user)
 		members[n] = append(members[n], strconv.FormatInt(user, 10))
 	}
 	now := float64(u.nowMillis())
-	var found [Shards]*redis.FloatSliceCmd
+	var found [activeShards]*redis.FloatSliceCmd
 	_, err := u.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for n := range Shards {
+		for n := range activeShards {
 			if len(members[n]) > 0 {
-				found[n] = p.ZMScore(ctx, Key(n), members[n]...)
+				found[n] = p.ZMScore(ctx, activeKey(n), members[n]...)
 			}
 		}
 		return nil
@@ -130,10 +114,10 @@ func (u *Users) deadlinesOf(ctx context.Context, users []int64) ([]int64, error)
 	if err != nil {
 		return nil, err
 	}
-	var next [Shards]int
+	var next [activeShards]int
 	until := make([]int64, len(users))
 	for i, user := range users {
-		n := ShardOf(user)
+		n := shardOf(user)
 		if deadline := found[n].Val()[next[n]]; deadline > now {
 			until[i] = int64(deadline)
 		}
@@ -145,11 +129,11 @@ func (u *Users) deadlinesOf(ctx context.Context, users []int64) ([]int64, error)
 // ActiveCount returns how many users are active, or were at the last sweep.
 //
 // Cost: one round trip of 16 ZCARD.
-func (u *Users) ActiveCount(ctx context.Context) (int, error) {
-	var counts [Shards]*redis.IntCmd
+func (u *activeUsers) ActiveCount(ctx context.Context) (int, error) {
+	var counts [activeShards]*redis.IntCmd
 	_, err := u.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for n := range Shards {
-			counts[n] = p.ZCard(ctx, Key(n))
+		for n := range activeShards {
+			counts[n] = p.ZCard(ctx, activeKey(n))
 		}
 		return nil
 	})
@@ -174,7 +158,7 @@ func byRecency(a, b Activity) int {
 // Unreached with these.
 //
 // Cost: as Active.
-func (u *Users) ActiveOf(ctx context.Context, users []int64) ([]int64, error) {
+func (u *activeUsers) ActiveOf(ctx context.Context, users []int64) ([]int64, error) {
 	until, err := u.deadlines(ctx, users)
 	if until == nil {
 		return nil, err
@@ -197,13 +181,13 @@ func (u *Users) ActiveOf(ctx context.Context, users []int64) ([]int64, error) {
 // very last one first.
 //
 // Cost: one round trip, O(n).
-func (u *Users) RecentlyActive(ctx context.Context, n int) ([]Activity, error) {
+func (u *activeUsers) RecentlyActive(ctx context.Context, n int) ([]Activity, error) {
 	now := strconv.FormatInt(u.nowMillis(), 10)
-	var found [Shards]*redis.ZSliceCmd
+	var found [activeShards]*redis.ZSliceCmd
 	_, err := u.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for shard := range Shards {
-			found[shard] = p.ZRevRangeByScoreWithScores(ctx, Key(shard), &redis.ZRangeBy{
-				Min: "(" + now, Max: "+inf", Count: int64(1 + n/Shards),
+		for shard := range activeShards {
+			found[shard] = p.ZRevRangeByScoreWithScores(ctx, activeKey(shard), &redis.ZRangeBy{
+				Min: "(" + now, Max: "+inf", Count: int64(1 + n/activeShards),
 			})
 		}
 		return nil
@@ -213,7 +197,7 @@ func (u *Users) RecentlyActive(ctx context.Context, n int) ([]Activity, error) {
 	}
 	var list []Activity
 	for _, cmd := range found {
-		if list, err = Append(list, cmd.Val()); err != nil {
+		if list, err = appendActivity(list, cmd.Val()); err != nil {
 			return nil, wrap(err, "list the most recently active users")
 		}
 	}
@@ -227,7 +211,7 @@ func (u *Users) RecentlyActive(ctx context.Context, n int) ([]Activity, error) {
 //
 // Cost: one round trip per 1,000 active users, O(active users) in time and
 // memory.
-func (u *Users) ActiveUsers(ctx context.Context) (map[int64]struct{}, error) {
+func (u *activeUsers) ActiveUsers(ctx context.Context) (map[int64]struct{}, error) {
 	count, err := u.ActiveCount(ctx)
 	if err != nil {
 		return nil, err
@@ -249,10 +233,10 @@ func (u *Users) ActiveUsers(ctx context.Context) (map[int64]struct{}, error) {
 // ActiveByRecency is ActiveUsers, the most recently active first.
 //
 // Cost: three times that of ActiveUsers.
-func (u *Users) ActiveByRecency(ctx context.Context) ([]Activity, error) {
+func (u *activeUsers) ActiveByRecency(ctx context.Context) ([]Activity, error) {
 	var list []Activity
 	err := eachSlice(ctx, u, redis.Cmdable.ZRangeByScoreWithScores, func(found []redis.Z) (err error) {
-		list, err = Append(list, found)
+		list, err = appendActivity(list, found)
 		return err
 	})
 	if err != nil {
@@ -268,8 +252,8 @@ func (u *Users) ActiveByRecency(ctx context.Context) ([]Activity, error) {
 	}), nil
 }
 
-// Append adds what a command found in a shard to the list.
-func Append(list []Activity, found []redis.Z) ([]Activity, error) {
+// appendActivity adds what a command found in a shard to the list.
+func appendActivity(list []Activity, found []redis.Z) ([]Activity, error) {
 	for _, z := range found {
 		member, _ := z.Member.(string)
 		user, err := strconv.ParseInt(member, 10, 64)
@@ -289,13 +273,13 @@ type rangeByScore[R any, C interface{ Result() (R, error) }] func(redis.Cmdable,
 //
 // A deadline only moves up, and a shard is read upwards: a user who reads meanwhile
 // is not missed.
-func eachSlice[R any, C interface{ Result() (R, error) }](ctx context.Context, u *Users, read rangeByScore[R, C], visit func(R) error) error {
+func eachSlice[R any, C interface{ Result() (R, error) }](ctx context.Context, u *activeUsers, read rangeByScore[R, C], visit func(R) error) error {
 	var visiting sync.Mutex
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(pipelines)
-	for shard := range Shards {
+	for shard := range activeShards {
 		g.Go(func() error {
-			key := Key(shard)
+			key := activeKey(shard)
 			now := u.nowMillis()
 			ends, err := u.sliceEnds(ctx, key, now)
 			if err != nil {
@@ -324,7 +308,7 @@ func eachSlice[R any, C interface{ Result() (R, error) }](ctx context.Context, u
 // sliceEnds returns deadlines in ascending order, between any two of which a shard
 // has about 1,000 users. Users with the same deadline stay together, and users who
 // are not active now stay out.
-func (u *Users) sliceEnds(ctx context.Context, key string, now int64) ([]string, error) {
+func (u *activeUsers) sliceEnds(ctx context.Context, key string, now int64) ([]string, error) {
 	count, err := u.rdb.ZCard(ctx, key).Result()
 	if err != nil || count <= batch {
 		return nil, err
@@ -348,11 +332,11 @@ func (u *Users) sliceEnds(ctx context.Context, key string, now int64) ([]string,
 // Sample returns n active users, chosen at random; all of them when there are fewer.
 //
 // Cost: one round trip of 16 ZRANDMEMBER, O(n).
-func (u *Users) Sample(ctx context.Context, n int) ([]int64, error) {
-	var found [Shards]*redis.StringSliceCmd
+func (u *activeUsers) Sample(ctx context.Context, n int) ([]int64, error) {
+	var found [activeShards]*redis.StringSliceCmd
 	_, err := u.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for i := range Shards {
-			found[i] = p.ZRandMember(ctx, Key(i), n)
+		for i := range activeShards {
+			found[i] = p.ZRandMember(ctx, activeKey(i), n)
 		}
 		return nil
 	})
@@ -371,12 +355,4 @@ func (u *Users) Sample(ctx context.Context, n int) ([]int64, error) {
 	}
 	rand.Shuffle(len(users), func(i, j int) { users[i], users[j] = users[j], users[i] })
 	return users[:min(n, len(users))], nil
-}
-
-// wrap adds the name of the step that failed to err. It returns nil for nil.
-func wrap(err error, what string) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("%s: %w", what, err)
 }

@@ -1,5 +1,4 @@
-// Package roster goes through the followers of an author.
-package roster
+package workers
 
 import (
 	"context"
@@ -12,13 +11,13 @@ import (
 
 	"tideline/ent"
 	"tideline/feed/visibility"
+	"tideline/internal/together"
 	"tideline/queue"
 	"tideline/timeline"
-	"tideline/together"
 )
 
-// Rosters begins rosters. It is safe for concurrent use.
-type Rosters struct {
+// followerScans begins follower scans. It is safe for concurrent use.
+type followerScans struct {
 	db         *ent.Client
 	visibility *visibility.Reader
 	timelines  *timeline.Store
@@ -26,19 +25,19 @@ type Rosters struct {
 	audiences  *together.Questions[visibility.Followed, visibility.Page]
 
 	mu     sync.Mutex
-	lists  *lists      // of the fan-out that was the last to need them
-	forget *time.Timer // forgets them
+	lists  *activeLists // of the fan-out that was the last to need them
+	forget *time.Timer  // forgets them
 }
 
-// New returns Rosters of a process whose pages have this size, unless Begin is told another.
-func New(db *ent.Client, v *visibility.Reader, t *timeline.Store, pageSize int) *Rosters {
-	return &Rosters{db: db, visibility: v, timelines: t, pageSize: pageSize, audiences: together.NewQuestions(v.Audiences)}
+// newFollowerScans returns the followerScans of a process whose pages have this size, unless begin is told another.
+func newFollowerScans(db *ent.Client, v *visibility.Reader, t *timeline.Store, pageSize int) *followerScans {
+	return &followerScans{db: db, visibility: v, timelines: t, pageSize: pageSize, audiences: together.NewQuestions(v.Audiences)}
 }
 
-// Small is the most followers of an author whose rosters ask SQL together with others.
-const Small = 250
+// smallAudience is the most followers of an author whose follower scans ask SQL together with others.
+const smallAudience = 250
 
-// Roster goes through those followers of an author who may have an inbox or a
+// followerScan goes through those followers of an author who may have an inbox or a
 // connection: a page at a time, from a position on, the most recently active
 // first. The numbers of followers and of active users decide how:
 //
@@ -50,10 +49,10 @@ const Small = 250
 //   - Far more are active: it goes through the followers, some pages at a time,
 //     and asks Redis which of them are active, and how recently.
 //   - The followers fit into one page: it reads that, and asks nothing.
-type Roster struct {
-	*Rosters
-	Walk
-	position Position
+type followerScan struct {
+	*followerScans
+	scanStart
+	position scanPosition
 	large    bool // several pages
 
 	active    []timeline.Activity // still to go through, if position.ByActivity
@@ -76,59 +75,59 @@ const (
 	sortedPages = 4
 )
 
-// MaxClockSkew is the most by which the clocks of two processes may differ.
-const MaxClockSkew = 5 * time.Minute
+// maxClockSkew is the most by which the clocks of two processes may differ.
+const maxClockSkew = 5 * time.Minute
 
-// Position is how far a Roster has come. It is part of the state of a job:
+// scanPosition is how far a followerScan has come. It is part of the state of a job:
 // its names in JSON must not change.
-type Position struct {
+type scanPosition struct {
 	// Before is the follow that the next page of followers starts before; 0 at the
 	// beginning.
 	Before int64 `json:"Before"`
 	// RecentDone says that the page of the most recently active followers is done.
-	// RecentLeft is how many of these the roster has still to come by.
+	// RecentLeft is how many of these the follower scan has still to come by.
 	RecentDone bool `json:"Latest"`
 	RecentLeft int  `json:"Ahead"`
 
-	Seen int `json:"Seen"` // how many users the roster has come by, followers or not
+	Seen int `json:"Seen"` // how many users the follower scan has come by, followers or not
 
-	// ByActivity says that the roster goes through the active users: down from the
+	// ByActivity says that the follower scan goes through the active users: down from the
 	// deadline From, as far as the deadline Until by now.
 	ByActivity bool  `json:"ByActivity"`
 	From       int64 `json:"From"`
 	Until      int64 `json:"Until"`
 }
 
-// Page is a step of a roster.
-type Page struct {
+// followerPage is a step of a follower scan.
+type followerPage struct {
 	Followers []visibility.Follower // with the verdict on the post
 	AllActive bool                  // all of them are known to be active
 	Left      error                 // says of whom it is not known whether they are active
-	Half      bool                  // with this page half of the roster is done
+	Half      bool                  // with this page half of the follower scan is done
 	End       bool                  // this page is the last
-	After     Position              // where the roster goes on after this page
+	After     scanPosition          // where the follower scan goes on after this page
 	Err       error
 	rest      int // about how many users come after it
 }
 
-// Walk says which roster is asked for.
-type Walk struct {
+// scanStart says which follower scan is asked for.
+type scanStart struct {
 	Job      *queue.Job // whose attempt it is
 	Author   *ent.User
 	Post     int64 // that is fanned out
-	Part     Part
-	At       Position // where it goes on
+	Part     followerPart
+	At       scanPosition // where it goes on
 	PageSize int
 }
 
-// Begin returns the roster.
+// begin returns the follower scan.
 //
 // Cost: none for one page; else two round trips to Redis, or a list of the active users.
-func (s *Rosters) Begin(ctx context.Context, w Walk) (*Roster, error) {
+func (s *followerScans) begin(ctx context.Context, w scanStart) (*followerScan, error) {
 	author, at := w.Author, w.At
-	r := &Roster{Rosters: s, Walk: w, position: at, total: author.FollowerCount}
+	r := &followerScan{followerScans: s, scanStart: w, position: at, total: author.FollowerCount}
 	// An earlier attempt may have had smaller pages, or the author more followers.
-	if r.large = author.FollowerCount > w.PageSize || at.ByActivity || w.Part != (Part{}); !r.large {
+	if r.large = author.FollowerCount > w.PageSize || at.ByActivity || w.Part != (followerPart{}); !r.large {
 		return r, nil
 	}
 	var count int
@@ -139,7 +138,7 @@ func (s *Rosters) Begin(ctx context.Context, w Walk) (*Roster, error) {
 	if err != nil {
 		return r.withoutActivity(err)
 	}
-	begun := at != Position{}
+	begun := at != scanPosition{}
 	r.position.ByActivity = at.ByActivity || !begun && author.FollowerCount > s.pageSize && count < author.FollowerCount/readsPerLookUp
 	if !r.position.ByActivity {
 		// One that had larger pages, or no list of the active users, came by some of the most
@@ -158,7 +157,7 @@ func (s *Rosters) Begin(ctx context.Context, w Walk) (*Roster, error) {
 	}
 	// An earlier attempt has done the users between the two deadlines. The margin is for users
 	// who have read since by a clock that is behind.
-	visited := at.From - MaxClockSkew.Milliseconds()
+	visited := at.From - maxClockSkew.Milliseconds()
 	for _, a := range active {
 		if done := begun && a.Until > at.Until && a.Until <= visited; !done && w.Part.has(a.User) {
 			r.active = append(r.active, a)
@@ -169,36 +168,36 @@ func (s *Rosters) Begin(ctx context.Context, w Walk) (*Roster, error) {
 }
 
 // shared returns the lists of active users of the fan-out.
-func (r *Roster) shared() *lists {
-	return r.listsOf(fanOut{r.Post, r.Job.CreatedAt.UnixMicro()}, r.Job.Again)
+func (r *followerScan) shared() *activeLists {
+	return r.listsOf(postFanOut{r.Post, r.Job.CreatedAt.UnixMicro()}, r.Job.Again)
 }
 
-// withoutActivity returns the roster that goes through all followers, because a list of
+// withoutActivity returns the follower scan that goes through all followers, because a list of
 // the active users cannot be had. It fails if that is for another reason than a part of
 // a cluster that cannot be reached.
-func (r *Roster) withoutActivity(err error) (*Roster, error) {
+func (r *followerScan) withoutActivity(err error) (*followerScan, error) {
 	if !timeline.SomeUnreached(err) {
 		return nil, err
 	}
 	if r.position.ByActivity {
-		r.position = Position{}
+		r.position = scanPosition{}
 	}
 	r.active, r.inMemory, r.total = nil, false, r.Author.FollowerCount
 	return r, nil
 }
 
-// Rest is about how many users the roster has still to come by.
-func (r *Roster) Rest() int { return r.total - r.position.Seen }
+// restCount is about how many users the follower scan has still to come by.
+func (r *followerScan) restCount() int { return r.total - r.position.Seen }
 
-// First reads the first page of all by itself, for a roster that may be divided behind it.
-func (r *Roster) First(ctx context.Context, c visibility.PostChange) Page {
+// first reads the first page of all by itself, for a follower scan that may be divided behind it.
+func (r *followerScan) first(ctx context.Context, c visibility.PostChange) followerPage {
 	r.loaded = func() error { return nil }
 	return r.next(ctx, c)
 }
 
-// Read sends the pages until the last, or the first that fails. It reads the next
+// read sends the pages until the last, or the first that fails. It reads the next
 // page while the receiver works on the one before.
-func (r *Roster) Read(ctx context.Context, c visibility.PostChange, to chan<- Page) {
+func (r *followerScan) read(ctx context.Context, c visibility.PostChange, to chan<- followerPage) {
 	defer close(to)
 	var loading errgroup.Group
 	if r.inMemory {
@@ -228,7 +227,7 @@ func (r *Roster) Read(ctx context.Context, c visibility.PostChange, to chan<- Pa
 }
 
 // next reads the next page.
-func (r *Roster) next(ctx context.Context, c visibility.PostChange) (p Page) {
+func (r *followerScan) next(ctx context.Context, c visibility.PostChange) (p followerPage) {
 	switch {
 	case r.position.ByActivity:
 		p = r.nextActive(ctx, c)
@@ -237,12 +236,12 @@ func (r *Roster) next(ctx context.Context, c visibility.PostChange) (p Page) {
 	default:
 		p = r.nextFollowers(ctx, c)
 	}
-	p.Half, p.After, p.rest = 2*r.position.Seen >= r.total, r.position, r.Rest()
+	p.Half, p.After, p.rest = 2*r.position.Seen >= r.total, r.position, r.restCount()
 	return p
 }
 
 // nextActive reads the followers among the next active users.
-func (r *Roster) nextActive(ctx context.Context, c visibility.PostChange) (p Page) {
+func (r *followerScan) nextActive(ctx context.Context, c visibility.PostChange) (p followerPage) {
 	chunk := r.active[:min(len(r.active), r.PageSize)]
 	r.active = r.active[len(chunk):]
 	p.AllActive, p.End = true, len(r.active) == 0
@@ -256,7 +255,7 @@ func (r *Roster) nextActive(ctx context.Context, c visibility.PostChange) (p Pag
 }
 
 // recentFollowers reads the followers among the most recently active users.
-func (r *Roster) recentFollowers(ctx context.Context, c visibility.PostChange) (p Page) {
+func (r *followerScan) recentFollowers(ctx context.Context, c visibility.PostChange) (p followerPage) {
 	p.AllActive, r.position.RecentDone = true, true
 	chunk, err := r.timelines.RecentlyActive(ctx, r.PageSize)
 	if err != nil {
@@ -280,7 +279,7 @@ func (r *Roster) recentFollowers(ctx context.Context, c visibility.PostChange) (
 
 // followersAmong reads the followers among the users, and keeps the order of the
 // users.
-func (r *Roster) followersAmong(ctx context.Context, c visibility.PostChange, chunk []timeline.Activity) ([]visibility.Follower, error) {
+func (r *followerScan) followersAmong(ctx context.Context, c visibility.PostChange, chunk []timeline.Activity) ([]visibility.Follower, error) {
 	rank := make(map[int64]int, len(chunk))
 	users := make([]int64, len(chunk))
 	for i, a := range chunk {
@@ -296,7 +295,7 @@ func (r *Roster) followersAmong(ctx context.Context, c visibility.PostChange, ch
 
 // nextFollowers reads the next followers. Of a large audience it keeps the active
 // ones only.
-func (r *Roster) nextFollowers(ctx context.Context, c visibility.PostChange) (p Page) {
+func (r *followerScan) nextFollowers(ctx context.Context, c visibility.PostChange) (p followerPage) {
 	limit := r.PageSize
 	if r.large && r.muters == nil {
 		// A user who mutes or unmutes the author from now on is fenced, and checked
@@ -340,8 +339,8 @@ func (r *Roster) nextFollowers(ctx context.Context, c visibility.PostChange) (p 
 
 // audience is visibility.Reader.Audience of the author from the position, with the muters
 // of a large audience. Those who begin a small one ask together.
-func (r *Roster) audience(ctx context.Context, c visibility.PostChange, limit int) ([]visibility.Follower, int64, error) {
-	if r.Job.Again || r.large || r.position.Before != 0 || r.Author.FollowerCount > Small {
+func (r *followerScan) audience(ctx context.Context, c visibility.PostChange, limit int) ([]visibility.Follower, int64, error) {
+	if r.Job.Again || r.large || r.position.Before != 0 || r.Author.FollowerCount > smallAudience {
 		return r.visibility.Audience(ctx, r.Author.ID, c, r.muters, r.position.Before, r.Part.After, limit)
 	}
 	p, err := r.audiences.Ask(ctx, visibility.Followed{Author: r.Author.ID, Change: c, Limit: limit})
@@ -349,7 +348,7 @@ func (r *Roster) audience(ctx context.Context, c visibility.PostChange, limit in
 }
 
 // activeOf returns those of the followers who are active, the most recent first.
-func (r *Roster) activeOf(ctx context.Context, followers []visibility.Follower) ([]visibility.Follower, error) {
+func (r *followerScan) activeOf(ctx context.Context, followers []visibility.Follower) ([]visibility.Follower, error) {
 	ids := make([]int64, len(followers))
 	found := make(map[int64]visibility.Follower, len(followers))
 	for i, f := range followers {

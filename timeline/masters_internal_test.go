@@ -1,4 +1,4 @@
-package reach_test
+package timeline
 
 import (
 	"errors"
@@ -8,15 +8,13 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
-
-	"tideline/timeline/reach"
 )
 
 // A master has returned when it serves and did not before, or was not there.
 func TestReturned(t *testing.T) {
 	t.Parallel()
 	away := errors.New("away")
-	m := reach.New(nil)
+	m := newMasters(nil)
 	for _, step := range []struct {
 		answers  map[string]error
 		returned bool
@@ -38,10 +36,10 @@ func TestReturned(t *testing.T) {
 // come back to them.
 func TestTolerateKeepsTheUsers(t *testing.T) {
 	t.Parallel()
-	m := reach.New(redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}}))
+	m := newMasters(redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}}))
 	away := &net.OpError{Op: "dial", Err: errors.New("refused")}
-	var some *reach.Unreached
-	require.ErrorAs(t, m.Tolerate(t.Context(), fmt.Errorf("forget: %w", &reach.Unreached{Users: []int64{7}, Err: away})), &some)
+	var some *Unreached
+	require.ErrorAs(t, m.Tolerate(t.Context(), fmt.Errorf("forget: %w", &Unreached{Users: []int64{7}, Err: away})), &some)
 	require.Equal(t, []int64{7}, some.Users)
 	require.ErrorAs(t, m.Tolerate(t.Context(), away), &some)
 	require.Empty(t, some.Users)

@@ -1,4 +1,4 @@
-package writequeue
+package transport
 
 import (
 	"encoding/binary"
@@ -14,8 +14,8 @@ import (
 // headerRoom is the length of the longest header of a frame that a server sends.
 const headerRoom = 10
 
-// Frame is a text frame under construction, for [Queue.SendNow].
-type Frame struct {
+// textFrame is a text frame under construction, for [writeQueue.SendNow].
+type textFrame struct {
 	Text []byte // the caller appends to it
 
 	room  []byte // what Text lies in, with room for a header before it
@@ -25,8 +25,8 @@ type Frame struct {
 	write func(fd uintptr) bool // writes wire, once and without waiting
 }
 
-var frames = sync.Pool{New: func() any {
-	f := &Frame{room: make([]byte, headerRoom, 1024)}
+var textFrames = sync.Pool{New: func() any {
+	f := &textFrame{room: make([]byte, headerRoom, 1024)}
 	f.write = func(fd uintptr) bool {
 		f.n, f.err = writeOnce(fd, f.wire)
 		return true // or the connection would wait until it can be written
@@ -34,25 +34,25 @@ var frames = sync.Pool{New: func() any {
 	return f
 }}
 
-// Begin returns an empty frame. The caller calls End when it no longer needs it.
-func Begin() *Frame {
-	f := frames.Get().(*Frame)
+// beginTextFrame returns an empty frame. The caller calls End when it no longer needs it.
+func beginTextFrame() *textFrame {
+	f := textFrames.Get().(*textFrame)
 	f.Text = f.room[headerRoom:headerRoom]
 	return f
 }
 
 // End gives the frame back.
-func (f *Frame) End() {
+func (f *textFrame) End() {
 	if cap(f.Text) > 64<<10 {
 		return // a rare one: not to be kept
 	}
 	f.Text, f.wire, f.err = nil, nil, nil
-	frames.Put(f)
+	textFrames.Put(f)
 }
 
 // seal puts the header before the text: of one whole message that is not masked and
 // not compressed.
-func (f *Frame) seal() {
+func (f *textFrame) seal() {
 	n := len(f.Text)
 	if headerRoom+n > cap(f.room) { // the text has outgrown it
 		f.room = append(make([]byte, headerRoom, 2*(headerRoom+n)), f.Text...)
@@ -79,13 +79,13 @@ func (f *Frame) seal() {
 
 // SendNow is Send for a frame that is written by the caller itself, unless that would
 // have to wait: what the kernel does not take at once is queued.
-func (q *Queue) SendNow(f *Frame) {
+func (q *writeQueue) SendNow(f *textFrame) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closing {
 		return
 	}
-	rest := frame{websocket.TextMessage, f.Text, nil}
+	rest := queuedFrame{websocket.TextMessage, f.Text, nil}
 	if !q.writing && len(q.frames) == 0 && q.rawLocked() != nil {
 		f.seal()
 		switch err := q.writeLocked(f); {
@@ -95,7 +95,7 @@ func (q *Queue) SendNow(f *Frame) {
 		case err == nil && f.n == len(f.wire):
 			return
 		case f.n > 0:
-			rest = frame{partial, f.wire[f.n:], nil}
+			rest = queuedFrame{partial, f.wire[f.n:], nil}
 		}
 	}
 	q.addLocked(rest.kind, append([]byte(nil), rest.data...), nil)
@@ -107,7 +107,7 @@ func (q *Queue) SendNow(f *Frame) {
 const partial = -1
 
 // writeLocked writes as much of the frame as the kernel takes.
-func (q *Queue) writeLocked(f *Frame) error {
+func (q *writeQueue) writeLocked(f *textFrame) error {
 	f.n, f.err = 0, nil
 	err := q.raw.Write(f.write)
 	if errors.Is(err, os.ErrDeadlineExceeded) { // that of a frame before
@@ -119,7 +119,7 @@ func (q *Queue) writeLocked(f *Frame) error {
 }
 
 // rawLocked returns the connection for writing without waiting, nil if it is none.
-func (q *Queue) rawLocked() syscall.RawConn {
+func (q *writeQueue) rawLocked() syscall.RawConn {
 	if q.raw == nil && !q.rawless {
 		q.rawless = true
 		if c, ok := q.Conn.NetConn().(syscall.Conn); ok {

@@ -1,6 +1,6 @@
 //go:build !unix
 
-package writequeue
+package transport
 
 import "syscall"
 

@@ -1,6 +1,4 @@
-// Package download has all that is kept of a user, as a file for that user: what erase deletes.
-// Nothing in there is others'.
-package download
+package account
 
 import (
 	"context"
@@ -26,15 +24,16 @@ import (
 	"tideline/feed/refusal"
 )
 
-// perPage is how many rows are in memory at a time.
-const perPage = 1000
+// exportPage is how many rows are in memory at a time.
+const exportPage = 1000
 
-// Write writes all that is kept of a user to w, as lines of JSON, each with a type: user,
+// Export writes all that is kept of a user to w, as lines of JSON, each with a type: user,
 // session, post, version, like, follow, follower, request, requester, block, mute, mutedWord, report. Of others it names the
 // handle and the id only. It is a sequence of reads, not one moment. Error: NotFound.
 //
 // Cost: a query for each thousand rows, which is what is in memory at a time.
-func Write(ctx context.Context, db *ent.Client, id int64, w io.Writer) error {
+func (s *Sessions) Export(ctx context.Context, id int64, w io.Writer) error {
+	db := s.cfg.DB
 	u, err := db.User.Get(ctx, id)
 	if ent.IsNotFound(err) {
 		return refusal.ErrNoSuchUser
@@ -46,7 +45,7 @@ func Write(ctx context.Context, db *ent.Client, id int64, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	x := export{db, id, json.NewEncoder(w)}
+	x := exporter{db, id, json.NewEncoder(w)}
 	profile := map[string]any{
 		"type": "user", "id": u.NodeID(), "handle": u.Handle, "name": u.Name, "bio": u.Bio, "createdAt": u.CreatedAt.UTC(),
 		"approvesFollowers": u.ApprovesFollowers, "avatarUrl": u.AvatarURL, "links": u.LinkList(), "data": json.RawMessage(*data[0]), "defaultVisibility": u.DefaultVisibility,
@@ -71,15 +70,15 @@ func Write(ctx context.Context, db *ent.Client, id int64, w io.Writer) error {
 	return nil
 }
 
-// export writes the parts of an Export.
-type export struct {
+// exporter writes the parts of an Export.
+type exporter struct {
 	db   *ent.Client
 	user int64
 	to   *json.Encoder
 }
 
-// exported writes all that page finds, ascending, by the id of which next goes on.
-func exported[T any](ctx context.Context, to *json.Encoder, page func(ctx context.Context, after int64) ([]T, error), line func(T) (id int64, fields map[string]any)) error {
+// exportAll writes all that page finds, ascending, by the id of which next goes on.
+func exportAll[T any](ctx context.Context, to *json.Encoder, page func(ctx context.Context, after int64) ([]T, error), line func(T) (id int64, fields map[string]any)) error {
 	var after int64
 	for {
 		list, err := page(ctx, after)
@@ -95,24 +94,24 @@ func exported[T any](ctx context.Context, to *json.Encoder, page func(ctx contex
 				return err
 			}
 		}
-		if len(list) < perPage {
+		if len(list) < exportPage {
 			return nil
 		}
 	}
 }
 
-func (x export) sessions(ctx context.Context) error {
-	return exported(ctx, x.to, func(ctx context.Context, after int64) ([]*ent.Session, error) {
-		return x.db.Session.Query().Where(session.UserID(x.user), session.IDGT(after)).Order(ent.Asc(session.FieldID)).Limit(perPage).All(ctx)
+func (x exporter) sessions(ctx context.Context) error {
+	return exportAll(ctx, x.to, func(ctx context.Context, after int64) ([]*ent.Session, error) {
+		return x.db.Session.Query().Where(session.UserID(x.user), session.IDGT(after)).Order(ent.Asc(session.FieldID)).Limit(exportPage).All(ctx)
 	}, func(s *ent.Session) (int64, map[string]any) {
 		return s.ID, map[string]any{"type": "session", "createdAt": s.CreatedAt.UTC(), "expiresAt": s.ExpiresAt.UTC(), "userAgent": s.UserAgent}
 	})
 }
 
-func (x export) posts(ctx context.Context) error {
-	return exported(ctx, x.to, func(ctx context.Context, after int64) ([]*ent.Post, error) {
+func (x exporter) posts(ctx context.Context) error {
+	return exportAll(ctx, x.to, func(ctx context.Context, after int64) ([]*ent.Post, error) {
 		posts, err := x.db.Post.Query().Where(post.AuthorID(x.user), post.VisibilityNEQ(schema.Deleted), post.IDGT(after), rows.WithLikes).
-			Order(ent.Asc(post.FieldID)).Limit(perPage).All(ctx)
+			Order(ent.Asc(post.FieldID)).Limit(exportPage).All(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -129,26 +128,26 @@ func (x export) posts(ctx context.Context) error {
 }
 
 // versions writes what the user's posts said before.
-func (x export) versions(ctx context.Context) error {
-	return exported(ctx, x.to, func(ctx context.Context, after int64) ([]*ent.PostVersion, error) {
+func (x exporter) versions(ctx context.Context) error {
+	return exportAll(ctx, x.to, func(ctx context.Context, after int64) ([]*ent.PostVersion, error) {
 		return x.db.PostVersion.Query().Where(postversion.IDGT(after), postversion.HasPostWith(post.AuthorID(x.user), post.VisibilityNEQ(schema.Deleted))).
-			Order(ent.Asc(postversion.FieldID)).Limit(perPage).All(ctx)
+			Order(ent.Asc(postversion.FieldID)).Limit(exportPage).All(ctx)
 	}, func(v *ent.PostVersion) (int64, map[string]any) {
 		return v.ID, map[string]any{"type": "version", "post": ent.NodeID("Post", v.PostID), "text": v.Text, "data": json.RawMessage(v.Data), "writtenAt": v.Written().UTC()}
 	})
 }
 
-func (x export) likes(ctx context.Context) error {
-	return exported(ctx, x.to, func(ctx context.Context, after int64) ([]*ent.Like, error) {
-		return x.db.Like.Query().Where(like.UserID(x.user), like.IDGT(after)).Order(ent.Asc(like.FieldID)).Limit(perPage).All(ctx)
+func (x exporter) likes(ctx context.Context) error {
+	return exportAll(ctx, x.to, func(ctx context.Context, after int64) ([]*ent.Like, error) {
+		return x.db.Like.Query().Where(like.UserID(x.user), like.IDGT(after)).Order(ent.Asc(like.FieldID)).Limit(exportPage).All(ctx)
 	}, func(l *ent.Like) (int64, map[string]any) {
 		return l.ID, map[string]any{"type": "like", "post": ent.NodeID("Post", l.PostID)}
 	})
 }
 
-func (x export) words(ctx context.Context) error {
-	return exported(ctx, x.to, func(ctx context.Context, after int64) ([]*ent.MutedWord, error) {
-		return x.db.MutedWord.Query().Where(mutedword.UserID(x.user), mutedword.IDGT(after)).Order(ent.Asc(mutedword.FieldID)).Limit(perPage).All(ctx)
+func (x exporter) words(ctx context.Context) error {
+	return exportAll(ctx, x.to, func(ctx context.Context, after int64) ([]*ent.MutedWord, error) {
+		return x.db.MutedWord.Query().Where(mutedword.UserID(x.user), mutedword.IDGT(after)).Order(ent.Asc(mutedword.FieldID)).Limit(exportPage).All(ctx)
 	}, func(w *ent.MutedWord) (int64, map[string]any) {
 		return w.ID, map[string]any{"type": "mutedWord", "word": w.Word, "createdAt": w.CreatedAt.UTC()}
 	})
@@ -156,9 +155,9 @@ func (x export) words(ctx context.Context) error {
 
 // reports writes what the user reported, except posts that the user could not see: the export
 // must not tell whether they exist. Who reported the user is not the user's to know.
-func (x export) reports(ctx context.Context) error {
-	return exported(ctx, x.to, func(ctx context.Context, after int64) ([]*ent.Report, error) {
-		return x.db.Report.Query().Where(report.ReporterID(x.user), report.Unseen(false), report.IDGT(after)).Order(ent.Asc(report.FieldID)).Limit(perPage).All(ctx)
+func (x exporter) reports(ctx context.Context) error {
+	return exportAll(ctx, x.to, func(ctx context.Context, after int64) ([]*ent.Report, error) {
+		return x.db.Report.Query().Where(report.ReporterID(x.user), report.Unseen(false), report.IDGT(after)).Order(ent.Asc(report.FieldID)).Limit(exportPage).All(ctx)
 	}, func(r *ent.Report) (int64, map[string]any) {
 		fields := map[string]any{
 			"type": "report", "user": r.ReportedNodeID(), "reason": r.Reason, "comment": r.Comment, "createdAt": r.CreatedAt.UTC(),
@@ -170,8 +169,8 @@ func (x export) reports(ctx context.Context) error {
 	})
 }
 
-// edge is a row of a table of relations, with the user at the other end.
-type edge struct {
+// relationRow is a row of a table of relations, with the user at the other end.
+type relationRow struct {
 	id, other int64
 	at        time.Time
 	handle    string
@@ -179,7 +178,7 @@ type edge struct {
 
 // relations writes the user's relations to users who are not hidden: a hidden user looks like
 // one that does not exist. Who blocks or mutes the user is not the user's to know.
-func (x export) relations(ctx context.Context) error {
+func (x exporter) relations(ctx context.Context) error {
 	for _, r := range []struct{ name, table, mine, theirs string }{
 		{"follow", follow.Table, follow.FieldFollowerID, follow.FieldFolloweeID},
 		{"follower", follow.Table, follow.FieldFolloweeID, follow.FieldFollowerID},
@@ -189,22 +188,22 @@ func (x export) relations(ctx context.Context) error {
 		{"mute", mute.Table, mute.FieldMuterID, mute.FieldMutedID},
 	} {
 		query := fmt.Sprintf("SELECT r.id, r.%[3]s, r.created_at, u.handle FROM %[1]s r JOIN users u ON u.id = r.%[3]s"+
-			" WHERE r.%[2]s = $1 AND r.id > $2 AND NOT u.hidden ORDER BY r.id LIMIT %[4]d", r.table, r.mine, r.theirs, perPage)
-		err := exported(ctx, x.to, func(ctx context.Context, after int64) (list []edge, err error) {
+			" WHERE r.%[2]s = $1 AND r.id > $2 AND NOT u.hidden ORDER BY r.id LIMIT %[4]d", r.table, r.mine, r.theirs, exportPage)
+		err := exportAll(ctx, x.to, func(ctx context.Context, after int64) (list []relationRow, err error) {
 			found, err := x.db.QueryContext(ctx, query, x.user, after)
 			if err != nil {
 				return nil, err
 			}
 			defer found.Close()
 			for found.Next() {
-				var e edge
+				var e relationRow
 				if err := found.Scan(&e.id, &e.other, &e.at, &e.handle); err != nil {
 					return nil, err
 				}
 				list = append(list, e)
 			}
 			return list, found.Err()
-		}, func(e edge) (int64, map[string]any) {
+		}, func(e relationRow) (int64, map[string]any) {
 			return e.id, map[string]any{"type": r.name, "user": ent.NodeID("User", e.other), "handle": e.handle, "createdAt": e.at.UTC()}
 		})
 		if err != nil {

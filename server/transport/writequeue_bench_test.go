@@ -1,4 +1,4 @@
-package writequeue
+package transport
 
 import (
 	"fmt"
@@ -17,8 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// sockets opens n pairs of connections: the queue of a server, and its client.
-func sockets(b *testing.B, n int, deflate bool) (queues []*Queue, clients []*websocket.Conn) {
+// benchSockets opens n pairs of connections: the queue of a server, and its client.
+func benchSockets(b *testing.B, n int, deflate bool) (queues []*writeQueue, clients []*websocket.Conn) {
 	accepted := make(chan *websocket.Conn, 1)
 	upgrader := websocket.Upgrader{EnableCompression: deflate, ReadBufferSize: 1024, WriteBufferSize: 1024, WriteBufferPool: new(sync.Pool)}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -32,7 +32,7 @@ func sockets(b *testing.B, n int, deflate bool) (queues []*Queue, clients []*web
 		client, response, err := dialer.Dial("ws"+strings.TrimPrefix(server.URL, "http"), nil)
 		require.NoError(b, err)
 		response.Body.Close()
-		q := &Queue{Config: Config{
+		q := &writeQueue{writeQueueConfig: writeQueueConfig{
 			Conn: <-accepted, MaxFrames: 256, MaxBytes: 512 << 10, WriteTimeout: time.Minute, Deflate: deflate,
 			Overflowed: func() {}, Stopped: func() {}, Running: new(sync.WaitGroup),
 		}}
@@ -74,7 +74,7 @@ func BenchmarkDeflate(b *testing.B) {
 	for _, length := range []int{60, 140, 500, 1000, 2000, 5000} {
 		for _, deflate := range []bool{false, true} {
 			b.Run(fmt.Sprintf("text=%d/deflate=%t", length, deflate), func(b *testing.B) {
-				queues, clients := sockets(b, 1, deflate)
+				queues, clients := benchSockets(b, 1, deflate)
 				var read int64
 				done := make(chan struct{})
 				go func() {
@@ -102,7 +102,7 @@ func BenchmarkDeflate(b *testing.B) {
 func BenchmarkInflate(b *testing.B) {
 	for _, deflate := range []bool{false, true} {
 		b.Run(fmt.Sprintf("deflate=%t", deflate), func(b *testing.B) {
-			queues, clients := sockets(b, 1, deflate)
+			queues, clients := benchSockets(b, 1, deflate)
 			message := []byte(`{"id":"1","type":"subscribe","payload":{"query":"subscription($after: Cursor) { timelineEvents(after: $after) { __typename ... on TimelinePostAdded { position edge { cursor node { id text createdAt author { handle name } } } } } }","variables":{"after":null}}}`)
 			begun := processorTime(b)
 			for b.Loop() {
@@ -124,7 +124,7 @@ func BenchmarkIdle(b *testing.B) {
 		b.Run(fmt.Sprintf("deflate=%t", deflate), func(b *testing.B) {
 			for range b.N {
 				before := inUse()
-				queues, clients := sockets(b, n, deflate)
+				queues, clients := benchSockets(b, n, deflate)
 				for i, q := range queues {
 					q.Send(websocket.TextMessage, event(2000))
 					_, _, err := clients[i].ReadMessage()

@@ -1,4 +1,4 @@
-package writequeue
+package transport
 
 import (
 	"strings"

@@ -1,22 +1,4 @@
-// Package unread keeps how many unread posts a timeline has.
-// It says when a number that was kept is still right.
-//
-// What is kept are the ids of the unread posts that the viewer was seen to be allowed to
-// see. That is still so if three things hold:
-//
-//   - SQL has no unfinished job of a change by which the viewer may see more or less, and
-//     the viewer mutes the same words ([Counts.Ask]). Such a job is written with its change
-//     and ends when inboxes agree with it.
-//   - After that look, the viewer's inbox is found to be of the same epoch and generation
-//     ([Basis]). A change that takes a post from the viewer raises the generation once it is
-//     committed, also where reads merge its author; so does an edit, where the viewer mutes
-//     words.
-//   - The feeds that are read still have the ids. They are read anew each time.
-//
-// What the feeds have beside them is read from SQL: new posts, and posts that are hidden,
-// which may be shown any time without a word. So a change has a job, or has changed the
-// inbox; no clock decides. Whatever is not certain is counted anew.
-package unread
+package home
 
 import (
 	"context"
@@ -33,7 +15,7 @@ import (
 	"tideline/ent/schema"
 	"tideline/feed/internal/rows"
 	"tideline/feed/job"
-	"tideline/lru"
+	"tideline/internal/lru"
 )
 
 const (
@@ -46,52 +28,69 @@ const (
 	askedJobs = 64
 )
 
-// Counts keeps the numbers of the users who asked for theirs last, in 24 MB at most. It is
-// safe for concurrent use.
-type Counts struct {
+// unreadCounts keeps how many unread posts the timelines of users have, for the users who asked
+// last, in 24 MB at most. It says when a number that was kept is still right. It is safe for
+// concurrent use.
+//
+// What is kept are the ids of the unread posts that the viewer was seen to be allowed to
+// see. That is still so if three things hold:
+//
+//   - SQL has no unfinished job of a change by which the viewer may see more or less, and
+//     the viewer mutes the same words ([unreadCounts.ask]). Such a job is written with its change
+//     and ends when inboxes agree with it.
+//   - After that look, the viewer's inbox is found to be of the same epoch and generation
+//     ([unreadBasis]). A change that takes a post from the viewer raises the generation once it is
+//     committed, also where reads merge its author; so does an edit, where the viewer mutes
+//     words.
+//   - The feeds that are read still have the ids. They are read anew each time.
+//
+// What the feeds have beside them is read from SQL: new posts, and posts that are hidden,
+// which may be shown any time without a word. So a change has a job, or has changed the
+// inbox; no clock decides. Whatever is not certain is counted anew.
+type unreadCounts struct {
 	db      *ent.Client
 	dialect string
-	kept    *lru.Cache[int64, Kept]
+	kept    *lru.Cache[int64, unreadPosts]
 	told    atomic.Int64 // numbers that were kept
 }
 
-// New returns Counts that look for jobs in the database of the dialect.
-func New(db *ent.Client, dialect string) *Counts {
-	return &Counts{db: db, dialect: dialect, kept: lru.New[int64, Kept](keptBytes)}
+// newUnreadCounts returns unreadCounts that look for jobs in the database of the dialect.
+func newUnreadCounts(db *ent.Client, dialect string) *unreadCounts {
+	return &unreadCounts{db: db, dialect: dialect, kept: lru.New[int64, unreadPosts](keptBytes)}
 }
 
-// Answer is what SQL says of a user's number of unread posts.
-type Answer struct {
+// unreadAnswer is what SQL says of a user's number of unread posts.
+type unreadAnswer struct {
 	// Marker is the id up to which the user has read, 0 if the user never said so.
 	Marker int64
 	// Certain says that every change by which the user may see more or less of a home
 	// timeline has reached the inbox, or the journal of it; but for muted words.
 	Certain bool
 	// Words differs from one set of muted words to the next.
-	Words Words
+	Words mutedWords
 }
 
-// Words names the words that a user mutes, by their rows: how many, and the last that came.
-type Words struct{ Count, Last int64 }
+// mutedWords names the words that a user mutes, by their rows: how many, and the last that came.
+type mutedWords struct{ Count, Last int64 }
 
-// changes are the unfinished jobs by which users may see more or less. Dead jobs of the two
+// unreadChanges are the unfinished jobs by which users may see more or less. Dead jobs of the two
 // kinds have another one that makes up for them.
-var changes = `SELECT kind, payload FROM jobs
+var unreadChanges = `SELECT kind, payload FROM jobs
   WHERE ` + schema.JobChanges + ` AND (dead = false OR kind NOT IN ('` + job.PostChanged + `', '` + job.RelationChanged + `'))
   LIMIT ` + strconv.Itoa(askedJobs)
 
-// question asks for the marker of a user, for muted words, which hide posts that an inbox has,
+// unreadQuestion asks for the marker of a user, for muted words, which hide posts that an inbox has,
 // and for the changes.
-var question = `SELECT COALESCE((SELECT post_id FROM read_markers WHERE id = $1), 0), w.count, w.last, COALESCE(j.kind, ''), COALESCE(j.payload, 'null')
-  FROM (SELECT count(*) count, COALESCE(max(id), 0) last FROM muted_words WHERE user_id = $1) w LEFT JOIN (` + changes + `) j ON true`
+var unreadQuestion = `SELECT COALESCE((SELECT post_id FROM read_markers WHERE id = $1), 0), w.count, w.last, COALESCE(j.kind, ''), COALESCE(j.payload, 'null')
+  FROM (SELECT count(*) count, COALESCE(max(id), 0) last FROM muted_words WHERE user_id = $1) w LEFT JOIN (` + unreadChanges + `) j ON true`
 
-// Ask asks SQL, by indexes, for what decides whether a number that was kept is right. Read the
+// ask asks SQL, by indexes, for what decides whether a number that was kept is right. Read the
 // inbox after it.
 //
 // Cost: one query, and a second while posts of some authors are being hidden or shown.
-func (c *Counts) Ask(ctx context.Context, user int64) (Answer, error) {
-	var a Answer
-	var some concerned
+func (c *unreadCounts) ask(ctx context.Context, user int64) (unreadAnswer, error) {
+	var a unreadAnswer
+	var some concernedUsers
 	err := c.each(ctx, func(found *sql.Rows) error {
 		var kind string
 		var payload []byte
@@ -100,23 +99,23 @@ func (c *Counts) Ask(ctx context.Context, user int64) (Answer, error) {
 			some.add(kind, payload)
 		}
 		return err
-	}, question, user)
+	}, unreadQuestion, user)
 	if err != nil {
-		return Answer{}, err
+		return unreadAnswer{}, err
 	}
 	uncertain, err := c.among(ctx, some, []int64{user})
 	a.Certain = !uncertain[user]
 	return a, err
 }
 
-// AskMany is Ask of many users.
+// askMany is ask of many users.
 //
 // Cost: two queries, and a third while posts of some authors are being hidden or shown.
-func (c *Counts) AskMany(ctx context.Context, users []int64) (map[int64]Answer, error) {
-	answers := make(map[int64]Answer, len(users))
+func (c *unreadCounts) askMany(ctx context.Context, users []int64) (map[int64]unreadAnswer, error) {
+	answers := make(map[int64]unreadAnswer, len(users))
 	err := c.each(ctx, func(found *sql.Rows) error {
 		var user int64
-		var a Answer
+		var a unreadAnswer
 		err := found.Scan(&user, &a.Marker, &a.Words.Count, &a.Words.Last)
 		answers[user] = a
 		return err
@@ -126,14 +125,14 @@ func (c *Counts) AskMany(ctx context.Context, users []int64) (map[int64]Answer, 
 	if err != nil {
 		return nil, err
 	}
-	var some concerned
+	var some concernedUsers
 	err = c.each(ctx, func(found *sql.Rows) error {
 		var kind string
 		var payload []byte
 		err := found.Scan(&kind, &payload)
 		some.add(kind, payload)
 		return err
-	}, changes)
+	}, unreadChanges)
 	if err != nil {
 		return nil, err
 	}
@@ -146,7 +145,7 @@ func (c *Counts) AskMany(ctx context.Context, users []int64) (map[int64]Answer, 
 }
 
 // each calls scan for each row of the query.
-func (c *Counts) each(ctx context.Context, scan func(*sql.Rows) error, query string, args ...any) error {
+func (c *unreadCounts) each(ctx context.Context, scan func(*sql.Rows) error, query string, args ...any) error {
 	found, err := c.db.QueryContext(ctx, query, args...)
 	if err != nil {
 		return fmt.Errorf("ask for unread posts: %w", err)
@@ -161,7 +160,7 @@ func (c *Counts) each(ctx context.Context, scan func(*sql.Rows) error, query str
 }
 
 // among returns those of the users who may see more or less by unfinished jobs.
-func (c *Counts) among(ctx context.Context, some concerned, users []int64) (uncertain map[int64]bool, err error) {
+func (c *unreadCounts) among(ctx context.Context, some concernedUsers, users []int64) (uncertain map[int64]bool, err error) {
 	uncertain = map[int64]bool{}
 	for _, user := range users {
 		if some.everybody || some.jobs >= askedJobs || slices.Contains(some.users, user) {
@@ -180,12 +179,12 @@ func (c *Counts) among(ctx context.Context, some concerned, users []int64) (unce
 	return uncertain, rows.Wrap("ask for unread posts", err)
 }
 
-// MoveMarker moves the user's read marker forwards to a post, never backwards, and reports
+// moveMarker moves the user's read marker forwards to a post, never backwards, and reports
 // whether it did. It moves no further than to the newest post there is: a made-up cursor must
 // not mark posts as read that nobody has written yet. A marker that is further goes back.
 //
 // Cost: three statements.
-func (c *Counts) MoveMarker(ctx context.Context, user, post int64) (moved bool, err error) {
+func (c *unreadCounts) moveMarker(ctx context.Context, user, post int64) (moved bool, err error) {
 	newest, err := rows.IDs(ctx, c.db, "SELECT max(id) AS id FROM posts")
 	if err != nil {
 		return false, fmt.Errorf("find newest post: %w", err)
@@ -202,8 +201,8 @@ func (c *Counts) MoveMarker(ctx context.Context, user, post int64) (moved bool, 
 	return n > 0, rows.Wrap("move read marker", err)
 }
 
-// concerned are those who may see more or less by unfinished jobs.
-type concerned struct {
+// concernedUsers are those who may see more or less by unfinished jobs.
+type concernedUsers struct {
 	jobs           int
 	everybody      bool
 	users, authors []int64 // these, and whoever follows one of the authors
@@ -211,7 +210,7 @@ type concerned struct {
 
 // add adds whom a job concerns: one of a kind that this version does not know may concern
 // everybody.
-func (c *concerned) add(kind string, payload []byte) {
+func (c *concernedUsers) add(kind string, payload []byte) {
 	c.jobs++
 	switch kind {
 	case job.PostChanged, job.PostGivenUp, job.AuthorStale:

@@ -1,6 +1,4 @@
-// Package reach gets work done on those masters of a Redis Cluster that answer. It has
-// limits of time, and names the users for whom the work was not done.
-package reach
+package timeline
 
 import (
 	"context"
@@ -39,16 +37,16 @@ func (u *Unreached) Error() string {
 }
 func (u *Unreached) Unwrap() error { return u.Err }
 
-// Left collects the users of several calls that were not reached. It is safe for
-// concurrent use. The zero Left is empty.
-type Left struct {
+// unreachedUsers collects the users of several calls that were not reached. It is safe for
+// concurrent use. The zero unreachedUsers is empty.
+type unreachedUsers struct {
 	mu    sync.Mutex
 	users []int64
 	err   error
 }
 
-// Add returns err, or nil if err is an Unreached, which it keeps.
-func (u *Left) Add(err error) error {
+// add returns err, or nil if err is an Unreached, which it keeps.
+func (u *unreachedUsers) add(err error) error {
 	var some *Unreached
 	if !errors.As(err, &some) {
 		return err
@@ -59,27 +57,27 @@ func (u *Left) Add(err error) error {
 	return nil
 }
 
-// All returns what was added as one error, nil if that was nothing.
-func (u *Left) All() error {
+// all returns what was added as one error, nil if that was nothing.
+func (u *unreachedUsers) all() error {
 	if u.err == nil {
 		return nil
 	}
 	return &Unreached{u.users, u.err}
 }
 
-// Sharded reports whether the keys are on several masters.
-func (m *Masters) Sharded() bool {
+// sharded reports whether the keys are on several masters.
+func (m *Masters) sharded() bool {
 	_, sharded := m.rdb.(*redis.ClusterClient)
 	return sharded
 }
 
-// Users calls do for the users whose keys these are. If a master of a cluster cannot
+// forUsers calls do for the users whose keys these are. If a master of a cluster cannot
 // be reached, it calls do once more for the users of each master. The error is then an
 // Unreached with the users of those that fail. A part may be done twice.
 //
 // Cost: none while all masters answer. Otherwise the waits above, and a master that
 // was found not to answer is asked once in 5 s.
-func (m *Masters) Users(ctx context.Context, users []int64, key func(user int64) string, do func(ctx context.Context, users []int64) error) error {
+func (m *Masters) forUsers(ctx context.Context, users []int64, key func(user int64) string, do func(ctx context.Context, users []int64) error) error {
 	cluster, sharded := m.rdb.(*redis.ClusterClient)
 	if !sharded {
 		return do(ctx, users)
@@ -90,12 +88,12 @@ func (m *Masters) Users(ctx context.Context, users []int64, key func(user int64)
 			return err
 		}
 	}
-	var left Left
+	var left unreachedUsers
 	parts := map[string][]int64{}
 	for _, user := range users {
 		master, err := cluster.MasterForKey(ctx, key(user))
 		if err != nil {
-			_ = left.Add(&Unreached{[]int64{user}, err})
+			_ = left.add(&Unreached{[]int64{user}, err})
 			continue
 		}
 		parts[master.Options().Addr] = append(parts[master.Options().Addr], user)
@@ -104,12 +102,12 @@ func (m *Masters) Users(ctx context.Context, users []int64, key func(user int64)
 	for addr, part := range parts {
 		g.Go(func() error {
 			if err := m.avoid(addr); err != nil {
-				return left.Add(&Unreached{part, err})
+				return left.add(&Unreached{part, err})
 			}
 			err := within(ctx, masterLimit, func(ctx context.Context) error { return do(ctx, part) })
 			if unavailable(ctx, err) {
 				m.fails(addr, err)
-				return left.Add(&Unreached{part, err})
+				return left.add(&Unreached{part, err})
 			}
 			if err == nil {
 				m.answers(addr)
@@ -120,13 +118,13 @@ func (m *Masters) Users(ctx context.Context, users []int64, key func(user int64)
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	return left.All()
+	return left.all()
 }
 
 // Try calls do, which touches a few keys, within a limit of time. The error is an
 // Unreached without users if a part of a cluster cannot be reached.
 func (m *Masters) Try(ctx context.Context, do func(ctx context.Context) error) error {
-	if !m.Sharded() {
+	if !m.sharded() {
 		return do(ctx)
 	}
 	return m.Tolerate(ctx, within(ctx, pipelineLimit, do))
@@ -137,7 +135,7 @@ func (m *Masters) Try(ctx context.Context, do func(ctx context.Context) error) e
 // wraps err.
 func (m *Masters) Tolerate(ctx context.Context, err error) error {
 	var some *Unreached
-	if m.Sharded() && !errors.As(err, &some) && unavailable(ctx, err) {
+	if m.sharded() && !errors.As(err, &some) && unavailable(ctx, err) {
 		return &Unreached{nil, err}
 	}
 	return err
@@ -169,19 +167,20 @@ func unavailable(ctx context.Context, err error) bool {
 	return false
 }
 
-// Masters knows which masters of a cluster could not be reached lately. It is safe for
-// concurrent use. Anything but a cluster has one master, and limits of its own.
+// Masters gets work done on the masters of a Redis Cluster that answer, within limits of time,
+// and names the users for whom the work was not done. It knows which masters could not be
+// reached lately. It is safe for concurrent use. Anything but a cluster has one master, and limits of its own.
 type Masters struct {
 	rdb    redis.UniversalClient
 	mu     sync.Mutex
-	failed map[string]failure // by address
-	serve  map[string]bool    // the masters that served at the last call of Returned
+	failed map[string]masterFailure // by address
+	serve  map[string]bool          // the masters that served at the last call of Returned
 }
 
-// New returns the masters of rdb, all of which are taken to answer.
-func New(rdb redis.UniversalClient) *Masters { return &Masters{rdb: rdb} }
+// newMasters returns the masters of rdb, all of which are taken to answer.
+func newMasters(rdb redis.UniversalClient) *Masters { return &Masters{rdb: rdb} }
 
-type failure struct {
+type masterFailure struct {
 	asked time.Time
 	err   error
 }
@@ -210,7 +209,7 @@ func (m *Masters) avoid(addr string) error {
 	if time.Since(f.asked) < avoidFor {
 		return fmt.Errorf("%s: %w", addr, f.err)
 	}
-	m.failed[addr] = failure{time.Now(), f.err}
+	m.failed[addr] = masterFailure{time.Now(), f.err}
 	return nil
 }
 
@@ -218,9 +217,9 @@ func (m *Masters) fails(addr string, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.failed == nil {
-		m.failed = map[string]failure{}
+		m.failed = map[string]masterFailure{}
 	}
-	m.failed[addr] = failure{time.Now(), err}
+	m.failed[addr] = masterFailure{time.Now(), err}
 }
 
 func (m *Masters) answers(addr string) {

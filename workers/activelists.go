@@ -1,4 +1,4 @@
-package roster
+package workers
 
 import (
 	"context"
@@ -10,32 +10,32 @@ import (
 // keepLists is how long lists of active users are kept that no part asks for.
 const keepLists = 2 * time.Second
 
-// lists are those of the active users, for the parts of one fan-out that are done in this
+// activeLists are those of the active users, for the parts of one fan-out that are done in this
 // process: each is read once. What is fanned out is committed before its jobs are, so users who
 // become active after a list was read have it from SQL, whichever part they are in.
-type lists struct {
-	of        fanOut
-	set       list[map[int64]struct{}]
-	byRecency list[[]timeline.Activity]
+type activeLists struct {
+	of        postFanOut
+	set       activeList[map[int64]struct{}]
+	byRecency activeList[[]timeline.Activity]
 }
 
-// fanOut tells one fan-out from others. Its parts are as old as the whole.
-type fanOut struct{ post, since int64 }
+// postFanOut tells one fan-out from others. Its parts are as old as the whole.
+type postFanOut struct{ post, since int64 }
 
-func newLists(of fanOut) *lists {
-	return &lists{of: of, set: newList[map[int64]struct{}](), byRecency: newList[[]timeline.Activity]()}
+func newActiveLists(of postFanOut) *activeLists {
+	return &activeLists{of: of, set: newActiveList[map[int64]struct{}](), byRecency: newActiveList[[]timeline.Activity]()}
 }
 
 // listsOf returns the lists of a fan-out. A later attempt reads its own: it has to come by
 // whom attempts in other processes have pushed to, by lists that are newer than what is here.
-func (s *Rosters) listsOf(of fanOut, again bool) *lists {
+func (s *followerScans) listsOf(of postFanOut, again bool) *activeLists {
 	if again {
-		return newLists(of)
+		return newActiveLists(of)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.lists == nil || s.lists.of != of {
-		s.lists = newLists(of)
+		s.lists = newActiveLists(of)
 	}
 	l := s.lists
 	if s.forget != nil {
@@ -46,7 +46,7 @@ func (s *Rosters) listsOf(of fanOut, again bool) *lists {
 }
 
 // forgetLists lets go of lists that nobody has asked for for a while.
-func (s *Rosters) forgetLists(l *lists) {
+func (s *followerScans) forgetLists(l *activeLists) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.lists == l {
@@ -54,20 +54,20 @@ func (s *Rosters) forgetLists(l *lists) {
 	}
 }
 
-// list is read by the first who needs it. Nobody may change what it returns.
-type list[T any] struct {
+// activeList is read by the first who needs it. Nobody may change what it returns.
+type activeList[T any] struct {
 	turn  chan struct{} // holds one while nobody reads
 	value *T
 }
 
-func newList[T any]() list[T] {
-	l := list[T]{turn: make(chan struct{}, 1)}
+func newActiveList[T any]() activeList[T] {
+	l := activeList[T]{turn: make(chan struct{}, 1)}
 	l.turn <- struct{}{}
 	return l
 }
 
 // get returns the list, which read reads if it is not there. An error is that of one caller.
-func (l *list[T]) get(ctx context.Context, read func(context.Context) (T, error)) (value T, err error) {
+func (l *activeList[T]) get(ctx context.Context, read func(context.Context) (T, error)) (value T, err error) {
 	select {
 	case <-l.turn:
 	case <-ctx.Done():

@@ -1,4 +1,4 @@
-package roster
+package workers
 
 import (
 	"context"
@@ -8,40 +8,40 @@ import (
 	"tideline/ent"
 )
 
-// maxParts is how many parts a roster is divided into at most.
-const maxParts = 32
+// maxFollowerParts is how many parts a follower scan is divided into at most.
+const maxFollowerParts = 32
 
-// Part is a part of a roster that is gone through by itself. It is in the payload of a job: its
+// followerPart is a part of a follower scan that is gone through by itself. It is in the payload of a job: its
 // names in JSON must not change. The zero Part is the whole.
-type Part struct {
+type followerPart struct {
 	Number int `json:"number"` // from 1
 	Of     int `json:"of"`     // so many parts
 	// Start is where the part begins, and After the follow with which the next one does; 0: the
 	// part ends with the oldest. Parts that go through the active users have the same start.
-	Start Position `json:"start"`
-	After int64    `json:"after,omitempty"`
+	Start scanPosition `json:"start"`
+	After int64        `json:"after,omitempty"`
 }
 
 // has reports whether the part has the user, whose follow is within it. Lists of the active
 // users differ from one moment to the next: these belong to parts by their ids.
-func (p Part) has(user int64) bool {
+func (p followerPart) has(user int64) bool {
 	return !p.Start.ByActivity || user%int64(p.Of) == int64(p.Number-1)
 }
 
-// Divide divides what is left of the author's roster after the page into parts with about so
+// divide divides what is left of the author's follower scan after the page into parts with about so
 // many users each. It returns nil if it would be a single one.
 //
 // Cost: none if it goes through the active users; else one query, which reads the rest of the
 // author's follows by index.
-func (s *Rosters) Divide(ctx context.Context, author *ent.User, after Page, size int) ([]Part, error) {
-	n := min((after.rest+size-1)/size, maxParts)
+func (s *followerScans) divide(ctx context.Context, author *ent.User, after followerPage, size int) ([]followerPart, error) {
+	n := min((after.rest+size-1)/size, maxFollowerParts)
 	if n < 2 {
 		return nil, nil
 	}
 	if after.After.ByActivity {
-		parts := make([]Part, n)
+		parts := make([]followerPart, n)
 		for i := range parts {
-			parts[i] = Part{Number: i + 1, Of: n, Start: after.After}
+			parts[i] = followerPart{Number: i + 1, Of: n, Start: after.After}
 		}
 		return parts, nil
 	}
@@ -52,11 +52,11 @@ func (s *Rosters) Divide(ctx context.Context, author *ent.User, after Page, size
 	if len(ends) == 0 {
 		return nil, nil
 	}
-	parts := make([]Part, len(ends)+1)
+	parts := make([]followerPart, len(ends)+1)
 	start := after.After
 	start.RecentLeft = 0 // each part comes by its own
 	for i, end := range append(ends, 0) {
-		parts[i] = Part{Number: i + 1, Of: len(parts), Start: start, After: end}
+		parts[i] = followerPart{Number: i + 1, Of: len(parts), Start: start, After: end}
 		start.Before = end + 1
 	}
 	return parts, nil
@@ -64,7 +64,7 @@ func (s *Rosters) Divide(ctx context.Context, author *ent.User, after Page, size
 
 // apart returns those of the author's follows before the given one, 0: of all, that have so many
 // between each other.
-func (s *Rosters) apart(ctx context.Context, author, before int64, n int) (follows []int64, err error) {
+func (s *followerScans) apart(ctx context.Context, author, before int64, n int) (follows []int64, err error) {
 	if before == 0 {
 		before = math.MaxInt64
 	}

@@ -1,5 +1,4 @@
-// Package writequeue writes frames to a WebSocket without keeping anybody waiting.
-package writequeue
+package transport
 
 import (
 	"strings"
@@ -9,19 +8,19 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"tideline/trace"
+	"tideline/internal/trace"
 )
 
-// CloseWait is how long a peer may take to answer our close frame.
-const CloseWait = 2 * time.Second
+// closeWait is how long a peer may take to answer our close frame.
+const closeWait = 2 * time.Second
 
 // leastDeflated is how many bytes a message must have to be compressed. An event of a
 // post of usual length has fewer: it would be a third smaller, and take 15 µs and more
 // to write instead of 2.
 const leastDeflated = 1024
 
-// Config is what a Queue works with. All fields but Deflate are required.
-type Config struct {
+// writeQueueConfig is what a writeQueue works with. All fields but Deflate are required.
+type writeQueueConfig struct {
 	Conn         *websocket.Conn
 	MaxFrames    int
 	MaxBytes     int // a single frame may be larger
@@ -32,17 +31,17 @@ type Config struct {
 	Running      *sync.WaitGroup // counts the goroutine that writes
 }
 
-// Queue is the writing half of a socket: a bounded queue of frames, and a goroutine
+// writeQueue is the writing half of a socket: a bounded queue of frames, and a goroutine
 // that exists only while there are any, so that an idle socket does not pay for one.
 // To queue a frame never waits. A queue that is full belongs to a client that does not
 // read: it is closed with 1013.
 //
-// Its lock is the last one to be taken. A Queue must not be copied.
-type Queue struct {
-	Config
+// Its lock is the last one to be taken. A writeQueue must not be copied.
+type writeQueue struct {
+	writeQueueConfig
 
 	mu         sync.Mutex
-	frames     []frame
+	frames     []queuedFrame
 	bytes      int // in frames
 	writing    bool
 	closing    bool // the close frame is queued or written, or the connection is lost: no frame follows
@@ -51,14 +50,14 @@ type Queue struct {
 	rawless    bool // there is no raw
 }
 
-type frame struct {
+type queuedFrame struct {
 	kind int // as in websocket.TextMessage
 	data []byte
 	span *trace.Span // ends when the frame is written; nil without
 }
 
 // Send queues a frame and has it written.
-func (q *Queue) Send(kind int, data []byte) {
+func (q *writeQueue) Send(kind int, data []byte) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.addLocked(kind, data, nil)
@@ -67,14 +66,14 @@ func (q *Queue) Send(kind int, data []byte) {
 
 // Add queues a frame and has those before it written. The caller flushes when it
 // has no more to add. The span, which may be nil, ends when the frame is written.
-func (q *Queue) Add(kind int, data []byte, span *trace.Span) {
+func (q *writeQueue) Add(kind int, data []byte, span *trace.Span) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.startLocked()
 	q.addLocked(kind, data, span)
 }
 
-func (q *Queue) addLocked(kind int, data []byte, span *trace.Span) {
+func (q *writeQueue) addLocked(kind int, data []byte, span *trace.Span) {
 	if q.closing {
 		return
 	}
@@ -84,20 +83,20 @@ func (q *Queue) addLocked(kind int, data []byte, span *trace.Span) {
 		q.closeLocked(websocket.CloseTryAgainLater, "Too slow")
 		return
 	}
-	q.frames = append(q.frames, frame{kind, data, span})
+	q.frames = append(q.frames, queuedFrame{kind, data, span})
 	q.bytes += len(data)
 }
 
 // Close ends the connection by a close frame, after the frames that are queued
 // already. Only the first call counts.
-func (q *Queue) Close(code int, reason string) {
+func (q *writeQueue) Close(code int, reason string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.closeLocked(code, reason)
 }
 
 // CloseNow is Close without the frames that are queued.
-func (q *Queue) CloseNow(code int, reason string) {
+func (q *writeQueue) CloseNow(code int, reason string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closing {
@@ -107,17 +106,17 @@ func (q *Queue) CloseNow(code int, reason string) {
 	q.closeLocked(code, reason)
 }
 
-func (q *Queue) closeLocked(code int, reason string) {
+func (q *writeQueue) closeLocked(code int, reason string) {
 	if q.closing {
 		return
 	}
 	q.stopLocked()
-	q.frames = append(q.frames, frame{websocket.CloseMessage, websocket.FormatCloseMessage(code, clip(reason)), nil})
+	q.frames = append(q.frames, queuedFrame{websocket.CloseMessage, websocket.FormatCloseMessage(code, clip(reason)), nil})
 	q.startLocked()
 }
 
 // stopLocked takes no more frames.
-func (q *Queue) stopLocked() {
+func (q *writeQueue) stopLocked() {
 	if !q.closing {
 		q.closing = true
 		q.Stopped()
@@ -134,14 +133,14 @@ func clip(reason string) string {
 }
 
 // IsClosing reports whether the queue takes no more frames.
-func (q *Queue) IsClosing() bool {
+func (q *writeQueue) IsClosing() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.closing
 }
 
 // WhileOpen calls do under the lock, unless the queue takes no more frames.
-func (q *Queue) WhileOpen(do func()) {
+func (q *writeQueue) WhileOpen(do func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !q.closing {
@@ -151,7 +150,7 @@ func (q *Queue) WhileOpen(do func()) {
 
 // ExpectBy sets the time by which the peer must be heard of. When the queue takes
 // no more frames it does nothing: the peer then has CloseWait for its close frame.
-func (q *Queue) ExpectBy(deadline time.Time) {
+func (q *writeQueue) ExpectBy(deadline time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !q.closing {
@@ -161,7 +160,7 @@ func (q *Queue) ExpectBy(deadline time.Time) {
 
 // EndReading closes the connection after its last read. When the peer has sent a
 // Close frame, our answer may still have to be written: then the writer closes it.
-func (q *Queue) EndReading(peerClosed bool) {
+func (q *writeQueue) EndReading(peerClosed bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.stopLocked()
@@ -174,7 +173,7 @@ func (q *Queue) EndReading(peerClosed bool) {
 }
 
 // startLocked has the queue written by a goroutine of its own.
-func (q *Queue) startLocked() {
+func (q *writeQueue) startLocked() {
 	if !q.writing && len(q.frames) > 0 {
 		q.writing = true
 		q.Running.Go(q.write)
@@ -183,7 +182,7 @@ func (q *Queue) startLocked() {
 
 // Flush writes the queue in the goroutine of a caller that has nothing else to do:
 // a result that comes alone needs no other one.
-func (q *Queue) Flush() {
+func (q *writeQueue) Flush() {
 	q.mu.Lock()
 	mine := !q.writing && len(q.frames) > 0
 	q.writing = q.writing || mine
@@ -194,7 +193,7 @@ func (q *Queue) Flush() {
 }
 
 // write empties the queue.
-func (q *Queue) write() {
+func (q *writeQueue) write() {
 	for {
 		next, ok := q.take()
 		if !ok {
@@ -222,7 +221,7 @@ func (q *Queue) write() {
 
 // writeText writes a message, compressed if it is large. It compresses in memory first:
 // an encoder has 1.2 MB, and none is held while a client is slow to read.
-func (q *Queue) writeText(data []byte) error {
+func (q *writeQueue) writeText(data []byte) error {
 	large := q.Deflate && len(data) >= leastDeflated
 	q.Conn.EnableWriteCompression(large)
 	if !large {
@@ -237,12 +236,12 @@ func (q *Queue) writeText(data []byte) error {
 
 // take is the next frame to write; ok is false when the queue is empty, and the
 // writer is done.
-func (q *Queue) take() (next frame, ok bool) {
+func (q *writeQueue) take() (next queuedFrame, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.frames) > 0 {
 		next = q.frames[0]
-		q.frames[0] = frame{}
+		q.frames[0] = queuedFrame{}
 		q.frames = q.frames[1:]
 		q.bytes -= len(next.data)
 		return next, true
@@ -252,19 +251,19 @@ func (q *Queue) take() (next frame, ok bool) {
 	case q.readerDone:
 		q.Conn.Close()
 	case q.closing:
-		_ = q.Conn.SetReadDeadline(time.Now().Add(CloseWait)) // for the peer's close frame
+		_ = q.Conn.SetReadDeadline(time.Now().Add(closeWait)) // for the peer's close frame
 	}
-	return frame{}, false
+	return queuedFrame{}, false
 }
 
 // lose gives up a connection that did not take a frame in time.
-func (q *Queue) lose() {
+func (q *writeQueue) lose() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.loseLocked()
 }
 
-func (q *Queue) loseLocked() {
+func (q *writeQueue) loseLocked() {
 	q.stopLocked()
 	q.frames, q.bytes = nil, 0
 	q.Conn.Close() // which ends the reader

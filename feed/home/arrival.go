@@ -1,6 +1,4 @@
-// Package arrival knows which posts have arrived in the inboxes where they belong. The
-// others are on their way, or late.
-package arrival
+package home
 
 import (
 	"context"
@@ -26,8 +24,10 @@ const (
 	ForgetLate = 10 * time.Minute
 )
 
-// Tracker looks at the fan-outs that are under way. It is safe for concurrent use.
-type Tracker struct {
+// arrivalTracker knows which posts have arrived in the inboxes where they belong; the others
+// are on their way, or late. It looks at the fan-outs that are under way. It is safe for
+// concurrent use.
+type arrivalTracker struct {
 	queue *queue.Queue
 	log   *slog.Logger
 	now   func() time.Time
@@ -39,9 +39,9 @@ type Tracker struct {
 	lateBy atomic.Int64
 }
 
-// New returns the Tracker of the jobs in the queue; now is the clock.
-func New(q *queue.Queue, log *slog.Logger, now func() time.Time) *Tracker {
-	return &Tracker{queue: q, log: log, now: now}
+// newArrivalTracker returns the tracker of the jobs in the queue; now is the clock.
+func newArrivalTracker(q *queue.Queue, log *slog.Logger, now func() time.Time) *arrivalTracker {
+	return &arrivalTracker{queue: q, log: log, now: now}
 }
 
 // graceEnd is an id. At that moment no post at or below it is on its way unless it is late.
@@ -54,7 +54,7 @@ func graceEnd(at time.Time) int64 { return max(ids.At(at.Add(-arrivalGrace)), 0)
 // the two.
 //
 // Cost: none, and four queries by index every five seconds.
-func (t *Tracker) ArrivedID(ctx context.Context) int64 {
+func (t *arrivalTracker) ArrivedID(ctx context.Context) int64 {
 	now := t.now()
 	looked := t.lookedForLate.Load()
 	due := now.UnixMilli()-looked > lookForLate.Milliseconds() && t.lookedForLate.CompareAndSwap(looked, now.UnixMilli())
@@ -74,12 +74,14 @@ func (t *Tracker) ArrivedID(ctx context.Context) int64 {
 // so much posts reach timelines late.
 //
 // Cost: none.
-func (t *Tracker) LateBy() time.Duration { return time.Duration(t.lateBy.Load()) * time.Millisecond }
+func (t *arrivalTracker) LateBy() time.Duration {
+	return time.Duration(t.lateBy.Load()) * time.Millisecond
+}
 
 // oldestOnTheWay returns a moment for which this holds: a post that is on its way now, and is
 // not late, was made less than the arrival grace before that moment, or after it. It also
 // returns the age of the oldest fan-out that is under way.
-func (t *Tracker) oldestOnTheWay(ctx context.Context, now time.Time) (arrived time.Time, late time.Duration, err error) {
+func (t *arrivalTracker) oldestOnTheWay(ctx context.Context, now time.Time) (arrived time.Time, late time.Duration, err error) {
 	created, err := t.queue.Oldest(ctx, job.PostCreated)
 	if err != nil {
 		return time.Time{}, 0, err
@@ -107,6 +109,6 @@ func (t *Tracker) oldestOnTheWay(ctx context.Context, now time.Time) (arrived ti
 
 // MayBeLate reports whether a post that arrives now may be in the journal. It
 // allows for a clock that is ahead.
-func (t *Tracker) MayBeLate(post int64) bool {
+func (t *arrivalTracker) MayBeLate(post int64) bool {
 	return post <= graceEnd(t.now().Add(arrivalGrace-LateAfter/2))
 }

@@ -1,4 +1,4 @@
-package writequeue
+package transport
 
 import (
 	"net/http"
@@ -13,7 +13,7 @@ import (
 )
 
 // connect returns the queue of a socket, and the client's side of it.
-func connect(t *testing.T, maxFrames int) (q *Queue, client *websocket.Conn, running *sync.WaitGroup) {
+func connect(t *testing.T, maxFrames int) (q *writeQueue, client *websocket.Conn, running *sync.WaitGroup) {
 	t.Helper()
 	running = new(sync.WaitGroup)
 	accepted := make(chan *websocket.Conn, 1)
@@ -33,14 +33,14 @@ func connect(t *testing.T, maxFrames int) (q *Queue, client *websocket.Conn, run
 		conn.Close()
 		running.Wait()
 	})
-	return &Queue{Config: Config{
+	return &writeQueue{writeQueueConfig: writeQueueConfig{
 		Conn: conn, MaxFrames: maxFrames, MaxBytes: 64 << 20, WriteTimeout: time.Minute,
 		Overflowed: func() {}, Stopped: func() {}, Running: running,
 	}}, client, running
 }
 
-func (q *Queue) now(text string) {
-	f := Begin()
+func (q *writeQueue) now(text string) {
+	f := beginTextFrame()
 	defer f.End()
 	f.Text = append(f.Text, text...)
 	q.SendNow(f)
