@@ -46,8 +46,8 @@ func bounded(from func(ctx context.Context, viewer int64, in timeline.Range, fin
 	return func(ctx context.Context, viewer int64, in timeline.Range) (Batch, error) {
 		if left < 0 {
 			left = max(MostLooked, in.Limit)
-		} else {
-			in.Limit = max(in.Limit, lookedAgain)
+		} else if in.Limit = max(in.Limit, lookedAgain); left < 2*in.Limit {
+			in.Limit = left // the last batch is a large one, in which cut finds a gap
 		}
 		in.Limit = min(in.Limit, left)
 		left -= in.Limit
