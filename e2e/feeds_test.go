@@ -195,7 +195,13 @@ func interruptFeeds(t *testing.T, stores *storage.Stores, settings []string) {
 
 func TestFeedsRefuse(t *testing.T) {
 	t.Parallel()
-	code, out := run(t, []string{"TIDELINE_DATA_DIR=" + t.TempDir()}, "feeds", "inspect", "ann")
+	own := []string{"TIDELINE_DATA_DIR=" + t.TempDir()}
+	code, out := run(t, own, "feeds", "inspect", "ann")
+	require.NotZero(t, code)
+	require.Contains(t, out, "there is no database yet")
+	code, out = run(t, own, "migrate")
+	require.Zero(t, code, out)
+	code, out = run(t, own, "feeds", "inspect", "ann")
 	require.NotZero(t, code)
 	require.Contains(t, out, "TIDELINE_REDIS_URL")
 

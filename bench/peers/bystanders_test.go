@@ -127,10 +127,7 @@ type fieldAbuse struct {
 	token                  string // empty: nobody is signed in
 }
 
-const (
-	abuserConnections = 16
-	hiddenPosts       = 50_000 // that the abuser likes, that have a tag, and that nobody but the author may see
-)
+const abuserConnections = 16
 
 var fieldAbuses = []fieldAbuse{
 	{"ranked", "query", "timeline(first: 1, order: RANKED) { nodes { id } }", "token1"},

@@ -34,8 +34,8 @@ func (r *Reader) By(on Surface, author int64) Source {
 // viewer may not see. A page of more posts looks at as many as it has.
 const MostLooked = 500
 
-// lookedAgain is how many posts such a page looks at, at least, each time after the first. Pages
-// of one post took 18 queries to look at MostLooked posts when they began with two and doubled.
+// lookedAgain is the smallest batch after the first one. A page of one post that began with a batch
+// of two and doubled it took 18 queries to look at MostLooked posts.
 const lookedAgain = MostLooked / 4
 
 // bounded returns a source that ends after MostLooked rows: stopped is the Last of its last
@@ -46,8 +46,8 @@ func bounded(from func(ctx context.Context, viewer int64, in timeline.Range, fin
 	return func(ctx context.Context, viewer int64, in timeline.Range) (Batch, error) {
 		if left < 0 {
 			left = max(MostLooked, in.Limit)
-		} else {
-			in.Limit = max(in.Limit, lookedAgain)
+		} else if in.Limit = max(in.Limit, lookedAgain); left < 2*in.Limit {
+			in.Limit = left // the last batch is a large one, in which cut finds a gap
 		}
 		in.Limit = min(in.Limit, left)
 		left -= in.Limit

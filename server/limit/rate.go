@@ -165,9 +165,9 @@ func (l *rateLimiter) allow(ctx context.Context, c Client, d Demand) *Refusal {
 	return l.spend(ctx, "cost:"+client, costs, d.Cost)
 }
 
-// InTurn calls do once the client has room for an operation of the cost: what one client
-// has executed at once is bounded, and others need not wait for it. ok is false when ctx
-// ends before.
+// InTurn waits until the client has room for an operation of the cost, and calls do. It bounds
+// the cost that this process executes for one client at the same time; other clients do not wait
+// for it. ok is false when ctx ends first.
 //
 // Cost: constant, no round trip.
 func (l *Limits) InTurn(ctx context.Context, c Client, cost int, do func()) (ok bool) {
