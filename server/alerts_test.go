@@ -16,7 +16,6 @@ import (
 	"tideline/feed/ids"
 	"tideline/feed/stream"
 	"tideline/graph"
-	"tideline/internal/fleet"
 	"tideline/internal/trace"
 	"tideline/live"
 	"tideline/queue"

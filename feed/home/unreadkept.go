@@ -75,6 +75,9 @@ func (c *unreadCounts) forget(user int64) { c.kept.Remove(user) }
 // count is the number of unread posts.
 func (k unreadPosts) count() int { return len(k.ids) - len(k.own) }
 
+// len is the number of posts, the viewer's own included.
+func (k unreadPosts) len() int { return len(k.ids) }
+
 // lacks returns those of the ids, which descend, that are not among the posts.
 func (k unreadPosts) lacks(ids []int64) (lacking []int64) {
 	have := k.ids

@@ -16,7 +16,6 @@ import (
 
 	"tideline/feed/stream"
 	"tideline/feed/webhook"
-	"tideline/internal/fleet"
 	"tideline/internal/trace"
 	"tideline/live"
 	"tideline/queue"
