@@ -195,7 +195,7 @@ func TestMigrate(t *testing.T) {
 	settings := []string{"TIDELINE_DATA_DIR=" + dir, "TIDELINE_MIGRATE=off"}
 	for _, step := range []struct{ args, says string }{
 		{"--plan", "without --plan it is made, with all tables"},
-		{"", " migrations applied, the last is 2"},
+		{"", " applied, the last is 2"},
 		{"", "there is nothing to do"},
 		{"--plan", "there is nothing to do"},
 		{"--phase=contract", "there is nothing to do"},

@@ -25,8 +25,12 @@ type followerPart struct {
 // has reports whether the part has the user, whose follow is within it. Lists of the active
 // users differ from one moment to the next: these belong to parts by their ids.
 func (p followerPart) has(user int64) bool {
-	return !p.Start.ByActivity || user%int64(p.Of) == int64(p.Number-1)
+	return !p.Start.ByActivity || spread(user)%uint64(p.Of) == uint64(p.Number-1)
 }
+
+// spread is the id with its bits mixed (Fibonacci hashing: Knuth, volume 3, 6.4): the lowest twelve bits
+// of ids made one at a time are the same, so that the remainder of an id would put all into one part.
+func spread(id int64) uint64 { return uint64(id) * 0x9E3779B97F4A7C15 >> 32 }
 
 // divide divides what is left of the author's follower scan after the page into parts with about so
 // many users each. It returns nil if it would be a single one.

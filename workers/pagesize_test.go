@@ -32,6 +32,7 @@ func TestFanOutGoesOnWithPagesOfAnotherSize(t *testing.T) {
 	} {
 		for _, size := range []int{2, 1000} {
 			t.Run(fmt.Sprintf("%s/%d", c.name, size), func(t *testing.T) {
+				t.Parallel()
 				storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
 					a := newIdleAudience(t, s, c.followers, c.active)
 					a.othersRead(t, c.others)

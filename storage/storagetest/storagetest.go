@@ -21,6 +21,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"hash/crc32"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -69,14 +70,18 @@ func LeftOut() bool {
 // each on empty, migrated stores of its own that are closed when it ends.
 // The subtests run one after the other; call t.Parallel before Each to run
 // beside other tests.
+//
+// Runs with -short have one of the two, which the test's name chooses: half of the tests
+// are for each.
 func Each(t *testing.T, fn func(t *testing.T, s *storage.Stores)) {
 	t.Helper()
-	t.Run("sqlite+embedded", func(t *testing.T) {
-		fn(t, Embedded(t))
-	})
-	t.Run("postgres+redis", func(t *testing.T) {
-		fn(t, Real(t))
-	})
+	real := crc32.ChecksumIEEE([]byte(t.Name()))%2 == 1
+	if !testing.Short() || !real {
+		t.Run("sqlite+embedded", func(t *testing.T) { fn(t, Embedded(t)) })
+	}
+	if !testing.Short() || real {
+		t.Run("postgres+redis", func(t *testing.T) { fn(t, Real(t)) })
+	}
 }
 
 // EachRedis runs fn three times, as the subtests "embedded", "redis" and
