@@ -55,17 +55,20 @@ test test-all flakes: export TIDELINE_TEST_CACHE = $(CURDIR)/.test/cache
 # a change broke. A developer's run repeats nothing.
 ONCE_MORE = --rerun-fails=1 --rerun-fails-run-root-test --rerun-fails-abort-on-data-race --rerun-fails-report=.test/repeated
 
-# As many tests at once as Go chooses: four packages of four tests on two processors had a load of
-# 23, took up to seven times as long each, and tests of leases failed. The slowest packages are the
-# first, so that none runs alone in the end. "make lint" vets: with each test it takes 40 s.
+# With the race detector as many tests at once as Go chooses: four packages of four tests on two
+# processors had a load of 23, took up to seven times as long each, and tests of leases failed.
+# The slowest packages are the first, so that none runs alone in the end. "make lint" vets, which
+# took 40 s more here.
 ALL = ./web/browsertest ./workers ./queue ./feed/... ./e2e/... ./...
 COUNT = 1
 RUN_TESTS = $(GOTESTSUM) --format-hide-empty-pkg --jsonfile-timing-events=.test/results.json --post-run-command='bash .ci/totals' \
-  $(if $(CI),$(ONCE_MORE)) --packages='$(or $(PKGS),$(ALL))' -- -count=$(COUNT) -vet=off -timeout=15m $(if $(RUN),-run '$(value RUN)')
+  $(if $(CI),$(ONCE_MORE)) --packages='$(or $(PKGS),$(ALL))' -- -count=$(COUNT) $(PACKAGES) -vet=off -timeout=15m $(if $(RUN),-run '$(value RUN)')
 
 .PHONY: test
 # Without cgo the packages are those that "make run" has compiled.
 test: export CGO_ENABLED = 0
+# Tests mostly wait: four packages at once take three quarters of the time of two.
+test: PACKAGES = -p 4
 test: deps ## Run the tests that take minutes together, on all databases; some: PKGS=./live RUN=TestName COUNT=50
 	@mkdir -p .test; rm -f .test/repeated
 	@$(if $(RUN)$(PKGS),:,$(if $(NPM),$(MAKE) --no-print-directory kit,:))
@@ -164,10 +167,11 @@ vuln: ## Look for known vulnerabilities in what is called; VULNDB=URL asks anoth
 	else exit $$status; fi
 
 .PHONY: generate
-generate: ## Regenerate ent from ent/schema, the API and schema.graphql from graph/schema.graphqls
+generate: ## Regenerate ent, the API, schema.graphql, and the table of packages in docs/architecture.md
 	@$(GO) generate ./ent # first, for the API's code is written by what ent has
 	@$(GO) generate .
 	@$(GO) run .ci/schema.go
+	@$(GO) run .ci/packages.go
 
 .PHONY: migration
 migration: ## Write the migration that the changed schema needs, or sum what was edited by hand: NAME=add-something
@@ -175,7 +179,7 @@ migration: ## Write the migration that the changed schema needs, or sum what was
 	@TIDELINE_TEST_REQUIRE_REAL=1 $(GO) test -count=1 -v -run '^TestMigrations(LeaveNoDifferenceFromTheSchema|DropNoTableOfSQLite)$$' ./storage \
 	  -args -migration='$(NAME)' $(if $(FROM_SCRATCH),-from-scratch)
 
-GENERATED = ent graph/generated graph/model schema.graphql $(if $(NPM),web/dist web/app/schema.d.ts)
+GENERATED = ent graph/generated graph/model schema.graphql docs/architecture.md $(if $(NPM),web/dist web/app/schema.d.ts)
 NPM := $(shell command -v npm)
 
 .PHONY: verify

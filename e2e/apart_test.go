@@ -65,6 +65,7 @@ func (h *house) stop(t *testing.T) {
 // A worker is killed in the middle of a fan-out. The next worker does the rest, and
 // nobody gets a post twice.
 func TestWorkerKilled(t *testing.T) {
+	storagetest.Long(t)
 	t.Parallel()
 	h := newHouse(t, storagetest.Real(t))
 	h.ann.post(t, h.a, "one")

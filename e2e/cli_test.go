@@ -48,6 +48,7 @@ func TestHelpNamesEverySetting(t *testing.T) {
 
 // A process with a wrong argument or setting refuses to start and names it.
 func TestRefusals(t *testing.T) {
+	storagetest.Long(t)
 	t.Parallel()
 	for name, c := range map[string]struct {
 		settings []string

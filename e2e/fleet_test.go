@@ -38,6 +38,7 @@ var outstanding = regexp.MustCompile(`Jobs outstanding: (\d+), the oldest for (\
 // An operator pauses a worker: it finishes its job and takes no other. Posts are taken and
 // wait, and arrive when the worker is resumed, without a restart.
 func TestWorkersArePaused(t *testing.T) {
+	storagetest.Long(t)
 	t.Parallel()
 	needClients(t)
 	stores := storagetest.Real(t)

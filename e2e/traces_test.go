@@ -34,6 +34,7 @@ func journeyTo(t *testing.T, collector *tracetest.Collector, name string, not ..
 
 // The journey of a post is one trace, from the mutation to the sockets of followers, through a server and a worker.
 func TestJourneyOfAPostIsOneTrace(t *testing.T) {
+	storagetest.Long(t)
 	t.Parallel()
 	needClients(t)
 	collector := tracetest.New(t)
@@ -115,6 +116,7 @@ func TestCollectorThatHangsHoldsUpNothing(t *testing.T) {
 // A fleet of which only some processes trace delivers all the same: a process that does not trace, or of a version before this one,
 // ignores what jobs and events bring.
 func TestTracedAndUntracedProcessesTogether(t *testing.T) {
+	storagetest.Long(t)
 	t.Parallel()
 	needClients(t)
 	collector := tracetest.New(t)

@@ -66,6 +66,15 @@ func LeftOut() bool {
 	return testing.Short()
 }
 
+// Long leaves a test out of runs with -short, such as "make test": one that takes seconds and shows
+// what only a change close to it could break. "make check" runs it.
+func Long(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("left out by -short: it takes long")
+	}
+}
+
 // Each runs fn twice, as the subtests "sqlite+embedded" and "postgres+redis",
 // each on empty, migrated stores of its own that are closed when it ends.
 // The subtests run one after the other; call t.Parallel before Each to run
