@@ -139,14 +139,13 @@ deps:
 	@$(if $(NPM),$(MAKE) --no-print-directory web/node_modules/.package-lock.json e2e/node_modules/.package-lock.json clients/typescript/build/.tsbuildinfo,:)
 
 .PHONY: lint
-lint: ## Check the format, go vet, and the rules of .golangci.yml
+lint: ## Check the format, and the rules of .golangci.yml, go vet among them
 	@files=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go' | while read -r f; do [ -f "$$f" ] && echo "$$f"; done)); \
 	  if [ -n "$$files" ]; then echo "not formatted (gofmt -w):"; echo "$$files"; exit 1; fi
-	@$(GO) vet ./...
-	@$(GO) -C bench/peers vet ./...
 	@echo "lint (the first time builds the linter, some minutes)"
 	@if ! $(LINT) version >/dev/null; then \
-	  echo "LINT SKIPPED: golangci-lint could not be built; only gofmt and go vet ran."; \
+	  echo "LINT SKIPPED: golangci-lint could not be built; only gofmt and go vet run."; \
+	  $(GO) vet ./... && $(GO) -C bench/peers vet ./...; \
 	else \
 	  $(LINT) run && linter=$$($(LINT:tool=tool -n)) && cd bench/peers && $$linter run; \
 	fi
