@@ -47,7 +47,11 @@ func (p Ps) Run(ctx context.Context, c server.Config, console server.Console) er
 		if p.JSON {
 			out := json.NewEncoder(console.Out)
 			for _, p := range list {
-				if err := out.Encode(listed{p.ID, p.Host, p.Pid, p.Version, p.Roles, p.StartedAt, p.SeenAt, p.Subscriptions, p.Jobs, f.State(p)}); err != nil {
+				if err := out.Encode(listed{
+					ID: p.ID, Host: p.Host, PID: p.Pid, Version: p.Version,
+					Roles: p.Roles, StartedAt: p.StartedAt, SeenAt: p.SeenAt, Subscriptions: p.Subscriptions,
+					Jobs: p.Jobs, State: f.State(p),
+				}); err != nil {
 					return err
 				}
 			}

@@ -76,7 +76,10 @@ func (f feedsReplay) list(ctx context.Context, people *account.Directory, r *aud
 	list, authors := []replayed{}, []int64{}
 	for _, p := range r.Posts {
 		if min(p.At, p.AtAgainst) <= f.First {
-			list = append(list, replayed{p.Post.ID, p.At, p.AtAgainst, p.AtAgainst - p.At, p.Score, p.ScoreAgainst, "", excerpt(p.Post.Text)})
+			list = append(list, replayed{
+				Post: p.Post.ID, At: p.At, AtAgainst: p.AtAgainst, Moved: p.AtAgainst - p.At,
+				Score: p.Score, ScoreAgainst: p.ScoreAgainst, Author: "", Excerpt: excerpt(p.Post.Text),
+			})
 			authors = append(authors, p.Post.AuthorID)
 		}
 	}

@@ -168,7 +168,7 @@ type Outcome string
 const (
 	Done     Outcome = "done"     // finished; the row is deleted, unless the job was taken over
 	Failed   Outcome = "failed"   // to be tried again after a backoff
-	Dead     Outcome = "dead"     // given up: by Discard or after the last attempt
+	Dead     Outcome = "dead"     // given up: by GiveUp or after the last attempt
 	Returned Outcome = "returned" // interrupted by the stop of this process; the attempt does not count
 	Lost     Outcome = "lost"     // ended with an error after another took the job over: it is done once more, from the beginning
 )
@@ -229,7 +229,7 @@ func (j *Job) Checkpoint(ctx context.Context, state any) error {
 }
 
 // Handler does a job. Nil finishes the job. After an error it is tried again, after 1 s, 2 s, 4 s
-// and so on up to 5 min (±25 %), unless Discard made the error. A panic counts as an error. The
+// and so on up to 5 min (±25 %), unless GiveUp made the error. A panic counts as an error. The
 // context ends when a step takes too long, see Config.StepLimit, and when the process stops, after
 // the grace period: a handler that returns an error because of a stop is not charged for it.
 type Handler func(ctx context.Context, j *Job) error

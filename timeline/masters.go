@@ -59,6 +59,8 @@ func (u *unreachedUsers) add(err error) error {
 
 // all returns what was added as one error, nil if that was nothing.
 func (u *unreachedUsers) all() error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
 	if u.err == nil {
 		return nil
 	}

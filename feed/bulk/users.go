@@ -92,12 +92,20 @@ type profile struct {
 }
 
 func profileOf(u *knownUser) profile {
-	return profile{u.ID, u.Name, u.Bio, u.DefaultVisibility, u.ApprovesFollowers, u.PasswordHash, u.AvatarURL, u.Links, *u.Data}
+	return profile{
+		ID: u.ID, Name: u.Name, Bio: u.Bio, DefaultVisibility: u.DefaultVisibility,
+		ApprovesFollowers: u.ApprovesFollowers, PasswordHash: u.PasswordHash, AvatarURL: u.AvatarURL, Links: u.Links,
+		Data: *u.Data,
+	}
 }
 
 // changed is the user as the row says.
 func (u *User) changed(now *knownUser) profile {
-	p := profile{now.ID, or(u.Name, now.Name), or(u.Bio, now.Bio), or(u.DefaultVisibility, now.DefaultVisibility), or(u.ApprovesFollowers, now.ApprovesFollowers), now.PasswordHash, or(u.AvatarURL, now.AvatarURL), now.Links, or(u.Data, *now.Data)}
+	p := profile{
+		ID: now.ID, Name: or(u.Name, now.Name), Bio: or(u.Bio, now.Bio), DefaultVisibility: or(u.DefaultVisibility, now.DefaultVisibility),
+		ApprovesFollowers: or(u.ApprovesFollowers, now.ApprovesFollowers), PasswordHash: now.PasswordHash, AvatarURL: or(u.AvatarURL, now.AvatarURL), Links: now.Links,
+		Data: or(u.Data, *now.Data),
+	}
 	if u.Links != nil {
 		p.Links = strings.Join(u.Links, "\n")
 	}

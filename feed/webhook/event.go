@@ -182,7 +182,10 @@ func (o *Outbox) User(ctx context.Context, tx *ent.Tx, kind string, u *ent.User)
 			}
 			own = found[0]
 		}
-		data.Profile = &Profile{u.Handle, u.Name, u.Bio, u.AvatarURL, u.LinkList(), dataOf(own), u.ApprovesFollowers, u.CreatedAt.UTC()}
+		data.Profile = &Profile{
+			Handle: u.Handle, Name: u.Name, Bio: u.Bio, AvatarURL: u.AvatarURL,
+			Links: u.LinkList(), Data: dataOf(own), ApprovesFollowers: u.ApprovesFollowers, CreatedAt: u.CreatedAt.UTC(),
+		}
 	}
 	return o.record(ctx, tx, event{kind, userSubject(u.ID), Data{User: &data}})
 }

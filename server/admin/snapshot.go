@@ -218,7 +218,10 @@ func (p *Page) queue(ctx context.Context, now *snapshot) error {
 func listed(jobs []*ent.Job) []listedJob {
 	list := []listedJob{}
 	for _, j := range jobs {
-		list = append(list, listedJob{j.ID, j.Kind, j.Pool, j.Dead, j.Attempts, j.LastError, j.Payload, j.CreatedAt})
+		list = append(list, listedJob{
+			ID: j.ID, Kind: j.Kind, Pool: j.Pool, Dead: j.Dead,
+			Attempts: j.Attempts, Error: j.LastError, Payload: j.Payload, CreatedAt: j.CreatedAt,
+		})
 	}
 	return list
 }
@@ -238,7 +241,10 @@ func (p *Page) stores(ctx context.Context, now *snapshot) error {
 			p.cfg.Stores.Dialect, s.SQL.Up, s.SQL.Version, seconds(s.SQL.Took), s.SQL.Bytes,
 			s.SQL.Pool.OpenConnections, s.SQL.Pool.InUse, s.SQL.Pool.MaxOpenConnections, s.SQL.Pool.WaitCount,
 		},
-		Redis: redisStore{p.cfg.Stores.Embedded, s.RedisUp, s.RedisPool.Open, s.RedisPool.Idle, s.RedisPool.Timeouts, masters(s.Masters)},
+		Redis: redisStore{
+			Embedded: p.cfg.Stores.Embedded, Up: s.RedisUp, Open: s.RedisPool.Open, Idle: s.RedisPool.Idle,
+			Timeouts: s.RedisPool.Timeouts, Masters: masters(s.Masters),
+		},
 	}
 	return err
 }
@@ -246,7 +252,11 @@ func (p *Page) stores(ctx context.Context, now *snapshot) error {
 func masters(list []storage.MasterState) []master {
 	all := []master{}
 	for _, m := range list {
-		all = append(all, master{m.Addr, m.Version, m.Incarnation, seconds(m.Up), m.Used, m.Most, m.Eviction, m.Clients, m.Replicas, m.CommandsPerSecond, m.EvictedKeys})
+		all = append(all, master{
+			Addr: m.Addr, Version: m.Version, Incarnation: m.Incarnation, Up: seconds(m.Up),
+			Used: m.Used, Most: m.Most, Eviction: m.Eviction, Clients: m.Clients,
+			Replicas: m.Replicas, Commands: m.CommandsPerSecond, Evicted: m.EvictedKeys,
+		})
 	}
 	return all
 }

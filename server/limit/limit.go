@@ -159,7 +159,7 @@ type Client struct {
 }
 
 // Busy refuses what the process has no room for.
-var Busy = &Refusal{Message: "The server is busy. Try again in 1 seconds.", RetryAfter: 1}
+var Busy = &Refusal{Message: "The server is busy. Try again in a second.", RetryAfter: 1}
 
 // Refusal says why a client does not get what it asks for.
 type Refusal struct {

@@ -247,5 +247,9 @@ func (l *rateLimiter) takeEvery(ctx context.Context, bucket string, interval tim
 // tooMany refuses what is allowed again after the wait.
 func tooMany(wait time.Duration) *Refusal {
 	seconds := int(math.Ceil(wait.Seconds()))
-	return &Refusal{Message: fmt.Sprintf("Too many requests. Try again in %d seconds.", seconds), RetryAfter: seconds}
+	again := "a second"
+	if seconds > 1 {
+		again = fmt.Sprintf("%d seconds", seconds)
+	}
+	return &Refusal{Message: "Too many requests. Try again in " + again + ".", RetryAfter: seconds}
 }

@@ -53,7 +53,7 @@ func TestMutationsOfAUser(t *testing.T) {
 	}
 	refusal := l.Allow(t.Context(), Client{User: alice, Address: "b"}, post)
 	require.NotNil(t, refusal)
-	require.Equal(t, &Refusal{Message: "Too many requests. Try again in 1 seconds.", RetryAfter: 1}, refusal)
+	require.Equal(t, &Refusal{Message: "Too many requests. Try again in a second.", RetryAfter: 1}, refusal)
 	require.Nil(t, l.Allow(t.Context(), Client{User: bob, Address: "a"}, post))
 	require.Nil(t, l.Allow(t.Context(), Client{User: alice, Address: "a"}, Demand{Cost: 1000}), "reading goes on")
 
