@@ -36,7 +36,7 @@ func (w *worker) attempt(ctx context.Context, e entry, r *running) {
 	storing, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	j, err := w.load(storing, e)
 	if err != nil {
-		w.log.WarnContext(ctx, "job cannot be started; the sweeper brings it again", "job", e.job, "err", err)
+		w.log.WarnContext(ctx, "job cannot be started; the sweeper brings it again", "job", e.job, "error", err)
 	}
 	if j == nil {
 		w.free(storing, r)
@@ -56,7 +56,7 @@ func (w *worker) attempt(ctx context.Context, e entry, r *running) {
 	res.Outcome = end.outcome
 	if err != nil {
 		w.log.ErrorContext(ctx, "the end of an attempt is not stored; it will be repeated",
-			"job", j.ID, "kind", j.Kind, "outcome", res.Outcome, "err", err)
+			"job", j.ID, "kind", j.Kind, "outcome", res.Outcome, "error", err)
 	}
 	storing, cancel = context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
@@ -73,7 +73,7 @@ func (w *worker) attempt(ctx context.Context, e entry, r *running) {
 	// A Wake during the attempt did not find the row, or found its entry in the stream.
 	if end.waits && w.wakes.Load() != wakes {
 		if _, err := w.wake(storing, job.ID(j.ID)); err != nil {
-			w.log.WarnContext(ctx, "job waits for its next attempt", "job", j.ID, "err", err)
+			w.log.WarnContext(ctx, "job waits for its next attempt", "job", j.ID, "error", err)
 		}
 	}
 	w.report(storing, res)
@@ -212,7 +212,7 @@ func (w *worker) settle(ctx context.Context, j *Job, cause error) (ending, error
 		if err == nil || last {
 			return end, err
 		}
-		w.log.WarnContext(ctx, "the end of an attempt is not stored yet", "job", j.ID, "kind", j.Kind, "err", err)
+		w.log.WarnContext(ctx, "the end of an attempt is not stored yet", "job", j.ID, "kind", j.Kind, "error", err)
 		pause(ctx, wait)
 	}
 }
@@ -297,7 +297,7 @@ func (w *worker) backoff(attempts int) time.Duration {
 }
 
 func (w *worker) report(ctx context.Context, res Result) {
-	args := []any{"job", res.Job, "kind", res.Kind, "attempt", res.Attempt, "err", res.Err}
+	args := []any{"job", res.Job, "kind", res.Kind, "attempt", res.Attempt, "error", res.Err}
 	switch res.Outcome {
 	case Failed:
 		w.log.WarnContext(ctx, "job failed and will be tried again", args...)

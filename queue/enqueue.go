@@ -129,7 +129,7 @@ func (q *Queue) pushCommitted(ctx context.Context, pool Pool, entries ...entry) 
 	defer cancel()
 	_, err := q.push(ctx, pool, entries...)
 	if err != nil {
-		q.log.WarnContext(ctx, "jobs are left to the sweeper", "job", entries[0].job, "jobs", len(entries), "kind", entries[0].kind, "err", err)
+		q.log.WarnContext(ctx, "jobs are left to the sweeper", "job", entries[0].job, "jobs", len(entries), "kind", entries[0].kind, "error", err)
 	}
 	return err
 }

@@ -24,7 +24,7 @@ func (q *Queue) sweep(ctx context.Context) {
 			return
 		}
 		if err != nil && !trouble {
-			q.log.WarnContext(ctx, "due jobs cannot be swept", "err", err)
+			q.log.WarnContext(ctx, "due jobs cannot be swept", "error", err)
 		}
 		trouble = err != nil
 	}

@@ -137,7 +137,7 @@ func (w *worker) read(ctx, attempts context.Context) {
 			w.unpark(ctx, attempts, true)
 		}
 		if err != nil && !trouble {
-			w.log.WarnContext(ctx, "no jobs can be read", "pool", w.pool, "err", err)
+			w.log.WarnContext(ctx, "no jobs can be read", "pool", w.pool, "error", err)
 		} else if err == nil && trouble {
 			w.log.InfoContext(ctx, "jobs can be read again", "pool", w.pool)
 		}
@@ -255,7 +255,7 @@ func (w *worker) drop(ctx context.Context, r *running, inherited int) {
 	}
 	heir := strings.Join(entries[:inherited], "")
 	if err := w.release(ctx, &freed{job: r.job, entries: entries[inherited:], heir: heir}); err != nil {
-		w.log.WarnContext(ctx, "job stays in the stream", "job", r.job, "err", err)
+		w.log.WarnContext(ctx, "job stays in the stream", "job", r.job, "error", err)
 	}
 }
 
@@ -268,7 +268,7 @@ func (w *worker) handBack(ctx context.Context, r *running) {
 // requeue adds a job that was freed to the stream again, for any process.
 func (w *worker) requeue(ctx context.Context, job int64) {
 	if _, err := w.push(ctx, w.pool, entry{job: job}); err != nil {
-		w.log.WarnContext(ctx, "job is left to the sweeper", "job", job, "err", err)
+		w.log.WarnContext(ctx, "job is left to the sweeper", "job", job, "error", err)
 	}
 }
 
@@ -296,7 +296,7 @@ func (w *worker) heartbeat(ctx context.Context) {
 		if err == nil {
 			w.beats.beat(at)
 		} else if !noGroup(err) {
-			w.log.WarnContext(ctx, "running jobs may be claimed by others", "pool", w.pool, "err", err)
+			w.log.WarnContext(ctx, "running jobs may be claimed by others", "pool", w.pool, "error", err)
 		}
 	}
 }

@@ -111,7 +111,7 @@ func (p *process) warn(ctx context.Context) error {
 	defer cancel()
 	survey, err := p.stores.Survey(ctx)
 	if err != nil {
-		p.log.WarnContext(ctx, "the stores' settings are not known", "err", err)
+		p.log.WarnContext(ctx, "the stores' settings are not known", "error", err)
 	}
 	for _, what := range append(found, p.config.unsafeStores(survey)...) {
 		p.log.WarnContext(ctx, "unsafe for production", "what", what)

@@ -276,7 +276,7 @@ func TestReadiness(t *testing.T) {
 	status, body = ask()
 	require.Equal(t, http.StatusOK, status)
 	require.JSONEq(t, `{"ready":true,"checks":{"sql":"ok","redis":"degraded"}}`, body)
-	require.Contains(t, logged.String(), `msg=degraded check=redis err="some masters of the Redis Cluster do not answer: one of three"`)
+	require.Contains(t, logged.String(), `msg=degraded check=redis error="some masters of the Redis Cluster do not answer: one of three"`)
 	require.Contains(t, scraped(), `tideline_check{check="redis",state="degraded"} 1`)
 
 	failure = nil
@@ -293,7 +293,7 @@ func TestReadiness(t *testing.T) {
 		require.Equal(t, http.StatusServiceUnavailable, status)
 		require.JSONEq(t, `{"ready":false,"checks":{"sql":"ok","redis":"failed"}}`, body)
 	}
-	require.Equal(t, 1, strings.Count(logged.String(), `msg="not ready" check=redis err=secret`), "%s", logged)
+	require.Equal(t, 1, strings.Count(logged.String(), `msg="not ready" check=redis error=secret`), "%s", logged)
 	require.Contains(t, scraped(), `tideline_check{check="redis",state="failed"} 1`)
 	require.Contains(t, scraped(), `tideline_check{check="redis",state="degraded"} 0`)
 
@@ -332,7 +332,7 @@ func TestReadinessWithoutASparePart(t *testing.T) {
 	status, body = ask()
 	require.Equal(t, http.StatusOK, status)
 	require.JSONEq(t, `{"ready":true,"checks":{"redis":"degraded"},"means":{"redis":"pages are slower"}}`, body)
-	require.Contains(t, logged.String(), `msg=degraded check=redis err=secret means="pages are slower"`)
+	require.Contains(t, logged.String(), `msg=degraded check=redis error=secret means="pages are slower"`)
 }
 
 // A number without a unit says nothing: durations are seconds in JSON, and say so.

@@ -206,9 +206,9 @@ func (h *health) tell(c check, s state, err error) {
 	}
 	switch {
 	case s == stateDegraded:
-		h.log.Warn("degraded", "check", name, "err", err, "means", c.means)
+		h.log.Warn("degraded", "check", name, "error", err, "means", c.means)
 	case s == stateFailed:
-		h.log.Warn("not ready", "check", name, "err", err, "means", c.means)
+		h.log.Warn("not ready", "check", name, "error", err, "means", c.means)
 	case known:
 		h.log.Info("well again", "check", name, "was", was.state, "for", time.Since(was.since).Round(time.Millisecond).String())
 	}

@@ -237,7 +237,7 @@ func (p *process) run(ctx context.Context) error {
 			closing.Go(func() error { return p.api.Shutdown(grace) })
 		}
 		if err := closing.Wait(); err != nil {
-			p.log.WarnContext(ctx, "work in hand was cut off", "err", err)
+			p.log.WarnContext(ctx, "work in hand was cut off", "error", err)
 			return server.Close()
 		}
 		return nil

@@ -150,7 +150,7 @@ func (m *Member) Renew(ctx context.Context) error {
 	case ctx.Err() != nil: // it ends
 	case err != nil && !m.away:
 		m.away = true
-		m.cfg.Logger.WarnContext(ctx, "others do not hear of this process, nor it of what operators want; it goes on", "process", m.row.ID, "err", err)
+		m.cfg.Logger.WarnContext(ctx, "others do not hear of this process, nor it of what operators want; it goes on", "process", m.row.ID, "error", err)
 	case err == nil && m.away:
 		m.away = false
 		m.cfg.Logger.InfoContext(ctx, "others hear of this process again", "process", m.row.ID)
@@ -223,6 +223,6 @@ func (m *Member) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, leaveFor)
 	defer cancel()
 	if _, err := m.cfg.DB.Process.Delete().Where(process.ID(m.row.ID)).Exec(ctx); err != nil {
-		m.cfg.Logger.WarnContext(ctx, "this process will be shown as gone", "process", m.row.ID, "err", err)
+		m.cfg.Logger.WarnContext(ctx, "this process will be shown as gone", "process", m.row.ID, "error", err)
 	}
 }

@@ -113,7 +113,7 @@ func start(ctx context.Context, c Config, client sdk.SpanExporter) (*Tracer, err
 	if err != nil && !errors.Is(err, resource.ErrPartialResource) {
 		return nil, fmt.Errorf("trace: what this process is: %w", err)
 	}
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { c.Logger.Debug("traces", "err", err) }))
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { c.Logger.Debug("traces", "error", err) }))
 	t := &Tracer{share: c.TracesShare, log: c.Logger, exporter: &exporter{SpanExporter: client, log: c.Logger}}
 	t.provider = sdk.NewTracerProvider(sdk.WithSampler(sdk.AlwaysSample()), sdk.WithResource(about), // it has been drawn before
 		sdk.WithBatcher(t.exporter, sdk.WithBatchTimeout(sendEvery), sdk.WithExportTimeout(sendTimeout), sdk.WithMaxQueueSize(maxWaiting), sdk.WithMaxExportBatchSize(maxBatch)))
@@ -130,7 +130,7 @@ func (t *Tracer) Stop(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
 	if err := t.provider.Shutdown(ctx); err != nil {
-		t.log.WarnContext(ctx, "the last spans are not sent", "err", err)
+		t.log.WarnContext(ctx, "the last spans are not sent", "error", err)
 	}
 }
 
@@ -157,7 +157,7 @@ func (e *exporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) er
 	if err != nil {
 		e.lost.Add(uint64(len(spans)))
 		if !e.failing.Swap(true) {
-			e.log.WarnContext(ctx, "the collector takes no spans; they are dropped", "err", err)
+			e.log.WarnContext(ctx, "the collector takes no spans; they are dropped", "error", err)
 		}
 		return nil
 	}

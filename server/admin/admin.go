@@ -159,7 +159,7 @@ func (p *Page) answer(w http.ResponseWriter, r *http.Request, result any, err er
 		status, result = http.StatusGatewayTimeout, inError("It took too long.", map[string]any{"code": "TIMEOUT"})
 	default:
 		status, result = http.StatusInternalServerError, inError("Something failed; the log says what.", map[string]any{"code": "INTERNAL"})
-		p.cfg.Logger.ErrorContext(r.Context(), "admin page", "path", r.URL.Path, "err", err)
+		p.cfg.Logger.ErrorContext(r.Context(), "admin page", "path", r.URL.Path, "error", err)
 	}
 	h := w.Header()
 	h.Set("Content-Type", "application/json")

@@ -178,7 +178,7 @@ func (p *Page) look(ctx context.Context) *snapshot {
 	for i, err := range errs {
 		if err != nil {
 			now.Failed = append(now.Failed, parts[i].name)
-			p.cfg.Logger.WarnContext(ctx, "the admin page lacks a part", "part", parts[i].name, "err", err)
+			p.cfg.Logger.WarnContext(ctx, "the admin page lacks a part", "part", parts[i].name, "error", err)
 		}
 	}
 	return now

@@ -235,7 +235,7 @@ func (l *rateLimiter) takeEvery(ctx context.Context, bucket string, interval tim
 	}
 	wait, err := gcra.Run(ctx, l.rdb, []string{"limit:" + bucket}, interval.Microseconds(), burst, n).Int64()
 	if err != nil {
-		l.log.WarnContext(ctx, "rate limit not checked", "err", err)
+		l.log.WarnContext(ctx, "rate limit not checked", "error", err)
 		return nil
 	}
 	if wait == 0 {

@@ -70,7 +70,7 @@ func (m *Metrics) Handler(a Asked, log *slog.Logger) http.Handler {
 		for name, part := range parts {
 			all.Go(func() {
 				if err := part(ctx); err != nil {
-					log.WarnContext(ctx, "metrics are as they were", "part", name, "err", err)
+					log.WarnContext(ctx, "metrics are as they were", "part", name, "error", err)
 				}
 			})
 		}

@@ -206,7 +206,7 @@ func (a *api) subscribe(ctx, waiting context.Context, v account.Viewer, address 
 // internal is the answer when something went wrong on our side. It logs the cause.
 func (a *api) internal(ctx context.Context, what string, err error) gqlerror.List {
 	if !errors.Is(ctx.Err(), context.Canceled) { // else the client has left
-		a.config.Logger.ErrorContext(ctx, what, "err", err)
+		a.config.Logger.ErrorContext(ctx, what, "error", err)
 	}
 	errs := requestError(codeInternal, "Something went wrong on our side.")
 	stamp(ctx, errs)

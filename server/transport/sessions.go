@@ -68,7 +68,7 @@ func (s *sessions) run(ctx context.Context) error {
 			return ctx.Err()
 		case <-tick.C:
 			if err := s.check(ctx); err != nil && ctx.Err() == nil {
-				s.log.WarnContext(ctx, "sessions not checked", "err", err)
+				s.log.WarnContext(ctx, "sessions not checked", "error", err)
 			}
 		}
 	}

@@ -98,7 +98,7 @@ func (s *sockets) accept(w http.ResponseWriter, r *http.Request) {
 	conn, err := s.upgrader.Upgrade(w, r, header)
 	if err != nil {
 		s.release()
-		s.api.config.Logger.DebugContext(r.Context(), "websocket handshake refused", "err", err)
+		s.api.config.Logger.DebugContext(r.Context(), "websocket handshake refused", "error", err)
 		return
 	}
 	if tuned, ok := conn.NetConn().(interface{ SetWriteBuffer(int) error }); ok {
