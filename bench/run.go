@@ -265,7 +265,7 @@ func (r *run) reopen(ctx context.Context, sub int, err error) *tideline.Subscrip
 // listen reads a subscription until it ends.
 func (r *run) listen(ctx context.Context, sub int, open *tideline.Subscription) {
 	for {
-		result, err := open.Next()
+		result, err := open.Next(ctx)
 		at := time.Now()
 		if err == nil {
 			err = r.event(sub, result, at)

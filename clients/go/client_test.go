@@ -113,7 +113,7 @@ func TestTokenIsRenewedOnce(t *testing.T) {
 		}
 		sub, err := c.Subscribe(t.Context(), "subscription { a }", map[string]any{"after": "0/0", "heartbeat": 1})
 		require.NoError(t, err)
-		_, err = sub.Next()
+		_, err = sub.Next(t.Context())
 		require.NoError(t, err)
 		require.NoError(t, sub.Close())
 	})
@@ -197,11 +197,11 @@ func TestResultsComeAsTheyAre(t *testing.T) {
 	require.NoError(t, err)
 	defer sub.Close()
 	for _, want := range []string{`{"data":{"a":1}}`, `{"data":{"a":2}}`, `{"data":{"a":3}}`} {
-		result, err := sub.Next()
+		result, err := sub.Next(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, want, string(result))
 	}
-	_, err = sub.Next()
+	_, err = sub.Next(t.Context())
 	var closed *tideline.CloseError
 	require.ErrorAs(t, err, &closed)
 	require.Equal(t, 1000, closed.Code)
@@ -216,7 +216,7 @@ func TestSubscriptionEnds(t *testing.T) {
 	} {
 		sub, err := serveFrames(t, frame).Subscribe(t.Context(), "subscription { a }", nil)
 		require.NoError(t, err)
-		_, err = sub.Next()
+		_, err = sub.Next(t.Context())
 		require.ErrorContains(t, err, want)
 		require.NoError(t, sub.Close())
 	}
@@ -271,7 +271,7 @@ func BenchmarkNext(b *testing.B) {
 	defer sub.Close()
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := sub.Next(); err != nil {
+		if _, err := sub.Next(b.Context()); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -183,14 +183,12 @@ func closeError(err error) error {
 }
 
 // Next waits for the next result and returns it as it came: an object with data, or
-// errors. It answers pings meanwhile. What it returns is valid until it is called again.
+// errors. It answers pings meanwhile. The result is valid until the next call. The end of ctx
+// closes the connection.
 // Errors, after each of which the subscription is over: io.EOF, when the server has
 // completed it; an *Error, when it refused it; a *CloseError; what the network says.
-// Cost: no allocation, but for what the socket's library takes for a message.
-func (s *Subscription) Next() ([]byte, error) { return s.next(context.Background()) }
-
-// next is Next within a context, whose end closes the connection.
-func (s *Subscription) next(ctx context.Context) ([]byte, error) {
+// Cost: no allocation except those of the WebSocket library for a message.
+func (s *Subscription) Next(ctx context.Context) ([]byte, error) {
 	for {
 		if err := s.receive(ctx); err != nil {
 			return nil, err

@@ -289,7 +289,7 @@ type told[P any] struct {
 
 // next waits for an event. A result with errors is an *Error.
 func next[P any](ctx context.Context, s *Subscription) (Event[P], error) {
-	result, err := s.next(ctx)
+	result, err := s.Next(ctx)
 	if err != nil {
 		return Event[P]{}, err
 	}
