@@ -129,6 +129,14 @@ func (c *State) Newest() int64 {
 	return c.recent[len(c.recent)-1]
 }
 
+// Oldest returns the oldest post above Low that the client has, 0 if it has none.
+func (c *State) Oldest() int64 {
+	if len(c.recent) == 0 {
+		return 0
+	}
+	return c.recent[0]
+}
+
 // Take records that the client gets the post.
 func (c *State) Take(post int64) {
 	if at, found := slices.BinarySearch(c.recent, post); !found {

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -44,12 +45,13 @@ const maxEdits = 100
 // now, or that they are gone for who mutes a word of that. All is false when there are more
 // than maxEdits. An edit that came right before the client's cursor is told once more.
 func (s *Stream) editedItems(ctx context.Context, now timeline.Position) (items []backlogItem, all bool, err error) {
-	low := s.client.Low()
-	if low == 0 || !s.updates {
-		return nil, true, nil // or the client has only what came since, and that as it is sent
+	// Everything told up to low, edits included, had reached the client: see ArrivedID. A client that
+	// has read an empty page has no low: its posts were not edited before the oldest was made.
+	since := cmp.Or(s.client.Low(), s.client.Oldest())
+	if since == 0 || !s.updates {
+		return nil, true, nil
 	}
-	// All that had been told up to low, edits too, had reached the client: see ArrivedID.
-	list, err := s.streams.posts.EditedSince(ctx, s.viewer.ID, ids.TimeOf(low), maxEdits+1)
+	list, err := s.streams.posts.EditedSince(ctx, s.viewer.ID, ids.TimeOf(since), maxEdits+1)
 	if err != nil || len(list) > maxEdits {
 		return nil, false, err
 	}

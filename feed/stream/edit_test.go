@@ -10,6 +10,8 @@ import (
 	"tideline/ent/schema"
 	"tideline/feed"
 	"tideline/feed/account"
+	"tideline/feed/home"
+	"tideline/feed/paging"
 	"tideline/feed/stream"
 	"tideline/live"
 )
@@ -153,6 +155,38 @@ func TestEditsWhileAway(t *testing.T) {
 			require.NoError(w, w.Stores.DB.Post.UpdateOneID(id).SetText(fmt.Sprint(i)).SetEditedAt(1<<50).Exec(w.Ctx))
 		}
 		require.IsType(w, &stream.Invalidated{}, w.listenFor(ann, stream.Options{After: after, Updates: true}).next())
+	})
+}
+
+// A client that read an empty page, and left after the first of the posts that it had missed, is told
+// the edits of that post when it comes back.
+func TestEditsAfterAnEmptyPage(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		ann, bob := w.pair()
+		w.AwaitInbox(ann)
+		page := w.page(w.Ctx, ann, paging.Page{}, home.Latest)
+		require.Empty(w, page.Edges)
+		first, second := w.Post(bob, schema.Public), w.Post(bob, schema.Public)
+		w.Drain()
+		l := w.listenFor(ann, stream.Options{After: &page.Position, Updates: true})
+		after := l.position()
+		l.close()
+		w.edit(bob, first, "new")
+		l = w.listenFor(ann, stream.Options{After: after, Updates: true})
+		added, updated := int64(0), map[int64]string{}
+		for range 2 {
+			switch ev := l.next().(type) {
+			case *stream.PostAdded:
+				added = ev.Edge.Node.ID
+			case *stream.PostUpdated:
+				updated[ev.Edge.Node.ID] = ev.Edge.Node.Text
+			default:
+				require.Fail(w, "an event of another kind", "%T", ev)
+			}
+		}
+		require.Equal(w, second, added)
+		require.Equal(w, map[int64]string{first: "new"}, updated)
 	})
 }
 
