@@ -23,7 +23,7 @@ type Ps struct {
 	JSON bool `env:"-" name:"json" help:"One JSON object per line."`
 }
 
-// listed is a process as --json has it.
+// listed is a process in the JSON output.
 type listed struct {
 	ID            int64       `json:"id"`
 	Host          string      `json:"host"`
@@ -37,7 +37,7 @@ type listed struct {
 	State         fleet.State `json:"state"`
 }
 
-// Run lists them, those that were started first at the beginning.
+// Run lists the processes in the order of their start.
 func (p Ps) Run(ctx context.Context, c server.Config, console server.Console) error {
 	return c.WithFleet(ctx, console, func(f *fleet.Fleet, q *queue.Queue) error {
 		list, err := f.List(ctx)
@@ -79,14 +79,14 @@ func (p Ps) Run(ctx context.Context, c server.Config, console server.Console) er
 	})
 }
 
-// Workers pauses the workers of running processes and resumes them.
+// Workers pauses and resumes the workers of running processes.
 type Workers struct {
 	Pause  workersPause  `cmd:"" help:"Have processes take no new job. They finish those under way; the others go on."`
 	Drain  workersDrain  `cmd:"" help:"Pause processes, and wait until no job is under way in them."`
 	Resume workersResume `cmd:"" help:"End a pause."`
 }
 
-// chosen are processes whose workers something is done to.
+// chosen selects processes with workers.
 type chosen struct {
 	IDs  []int64 `arg:"" optional:"" name:"id" help:"Ids of processes, as 'tideline ps' lists them; one that is not there is an error, after the others were told."`
 	All  bool    `env:"-" help:"All processes that it concerns."`
@@ -138,7 +138,8 @@ func (w workersResume) Run(ctx context.Context, c server.Config, console server.
 	})
 }
 
-// want has the workers of the chosen processes paused or resumed, until reached is true.
+// want asks the chosen processes to pause or resume their workers, and waits until
+// reached is true for all of them.
 func (c chosen) want(ctx context.Context, config server.Config, console server.Console, wanted process.Wanted, wait time.Duration,
 	reached func(*ent.Process) (string, bool),
 ) error {
@@ -151,17 +152,17 @@ func (c chosen) want(ctx context.Context, config server.Config, console server.C
 	})
 }
 
-// deed is something that is done to processes.
+// deed is an action on processes.
 type deed struct {
 	wait     time.Duration
-	nobody   string                  // is said when --all concerns none
-	concerns func(*ent.Process) bool // with --all
+	nobody   string                  // printed if --all selects no process
+	concerns func(*ent.Process) bool // whether --all selects the process
 	tell     func(ctx context.Context, f *fleet.Fleet, id int64, p *ent.Process) (changed bool, err error)
 	reached  func(*ent.Process) (string, bool)
 }
 
-// act tells the chosen processes, and waits until reached is true of each that has not
-// ended. It prints what reached says, as often as that is something new.
+// act runs the action on the chosen processes, and waits until reached is true for each that has not ended.
+// It prints the text of reached whenever it changes.
 func (c chosen) act(ctx context.Context, config server.Config, console server.Console, d deed) error {
 	if c.All == (len(c.IDs) > 0) {
 		return errors.New("which processes? Give their ids, as 'tideline ps' lists them, or --all")
@@ -184,7 +185,7 @@ func (c chosen) act(ctx context.Context, config server.Config, console server.Co
 		for _, id := range ids {
 			changed, err := d.tell(ctx, f, id, listed[id])
 			switch {
-			case errors.Is(err, fleet.ErrNoProcess) && c.All: // it has just ended
+			case errors.Is(err, fleet.ErrNoProcess) && c.All: // the process has just ended
 			case err != nil:
 				refused = errors.Join(refused, err)
 			default:
@@ -201,7 +202,7 @@ func (c chosen) act(ctx context.Context, config server.Config, console server.Co
 	})
 }
 
-// awaitWorkers waits for what act does.
+// awaitWorkers waits until reached is true for all processes, and prints its texts.
 func awaitWorkers(ctx context.Context, out io.Writer, f *fleet.Fleet, ids []int64, wait time.Duration, reached func(*ent.Process) (string, bool)) error {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()

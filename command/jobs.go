@@ -16,7 +16,7 @@ import (
 	"tideline/server"
 )
 
-// Jobs lists jobs, and retries or discards those that were given up.
+// Jobs lists jobs, and retries or discards dead ones.
 type Jobs struct {
 	List    jobsList    `cmd:"" help:"List jobs, oldest first."`
 	Retry   jobsRetry   `cmd:"" help:"Give jobs that were given up another full set of attempts."`

@@ -14,7 +14,7 @@ import (
 	"tideline/server"
 )
 
-// Users acts on people's accounts.
+// Users manages the accounts of users.
 type Users struct {
 	SignOut   usersSignOut   `cmd:"" help:"End all sessions of a user at once, and refuse the tokens that an issuer gave the user until now."`
 	Delete    usersDelete    `cmd:"" help:"Hide a user from everybody at once, and have everything of the user deleted."`

@@ -20,15 +20,16 @@ import (
 )
 
 const (
-	// MaxMutedWords is how many words a user may mute.
+	// MaxMutedWords is the number of words that a user may mute.
 	MaxMutedWords = 100
-	// MaxMutedWord is how long a word or phrase may be, in characters (Unicode code points).
+	// MaxMutedWord is the maximum length of a muted word or phrase, in characters (Unicode code
+	// points).
 	MaxMutedWord = 64
 )
 
 var wordField = text.Field{What: "The word", Name: "word", Limit: "mutedWordLength", Least: 1, Most: MaxMutedWord}
 
-// mutedWords changes the words that users mute.
+// mutedWords implements the operations on muted words.
 type mutedWords struct {
 	cfg   Config
 	db    *ent.Client
@@ -36,10 +37,10 @@ type mutedWords struct {
 	home  *home.Home
 }
 
-// MuteWord keeps posts of others that have the word or phrase out of the viewer's timeline;
-// nobody is told. It returns the word in the form in which it is compared, see
-// visibility.NormalWord, and the viewer's row. Muting it again changes nothing. Errors: Unauthenticated; BadInput
-// for a text without a word, one that is too long, and for too many words.
+// MuteWord removes posts of others that contain the word or phrase from the viewer's timeline.
+// Nobody else is told. It returns the word as visibility.NormalWord normalises it, and the
+// viewer's row. Muting the same word again changes nothing. Errors: Unauthenticated; BadInput for
+// a text without a word, for a text that is too long, and for too many words.
 //
 // Cost: a short transaction, a job and four round trips.
 func (m *mutedWords) MuteWord(ctx context.Context, v account.Viewer, word string) (normalised string, u *ent.User, err error) {
@@ -61,7 +62,7 @@ func (m *mutedWords) MuteWord(ctx context.Context, v account.Viewer, word string
 	})
 }
 
-// UnmuteWord brings the posts back that MuteWord kept out. Errors: Unauthenticated, BadInput.
+// UnmuteWord shows the posts again that MuteWord removed. Errors: Unauthenticated, BadInput.
 //
 // Cost: as MuteWord.
 func (m *mutedWords) UnmuteWord(ctx context.Context, v account.Viewer, word string) (normalised string, u *ent.User, err error) {
@@ -74,8 +75,8 @@ func (m *mutedWords) UnmuteWord(ctx context.Context, v account.Viewer, word stri
 	})
 }
 
-// changeWords changes the viewer's words, and has the viewer's clients read again if that
-// changed something.
+// changeWords changes the viewer's words. If they changed, it tells the viewer's clients to read
+// the timeline again.
 func (m *mutedWords) changeWords(ctx context.Context, v account.Viewer, word string, make func(tx *ent.Tx, word, head string) (bool, error)) (normalised string, u *ent.User, err error) {
 	if v.ID == 0 {
 		return "", nil, refusal.ErrSignIn
@@ -95,7 +96,7 @@ func (m *mutedWords) changeWords(ctx context.Context, v account.Viewer, word str
 		}
 		return m.cfg.Queue.Enqueue(ctx, tx, queue.Relations, job.WordsChanged, j)
 	})
-	if changed { // also if nobody knows whether the commit succeeded
+	if changed { // also if it is unknown whether the commit succeeded
 		m.posts.Narrowed()
 	}
 	if err != nil || !changed {
@@ -107,8 +108,8 @@ func (m *mutedWords) changeWords(ctx context.Context, v account.Viewer, word str
 	return word, u, nil
 }
 
-// MutedWords returns the words that the viewer mutes, in the order in which they were
-// muted; nil for anybody but the owner.
+// MutedWords returns the viewer's muted words in the order in which they were muted. It returns
+// nil unless the viewer is the owner.
 //
 // Cost: one query by index.
 func (m *mutedWords) MutedWords(ctx context.Context, v account.Viewer, owner int64) ([]string, error) {

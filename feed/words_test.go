@@ -16,7 +16,7 @@ import (
 	"tideline/feed/refusal"
 )
 
-// says writes a post with the text, and returns the id.
+// says creates a post with the text and returns its id.
 func says(w *feedtest.World, author account.Viewer, text string) int64 {
 	w.Helper()
 	public := schema.Public
@@ -25,8 +25,8 @@ func says(w *feedtest.World, author account.Viewer, text string) int64 {
 	return p.ID
 }
 
-// A muted word keeps posts of others out of the timeline, wherever that is read from, and
-// out of nothing else.
+// A muted word removes posts of others from the timeline, in reads from Redis and from SQL, and
+// from nothing else.
 func TestMutedWords(t *testing.T) {
 	t.Parallel()
 	feedtest.Each(t, func(w *feedtest.World) {
@@ -62,7 +62,7 @@ func TestMutedWords(t *testing.T) {
 		require.NoError(w, err)
 		require.Equal(w, 1, many[ann.ID])
 
-		// The inbox has them all the same, and that is no difference from SQL.
+		// The inbox contains these posts anyway, and the audit does not report a difference.
 		found, err := w.Audit.Verify(w.Ctx, ann.ID, 0)
 		require.NoError(w, err)
 		require.Empty(w, found.Missing)
@@ -84,7 +84,7 @@ func TestMutedWords(t *testing.T) {
 		require.NoError(w, err)
 		require.Nil(w, words, "nobody else knows")
 
-		// An inbox that was built meanwhile has them, too.
+		// An inbox that was built in the meantime contains them, too.
 		_, err = w.Audit.Rebuild(w.Ctx, ann.ID)
 		require.NoError(w, err)
 		_, _, err = w.Feed.UnmuteWord(w.Ctx, ann, "cat")

@@ -13,8 +13,8 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// A paused process keeps the job that it has, with signs of life, and finishes it. It takes
-// no other: those are done elsewhere, and by itself again after the pause.
+// A paused process keeps its running job, sends heartbeats for it and finishes it. It takes no
+// other job: another process does those, and after the pause it takes jobs again.
 func TestPausedProcessFinishesWhatItHasAndTakesNothingNew(t *testing.T) {
 	t.Parallel()
 	storagetest.Each(t, func(t *testing.T, s *storage.Stores) {
@@ -103,7 +103,7 @@ func TestJobThatComesDuringAPauseIsHandedBack(t *testing.T) {
 	})
 }
 
-// A process that is paused stops as any other.
+// A paused process stops like any other.
 func TestPausedProcessStops(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t, storagetest.Embedded(t), pushOnly())
@@ -113,12 +113,12 @@ func TestPausedProcessStops(t *testing.T) {
 	at := watched{ctx, make(chan struct{}, 10)}
 	stopped := make(chan struct{})
 	go func() { w.run(at); close(stopped) }()
-	receive(t, at.asked) // a slot is free, so the reader has come to the gate
+	receive(t, at.asked) // a slot is free, so the reader has reached the gate
 	stop()
 	receive(t, stopped)
 }
 
-// watched is a context that tells when somebody waits for its end.
+// watched is a context that signals when a goroutine waits for its end.
 type watched struct {
 	context.Context
 	asked chan struct{}

@@ -3,11 +3,11 @@ package queue
 import "context"
 
 // slots bounds how many attempts of a pool run at once in this process. Each attempt puts one
-// element into the channel. Only the reader of the pool takes slots, so a slot that it has seen
-// free stays free until it takes it.
+// element into the channel. Only the reader of the pool takes slots, so a free slot stays free
+// until the reader takes it.
 type slots chan struct{}
 
-// wait waits for a free slot without taking it, and reports false when ctx has ended.
+// wait waits for a free slot without taking it. It returns false if ctx ends first.
 func (s slots) wait(ctx context.Context) bool {
 	if ctx.Err() != nil {
 		return false

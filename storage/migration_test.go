@@ -20,8 +20,8 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// "make migration" runs the first test below with a name. It then writes what is
-// missing instead of complaining about it, and the sums of what was edited by hand.
+// "make migration" runs the first test below with a name. The test then writes the missing
+// migration instead of failing, and updates the checksums of files that were edited by hand.
 var (
 	newMigration = flag.String("migration", "", "write the missing migration under this `name`")
 	fromScratch  = flag.Bool("from-scratch", false, "with -migration: replace all migrations (before the first release only)")
@@ -52,7 +52,7 @@ func copyOf(t *testing.T, dir string, none bool) *sqltool.GooseDir {
 	return d
 }
 
-// diff writes to dir what leads from its migrations to the tables.
+// diff writes to dir the migration from the migrations in dir to the tables.
 func diff(t *testing.T, dialect string, dir *sqltool.GooseDir, name string, tables []*schema.Table) error {
 	s := emptyStores(t, dialect)
 	m, err := schema.NewMigrate(driverOf(s),
@@ -98,9 +98,9 @@ func TestMigrationsLeaveNoDifferenceFromTheSchema(t *testing.T) {
 	}
 }
 
-// Foreign keys cannot be turned off within a transaction, such as that of a
-// migration: with a table SQLite deletes the rows that refer to its rows. What is
-// generated for a new column does that.
+// No SQLite migration drops a table. Foreign keys cannot be turned off within a transaction, such
+// as a migration, so dropping a table deletes the rows that refer to it. Generated migrations for a
+// new column do that.
 func TestMigrationsDropNoTableOfSQLite(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(migrationDirs["sqlite"], "*.sql"))
 	require.NoError(t, err)
@@ -118,7 +118,7 @@ func TestMigrationDriftIsNoticed(t *testing.T) {
 	for dialect, path := range migrationDirs {
 		t.Run(dialect, func(t *testing.T) {
 			dir := copyOf(t, path, false)
-			// A copy of one table with a column more than the migrations give it.
+			// A copy of the tables, one of which has an additional column.
 			changed := make([]*schema.Table, len(migrate.Tables))
 			copy(changed, migrate.Tables)
 			for i, table := range changed {

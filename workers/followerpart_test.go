@@ -9,8 +9,8 @@ import (
 	"tideline/feed/ids"
 )
 
-// Each user is in one part, and users who signed up one at a time, whose ids have the same twelve lowest
-// bits, are spread over all parts.
+// Each user is in exactly one part. Users who signed up one at a time have ids with the same twelve
+// lowest bits, and are still spread over all parts.
 func TestActiveFollowersSpreadOverParts(t *testing.T) {
 	const users = 3_200
 	for _, step := range []time.Duration{time.Millisecond, time.Second, 32 * time.Minute} {

@@ -6,11 +6,11 @@ import (
 	"tideline/feed/account"
 )
 
-// indexPage is how many users the indexer takes at a time.
+// indexPage is how many users the indexer handles in one step.
 const indexPage = 500
 
-// index makes users be found by their names who were created without the words of these, such
-// as by the command seed.
+// index adds the search words of users who were created without them, for example by the command
+// seed.
 func (w *Workers) index(ctx context.Context) {
 	all := 0
 	for n := indexPage; n == indexPage; all += n {

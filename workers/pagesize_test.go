@@ -16,9 +16,9 @@ import (
 	"tideline/workers"
 )
 
-// A fan-out that fails in the middle goes on in a process whose pages have another size. It
-// reaches every active follower, whichever way the follower scan goes, and whether the audience fits
-// into one of the new pages, or did into one of the old.
+// A fan-out that fails in the middle is resumed by a process with another page size. It reaches
+// every active follower in each walk of the follower scan, even if the audience fits into one page
+// of only one of the two sizes.
 func TestFanOutGoesOnWithPagesOfAnotherSize(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -63,7 +63,7 @@ func TestFanOutGoesOnWithPagesOfAnotherSize(t *testing.T) {
 					require.GreaterOrEqual(t, f.Pushed, c.active)
 					require.LessOrEqual(t, f.Pushed, c.active+2, "those who read within the last minutes are reached again")
 
-					// The next one has pages of this size from its beginning.
+					// The next process has this page size from its beginning.
 					next, f := a.post(t)
 					a.requireReached(t, next)
 					require.Equal(t, c.active, f.Pushed)

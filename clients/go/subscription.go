@@ -13,7 +13,7 @@ import (
 	"github.com/coder/websocket"
 )
 
-// The close codes upon which this package acts; docs/live.md has all.
+// Close codes that this package acts on. docs/live.md lists all codes.
 const (
 	closeBroken           = 1006
 	closeTooLarge         = 1009
@@ -26,9 +26,9 @@ const (
 	closeTwiceInitialised = 4429
 )
 
-// CloseError is how a connection ended.
+// CloseError says how a connection ended.
 type CloseError struct {
-	// Code is that of docs/live.md; 1006: the line broke.
+	// Code is a close code of docs/live.md, or 1006 if the connection broke.
 	Code   int
 	Reason string
 }
@@ -38,14 +38,14 @@ func (e *CloseError) Error() string {
 	return fmt.Sprintf("the connection was closed: %d %s", e.Code, e.Reason)
 }
 
-// Subscription is one operation on a connection of its own. One goroutine may call
-// Next, any may call Close.
+// Subscription is one operation on its own connection. Close is safe for concurrent use. Next
+// must not be called concurrently.
 type Subscription struct {
 	conn  *websocket.Conn
 	frame bytes.Buffer
 }
 
-// The messages that it sends and gets.
+// message is a message of the protocol, in either direction.
 type message struct {
 	ID      string          `json:"id,omitempty"`
 	Type    string          `json:"type"`
@@ -54,15 +54,15 @@ type message struct {
 
 const (
 	subprotocol = "graphql-transport-ws"
-	// nextBegins is how a server writes a result. It is told by its first bytes, for most
-	// messages are results, and need not be read twice.
+	// nextBegins is how the server's results begin. Most messages are results. They are recognised by this
+	// prefix, and so need not be parsed twice.
 	nextBegins = `{"id":"1","type":"next","payload":`
-	farewell   = time.Second // to close together with the server
+	farewell   = time.Second // how long Close waits for the server
 )
 
-// Subscribe connects and subscribes. A token that is refused is renewed. ctx, and
-// Timeout, are for the beginning alone: Close ends a subscription. That it has begun at the
-// server shows with its first result. Errors: as of Query, and a *CloseError.
+// Subscribe opens a connection and subscribes. If the token is refused, it is renewed. ctx and Timeout apply
+// only to the start; Close ends a subscription. The first result shows that the server has started the
+// subscription. Errors: the errors of Query, and a *CloseError.
 func (c *Client) Subscribe(ctx context.Context, query string, variables map[string]any) (*Subscription, error) {
 	var s *Subscription
 	err := c.authorized(ctx, func(token string) (err error) {
@@ -96,7 +96,7 @@ func (c *Client) connect(ctx context.Context, token, query string, variables map
 	return s, nil
 }
 
-// handshakeError says why there is no socket. The library keeps the beginning of the answer.
+// handshakeError returns why the handshake failed. The library keeps the beginning of the response's body.
 func handshakeError(response *http.Response) error {
 	defer response.Body.Close()
 	raw, err := io.ReadAll(response.Body)
@@ -107,7 +107,7 @@ func handshakeError(response *http.Response) error {
 	return notOfTheAPI(response)
 }
 
-// begin introduces the user, and subscribes once the server says that it knows them.
+// begin authenticates, and subscribes once the server has acknowledged that.
 func (s *Subscription) begin(ctx context.Context, token string, what operation) error {
 	who := map[string]string{}
 	if token != "" {
@@ -151,7 +151,7 @@ func (s *Subscription) send(ctx context.Context, id, kind string, payload any) e
 	return closeError(s.conn.Write(ctx, websocket.MessageText, raw))
 }
 
-// receive reads a message into frame.
+// receive reads a message into s.frame.
 func (s *Subscription) receive(ctx context.Context) error {
 	_, r, err := s.conn.Reader(ctx)
 	if err == nil {
@@ -220,11 +220,10 @@ func (s *Subscription) Next(ctx context.Context) ([]byte, error) {
 	}
 }
 
-// Close ends the subscription and its connection. It waits for a second at most for the server
-// to close it as well.
+// Close ends the subscription and its connection. It waits at most a second for the server to close too.
 func (s *Subscription) Close() error {
 	closed := make(chan error, 1)
-	go func() { closed <- s.conn.Close(websocket.StatusNormalClosure, "") }() // within ten seconds
+	go func() { closed <- s.conn.Close(websocket.StatusNormalClosure, "") }() // takes at most ten seconds
 	select {
 	case err := <-closed:
 		return err

@@ -6,8 +6,8 @@ import (
 	"entgo.io/ent/schema/field"
 )
 
-// AuditEntry is one thing that somebody with a role, or the command line, did. Rows are
-// inserted and read: triggers of the database refuse every other change.
+// AuditEntry is an action of a moderator, an admin or the command line. Rows are only inserted and
+// read: triggers of the database refuse every other change.
 type AuditEntry struct{ ent.Schema }
 
 // Fields of AuditEntry.

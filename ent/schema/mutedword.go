@@ -6,7 +6,7 @@ import (
 	"entgo.io/ent/schema/index"
 )
 
-// MutedWord keeps posts of others that have the word out of the user's timeline.
+// MutedWord hides posts by others that contain the word from the user's timeline.
 type MutedWord struct{ ent.Schema }
 
 // Fields of MutedWord.
@@ -23,7 +23,7 @@ func (MutedWord) Fields() []ent.Field {
 // Edges of MutedWord.
 func (MutedWord) Edges() []ent.Edge { return []ent.Edge{owner("user", "user_id")} }
 
-// Indexes of MutedWord. By the second one a post finds who mutes its words.
+// Indexes of MutedWord. The second one finds the users who mute a word of a post.
 func (MutedWord) Indexes() []ent.Index {
 	return []ent.Index{
 		index.Fields("user_id", "word").Unique(),

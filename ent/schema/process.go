@@ -6,8 +6,8 @@ import (
 	"entgo.io/ent/schema/index"
 )
 
-// Process is a process that serves or works, or did until lately. It keeps its row by
-// itself, and reads from it what an operator wants of its workers.
+// Process is a process that serves or works, or did until recently. It maintains its row itself,
+// and reads from it what an operator wants its workers to do.
 type Process struct{ ent.Schema }
 
 // Fields of Process.

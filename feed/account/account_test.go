@@ -67,8 +67,8 @@ func TestAccountsRefuse(t *testing.T) {
 	})
 }
 
-// A password still matches a hash of another cost than the present one, and a
-// log-in renews the hash. No password matches an account without a usable hash.
+// A password matches a hash with other parameters than new hashes, and a log-in renews the hash.
+// No password matches an account without a usable hash.
 func TestPasswordHashesAreRenewed(t *testing.T) {
 	t.Parallel()
 	feedtest.Each(t, func(w *feedtest.World) {

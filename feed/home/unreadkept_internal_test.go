@@ -9,7 +9,7 @@ import (
 	"tideline/ent"
 )
 
-// postsOf returns posts of these ids; a negative one is of user 9.
+// postsOf returns posts with these ids. A negative id stands for a post of user 9.
 func postsOf(ids ...int64) (posts []*ent.Post) {
 	for _, id := range ids {
 		p := &ent.Post{ID: id, AuthorID: 1}
@@ -26,7 +26,7 @@ func TestKeptWithWhatFeedsHave(t *testing.T) {
 	kept := newUnreadPosts(9, unreadBasis{}, postsOf(50, -40, 30, -20))
 	require.Equal(t, 2, kept.count())
 	for name, c := range map[string]struct {
-		ids     []int64 // that the feeds have
+		ids     []int64 // the ids in the feeds
 		lacking []int64
 		read    []*ent.Post
 		count   int
@@ -106,7 +106,7 @@ func TestConcerns(t *testing.T) {
 	}
 }
 
-// However much the users have unread, the memory is bounded.
+// The memory is bounded, however many unread posts the users have.
 func TestKeptIsBounded(t *testing.T) {
 	t.Parallel()
 	c := newUnreadCounts(nil, "")
@@ -117,7 +117,7 @@ func TestKeptIsBounded(t *testing.T) {
 	by := unreadBasis{Epoch: 1}
 	for user := range int64(100) {
 		c.keep(user, newUnreadPosts(9, by, many))
-		c.keep(user, newUnreadPosts(9, by, many)) // in place of the one before
+		c.keep(user, newUnreadPosts(9, by, many)) // replaces the entry before
 		c.keep(1000+user, newUnreadPosts(9, by, nil))
 	}
 	const fit = keptBytes / (keptOverhead + 8*50_000)

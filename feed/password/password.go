@@ -1,4 +1,4 @@
-// Package password hashes passwords, also those that other systems have hashed.
+// Package password hashes passwords and verifies them, also against hashes of other systems.
 package password
 
 import (
@@ -22,8 +22,8 @@ const (
 )
 
 // The parameters of new hashes are the minimum that OWASP's password storage cheat sheet
-// recommends for argon2id. A stored hash names its own parameters, so higher ones here lock
-// nobody out: the next log-in renews the hash.
+// recommends for argon2id. A stored hash names its own parameters, so these can be raised at any
+// time: the next log-in renews the hash.
 const (
 	hashMemory = 19 * 1024 // KiB
 	hashPasses = 2
@@ -32,8 +32,8 @@ const (
 	keyLength  = 32
 )
 
-// Check refuses a password that is too short or too long; field is the input's field that
-// has it. Error: BadInput.
+// Check refuses a password that is too short or too long. The parameter field names the input
+// field with the password, for the error. Error: BadInput.
 func Check(field, s string) error {
 	const message = "A password has %d to %d characters."
 	switch n := utf8.RuneCountInString(s); {
@@ -47,8 +47,7 @@ func Check(field, s string) error {
 	return nil
 }
 
-// Hash returns the argon2id hash of a password in PHC string format. Error: BadInput, as
-// of Check.
+// Hash returns the argon2id hash of a password in PHC string format. Error: BadInput, as Check.
 //
 // Cost: two passes over 19 MiB.
 func Hash(password string) (string, error) {
@@ -66,8 +65,8 @@ func hash(password string) string {
 		base64.RawStdEncoding.EncodeToString(salt), base64.RawStdEncoding.EncodeToString(key))
 }
 
-// Hasher bounds how many hashes a process computes at once: as many as there are
-// processors, because each takes 19 MiB. It is safe for concurrent use.
+// Hasher limits how many hashes a process computes at once to the number of processors, because
+// each takes 19 MiB. It is safe for concurrent use.
 type Hasher struct {
 	running *semaphore.Weighted
 }
@@ -77,8 +76,7 @@ func NewHasher() *Hasher {
 	return &Hasher{semaphore.NewWeighted(int64(runtime.GOMAXPROCS(0)))}
 }
 
-// Hash is the function Hash without Check, for the password of another system may be a
-// short one.
+// Hash hashes a password without Check, because the password of an imported user may be shorter.
 func (h *Hasher) Hash(ctx context.Context, password string) (string, error) {
 	if err := h.running.Acquire(ctx, 1); err != nil {
 		return "", err
@@ -87,9 +85,9 @@ func (h *Hasher) Hash(ctx context.Context, password string) (string, error) {
 	return hash(password), nil
 }
 
-// Verify reports whether the password matches the stored hash, and whether that is of
-// another kind or cost than the present one. No password matches an account without a
-// usable hash; to find that out takes as long as a hash of the present cost.
+// Verify reports whether the password matches the stored hash, and whether the hash has another
+// algorithm or other parameters than new hashes. If the stored hash cannot be used, no password
+// matches, and Verify takes as long as for a new hash.
 func (h *Hasher) Verify(ctx context.Context, password, stored string) (fits, old bool, err error) {
 	if err := h.running.Acquire(ctx, 1); err != nil {
 		return false, false, err
@@ -97,7 +95,7 @@ func (h *Hasher) Verify(ctx context.Context, password, stored string) (fits, old
 	defer h.running.Release(1)
 	known, unusable := parse(stored)
 	if unusable != nil {
-		hash(password) // takes as long as a check
+		hash(password) // to take as long as a verification
 		return false, false, nil
 	}
 	if fits, err = known.matches(password); err != nil {

@@ -1,9 +1,8 @@
-// Package lru keeps the most recently used values within a number of bytes.
+// Package lru keeps the most recently used values within a limit of bytes.
 //
-// The caller says how many bytes a value takes. A cache does not count how often a
-// value is used: a value that was put in last can be read back at once, however
-// popular others are. Clients that register a document and then send its hash rely
-// on that.
+// The caller states the size of each value. The cache does not count how often a value is used, so
+// the value put in last can always be read back at once, however popular the others are. Clients
+// that register a document and then send its hash rely on that.
 package lru
 
 import (
@@ -11,7 +10,7 @@ import (
 	"sync"
 )
 
-// Cache keeps values by their keys. It is safe for concurrent use.
+// Cache stores values by key. It is safe for concurrent use.
 type Cache[K comparable, V any] struct {
 	max int
 
@@ -27,13 +26,13 @@ type entry[K comparable, V any] struct {
 	bytes int
 }
 
-// New returns an empty cache of at most that many bytes.
+// New returns an empty cache of at most maxBytes.
 func New[K comparable, V any](maxBytes int) *Cache[K, V] {
 	return &Cache[K, V]{max: maxBytes, order: list.New(), byKey: make(map[K]*list.Element)}
 }
 
-// Get returns the value of the key and counts as a use of it; ok is false when
-// there is none.
+// Get returns the value of the key and marks it as most recently used. ok is false if there is
+// none.
 //
 // Cost: constant.
 func (c *Cache[K, V]) Get(key K) (value V, ok bool) {
@@ -47,18 +46,17 @@ func (c *Cache[K, V]) Get(key K) (value V, ok bool) {
 	return found.Value.(*entry[K, V]).value, true
 }
 
-// Has reports whether there is a value of the key. It does not count as a use.
+// Has reports whether the key has a value. It does not count as a use.
 func (c *Cache[K, V]) Has(key K) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.byKey[key] != nil
 }
 
-// Put stores the value, which takes the given number of bytes, in place of an earlier one
-// of the key, and drops the least recently used values to make room. A value that alone is
-// larger than the cache is not stored.
+// Put stores a value of the given size, replaces an earlier value of the key, and drops the least
+// recently used values to make room. It does not store a value that is larger than the cache.
 //
-// Cost: constant for each value that is dropped.
+// Cost: constant for each dropped value.
 func (c *Cache[K, V]) Put(key K, value V, bytes int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -79,7 +77,7 @@ func (c *Cache[K, V]) Remove(key K) {
 	c.drop(c.byKey[key])
 }
 
-// drop drops a value. The caller holds the lock. Nil is none.
+// drop removes an element; nil is ignored. The caller holds the lock.
 func (c *Cache[K, V]) drop(e *list.Element) {
 	if e == nil {
 		return

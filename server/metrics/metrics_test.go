@@ -23,7 +23,7 @@ import (
 	"tideline/workers"
 )
 
-// answers are those of an Asked whose parts have nothing to tell.
+// answers returns an Asked whose parts report nothing.
 func answers() Asked {
 	return Asked{
 		Queue:    func(context.Context) (queue.Stats, error) { return queue.Stats{}, nil },
@@ -32,7 +32,7 @@ func answers() Asked {
 	}
 }
 
-// scrape asks once.
+// scrape makes one scrape.
 func scrape(h http.Handler) string {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
@@ -89,7 +89,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// Whatever a hub counts is exported.
+// Every count of a hub is exported.
 func TestAllThatAHubCountsIsExported(t *testing.T) {
 	for i := range reflect.TypeFor[live.Stats]().NumField() {
 		var stats live.Stats
@@ -106,8 +106,7 @@ func TestAllThatAHubCountsIsExported(t *testing.T) {
 	}
 }
 
-// The alarm works without a worker in the process. When the queue cannot be counted
-// the alarm stays as it is.
+// The alarm works without a worker in the process. If the queue cannot be counted, the alarm does not change.
 func TestLagAlarm(t *testing.T) {
 	m := New("1.2.3", "abc")
 	var oldest time.Duration
@@ -135,7 +134,7 @@ func TestLagAlarm(t *testing.T) {
 	require.Equal(t, "0", alarm())
 }
 
-// How the stores are is told. Of one that does not answer, what is known of it stays.
+// The state of the stores is exported. If a store does not answer, its last known state stays.
 func TestStores(t *testing.T) {
 	m := New("1.2.3", "abc")
 	var now storage.State

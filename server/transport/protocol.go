@@ -12,16 +12,16 @@ import (
 	"tideline/server/transport/incoming"
 )
 
-// subprotocol is what sockets speak, and olderSubprotocol what the library
-// subscriptions-transport-ws speaks: it bears the name of the library that replaced it. A
-// client that offers only the older one is refused by a close frame: a browser hides the
-// status and the body of a failed handshake from the page.
+// subprotocol is the supported subprotocol. olderSubprotocol is the one of the library
+// subscriptions-transport-ws; its name is the name of the library that replaced it. A client that
+// offers only the older one is refused with a close frame, since a browser hides the status and body of
+// a failed handshake from the page.
 const (
 	subprotocol      = "graphql-transport-ws"
 	olderSubprotocol = "graphql-ws"
 )
 
-// The close codes of the protocol.
+// Close codes of the protocol.
 const (
 	closeBadRequest      = 4400
 	closeUnauthorized    = 4401
@@ -32,17 +32,17 @@ const (
 	closeTooManyInits    = 4429
 )
 
-// beatMessage is a sign of life that a page's script can see.
+// beatMessage is a heartbeat that a page's script can see.
 var beatMessage = []byte(`{"type":"ping"}`)
 
-// message is one frame from a client.
+// message is one message from a client.
 type message struct {
 	Type    string
 	ID      string
 	Payload json.RawMessage // nil when absent or null
 }
 
-// parseMessage reads a frame. Its error has no word of the client's.
+// parseMessage parses a message. Its errors contain no text of the client.
 func parseMessage(data []byte) (message, error) {
 	fields, err := incoming.ParseObject(data)
 	if err != nil {
@@ -61,8 +61,8 @@ func parseMessage(data []byte) (message, error) {
 	return m, nil
 }
 
-// frame is a message to the client. It is put together by hand: the payload is
-// JSON already, and need not be checked and copied again.
+// frame returns a message to the client. It is built without encoding/json, since the payload is JSON already
+// and need not be checked and copied again.
 func frame(kind, id string, payload []byte) []byte {
 	out := beginFrame(kind, id, len(payload))
 	if payload != nil {
@@ -73,7 +73,7 @@ func frame(kind, id string, payload []byte) []byte {
 
 const payloadKey = `,"payload":`
 
-// beginFrame is a frame up to its payload, with room for one of that size.
+// beginFrame returns the beginning of a frame up to its payload, with capacity for a payload of room bytes.
 func beginFrame(kind, id string, room int) []byte {
 	out := make([]byte, 0, room+len(kind)+len(id)+48)
 	out = append(out, `{"type":`...)
@@ -85,13 +85,13 @@ func beginFrame(kind, id string, room int) []byte {
 	return out
 }
 
-// nextFrame is the message with a result of an operation.
+// nextFrame returns the message with a result of an operation.
 func nextFrame(id string, r exec.Response) ([]byte, error) {
 	out, err := r.AppendJSON(append(beginFrame("next", id, len(r.Data)), payloadKey...))
 	return append(out, '}'), err
 }
 
-// errorFrame is the message that ends an operation which could not be executed.
+// errorFrame returns the message that ends an operation that could not be executed.
 func errorFrame(id string, errs gqlerror.List) ([]byte, error) {
 	payload, err := json.Marshal(errs)
 	if err != nil {

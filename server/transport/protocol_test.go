@@ -13,7 +13,7 @@ import (
 	"tideline/server/transport/incoming"
 )
 
-// A message of a client is understood or refused, and never makes a panic.
+// Every client message is either parsed or refused, without a panic.
 func FuzzMessages(f *testing.F) {
 	for _, seed := range []string{
 		`{"type":"connection_init","payload":{"Authorization":"Bearer x"}}`,

@@ -13,8 +13,7 @@ import (
 	"tideline/graph/exec/exectest"
 )
 
-// A socket ends with its session, with or without a subscription. The other
-// sockets stay.
+// A socket ends with its session, with or without a subscription. Other sockets stay open.
 func TestWatchedSessionEndsItsSockets(t *testing.T) {
 	f := newFixture(t, nil)
 	gone := map[account.Grant]bool{}
@@ -53,7 +52,7 @@ func TestWatchedSessionEndsItsSockets(t *testing.T) {
 	require.Error(t, f.sockets.sessions.check(t.Context()))
 }
 
-// A client does not take a stream that cannot go on for one that is complete.
+// A client does not mistake an interrupted stream for a complete one.
 func TestInterruptedStreamClosesTheSocket(t *testing.T) {
 	f := newFixture(t, nil)
 	p := f.connect(t, modern, "")

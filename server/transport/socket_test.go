@@ -49,7 +49,7 @@ func TestModernFlow(t *testing.T) {
 	p.Expect(`{"id":"n","type":"next","payload":{"data":{"news":1}}}`)
 	require.Equal(t, int64(1), f.subscriptions.Load())
 	p.Send(`{"id":"n","type":"complete"}`)
-	// The id is free at once, and nothing more is heard of the first.
+	// The id can be reused at once, and nothing more of the first operation arrives.
 	p.Send(`{"id":"n","type":"subscribe","payload":{"query":"{hello}"}}`)
 	p.Expect(`{"id":"n","type":"next","payload":{"data":{"hello":"world"}}}`)
 	p.Expect(`{"id":"n","type":"complete"}`)
@@ -62,7 +62,7 @@ func TestModernFlow(t *testing.T) {
 	f.gone(t)
 }
 
-// An error ends an operation by itself: no complete follows.
+// An error ends an operation: no complete follows.
 func TestModernErrors(t *testing.T) {
 	f := newFixture(t, nil)
 	p := f.connect(t, modern, "")
@@ -94,7 +94,7 @@ func TestCloseCodes(t *testing.T) {
 	then := func(messages ...string) []string { return append(initOnly, messages...) }
 	forever := `{"id":"1","type":"subscribe","payload":{"query":"subscription{news}"}}`
 	for name, c := range map[string]struct {
-		protocol string // graphql-transport-ws when empty
+		protocol string // defaults to graphql-transport-ws
 		messages []string
 		code     int
 		reason   string
@@ -141,7 +141,7 @@ func TestCloseCodes(t *testing.T) {
 			}
 			p := f.dial(t, protocol)
 			for _, message := range c.messages {
-				_ = p.Conn.WriteMessage(websocket.TextMessage, []byte(message)) // the server may have closed already
+				_ = p.Conn.WriteMessage(websocket.TextMessage, []byte(message)) // the server may have closed the connection
 			}
 			reason := p.ExpectClose(c.code)
 			if c.reason != "" {
@@ -152,7 +152,7 @@ func TestCloseCodes(t *testing.T) {
 	}
 }
 
-// The handshake agrees on the newer protocol, whichever the client prefers.
+// The handshake selects the newer protocol, regardless of the client's preference.
 func TestClientThatOffersBothSubprotocols(t *testing.T) {
 	f := newFixture(t, nil)
 	p := f.dial(t, "graphql-ws", modern)
@@ -170,7 +170,7 @@ func TestBinaryFrameIsRefused(t *testing.T) {
 
 func TestSocketEndsWithItsToken(t *testing.T) {
 	f := newFixture(t, func(c *Config) {
-		c.Authenticate = func(context.Context, string) (account.Viewer, time.Time, error) { // however late it is called
+		c.Authenticate = func(context.Context, string) (account.Viewer, time.Time, error) { // always 200 ms from the call
 			return account.Viewer{ID: 2, Session: 20}, time.Now().Add(200 * time.Millisecond), nil
 		}
 	})
@@ -188,7 +188,7 @@ func TestLoggedOutSocketCanDoNothing(t *testing.T) {
 	p.ExpectClose(4403)
 }
 
-// The session may be checked again later: there is no error, which would be final.
+// A session that cannot be checked may be checked later, so the client gets no error, which would be final.
 func TestSocketWhoseSessionCannotBeChecked(t *testing.T) {
 	f := newFixture(t, nil)
 	for _, query := range []string{"{hello}", "subscription{news}"} {
@@ -198,7 +198,7 @@ func TestSocketWhoseSessionCannotBeChecked(t *testing.T) {
 		p.ExpectClose(1013)
 		f.breakDatabase(false)
 	}
-	// A stream whose session cannot be checked when it ends has no final end either.
+	// If the session cannot be checked when a stream ends, the end is not final either.
 	p := f.connect(t, modern, asUser)
 	p.Send(`{"id":"1","type":"subscribe","payload":{"query":"subscription{news}"}}`)
 	f.news <- 1
@@ -208,7 +208,7 @@ func TestSocketWhoseSessionCannotBeChecked(t *testing.T) {
 	p.ExpectClose(1013)
 }
 
-// When a stream ends because its session has ended, the socket ends, too.
+// If a stream ends because its session has ended, the socket ends too.
 func TestEndedSessionEndsTheSocket(t *testing.T) {
 	f := newFixture(t, nil)
 	p := f.connect(t, modern, asUser)
@@ -241,7 +241,7 @@ func TestOperationsAreBounded(t *testing.T) {
 	}, 30*time.Second, time.Millisecond)
 }
 
-// What the client stops before it has begun fails, and takes nothing else with it.
+// An operation that the client stops before it has begun fails, and affects no other operation.
 func TestStoppingWhatHasNotBegunStopsNothingElse(t *testing.T) {
 	hold := make(chan struct{}, 1)
 	var f *fixture
@@ -261,7 +261,7 @@ func TestStoppingWhatHasNotBegunStopsNothingElse(t *testing.T) {
 	p := f.connect(t, modern, asUser)
 	for _, query := range []string{"{hello}", "subscription{held}"} {
 		if query == "{hello}" {
-			hold <- struct{}{} // while its session is looked up
+			hold <- struct{}{} // holds the look-up of its session
 		}
 		p.Send(`{"id":"1","type":"subscribe","payload":{"query":"` + query + `"}}`)
 		<-f.begun
@@ -308,7 +308,7 @@ func TestOrigin(t *testing.T) {
 	}
 }
 
-// A client that stops reading is told to come back, and delays nobody else.
+// A client that stops reading is told to return later, and delays nobody else.
 func TestSlowClientIsClosed(t *testing.T) {
 	f := newFixture(t, func(c *Config) { c.QueueFrames = 16 })
 	slow := f.connect(t, modern, "")
@@ -331,14 +331,14 @@ func TestClientThatNeverReadsAgainIsCutOff(t *testing.T) {
 	f.gone(t)
 }
 
-// A peer whose network has gone answers no ping.
+// A peer whose network has failed does not answer pings.
 func TestSilentPeerIsDropped(t *testing.T) {
 	f := newFixture(t, func(c *Config) { c.PingInterval = time.Second }) // a busy machine has pauses
 	silent := f.connect(t, modern, "")
 	silent.Conn.SetPingHandler(func(string) error { return nil })
 	alive := f.connect(t, modern, "")
 	for range 2 {
-		alive.Expect(`{"type":"ping"}`) // reading answers the pings of the WebSocket layer
+		alive.Expect(`{"type":"ping"}`) // reading also answers WebSocket pings
 	}
 	require.Eventually(t, func() bool {
 		require.NoError(t, alive.Conn.SetReadDeadline(time.Now().Add(30*time.Second)))
@@ -382,7 +382,7 @@ func TestShutdownCutsOffWhatTakesTooLong(t *testing.T) {
 	require.Zero(t, f.sockets.count())
 }
 
-// Clients leave nothing behind, in whatever way they leave.
+// Clients leave nothing behind, however they leave.
 func TestNothingIsLeftBehind(t *testing.T) {
 	f := newFixture(t, nil)
 	files := func() int {
@@ -413,7 +413,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	}
 	for i, p := range peers {
 		switch i % 3 {
-		case 0: // without a close frame
+		case 0: // no close frame
 			p.Conn.Close()
 		case 1:
 			require.NoError(t, p.Conn.WriteMessage(websocket.CloseMessage, websocket.FormatCloseMessage(1000, "")))

@@ -2,11 +2,11 @@ package migration
 
 import "io/fs"
 
-// Files returns the migrations, and SetFiles has others in their place.
+// Files returns the migrations, and SetFiles replaces them.
 func Files() fs.FS     { return files }
 func SetFiles(f fs.FS) { files = f }
 
-// What tests hold against PostgreSQL.
+// For tests that compare with PostgreSQL.
 var (
 	Effects     = effects
 	Strength    = strength

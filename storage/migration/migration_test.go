@@ -18,8 +18,8 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// TestMain adds migrations to those of the product: a column, an index that takes the place
-// of another one, and the end of that one.
+// TestMain adds migrations to the real ones: a new column, an index that replaces another, and the
+// removal of the replaced index.
 func TestMain(m *testing.M) {
 	all := fstest.MapFS{}
 	for _, files := range []fs.FS{migration.Files(), os.DirFS("testdata")} {
@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 		}
 	}
 	migration.SetFiles(all)
-	os.Unsetenv("TIDELINE_TEST_CACHE") // its databases have the product's migrations alone
+	os.Unsetenv("TIDELINE_TEST_CACHE") // cached databases lack the added migrations
 	storagetest.Main(m)
 }
 
@@ -65,8 +65,8 @@ func emptyStores(t *testing.T, dialectName string) *storage.Stores {
 	return storagetest.Open(t, cfg)
 }
 
-// Processes of the version before go on while a new migration is applied: it takes nothing
-// from them that they use, and holds none of them up for longer than a moment.
+// Processes of the previous version continue while an expanding migration is applied: it removes
+// nothing that they use, and blocks them only for a moment.
 func TestMigrationsAreForRunningProcesses(t *testing.T) {
 	for _, dialectName := range dialects {
 		for _, m := range all(t, dialectName) {
@@ -102,9 +102,10 @@ func TestMigrationsAreForRunningProcesses(t *testing.T) {
 	}
 }
 
-// lockedTogether are the tables in use on which one transaction of the migration has locks
-// that writers wait for. With two of them it may wait for a writer of the one that waits for
-// the other: PostgreSQL ends one of both, and it may be the writer.
+// lockedTogether returns the tables in use on which one transaction of the migration holds locks
+// that block writers. If there are two, a deadlock is possible: a writer of the first waits for the
+// migration, which waits for a writer of the second. PostgreSQL then aborts one of them, perhaps
+// the writer.
 func lockedTogether(m migration.Migration) (most []string) {
 	var tables []string
 	for _, s := range m.Statements {
@@ -123,7 +124,7 @@ func lockedTogether(m migration.Migration) (most []string) {
 	return most
 }
 
-// A migration is the same step on both databases.
+// A migration has the same phase on both databases.
 func TestPhasesAreThoseOfBothDatabases(t *testing.T) {
 	steps := func(dialectName string) (names []string) {
 		for _, m := range all(t, dialectName) {
@@ -134,7 +135,7 @@ func TestPhasesAreThoseOfBothDatabases(t *testing.T) {
 	require.Equal(t, steps(dialect.SQLite), steps(dialect.Postgres))
 }
 
-// It does not matter whether migrations contract in their turn or all in the end.
+// The result is the same whether contracting migrations run in their turn or all at the end.
 func TestExpandDoesNotDependOnContract(t *testing.T) {
 	for _, dialectName := range dialects {
 		t.Run(dialectName, func(t *testing.T) {
@@ -156,7 +157,7 @@ func TestExpandDoesNotDependOnContract(t *testing.T) {
 	}
 }
 
-// schemaOf is what the tables are, but for the order of columns.
+// schemaOf returns the schema of the tables, independent of the order of columns.
 func schemaOf(t *testing.T, s *storage.Stores) []string {
 	t.Helper()
 	query := "SELECT type || ' ' || name || ' ' || tbl_name || ' ' || coalesce(sql, '') FROM sqlite_master WHERE name NOT LIKE 'goose%' AND tbl_name NOT LIKE 'goose%' ORDER BY 1"
@@ -178,8 +179,8 @@ func schemaOf(t *testing.T, s *storage.Stores) []string {
 	return found
 }
 
-// back takes a database that has all tables to before one migration that expands, and the
-// one that contracts after it.
+// back reverts a migrated database to the state before one expanding migration and the contracting
+// migration after it.
 func back(t *testing.T, s *storage.Stores) {
 	t.Helper()
 	statements := []string{
@@ -206,7 +207,7 @@ func hasIndex(t *testing.T, s *storage.Stores, name string) bool {
 	})
 }
 
-// A process at its start expands; what older ones need goes when it is asked for.
+// A process expands at its start. What only older processes need is removed on request.
 func TestNothingContractsByItself(t *testing.T) {
 	const old, young = "user_fixture_before", "user_fixture"
 	for _, dialectName := range dialects {
@@ -246,8 +247,8 @@ func TestNothingContractsByItself(t *testing.T) {
 	}
 }
 
-// Statements are those that goose finds: each file leads to the same tables either way,
-// which TestExpandDoesNotDependOnContract shows, and none is left over.
+// read finds the same statements as goose. TestExpandDoesNotDependOnContract shows that each file
+// leads to the same tables either way; this test shows that no statement is left over.
 func TestEveryStatementIsRead(t *testing.T) {
 	for folder, dialectName := range map[string]string{"sqlite": dialect.SQLite, "postgres": dialect.Postgres} {
 		for _, m := range all(t, dialectName) {
@@ -270,7 +271,7 @@ func TestEveryStatementIsRead(t *testing.T) {
 	}
 }
 
-// A database of before the first release is refused, and left as it is.
+// A database from before the first release is refused and not changed.
 func TestDatabaseOfBeforeTheFirstMigrationIsRefused(t *testing.T) {
 	for _, dialectName := range dialects {
 		t.Run(dialectName, func(t *testing.T) {

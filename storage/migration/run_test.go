@@ -18,7 +18,7 @@ import (
 	"tideline/storage/storagetest"
 )
 
-// journal is a log that tells of each line.
+// journal is the writer of a log. It also sends each line to the channel lines.
 type journal struct {
 	mu    sync.Mutex
 	text  bytes.Buffer
@@ -31,7 +31,7 @@ func (j *journal) Write(line []byte) (int, error) {
 	j.mu.Unlock()
 	select {
 	case j.lines <- string(line):
-	default: // nobody has read so many
+	default: // the buffer is full
 	}
 	return len(line), nil
 }
@@ -50,8 +50,8 @@ func (j *journal) until(t *testing.T, part string) string {
 	}
 }
 
-// lacking is a PostgreSQL database that lacks a column of a table, and the migration that
-// adds it in a transaction.
+// lacking returns a PostgreSQL database that lacks one column, whose migration runs in a
+// transaction.
 func lacking(t *testing.T, log *slog.Logger) *storage.Stores {
 	t.Helper()
 	cfg := storage.Config{DataDir: t.TempDir(), DatabaseURL: storagetest.PostgresURL(t)}
@@ -65,8 +65,8 @@ func lacking(t *testing.T, log *slog.Logger) *storage.Stores {
 	return s
 }
 
-// Where a transaction keeps a migration from its lock, others do not queue up behind the
-// migration for longer than the timeout, and it is applied when the transaction has ended.
+// While a transaction keeps a migration from its lock, other statements queue behind the migration
+// for at most the timeout. The migration is applied when the transaction has ended.
 func TestMigrationGivesWay(t *testing.T) {
 	t.Parallel()
 	j := &journal{lines: make(chan string, 1000)}
@@ -97,7 +97,7 @@ func TestMigrationGivesWay(t *testing.T) {
 	require.Empty(t, plan.Pending)
 }
 
-// A lock that is not to be had fails the migration, which says who has it.
+// A migration that cannot get its lock fails, and names the process that holds the lock.
 func TestMigrationNamesWhoKeepsItsLock(t *testing.T) {
 	t.Parallel()
 	s := lacking(t, slog.New(slog.DiscardHandler))
@@ -116,7 +116,7 @@ func TestMigrationNamesWhoKeepsItsLock(t *testing.T) {
 	require.Len(t, plan.Pending, 1)
 }
 
-// An index that was not finished is not taken for one.
+// An index whose build was interrupted is built again.
 func TestInterruptedIndexIsBuiltAnew(t *testing.T) {
 	t.Parallel()
 	s := storagetest.Open(t, storage.Config{DataDir: t.TempDir(), DatabaseURL: storagetest.PostgresURL(t)})

@@ -49,7 +49,7 @@ func TestData(t *testing.T) {
 	}
 }
 
-// What means the same is the same text, and the text means what was given.
+// Objects with the same meaning have the same text, and the text has the meaning of the input.
 func TestDataIsCanonical(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
