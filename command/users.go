@@ -39,7 +39,7 @@ func (s usersSignOut) Run(ctx context.Context, c server.Config, console server.C
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(console.Out, "@%s is signed out: %d sessions ended.\n", who.Handle, n)
+		fmt.Fprintf(console.Out, "@%s is signed out: %s ended.\n", who.Handle, count(n, "session", "sessions"))
 		return nil
 	})
 }

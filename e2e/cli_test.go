@@ -178,10 +178,10 @@ func TestRetryIsInTheAuditLog(t *testing.T) {
 	}
 	code, out = run(t, settings, "jobs", "retry", ids[1], "--note=Redis is back")
 	require.Zero(t, code, out)
-	require.Contains(t, out, "1 jobs will be tried again")
+	require.Contains(t, out, "1 job will be tried again")
 	code, out = run(t, settings, "jobs", "retry")
 	require.Zero(t, code, out)
-	require.Contains(t, out, "1 jobs will be tried again")
+	require.Contains(t, out, "1 job will be tried again")
 	var notes []string
 	for _, entry := range stores.DB.AuditEntry.Query().Order(auditentry.ByID()).AllX(t.Context()) {
 		require.Equal(t, []any{auditentry.ActionRETRY_JOBS, int64(0)}, []any{entry.Action, entry.ActorID})

@@ -291,7 +291,7 @@ func (q *Queue) discard(ctx context.Context, tx *ent.Tx, replace Replacement, id
 		return nil, fmt.Errorf("discard jobs: %w", err)
 	}
 	if n < len(ids) { // another operator retried or discarded a job since the query
-		return nil, fmt.Errorf("discard %d jobs, of which %d are given up any more: %w", len(ids), n, ErrNotDead)
+		return nil, fmt.Errorf("discard %d jobs, of which only %d are still given up: %w", len(ids), n, ErrNotDead)
 	}
 	for _, then := range enqueued {
 		if err := q.Enqueue(ctx, tx, Large, then, struct{}{}); err != nil {

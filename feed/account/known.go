@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"tideline/internal/clock"
 	"tideline/live"
 )
 
@@ -58,18 +59,11 @@ func (k *knownSessions) find(token tokenHash, now time.Time) (found knownSession
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s := k.byToken[token]
-	if s == nil || !within(trustFor, s.checked, now) || !s.expires.After(now) {
+	if s == nil || !clock.Within(trustFor, s.checked, now) || !s.expires.After(now) {
 		return found, k.ends, false
 	}
 	s.used = now
 	return *s, k.ends, true
-}
-
-// within reports whether two times are at most d apart, both by the monotonic clock and by the
-// wall clock. The monotonic clock stands still while a machine is suspended; the wall clock may
-// be set.
-func within(d time.Duration, a, b time.Time) bool {
-	return b.Sub(a).Abs() <= d && b.Round(0).Sub(a.Round(0)).Abs() <= d
 }
 
 // remember stores a session that SQL returned after find returned ends. It does nothing if a
@@ -131,7 +125,7 @@ func (k *knownSessions) inUse(now time.Time) (ids []int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, s := range k.byToken {
-		if within(rememberFor, s.used, now) {
+		if clock.Within(rememberFor, s.used, now) {
 			ids = append(ids, s.viewer.Session)
 		} else {
 			k.drop(s.viewer.Session)

@@ -36,6 +36,7 @@ import (
 	"tideline/feed/internal/text"
 	"tideline/feed/paging"
 	"tideline/feed/refusal"
+	"tideline/internal/clock"
 )
 
 // Scope is a permission of a key.
@@ -356,16 +357,10 @@ func (k *Keys) recall(hash credentialHash, now time.Time) (found known, revokes 
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	found, ok = k.known[hash]
-	if ok = ok && within(trustFor, found.checked, now); ok {
+	if ok = ok && clock.Within(trustFor, found.checked, now); ok {
 		k.used[found.key.ID] = now
 	}
 	return found, k.revokes, ok
-}
-
-// within reports whether two times are at most d apart, both by the monotonic clock and by the
-// wall clock. The monotonic clock stands still while a machine is suspended.
-func within(d time.Duration, a, b time.Time) bool {
-	return b.Sub(a).Abs() <= d && b.Round(0).Sub(a.Round(0)).Abs() <= d
 }
 
 // find returns the key with the given text. It compares hashes in constant time.

@@ -331,8 +331,11 @@ func (d *Deliverer) disable(ctx context.Context, endpoint int64) error {
 	for n := int64(purgeBatch); err == nil && n >= purgeBatch; { // if ctx ends, purge gives up the rest
 		n, err = d.giveUp(ctx, endpoint, math.MaxInt64, "the endpoint answered 410 Gone")
 	}
+	if err != nil {
+		return rows.Wrap("disable endpoint", err)
+	}
 	d.cfg.Logger.WarnContext(ctx, "webhook endpoint disabled: it answered 410 Gone; `tideline webhooks enable` has it told again", "endpoint", endpoint)
-	return rows.Wrap("disable endpoint", err)
+	return nil
 }
 
 // firstBytes returns the beginning of a text, without bytes that PostgreSQL cannot store.

@@ -29,6 +29,7 @@ import (
 	"tideline/ent"
 	"tideline/ent/webhookendpoint"
 	"tideline/feed/internal/rows"
+	"tideline/internal/clock"
 )
 
 const (
@@ -110,13 +111,7 @@ func (o *Outbox) Wanted() bool {
 		return false
 	}
 	known := o.known.Load()
-	return known == nil || known.any || !within(knownFor, known.asked, o.now())
-}
-
-// within reports whether two moments are at most d apart, by the monotonic clock and by the wall
-// clock. The monotonic clock stands still while a machine is suspended.
-func within(d time.Duration, a, b time.Time) bool {
-	return b.Sub(a).Abs() <= d && b.Round(0).Sub(a.Round(0)).Abs() <= d
+	return known == nil || known.any || !clock.Within(knownFor, known.asked, o.now())
 }
 
 // event is a change to tell about.

@@ -84,7 +84,10 @@ func (p *Page) begin(r *http.Request) (any, error) {
 
 func (p *Page) whoami(r *http.Request, v account.Viewer) (any, error) {
 	users, err := p.cfg.Directory.Users(r.Context(), []int64{v.ID})
-	if err != nil || users[0] == nil {
+	if err != nil {
+		return nil, err
+	}
+	if users[0] == nil {
 		return nil, refusal.ErrSignIn
 	}
 	return map[string]any{"handle": users[0].Handle}, nil

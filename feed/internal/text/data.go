@@ -3,6 +3,7 @@ package text
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"math"
 	"strings"
 
@@ -22,7 +23,8 @@ func Data(object string) (string, error) {
 	d := json.NewDecoder(strings.NewReader(object))
 	d.UseNumber()
 	var fields map[string]any
-	if err := d.Decode(&fields); err != nil || fields == nil || d.More() {
+	err := d.Decode(&fields)
+	if _, end := d.Token(); err != nil || fields == nil || end != io.EOF {
 		return "", refusal.New(refusal.NotAnObject, "The data must be a JSON object.").In("data")
 	}
 	canonical, err := canonicalOf(fields, 1)

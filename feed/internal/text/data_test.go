@@ -37,11 +37,11 @@ func TestData(t *testing.T) {
 	}
 	for given, reason := range map[string]string{
 		``: "NOT_AN_OBJECT", `null`: "NOT_AN_OBJECT", `[]`: "NOT_AN_OBJECT", `"a"`: "NOT_AN_OBJECT", `{`: "NOT_AN_OBJECT",
-		`{} {}`:                            "NOT_AN_OBJECT",
-		`{"a":{"a":{"a":{"a":{"a":{}}}}}}`: "TOO_DEEP",
-		`{"a":[[[[[]]]]]}`:                 "TOO_DEEP",
-		`{"n":9007199254740993}`:           "OUT_OF_RANGE",
-		`{"n":1e999}`:                      "OUT_OF_RANGE",
+		`{} {}`: "NOT_AN_OBJECT", `{}}`: "NOT_AN_OBJECT", `{}]`: "NOT_AN_OBJECT",
+		`{"a":{"a":{"a":{"a":{"a":{}}}}}}`:                  "TOO_DEEP",
+		`{"a":[[[[[]]]]]}`:                                  "TOO_DEEP",
+		`{"n":9007199254740993}`:                            "OUT_OF_RANGE",
+		`{"n":1e999}`:                                       "OUT_OF_RANGE",
 		`{"a":"` + strings.Repeat("x", text.MaxData) + `"}`: "TOO_LONG",
 	} {
 		_, err := text.Data(given)
